@@ -1,0 +1,189 @@
+//! Errors about one field, in the words of Kubernetes' `field.Error`.
+
+use crate::FieldPath;
+use std::fmt;
+
+/// What is wrong with a field. The reason that clients see is [`FieldErrorKind::reason`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum FieldErrorKind {
+    /// A value is missing.
+    Required,
+    /// A value may not repeat.
+    Duplicate,
+    /// A value is malformed.
+    Invalid,
+    /// A value is of the wrong type; prints as an invalid value.
+    TypeInvalid,
+    /// A value is not one of a closed set.
+    NotSupported,
+    /// A value is not allowed here.
+    Forbidden,
+    /// A string is too long (`detail` says the limit).
+    TooLong,
+    /// A list or map has too many entries.
+    TooMany,
+    /// Something that the value names does not exist.
+    NotFound,
+    /// The server failed.
+    Internal,
+}
+
+impl FieldErrorKind {
+    /// The cause's `reason`, e.g. `FieldValueInvalid`.
+    pub fn reason(self) -> &'static str {
+        match self {
+            FieldErrorKind::Required => "FieldValueRequired",
+            FieldErrorKind::Duplicate => "FieldValueDuplicate",
+            FieldErrorKind::Invalid => "FieldValueInvalid",
+            FieldErrorKind::TypeInvalid => "FieldValueTypeInvalid",
+            FieldErrorKind::NotSupported => "FieldValueNotSupported",
+            FieldErrorKind::Forbidden => "FieldValueForbidden",
+            FieldErrorKind::TooLong => "FieldValueTooLong",
+            FieldErrorKind::TooMany => "FieldValueTooMany",
+            FieldErrorKind::NotFound => "FieldValueNotFound",
+            FieldErrorKind::Internal => "InternalError",
+        }
+    }
+
+    fn words(self) -> &'static str {
+        match self {
+            FieldErrorKind::Required => "Required value",
+            FieldErrorKind::Duplicate => "Duplicate value",
+            FieldErrorKind::Invalid | FieldErrorKind::TypeInvalid => "Invalid value",
+            FieldErrorKind::NotSupported => "Unsupported value",
+            FieldErrorKind::Forbidden => "Forbidden",
+            FieldErrorKind::TooLong => "Too long",
+            FieldErrorKind::TooMany => "Too many",
+            FieldErrorKind::NotFound => "Not found",
+            FieldErrorKind::Internal => "Internal error",
+        }
+    }
+}
+
+/// One field's error. Prints as `spec.size: Invalid value: 0: must be positive`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldError {
+    /// What is wrong.
+    pub kind: FieldErrorKind,
+    /// Which field.
+    pub field: FieldPath,
+    /// The offending value as it is printed (`"x"`, `3`), or empty where none is shown.
+    pub value: String,
+    /// Why, and what would help.
+    pub detail: String,
+}
+
+impl FieldError {
+    fn new(kind: FieldErrorKind, field: &FieldPath, value: String, detail: String) -> Self {
+        FieldError { kind, field: field.clone(), value, detail }
+    }
+
+    /// A missing value.
+    pub fn required(field: &FieldPath, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Required, field, String::new(), detail.into())
+    }
+
+    /// A malformed value, printed as JSON.
+    pub fn invalid(field: &FieldPath, value: &crate::Json, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, value.to_string(), detail.into())
+    }
+
+    /// A malformed value, printed as given (`"object"`, `0`, or nothing).
+    pub fn invalid_text(field: &FieldPath, value: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Invalid, field, value.into(), detail.into())
+    }
+
+    /// A value of the wrong type; `value` is printed as given.
+    pub fn type_invalid(field: &FieldPath, value: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::TypeInvalid, field, value.into(), detail.into())
+    }
+
+    /// A value outside a closed set.
+    pub fn not_supported(field: &FieldPath, value: &crate::Json, supported: &[&str]) -> Self {
+        let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
+        let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
+        Self::new(FieldErrorKind::NotSupported, field, value.to_string(), detail)
+    }
+
+    /// Something that is not allowed.
+    pub fn forbidden(field: &FieldPath, detail: impl Into<String>) -> Self {
+        Self::new(FieldErrorKind::Forbidden, field, String::new(), detail.into())
+    }
+
+    /// A repeated value.
+    pub fn duplicate(field: &FieldPath, value: &crate::Json) -> Self {
+        Self::new(FieldErrorKind::Duplicate, field, value.to_string(), String::new())
+    }
+
+    /// A string of more than `max` bytes.
+    pub fn too_long(field: &FieldPath, max: usize) -> Self {
+        Self::new(FieldErrorKind::TooLong, field, String::new(), format!("may not be more than {max} bytes"))
+    }
+
+    /// More entries than `max`.
+    pub fn too_many(field: &FieldPath, actual: usize, max: usize) -> Self {
+        let items = if max == 1 { "item" } else { "items" };
+        Self::new(FieldErrorKind::TooMany, field, actual.to_string(), format!("must have at most {max} {items}"))
+    }
+
+    /// A reference to something that does not exist.
+    pub fn not_found(field: &FieldPath, value: &crate::Json) -> Self {
+        Self::new(FieldErrorKind::NotFound, field, value.to_string(), String::new())
+    }
+
+    /// The message without the field: what a Status cause carries.
+    pub fn body(&self) -> String {
+        let mut out = self.kind.words().to_owned();
+        for part in [&self.value, &self.detail] {
+            if !part.is_empty() {
+                out.push_str(": ");
+                out.push_str(part);
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.field, self.body())
+    }
+}
+
+/// Several errors as Kubernetes' `utilerrors.Aggregate` prints them: one alone, more as `[a, b]`, repeats once.
+pub fn aggregate(errors: &[FieldError]) -> String {
+    let mut texts: Vec<String> = Vec::new();
+    for error in errors {
+        let text = error.to_string();
+        if !texts.contains(&text) {
+            texts.push(text);
+        }
+    }
+    if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn errors_print_as_kubernetes_prints_them() {
+        let at = FieldPath::new("spec").child("size");
+        let rows = [
+            (FieldError::invalid(&at, &json!("x"), "bad"), "spec.size: Invalid value: \"x\": bad"),
+            (FieldError::required(&at, ""), "spec.size: Required value"),
+            (FieldError::too_many(&at, 2, 1), "spec.size: Too many: 2: must have at most 1 item"),
+            (FieldError::forbidden(&FieldPath::root(), "no"), "<nil>: Forbidden: no"),
+            (
+                FieldError::not_supported(&at, &json!("x"), &["a", "b"]),
+                "spec.size: Unsupported value: \"x\": supported values: \"a\", \"b\"",
+            ),
+        ];
+        for (error, want) in &rows {
+            assert_eq!(error.to_string(), *want);
+        }
+        assert_eq!(aggregate(&[rows[1].0.clone(), rows[1].0.clone()]), "spec.size: Required value");
+        assert!(aggregate(&[rows[0].0.clone(), rows[1].0.clone()]).starts_with('['));
+    }
+}

@@ -1,0 +1,116 @@
+//! The part of an object that the server itself looks at, decoded once.
+
+use crate::Timestamp;
+use serde::{Deserialize, Deserializer};
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+/// A UUID, 16 bytes instead of its 36 characters.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Uid(pub u128);
+
+impl Uid {
+    /// A random (version 4) UUID of these bytes.
+    pub fn random(rng: &dyn crate::Rng) -> Self {
+        let mut bytes = [0; 16];
+        rng.fill(&mut bytes);
+        Uid(uuid::Builder::from_random_bytes(bytes).into_uuid().as_u128())
+    }
+
+    /// Parses the usual form with dashes.
+    pub fn parse(text: &str) -> Option<Self> {
+        uuid::Uuid::try_parse(text).ok().map(|u| Uid(u.as_u128()))
+    }
+}
+
+impl fmt::Display for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        uuid::Uuid::from_u128(self.0).hyphenated().fmt(f)
+    }
+}
+
+impl fmt::Debug for Uid {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// An owner of an object.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OwnerReference {
+    /// Group and version of the owner.
+    #[serde(default)]
+    pub api_version: String,
+    /// Kind of the owner.
+    #[serde(default)]
+    pub kind: String,
+    /// Name of the owner, in the same namespace or cluster-scoped.
+    #[serde(default)]
+    pub name: String,
+    /// UID of the owner.
+    #[serde(default)]
+    pub uid: String,
+    /// Whether this owner manages the object.
+    #[serde(default)]
+    pub controller: bool,
+    /// Whether foreground deletion of the owner waits for the object.
+    #[serde(default)]
+    pub block_owner_deletion: bool,
+}
+
+/// Decoded metadata. Annotations are left in the bytes: nothing on a read path asks for them.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Meta {
+    /// Name.
+    #[serde(default)]
+    pub name: Arc<str>,
+    /// Namespace; empty for cluster-scoped objects.
+    #[serde(default)]
+    pub namespace: Arc<str>,
+    /// UID; zero before the server set one.
+    #[serde(default, deserialize_with = "uid")]
+    pub uid: Uid,
+    /// Grows when the desired state changes; 0 where a kind does not count.
+    #[serde(default)]
+    pub generation: i64,
+    /// When it was created.
+    #[serde(default, deserialize_with = "time")]
+    pub creation_timestamp: Option<Timestamp>,
+    /// When its deletion was asked for.
+    #[serde(default, deserialize_with = "time")]
+    pub deletion_timestamp: Option<Timestamp>,
+    /// Labels.
+    #[serde(default, deserialize_with = "or_default")]
+    pub labels: BTreeMap<Box<str>, Box<str>>,
+    /// What must happen before it may go.
+    #[serde(default, deserialize_with = "or_default")]
+    pub finalizers: Vec<Box<str>>,
+    /// Its owners.
+    #[serde(default, deserialize_with = "or_default")]
+    pub owner_references: Vec<OwnerReference>,
+}
+
+impl Meta {
+    /// Whether its deletion was asked for.
+    pub fn is_deleting(&self) -> bool {
+        self.deletion_timestamp.is_some()
+    }
+
+    /// A label's value.
+    pub fn label(&self, key: &str) -> Option<&str> {
+        self.labels.get(key).map(|v| &**v)
+    }
+}
+
+fn or_default<'de, D: Deserializer<'de>, T: Deserialize<'de> + Default>(input: D) -> Result<T, D::Error> {
+    Ok(Option::<T>::deserialize(input)?.unwrap_or_default())
+}
+
+fn time<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Timestamp>, D::Error> {
+    Ok(Option::<std::borrow::Cow<'de, str>>::deserialize(input)?.and_then(|text| Timestamp::parse(&text)))
+}
+
+fn uid<'de, D: Deserializer<'de>>(input: D) -> Result<Uid, D::Error> {
+    Ok(Option::<std::borrow::Cow<'de, str>>::deserialize(input)?.and_then(|text| Uid::parse(&text)).unwrap_or_default())
+}

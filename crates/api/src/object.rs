@@ -1,0 +1,279 @@
+//! One stored object: decoded metadata beside the canonical bytes of its storage version.
+
+use crate::{Json, Meta, Revision};
+use bytes::Bytes;
+use serde::Deserialize;
+use std::{
+    any::Any,
+    fmt,
+    io::Write,
+    sync::{Arc, OnceLock},
+};
+
+/// An object at rest. Immutable; a change is a new one.
+///
+/// `body` is compact JSON with sorted keys in the storage version and without `metadata.resourceVersion`: the store mints
+/// the revision only when it commits, so it is spliced in at `splice_at` when the object is written out. A read in the
+/// storage version is two copies of bytes, and parses nothing.
+pub struct Object {
+    /// Decoded metadata.
+    pub meta: Meta,
+    /// The version that `body` is in, e.g. `v1`.
+    version: Arc<str>,
+    body: Bytes,
+    splice_at: u32,
+    /// What the storage version cannot hold: canonical JSON that only the conversion crate reads. Never shown to clients.
+    residual: Option<Bytes>,
+    /// A typed reading of this object, made at most once and freed with it. In the place of caches beside the store:
+    /// nothing to invalidate, because the object never changes.
+    view: OnceLock<Arc<dyn Any + Send + Sync>>,
+}
+
+/// The bytes are no object.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// Not JSON, or its metadata has the wrong types.
+    #[error("not an object: {0}")]
+    Json(#[from] serde_json::Error),
+    /// A field every object has is missing.
+    #[error("not an object: no {0}")]
+    Missing(&'static str),
+    /// A stored envelope is damaged.
+    #[error("damaged envelope: {0}")]
+    Envelope(&'static str),
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Head {
+    api_version: String,
+    #[serde(default)]
+    metadata: Meta,
+}
+
+/// Stored form: this byte, the length of the residual (4 bytes, little endian), the residual, the body.
+const ENVELOPE_V1: u8 = 1;
+
+impl Object {
+    /// Makes an object of a JSON value, which must have `apiVersion`, `kind` and `metadata`. `metadata.resourceVersion` is left out.
+    pub fn new(value: &Json, residual: Option<Bytes>) -> Result<Object, ObjectError> {
+        let map = value.as_object().ok_or(ObjectError::Missing("fields"))?;
+        let metadata = map.get("metadata").and_then(Json::as_object).ok_or(ObjectError::Missing("metadata"))?;
+        let mut body = Vec::with_capacity(512);
+        body.push(b'{');
+        let mut splice_at = 0;
+        for (i, (key, field)) in map.iter().enumerate() {
+            if i > 0 {
+                body.push(b',');
+            }
+            serde_json::to_writer(&mut body, key)?;
+            body.push(b':');
+            if key != "metadata" {
+                serde_json::to_writer(&mut body, field)?;
+                continue;
+            }
+            body.push(b'{');
+            splice_at = body.len();
+            let mut first = true;
+            for (key, field) in metadata.iter().filter(|(key, _)| *key != "resourceVersion") {
+                if !std::mem::take(&mut first) {
+                    body.push(b',');
+                }
+                serde_json::to_writer(&mut body, key)?;
+                body.push(b':');
+                serde_json::to_writer(&mut body, field)?;
+            }
+            body.push(b'}');
+        }
+        body.push(b'}');
+        body.shrink_to_fit();
+        Self::assemble(Bytes::from(body), splice_at as u32, residual)
+    }
+
+    fn assemble(body: Bytes, splice_at: u32, residual: Option<Bytes>) -> Result<Object, ObjectError> {
+        let head: Head = serde_json::from_slice(&body)?;
+        let version = head.api_version.rsplit_once('/').map_or(&*head.api_version, |(_, version)| version).into();
+        Ok(Object { meta: head.metadata, version, body, splice_at, residual, view: OnceLock::new() })
+    }
+
+    /// The version that the bytes are in.
+    pub fn version(&self) -> &str {
+        &self.version
+    }
+
+    /// The canonical bytes, without a resourceVersion.
+    pub fn body(&self) -> &Bytes {
+        &self.body
+    }
+
+    /// What the storage version cannot hold.
+    pub fn residual(&self) -> Option<&Bytes> {
+        self.residual.as_ref()
+    }
+
+    /// Bytes that this object keeps in memory, roughly.
+    pub fn size(&self) -> usize {
+        self.body.len() + self.residual.as_ref().map_or(0, Bytes::len) + size_of::<Object>()
+    }
+
+    /// Appends the object as clients see it at a revision.
+    pub fn write_to(&self, revision: Revision, out: &mut Vec<u8>) {
+        let (head, tail) = self.body.split_at(self.splice_at as usize);
+        out.reserve(self.body.len() + 42);
+        out.extend_from_slice(head);
+        // Writing to a Vec cannot fail.
+        let _ = write!(out, "\"resourceVersion\":\"{revision}\"");
+        if tail.first() != Some(&b'}') {
+            out.push(b',');
+        }
+        out.extend_from_slice(tail);
+    }
+
+    /// The object as a value, with `metadata.resourceVersion` set.
+    pub fn value(&self, revision: Revision) -> Json {
+        let mut value = self.body_value();
+        value["metadata"]["resourceVersion"] = Json::String(revision.to_string());
+        value
+    }
+
+    /// The object as a value, without a resourceVersion.
+    pub fn body_value(&self) -> Json {
+        serde_json::from_slice(&self.body).expect("a body is the JSON that Object::new wrote")
+    }
+
+    /// The bytes to keep on disk.
+    pub fn to_stored(&self) -> Vec<u8> {
+        let residual = self.residual.as_deref().unwrap_or_default();
+        let mut out = Vec::with_capacity(5 + residual.len() + self.body.len());
+        out.push(ENVELOPE_V1);
+        out.extend_from_slice(&(residual.len() as u32).to_le_bytes());
+        out.extend_from_slice(residual);
+        out.extend_from_slice(&self.body);
+        out
+    }
+
+    /// Reads what [`Object::to_stored`] wrote.
+    pub fn from_stored(stored: &[u8]) -> Result<Object, ObjectError> {
+        let (&format, rest) = stored.split_first().ok_or(ObjectError::Envelope("empty"))?;
+        if format != ENVELOPE_V1 {
+            return Err(ObjectError::Envelope("unknown format"));
+        }
+        let (length, rest) = rest.split_first_chunk::<4>().ok_or(ObjectError::Envelope("short"))?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let (residual, body) = rest.split_at_checked(length).ok_or(ObjectError::Envelope("short"))?;
+        let residual = (!residual.is_empty()).then(|| Bytes::copy_from_slice(residual));
+        // `"metadata":{` is found by its bytes: keys are sorted and `apiVersion` and `kind` are the only ones before it in
+        // most objects, but a body field that sorts before it may hold anything, so the search walks top-level keys.
+        let splice_at = metadata_start(body).ok_or(ObjectError::Missing("metadata"))?;
+        Self::assemble(Bytes::copy_from_slice(body), splice_at as u32, residual)
+    }
+
+    /// The typed reading `T` of this object, made by `make` the first time. One kind of object has one `T`: asking for
+    /// another gives a fresh one every time.
+    pub fn view<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Object) -> T) -> Arc<T> {
+        if let Some(known) = self.view.get() {
+            return match known.clone().downcast::<T>() {
+                Ok(view) => view,
+                Err(_) => Arc::new(make(self)),
+            };
+        }
+        let made = Arc::new(make(self));
+        match self.view.get_or_init(|| made.clone()).clone().downcast::<T>() {
+            Ok(view) => view,
+            Err(_) => made,
+        }
+    }
+}
+
+/// Offset just behind the `{` of the top-level `metadata`, in compact JSON.
+fn metadata_start(body: &[u8]) -> Option<usize> {
+    let (mut depth, mut at) = (0u32, 0);
+    while at < body.len() {
+        match body[at] {
+            b'{' | b'[' => depth += 1,
+            b'}' | b']' => depth = depth.checked_sub(1)?,
+            b'"' => {
+                let start = at;
+                at += 1;
+                while *body.get(at)? != b'"' {
+                    at += if body[at] == b'\\' { 2 } else { 1 };
+                }
+                let is_key = depth == 1 && matches!(body[start - 1], b'{' | b',');
+                if is_key && &body[start + 1..at] == b"metadata" && body.get(at + 1..at + 3)? == b":{" {
+                    return Some(at + 3);
+                }
+            }
+            _ => {}
+        }
+        at += 1;
+    }
+    None
+}
+
+impl fmt::Debug for Object {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Object({} {}/{})", self.version, self.meta.namespace, self.meta.name)
+    }
+}
+
+impl PartialEq for Object {
+    fn eq(&self, other: &Self) -> bool {
+        self.body == other.body && self.residual == other.residual
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn sample() -> Json {
+        json!({"apiVersion": "example.io/v1", "kind": "Widget", "a": {"metadata": {"x": "\"}{"}},
+            "metadata": {"name": "a", "namespace": "n", "labels": {"k": "v"}, "resourceVersion": "7",
+                "uid": "6fa459ea-ee8a-4ca4-894e-db77e160355e", "creationTimestamp": "2026-11-21T09:40:00Z"},
+            "spec": {"size": 3}})
+    }
+
+    #[test]
+    fn the_revision_is_spliced_in() {
+        let object = Object::new(&sample(), None).expect("an object");
+        let mut out = Vec::new();
+        object.write_to(Revision(42), &mut out);
+        let back: Json = serde_json::from_slice(&out).expect("valid JSON");
+        let mut want = sample();
+        want["metadata"]["resourceVersion"] = json!("42");
+        assert_eq!(back, want);
+        assert_eq!(object.value(Revision(42)), want);
+        assert_eq!(object.meta.label("k"), Some("v"));
+        assert_eq!(object.version(), "v1");
+    }
+
+    #[test]
+    fn empty_metadata_takes_a_revision_too() {
+        let object = Object::new(&json!({"apiVersion": "v1", "kind": "X", "metadata": {}}), None).expect("an object");
+        let mut out = Vec::new();
+        object.write_to(Revision(1), &mut out);
+        assert_eq!(out, br#"{"apiVersion":"v1","kind":"X","metadata":{"resourceVersion":"1"}}"#);
+    }
+
+    #[test]
+    fn envelopes_come_back_as_they_were() {
+        for residual in [None, Some(Bytes::from_static(b"{\"v2\":[]}"))] {
+            let object = Object::new(&sample(), residual).expect("an object");
+            let back = Object::from_stored(&object.to_stored()).expect("reads");
+            assert_eq!(back, object);
+            assert_eq!((back.splice_at, &back.meta), (object.splice_at, &object.meta));
+        }
+        for damaged in [&b""[..], b"\x09", b"\x01\xff\xff\xff\xff{}", b"\x01\0\0\0\0{}", b"\x01\0\0\0\0{\"metadata\":{\"a\":\"\\"] {
+            assert!(Object::from_stored(damaged).is_err(), "{damaged:?}");
+        }
+    }
+
+    #[test]
+    fn a_view_is_made_once() {
+        let object = Object::new(&sample(), None).expect("an object");
+        let first = object.view(|o| o.meta.name.len());
+        assert!(Arc::ptr_eq(&first, &object.view::<usize>(|_| unreachable!("made once"))));
+        assert_eq!(*object.view(|_| "another type"), "another type");
+    }
+}

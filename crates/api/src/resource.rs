@@ -1,0 +1,219 @@
+//! Keys: where an object lives.
+
+use crate::{ClusterName, cluster::InvalidCluster};
+use std::{fmt, sync::Arc};
+
+/// A point in the one order of all changes. Minted by the store alone; what clients see as `resourceVersion`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct Revision(pub u64);
+
+impl fmt::Display for Revision {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// What is stored under one prefix: group, plural resource, and the identity of its exporter.
+///
+/// Two exporters of `widgets.example.io` differ by `identity` (hex SHA-256 of the export's secret), so that they never
+/// share a prefix. Built-ins and plain definitions have the empty identity.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ResourceId {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Plural resource name.
+    pub resource: Arc<str>,
+    /// Exporter's identity hash or empty.
+    pub identity: Arc<str>,
+}
+
+impl ResourceId {
+    /// A resource without an exporter.
+    pub fn local(group: &str, resource: &str) -> Self {
+        ResourceId { group: group.into(), resource: resource.into(), identity: "".into() }
+    }
+
+    /// `resource.group`, or just `resource` in the core group: how Kubernetes' messages name it.
+    pub fn qualified(&self) -> String {
+        if self.group.is_empty() { self.resource.to_string() } else { format!("{}.{}", self.resource, self.group) }
+    }
+}
+
+impl fmt::Debug for ResourceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}/{}", self.group, self.resource, self.identity)
+    }
+}
+
+/// Group, version, plural resource.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct GroupVersionResource {
+    /// API group; empty for the core group.
+    pub group: Arc<str>,
+    /// Version, e.g. `v1alpha1`.
+    pub version: Arc<str>,
+    /// Plural resource name.
+    pub resource: Arc<str>,
+}
+
+impl GroupVersionResource {
+    /// `group/version`, or just the version in the core group.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+    }
+}
+
+/// The key of one object. Ordered as its encoding is.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ObjectKey {
+    /// The resource's prefix.
+    pub resource: ResourceId,
+    /// The logical cluster.
+    pub cluster: ClusterName,
+    /// Namespace; empty for cluster-scoped objects.
+    pub namespace: Arc<str>,
+    /// Object name.
+    pub name: Arc<str>,
+}
+
+/// A part of the key space: a resource, and then as much of the rest as is given.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Scope {
+    /// The resource's prefix.
+    pub resource: ResourceId,
+    /// One cluster, or all.
+    pub cluster: Option<ClusterName>,
+    /// One namespace (needs a cluster), or all.
+    pub namespace: Option<Arc<str>>,
+}
+
+impl ObjectKey {
+    /// A key of a cluster-scoped object.
+    pub fn cluster_scoped(resource: ResourceId, cluster: ClusterName, name: &str) -> Self {
+        ObjectKey { resource, cluster, namespace: "".into(), name: name.into() }
+    }
+
+    /// The bytes that order keys: `group/resource/identity/cluster/namespace/name`.
+    ///
+    /// No part but the name may hold a `/` and names of Kubernetes' objects never do, so that the encoding is unique and
+    /// the lists across clusters, in a cluster and in a namespace are prefixes of one another. `/` as the separator (not
+    /// a NUL) gives the order that Kubernetes clients see: `alpha-b/x` before `alpha/x`.
+    pub fn encode(&self) -> Arc<[u8]> {
+        let ResourceId { group, resource, identity } = &self.resource;
+        let parts = [group, resource, identity, self.cluster.as_str(), &self.namespace];
+        let mut out = Vec::with_capacity(parts.iter().map(|p| p.len() + 1).sum::<usize>() + self.name.len());
+        for part in parts {
+            out.extend_from_slice(part.as_bytes());
+            out.push(b'/');
+        }
+        out.extend_from_slice(self.name.as_bytes());
+        out.into()
+    }
+
+    /// Reads what [`ObjectKey::encode`] wrote.
+    pub fn decode(bytes: &[u8]) -> Result<Self, InvalidCluster> {
+        let bad = || InvalidCluster(String::from_utf8_lossy(bytes).into_owned());
+        let text = std::str::from_utf8(bytes).map_err(|_| bad())?;
+        let mut parts = text.splitn(6, '/');
+        let mut next = || parts.next().ok_or_else(bad);
+        let (group, resource, identity) = (next()?, next()?, next()?);
+        let (cluster, namespace, name) = (next()?, next()?, next()?);
+        Ok(ObjectKey {
+            resource: ResourceId { group: group.into(), resource: resource.into(), identity: identity.into() },
+            cluster: ClusterName::parse(cluster)?,
+            namespace: namespace.into(),
+            name: name.into(),
+        })
+    }
+}
+
+impl fmt::Debug for ObjectKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.encode()))
+    }
+}
+
+impl PartialOrd for ObjectKey {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for ObjectKey {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.encode().cmp(&other.encode())
+    }
+}
+
+impl Scope {
+    /// All objects of a resource in every cluster.
+    pub fn everywhere(resource: ResourceId) -> Self {
+        Scope { resource, cluster: None, namespace: None }
+    }
+
+    /// All objects of a resource in one cluster.
+    pub fn cluster(resource: ResourceId, cluster: ClusterName) -> Self {
+        Scope { resource, cluster: Some(cluster), namespace: None }
+    }
+
+    /// All objects of a resource in one namespace of a cluster.
+    pub fn namespace(resource: ResourceId, cluster: ClusterName, namespace: &str) -> Self {
+        Scope { resource, cluster: Some(cluster), namespace: Some(namespace.into()) }
+    }
+
+    /// The bytes with which the keys of this scope begin.
+    pub fn prefix(&self) -> Vec<u8> {
+        let ResourceId { group, resource, identity } = &self.resource;
+        let mut out = format!("{group}/{resource}/{identity}/").into_bytes();
+        if let Some(cluster) = &self.cluster {
+            out.extend_from_slice(cluster.as_str().as_bytes());
+            out.push(b'/');
+            if let Some(namespace) = &self.namespace {
+                out.extend_from_slice(namespace.as_bytes());
+                out.push(b'/');
+            }
+        }
+        out
+    }
+}
+
+impl fmt::Debug for Scope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}*", String::from_utf8_lossy(&self.prefix()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(namespace: &str, name: &str) -> ObjectKey {
+        ObjectKey {
+            resource: ResourceId::local("example.io", "widgets"),
+            cluster: ClusterName::root(),
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    #[test]
+    fn keys_encode_and_decode() {
+        for key in [key("", "a"), key("default", "a.b:c"), key("ns", "")] {
+            assert_eq!(ObjectKey::decode(&key.encode()).expect("decodes"), key);
+        }
+        assert!(ObjectKey::decode(b"a/b").is_err());
+        assert!(ObjectKey::decode(b"g/r//root:a/ns/n").is_err());
+    }
+
+    #[test]
+    fn scopes_are_prefixes_of_one_another() {
+        let all = Scope::everywhere(ResourceId::local("example.io", "widgets"));
+        let one = Scope::cluster(all.resource.clone(), ClusterName::root());
+        let namespace = Scope::namespace(all.resource.clone(), ClusterName::root(), "default");
+        assert!(one.prefix().starts_with(&all.prefix()));
+        assert!(namespace.prefix().starts_with(&one.prefix()));
+        assert!(key("default", "a").encode().starts_with(&namespace.prefix()));
+        assert!(!key("default-b", "a").encode().starts_with(&namespace.prefix()));
+        assert!(key("alpha-b", "x") < key("alpha", "x"), "Kubernetes orders raw keys");
+    }
+}

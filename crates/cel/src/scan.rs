@@ -1,0 +1,141 @@
+//! What is refused before parsing. The parser recurses and backtracks on some inputs, so the size, nesting and
+//! chains of a source are bounded from its tokens, in one linear pass, before the parser sees it.
+
+use crate::error::CompileError;
+use cel::parser::pratt_parser::{Lexer, TokenKind};
+
+/// Bytes of one expression.
+pub const SOURCE_BYTES_MAX: usize = 10_240;
+/// Brackets and prefix operators open at once, and arms of `? :`.
+pub const NESTING_MAX: usize = 96;
+/// Tokens of one expression.
+pub const TOKENS_MAX: usize = 2_000;
+/// Operators, selections, indexings or calls strung together at one level.
+pub const CHAIN_MAX: usize = 500;
+
+/// One significant token: where and what, for positions of errors found later.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Token {
+    pub(crate) kind: TokenKind,
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+}
+
+/// The tokens of `source`, if it is within the limits.
+pub(crate) fn scan(source: &str) -> Result<Vec<Token>, CompileError> {
+    if source.len() > SOURCE_BYTES_MAX {
+        return Err(CompileError::whole(format!(
+            "expression code point size exceeds limit: size: {}, limit {SOURCE_BYTES_MAX}",
+            source.len()
+        )));
+    }
+    let mut lexer = Lexer::new(source);
+    let mut tokens = Vec::new();
+    let mut shape = Shape::new();
+    loop {
+        let token = lexer.lex();
+        match token.kind {
+            TokenKind::TokEnd => break,
+            TokenKind::TokWhitespace | TokenKind::TokComment => continue,
+            // The parser reports it with its words; stopping here is enough, since it stops there too.
+            TokenKind::TokError => break,
+            _ => {}
+        }
+        if tokens.len() >= TOKENS_MAX {
+            return Err(CompileError::at(source, token.start, format!("expression exceeds {TOKENS_MAX} tokens")));
+        }
+        shape.see(token.kind).map_err(|message| CompileError::at(source, token.start, message))?;
+        tokens.push(Token { kind: token.kind, start: token.start, end: token.end });
+    }
+    Ok(tokens)
+}
+
+/// Open brackets with the chain length and the `?` arms inside each, and prefix operators in a row.
+struct Shape {
+    levels: Vec<Level>,
+    prefixes: usize,
+    /// Sum of `Level::conditionals` over the open levels.
+    conditionals: usize,
+    /// The token before could end an operand, so `-` is binary.
+    after_operand: bool,
+    after_dot_or_open: bool,
+}
+
+#[derive(Default, Clone, Copy)]
+struct Level {
+    chain: usize,
+    conditionals: usize,
+}
+
+impl Shape {
+    fn new() -> Self {
+        Self {
+            levels: vec![Level::default()],
+            prefixes: 0,
+            conditionals: 0,
+            after_operand: false,
+            after_dot_or_open: false,
+        }
+    }
+
+    fn see(&mut self, kind: TokenKind) -> Result<(), String> {
+        use TokenKind::*;
+        let prefix = matches!(kind, TokExclamation | TokMinus) && !self.after_operand;
+        self.prefixes = if prefix { self.prefixes + 1 } else { self.prefixes };
+        match kind {
+            TokLeftParen | TokLeftBracket | TokLeftBrace => {
+                self.link()?;
+                self.levels.push(Level { chain: 0, conditionals: self.prefixes });
+                self.conditionals += self.prefixes;
+                self.prefixes = 0;
+            }
+            TokRightParen | TokRightBracket | TokRightBrace if self.levels.len() > 1 => {
+                let level = self.levels.pop().unwrap_or_default();
+                self.conditionals -= level.conditionals.min(self.conditionals);
+            }
+            // `.?x`, `[?i]` and `{?k: v}` are optional selections, not conditionals.
+            TokQuestion if !self.after_dot_or_open => {
+                self.conditionals += 1;
+                let level = self.level();
+                level.conditionals += 1;
+                level.chain = 0;
+            }
+            TokComma | TokColon => self.level().chain = 0,
+            TokDot | TokPlus | TokAsterisk | TokSlash | TokPercent | TokEqualEqual | TokExclamationEqual | TokLess
+            | TokLessEqual | TokGreater | TokGreaterEqual | TokIn | TokLogicalAnd | TokLogicalOr => self.link()?,
+            TokMinus if !prefix => self.link()?,
+            _ => {}
+        }
+        let operand_ends = matches!(
+            kind,
+            TokRightParen | TokRightBracket | TokRightBrace | TokIdent | TokReservedWord | TokInt | TokUint | TokFloat
+                | TokString | TokBytes | TokNull | TokTrue | TokFalse
+        );
+        if operand_ends {
+            self.prefixes = 0;
+        }
+        self.after_operand = operand_ends;
+        self.after_dot_or_open = matches!(kind, TokDot | TokLeftBracket | TokLeftBrace | TokComma);
+        if self.levels.len() - 1 + self.prefixes + self.conditionals > NESTING_MAX {
+            return Err(format!("expression recursion limit exceeded: {NESTING_MAX}"));
+        }
+        Ok(())
+    }
+
+    fn level(&mut self) -> &mut Level {
+        if self.levels.is_empty() {
+            self.levels.push(Level::default());
+        }
+        let last = self.levels.len() - 1;
+        &mut self.levels[last]
+    }
+
+    fn link(&mut self) -> Result<(), String> {
+        let level = self.level();
+        level.chain += 1;
+        if level.chain > CHAIN_MAX {
+            return Err(format!("expression chains more than {CHAIN_MAX} operations"));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,25 @@
+//! Compiles `/proto` with protox, so that no protoc has to be installed, and keeps the descriptors for reflection.
+
+use std::{env, error::Error, fs, path::Path};
+
+const FILES: [&str; 4] = [
+    "insula/admin/v1/common.proto",
+    "insula/admin/v1/cluster.proto",
+    "insula/admin/v1/workspace.proto",
+    "insula/admin/v1/conversion.proto",
+];
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let root = Path::new(&env::var("CARGO_MANIFEST_DIR")?).join("../../proto");
+    println!("cargo:rerun-if-changed={}", root.display());
+
+    let mut compiler = protox::Compiler::new([&root])?;
+    compiler
+        .include_imports(true)
+        .include_source_info(true)
+        .open_files(FILES)?;
+    let descriptors = Path::new(&env::var("OUT_DIR")?).join("insula.binpb");
+    fs::write(descriptors, compiler.encode_file_descriptor_set())?;
+    tonic_prost_build::configure().compile_fds(compiler.file_descriptor_set())?;
+    Ok(())
+}

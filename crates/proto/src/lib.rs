@@ -1,0 +1,19 @@
+//! The admin API's messages, clients and service traits, generated from `/proto`.
+//!
+//! Beyond generated code there is only [`value`]: the one place that says how an object's JSON and a
+//! `google.protobuf.Struct` become one another.
+
+pub mod value;
+
+/// The admin API, by version.
+pub mod admin {
+    /// Package `insula.admin.v1`.
+    pub mod v1 {
+        // Comments in the generated code come from the .proto files, and are laid out for those.
+        #![allow(rustdoc::invalid_html_tags, rustdoc::broken_intra_doc_links)]
+        tonic::include_proto!("insula.admin.v1");
+    }
+}
+
+/// Every file of `/proto` with its imports and comments, as an encoded `FileDescriptorSet`: what reflection serves.
+pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/insula.binpb"));
