@@ -32,7 +32,11 @@ impl ClusterName {
     /// Parses a flat name: one segment, or `system:` and one segment.
     pub fn parse(text: &str) -> Result<Self, InvalidCluster> {
         let rest = text.strip_prefix("system:").unwrap_or(text);
-        if is_segment(rest) { Ok(ClusterName(text.into())) } else { Err(InvalidCluster(text.to_owned())) }
+        if is_segment(rest) {
+            Ok(ClusterName(text.into()))
+        } else {
+            Err(InvalidCluster(text.to_owned()))
+        }
     }
 
     /// `root`, the top of the workspace tree.
@@ -68,7 +72,11 @@ impl ClusterPath {
             Some(rest) => is_segment(rest),
             None => text.split(':').all(is_segment),
         };
-        if fits { Ok(ClusterPath(text.into())) } else { Err(InvalidCluster(text.to_owned())) }
+        if fits {
+            Ok(ClusterPath(text.into()))
+        } else {
+            Err(InvalidCluster(text.to_owned()))
+        }
     }
 
     /// The first segment, a cluster's name, and the workspace names below it.
@@ -145,7 +153,20 @@ mod tests {
         for good in ["root", "a", "a-b", "system:admin", "0abc"] {
             assert!(ClusterName::parse(good).is_ok(), "{good}");
         }
-        for bad in ["", "-a", "a-", "A", "root:a", "a/b", "a.b", "system:", "system:a:b", "*", "..", "a%2fb"] {
+        for bad in [
+            "",
+            "-a",
+            "a-",
+            "A",
+            "root:a",
+            "a/b",
+            "a.b",
+            "system:",
+            "system:a:b",
+            "*",
+            "..",
+            "a%2fb",
+        ] {
             assert!(ClusterName::parse(bad).is_err(), "{bad}");
         }
     }

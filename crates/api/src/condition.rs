@@ -81,7 +81,11 @@ impl Condition {
 
 /// The condition of a type in `object.status.conditions`.
 pub fn condition<'a>(object: &'a Json, kind: &str) -> Option<&'a Json> {
-    object.pointer("/status/conditions")?.as_array()?.iter().find(|c| c["type"] == kind)
+    object
+        .pointer("/status/conditions")?
+        .as_array()?
+        .iter()
+        .find(|c| c["type"] == kind)
 }
 
 /// Puts a condition into `object.status.conditions`, in the place of the one of its type. `lastTransitionTime` moves
@@ -90,7 +94,11 @@ pub fn set_condition(object: &mut Json, want: &Condition, now: Timestamp) -> boo
     let mut fresh = json!({
         "type": want.kind, "status": want.status.as_str(), "lastTransitionTime": now.to_string(),
     });
-    for (field, value) in [("severity", &want.severity), ("reason", &want.reason), ("message", &want.message)] {
+    for (field, value) in [
+        ("severity", &want.severity),
+        ("reason", &want.reason),
+        ("message", &want.message),
+    ] {
         if !value.is_empty() {
             fresh[field] = json!(value);
         }
@@ -102,7 +110,9 @@ pub fn set_condition(object: &mut Json, want: &Condition, now: Timestamp) -> boo
     if !conditions.is_array() {
         *conditions = json!([]);
     }
-    let Some(list) = conditions.as_array_mut() else { return false };
+    let Some(list) = conditions.as_array_mut() else {
+        return false;
+    };
     match list.iter_mut().find(|c| c["type"] == want.kind.as_str()) {
         Some(old) => {
             if old["status"] == fresh["status"] && old["lastTransitionTime"].is_string() {
@@ -128,8 +138,18 @@ mod tests {
         let mut object = json!({});
         assert!(set_condition(&mut object, &Condition::holds("Ready"), Timestamp(1)));
         assert!(!set_condition(&mut object, &Condition::holds("Ready"), Timestamp(9)));
-        assert_eq!(object["status"]["conditions"][0]["lastTransitionTime"], "1970-01-01T00:00:01Z");
-        assert!(set_condition(&mut object, &Condition::fails("Ready", "Broken", "x"), Timestamp(9)));
-        assert_eq!(condition(&object, "Ready").expect("set")["lastTransitionTime"], "1970-01-01T00:00:09Z");
+        assert_eq!(
+            object["status"]["conditions"][0]["lastTransitionTime"],
+            "1970-01-01T00:00:01Z"
+        );
+        assert!(set_condition(
+            &mut object,
+            &Condition::fails("Ready", "Broken", "x"),
+            Timestamp(9)
+        ));
+        assert_eq!(
+            condition(&object, "Ready").expect("set")["lastTransitionTime"],
+            "1970-01-01T00:00:09Z"
+        );
     }
 }

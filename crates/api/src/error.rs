@@ -75,7 +75,12 @@ pub struct FieldError {
 
 impl FieldError {
     fn new(kind: FieldErrorKind, field: &FieldPath, value: String, detail: String) -> Self {
-        FieldError { kind, field: field.clone(), value, detail }
+        FieldError {
+            kind,
+            field: field.clone(),
+            value,
+            detail,
+        }
     }
 
     /// A missing value.
@@ -101,7 +106,11 @@ impl FieldError {
     /// A value outside a closed set.
     pub fn not_supported(field: &FieldPath, value: &crate::Json, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
-        let detail = if list.is_empty() { String::new() } else { format!("supported values: {}", list.join(", ")) };
+        let detail = if list.is_empty() {
+            String::new()
+        } else {
+            format!("supported values: {}", list.join(", "))
+        };
         Self::new(FieldErrorKind::NotSupported, field, value.to_string(), detail)
     }
 
@@ -117,13 +126,23 @@ impl FieldError {
 
     /// A string of more than `max` bytes.
     pub fn too_long(field: &FieldPath, max: usize) -> Self {
-        Self::new(FieldErrorKind::TooLong, field, String::new(), format!("may not be more than {max} bytes"))
+        Self::new(
+            FieldErrorKind::TooLong,
+            field,
+            String::new(),
+            format!("may not be more than {max} bytes"),
+        )
     }
 
     /// More entries than `max`.
     pub fn too_many(field: &FieldPath, actual: usize, max: usize) -> Self {
         let items = if max == 1 { "item" } else { "items" };
-        Self::new(FieldErrorKind::TooMany, field, actual.to_string(), format!("must have at most {max} {items}"))
+        Self::new(
+            FieldErrorKind::TooMany,
+            field,
+            actual.to_string(),
+            format!("must have at most {max} {items}"),
+        )
     }
 
     /// A reference to something that does not exist.
@@ -159,7 +178,11 @@ pub fn aggregate(errors: &[FieldError]) -> String {
             texts.push(text);
         }
     }
-    if texts.len() == 1 { texts.remove(0) } else { format!("[{}]", texts.join(", ")) }
+    if texts.len() == 1 {
+        texts.remove(0)
+    } else {
+        format!("[{}]", texts.join(", "))
+    }
 }
 
 #[cfg(test)]
@@ -171,9 +194,15 @@ mod tests {
     fn errors_print_as_kubernetes_prints_them() {
         let at = FieldPath::new("spec").child("size");
         let rows = [
-            (FieldError::invalid(&at, &json!("x"), "bad"), "spec.size: Invalid value: \"x\": bad"),
+            (
+                FieldError::invalid(&at, &json!("x"), "bad"),
+                "spec.size: Invalid value: \"x\": bad",
+            ),
             (FieldError::required(&at, ""), "spec.size: Required value"),
-            (FieldError::too_many(&at, 2, 1), "spec.size: Too many: 2: must have at most 1 item"),
+            (
+                FieldError::too_many(&at, 2, 1),
+                "spec.size: Too many: 2: must have at most 1 item",
+            ),
             (FieldError::forbidden(&FieldPath::root(), "no"), "<nil>: Forbidden: no"),
             (
                 FieldError::not_supported(&at, &json!("x"), &["a", "b"]),
@@ -183,7 +212,10 @@ mod tests {
         for (error, want) in &rows {
             assert_eq!(error.to_string(), *want);
         }
-        assert_eq!(aggregate(&[rows[1].0.clone(), rows[1].0.clone()]), "spec.size: Required value");
+        assert_eq!(
+            aggregate(&[rows[1].0.clone(), rows[1].0.clone()]),
+            "spec.size: Required value"
+        );
         assert!(aggregate(&[rows[0].0.clone(), rows[1].0.clone()]).starts_with('['));
     }
 }

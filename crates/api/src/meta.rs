@@ -112,5 +112,7 @@ fn time<'de, D: Deserializer<'de>>(input: D) -> Result<Option<Timestamp>, D::Err
 }
 
 fn uid<'de, D: Deserializer<'de>>(input: D) -> Result<Uid, D::Error> {
-    Ok(Option::<std::borrow::Cow<'de, str>>::deserialize(input)?.and_then(|text| Uid::parse(&text)).unwrap_or_default())
+    Ok(Option::<std::borrow::Cow<'de, str>>::deserialize(input)?
+        .and_then(|text| Uid::parse(&text))
+        .unwrap_or_default())
 }

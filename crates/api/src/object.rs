@@ -22,6 +22,8 @@ pub struct Object {
     version: Arc<str>,
     body: Bytes,
     splice_at: u32,
+    /// Fingerprint of the schema and rules that the bytes were written under; 0 when nobody said.
+    schema: u64,
     /// What the storage version cannot hold: canonical JSON that only the conversion crate reads. Never shown to clients.
     residual: Option<Bytes>,
     /// A typed reading of this object, made at most once and freed with it. In the place of caches beside the store:
@@ -51,14 +53,18 @@ struct Head {
     metadata: Meta,
 }
 
-/// Stored form: this byte, the length of the residual (4 bytes, little endian), the residual, the body.
+/// Stored form: this byte, the schema's fingerprint (8 bytes, little endian), the length of the residual (4 bytes, little
+/// endian), the residual, the body.
 const ENVELOPE_V1: u8 = 1;
 
 impl Object {
     /// Makes an object of a JSON value, which must have `apiVersion`, `kind` and `metadata`. `metadata.resourceVersion` is left out.
     pub fn new(value: &Json, residual: Option<Bytes>) -> Result<Object, ObjectError> {
         let map = value.as_object().ok_or(ObjectError::Missing("fields"))?;
-        let metadata = map.get("metadata").and_then(Json::as_object).ok_or(ObjectError::Missing("metadata"))?;
+        let metadata = map
+            .get("metadata")
+            .and_then(Json::as_object)
+            .ok_or(ObjectError::Missing("metadata"))?;
         let mut body = Vec::with_capacity(512);
         body.push(b'{');
         let mut splice_at = 0;
@@ -92,8 +98,32 @@ impl Object {
 
     fn assemble(body: Bytes, splice_at: u32, residual: Option<Bytes>) -> Result<Object, ObjectError> {
         let head: Head = serde_json::from_slice(&body)?;
-        let version = head.api_version.rsplit_once('/').map_or(&*head.api_version, |(_, version)| version).into();
-        Ok(Object { meta: head.metadata, version, body, splice_at, residual, view: OnceLock::new() })
+        let version = head
+            .api_version
+            .rsplit_once('/')
+            .map_or(&*head.api_version, |(_, version)| version)
+            .into();
+        Ok(Object {
+            meta: head.metadata,
+            version,
+            body,
+            splice_at,
+            schema: 0,
+            residual,
+            view: OnceLock::new(),
+        })
+    }
+
+    /// The same object, marked as written under a schema: while that schema serves it, its bytes need no second look.
+    #[must_use]
+    pub fn written_under(mut self, schema: u64) -> Object {
+        self.schema = schema;
+        self
+    }
+
+    /// Fingerprint of the schema that the bytes were written under; 0 when nobody said.
+    pub fn schema(&self) -> u64 {
+        self.schema
     }
 
     /// The version that the bytes are in.
@@ -144,8 +174,9 @@ impl Object {
     /// The bytes to keep on disk.
     pub fn to_stored(&self) -> Vec<u8> {
         let residual = self.residual.as_deref().unwrap_or_default();
-        let mut out = Vec::with_capacity(5 + residual.len() + self.body.len());
+        let mut out = Vec::with_capacity(13 + residual.len() + self.body.len());
         out.push(ENVELOPE_V1);
+        out.extend_from_slice(&self.schema.to_le_bytes());
         out.extend_from_slice(&(residual.len() as u32).to_le_bytes());
         out.extend_from_slice(residual);
         out.extend_from_slice(&self.body);
@@ -158,6 +189,7 @@ impl Object {
         if format != ENVELOPE_V1 {
             return Err(ObjectError::Envelope("unknown format"));
         }
+        let (schema, rest) = rest.split_first_chunk::<8>().ok_or(ObjectError::Envelope("short"))?;
         let (length, rest) = rest.split_first_chunk::<4>().ok_or(ObjectError::Envelope("short"))?;
         let length = u32::from_le_bytes(*length) as usize;
         let (residual, body) = rest.split_at_checked(length).ok_or(ObjectError::Envelope("short"))?;
@@ -165,7 +197,8 @@ impl Object {
         // `"metadata":{` is found by its bytes: keys are sorted and `apiVersion` and `kind` are the only ones before it in
         // most objects, but a body field that sorts before it may hold anything, so the search walks top-level keys.
         let splice_at = metadata_start(body).ok_or(ObjectError::Missing("metadata"))?;
-        Self::assemble(Bytes::copy_from_slice(body), splice_at as u32, residual)
+        let object = Self::assemble(Bytes::copy_from_slice(body), splice_at as u32, residual)?;
+        Ok(object.written_under(u64::from_le_bytes(*schema)))
     }
 
     /// The typed reading `T` of this object, made by `make` the first time. One kind of object has one `T`: asking for
@@ -253,18 +286,31 @@ mod tests {
         let object = Object::new(&json!({"apiVersion": "v1", "kind": "X", "metadata": {}}), None).expect("an object");
         let mut out = Vec::new();
         object.write_to(Revision(1), &mut out);
-        assert_eq!(out, br#"{"apiVersion":"v1","kind":"X","metadata":{"resourceVersion":"1"}}"#);
+        assert_eq!(
+            out,
+            br#"{"apiVersion":"v1","kind":"X","metadata":{"resourceVersion":"1"}}"#
+        );
     }
 
     #[test]
     fn envelopes_come_back_as_they_were() {
         for residual in [None, Some(Bytes::from_static(b"{\"v2\":[]}"))] {
-            let object = Object::new(&sample(), residual).expect("an object");
+            let object = Object::new(&sample(), residual).expect("an object").written_under(7);
             let back = Object::from_stored(&object.to_stored()).expect("reads");
             assert_eq!(back, object);
-            assert_eq!((back.splice_at, &back.meta), (object.splice_at, &object.meta));
+            assert_eq!(
+                (back.splice_at, back.schema, &back.meta),
+                (object.splice_at, 7, &object.meta)
+            );
         }
-        for damaged in [&b""[..], b"\x09", b"\x01\xff\xff\xff\xff{}", b"\x01\0\0\0\0{}", b"\x01\0\0\0\0{\"metadata\":{\"a\":\"\\"] {
+        for damaged in [
+            &b""[..],
+            b"\x09",
+            b"\x01\0\0",
+            b"\x01\0\0\0\0\0\0\0\0\xff\xff\xff\xff{}",
+            b"\x01\0\0\0\0\0\0\0\0\0\0\0\0{}",
+            b"\x01\0\0\0\0\0\0\0\0\0\0\0\0{\"metadata\":{\"a\":\"\\",
+        ] {
             assert!(Object::from_stored(damaged).is_err(), "{damaged:?}");
         }
     }
@@ -273,7 +319,10 @@ mod tests {
     fn a_view_is_made_once() {
         let object = Object::new(&sample(), None).expect("an object");
         let first = object.view(|o| o.meta.name.len());
-        assert!(Arc::ptr_eq(&first, &object.view::<usize>(|_| unreachable!("made once"))));
+        assert!(Arc::ptr_eq(
+            &first,
+            &object.view::<usize>(|_| unreachable!("made once"))
+        ));
         assert_eq!(*object.view(|_| "another type"), "another type");
     }
 }

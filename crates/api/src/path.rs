@@ -20,7 +20,11 @@ impl FieldPath {
     /// A field below.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
-        if self.0.is_empty() { FieldPath(name.to_owned()) } else { FieldPath(format!("{}.{name}", self.0)) }
+        if self.0.is_empty() {
+            FieldPath(name.to_owned())
+        } else {
+            FieldPath(format!("{}.{name}", self.0))
+        }
     }
 
     /// An item of a list.

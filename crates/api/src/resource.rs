@@ -30,12 +30,20 @@ pub struct ResourceId {
 impl ResourceId {
     /// A resource without an exporter.
     pub fn local(group: &str, resource: &str) -> Self {
-        ResourceId { group: group.into(), resource: resource.into(), identity: "".into() }
+        ResourceId {
+            group: group.into(),
+            resource: resource.into(),
+            identity: "".into(),
+        }
     }
 
     /// `resource.group`, or just `resource` in the core group: how Kubernetes' messages name it.
     pub fn qualified(&self) -> String {
-        if self.group.is_empty() { self.resource.to_string() } else { format!("{}.{}", self.resource, self.group) }
+        if self.group.is_empty() {
+            self.resource.to_string()
+        } else {
+            format!("{}.{}", self.resource, self.group)
+        }
     }
 }
 
@@ -59,7 +67,11 @@ pub struct GroupVersionResource {
 impl GroupVersionResource {
     /// `group/version`, or just the version in the core group.
     pub fn api_version(&self) -> String {
-        if self.group.is_empty() { self.version.to_string() } else { format!("{}/{}", self.group, self.version) }
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
     }
 }
 
@@ -90,7 +102,12 @@ pub struct Scope {
 impl ObjectKey {
     /// A key of a cluster-scoped object.
     pub fn cluster_scoped(resource: ResourceId, cluster: ClusterName, name: &str) -> Self {
-        ObjectKey { resource, cluster, namespace: "".into(), name: name.into() }
+        ObjectKey {
+            resource,
+            cluster,
+            namespace: "".into(),
+            name: name.into(),
+        }
     }
 
     /// The bytes that order keys: `group/resource/identity/cluster/namespace/name`.
@@ -99,7 +116,11 @@ impl ObjectKey {
     /// the lists across clusters, in a cluster and in a namespace are prefixes of one another. `/` as the separator (not
     /// a NUL) gives the order that Kubernetes clients see: `alpha-b/x` before `alpha/x`.
     pub fn encode(&self) -> Arc<[u8]> {
-        let ResourceId { group, resource, identity } = &self.resource;
+        let ResourceId {
+            group,
+            resource,
+            identity,
+        } = &self.resource;
         let parts = [group, resource, identity, self.cluster.as_str(), &self.namespace];
         let mut out = Vec::with_capacity(parts.iter().map(|p| p.len() + 1).sum::<usize>() + self.name.len());
         for part in parts {
@@ -119,7 +140,11 @@ impl ObjectKey {
         let (group, resource, identity) = (next()?, next()?, next()?);
         let (cluster, namespace, name) = (next()?, next()?, next()?);
         Ok(ObjectKey {
-            resource: ResourceId { group: group.into(), resource: resource.into(), identity: identity.into() },
+            resource: ResourceId {
+                group: group.into(),
+                resource: resource.into(),
+                identity: identity.into(),
+            },
             cluster: ClusterName::parse(cluster)?,
             namespace: namespace.into(),
             name: name.into(),
@@ -148,22 +173,38 @@ impl Ord for ObjectKey {
 impl Scope {
     /// All objects of a resource in every cluster.
     pub fn everywhere(resource: ResourceId) -> Self {
-        Scope { resource, cluster: None, namespace: None }
+        Scope {
+            resource,
+            cluster: None,
+            namespace: None,
+        }
     }
 
     /// All objects of a resource in one cluster.
     pub fn cluster(resource: ResourceId, cluster: ClusterName) -> Self {
-        Scope { resource, cluster: Some(cluster), namespace: None }
+        Scope {
+            resource,
+            cluster: Some(cluster),
+            namespace: None,
+        }
     }
 
     /// All objects of a resource in one namespace of a cluster.
     pub fn namespace(resource: ResourceId, cluster: ClusterName, namespace: &str) -> Self {
-        Scope { resource, cluster: Some(cluster), namespace: Some(namespace.into()) }
+        Scope {
+            resource,
+            cluster: Some(cluster),
+            namespace: Some(namespace.into()),
+        }
     }
 
     /// The bytes with which the keys of this scope begin.
     pub fn prefix(&self) -> Vec<u8> {
-        let ResourceId { group, resource, identity } = &self.resource;
+        let ResourceId {
+            group,
+            resource,
+            identity,
+        } = &self.resource;
         let mut out = format!("{group}/{resource}/{identity}/").into_bytes();
         if let Some(cluster) = &self.cluster {
             out.extend_from_slice(cluster.as_str().as_bytes());
