@@ -1,4 +1,8 @@
 //! Compiles `/proto` with protox, so that no protoc has to be installed, and keeps the descriptors for reflection.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the environment is how cargo talks to a build script"
+)]
 
 use std::{env, error::Error, fs, path::Path};
 

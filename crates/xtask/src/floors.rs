@@ -1,0 +1,132 @@
+//! The floors of the house: a crate names only crates below it, and the exceptions are written down here.
+
+use crate::workspace::{Kind, Package};
+
+/// A floor: crates that do not know each other, unless [`SAME_FLOOR`] says so.
+#[derive(Debug)]
+pub struct Floor {
+    /// What people call it.
+    pub name: &'static str,
+    /// Folder names: the package is `insula-<folder>`.
+    pub crates: &'static [&'static str],
+    /// What lives there.
+    pub what: &'static str,
+}
+
+/// From the ground up. `docs/ARCHITECTURE.md` shows the same table.
+pub const FLOORS: [Floor; 7] = [
+    Floor {
+        name: "words",
+        crates: &["api", "proto"],
+        what: "names and shapes",
+    },
+    Floor {
+        name: "pure",
+        crates: &["cel", "schema", "conversion", "apply", "auth"],
+        what: "functions over values: no tokio, clock, randomness, tracing",
+    },
+    Floor {
+        name: "ground",
+        crates: &["store", "store-etcd"],
+        what: "objects with order: revisions, snapshots, watches",
+    },
+    Floor {
+        name: "heart",
+        crates: &["registry"],
+        what: "objects with meaning: catalog, verbs, strategy, admission, client",
+    },
+    Floor {
+        name: "faces",
+        crates: &["apiserver", "admin", "controllers"],
+        what: "three faces of one registry",
+    },
+    Floor {
+        name: "roof",
+        crates: &["server", "insula"],
+        what: "the only crates with main, spawn, environment, telemetry",
+    },
+    Floor {
+        name: "rim",
+        crates: &["e2e", "sim", "bench", "xtask"],
+        what: "development only",
+    },
+];
+
+/// Who may name whom on the same floor.
+pub const SAME_FLOOR: [(&str, &str); 6] = [
+    ("schema", "cel"),
+    ("conversion", "cel"),
+    ("conversion", "schema"),
+    ("apply", "schema"),
+    ("store-etcd", "store"),
+    ("insula", "server"),
+];
+
+/// What would bring time, chance, threads or the outside into the functions over values. `proto` is exempt: the
+/// code generated for gRPC names its transport.
+const NOT_IN_PURE: [&str; 14] = [
+    "tokio",
+    "tokio-util",
+    "tokio-stream",
+    "futures-util",
+    "tracing",
+    "getrandom",
+    "rand",
+    "hyper",
+    "axum",
+    "tonic",
+    "redb",
+    "etcd-client",
+    "rustls",
+    "tempfile",
+];
+
+/// Every dependency that the floors forbid, one sentence each, in the order of the packages.
+pub fn forbidden(packages: &[Package]) -> Vec<String> {
+    packages.iter().flat_map(forbidden_of).collect()
+}
+
+/// The table for people, top floor first.
+pub fn picture() -> String {
+    let floors = FLOORS.iter().rev().map(|floor| {
+        let Floor { name, crates, what } = floor;
+        format!("{name:8}{:44}{what}\n", crates.join("  "))
+    });
+    let arrows: Vec<_> = SAME_FLOOR.iter().map(|(from, to)| format!("{from} -> {to}")).collect();
+    let rule = "A crate names only crates below it; on the same floor only: ";
+    format!("{}\n{rule}{}", floors.collect::<String>(), arrows.join(", "))
+}
+
+fn forbidden_of(package: &Package) -> Vec<String> {
+    let Some((from, height)) = place(&package.name) else {
+        return vec![format!(
+            "{} stands on no floor: add it to crates/xtask/src/floors.rs",
+            package.name
+        )];
+    };
+    let ours = package.dependencies.iter().filter_map(|dependency| {
+        let (to, below) = place(&dependency.name)?;
+        let allowed = below < height || SAME_FLOOR.contains(&(from, to));
+        let (own, other) = (FLOORS[height].name, FLOORS[below].name);
+        (!allowed).then(|| format!("{from} ({own}) -> {to} ({other}): a crate names only crates below it"))
+    });
+    let pure = height <= 1 && from != "proto";
+    let impure = package.dependencies.iter().filter(move |dependency| {
+        pure && dependency.kind == Kind::Normal && NOT_IN_PURE.contains(&dependency.name.as_str())
+    });
+    let impure = impure.map(|dependency| {
+        let own = FLOORS[height].name;
+        format!(
+            "{from} ({own}) -> {}: this floor does no IO and knows no clock, chance or task",
+            dependency.name
+        )
+    });
+    ours.chain(impure).collect()
+}
+
+/// A package's folder name, and the index of its floor.
+pub(crate) fn place(package: &str) -> Option<(&'static str, usize)> {
+    let folder = package.strip_prefix("insula-")?;
+    let on = |(height, floor): (usize, &Floor)| Some((*floor.crates.iter().find(|name| **name == folder)?, height));
+    FLOORS.iter().enumerate().find_map(on)
+}

@@ -1,0 +1,81 @@
+//! `cargo xtask test`: everything the tests need, then every test.
+
+use std::{
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::{
+    report::{Report, say},
+    tools,
+    workspace::{Workspace, cargo},
+};
+
+/// Runs the suite, or the tests whose name contains `only`, and prints the table of steps also after a failure.
+pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<()> {
+    let mut report = Report::default();
+    let result = steps(&mut report, &workspace.root, only);
+    say(&format!("\n{}", report.table()))?;
+    result
+}
+
+fn steps(report: &mut Report, root: &Path, only: Option<&str>) -> Result<()> {
+    let etcd = report.step("etcd", || with_path(tools::etcd(root)?))?;
+    report.step("kubectl", || {
+        // Tests look for kubectl themselves, and say the same in their own output.
+        let found = tools::on_path("kubectl");
+        Ok((
+            (),
+            found.map_or("skipped: no kubectl".to_owned(), |path| path.display().to_string()),
+        ))
+    })?;
+    let binary = report.step("build", || with_path(build(root)?))?;
+    report.step("tests", || {
+        let mut command = cargo(root);
+        command.args(["test", "--workspace", "--locked"]).args(only);
+        let status = command
+            .env("INSULA_BIN", binary)
+            .env("INSULA_ETCD", etcd)
+            .status()
+            .context("cannot run cargo test")?;
+        ensure!(status.success(), "cargo test failed: the output above says which tests");
+        Ok((
+            (),
+            only.map_or("passed".to_owned(), |only| format!("passed (only \"{only}\")")),
+        ))
+    })
+}
+
+/// Builds the binary that the tests drive, and answers where cargo put it.
+fn build(root: &Path) -> Result<PathBuf> {
+    let out = cargo(root)
+        .args([
+            "build",
+            "--locked",
+            "--package",
+            "insula-insula",
+            "--message-format",
+            "json-render-diagnostics",
+        ])
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot run cargo build")?;
+    ensure!(out.status.success(), "cargo build failed: the output above says why");
+    let binary = String::from_utf8_lossy(&out.stdout).lines().rev().find_map(executable);
+    binary.context("cargo built no executable called insula")
+}
+
+/// The path in cargo's message about the finished binary.
+fn executable(message: &str) -> Option<PathBuf> {
+    let message: Value = serde_json::from_str(message).ok()?;
+    let binary = message["target"]["name"] == "insula" && message["target"]["kind"][0] == "bin";
+    binary.then(|| message["executable"].as_str().map(PathBuf::from))?
+}
+
+fn with_path(path: PathBuf) -> Result<(PathBuf, String)> {
+    let shown = path.display().to_string();
+    Ok((path, shown))
+}

@@ -1,0 +1,119 @@
+//! The floors hold, in this workspace and as a rule. A failure prints the edges that have to go.
+
+use xtask::{
+    floors, homes,
+    workspace::{Dependency, Kind, Package, Workspace},
+};
+
+#[test]
+fn every_crate_names_only_crates_below_it() {
+    let workspace = Workspace::load().expect("cargo describes the workspace");
+    let edges = floors::forbidden(&workspace.packages);
+    assert!(
+        edges.is_empty(),
+        "forbidden:\n  {}\n\n{}",
+        edges.join("\n  "),
+        floors::picture()
+    );
+}
+
+#[test]
+fn every_third_party_crate_stays_in_its_home() {
+    let workspace = Workspace::load().expect("cargo describes the workspace");
+    let edges = homes::strangers(&workspace.packages);
+    assert!(edges.is_empty(), "outside their home:\n  {}", edges.join("\n  "));
+}
+
+/// `"store: api tokio +tempfile"` is a package with its dependencies; `+` marks one for development only.
+fn packages(lines: &[&str]) -> Vec<Package> {
+    let package = |line: &&str| {
+        let (name, dependencies) = line.split_once(':').expect("a colon after the name");
+        let dependency = |word: &str| {
+            let kind = if word.starts_with('+') {
+                Kind::Development
+            } else {
+                Kind::Normal
+            };
+            Dependency {
+                name: word.trim_start_matches('+').to_owned(),
+                kind,
+            }
+        };
+        Package {
+            name: name.to_owned(),
+            dependencies: dependencies.split_whitespace().map(dependency).collect(),
+        }
+    };
+    lines.iter().map(package).collect()
+}
+
+#[test]
+fn the_rule_in_examples() {
+    let allowed = packages(&[
+        "insula-api: serde",
+        "insula-proto: tonic tokio",
+        "insula-schema: insula-api insula-cel +insula-api +tempfile",
+        "insula-conversion: insula-schema insula-cel",
+        "insula-store-etcd: insula-store tokio",
+        "insula-admin: insula-registry insula-proto insula-auth",
+        "insula-insula: insula-server insula-conversion",
+        "insula-e2e: insula-server kube",
+    ]);
+    assert_eq!(floors::forbidden(&allowed), Vec::<String>::new());
+    for (line, want) in [
+        (
+            "insula-store: insula-registry",
+            "store (ground) -> registry (heart): a crate names only crates below it",
+        ),
+        (
+            "insula-store: +insula-server",
+            "store (ground) -> server (roof): a crate names only crates below it",
+        ),
+        (
+            "insula-cel: insula-schema",
+            "cel (pure) -> schema (pure): a crate names only crates below it",
+        ),
+        (
+            "insula-store: insula-store-etcd",
+            "store (ground) -> store-etcd (ground): a crate names only crates below it",
+        ),
+        (
+            "insula-apiserver: insula-admin",
+            "apiserver (faces) -> admin (faces): a crate names only crates below it",
+        ),
+        (
+            "insula-server: insula-insula",
+            "server (roof) -> insula (roof): a crate names only crates below it",
+        ),
+        (
+            "insula-cel: tokio",
+            "cel (pure) -> tokio: this floor does no IO and knows no clock, chance or task",
+        ),
+        (
+            "insula-cellar: serde",
+            "insula-cellar stands on no floor: add it to crates/xtask/src/floors.rs",
+        ),
+    ] {
+        assert_eq!(floors::forbidden(&packages(&[line])), [want], "{line}");
+    }
+}
+
+#[test]
+fn homes_in_examples() {
+    for (line, want) in [
+        ("insula-cel: cel", &[][..]),
+        ("insula-conversion: cel", &["conversion -> cel: it lives in cel"]),
+        (
+            "insula-server: tonic opentelemetry_sdk tonic-health",
+            &["server -> tonic-health: it lives in admin"],
+        ),
+        (
+            "insula-registry: opentelemetry",
+            &["registry -> opentelemetry: it lives in server"],
+        ),
+        ("insula-apiserver: +kube", &["apiserver -> kube: only tests use it"]),
+        ("insula-e2e: kube tonic etcd-client", &[]),
+    ] {
+        assert_eq!(homes::strangers(&packages(&[line])), want, "{line}");
+    }
+}
