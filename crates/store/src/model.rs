@@ -1,0 +1,1 @@
+//! The store as a map, to compare engines with.

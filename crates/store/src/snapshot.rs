@@ -1,0 +1,170 @@
+//! A view of everything at one revision, for as long as it is held.
+
+use crate::{
+    Mvcc,
+    mvcc::{CHUNK, Slot},
+};
+use insula_api::{Object, ObjectKey, Revision, Scope};
+use std::{
+    collections::BTreeMap,
+    fmt,
+    ops::{Bound, ControlFlow},
+    sync::Arc,
+};
+
+/// A consistent view. Cheap to take and to clone.
+///
+/// It keeps what it can read from being forgotten, so that it never fails and never shows a hole. Hold it for one request
+/// or one decision; to come back later keep its revision and ask [`crate::Store::at`].
+#[derive(Clone)]
+pub struct Snapshot(Arc<Pin>);
+
+struct Pin {
+    mvcc: Arc<Mvcc>,
+    revision: Revision,
+}
+
+/// An object as a snapshot sees it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Entry {
+    /// Its key.
+    pub key: ObjectKey,
+    /// The object.
+    pub object: Arc<Object>,
+    /// When it was last written: the object's `resourceVersion`.
+    pub revision: Revision,
+    /// When it was created.
+    pub created: Revision,
+}
+
+impl Drop for Pin {
+    fn drop(&mut self) {
+        self.mvcc.unpin(self.revision);
+    }
+}
+
+impl Snapshot {
+    /// The revision must be pinned already.
+    pub(crate) fn pinned(mvcc: Arc<Mvcc>, revision: Revision) -> Self {
+        Snapshot(Arc::new(Pin { mvcc, revision }))
+    }
+
+    /// The revision that it shows.
+    pub fn revision(&self) -> Revision {
+        self.0.revision
+    }
+
+    /// The object of a key.
+    pub fn get(&self, key: &ObjectKey) -> Option<Entry> {
+        let encoded = key.encode();
+        self.0.mvcc.read(|state| state.keys.get(&encoded)?.at(self.0.revision))
+    }
+
+    /// Up to `limit` objects of a scope in key order, behind `after` if given.
+    pub fn range(&self, scope: &Scope, after: Option<&ObjectKey>, limit: usize) -> Vec<Entry> {
+        let mut found = Vec::new();
+        if limit > 0 {
+            self.for_each_after(scope, after, |entry| {
+                found.push(entry.clone());
+                if found.len() < limit {
+                    ControlFlow::Continue(())
+                } else {
+                    ControlFlow::Break(())
+                }
+            });
+        }
+        found
+    }
+
+    /// Calls `visit` on the objects of a scope in key order until it breaks. It runs outside the lock.
+    pub fn for_each(&self, scope: &Scope, visit: impl FnMut(&Entry) -> ControlFlow<()>) {
+        self.for_each_after(scope, None, visit);
+    }
+
+    /// Calls `visit` on the objects of a scope behind a key, in key order, until it breaks. It runs outside the lock.
+    pub fn for_each_after(
+        &self,
+        scope: &Scope,
+        after: Option<&ObjectKey>,
+        mut visit: impl FnMut(&Entry) -> ControlFlow<()>,
+    ) {
+        let mut walk = Walk::new(scope, after);
+        let mut chunk = Vec::new();
+        // Small first, so that a page of ten does not read a thousand.
+        let mut size = 64;
+        while !walk.done {
+            self.0.mvcc.read(|state| {
+                walk.step(&state.keys, size, |slot| chunk.extend(slot.at(self.0.revision)));
+            });
+            for entry in chunk.drain(..) {
+                if visit(&entry).is_break() {
+                    return;
+                }
+            }
+            size = CHUNK;
+        }
+    }
+
+    /// How many objects a scope has. Walks them without touching an object.
+    pub fn count(&self, scope: &Scope) -> usize {
+        self.count_after(scope, None)
+    }
+
+    /// How many objects a scope has behind a key: a list's `remainingItemCount`.
+    pub fn count_after(&self, scope: &Scope, after: Option<&ObjectKey>) -> usize {
+        let (mut walk, mut count) = (Walk::new(scope, after), 0);
+        while !walk.done {
+            self.0.mvcc.read(|state| {
+                walk.step(&state.keys, CHUNK, |slot| {
+                    count += usize::from(slot.exists_at(self.0.revision))
+                });
+            });
+        }
+        count
+    }
+}
+
+/// A walk over a scope's keys in steps, each under its own hold of the lock. Keys that come or go between two steps make
+/// no difference at the snapshot's revision.
+struct Walk {
+    prefix: Vec<u8>,
+    next: Bound<Arc<[u8]>>,
+    done: bool,
+}
+
+impl Walk {
+    fn new(scope: &Scope, after: Option<&ObjectKey>) -> Self {
+        let prefix = scope.prefix();
+        let start = Bound::Included(Arc::from(prefix.as_slice()));
+        let next = match after.map(ObjectKey::encode) {
+            Some(key) if *key >= *prefix => Bound::Excluded(key),
+            _ => start,
+        };
+        Walk {
+            prefix,
+            next,
+            done: false,
+        }
+    }
+
+    fn step(&mut self, keys: &BTreeMap<Arc<[u8]>, Slot>, size: usize, mut take: impl FnMut(&Slot)) {
+        let range = (self.next.as_ref().map(|key| &**key), Bound::Unbounded);
+        for (n, (key, slot)) in keys.range::<[u8], _>(range).enumerate() {
+            if !key.starts_with(&self.prefix) {
+                break;
+            }
+            take(slot);
+            if n + 1 == size {
+                self.next = Bound::Excluded(key.clone());
+                return;
+            }
+        }
+        self.done = true;
+    }
+}
+
+impl fmt::Debug for Snapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Snapshot({})", self.0.revision)
+    }
+}

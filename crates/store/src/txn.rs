@@ -1,0 +1,209 @@
+//! What is asked of a store, and the ways it can say no.
+
+use insula_api::{Object, ObjectKey, Revision};
+use std::{collections::HashSet, fmt, sync::Arc};
+
+/// Guards, and as many writes, in one transaction. etcd's default (`--max-txn-ops`); every engine keeps it, so that what
+/// works on one works on all.
+pub const TXN_OPS_MAX: usize = 128;
+
+/// Bytes of keys and objects in one transaction. etcd refuses requests over 1.5 MiB (`--max-request-bytes`); the rest is
+/// room for framing.
+pub const TXN_BYTES_MAX: usize = 1536 * 1024 - 64 * 1024;
+
+/// Writes that happen together if every guard holds.
+#[derive(Debug, Clone, Default)]
+pub struct Txn {
+    /// What must be true for the writes to happen.
+    pub guards: Vec<Guard>,
+    /// What to write, at one revision.
+    pub writes: Vec<Write>,
+}
+
+/// A condition on one key, checked in the same instant as the writes happen.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Guard {
+    /// There is no such object.
+    Absent(ObjectKey),
+    /// The object is there and was last written at this revision.
+    At(ObjectKey, Revision),
+    /// The object is there, whatever its revision.
+    Exists(ObjectKey),
+}
+
+/// A change to one key.
+#[derive(Debug, Clone)]
+pub enum Write {
+    /// Create or replace.
+    Put(ObjectKey, Arc<Object>),
+    /// Remove; nothing happens when it is absent.
+    Delete(ObjectKey),
+}
+
+/// Why a transaction was not acknowledged. The variant says what a caller can do.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CommitError {
+    /// A guard failed and nothing was written: read again and decide again.
+    #[error("conflict on {key:?}: {}", found_words(*.found))]
+    Conflict {
+        /// The first guard's key that failed.
+        key: ObjectKey,
+        /// The revision at which the object there was last written; `None` if there is none.
+        found: Option<Revision>,
+    },
+    /// Nothing was written, and never will be at this size: split it.
+    #[error("transaction of {got} {limit}, at most {max} fit")]
+    TooLarge {
+        /// Which limit.
+        limit: TxnLimit,
+        /// What the transaction has.
+        got: usize,
+        /// What fits.
+        max: usize,
+    },
+    /// It may have happened or may still happen: read to find out.
+    #[error("outcome unknown: {0}")]
+    Unknown(String),
+    /// Nothing was written, the store takes no writes now.
+    #[error("store unavailable: {0}")]
+    Unavailable(String),
+}
+
+/// What a transaction has too much of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TxnLimit {
+    /// More than [`TXN_OPS_MAX`] guards.
+    Guards,
+    /// More than [`TXN_OPS_MAX`] writes.
+    Writes,
+    /// More than [`TXN_BYTES_MAX`] bytes.
+    Bytes,
+}
+
+impl fmt::Display for TxnLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            TxnLimit::Guards => "guards",
+            TxnLimit::Writes => "writes",
+            TxnLimit::Bytes => "bytes",
+        })
+    }
+}
+
+fn found_words(found: Option<Revision>) -> String {
+    found.map_or_else(
+        || "it does not exist".to_owned(),
+        |revision| format!("it is at revision {revision}"),
+    )
+}
+
+/// The revision cannot be read or watched from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum Gone {
+    /// Its history was compacted: list anew.
+    #[error("revision {asked} was compacted; the oldest is {oldest}")]
+    Compacted {
+        /// The revision asked for.
+        asked: Revision,
+        /// The oldest that still works.
+        oldest: Revision,
+    },
+    /// This process has not seen it (yet).
+    #[error("revision {asked} is in the future; the latest is {latest}")]
+    Future {
+        /// The revision asked for.
+        asked: Revision,
+        /// The latest that was applied.
+        latest: Revision,
+    },
+}
+
+/// Why no view could be had.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SnapshotError {
+    /// The store cannot tell its current revision, or will never reach the one asked for: try again later.
+    #[error("store unavailable: {0}")]
+    Unavailable(String),
+}
+
+impl Guard {
+    /// The key that it is about.
+    pub fn key(&self) -> &ObjectKey {
+        match self {
+            Guard::Absent(key) | Guard::At(key, _) | Guard::Exists(key) => key,
+        }
+    }
+
+    /// Whether it holds for an object last written at `found`, or for none.
+    pub fn holds(&self, found: Option<Revision>) -> bool {
+        match self {
+            Guard::Absent(_) => found.is_none(),
+            Guard::At(_, revision) => found == Some(*revision),
+            Guard::Exists(_) => found.is_some(),
+        }
+    }
+}
+
+impl Write {
+    /// The key that it changes.
+    pub fn key(&self) -> &ObjectKey {
+        match self {
+            Write::Put(key, _) | Write::Delete(key) => key,
+        }
+    }
+}
+
+impl Txn {
+    /// A transaction of one guard and one write.
+    pub fn one(guard: Guard, write: Write) -> Self {
+        Txn {
+            guards: vec![guard],
+            writes: vec![write],
+        }
+    }
+
+    /// Whether it fits the limits that all engines share.
+    pub fn check_size(&self) -> Result<(), CommitError> {
+        let key_len = |key: &ObjectKey| {
+            let resource = &key.resource;
+            let parts = [
+                &resource.group,
+                &resource.resource,
+                &resource.identity,
+                &key.namespace,
+                &key.name,
+            ];
+            parts.iter().map(|p| p.len()).sum::<usize>() + key.cluster.as_str().len() + 5
+        };
+        let guards: usize = self.guards.iter().map(|guard| key_len(guard.key())).sum();
+        let writes = self.writes.iter().map(|write| match write {
+            Write::Put(key, object) => {
+                key_len(key) + object.body().len() + object.residual().map_or(0, |residual| residual.len())
+            }
+            Write::Delete(key) => key_len(key),
+        });
+        let bytes = guards + writes.sum::<usize>();
+        for (limit, got, max) in [
+            (TxnLimit::Guards, self.guards.len(), TXN_OPS_MAX),
+            (TxnLimit::Writes, self.writes.len(), TXN_OPS_MAX),
+            (TxnLimit::Bytes, bytes, TXN_BYTES_MAX),
+        ] {
+            if got > max {
+                return Err(CommitError::TooLarge { limit, got, max });
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops writes that a later one to the same key overrides.
+    #[must_use]
+    pub fn without_overridden(mut self) -> Self {
+        if self.writes.len() > 1 {
+            let mut seen = HashSet::with_capacity(self.writes.len());
+            self.writes.reverse();
+            self.writes.retain(|write| seen.insert(write.key().clone()));
+            self.writes.reverse();
+        }
+        self
+    }
+}

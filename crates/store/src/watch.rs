@@ -1,0 +1,283 @@
+//! Watches: cursors that pull from a shared log. There is no queue for each watcher: a slow one falls behind and, when
+//! what it has not read is forgotten, is told that it is [`Gone`].
+
+use crate::{Gone, Mvcc};
+use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::Arc,
+};
+use tokio::sync::Notify;
+
+/// Changes that one pull hands out, rounded up to a whole revision.
+const PULL_MAX: usize = 1000;
+
+/// One key's change at a revision.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Change {
+    /// The key.
+    pub key: ObjectKey,
+    /// When it happened.
+    pub revision: Revision,
+    /// What was there before; `None` is a creation.
+    pub old: Option<Prior>,
+    /// What is there now; `None` is a deletion.
+    pub new: Option<Arc<Object>>,
+}
+
+/// The object before a change.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Prior {
+    /// The object.
+    pub object: Arc<Object>,
+    /// When it had been written.
+    pub revision: Revision,
+}
+
+/// The changes since compaction, by resource and by (resource, cluster), and who waits for them. A commit touches the two
+/// rings of each of its keys and wakes only their cursors, however many others there are.
+#[derive(Default)]
+pub(crate) struct Log {
+    resources: HashMap<ResourceId, ResourceLog>,
+    /// Signals of the rings that grew since the last wake.
+    touched: Vec<Arc<Notify>>,
+}
+
+#[derive(Default)]
+struct ResourceLog {
+    all: Ring,
+    clusters: HashMap<ClusterName, Ring>,
+}
+
+/// One scope's changes, oldest first. Lives while it holds a change or a cursor looks at it.
+#[derive(Default)]
+struct Ring {
+    changes: VecDeque<Arc<Change>>,
+    /// Changes up to here may be missing. A cursor at or behind it has seen all that there was.
+    lost: Revision,
+    signal: Arc<Notify>,
+    cursors: usize,
+}
+
+impl Ring {
+    fn is_idle(&self) -> bool {
+        self.changes.is_empty() && self.cursors == 0
+    }
+
+    fn after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
+        let start = self.changes.partition_point(|change| change.revision <= revision);
+        self.changes.range(start..)
+    }
+}
+
+impl ResourceLog {
+    fn rings(&mut self, cluster: &ClusterName) -> [Option<&mut Ring>; 2] {
+        [Some(&mut self.all), self.clusters.get_mut(cluster)]
+    }
+}
+
+impl Log {
+    pub(crate) fn push(&mut self, change: &Arc<Change>) {
+        let ObjectKey { resource, cluster, .. } = &change.key;
+        if !self.resources.contains_key(resource) {
+            self.resources.insert(resource.clone(), ResourceLog::default());
+        }
+        let log = self.resources.get_mut(resource).expect("inserted above");
+        if !log.clusters.contains_key(cluster) {
+            log.clusters.insert(cluster.clone(), Ring::default());
+        }
+        for ring in log.rings(cluster).into_iter().flatten() {
+            ring.changes.push_back(change.clone());
+            if ring.cursors > 0 {
+                self.touched.push(ring.signal.clone());
+            }
+        }
+    }
+
+    /// Drops the oldest change; the caller drops them in the order in which they were pushed.
+    pub(crate) fn forget(&mut self, change: &Arc<Change>) {
+        let ObjectKey { resource, cluster, .. } = &change.key;
+        let Some(log) = self.resources.get_mut(resource) else {
+            return;
+        };
+        for ring in log.rings(cluster).into_iter().flatten() {
+            if let Some(oldest) = ring.changes.pop_front_if(|oldest| Arc::ptr_eq(oldest, change)) {
+                ring.lost = ring.lost.max(oldest.revision);
+            }
+        }
+        self.tidy(resource, cluster);
+    }
+
+    /// Makes every cursor before `revision` gone.
+    pub(crate) fn lose(&mut self, revision: Revision) {
+        for log in self.resources.values_mut() {
+            for ring in log.clusters.values_mut().chain([&mut log.all]) {
+                ring.lost = ring.lost.max(revision);
+            }
+        }
+    }
+
+    /// The signals of those who wait for what was pushed, to be rung outside the lock.
+    pub(crate) fn take_touched(&mut self) -> Vec<Arc<Notify>> {
+        std::mem::take(&mut self.touched)
+    }
+
+    pub(crate) fn wake_all(&mut self) {
+        self.touched.clear();
+        for log in self.resources.values() {
+            log.clusters
+                .values()
+                .chain([&log.all])
+                .for_each(|ring| ring.signal.notify_waiters());
+        }
+    }
+
+    pub(crate) fn subscribe(&mut self, scope: &Scope) -> Arc<Notify> {
+        let log = self.resources.entry(scope.resource.clone()).or_default();
+        let ring = match &scope.cluster {
+            None => &mut log.all,
+            Some(cluster) => log.clusters.entry(cluster.clone()).or_default(),
+        };
+        ring.cursors += 1;
+        ring.signal.clone()
+    }
+
+    pub(crate) fn unsubscribe(&mut self, scope: &Scope) {
+        let Some(log) = self.resources.get_mut(&scope.resource) else {
+            return;
+        };
+        let ring = match &scope.cluster {
+            None => Some(&mut log.all),
+            Some(cluster) => log.clusters.get_mut(cluster),
+        };
+        if let Some(ring) = ring {
+            ring.cursors = ring.cursors.saturating_sub(1);
+        }
+        match &scope.cluster {
+            Some(cluster) => self.tidy(&scope.resource, cluster),
+            None if log.all.is_idle() && log.clusters.is_empty() => drop(self.resources.remove(&scope.resource)),
+            None => {}
+        }
+    }
+
+    /// Removes rings that hold nothing and that nobody looks at. What they lost is below the floor, where no new cursor starts.
+    fn tidy(&mut self, resource: &ResourceId, cluster: &ClusterName) {
+        let Some(log) = self.resources.get_mut(resource) else {
+            return;
+        };
+        if log.clusters.get(cluster).is_some_and(Ring::is_idle) {
+            log.clusters.remove(cluster);
+        }
+        if log.clusters.is_empty() && log.all.is_idle() {
+            self.resources.remove(resource);
+        }
+    }
+
+    fn ring(&self, scope: &Scope) -> Option<&Ring> {
+        let log = self.resources.get(&scope.resource)?;
+        match &scope.cluster {
+            None => Some(&log.all),
+            Some(cluster) => log.clusters.get(cluster),
+        }
+    }
+}
+
+/// A place in the changes of a scope.
+pub struct Cursor {
+    mvcc: Arc<Mvcc>,
+    scope: Scope,
+    /// Everything up to here was delivered or is out of scope.
+    position: Revision,
+    signal: Arc<Notify>,
+}
+
+impl Cursor {
+    pub(crate) fn new(mvcc: Arc<Mvcc>, scope: Scope, position: Revision, signal: Arc<Notify>) -> Self {
+        Cursor {
+            mvcc,
+            scope,
+            position,
+            signal,
+        }
+    }
+
+    /// The next changes, at least one whole revision of them, when there are any. Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Result<Vec<Arc<Change>>, Gone> {
+        loop {
+            let signal = self.signal.clone();
+            // Made before the look, so that a change between the look and the wait wakes it.
+            let woken = signal.notified();
+            let changes = self.try_next()?;
+            if !changes.is_empty() {
+                return Ok(changes);
+            }
+            woken.await;
+        }
+    }
+
+    /// The changes that are there now: none, or whole revisions.
+    pub fn try_next(&mut self) -> Result<Vec<Arc<Change>>, Gone> {
+        let Cursor {
+            mvcc, scope, position, ..
+        } = self;
+        let (changes, reached) = mvcc.read(|state| {
+            let Some(ring) = state.log.ring(scope) else {
+                return Ok((Vec::new(), state.applied));
+            };
+            if ring.lost > *position {
+                return Err(Gone::Compacted {
+                    asked: *position,
+                    oldest: state.floor,
+                });
+            }
+            let mut changes: Vec<Arc<Change>> = Vec::new();
+            for change in ring.after(*position) {
+                let full = changes.len() >= PULL_MAX;
+                if full && changes.last().is_some_and(|last| last.revision < change.revision) {
+                    let reached = changes.last().map_or(*position, |last| last.revision);
+                    return Ok((changes, reached));
+                }
+                if in_scope(scope, &change.key) {
+                    changes.push(change.clone());
+                }
+            }
+            Ok((changes, state.applied))
+        })?;
+        *position = reached;
+        Ok(changes)
+    }
+
+    /// Everything at or before this revision was delivered or is out of scope: a safe bookmark. It moves with the store
+    /// while nothing happens in the scope.
+    pub fn position(&self) -> Revision {
+        self.mvcc.read(|state| match state.log.ring(&self.scope) {
+            None => state.applied,
+            Some(ring) if ring.lost > self.position => self.position,
+            Some(ring) => {
+                let pending = ring
+                    .after(self.position)
+                    .any(|change| in_scope(&self.scope, &change.key));
+                if pending { self.position } else { state.applied }
+            }
+        })
+    }
+
+    /// What it watches.
+    pub fn scope(&self) -> &Scope {
+        &self.scope
+    }
+}
+
+impl Drop for Cursor {
+    fn drop(&mut self) {
+        self.mvcc.unsubscribe(&self.scope);
+    }
+}
+
+/// Whether a key of the ring is in the scope: rings are as narrow as a cluster, the namespace is looked at here.
+fn in_scope(scope: &Scope, key: &ObjectKey) -> bool {
+    scope
+        .namespace
+        .as_ref()
+        .is_none_or(|namespace| *namespace == key.namespace)
+}
