@@ -1,0 +1,91 @@
+//! The conventions of the admin API, checked over its descriptors: what a reader of reflection alone would see.
+
+use std::collections::BTreeSet;
+
+use prost::Message;
+use prost_types::{DescriptorProto, FileDescriptorProto, FileDescriptorSet, ServiceDescriptorProto};
+
+fn files() -> Vec<FileDescriptorProto> {
+    let set = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).expect("the build wrote a descriptor set");
+    set.file
+        .into_iter()
+        .filter(|file| file.package() == "insula.admin.v1")
+        .collect()
+}
+
+fn messages() -> Vec<DescriptorProto> {
+    files().into_iter().flat_map(|file| file.message_type).collect()
+}
+
+fn services() -> Vec<ServiceDescriptorProto> {
+    files().into_iter().flat_map(|file| file.service).collect()
+}
+
+#[test]
+fn the_methods_that_clients_know() {
+    let methods = services().into_iter().flat_map(|service| {
+        let name = service.name().to_owned();
+        service.method.into_iter().map(move |method| {
+            let stream = if method.server_streaming() { " (stream)" } else { "" };
+            format!("{name}.{}{stream}", method.name())
+        })
+    });
+    let want = [
+        "ClusterService.GetInfo",
+        "ConversionService.Convert",
+        "ConversionService.Validate",
+        "WorkspaceService.Get",
+        "WorkspaceService.List",
+        "WorkspaceService.Tree (stream)",
+    ];
+    assert_eq!(methods.collect::<BTreeSet<_>>(), want.map(str::to_owned).into());
+}
+
+#[test]
+fn every_reply_begins_with_a_header() {
+    let messages = messages();
+    for method in services().iter().flat_map(|service| &service.method) {
+        let reply = messages
+            .iter()
+            .find(|message| method.output_type().ends_with(&format!(".{}", message.name())));
+        let first = reply.and_then(|reply| reply.field.iter().find(|field| field.number() == 1));
+        let is_header = first.is_some_and(|field| field.type_name() == ".insula.admin.v1.ResponseHeader");
+        assert!(is_header, "the reply of {} has no header as field 1", method.name());
+    }
+}
+
+#[test]
+fn everything_has_a_comment() {
+    let mut silent = Vec::new();
+    for file in files() {
+        let locations = file
+            .source_code_info
+            .as_ref()
+            .map(|info| info.location.as_slice())
+            .unwrap_or_default();
+        let commented = |path: &[i32]| {
+            locations
+                .iter()
+                .any(|location| location.path == path && !location.leading_comments().trim().is_empty())
+        };
+        let mut check = |path: &[i32], name: String| {
+            if !commented(path) {
+                silent.push(name);
+            }
+        };
+        // Paths are those of descriptor.proto: 4 messages, 6 services, 2 fields and methods of these.
+        for (index, message) in (0..).zip(&file.message_type) {
+            check(&[4, index], message.name().to_owned());
+            for (field, proto) in (0..).zip(&message.field) {
+                check(&[4, index, 2, field], format!("{}.{}", message.name(), proto.name()));
+            }
+        }
+        for (index, service) in (0..).zip(&file.service) {
+            check(&[6, index], service.name().to_owned());
+            for (method, proto) in (0..).zip(&service.method) {
+                check(&[6, index, 2, method], format!("{}.{}", service.name(), proto.name()));
+            }
+        }
+    }
+    assert_eq!(silent, Vec::<String>::new());
+}
