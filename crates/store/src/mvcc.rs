@@ -326,11 +326,11 @@ impl Mvcc {
         self.state.read().floor
     }
 
-    /// When the object of an encoded key was last written.
-    pub(crate) fn current(&self, encoded: &[u8]) -> Option<Revision> {
+    /// When the object of an encoded key was last written, and when it was created.
+    pub(crate) fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
         let state = self.state.read();
         let newest = &state.keys.get(encoded)?.newest;
-        newest.object.as_ref().map(|_| newest.revision)
+        newest.object.as_ref().map(|_| (newest.revision, newest.created))
     }
 
     /// The latest view.

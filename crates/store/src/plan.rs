@@ -1,31 +1,32 @@
-//! Deciding a transaction: pure, over what is applied and what earlier transactions of the same batch will do.
+//! Deciding transactions: pure, over what is applied and what earlier transactions of the same batch will do.
 
 use crate::{Commit, CommitError, Mvcc, Txn, Write};
-use insula_api::Revision;
-use std::{collections::HashMap, sync::Arc};
+use insula_api::{Object, Revision};
+use std::{collections::BTreeMap, sync::Arc};
 
-/// The keys that a batch changes, as they will be when it is durable: revision of the last write, or deleted.
-#[derive(Default)]
-pub(crate) struct Overlay {
-    written: HashMap<Arc<[u8]>, Option<Revision>>,
+/// The keys that a batch changes, as they will be when it is durable; `None` is deleted. It is also what goes to disk: a
+/// key written twice in a batch is written there once.
+pub(crate) type Overlay = BTreeMap<Arc<[u8]>, Option<Pending>>;
+
+/// An object that is not durable yet.
+pub(crate) struct Pending {
+    pub(crate) revision: Revision,
+    pub(crate) created: Revision,
+    pub(crate) object: Arc<Object>,
 }
 
-/// What becomes of one transaction.
+/// What becomes of one transaction whose guards hold.
 pub(crate) enum Decision {
-    /// It changes something, at the next revision.
+    /// It changes something, at the revision that was offered.
     Commit(Commit),
-    /// Its guards hold and it changes nothing.
+    /// It changes nothing and takes no revision.
     Nothing,
 }
 
 /// Checks the guards of `txn` and says what it does at revision `next`. The caller is the only writer of `mvcc`.
 pub(crate) fn decide(mvcc: &Mvcc, overlay: &mut Overlay, txn: Txn, next: Revision) -> Result<Decision, CommitError> {
-    let found = |overlay: &Overlay, encoded: &[u8]| match overlay.written.get(encoded) {
-        Some(pending) => *pending,
-        None => mvcc.current(encoded),
-    };
     for guard in &txn.guards {
-        let found = found(overlay, &guard.key().encode());
+        let found = current(mvcc, overlay, &guard.key().encode()).map(|(revision, _)| revision);
         if !guard.holds(found) {
             return Err(CommitError::Conflict {
                 key: guard.key().clone(),
@@ -36,17 +37,38 @@ pub(crate) fn decide(mvcc: &Mvcc, overlay: &mut Overlay, txn: Txn, next: Revisio
     let mut writes = Vec::with_capacity(txn.writes.len());
     for write in txn.without_overridden().writes {
         let encoded = write.key().encode();
-        let (key, object) = match write {
-            Write::Put(key, object) => (key, Some(object)),
-            Write::Delete(key) if found(overlay, &encoded).is_some() => (key, None),
-            Write::Delete(_) => continue,
-        };
-        overlay.written.insert(encoded, object.is_some().then_some(next));
-        writes.push((key, object));
+        let found = current(mvcc, overlay, &encoded);
+        match write {
+            Write::Put(key, object) => {
+                let created = found.map_or(next, |(_, created)| created);
+                overlay.insert(
+                    encoded,
+                    Some(Pending {
+                        revision: next,
+                        created,
+                        object: object.clone(),
+                    }),
+                );
+                writes.push((key, Some(object)));
+            }
+            Write::Delete(key) if found.is_some() => {
+                overlay.insert(encoded, None);
+                writes.push((key, None));
+            }
+            Write::Delete(_) => {}
+        }
     }
     Ok(if writes.is_empty() {
         Decision::Nothing
     } else {
         Decision::Commit(Commit { revision: next, writes })
     })
+}
+
+/// When a key was last written and when it was created, if it exists.
+fn current(mvcc: &Mvcc, overlay: &Overlay, encoded: &[u8]) -> Option<(Revision, Revision)> {
+    match overlay.get(encoded) {
+        Some(pending) => pending.as_ref().map(|pending| (pending.revision, pending.created)),
+        None => mvcc.current(encoded),
+    }
 }

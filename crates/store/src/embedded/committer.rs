@@ -1,0 +1,131 @@
+//! The thread that writes. It takes all that waits, decides it, makes it durable once, shows it, and answers.
+
+use super::file::ObjectFile;
+use crate::{
+    CommitError, Mvcc, Txn,
+    plan::{Decision, Overlay, decide},
+};
+use insula_api::Revision;
+use parking_lot::Mutex;
+use tokio::sync::{mpsc, oneshot};
+
+/// Transactions in one flush. Larger batches would raise the latency of the first one more than the throughput.
+const BATCH_MAX: usize = 1024;
+
+type Answer = oneshot::Sender<Result<Revision, CommitError>>;
+
+pub(super) enum Job {
+    Commit { txn: Txn, answer: Answer },
+    Close { closed: oneshot::Sender<()> },
+}
+
+/// Why no more commits are taken, once there is a reason.
+#[derive(Default)]
+pub(super) struct Status(Mutex<Option<String>>);
+
+impl Status {
+    pub(super) fn check(&self) -> Result<(), String> {
+        self.0.lock().clone().map_or(Ok(()), Err)
+    }
+
+    pub(super) fn words(&self) -> String {
+        self.0.lock().clone().unwrap_or_else(|| "the store stopped".into())
+    }
+
+    fn stop(&self, reason: String) {
+        self.0.lock().get_or_insert(reason);
+    }
+}
+
+/// Marks the status however the thread ends, a panic included.
+struct StopOnDrop<'a>(&'a Status);
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        let reason = if std::thread::panicking() {
+            "the committing thread failed"
+        } else {
+            "the store is closed"
+        };
+        self.0.stop(reason.into());
+    }
+}
+
+pub(super) fn run(mvcc: &Mvcc, status: &Status, file: ObjectFile, mut queue: mpsc::Receiver<Job>) {
+    let stopping = StopOnDrop(status);
+    let mut closed = None;
+    let mut batch = Vec::new();
+    while closed.is_none() && queue.blocking_recv_many(&mut batch, BATCH_MAX) > 0 {
+        let mut txns = Vec::with_capacity(batch.len());
+        for job in batch.drain(..) {
+            match job {
+                Job::Commit { txn, answer } if closed.is_none() => txns.push((txn, answer)),
+                Job::Commit { answer, .. } => refuse(answer, "the store is closed"),
+                Job::Close { closed: tell } => closed = Some(tell),
+            }
+        }
+        match status.check() {
+            Ok(()) => write(mvcc, status, &file, txns),
+            Err(reason) => txns.into_iter().for_each(|(_, answer)| refuse(answer, &reason)),
+        }
+    }
+    drop(stopping);
+    queue.close();
+    while let Ok(job) = queue.try_recv() {
+        match job {
+            Job::Commit { answer, .. } => refuse(answer, "the store is closed"),
+            Job::Close { .. } => {}
+        }
+    }
+    drop(file);
+    if let Some(closed) = closed {
+        // Whoever closed may have stopped waiting.
+        let _ = closed.send(());
+    }
+}
+
+fn refuse(answer: Answer, reason: &str) {
+    // Whoever asked may have stopped waiting.
+    let _ = answer.send(Err(CommitError::Unavailable(reason.to_owned())));
+}
+
+fn write(mvcc: &Mvcc, status: &Status, file: &ObjectFile, txns: Vec<(Txn, Answer)>) {
+    let mut last = mvcc.applied();
+    let (mut overlay, mut commits) = (Overlay::new(), Vec::new());
+    let mut answers = Vec::with_capacity(txns.len());
+    for (txn, answer) in txns {
+        let result = match decide(mvcc, &mut overlay, txn, Revision(last.0 + 1)) {
+            Ok(Decision::Commit(commit)) => {
+                last = commit.revision;
+                commits.push(commit);
+                Ok(last)
+            }
+            Ok(Decision::Nothing) => Ok(last),
+            Err(error) => Err(error),
+        };
+        answers.push((answer, result));
+    }
+    let written = if commits.is_empty() {
+        Ok(())
+    } else {
+        file.write(&overlay, last)
+    };
+    match written {
+        Ok(()) => {
+            mvcc.apply(commits);
+            for (answer, result) in answers {
+                // Whoever asked may have stopped waiting.
+                let _ = answer.send(result);
+            }
+        }
+        Err(error) => {
+            // Never a second try: after a failed fsync the kernel may call the same pages clean, and lose them.
+            let reason = format!("a write to disk failed, restart to go on from what it holds: {error}");
+            status.stop(reason.clone());
+            for (answer, _) in answers {
+                // Also for conflicts: they may rest on a write of this batch that will turn out not to exist.
+                let _ = answer.send(Err(CommitError::Unknown(reason.clone())));
+            }
+        }
+    }
+}
