@@ -30,7 +30,12 @@ pub struct Budget {
 impl Budget {
     /// A budget of `limit` units. A single evaluation is bounded by `CALL_COST_MAX` as well.
     pub fn new(limit: u64) -> Self {
-        Self { limit, used: 0, ceiling: limit.min(CALL_COST_MAX), bytes: 0 }
+        Self {
+            limit,
+            used: 0,
+            ceiling: limit.min(CALL_COST_MAX),
+            bytes: 0,
+        }
     }
 
     /// Units spent so far, over all evaluations with this budget.
@@ -71,7 +76,11 @@ impl Budget {
     /// Called before the allocation it stands for.
     pub(crate) fn memory(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > MAX_VALUE_BYTES { Err(EvalError::MemoryExceeded) } else { Ok(()) }
+        if self.bytes > MAX_VALUE_BYTES {
+            Err(EvalError::MemoryExceeded)
+        } else {
+            Ok(())
+        }
     }
 }
 

@@ -17,7 +17,12 @@ pub struct CompileError {
 impl CompileError {
     /// An error without a place: a limit, or a property of the whole expression.
     pub(crate) fn whole(message: impl Into<String>) -> Self {
-        Self { message: message.into(), line: 0, column: 0, snippet: String::new() }
+        Self {
+            message: message.into(),
+            line: 0,
+            column: 0,
+            snippet: String::new(),
+        }
     }
 
     /// An error at a byte offset of `source`.
@@ -26,7 +31,10 @@ impl CompileError {
         let line_start = before.rfind('\n').map_or(0, |i| i + 1);
         let line = before.matches('\n').count() + 1;
         let column = before.get(line_start..).map_or(0, |s| s.chars().count()) + 1;
-        let snippet = source.get(line_start..).and_then(|s| s.lines().next()).unwrap_or_default();
+        let snippet = source
+            .get(line_start..)
+            .and_then(|s| s.lines().next())
+            .unwrap_or_default();
         Self {
             message: message.into(),
             line: u32::try_from(line).unwrap_or(u32::MAX),

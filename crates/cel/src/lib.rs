@@ -1,1 +1,42 @@
-//! Work in progress.
+//! CEL with a price: expressions compiled once, evaluated straight over borrowed JSON, metered.
+//!
+//! The text is parsed by the `cel` crate; its tree is lowered at once to our own ([`Program`]), in which names are
+//! slots and chains are flat. Evaluation borrows the `serde_json::Value`s of its [`Activation`], spends a [`Budget`]
+//! in Kubernetes' cost units, and bounds the memory of everything it makes. An absent field is either an error
+//! (validation rules) or a result of its own (version conversion): see [`AbsenceMode`].
+//!
+//! ```
+//! use insula_cel::{Activation, Budget, Outcome, Program};
+//! let program = Program::compile("self.first + ' ' + self.last", &["self"])?;
+//! let object = serde_json::json!({"first": "Ada", "last": "Lovelace"});
+//! let outcome = program.eval(&Activation::new().with("self", &object), &mut Budget::new(1_000))?;
+//! assert_eq!(outcome, Outcome::Value("Ada Lovelace".into()));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! Pure: no clock, no randomness, no IO. Not here: types and static cost (yet), and rules on schemas (`schema`).
+#![warn(missing_docs)]
+
+mod activation;
+mod arithmetic;
+mod compare;
+mod cost;
+mod error;
+mod eval;
+mod fold;
+mod functions;
+mod ir;
+mod json;
+mod lower;
+mod macros;
+mod program;
+mod regex;
+mod scan;
+mod value;
+
+pub use crate::activation::Activation;
+pub use crate::cost::{Budget, CALL_COST_MAX, MAX_VALUE_BYTES, OBJECT_COST_MAX};
+pub use crate::error::{CompileError, EvalError};
+pub use crate::program::{AbsenceMode, Outcome, Program, Reference};
+pub use crate::regex::PATTERN_BYTES_MAX;
+pub use crate::scan::{CHAIN_MAX, NESTING_MAX, SOURCE_BYTES_MAX, TOKENS_MAX};

@@ -37,15 +37,33 @@ pub(crate) fn scan(source: &str) -> Result<Vec<Token>, CompileError> {
         match token.kind {
             TokenKind::TokEnd => break,
             TokenKind::TokWhitespace | TokenKind::TokComment => continue,
-            // The parser reports it with its words; stopping here is enough, since it stops there too.
-            TokenKind::TokError => break,
+            TokenKind::TokError => {
+                let message = lexer
+                    .get_error()
+                    .map_or("token recognition error", |e| e.message.as_str());
+                return Err(CompileError::at(
+                    source,
+                    token.start,
+                    format!("Syntax error: {message}"),
+                ));
+            }
             _ => {}
         }
         if tokens.len() >= TOKENS_MAX {
-            return Err(CompileError::at(source, token.start, format!("expression exceeds {TOKENS_MAX} tokens")));
+            return Err(CompileError::at(
+                source,
+                token.start,
+                format!("expression exceeds {TOKENS_MAX} tokens"),
+            ));
         }
-        shape.see(token.kind).map_err(|message| CompileError::at(source, token.start, message))?;
-        tokens.push(Token { kind: token.kind, start: token.start, end: token.end });
+        shape
+            .see(token.kind)
+            .map_err(|message| CompileError::at(source, token.start, message))?;
+        tokens.push(Token {
+            kind: token.kind,
+            start: token.start,
+            end: token.end,
+        });
     }
     Ok(tokens)
 }
@@ -54,8 +72,8 @@ pub(crate) fn scan(source: &str) -> Result<Vec<Token>, CompileError> {
 struct Shape {
     levels: Vec<Level>,
     prefixes: usize,
-    /// Sum of `Level::conditionals` over the open levels.
-    conditionals: usize,
+    /// Conditionals and prefix operators of all open levels.
+    nested: usize,
     /// The token before could end an operand, so `-` is binary.
     after_operand: bool,
     after_dot_or_open: bool,
@@ -65,6 +83,8 @@ struct Shape {
 struct Level {
     chain: usize,
     conditionals: usize,
+    /// Prefix operators in front of the bracket that opened this level.
+    prefixes: usize,
 }
 
 impl Shape {
@@ -72,7 +92,7 @@ impl Shape {
         Self {
             levels: vec![Level::default()],
             prefixes: 0,
-            conditionals: 0,
+            nested: 0,
             after_operand: false,
             after_dot_or_open: false,
         }
@@ -85,22 +105,32 @@ impl Shape {
         match kind {
             TokLeftParen | TokLeftBracket | TokLeftBrace => {
                 self.link()?;
-                self.levels.push(Level { chain: 0, conditionals: self.prefixes });
-                self.conditionals += self.prefixes;
+                self.levels.push(Level {
+                    chain: 0,
+                    conditionals: 0,
+                    prefixes: self.prefixes,
+                });
+                self.nested += self.prefixes;
                 self.prefixes = 0;
             }
             TokRightParen | TokRightBracket | TokRightBrace if self.levels.len() > 1 => {
                 let level = self.levels.pop().unwrap_or_default();
-                self.conditionals -= level.conditionals.min(self.conditionals);
+                self.nested -= (level.conditionals + level.prefixes).min(self.nested);
             }
             // `.?x`, `[?i]` and `{?k: v}` are optional selections, not conditionals.
             TokQuestion if !self.after_dot_or_open => {
-                self.conditionals += 1;
+                self.nested += 1;
                 let level = self.level();
                 level.conditionals += 1;
                 level.chain = 0;
             }
-            TokComma | TokColon => self.level().chain = 0,
+            TokComma => {
+                let level = self.level();
+                level.chain = 0;
+                let ended = std::mem::take(&mut level.conditionals);
+                self.nested -= ended.min(self.nested);
+            }
+            TokColon => self.level().chain = 0,
             TokDot | TokPlus | TokAsterisk | TokSlash | TokPercent | TokEqualEqual | TokExclamationEqual | TokLess
             | TokLessEqual | TokGreater | TokGreaterEqual | TokIn | TokLogicalAnd | TokLogicalOr => self.link()?,
             TokMinus if !prefix => self.link()?,
@@ -108,15 +138,26 @@ impl Shape {
         }
         let operand_ends = matches!(
             kind,
-            TokRightParen | TokRightBracket | TokRightBrace | TokIdent | TokReservedWord | TokInt | TokUint | TokFloat
-                | TokString | TokBytes | TokNull | TokTrue | TokFalse
+            TokRightParen
+                | TokRightBracket
+                | TokRightBrace
+                | TokIdent
+                | TokReservedWord
+                | TokInt
+                | TokUint
+                | TokFloat
+                | TokString
+                | TokBytes
+                | TokNull
+                | TokTrue
+                | TokFalse
         );
         if operand_ends {
             self.prefixes = 0;
         }
         self.after_operand = operand_ends;
         self.after_dot_or_open = matches!(kind, TokDot | TokLeftBracket | TokLeftBrace | TokComma);
-        if self.levels.len() - 1 + self.prefixes + self.conditionals > NESTING_MAX {
+        if self.levels.len() - 1 + self.prefixes + self.nested > NESTING_MAX {
             return Err(format!("expression recursion limit exceeded: {NESTING_MAX}"));
         }
         Ok(())

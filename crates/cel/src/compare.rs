@@ -1,0 +1,160 @@
+//! Equality, order and membership. Numbers compare by value across `int`, `uint` and `double`.
+
+use crate::cost::{Budget, tenth};
+use crate::error::{EvalError, no_overload};
+use crate::ir::Operator;
+use crate::value::Val;
+use std::cmp::Ordering;
+
+type Result<T> = std::result::Result<T, EvalError>;
+
+/// `==`. Values of different types are unequal, not an error.
+pub(crate) fn equal(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result<bool> {
+    equal_within(left, right, budget, DEPTH_MAX)
+}
+
+/// Depth of JSON that is walked; beyond the parsers' own limits nothing so deep arrives.
+pub(crate) const DEPTH_MAX: usize = 192;
+
+fn equal_within(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<bool> {
+    if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
+        budget.charge(tenth(a.len().min(b.len())))?;
+        return Ok(a == b);
+    }
+    if let Some(order) = numeric(left, right) {
+        return Ok(order == Some(Ordering::Equal));
+    }
+    if let (Some(a), Some(b)) = (left.items(), right.items()) {
+        if a.len() != b.len() {
+            return Ok(false);
+        }
+        let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
+        for (x, y) in a.iter().zip(b.iter()) {
+            budget.charge(1)?;
+            if !equal_within(&x, &y, budget, depth)? {
+                return Ok(false);
+            }
+        }
+        return Ok(true);
+    }
+    if left.is_map() && right.is_map() {
+        return equal_maps(left, right, budget, depth);
+    }
+    Ok(match (left, right) {
+        (Val::Null, Val::Null) => true,
+        (Val::Bool(a), Val::Bool(b)) => a == b,
+        (Val::Bytes(a), Val::Bytes(b)) => {
+            budget.charge(tenth(a.len().min(b.len())))?;
+            a == b
+        }
+        (Val::Timestamp(a), Val::Timestamp(b)) => a == b,
+        (Val::Duration(a), Val::Duration(b)) => a == b,
+        (Val::Type(a), Val::Type(b)) => a == b,
+        (Val::Quantity(a), Val::Quantity(b)) => a.compare(b).is_eq(),
+        (Val::Optional(None), Val::Optional(None)) => true,
+        (Val::Optional(Some(a)), Val::Optional(Some(b))) => {
+            let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
+            equal_within(a, b, budget, depth)?
+        }
+        _ => false,
+    })
+}
+
+fn equal_maps(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<bool> {
+    if left.map_len() != right.map_len() {
+        return Ok(false);
+    }
+    let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
+    budget.memory(left.map_len().unwrap_or(0) * 2 * size_of::<Val<'_>>())?;
+    for (key, value) in left.entries().unwrap_or_default() {
+        budget.charge(1)?;
+        let other = match right {
+            Val::Map(map) => map.get(&key).cloned(),
+            _ => key.as_str().and_then(|k| right.field(k)),
+        };
+        let Some(other) = other else { return Ok(false) };
+        if !equal_within(&value, &other, budget, depth)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// `< <= > >=`.
+pub(crate) fn ordered(operator: Operator, left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result<bool> {
+    let order = order(left, right, budget)?.ok_or(no_overload(operator.name()))?;
+    // Not a number is in no order with anything.
+    let Some(order) = order else { return Ok(false) };
+    Ok(match operator {
+        Operator::Less => order.is_lt(),
+        Operator::LessOrEqual => order.is_le(),
+        Operator::Greater => order.is_gt(),
+        _ => order.is_ge(),
+    })
+}
+
+/// The order of two values: outer `None` if their types have none, inner `None` for NaN.
+pub(crate) fn order(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result<Option<Option<Ordering>>> {
+    if let Some(order) = numeric(left, right) {
+        return Ok(Some(order));
+    }
+    if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
+        budget.charge(tenth(a.len().min(b.len())))?;
+        return Ok(Some(Some(a.cmp(b))));
+    }
+    Ok(match (left, right) {
+        (Val::Bool(a), Val::Bool(b)) => Some(Some(a.cmp(b))),
+        (Val::Bytes(a), Val::Bytes(b)) => {
+            budget.charge(tenth(a.len().min(b.len())))?;
+            Some(Some(a.cmp(b)))
+        }
+        (Val::Timestamp(a), Val::Timestamp(b)) => Some(Some(a.cmp(b))),
+        (Val::Duration(a), Val::Duration(b)) => Some(Some(a.cmp(b))),
+        _ => None,
+    })
+}
+
+/// `element in container`: of a list by equality, of a map by key.
+pub(crate) fn contains(container: &Val<'_>, element: &Val<'_>, budget: &mut Budget) -> Result<bool> {
+    if let Some(items) = container.items() {
+        for item in items.iter() {
+            budget.charge(1)?;
+            if equal(&item, element, budget)? {
+                return Ok(true);
+            }
+        }
+        return Ok(false);
+    }
+    match container {
+        Val::JsonMap(fields) => Ok(element.as_str().is_some_and(|k| fields.contains_key(k))),
+        Val::Map(map) => Ok(map.get(element).is_some()),
+        _ => Err(no_overload("@in")),
+    }
+}
+
+/// The order of two numbers; `None` if one is no number, `Some(None)` if one is NaN.
+#[allow(clippy::option_option)] // The two questions are separate: are these numbers, and which is less.
+pub(crate) fn numeric(left: &Val<'_>, right: &Val<'_>) -> Option<Option<Ordering>> {
+    Some(match (left, right) {
+        (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),
+        (Val::Uint(a), Val::Uint(b)) => Some(a.cmp(b)),
+        (Val::Double(a), Val::Double(b)) => a.partial_cmp(b),
+        (Val::Int(a), Val::Uint(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Val::Uint(a), Val::Int(b)) => Some(i128::from(*a).cmp(&i128::from(*b))),
+        (Val::Int(a), Val::Double(b)) => integer_to_double(i128::from(*a), *b),
+        (Val::Uint(a), Val::Double(b)) => integer_to_double(i128::from(*a), *b),
+        (Val::Double(a), Val::Int(b)) => integer_to_double(i128::from(*b), *a).map(Ordering::reverse),
+        (Val::Double(a), Val::Uint(b)) => integer_to_double(i128::from(*b), *a).map(Ordering::reverse),
+        _ => return None,
+    })
+}
+
+/// Exact, where casting the integer would round it.
+fn integer_to_double(integer: i128, double: f64) -> Option<Ordering> {
+    if double.is_nan() {
+        return None;
+    }
+    // The cast saturates, so doubles beyond i128 order correctly too.
+    let whole = integer.cmp(&(double.trunc() as i128));
+    Some(whole.then_with(|| 0.0_f64.total_cmp(&(double.fract() + 0.0))))
+}

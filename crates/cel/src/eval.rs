@@ -1,0 +1,427 @@
+//! The evaluator: walks the tree over borrowed values, charging as it goes.
+//!
+//! Absence travels as `EvalError::Absent`, because it spreads exactly as an error does: strict operators pass it on,
+//! `&&`, `||`, `? :`, `all` and `exists` may absorb it. What differs is here in three places: `has()` and the
+//! functions of optionals decide about it, and a list or map literal leaves the entry out.
+
+use crate::activation::{Activation, Binding};
+use crate::arithmetic;
+use crate::compare;
+use crate::cost::{self, Budget};
+use crate::error::{EvalError, no_overload};
+use crate::functions::Context;
+use crate::ir::{Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator, OptionalOr, Step};
+use crate::program::AbsenceMode;
+use crate::value::{MapVal, Val};
+use serde_json::Value;
+use smallvec::SmallVec;
+use std::rc::Rc;
+
+pub(crate) type Result<'v> = std::result::Result<Val<'v>, EvalError>;
+
+/// Evaluates `node` with its variables taken from `activation`.
+pub(crate) fn run<'v>(
+    node: &'v Node,
+    variables: &[String],
+    mode: AbsenceMode,
+    activation: &'v Activation<'_>,
+    budget: &mut Budget,
+) -> Result<'v> {
+    let mut slots = SmallVec::new();
+    for name in variables {
+        let binding = activation
+            .get(name)
+            .ok_or_else(|| EvalError::NoSuchAttribute(name.clone()))?;
+        slots.push(match binding {
+            Binding::Borrowed(value) => Slot::Json(value),
+            Binding::Owned(value) => Slot::Json(value),
+            Binding::Optional(value) => Slot::Optional(*value),
+            Binding::Absent => match mode {
+                AbsenceMode::Absent => Slot::Absent,
+                AbsenceMode::Error => Slot::Optional(None),
+            },
+        });
+    }
+    let mut machine = Machine {
+        slots,
+        mode,
+        locals: SmallVec::new(),
+        context: Context::new(budget),
+        depth: 0,
+    };
+    machine.eval(node)
+}
+
+enum Slot<'v> {
+    Json(&'v Value),
+    Optional(Option<&'v Value>),
+    Absent,
+}
+
+pub(crate) struct Machine<'v, 'm> {
+    slots: SmallVec<[Slot<'v>; 4]>,
+    mode: AbsenceMode,
+    /// Comprehension variables; the tree's `Local`s are places here.
+    pub(crate) locals: SmallVec<[Val<'v>; 4]>,
+    pub(crate) context: Context<'m>,
+    depth: usize,
+}
+
+impl<'v> Machine<'v, '_> {
+    pub(crate) fn eval(&mut self, node: &'v Node) -> Result<'v> {
+        self.depth += 1;
+        // The tree is no deeper than that by construction; this holds even if lowering were wrong.
+        if self.depth > NODE_DEPTH_MAX * 2 {
+            return Err(EvalError::DepthExceeded);
+        }
+        let result = self.step(node);
+        self.depth -= 1;
+        result
+    }
+
+    fn step(&mut self, node: &'v Node) -> Result<'v> {
+        match node {
+            Node::Const(constant) => Ok(Val::from_const(constant)),
+            Node::Variable(slot) => {
+                self.charge(cost::SELECT)?;
+                self.variable(*slot)
+            }
+            Node::Local(index) => {
+                self.charge(cost::SELECT)?;
+                self.locals.get(*index).cloned().ok_or(EvalError::DepthExceeded)
+            }
+            Node::Access { base, steps } => self.access(base, steps),
+            Node::Has { base, field } => self.has(base, field),
+            Node::Not(operand) => {
+                self.charge(cost::CALL)?;
+                match self.eval(operand)? {
+                    Val::Bool(b) => Ok(Val::Bool(!b)),
+                    _ => Err(no_overload("!_")),
+                }
+            }
+            Node::Negate(operand) => {
+                self.charge(cost::CALL)?;
+                arithmetic::negate(&self.eval(operand)?)
+            }
+            Node::And(terms) => self.logic(terms, false, "_&&_"),
+            Node::Or(terms) => self.logic(terms, true, "_||_"),
+            Node::Conditional { arms, otherwise } => self.conditional(arms, otherwise),
+            Node::Chain { first, rest } => self.chain(first, rest),
+            Node::List(elements) => self.list(elements),
+            Node::Map(entries) => self.map(entries),
+            Node::Call { function, arguments } => {
+                let mut values: SmallVec<[Val<'v>; 4]> = SmallVec::new();
+                for argument in arguments {
+                    values.push(self.eval(argument)?);
+                }
+                self.charge(cost::CALL)?;
+                (function.call)(&mut self.context, &values)
+            }
+            Node::Matches {
+                target,
+                pattern,
+                pattern_bytes,
+            } => {
+                let target = self.eval(target)?;
+                let text = target.as_str().ok_or(no_overload("matches"))?;
+                crate::regex::charge(self.context.budget, text, *pattern_bytes)?;
+                Ok(Val::Bool(pattern.is_match(text)))
+            }
+            Node::Fold(fold) => self.fold(fold),
+            Node::Bind { init, body } => {
+                let init = self.eval(init)?;
+                self.with_local(init, body)
+            }
+            Node::OptionalMap { target, body, flat } => self.optional_map(target, body, *flat),
+            Node::OptionalOr {
+                target,
+                alternative,
+                kind,
+            } => self.optional_or(target, alternative, *kind),
+            Node::OptionalHasValue(target) => {
+                self.charge(cost::CALL)?;
+                let target = self.optional(target, "hasValue")?;
+                Ok(Val::Bool(target.is_some()))
+            }
+        }
+    }
+
+    pub(crate) fn charge(&mut self, units: u64) -> std::result::Result<(), EvalError> {
+        self.context.budget.charge(units)
+    }
+
+    fn variable(&self, slot: usize) -> Result<'v> {
+        match self.slots.get(slot) {
+            Some(Slot::Json(value)) => Ok(Val::from_json(value)),
+            Some(Slot::Optional(value)) => Ok(Val::Optional(value.map(|v| Rc::new(Val::from_json(v))))),
+            Some(Slot::Absent) | None => Err(EvalError::Absent),
+        }
+    }
+
+    pub(crate) fn with_local(&mut self, value: Val<'v>, body: &'v Node) -> Result<'v> {
+        self.locals.push(value);
+        let result = self.eval(body);
+        self.locals.pop();
+        result
+    }
+
+    fn missing(&self, name: &str) -> EvalError {
+        match self.mode {
+            AbsenceMode::Absent => EvalError::Absent,
+            AbsenceMode::Error => EvalError::NoSuchKey(name.to_owned()),
+        }
+    }
+
+    fn access(&mut self, base: &'v Node, steps: &'v [Step]) -> Result<'v> {
+        // The common case, `self.spec.name`: stays on `&Value` without making a `Val` a step.
+        if let Node::Variable(slot) = base
+            && let Some(Slot::Json(value)) = self.slots.get(*slot)
+        {
+            let mut value: &'v Value = value;
+            for (i, step) in steps.iter().enumerate() {
+                let Step::Field { field, optional: false } = step else {
+                    self.charge(cost::SELECT * (i as u64 + 1))?;
+                    return self.steps(Val::from_json(value), &steps[i..]);
+                };
+                let Some(next) = value.as_object().and_then(|fields| field.find(fields)) else {
+                    self.charge(cost::SELECT * (i as u64 + 2))?;
+                    return self.absent_step(&field.name, &steps[i..]);
+                };
+                value = next;
+            }
+            self.charge(cost::SELECT * (steps.len() as u64 + 1))?;
+            return Ok(Val::from_json(value));
+        }
+        match self.eval(base) {
+            Ok(value) => self.steps(value, steps),
+            Err(EvalError::Absent) => self.absent_step("", steps),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Nothing was found on the way: with an optional step still to come the result is none.
+    fn absent_step(&self, name: &str, steps: &[Step]) -> Result<'v> {
+        let optional = steps.iter().any(Step::is_optional);
+        if self.mode == AbsenceMode::Absent && optional {
+            return Ok(Val::Optional(None));
+        }
+        Err(self.missing(name))
+    }
+
+    fn steps(&mut self, base: Val<'v>, steps: &'v [Step]) -> Result<'v> {
+        let mut value = base;
+        // Once a step was optional, so is the rest of the chain.
+        let mut optional = false;
+        for (i, step) in steps.iter().enumerate() {
+            self.charge(cost::SELECT)?;
+            if let Val::Optional(inner) = value {
+                optional = true;
+                match inner {
+                    Some(inner) => value = (*inner).clone(),
+                    None => return Ok(Val::Optional(None)),
+                }
+            }
+            optional |= step.is_optional();
+            let found = match step {
+                Step::Field { field, .. } => match value.field_of(field) {
+                    None if !optional => return self.absent_step(&field.name, &steps[i..]),
+                    found => found,
+                },
+                Step::Index { index, .. } => {
+                    let index = self.eval(index)?;
+                    match self.index(&value, &index) {
+                        Ok(found) => Some(found),
+                        Err(EvalError::NoSuchKey(_) | EvalError::IndexOutOfBounds(_)) if optional => None,
+                        Err(EvalError::NoSuchKey(key)) => return self.absent_step(&key, &steps[i..]),
+                        Err(error) => return Err(error),
+                    }
+                }
+            };
+            match found {
+                Some(found) => value = found,
+                None => return Ok(Val::Optional(None)),
+            }
+        }
+        Ok(if optional { Val::some(value) } else { value })
+    }
+
+    fn index(&self, value: &Val<'v>, index: &Val<'v>) -> Result<'v> {
+        if let Some(items) = value.items() {
+            let position = match index {
+                Val::Int(i) => *i,
+                Val::Uint(u) => i64::try_from(*u).unwrap_or(i64::MAX),
+                Val::Double(d) if d.fract() == 0.0 && d.abs() < 9e15 => *d as i64,
+                _ => return Err(no_overload("_[_]")),
+            };
+            return usize::try_from(position)
+                .ok()
+                .and_then(|p| items.get(p))
+                .ok_or(EvalError::IndexOutOfBounds(position));
+        }
+        let missing = || EvalError::NoSuchKey(crate::value::key_text(index).unwrap_or_default());
+        match value {
+            Val::JsonMap(fields) => {
+                let key = index.as_str().ok_or_else(missing)?;
+                fields.get(key).map(Val::from_json).ok_or_else(missing)
+            }
+            Val::Map(map) => map.get(index).cloned().ok_or_else(missing),
+            _ => Err(no_overload("_[_]")),
+        }
+    }
+
+    fn has(&mut self, base: &'v Node, field: &'v Field) -> Result<'v> {
+        let base = match self.eval(base) {
+            Ok(Val::Optional(None)) | Err(EvalError::Absent) => return Ok(Val::Bool(false)),
+            Ok(Val::Optional(Some(inner))) => (*inner).clone(),
+            other => other?,
+        };
+        Ok(Val::Bool(base.field_of(field).is_some()))
+    }
+
+    /// `&&` and `||`: the deciding value wins over errors and absence on either side; without it the first error.
+    fn logic(&mut self, terms: &'v [Node], decides: bool, name: &'static str) -> Result<'v> {
+        let mut failure = None;
+        for term in terms {
+            match self.eval(term) {
+                Ok(Val::Bool(b)) if b == decides => return Ok(Val::Bool(b)),
+                Ok(Val::Bool(_)) => {}
+                Ok(_) => failure = failure.or(Some(no_overload(name))),
+                Err(error) if error.is_fatal() => return Err(error),
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        match failure {
+            Some(error) => Err(error),
+            None => Ok(Val::Bool(!decides)),
+        }
+    }
+
+    fn conditional(&mut self, arms: &'v [(Node, Node)], otherwise: &'v Node) -> Result<'v> {
+        for (condition, then) in arms {
+            match self.eval(condition)? {
+                Val::Bool(true) => return self.eval(then),
+                Val::Bool(false) => {}
+                _ => return Err(no_overload("_?_:_")),
+            }
+        }
+        self.eval(otherwise)
+    }
+
+    fn chain(&mut self, first: &'v Node, rest: &'v [(Operator, Node)]) -> Result<'v> {
+        let mut left = self.eval(first)?;
+        for (operator, node) in rest {
+            let right = self.eval(node)?;
+            self.charge(cost::CALL)?;
+            left = match operator {
+                Operator::Equal => Val::Bool(compare::equal(&left, &right, self.context.budget)?),
+                Operator::NotEqual => Val::Bool(!compare::equal(&left, &right, self.context.budget)?),
+                Operator::In => Val::Bool(compare::contains(&right, &left, self.context.budget)?),
+                Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
+                    Val::Bool(compare::ordered(*operator, &left, &right, self.context.budget)?)
+                }
+                Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Modulo => {
+                    arithmetic::apply(*operator, &left, &right, self.context.budget)?
+                }
+            };
+        }
+        Ok(left)
+    }
+
+    fn list(&mut self, elements: &'v [Element]) -> Result<'v> {
+        self.charge(cost::LIST)?;
+        self.context.budget.memory(elements.len() * size_of::<Val<'_>>())?;
+        let mut items = Vec::with_capacity(elements.len());
+        for Element { node, optional } in elements {
+            match (self.eval(node), optional) {
+                (Err(EvalError::Absent), _) | (Ok(Val::Optional(None)), true) => {}
+                (Ok(Val::Optional(Some(inner))), true) => items.push((*inner).clone()),
+                (Ok(_), true) => return Err(no_overload("optional list element")),
+                (value, _) => items.push(value?),
+            }
+        }
+        Ok(Val::list(items))
+    }
+
+    fn map(&mut self, entries: &'v [Entry]) -> Result<'v> {
+        self.charge(cost::MAP)?;
+        self.context.budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
+        let mut made = Vec::with_capacity(entries.len());
+        for Entry { key, value, optional } in entries {
+            let key = match self.eval(key) {
+                Err(EvalError::Absent) => continue,
+                key => key?,
+            };
+            match (self.eval(value), optional) {
+                (Err(EvalError::Absent), _) | (Ok(Val::Optional(None)), true) => {}
+                (Ok(Val::Optional(Some(inner))), true) => made.push((key, (*inner).clone())),
+                (Ok(_), true) => return Err(no_overload("optional map entry")),
+                (value, _) => made.push((key, value?)),
+            }
+        }
+        Ok(Val::Map(Rc::new(MapVal::new(made)?)))
+    }
+
+    /// A target of a function of optionals. Where absence is a result, an absent field stands for none, and a
+    /// value that is there for itself: `self.a.orValue(b)` means what it says.
+    fn optional(
+        &mut self,
+        target: &'v Node,
+        function: &'static str,
+    ) -> std::result::Result<Option<Rc<Val<'v>>>, EvalError> {
+        match self.eval(target) {
+            Ok(Val::Optional(inner)) => Ok(inner),
+            Err(EvalError::Absent) => Ok(None),
+            Ok(value) if self.mode == AbsenceMode::Absent => Ok(Some(Rc::new(value))),
+            Ok(_) => Err(no_overload(function)),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn optional_or(&mut self, target: &'v Node, alternative: &'v Node, kind: OptionalOr) -> Result<'v> {
+        self.charge(cost::CALL)?;
+        match kind {
+            OptionalOr::Value => match self.optional(target, "orValue")? {
+                Some(value) => Ok((*value).clone()),
+                None => self.eval(alternative),
+            },
+            OptionalOr::Optional => match self.optional(target, "or")? {
+                Some(value) => Ok(Val::Optional(Some(value))),
+                None => Ok(Val::Optional(self.optional(alternative, "or")?)),
+            },
+        }
+    }
+
+    fn optional_map(&mut self, target: &'v Node, body: &'v Node, flat: bool) -> Result<'v> {
+        self.charge(cost::CALL)?;
+        let name = if flat { "optFlatMap" } else { "optMap" };
+        let Some(value) = self.optional(target, name)? else {
+            return Ok(Val::Optional(None));
+        };
+        match (self.with_local((*value).clone(), body)?, flat) {
+            (Val::Optional(inner), true) => Ok(Val::Optional(inner)),
+            (_, true) => Err(no_overload("optFlatMap")),
+            (value, false) => Ok(Val::some(value)),
+        }
+    }
+}
+
+impl Step {
+    fn is_optional(&self) -> bool {
+        match self {
+            Self::Field { optional, .. } | Self::Index { optional, .. } => *optional,
+        }
+    }
+}
+
+impl Field {
+    fn find<'v>(&self, fields: &'v serde_json::Map<String, Value>) -> Option<&'v Value> {
+        fields.get(&*self.name).or_else(|| fields.get(self.written.as_deref()?))
+    }
+}
+
+impl<'v> Val<'v> {
+    fn field_of(&self, field: &Field) -> Option<Val<'v>> {
+        self.field(&field.name)
+            .or_else(|| self.field(field.written.as_deref()?))
+    }
+}

@@ -1,0 +1,124 @@
+//! Conversions between types. What does not fit is an error that names the types, not the value.
+
+use super::{Context, Function, global, made, text, time};
+use crate::error::{EvalError, invalid, no_overload};
+use crate::eval::Result;
+use crate::value::Val;
+use std::rc::Rc;
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    global("int", 1, 1, int),
+    global("uint", 1, 1, uint),
+    global("double", 1, 1, double),
+    global("string", 1, 1, string),
+    global("bool", 1, 1, bool),
+    global("bytes", 1, 1, bytes),
+];
+
+fn impossible(from: &Val<'_>, to: &'static str) -> EvalError {
+    invalid(format!("type conversion error from '{}' to '{to}'", from.type_name()))
+}
+
+fn one<'s, 'v>(args: &'s [Val<'v>], name: &'static str) -> std::result::Result<&'s Val<'v>, EvalError> {
+    match args {
+        [value] => Ok(value),
+        _ => Err(no_overload(name)),
+    }
+}
+
+fn int<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let value = one(args, "int")?;
+    if let Some(text) = value.as_str() {
+        cx.budget.traverse(text.len())?;
+        return text.parse().map(Val::Int).map_err(|_| impossible(value, "int"));
+    }
+    match value {
+        Val::Int(i) => Ok(Val::Int(*i)),
+        Val::Uint(u) => i64::try_from(*u)
+            .map(Val::Int)
+            .map_err(|_| EvalError::Overflow("integer")),
+        // Bounds exclusive, as in cel-go: at ±2^63 a double no longer tells its neighbours apart.
+        Val::Double(d) if *d > -9_223_372_036_854_775_808.0 && *d < 9_223_372_036_854_775_808.0 => {
+            Ok(Val::Int(*d as i64))
+        }
+        Val::Double(_) => Err(EvalError::Overflow("integer")),
+        Val::Timestamp(t) => Ok(Val::Int(t.as_second())),
+        Val::Duration(nanos) => Ok(Val::Int(*nanos)),
+        _ => Err(no_overload("int")),
+    }
+}
+
+fn uint<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let value = one(args, "uint")?;
+    if let Some(text) = value.as_str() {
+        cx.budget.traverse(text.len())?;
+        return text.parse().map(Val::Uint).map_err(|_| impossible(value, "uint"));
+    }
+    match value {
+        Val::Uint(u) => Ok(Val::Uint(*u)),
+        Val::Int(i) => u64::try_from(*i)
+            .map(Val::Uint)
+            .map_err(|_| EvalError::Overflow("unsigned integer")),
+        Val::Double(d) if *d >= 0.0 && *d < 18_446_744_073_709_551_616.0 => Ok(Val::Uint(*d as u64)),
+        Val::Double(_) => Err(EvalError::Overflow("unsigned integer")),
+        _ => Err(no_overload("uint")),
+    }
+}
+
+fn double<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let value = one(args, "double")?;
+    if let Some(text) = value.as_str() {
+        cx.budget.traverse(text.len())?;
+        return text.parse().map(Val::Double).map_err(|_| impossible(value, "double"));
+    }
+    match value {
+        Val::Double(d) => Ok(Val::Double(*d)),
+        Val::Int(i) => Ok(Val::Double(*i as f64)),
+        Val::Uint(u) => Ok(Val::Double(*u as f64)),
+        _ => Err(no_overload("double")),
+    }
+}
+
+fn string<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let value = one(args, "string")?;
+    let text = match value {
+        Val::Str(_) | Val::String(_) => return Ok(value.clone()),
+        Val::Bool(b) => b.to_string(),
+        Val::Int(i) => i.to_string(),
+        Val::Uint(u) => u.to_string(),
+        Val::Double(d) => text::double_text(*d),
+        Val::Bytes(bytes) => {
+            cx.budget.traverse(bytes.len())?;
+            std::str::from_utf8(bytes)
+                .map_err(|_| invalid("invalid UTF-8 in bytes, cannot convert to string"))?
+                .to_owned()
+        }
+        Val::Timestamp(t) => time::timestamp_text(*t),
+        Val::Duration(nanos) => time::duration_text(*nanos),
+        Val::Quantity(quantity) => quantity.text().to_owned(),
+        _ => return Err(no_overload("string")),
+    };
+    made(cx, text)
+}
+
+fn bool<'v>(_: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let value = one(args, "bool")?;
+    match (value, value.as_str()) {
+        (Val::Bool(b), _) => Ok(Val::Bool(*b)),
+        (_, Some("1" | "t" | "T" | "true" | "TRUE" | "True")) => Ok(Val::Bool(true)),
+        (_, Some("0" | "f" | "F" | "false" | "FALSE" | "False")) => Ok(Val::Bool(false)),
+        (_, Some(_)) => Err(impossible(value, "bool")),
+        _ => Err(no_overload("bool")),
+    }
+}
+
+fn bytes<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let value = one(args, "bytes")?;
+    if let Val::Bytes(bytes) = value {
+        return Ok(Val::Bytes(Rc::clone(bytes)));
+    }
+    let text = value.as_str().ok_or(no_overload("bytes"))?;
+    cx.budget.traverse(text.len())?;
+    cx.budget.memory(text.len())?;
+    Ok(Val::Bytes(text.as_bytes().into()))
+}

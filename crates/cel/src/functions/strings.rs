@@ -1,0 +1,225 @@
+//! Strings: the standard functions and the extension's. Positions count code points.
+
+use super::{Context, Function, global, integer, made, member, two_strings};
+use crate::error::{EvalError, invalid, no_overload};
+use crate::eval::Result;
+use crate::value::Val;
+
+pub(super) static FUNCTIONS: &[Function] = &[
+    member("contains", 2, 2, |cx, a| test(cx, a, "contains", |s, p| s.contains(p))),
+    member("startsWith", 2, 2, |cx, a| {
+        test(cx, a, "startsWith", |s, p| s.starts_with(p))
+    }),
+    member("endsWith", 2, 2, |cx, a| test(cx, a, "endsWith", |s, p| s.ends_with(p))),
+    member("lowerAscii", 1, 1, |cx, a| {
+        map(cx, a, "lowerAscii", |s| s.to_ascii_lowercase())
+    }),
+    member("upperAscii", 1, 1, |cx, a| {
+        map(cx, a, "upperAscii", |s| s.to_ascii_uppercase())
+    }),
+    member("trim", 1, 1, |cx, a| map(cx, a, "trim", |s| s.trim().to_owned())),
+    member("charAt", 2, 2, char_at),
+    member("substring", 2, 3, substring),
+    member("split", 2, 3, split),
+    member("join", 1, 2, join),
+    member("replace", 3, 4, replace),
+    global("strings.quote", 1, 1, quote),
+];
+
+fn test<'v>(
+    cx: &mut Context<'_>,
+    args: &[Val<'v>],
+    name: &'static str,
+    holds: impl Fn(&str, &str) -> bool,
+) -> Result<'v> {
+    let (text, part) = two_strings(args, name)?;
+    // The library's search is linear in the sum of both lengths, which `contains` may have to read.
+    cx.budget.traverse(if name == "contains" {
+        text.len() + part.len()
+    } else {
+        part.len()
+    })?;
+    Ok(Val::Bool(holds(text, part)))
+}
+
+fn map<'v>(cx: &mut Context<'_>, args: &[Val<'v>], name: &'static str, change: impl Fn(&str) -> String) -> Result<'v> {
+    let [value] = args else { return Err(no_overload(name)) };
+    let text = value.as_str().ok_or(no_overload(name))?;
+    cx.budget.traverse(text.len())?;
+    made(cx, change(text))
+}
+
+fn char_at<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let [text, Val::Int(index)] = args else {
+        return Err(no_overload("charAt"));
+    };
+    let text = text.as_str().ok_or(no_overload("charAt"))?;
+    cx.budget.traverse(text.len())?;
+    let position = usize::try_from(*index).map_err(|_| EvalError::IndexOutOfBounds(*index))?;
+    match text.chars().nth(position) {
+        Some(c) => made(cx, c.to_string()),
+        // Just past the end is the empty string, as in cel-go.
+        None if text.chars().count() == position => Ok(Val::Str("")),
+        None => Err(EvalError::IndexOutOfBounds(*index)),
+    }
+}
+
+/// The byte offset of a code point, or of the end.
+pub(super) fn offset(text: &str, position: i64) -> std::result::Result<usize, EvalError> {
+    let wanted = usize::try_from(position).map_err(|_| EvalError::IndexOutOfBounds(position))?;
+    let ends = std::iter::once(text.len());
+    text.char_indices()
+        .map(|(i, _)| i)
+        .chain(ends)
+        .nth(wanted)
+        .ok_or(EvalError::IndexOutOfBounds(position))
+}
+
+fn substring<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let [text, Val::Int(start), rest @ ..] = args else {
+        return Err(no_overload("substring"));
+    };
+    let text = text.as_str().ok_or(no_overload("substring"))?;
+    cx.budget.traverse(text.len())?;
+    let from = offset(text, *start)?;
+    let to = match rest {
+        [] => text.len(),
+        [Val::Int(end)] => offset(text, *end)?,
+        _ => return Err(no_overload("substring")),
+    };
+    let part = text
+        .get(from..to)
+        .ok_or_else(|| invalid("invalid substring range. start must not be after end"))?;
+    made(cx, part.to_owned())
+}
+
+fn split<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let [text, separator, rest @ ..] = args else {
+        return Err(no_overload("split"));
+    };
+    let (text, separator) = text.as_str().zip(separator.as_str()).ok_or(no_overload("split"))?;
+    let limit = match rest {
+        [] => usize::MAX,
+        [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
+        _ => return Err(no_overload("split")),
+    };
+    cx.budget.traverse(text.len())?;
+    if limit == 0 {
+        return Ok(Val::list(Vec::new()));
+    }
+    let mut parts: Vec<Val<'v>> = Vec::new();
+    let mut push = |part: &str| {
+        // A part is an allocation of its own: its text and some thirty bytes around it.
+        cx.budget.memory(part.len() + 2 * size_of::<Val<'_>>())?;
+        parts.push(Val::string(part));
+        Ok::<(), EvalError>(())
+    };
+    if separator.is_empty() {
+        let mut rest = text;
+        for _ in 1..limit {
+            let Some(c) = rest.chars().next() else { break };
+            push(&rest[..c.len_utf8()])?;
+            rest = &rest[c.len_utf8()..];
+        }
+        if !rest.is_empty() {
+            push(rest)?;
+        }
+    } else {
+        for part in text.splitn(limit, separator) {
+            push(part)?;
+        }
+    }
+    Ok(Val::list(parts))
+}
+
+fn join<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let [list, rest @ ..] = args else {
+        return Err(no_overload("join"));
+    };
+    let items = list.items().ok_or(no_overload("join"))?;
+    let separator = match rest {
+        [] => "",
+        [separator] => separator.as_str().ok_or(no_overload("join"))?,
+        _ => return Err(no_overload("join")),
+    };
+    let mut text = String::new();
+    for (i, item) in items.iter().enumerate() {
+        let item = item.as_str().map(str::to_owned).ok_or(no_overload("join"))?;
+        let separator = if i == 0 { "" } else { separator };
+        cx.budget.charge(1)?;
+        cx.budget.traverse(item.len() + separator.len())?;
+        cx.budget.memory(item.len() + separator.len())?;
+        text.push_str(separator);
+        text.push_str(&item);
+    }
+    made(cx, text)
+}
+
+fn replace<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let [text, old, new, rest @ ..] = args else {
+        return Err(no_overload("replace"));
+    };
+    let (Some(text), Some(old), Some(new)) = (text.as_str(), old.as_str(), new.as_str()) else {
+        return Err(no_overload("replace"));
+    };
+    let limit = match rest {
+        [] => usize::MAX,
+        [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
+        _ => return Err(no_overload("replace")),
+    };
+    cx.budget.traverse(text.len())?;
+    // Counted before it is made: many long replacements in a long text are the classical bomb.
+    let count = text.matches(old).count().min(limit);
+    let bytes = text.len().saturating_add(count.saturating_mul(new.len()));
+    cx.budget.traverse(bytes)?;
+    cx.budget.memory(bytes)?;
+    Ok(Val::string(text.replacen(old, new, count)))
+}
+
+fn quote<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    map(cx, args, "strings.quote", |text| {
+        let mut quoted = String::with_capacity(text.len() + 2);
+        quoted.push('"');
+        for c in text.chars() {
+            match c {
+                '\u{7}' => quoted.push_str("\\a"),
+                '\u{8}' => quoted.push_str("\\b"),
+                '\u{c}' => quoted.push_str("\\f"),
+                '\n' => quoted.push_str("\\n"),
+                '\r' => quoted.push_str("\\r"),
+                '\t' => quoted.push_str("\\t"),
+                '\u{b}' => quoted.push_str("\\v"),
+                '\\' => quoted.push_str("\\\\"),
+                '"' => quoted.push_str("\\\""),
+                c => quoted.push(c),
+            }
+        }
+        quoted.push('"');
+        quoted
+    })
+}
+
+/// `indexOf` and `lastIndexOf` of strings, called from those of lists.
+pub(super) fn index_of<'v>(cx: &mut Context<'_>, text: &str, part: &str, from: Option<i64>, last: bool) -> Result<'v> {
+    cx.budget.traverse(text.len() + part.len())?;
+    let found = match (last, from) {
+        (false, from) => {
+            let start = from.map_or(Ok(0), |f| offset(text, f))?;
+            text[start..].find(part).map(|i| i + start)
+        }
+        (true, None) => text.rfind(part),
+        (true, Some(from)) => {
+            let start = offset(text, from)?;
+            // Matches that begin no later than `from`.
+            let end = (start + part.len()).min(text.len());
+            let end = (end..=text.len())
+                .find(|i| text.is_char_boundary(*i))
+                .unwrap_or(text.len());
+            text[..end].rfind(part).filter(|i| *i <= start)
+        }
+    };
+    match found {
+        Some(byte) => integer(text[..byte].chars().count()),
+        None => Ok(Val::Int(-1)),
+    }
+}

@@ -1,0 +1,215 @@
+//! Our own expression tree: what an expression means, with names resolved and long chains flat.
+//!
+//! Lowered once from the parser's tree; a type checker will sit between lowering and evaluation. Chains
+//! (`a + b + c`, `x.y.z`, `p && q && r`, `c ? t : d ? u : e`) are vectors rather than left- or right-leaning trees,
+//! so the depth of the tree is the nesting a person can see, and `NODE_DEPTH_MAX` bounds every recursion over it.
+
+use crate::functions::Function;
+use std::sync::Arc;
+
+/// Depth of a tree; evaluation recurses once a level and must fit a 2 MiB stack in a debug build.
+pub(crate) const NODE_DEPTH_MAX: usize = 128;
+
+#[derive(Debug)]
+pub(crate) enum Node {
+    Const(Const),
+    /// A variable of the activation, by slot.
+    Variable(usize),
+    /// A variable bound by a comprehension, by its place on the evaluator's stack.
+    Local(usize),
+    Access {
+        base: Box<Node>,
+        steps: Box<[Step]>,
+    },
+    /// `has(base.field)`; `base` is evaluated like any expression.
+    Has {
+        base: Box<Node>,
+        field: Field,
+    },
+    Not(Box<Node>),
+    Negate(Box<Node>),
+    And(Box<[Node]>),
+    Or(Box<[Node]>),
+    Conditional {
+        arms: Box<[(Node, Node)]>,
+        otherwise: Box<Node>,
+    },
+    /// `first op a op b …`, applied from the left.
+    Chain {
+        first: Box<Node>,
+        rest: Box<[(Operator, Node)]>,
+    },
+    List(Box<[Element]>),
+    Map(Box<[Entry]>),
+    Call {
+        function: &'static Function,
+        arguments: Box<[Node]>,
+    },
+    /// `x.matches('constant')`, compiled with the program.
+    Matches {
+        target: Box<Node>,
+        pattern: Arc<regex::Regex>,
+        pattern_bytes: usize,
+    },
+    Fold(Box<Fold>),
+    /// `cel.bind(x, init, body)`.
+    Bind {
+        init: Box<Node>,
+        body: Box<Node>,
+    },
+    /// `target.optMap(x, body)` and `optFlatMap`: the body sees the value as a local.
+    OptionalMap {
+        target: Box<Node>,
+        body: Box<Node>,
+        flat: bool,
+    },
+    /// `target.orValue(alternative)`, `target.or(alternative)`: the alternative is evaluated only if needed.
+    OptionalOr {
+        target: Box<Node>,
+        alternative: Box<Node>,
+        kind: OptionalOr,
+    },
+    /// `target.hasValue()`.
+    OptionalHasValue(Box<Node>),
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OptionalOr {
+    /// `orValue`: the result is a value.
+    Value,
+    /// `or`: the result is an optional.
+    Optional,
+}
+
+#[derive(Debug, Clone)]
+pub(crate) enum Const {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    String(Box<str>),
+    Bytes(Arc<[u8]>),
+    Type(&'static str),
+}
+
+/// A field name as written and as stored (`__dot__` and friends undone).
+#[derive(Debug, Clone)]
+pub(crate) struct Field {
+    /// The name in the object.
+    pub(crate) name: Box<str>,
+    /// The name as written, if that differs: maps are not escaped, only declared properties are.
+    pub(crate) written: Option<Box<str>>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// `.field`, and `.?field` when optional.
+    Field { field: Field, optional: bool },
+    /// `[index]`, and `[?index]` when optional.
+    Index { index: Node, optional: bool },
+}
+
+#[derive(Debug)]
+pub(crate) struct Element {
+    pub(crate) node: Node,
+    pub(crate) optional: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct Entry {
+    pub(crate) key: Node,
+    pub(crate) value: Node,
+    pub(crate) optional: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Operator {
+    Add,
+    Subtract,
+    Multiply,
+    Divide,
+    Modulo,
+    Equal,
+    NotEqual,
+    Less,
+    LessOrEqual,
+    Greater,
+    GreaterOrEqual,
+    In,
+}
+
+impl Operator {
+    /// The operator of a call in the parser's tree.
+    pub(crate) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "_+_" => Self::Add,
+            "_-_" => Self::Subtract,
+            "_*_" => Self::Multiply,
+            "_/_" => Self::Divide,
+            "_%_" => Self::Modulo,
+            "_==_" => Self::Equal,
+            "_!=_" => Self::NotEqual,
+            "_<_" => Self::Less,
+            "_<=_" => Self::LessOrEqual,
+            "_>_" => Self::Greater,
+            "_>=_" => Self::GreaterOrEqual,
+            "@in" => Self::In,
+            _ => return None,
+        })
+    }
+
+    /// The name cel-go gives it in errors.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Add => "_+_",
+            Self::Subtract => "_-_",
+            Self::Multiply => "_*_",
+            Self::Divide => "_/_",
+            Self::Modulo => "_%_",
+            Self::Equal => "_==_",
+            Self::NotEqual => "_!=_",
+            Self::Less => "_<_",
+            Self::LessOrEqual => "_<=_",
+            Self::Greater => "_>_",
+            Self::GreaterOrEqual => "_>=_",
+            Self::In => "@in",
+        }
+    }
+}
+
+/// A comprehension. One variable is an element of a list or a key of a map; two are index or key, and value.
+#[derive(Debug)]
+pub(crate) struct Fold {
+    pub(crate) range: Node,
+    pub(crate) variables: Variables,
+    pub(crate) kind: FoldKind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variables {
+    One,
+    Two,
+}
+
+#[derive(Debug)]
+pub(crate) enum FoldKind {
+    All(Node),
+    Exists(Node),
+    ExistsOne(Node),
+    /// `map` and `filter`: a list of `transform`s (or of the variable itself) where `condition` holds.
+    List {
+        condition: Option<Node>,
+        transform: Option<Node>,
+    },
+    /// `transformMap`: the keys kept, values transformed.
+    MapValues {
+        condition: Option<Node>,
+        transform: Node,
+    },
+    /// `transformMapEntry`: each transform is a map whose entries are merged.
+    MapEntries {
+        condition: Option<Node>,
+        transform: Node,
+    },
+}

@@ -1,0 +1,106 @@
+//! From a value to JSON, charged: a small expression can repeat a large input many times.
+
+use crate::compare::DEPTH_MAX;
+use crate::cost::Budget;
+use crate::error::{EvalError, invalid};
+use crate::functions::time;
+use crate::program::Outcome;
+use crate::value::{Val, key_text};
+use serde_json::{Map, Number, Value};
+
+/// Bytes that a JSON node takes besides its text.
+const NODE_BYTES: usize = 32;
+
+/// The result of an evaluation; an empty optional is no value.
+pub(crate) fn outcome(value: &Val<'_>, budget: &mut Budget) -> Result<Outcome, EvalError> {
+    match value {
+        Val::Optional(None) => Ok(Outcome::Absent),
+        Val::Optional(Some(inner)) => outcome_of_some(inner, budget),
+        _ => Ok(Outcome::Value(to_json(value, budget, DEPTH_MAX)?)),
+    }
+}
+
+fn outcome_of_some(inner: &Val<'_>, budget: &mut Budget) -> Result<Outcome, EvalError> {
+    match inner {
+        Val::Optional(_) => Err(invalid("an optional of an optional has no JSON form")),
+        _ => Ok(Outcome::Value(to_json(inner, budget, DEPTH_MAX)?)),
+    }
+}
+
+fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, EvalError> {
+    let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
+    budget.memory(NODE_BYTES)?;
+    Ok(match value {
+        Val::Null => Value::Null,
+        Val::Bool(b) => Value::Bool(*b),
+        Val::Int(i) => Value::from(*i),
+        Val::Uint(u) => Value::from(*u),
+        Val::Double(d) => Number::from_f64(*d)
+            .map(Value::Number)
+            .ok_or_else(|| invalid("NaN and infinity have no JSON form"))?,
+        Val::Str(s) => text(s, budget)?,
+        Val::String(s) => text(s, budget)?,
+        Val::Bytes(bytes) => {
+            budget.memory(bytes.len().div_ceil(3) * 4)?;
+            Value::String(base64(bytes))
+        }
+        Val::JsonList(items) => items
+            .iter()
+            .map(|i| to_json(&Val::from_json(i), budget, depth))
+            .collect::<Result<_, _>>()
+            .map(Value::Array)?,
+        Val::List(items) => items
+            .iter()
+            .map(|i| to_json(i, budget, depth))
+            .collect::<Result<_, _>>()
+            .map(Value::Array)?,
+        Val::JsonMap(fields) => {
+            let mut made = Map::new();
+            for (key, value) in *fields {
+                budget.memory(key.len() + NODE_BYTES)?;
+                made.insert(key.clone(), to_json(&Val::from_json(value), budget, depth)?);
+            }
+            Value::Object(made)
+        }
+        Val::Map(map) => {
+            let mut made = Map::new();
+            for (key, value) in &map.entries {
+                let key = key_text(key).ok_or_else(|| invalid("unsupported key type"))?;
+                budget.memory(key.len() + NODE_BYTES)?;
+                made.insert(key, to_json(value, budget, depth)?);
+            }
+            Value::Object(made)
+        }
+        Val::Timestamp(t) => Value::String(time::timestamp_text(*t)),
+        Val::Duration(nanos) => Value::String(time::duration_text(*nanos)),
+        Val::Quantity(quantity) => text(quantity.text(), budget)?,
+        Val::Optional(_) | Val::Type(_) => {
+            return Err(invalid(format!(
+                "a value of type '{}' has no JSON form",
+                value.type_name()
+            )));
+        }
+    })
+}
+
+fn text(text: &str, budget: &mut Budget) -> Result<Value, EvalError> {
+    budget.memory(text.len())?;
+    Ok(Value::String(text.to_owned()))
+}
+
+/// Standard base64 with padding, the JSON form of bytes.
+pub(crate) fn base64(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);
+    for chunk in bytes.chunks(3) {
+        let word = chunk.iter().fold(0_u32, |w, b| (w << 8) | u32::from(*b)) << (8 * (3 - chunk.len()));
+        for i in 0..4 {
+            if i <= chunk.len() {
+                text.push(char::from(ALPHABET[(word >> (18 - 6 * i)) as usize & 63]));
+            } else {
+                text.push('=');
+            }
+        }
+    }
+    text
+}

@@ -1,0 +1,601 @@
+//! From the parser's tree to ours: names resolved, macros recognised, chains flattened, limits kept.
+
+use crate::error::CompileError;
+use crate::functions::{self, Found};
+use crate::ir::{Const, Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator, OptionalOr, Step};
+use crate::program::Reference;
+use crate::scan::Token;
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
+use cel::parser::pratt_parser::TokenKind;
+
+/// Prefixes of functions that are not values: `sets.contains(a, b)`.
+const NAMESPACES: [&str; 4] = ["optional", "sets", "lists", "math"];
+
+/// What lowering found out.
+#[derive(Debug)]
+pub(crate) struct Lowered {
+    pub(crate) node: Node,
+    /// The variables in use; a `Node::Variable` is an index here.
+    pub(crate) variables: Vec<String>,
+    pub(crate) references: Vec<Reference>,
+}
+
+pub(crate) fn lower(source: &str, tokens: &[Token], tree: &IdedExpr, variables: &[&str]) -> Result<Lowered> {
+    let mut lowering = Lowering {
+        source,
+        tokens,
+        declared: variables,
+        used: Vec::new(),
+        locals: Vec::new(),
+        references: Vec::new(),
+    };
+    let node = lowering.node(tree, 0)?;
+    Ok(Lowered {
+        node,
+        variables: lowering.used,
+        references: lowering.references,
+    })
+}
+
+pub(crate) struct Lowering<'s> {
+    source: &'s str,
+    tokens: &'s [Token],
+    declared: &'s [&'s str],
+    used: Vec<String>,
+    /// Variables of the comprehensions around this point, outermost first.
+    pub(crate) locals: Vec<String>,
+    references: Vec<Reference>,
+}
+
+type Result<T> = std::result::Result<T, CompileError>;
+
+impl Lowering<'_> {
+    pub(crate) fn node(&mut self, expr: &IdedExpr, depth: usize) -> Result<Node> {
+        if depth > NODE_DEPTH_MAX {
+            return Err(CompileError::whole(format!(
+                "expression recursion limit exceeded: {NODE_DEPTH_MAX}"
+            )));
+        }
+        let below = depth + 1;
+        match &expr.expr {
+            Expr::Unspecified => Err(CompileError::whole("incomplete expression")),
+            Expr::Literal(literal) => Ok(Node::Const(constant(literal))),
+            Expr::Ident(name) => self.identifier(name),
+            Expr::Select(select) if select.test => {
+                let field = Field::parse(&select.field);
+                let base = self.access(&select.operand, Some(&field.name), below)?;
+                Ok(Node::Has {
+                    base: Box::new(base),
+                    field,
+                })
+            }
+            Expr::Select(_) => self.access(expr, None, below),
+            Expr::Call(call) if is_access(&call.func_name) => self.access(expr, None, below),
+            Expr::Call(call) => self.call(expr, call.target.as_deref(), &call.func_name, &call.args, below),
+            Expr::List(list) => self.list(list, below),
+            Expr::Map(map) => self.map(map, below),
+            Expr::Struct(literal) => Err(self.undeclared(&literal.type_name, Place::Identifier)),
+            Expr::Comprehension(fold) => self.comprehension(fold, below),
+        }
+    }
+
+    pub(crate) fn nodes(&mut self, exprs: &[IdedExpr], depth: usize) -> Result<Box<[Node]>> {
+        exprs.iter().map(|e| self.node(e, depth)).collect()
+    }
+
+    fn identifier(&mut self, name: &str) -> Result<Node> {
+        let name = name.strip_prefix('.').unwrap_or(name);
+        match self.resolve(name) {
+            Some(Node::Variable(slot)) => {
+                self.refer(slot, Vec::new(), false);
+                Ok(Node::Variable(slot))
+            }
+            Some(node) => Ok(node),
+            None => Err(self.undeclared(name, Place::Identifier)),
+        }
+    }
+
+    /// What a name stands for: the innermost comprehension variable, a declared variable, or a type.
+    fn resolve(&mut self, name: &str) -> Option<Node> {
+        if let Some(index) = self.locals.iter().rposition(|l| l == name) {
+            return Some(Node::Local(index));
+        }
+        if self.declared.contains(&name) {
+            let slot = self.used.iter().position(|u| u == name).unwrap_or_else(|| {
+                self.used.push(name.to_owned());
+                self.used.len() - 1
+            });
+            return Some(Node::Variable(slot));
+        }
+        functions::type_constant(name).map(|t| Node::Const(Const::Type(t)))
+    }
+
+    pub(crate) fn is_value(&self, name: &str) -> bool {
+        self.locals.iter().any(|l| l == name) || self.declared.contains(&name)
+    }
+
+    /// A chain of selections and indexings on a base, in one node; `tested` is the field that `has()` asks for.
+    fn access(&mut self, expr: &IdedExpr, tested: Option<&str>, depth: usize) -> Result<Node> {
+        if let Some(name) = qualified(expr)
+            && let Some(constant) = functions::type_constant(&name)
+        {
+            return Ok(Node::Const(Const::Type(constant)));
+        }
+        let mut links = Vec::new();
+        let mut base = expr;
+        loop {
+            match &base.expr {
+                Expr::Select(select) if !select.test => {
+                    links.push(Link::Field {
+                        name: &select.field,
+                        optional: false,
+                    });
+                    base = &select.operand;
+                }
+                Expr::Call(call) if is_access(&call.func_name) => {
+                    let [operand, index] = call.args.as_slice() else {
+                        return Err(CompileError::whole("malformed index"));
+                    };
+                    let optional = call.func_name != operators::INDEX;
+                    links.push(match (&index.expr, call.func_name.as_str()) {
+                        (Expr::Literal(LiteralValue::String(name)), operators::OPT_SELECT) => Link::Field {
+                            name: name.inner(),
+                            optional: true,
+                        },
+                        _ => Link::Index { index, optional },
+                    });
+                    base = operand;
+                }
+                _ => break,
+            }
+        }
+        links.reverse();
+        let base = match &base.expr {
+            // Not `identifier`: the reference is to the whole path, not to the variable alone.
+            Expr::Ident(name) => {
+                let name = name.strip_prefix('.').unwrap_or(name);
+                self.resolve(name)
+                    .ok_or_else(|| self.undeclared(name, Place::Identifier))?
+            }
+            _ => self.node(base, depth)?,
+        };
+        if let Node::Variable(slot) = base {
+            let (path, optional) = static_path(&links, tested);
+            self.refer(slot, path, optional);
+        }
+        if links.is_empty() {
+            return Ok(base);
+        }
+        let steps = links.into_iter().map(|l| self.step(l, depth)).collect::<Result<_>>()?;
+        Ok(Node::Access {
+            base: Box::new(base),
+            steps,
+        })
+    }
+
+    fn step(&mut self, link: Link<'_>, depth: usize) -> Result<Step> {
+        Ok(match link {
+            Link::Field { name, optional } => Step::Field {
+                field: Field::parse(name),
+                optional,
+            },
+            Link::Index { index, optional } => match &index.expr {
+                // A text index is a field by its stored name, whatever characters it has.
+                Expr::Literal(LiteralValue::String(name)) => Step::Field {
+                    field: Field {
+                        name: name.inner().into(),
+                        written: None,
+                    },
+                    optional,
+                },
+                _ => Step::Index {
+                    index: self.node(index, depth)?,
+                    optional,
+                },
+            },
+        })
+    }
+
+    fn call(
+        &mut self,
+        expr: &IdedExpr,
+        target: Option<&IdedExpr>,
+        name: &str,
+        args: &[IdedExpr],
+        depth: usize,
+    ) -> Result<Node> {
+        match (name, args) {
+            (operators::LOGICAL_AND, _) if target.is_none() => return Ok(Node::And(self.nodes(args, depth)?)),
+            (operators::LOGICAL_OR, _) if target.is_none() => return Ok(Node::Or(self.nodes(args, depth)?)),
+            (operators::LOGICAL_NOT, [operand]) => return Ok(Node::Not(Box::new(self.node(operand, depth)?))),
+            (operators::NEGATE, [operand]) => return Ok(Node::Negate(Box::new(self.node(operand, depth)?))),
+            (operators::CONDITIONAL, [_, _, _]) => return self.conditional(expr, depth),
+            _ => {}
+        }
+        if target.is_none() && Operator::parse(name).is_some() {
+            return self.chain(expr, depth);
+        }
+        let name = name.strip_prefix('.').unwrap_or(name);
+        let Some(target) = target else {
+            return self.function(name, None, args, depth);
+        };
+        if let Expr::Ident(namespace) = &target.expr
+            && !self.is_value(namespace)
+        {
+            if namespace == "cel" && name == "bind" {
+                return self.bind(args, depth);
+            }
+            if NAMESPACES.contains(&namespace.as_str()) {
+                return self.function(&format!("{namespace}.{name}"), None, args, depth);
+            }
+        }
+        if let Some(node) = self.macro_call(target, name, args, depth)? {
+            return Ok(node);
+        }
+        self.function(name, Some(target), args, depth)
+    }
+
+    fn function(&mut self, name: &str, target: Option<&IdedExpr>, args: &[IdedExpr], depth: usize) -> Result<Node> {
+        let count = args.len() + usize::from(target.is_some());
+        let function = match functions::find(name, target.is_some(), count) {
+            Found::Function(function) => function,
+            Found::WrongArguments => {
+                let types = vec!["dyn"; args.len()].join(", ");
+                let shape = if target.is_some() {
+                    format!("dyn.({types})")
+                } else {
+                    format!("({types})")
+                };
+                return Err(self.error(
+                    last_segment(name),
+                    Place::Call,
+                    format!("found no matching overload for '{name}' applied to '{shape}'"),
+                ));
+            }
+            Found::Nothing => return Err(self.undeclared(name, Place::Call)),
+        };
+        let arguments: Box<[Node]> = target
+            .into_iter()
+            .chain(args)
+            .map(|a| self.node(a, depth))
+            .collect::<Result<_>>()?;
+        self.constant_pattern(function, arguments)
+    }
+
+    /// A constant regular expression is compiled with the program; a wrong one is a compile error.
+    fn constant_pattern(&self, function: &'static functions::Function, arguments: Box<[Node]>) -> Result<Node> {
+        if function.name != "matches" {
+            return Ok(Node::Call { function, arguments });
+        }
+        match <[Node; 2]>::try_from(arguments.into_vec()) {
+            Ok([target, Node::Const(Const::String(text))]) => {
+                let pattern = crate::regex::compile(&text)
+                    .map_err(|e| self.error("matches", Place::Call, format!("invalid matches argument: {e}")))?;
+                Ok(Node::Matches {
+                    target: Box::new(target),
+                    pattern: pattern.into(),
+                    pattern_bytes: text.len(),
+                })
+            }
+            Ok(arguments) => Ok(Node::Call {
+                function,
+                arguments: arguments.into(),
+            }),
+            Err(arguments) => Ok(Node::Call {
+                function,
+                arguments: arguments.into(),
+            }),
+        }
+    }
+
+    /// `c ? t : d ? u : e` as one list of arms.
+    fn conditional(&mut self, expr: &IdedExpr, depth: usize) -> Result<Node> {
+        let mut arms = Vec::new();
+        let mut rest = expr;
+        while let Expr::Call(call) = &rest.expr
+            && call.func_name == operators::CONDITIONAL
+            && let [condition, then, otherwise] = call.args.as_slice()
+        {
+            arms.push((self.node(condition, depth)?, self.node(then, depth)?));
+            rest = otherwise;
+        }
+        let otherwise = Box::new(self.node(rest, depth)?);
+        Ok(Node::Conditional {
+            arms: arms.into(),
+            otherwise,
+        })
+    }
+
+    /// `a + b - c` as one list, applied from the left.
+    fn chain(&mut self, expr: &IdedExpr, depth: usize) -> Result<Node> {
+        let mut reversed = Vec::new();
+        let mut first = expr;
+        while let Expr::Call(call) = &first.expr
+            && call.target.is_none()
+            && let Some(operator) = Operator::parse(&call.func_name)
+            && let [left, right] = call.args.as_slice()
+        {
+            reversed.push((operator, right));
+            first = left;
+        }
+        let first = Box::new(self.node(first, depth)?);
+        let rest = reversed
+            .into_iter()
+            .rev()
+            .map(|(op, e)| Ok((op, self.node(e, depth)?)))
+            .collect::<Result<Box<[_]>>>()?;
+        self.refuse_mixed_constants(&first, &rest)?;
+        Ok(Node::Chain { first, rest })
+    }
+
+    /// `1 + 1.5` has no overload. At run time an integer beside a double is a whole number out of JSON, where the
+    /// two are one type, and is taken as a double; between literals there is no such excuse.
+    fn refuse_mixed_constants(&self, first: &Node, rest: &[(Operator, Node)]) -> Result<()> {
+        use Operator::{Add, Divide, Multiply, Subtract};
+        let [(Add | Subtract | Multiply | Divide, right)] = rest else {
+            return Ok(());
+        };
+        let (Node::Const(left), Node::Const(right)) = (first, right) else {
+            return Ok(());
+        };
+        match (left, right) {
+            (Const::Int(_), Const::Double(_)) => Err(mixed(rest[0].0, "int", "double")),
+            (Const::Double(_), Const::Int(_)) => Err(mixed(rest[0].0, "double", "int")),
+            _ => Ok(()),
+        }
+    }
+
+    fn list(&mut self, list: &ListExpr, depth: usize) -> Result<Node> {
+        let mut elements = Vec::with_capacity(list.elements.len());
+        for (i, element) in list.elements.iter().enumerate() {
+            let optional = list.optional_indices.contains(&i);
+            elements.push(Element {
+                node: self.node(element, depth)?,
+                optional,
+            });
+        }
+        Ok(Node::List(elements.into()))
+    }
+
+    fn map(&mut self, map: &MapExpr, depth: usize) -> Result<Node> {
+        let mut entries = Vec::with_capacity(map.entries.len());
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else {
+                return Err(CompileError::whole("malformed map literal"));
+            };
+            let key = self.node(&entry.key, depth)?;
+            entries.push(Entry {
+                key,
+                value: self.node(&entry.value, depth)?,
+                optional: entry.optional,
+            });
+        }
+        Ok(Node::Map(entries.into()))
+    }
+
+    fn refer(&mut self, slot: usize, path: Vec<String>, tested: bool) {
+        let variable = &self.used[slot];
+        match self
+            .references
+            .iter_mut()
+            .find(|r| r.variable == *variable && r.path == path)
+        {
+            Some(known) => known.tested &= tested,
+            None => self.references.push(Reference {
+                variable: variable.clone(),
+                path,
+                tested,
+            }),
+        }
+    }
+
+    pub(crate) fn undeclared(&self, name: &str, place: Place) -> CompileError {
+        self.error(
+            last_segment(name),
+            place,
+            format!("undeclared reference to '{name}' (in container '')"),
+        )
+    }
+
+    /// An error at the first token that is `name` used in that way. The parser keeps no positions, so this finds
+    /// the place again; with the same name twice it may point at the other one.
+    pub(crate) fn error(&self, name: &str, place: Place, message: String) -> CompileError {
+        let found = self.tokens.iter().enumerate().position(|(i, token)| {
+            let before = i.checked_sub(1).map(|b| self.tokens[b].kind);
+            let after = self.tokens.get(i + 1).map(|t| t.kind);
+            self.source.get(token.start..token.end) == Some(name)
+                && match place {
+                    Place::Identifier => before != Some(TokenKind::TokDot),
+                    Place::Call => after == Some(TokenKind::TokLeftParen),
+                }
+        });
+        match (found, place) {
+            (Some(i), Place::Identifier) => CompileError::at(self.source, self.tokens[i].start, message),
+            // cel-go gives a call the place of its parenthesis.
+            (Some(i), Place::Call) => {
+                let start = self.tokens.get(i + 1).map_or(self.source.len(), |t| t.start);
+                CompileError::at(self.source, start, message)
+            }
+            (None, _) => CompileError::whole(message),
+        }
+    }
+
+    pub(crate) fn optional_or(
+        &mut self,
+        target: &IdedExpr,
+        alternative: &IdedExpr,
+        kind: OptionalOr,
+        depth: usize,
+    ) -> Result<Node> {
+        let target = Box::new(self.node(target, depth)?);
+        self.mark_tested(&target);
+        let alternative = Box::new(self.node(alternative, depth)?);
+        Ok(Node::OptionalOr {
+            target,
+            alternative,
+            kind,
+        })
+    }
+
+    /// `self.a.orValue(b)` reads `a` without needing it.
+    pub(crate) fn mark_tested(&mut self, node: &Node) {
+        if let Node::Access { base, .. } = node
+            && matches!(**base, Node::Variable(_))
+            && let Some(last) = self.references.last_mut()
+        {
+            last.tested = true;
+        }
+    }
+}
+
+/// Where in a source a name is looked for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Place {
+    Identifier,
+    Call,
+}
+
+enum Link<'e> {
+    Field { name: &'e str, optional: bool },
+    Index { index: &'e IdedExpr, optional: bool },
+}
+
+/// The leading fields of a chain, and whether its end is only tested for.
+fn static_path(links: &[Link<'_>], tested: Option<&str>) -> (Vec<String>, bool) {
+    let mut path = Vec::new();
+    let mut optional = false;
+    for link in links {
+        match link {
+            Link::Field { name, optional: o } => {
+                optional |= o;
+                path.push(Field::parse(name).name.into());
+            }
+            Link::Index { index, optional: o } => match &index.expr {
+                Expr::Literal(LiteralValue::String(name)) => {
+                    optional |= o;
+                    path.push(name.inner().to_owned());
+                }
+                _ => return (path, optional),
+            },
+        }
+    }
+    path.extend(tested.map(str::to_owned));
+    (path, optional || tested.is_some())
+}
+
+fn is_access(name: &str) -> bool {
+    matches!(name, operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT)
+}
+
+fn last_segment(name: &str) -> &str {
+    name.rsplit('.').next().unwrap_or(name)
+}
+
+fn mixed(operator: Operator, left: &str, right: &str) -> CompileError {
+    CompileError::whole(format!(
+        "found no matching overload for '{}' applied to '({left}, {right})'",
+        operator.name()
+    ))
+}
+
+/// `google.protobuf.Timestamp` as text, if the expression is such a name of at most four parts.
+fn qualified(expr: &IdedExpr) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut at = expr;
+    while let Expr::Select(select) = &at.expr
+        && parts.len() < 3
+    {
+        parts.push(select.field.as_str());
+        at = &select.operand;
+    }
+    let Expr::Ident(root) = &at.expr else { return None };
+    if root != "google" {
+        return None;
+    }
+    parts.push(root);
+    parts.reverse();
+    Some(parts.join("."))
+}
+
+fn constant(literal: &LiteralValue) -> Const {
+    match literal {
+        LiteralValue::Null => Const::Null,
+        LiteralValue::Boolean(b) => Const::Bool(*b.inner()),
+        LiteralValue::Int(i) => Const::Int(*i.inner()),
+        LiteralValue::UInt(u) => Const::Uint(*u.inner()),
+        LiteralValue::Double(d) => Const::Double(*d.inner()),
+        LiteralValue::String(s) => Const::String(s.inner().into()),
+        LiteralValue::Bytes(b) => Const::Bytes(b.inner().into()),
+    }
+}
+
+impl Field {
+    /// Undoes Kubernetes' escapes for property names that are no identifiers or are keywords.
+    pub(crate) fn parse(written: &str) -> Self {
+        let name = unescape(written);
+        if *name == *written {
+            Self {
+                name: name.into(),
+                written: None,
+            }
+        } else {
+            Self {
+                name: name.into(),
+                written: Some(written.into()),
+            }
+        }
+    }
+}
+
+const KEYWORDS: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+fn unescape(written: &str) -> String {
+    if !written.contains("__") {
+        return written.to_owned();
+    }
+    if let Some(word) = written.strip_prefix("__").and_then(|w| w.strip_suffix("__"))
+        && KEYWORDS.contains(&word)
+    {
+        return word.to_owned();
+    }
+    const ESCAPES: [(&str, &str); 4] = [
+        ("__underscores__", "__"),
+        ("__dot__", "."),
+        ("__dash__", "-"),
+        ("__slash__", "/"),
+    ];
+    let mut name = String::with_capacity(written.len());
+    let mut rest = written;
+    while let Some(c) = rest.chars().next() {
+        if let Some((escape, plain)) = ESCAPES.iter().find(|(e, _)| rest.starts_with(e)) {
+            name.push_str(plain);
+            rest = &rest[escape.len()..];
+        } else {
+            name.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    name
+}

@@ -1,0 +1,132 @@
+//! A compiled expression: what others hold, share and evaluate.
+
+use crate::activation::Activation;
+use crate::cost::Budget;
+use crate::error::{CompileError, EvalError};
+use crate::lower::{Lowered, lower};
+use crate::scan::{self, TOKENS_MAX};
+use crate::{eval, json};
+use cel::parser::PrattParser;
+use serde_json::Value;
+
+/// What reading a field that is not there means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum AbsenceMode {
+    /// The expression has no value: version conversion, where partial objects are converted.
+    #[default]
+    Absent,
+    /// `no such key`: Kubernetes' validation rules.
+    Error,
+}
+
+/// The result of an evaluation.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Outcome {
+    /// A value.
+    Value(Value),
+    /// An absent field was selected, or the result is `optional.none()`.
+    Absent,
+}
+
+/// A path that an expression reads. Everything beneath the path may be read too (a list's items, say).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Reference {
+    /// The variable.
+    pub variable: String,
+    /// Fields from there, as stored (escapes undone); ends before the first index that is not constant.
+    pub path: Vec<String>,
+    /// Read only where its absence is provided for: under `has()`, `.?`, `orValue`.
+    pub tested: bool,
+}
+
+/// An expression, compiled. Immutable and shareable between threads.
+#[derive(Debug)]
+pub struct Program {
+    source: Box<str>,
+    mode: AbsenceMode,
+    lowered: Lowered,
+}
+
+impl Program {
+    /// Compiles an expression in which absence is a result. `variables` are the names it may use.
+    pub fn compile(source: &str, variables: &[&str]) -> Result<Program, CompileError> {
+        Self::compile_with(source, variables, AbsenceMode::Absent)
+    }
+
+    /// Compiles an expression, saying what absence means in it.
+    pub fn compile_with(source: &str, variables: &[&str], mode: AbsenceMode) -> Result<Program, CompileError> {
+        let tokens = scan::scan(source)?;
+        if tokens.is_empty() {
+            return Err(CompileError::at(
+                source,
+                source.len(),
+                "Syntax error: mismatched input '<EOF>' expecting expression",
+            ));
+        }
+        let tree = PrattParser::new()
+            .enable_optional_syntax(true)
+            .enable_ident_escape_syntax(true)
+            .enable_variadic_operator_asts(true)
+            // A macro makes some ten nodes of one token; the tokens themselves are counted already.
+            .max_expression_node_count(TOKENS_MAX * 16)
+            .parse(source)
+            .map_err(|errors| parse_error(source, &errors))?;
+        let lowered = lower(source, &tokens, &tree, variables)?;
+        Ok(Program {
+            source: source.into(),
+            mode,
+            lowered,
+        })
+    }
+
+    /// The text it was compiled from.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+
+    /// What absence means in it.
+    pub fn absence_mode(&self) -> AbsenceMode {
+        self.mode
+    }
+
+    /// Every path read from a variable, in order of first appearance, each once: a rule's inputs.
+    pub fn references(&self) -> &[Reference] {
+        &self.lowered.references
+    }
+
+    /// Evaluates over borrowed values, charging `budget`. The same inputs give the same outcome and the same cost.
+    pub fn eval<'a>(&'a self, activation: &Activation<'a>, budget: &mut Budget) -> Result<Outcome, EvalError> {
+        budget.begin();
+        let result = eval::run(
+            &self.lowered.node,
+            &self.lowered.variables,
+            self.mode,
+            activation,
+            budget,
+        )
+        .and_then(|value| json::outcome(&value, budget));
+        match result {
+            Err(EvalError::Absent) => Ok(Outcome::Absent),
+            other => other,
+        }
+    }
+}
+
+fn parse_error(source: &str, errors: &cel::ParseErrors) -> CompileError {
+    let Some(first) = errors.errors.first() else {
+        return CompileError::whole("Syntax error");
+    };
+    let (Ok(line), Ok(column)) = (usize::try_from(first.pos.0), usize::try_from(first.pos.1)) else {
+        return CompileError::whole(first.msg.clone());
+    };
+    if line == 0 {
+        return CompileError::whole(first.msg.clone());
+    }
+    let start: usize = source.split_inclusive('\n').take(line - 1).map(str::len).sum();
+    let offset = (start + column.saturating_sub(1)).min(source.len());
+    let offset = (0..=offset)
+        .rev()
+        .find(|o| source.is_char_boundary(*o))
+        .unwrap_or_default();
+    CompileError::at(source, offset, first.msg.clone())
+}

@@ -1,0 +1,245 @@
+//! Values during an evaluation: JSON is borrowed where it lies, everything made is shared by reference count.
+
+use crate::error::{EvalError, invalid};
+use crate::functions::quantity::Quantity;
+use crate::ir::Const;
+use jiff::Timestamp;
+use serde_json::{Map, Value};
+use std::rc::Rc;
+
+/// A value. Cheap to clone: at most a reference count.
+#[derive(Debug, Clone)]
+pub(crate) enum Val<'v> {
+    Null,
+    Bool(bool),
+    Int(i64),
+    Uint(u64),
+    Double(f64),
+    Str(&'v str),
+    String(Rc<str>),
+    Bytes(Rc<[u8]>),
+    JsonList(&'v [Value]),
+    List(Rc<[Val<'v>]>),
+    JsonMap(&'v Map<String, Value>),
+    Map(Rc<MapVal<'v>>),
+    Optional(Option<Rc<Val<'v>>>),
+    Timestamp(Timestamp),
+    /// Nanoseconds, like Go's `time.Duration`.
+    Duration(i64),
+    Type(&'static str),
+    Quantity(Rc<Quantity>),
+}
+
+/// A made map. Invariant: entries sorted by `key_order`, no two keys equal; so lookups are binary searches and
+/// iteration has one order.
+#[derive(Debug)]
+pub(crate) struct MapVal<'v> {
+    pub(crate) entries: Vec<(Val<'v>, Val<'v>)>,
+}
+
+impl<'v> MapVal<'v> {
+    /// Sorts the entries; an unusable or repeated key is an error.
+    pub(crate) fn new(mut entries: Vec<(Val<'v>, Val<'v>)>) -> Result<Self, EvalError> {
+        if entries.iter().any(|(k, _)| !k.is_key()) {
+            return Err(invalid("unsupported key type"));
+        }
+        entries.sort_by(|a, b| key_order(&a.0, &b.0));
+        if let Some(pair) = entries.windows(2).find(|w| key_order(&w[0].0, &w[1].0).is_eq()) {
+            let key = key_text(&pair[0].0).unwrap_or_default();
+            return Err(invalid(format!("Failed with repeated key: {key}")));
+        }
+        Ok(Self { entries })
+    }
+
+    pub(crate) fn get(&self, key: &Val<'v>) -> Option<&Val<'v>> {
+        self.entries
+            .binary_search_by(|(k, _)| key_order(k, key))
+            .ok()
+            .map(|i| &self.entries[i].1)
+    }
+
+    fn get_str(&self, key: &str) -> Option<&Val<'v>> {
+        self.entries
+            .binary_search_by(|(k, _)| key_order(k, &Val::Str(key)))
+            .ok()
+            .map(|i| &self.entries[i].1)
+    }
+}
+
+/// Numbers by value, before booleans, before strings. Total over usable keys.
+fn key_order(a: &Val<'_>, b: &Val<'_>) -> std::cmp::Ordering {
+    fn rank(v: &Val<'_>) -> (u8, i128) {
+        match v {
+            Val::Int(i) => (0, i128::from(*i)),
+            Val::Uint(u) => (0, i128::from(*u)),
+            // A whole double finds the equal integer key; any other double finds nothing.
+            Val::Double(d) if d.fract() == 0.0 && d.abs() < 1.9e19 => (0, *d as i128),
+            Val::Bool(b) => (1, i128::from(*b)),
+            Val::Str(_) | Val::String(_) => (2, 0),
+            _ => (3, 0),
+        }
+    }
+    match (a.as_str(), b.as_str()) {
+        (Some(a), Some(b)) => a.cmp(b),
+        _ => rank(a).cmp(&rank(b)),
+    }
+}
+
+/// A key as text: for messages and for JSON, whose keys are strings.
+pub(crate) fn key_text(key: &Val<'_>) -> Option<String> {
+    Some(match key {
+        Val::Bool(b) => b.to_string(),
+        Val::Int(i) => i.to_string(),
+        Val::Uint(u) => u.to_string(),
+        Val::Double(d) => d.to_string(),
+        _ => key.as_str()?.to_owned(),
+    })
+}
+
+impl<'v> Val<'v> {
+    /// Scalars are read out at once; lists and maps stay where they are. Integers are `int` (not `uint`) unless only
+    /// `uint` holds them.
+    pub(crate) fn from_json(json: &'v Value) -> Self {
+        match json {
+            Value::Null => Self::Null,
+            Value::Bool(b) => Self::Bool(*b),
+            Value::Number(n) => match (n.as_i64(), n.as_u64()) {
+                (Some(i), _) => Self::Int(i),
+                (None, Some(u)) => Self::Uint(u),
+                (None, None) => Self::Double(n.as_f64().unwrap_or(f64::NAN)),
+            },
+            Value::String(s) => Self::Str(s),
+            Value::Array(items) => Self::JsonList(items),
+            Value::Object(fields) => Self::JsonMap(fields),
+        }
+    }
+
+    pub(crate) fn from_const(constant: &'v Const) -> Self {
+        match constant {
+            Const::Null => Self::Null,
+            Const::Bool(b) => Self::Bool(*b),
+            Const::Int(i) => Self::Int(*i),
+            Const::Uint(u) => Self::Uint(*u),
+            Const::Double(d) => Self::Double(*d),
+            Const::String(s) => Self::Str(s),
+            Const::Bytes(b) => Self::Bytes(Rc::from(&b[..])),
+            Const::Type(name) => Self::Type(name),
+        }
+    }
+
+    pub(crate) fn string(text: impl Into<Rc<str>>) -> Self {
+        Self::String(text.into())
+    }
+
+    pub(crate) fn list(items: Vec<Val<'v>>) -> Self {
+        Self::List(items.into())
+    }
+
+    pub(crate) fn some(value: Val<'v>) -> Self {
+        Self::Optional(Some(Rc::new(value)))
+    }
+
+    pub(crate) fn as_str(&self) -> Option<&str> {
+        match self {
+            Self::Str(s) => Some(s),
+            Self::String(s) => Some(s),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn items(&self) -> Option<Items<'_, 'v>> {
+        match self {
+            Self::JsonList(items) => Some(Items::Json(items)),
+            Self::List(items) => Some(Items::Made(items)),
+            _ => None,
+        }
+    }
+
+    /// The value under a text key of a map; `None` too if this is no map, see `is_map`.
+    pub(crate) fn field(&self, name: &str) -> Option<Val<'v>> {
+        match self {
+            Self::JsonMap(fields) => fields.get(name).map(Val::from_json),
+            Self::Map(map) => map.get_str(name).cloned(),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn is_map(&self) -> bool {
+        matches!(self, Self::JsonMap(_) | Self::Map(_))
+    }
+
+    fn is_key(&self) -> bool {
+        matches!(
+            self,
+            Self::Bool(_) | Self::Int(_) | Self::Uint(_) | Self::Str(_) | Self::String(_)
+        )
+    }
+
+    /// Number of entries of a map.
+    pub(crate) fn map_len(&self) -> Option<usize> {
+        match self {
+            Self::JsonMap(fields) => Some(fields.len()),
+            Self::Map(map) => Some(map.entries.len()),
+            _ => None,
+        }
+    }
+
+    /// Entries of a map, in key order.
+    pub(crate) fn entries(&self) -> Option<Vec<(Val<'v>, Val<'v>)>> {
+        match self {
+            Self::JsonMap(fields) => Some(fields.iter().map(|(k, v)| (Val::Str(k), Val::from_json(v))).collect()),
+            Self::Map(map) => Some(map.entries.clone()),
+            _ => None,
+        }
+    }
+
+    pub(crate) fn type_name(&self) -> &'static str {
+        match self {
+            Self::Null => "null_type",
+            Self::Bool(_) => "bool",
+            Self::Int(_) => "int",
+            Self::Uint(_) => "uint",
+            Self::Double(_) => "double",
+            Self::Str(_) | Self::String(_) => "string",
+            Self::Bytes(_) => "bytes",
+            Self::JsonList(_) | Self::List(_) => "list",
+            Self::JsonMap(_) | Self::Map(_) => "map",
+            Self::Optional(_) => "optional_type",
+            Self::Timestamp(_) => "google.protobuf.Timestamp",
+            Self::Duration(_) => "google.protobuf.Duration",
+            Self::Type(_) => "type",
+            Self::Quantity(_) => "kubernetes.Quantity",
+        }
+    }
+}
+
+/// A list's elements, wherever they are.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Items<'s, 'v> {
+    Json(&'v [Value]),
+    Made(&'s [Val<'v>]),
+}
+
+impl<'s, 'v> Items<'s, 'v> {
+    pub(crate) fn len(self) -> usize {
+        match self {
+            Self::Json(items) => items.len(),
+            Self::Made(items) => items.len(),
+        }
+    }
+
+    pub(crate) fn get(self, index: usize) -> Option<Val<'v>> {
+        match self {
+            Self::Json(items) => items.get(index).map(Val::from_json),
+            Self::Made(items) => items.get(index).cloned(),
+        }
+    }
+
+    pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = Val<'v>> + ExactSizeIterator + 's
+    where
+        'v: 's,
+    {
+        // In bounds by construction; Null only keeps the function total.
+        (0..self.len()).map(move |i| self.get(i).unwrap_or(Val::Null))
+    }
+}
