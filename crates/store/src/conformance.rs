@@ -1,1 +1,0 @@
-//! What every engine must do, as named tests.
