@@ -1,1 +1,99 @@
-//! Work in progress.
+//! Objects with meaning: what each cluster serves, and the verbs on it.
+//!
+//! The path of a write: [`verbs`] read one snapshot, [`before`] brings the object into its stored form, [`admission`] looks
+//! at its surroundings, and the store commits it under guards for everything that was decided upon. Every door (HTTP,
+//! virtual workspaces, gRPC, controllers) comes through here.
+
+pub mod admission;
+pub mod before;
+mod catalog;
+mod client;
+pub mod compile;
+mod error;
+pub mod ids;
+pub mod locate;
+pub mod names;
+pub mod representation;
+mod resource;
+pub mod strategies;
+mod strategy;
+mod system;
+pub mod verbs;
+
+pub use before::Part;
+pub use catalog::{Catalog, Claim};
+pub use client::{Intent, Plan};
+pub use error::{Cause, Error, Named, Result};
+pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Scale, ScopeKind, Served};
+pub use strategy::{Custom, OnDelete, Strategy, Traits};
+pub use system::System;
+pub use verbs::{
+    Change, DeleteOptions, Deleted, Event, EventKind, FieldValidation, List, ListOptions, Preconditions, Propagation,
+    Watch, WatchOptions, WriteOptions, Written,
+};
+
+use insula_api::{ClusterName, Clock, Rng};
+use insula_store::Store;
+use std::sync::Arc;
+
+/// Everything that the verbs need. One for the process.
+pub struct Registry {
+    /// Objects in one order.
+    pub store: Arc<dyn Store>,
+    /// What each cluster serves.
+    pub catalog: Catalog,
+    /// Converted objects.
+    pub cache: representation::Cache,
+    /// The wall clock.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub rng: Arc<dyn Rng>,
+    /// Base URL of this server as clients reach it, e.g. `https://127.0.0.1:6443`.
+    pub external_url: String,
+}
+
+impl Registry {
+    /// A registry over a store.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, external_url: String) -> Self {
+        Registry { store, catalog: Catalog::new(), cache: representation::Cache::default(), clock, rng, external_url }
+    }
+}
+
+/// What a verb works on: a resource in a version, in one cluster and, for namespaced objects, one namespace or all.
+#[derive(Debug, Clone)]
+pub struct Target {
+    /// The logical cluster.
+    pub cluster: ClusterName,
+    /// The resource as the cluster serves it.
+    pub served: Served,
+    /// The request's version.
+    pub version: Arc<str>,
+    /// The namespace; `None` for cluster-scoped resources and for lists over all namespaces.
+    pub namespace: Option<Arc<str>>,
+}
+
+impl Target {
+    /// The version's schema and subresources.
+    pub fn api_version(&self) -> Result<&ApiVersion> {
+        self.served.api.version(&self.version).ok_or(Error::UnknownResource)
+    }
+
+    /// The key of an object.
+    pub fn key(&self, name: &str) -> insula_api::ObjectKey {
+        insula_api::ObjectKey {
+            resource: self.served.resource_id(),
+            cluster: self.cluster.clone(),
+            namespace: self.namespace.clone().unwrap_or_else(|| "".into()),
+            name: name.into(),
+        }
+    }
+
+    /// The keys that a list covers.
+    pub fn scope(&self) -> insula_api::Scope {
+        insula_api::Scope {
+            resource: self.served.resource_id(),
+            cluster: Some(self.cluster.clone()),
+            namespace: self.namespace.clone(),
+        }
+    }
+}

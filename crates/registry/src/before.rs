@@ -1,0 +1,374 @@
+//! What happens to an object between a request and the store: one order for every resource and every door.
+//!
+//! Create: metadata that the server owns → prune, default (request's version) → validate metadata and schema →
+//! convert to the storage version → strategy: default, prepare_for_create, validate, canonicalize → object.
+//! Update: the same with what the old object keeps; schema errors of fields that did not change are let pass (ratcheting).
+//! The strategy alone may change what the client sent; nothing after it does.
+
+use crate::{
+    ApiVersion, Error, Result, ScopeKind, Served,
+    names::{self, NameRule},
+    representation,
+};
+use insula_api::{ClusterName, Clock, FieldError, FieldPath, Json, Object, Rng, Timestamp, Uid};
+use insula_conversion::{Budget, Stored};
+use insula_store::Entry;
+use serde_json::{Map, json};
+
+/// Every object says which cluster it is in, as kcp's clients expect.
+pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
+
+/// Metadata fields that a client may send; all else is unknown.
+const METADATA_FIELDS: &[&str] = &[
+    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
+    "generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
+];
+
+/// Which part of an object a write may change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// All but status, where status is a subresource.
+    Main,
+    /// Only status.
+    Status,
+}
+
+/// Where and in which version a write happens.
+pub struct Context<'a> {
+    /// The resource.
+    pub served: &'a Served,
+    /// The request's version.
+    pub version: &'a ApiVersion,
+    /// The cluster.
+    pub cluster: &'a ClusterName,
+    /// The namespace, empty for cluster-scoped resources.
+    pub namespace: &'a str,
+    /// The time.
+    pub clock: &'a dyn Clock,
+    /// Randomness for UIDs and generated names.
+    pub rng: &'a dyn Rng,
+}
+
+/// An object in its storage version, before admission has looked at it.
+#[derive(Debug)]
+pub struct Draft {
+    /// The object.
+    pub value: Json,
+    residual: Option<Vec<u8>>,
+    /// For `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+impl Draft {
+    /// The object to store.
+    pub fn finish(self, served: &Served) -> Result<Object> {
+        Object::new(&self.value, self.residual.map(Into::into))
+            .map(|object| object.written_under(served.api.fingerprint))
+            .map_err(|error| {
+                let kind = &served.names().kind;
+                Error::BadRequest(format!("{kind} in version {:?} cannot be handled as a {kind}: {error}", self.value["apiVersion"]))
+            })
+    }
+}
+
+/// Prepares a new object, sent in the request's version.
+pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
+    let Context { served, version, .. } = context;
+    let now = context.clock.now();
+    own_new_metadata(context, &mut new, now)?;
+    let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    if version.status {
+        remove(&mut new, "status");
+    }
+    insula_schema::prune(&mut new, &version.schema);
+    insula_schema::default(&mut new, &version.schema);
+    let mut errors = Vec::new();
+    validate_metadata(served, &new["metadata"], &mut errors);
+    errors.extend(insula_schema::validate(&new, &version.schema));
+    let warnings = metadata_warnings(&new["metadata"]);
+    refuse(served, &name, errors)?;
+
+    let (mut stored, residual) = to_storage(context, &new, None)?;
+    let strategy = &served.api.strategy;
+    strategy.default(&mut stored);
+    strategy.prepare_for_create(&mut stored, now);
+    let mut errors = strategy.validate(&stored);
+    if &*version.name != &*served.api.storage_version().name {
+        errors.extend(insula_schema::validate(&stored, &served.api.storage_version().schema));
+    }
+    refuse(served, &name, errors)?;
+    strategy.canonicalize(&mut stored);
+    Ok(Draft { value: stored, residual, warnings })
+}
+
+/// Prepares a changed object, sent in the request's version, over the old one.
+pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> Result<Draft> {
+    let Context { served, version, .. } = context;
+    let now = context.clock.now();
+    let old_seen = representation::value(served, old, &version.name)?;
+    let name = old.object.meta.name.to_string();
+    if part == Part::Status {
+        new = status_only(served, new, &old_seen);
+    }
+    keep_old_metadata(context, &mut new, &old_seen);
+    if version.status && part == Part::Main {
+        match old_seen.get("status") {
+            Some(status) => new["status"] = status.clone(),
+            None => remove(&mut new, "status"),
+        }
+    }
+    insula_schema::prune(&mut new, &version.schema);
+    insula_schema::default(&mut new, &version.schema);
+    count_generation(served, version, &mut new, &old_seen, part);
+
+    let mut errors = Vec::new();
+    validate_metadata(served, &new["metadata"], &mut errors);
+    validate_metadata_update(&new["metadata"], &old_seen["metadata"], &mut errors);
+    let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema);
+    errors.extend(outcome.errors);
+    let mut warnings = outcome.warnings;
+    warnings.extend(metadata_warnings(&new["metadata"]));
+    refuse(served, &name, errors)?;
+
+    let old_stored = representation::stored_value(old);
+    let (mut stored, residual) = to_storage(context, &new, Some(old))?;
+    let strategy = &served.api.strategy;
+    strategy.default(&mut stored);
+    strategy.prepare_for_update(&mut stored, &old_stored, now);
+    let mut errors = strategy.validate(&stored);
+    errors.extend(strategy.validate_update(&stored, &old_stored));
+    refuse(served, &name, errors)?;
+    strategy.canonicalize(&mut stored);
+    Ok(Draft { value: stored, residual, warnings })
+}
+
+fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
+    if errors.is_empty() { Ok(()) } else { Err(served.api.invalid(name, errors)) }
+}
+
+/// To the storage version, over what is stored; with an alias' group and kind put back to the API's own first.
+fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<(Json, Option<Vec<u8>>)> {
+    let api = &context.served.api;
+    let version = &*context.version.name;
+    let old_value = old.map(|old| old.object.body_value());
+    let stored = old.zip(old_value.as_ref()).map(|(old, value)| Stored {
+        value,
+        version: old.object.version(),
+        residual: old.object.residual().map(|r| &**r),
+    });
+    let mut budget = Budget::default();
+    let own = representation::unalias(context.served, new);
+    let owned = api
+        .bundle
+        .put(own.as_ref().unwrap_or(new), version, stored, &mut budget)
+        .map_err(|error| representation::write_error(context.served, new, &error))?;
+    Ok((owned.value, owned.residual))
+}
+
+/// Sets what the server owns on a new object's metadata and completes its name.
+fn own_new_metadata(context: &Context<'_>, new: &mut Json, now: Timestamp) -> Result<()> {
+    let Context { served, cluster, namespace, rng, .. } = context;
+    let metadata = metadata_of(new);
+    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation", "resourceVersion"] {
+        metadata.remove(field);
+    }
+    prune_metadata(metadata);
+    if served.api.scope == ScopeKind::Namespaced {
+        metadata.insert("namespace".into(), json!(namespace));
+    } else {
+        metadata.remove("namespace");
+    }
+    let text = |field: &str| metadata.get(field).and_then(Json::as_str).unwrap_or_default().to_owned();
+    let (mut name, prefix) = (text("name"), text("generateName"));
+    if name.is_empty() && !prefix.is_empty() {
+        name = generated_name(&prefix, *rng);
+        metadata.insert("name".into(), json!(name));
+    }
+    if name.is_empty() {
+        let at = FieldPath::new("metadata").child("name");
+        return Err(served.api.invalid("", vec![FieldError::required(&at, "name or generateName is required")]));
+    }
+    metadata.insert("uid".into(), json!(Uid::random(*rng).to_string()));
+    metadata.insert("creationTimestamp".into(), json!(now.to_string()));
+    if served.api.strategy.traits().generation {
+        metadata.insert("generation".into(), json!(1));
+    }
+    annotate_cluster(metadata, cluster);
+    Ok(())
+}
+
+/// The object's metadata as a map, made where there is none.
+pub(crate) fn metadata_of(object: &mut Json) -> &mut Map<String, Json> {
+    if !object["metadata"].is_object() {
+        object["metadata"] = json!({});
+    }
+    object["metadata"].as_object_mut().expect("was just made one")
+}
+
+fn prune_metadata(metadata: &mut Map<String, Json>) {
+    metadata.retain(|field, value| METADATA_FIELDS.contains(&field.as_str()) && !value.is_null());
+}
+
+/// Metadata fields that Kubernetes does not know, for `fieldValidation`.
+pub fn unknown_metadata(object: &Json) -> Vec<String> {
+    let metadata = object["metadata"].as_object();
+    let unknown = metadata.into_iter().flatten().filter(|(field, _)| !METADATA_FIELDS.contains(&field.as_str()));
+    unknown.map(|(field, _)| format!("metadata.{field}")).collect()
+}
+
+fn annotate_cluster(metadata: &mut Map<String, Json>, cluster: &ClusterName) {
+    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
+    if let Some(annotations) = annotations.as_object_mut() {
+        annotations.insert(CLUSTER_ANNOTATION.into(), json!(cluster.as_str()));
+    }
+}
+
+/// A name of at most 63 characters: the prefix, cut to 58, and five that make no words.
+fn generated_name(prefix: &str, rng: &dyn Rng) -> String {
+    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+    let mut random = rng.next_u64();
+    let mut name: String = prefix.chars().take(58).collect();
+    for _ in 0..5 {
+        name.push(LETTERS[(random % LETTERS.len() as u64) as usize] as char);
+        random /= LETTERS.len() as u64;
+    }
+    name
+}
+
+/// A write to `/status` is the old object with a new status; built-ins take labels and annotations too.
+fn status_only(served: &Served, new: Json, old: &Json) -> Json {
+    let mut merged = old.clone();
+    match new.get("status") {
+        Some(status) => merged["status"] = status.clone(),
+        None => remove(&mut merged, "status"),
+    }
+    if served.api.strategy.traits().status_takes_metadata {
+        for field in ["labels", "annotations"] {
+            match new["metadata"].get(field) {
+                Some(value) => merged["metadata"][field] = value.clone(),
+                None => {
+                    metadata_of(&mut merged).remove(field);
+                }
+            }
+        }
+    }
+    merged
+}
+
+fn keep_old_metadata(context: &Context<'_>, new: &mut Json, old: &Json) {
+    let old = &old["metadata"];
+    let metadata = metadata_of(new);
+    prune_metadata(metadata);
+    metadata.remove("managedFields");
+    metadata.remove("selfLink");
+    metadata.remove("resourceVersion");
+    for field in ["name", "namespace", "uid", "creationTimestamp", "generation", "generateName"] {
+        match old.get(field) {
+            Some(value) => metadata.insert(field.into(), value.clone()),
+            None => metadata.remove(field),
+        };
+    }
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if !metadata.contains_key(field) && let Some(value) = old.get(field) {
+            metadata.insert(field.into(), value.clone());
+        }
+    }
+    annotate_cluster(metadata, context.cluster);
+}
+
+fn count_generation(served: &Served, version: &ApiVersion, new: &mut Json, old: &Json, part: Part) {
+    if !served.api.strategy.traits().generation || part == Part::Status {
+        return;
+    }
+    let counts = |field: &str| field != "metadata" && !(field == "status" && version.status);
+    let fields = |object: &Json| -> Vec<(String, Json)> {
+        let map = object.as_object().into_iter().flatten();
+        map.filter(|(field, _)| counts(field)).map(|(field, value)| (field.clone(), value.clone())).collect()
+    };
+    let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
+    let grows = fields(new) != fields(old);
+    metadata_of(new).insert("generation".into(), json!(generation + i64::from(grows)));
+}
+
+fn name_rule(served: &Served) -> NameRule {
+    match (&*served.api.group, &*served.api.names.plural) {
+        ("", "namespaces") | ("tenancy.kcp.io", "workspaces") => NameRule::Label,
+        _ if served.api.path_segment_names => NameRule::PathSegment,
+        _ => NameRule::Subdomain,
+    }
+}
+
+fn validate_metadata(served: &Served, metadata: &Json, errors: &mut Vec<FieldError>) {
+    let at = FieldPath::new("metadata");
+    names::check_name(metadata["name"].as_str().unwrap_or_default(), name_rule(served), &at.child("name"), errors);
+    names::check_labels_and_annotations(metadata, &at, errors);
+    let owners = at.child("ownerReferences");
+    let mut controllers = Vec::new();
+    for (i, owner) in metadata["ownerReferences"].as_array().into_iter().flatten().enumerate() {
+        for field in ["apiVersion", "kind", "name", "uid"] {
+            if owner[field].as_str().unwrap_or_default().is_empty() {
+                let text = match field {
+                    "apiVersion" => "version must not be empty",
+                    _ => "must not be empty",
+                };
+                errors.push(FieldError::invalid(&owners.index(i).child(field), &json!(""), text));
+            }
+        }
+        if owner["controller"] == true {
+            controllers.push(owner["name"].as_str().unwrap_or_default());
+        }
+    }
+    if controllers.len() > 1 {
+        let text = format!(
+            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
+            controllers[0], controllers[1]
+        );
+        errors.push(FieldError::invalid_text(&owners, "", text));
+    }
+    let finalizers = at.child("finalizers");
+    for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
+        let problems = names::qualified_name_problems(finalizer.as_str().unwrap_or_default());
+        errors.extend(problems.into_iter().map(|p| FieldError::invalid(&finalizers, finalizer, p)));
+    }
+}
+
+fn validate_metadata_update(new: &Json, old: &Json, errors: &mut Vec<FieldError>) {
+    let at = FieldPath::new("metadata");
+    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
+        if new.get(field) != old.get(field) {
+            let value = new.get(field).unwrap_or(&Json::Null);
+            errors.push(FieldError::invalid(&at.child(field), value, "field is immutable"));
+        }
+    }
+    if !old["deletionTimestamp"].is_null() {
+        let had = |f: &&Json| old["finalizers"].as_array().is_some_and(|list| list.contains(*f));
+        let added: Vec<String> = new["finalizers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|f| !had(f))
+            .map(|f| f.to_string())
+            .collect();
+        if !added.is_empty() {
+            let text = format!(
+                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
+                added.join(", ")
+            );
+            errors.push(FieldError::forbidden(&at.child("finalizers"), text));
+        }
+    }
+}
+
+fn metadata_warnings(metadata: &Json) -> Vec<String> {
+    const KNOWN: &[&str] = &["orphan", "foregroundDeletion", "kubernetes"];
+    let finalizers = metadata["finalizers"].as_array().into_iter().flatten().enumerate();
+    finalizers
+        .filter_map(|(i, f)| Some((i, f.as_str()?)))
+        .filter(|(_, f)| !f.contains('/') && !KNOWN.contains(f))
+        .map(|(_, f)| {
+            format!(
+                "metadata.finalizers: {f:?}: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers"
+            )
+        })
+        .collect()
+}

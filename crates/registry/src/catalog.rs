@@ -1,0 +1,182 @@
+//! What each logical cluster serves: a function of one snapshot, with no state for each cluster.
+//!
+//! A claim (`widgets.example.io` in the tenant's cluster) says who serves a resource name there: a bundle in
+//! `system:bound-crds` or a definition of the cluster. Making a claim under `Guard::Absent` is how a name is won, in the
+//! same transaction that writes the bundle and the binding's status; so discovery, reads and writes change at one
+//! revision. What claims and bundles say is read once for each state of them, and kept with the object itself.
+
+use crate::{Api, Origin, Served, System, compile, ids};
+use dashmap::DashMap;
+use insula_api::{ClusterName, FieldError, Json, Object, ObjectKey, Scope};
+use insula_store::{Entry, Snapshot};
+use std::sync::{Arc, Weak};
+
+/// Compiles and finds APIs.
+#[derive(Debug)]
+pub struct Catalog {
+    system: System,
+    /// Compiled APIs by content, so that the same definition in a thousand clusters is compiled once. Weak: the views of
+    /// the objects that use an API keep it.
+    compiled: DashMap<u64, Weak<Api>>,
+    bundles: Served,
+}
+
+/// What a claim says.
+#[derive(Debug)]
+pub struct Claim {
+    /// The APIBinding, unless a definition claims.
+    pub binding: Option<Arc<str>>,
+    /// The CustomResourceDefinition, unless a binding claims.
+    pub definition: Option<Arc<str>>,
+    /// The bundle that serves; a definition without rules of its own serves itself.
+    pub bundle: Option<Arc<str>>,
+    /// The exporter's identity.
+    pub identity: Arc<str>,
+}
+
+impl Claim {
+    /// Reads a claim.
+    pub fn read(object: &Object) -> Self {
+        let value = object.body_value();
+        let text = |field: &str| value["spec"][field].as_str().filter(|s| !s.is_empty()).map(Arc::from);
+        Claim {
+            binding: text("binding"),
+            definition: text("definition"),
+            bundle: text("bundle"),
+            identity: text("identity").unwrap_or_else(|| "".into()),
+        }
+    }
+
+    /// The claim as an object.
+    pub fn write(&self, name: &str) -> Json {
+        let mut spec = serde_json::Map::new();
+        for (field, value) in [("binding", &self.binding), ("definition", &self.definition), ("bundle", &self.bundle)] {
+            if let Some(value) = value {
+                spec.insert(field.into(), Json::String(value.to_string()));
+            }
+        }
+        if !self.identity.is_empty() {
+            spec.insert("identity".into(), Json::String(self.identity.to_string()));
+        }
+        serde_json::json!({
+            "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Claim", "metadata": {"name": name}, "spec": spec,
+        })
+    }
+}
+
+type Compiled = Result<Arc<Api>, Vec<FieldError>>;
+
+impl Catalog {
+    /// A catalog of the built-in kinds.
+    pub fn new() -> Self {
+        Catalog { system: System::load(), compiled: DashMap::new(), bundles: Served::system(Arc::new(bundle_api())) }
+    }
+
+    /// The built-in kinds.
+    pub fn system(&self) -> &System {
+        &self.system
+    }
+
+    /// Finds what serves a resource in a cluster: built-in, then bound, then local.
+    pub fn resolve(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str, plural: &str) -> Option<Served> {
+        if let Some(served) = self.system.get(group, plural) {
+            return Some(served.clone());
+        }
+        if group == ids::INTERNAL && plural == "bundles" && *cluster == ClusterName::bound_crds() {
+            return Some(self.bundles.clone());
+        }
+        let key = ids::claim(cluster, group, plural);
+        let claim = snapshot.get(&key)?;
+        self.follow(snapshot, cluster, key, &claim)
+    }
+
+    /// Everything that a cluster serves, in order of group and name: built-ins first.
+    pub fn served(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
+        let mut all: Vec<Served> = self.system.iter().cloned().collect();
+        if *cluster == ClusterName::bound_crds() {
+            all.push(self.bundles.clone());
+        }
+        all.extend(self.claimed(snapshot, cluster));
+        all
+    }
+
+    /// What a cluster serves beyond the built-ins.
+    pub fn claimed(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
+        let scope = Scope::cluster(ids::claims(), cluster.clone());
+        let claims = snapshot.range(&scope, None, usize::MAX).unwrap_or_default();
+        claims.iter().filter_map(|claim| self.follow(snapshot, cluster, claim.key.clone(), claim)).collect()
+    }
+
+    fn follow(&self, snapshot: &Snapshot, cluster: &ClusterName, key: ObjectKey, claim: &Entry) -> Option<Served> {
+        let said = claim.object.view(Claim::read);
+        let guard = Some((key, claim.revision));
+        let source = match (&said.bundle, &said.definition) {
+            (Some(bundle), _) => snapshot.get(&ids::bundle(bundle))?,
+            (None, Some(name)) => {
+                let resource = ids::customresourcedefinitions();
+                snapshot.get(&ObjectKey::cluster_scoped(resource, cluster.clone(), name))?
+            }
+            (None, None) => return None,
+        };
+        let api = self.compiled(&source.object).ok()?;
+        let (origin, owner) = match (&said.binding, &said.definition) {
+            (Some(name), _) => (Origin::Bound { binding: name.clone() }, (ids::apibindings(), name)),
+            (None, Some(name)) => (Origin::Local { definition: name.clone() }, (ids::customresourcedefinitions(), name)),
+            (None, None) => return None,
+        };
+        let owner = snapshot.get(&ObjectKey::cluster_scoped(owner.0, cluster.clone(), owner.1));
+        let terminating = owner.is_none_or(|owner| owner.object.meta.is_deleting());
+        Some(Served { api, identity: said.identity.clone(), origin, terminating, alias: None, guard })
+    }
+
+    /// The API that a bundle or a CustomResourceDefinition defines, compiled at most once for each content.
+    pub fn compiled(&self, source: &Object) -> Compiled {
+        source.view(|source| self.compile(&source.body_value())).as_ref().clone()
+    }
+
+    /// Compiles a bundle or a definition given as JSON.
+    pub fn compile(&self, source: &Json) -> Compiled {
+        let is_bundle = source["kind"] == "Bundle";
+        let definition = compile::Definition {
+            spec: &source["spec"],
+            accepted_names: source.pointer("/status/acceptedNames").filter(|n| n["plural"].as_str().is_some_and(|p| !p.is_empty())),
+            rules: source.get("rules").filter(|rules| rules.is_object()),
+            strategy: if is_bundle { insula_conversion::Strategy::Lossless } else { insula_conversion::Strategy::None },
+        };
+        let fingerprint = compile::fingerprint(&definition);
+        if let Some(api) = self.compiled.get(&fingerprint).and_then(|weak| weak.upgrade()) {
+            return Ok(api);
+        }
+        let api = Arc::new(compile::compile(&definition, None)?);
+        self.compiled.insert(fingerprint, Arc::downgrade(&api));
+        Ok(api)
+    }
+
+    /// Forgets APIs that nothing uses any more. Called now and then, so that churn leaves nothing behind.
+    pub fn sweep(&self) {
+        self.compiled.retain(|_, api| api.strong_count() > 0);
+    }
+}
+
+impl Default for Catalog {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Bundles are shown in `system:bound-crds` for operators to look at; the reconciler alone writes them.
+fn bundle_api() -> Api {
+    let spec = serde_json::json!({
+        "group": ids::INTERNAL, "scope": "Cluster",
+        "names": {"plural": "bundles", "singular": "bundle", "kind": "Bundle", "listKind": "BundleList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true}}}],
+    });
+    let definition = compile::Definition {
+        spec: &spec,
+        accepted_names: None,
+        rules: None,
+        strategy: insula_conversion::Strategy::Lossless,
+    };
+    compile::compile(&definition, None).expect("the schema of bundles is fixed")
+}

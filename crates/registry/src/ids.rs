@@ -1,0 +1,61 @@
+//! Prefixes and keys of the objects that the server itself looks for.
+
+use insula_api::{ClusterName, ObjectKey, ResourceId};
+
+/// Group of the objects that no tenant sees: claims and bundles.
+pub const INTERNAL: &str = "internal.insula.io";
+
+macro_rules! resource {
+    ($($(#[$doc:meta])* $name:ident = $group:expr, $plural:expr;)*) => {
+        $($(#[$doc])* pub fn $name() -> ResourceId { ResourceId::local($group, $plural) })*
+    };
+}
+
+resource! {
+    /// Claims on resource names in a cluster: what routes a request.
+    claims = INTERNAL, "claims";
+    /// Bundles of schema and rules in `system:bound-crds`.
+    bundles = INTERNAL, "bundles";
+    /// Namespaces.
+    namespaces = "", "namespaces";
+    /// Secrets.
+    secrets = "", "secrets";
+    /// ConfigMaps.
+    configmaps = "", "configmaps";
+    /// Workspaces.
+    workspaces = "tenancy.kcp.io", "workspaces";
+    /// WorkspaceTypes.
+    workspacetypes = "tenancy.kcp.io", "workspacetypes";
+    /// LogicalClusters.
+    logicalclusters = "core.kcp.io", "logicalclusters";
+    /// Shards.
+    shards = "core.kcp.io", "shards";
+    /// APIResourceSchemas.
+    apiresourceschemas = "apis.kcp.io", "apiresourceschemas";
+    /// APIExports.
+    apiexports = "apis.kcp.io", "apiexports";
+    /// APIBindings.
+    apibindings = "apis.kcp.io", "apibindings";
+    /// APIConversions.
+    apiconversions = "apis.kcp.io", "apiconversions";
+    /// APIExportEndpointSlices.
+    apiexportendpointslices = "apis.kcp.io", "apiexportendpointslices";
+    /// CustomResourceDefinitions.
+    customresourcedefinitions = "apiextensions.k8s.io", "customresourcedefinitions";
+}
+
+/// The LogicalCluster of a cluster: always named `cluster`.
+pub fn logical_cluster(cluster: &ClusterName) -> ObjectKey {
+    ObjectKey::cluster_scoped(logicalclusters(), cluster.clone(), "cluster")
+}
+
+/// The claim on a resource name in a cluster. `core` stands for the empty group, as in names of schemas.
+pub fn claim(cluster: &ClusterName, group: &str, plural: &str) -> ObjectKey {
+    let group = if group.is_empty() { "core" } else { group };
+    ObjectKey::cluster_scoped(claims(), cluster.clone(), &format!("{plural}.{group}"))
+}
+
+/// A bundle, by the UID of what it was made from.
+pub fn bundle(name: &str) -> ObjectKey {
+    ObjectKey::cluster_scoped(bundles(), ClusterName::bound_crds(), name)
+}

@@ -1,0 +1,100 @@
+//! From workspace paths to logical clusters.
+
+use crate::ids;
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
+use insula_store::Snapshot;
+use std::sync::Arc;
+
+/// Why a path leads nowhere.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotLocated {
+    /// The first segment is no logical cluster (kcp answers 403).
+    UnknownCluster(ClusterName),
+    /// A workspace on the way does not exist (404).
+    UnknownWorkspace { parent: ClusterName, name: String },
+    /// The workspace exists and cannot be entered yet or any more (503).
+    Unavailable { parent: ClusterName, name: String, phase: String },
+}
+
+/// What routing has to know of a Workspace, read once for each state of it.
+#[derive(Debug)]
+struct Route {
+    cluster: Option<ClusterName>,
+    phase: String,
+}
+
+/// Whether a logical cluster exists.
+pub fn exists(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+    cluster.is_system() || snapshot.get(&ids::logical_cluster(cluster)).is_some()
+}
+
+/// Follows a path: the first segment names a cluster, each further one a Workspace in the cluster found so far.
+pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
+    let (mut cluster, rest) = path.split_first();
+    if !exists(snapshot, &cluster) {
+        return Err(NotLocated::UnknownCluster(cluster));
+    }
+    for name in rest {
+        let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name);
+        let Some(entry) = snapshot.get(&key) else {
+            return Err(NotLocated::UnknownWorkspace { parent: cluster, name: name.to_owned() });
+        };
+        let route = entry.object.view(|object| read_route(&object.body_value()));
+        cluster = match &route.cluster {
+            Some(child) if route.phase != "Unavailable" && route.phase != "Scheduling" => child.clone(),
+            _ => {
+                let phase = route.phase.clone();
+                return Err(NotLocated::Unavailable { parent: cluster, name: name.to_owned(), phase });
+            }
+        };
+    }
+    Ok(cluster)
+}
+
+fn read_route(workspace: &Json) -> Route {
+    let text = |pointer: &str| workspace.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
+    Route { cluster: ClusterName::parse(text("/spec/cluster")).ok(), phase: text("/status/phase").to_owned() }
+}
+
+/// The canonical path of a cluster, as its LogicalCluster is annotated; the name itself where it is not.
+pub fn path_of(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterPath {
+    let known = snapshot.get(&ids::logical_cluster(cluster)).and_then(|entry| {
+        entry.object.view(|object| LogicalClusterView::read(&object.body_value())).path.clone()
+    });
+    known.unwrap_or_else(|| ClusterPath::from(cluster))
+}
+
+/// What request handling has to know of a LogicalCluster, read once for each state of it.
+#[derive(Debug)]
+pub struct LogicalClusterView {
+    /// Canonical path.
+    pub path: Option<ClusterPath>,
+    /// `status.phase`.
+    pub phase: String,
+    /// Name of the user who owns the workspace.
+    pub owner: Option<Arc<str>>,
+    /// `<path of the type>:<name of the type>`.
+    pub workspace_type: String,
+}
+
+impl LogicalClusterView {
+    /// Reads a LogicalCluster.
+    pub fn read(object: &Json) -> Self {
+        let annotation = |key: &str| object["metadata"]["annotations"][key].as_str();
+        let owner = annotation("experimental.tenancy.kcp.io/owner")
+            .and_then(|text| serde_json::from_str::<Json>(text).ok())
+            .and_then(|user| user["username"].as_str().map(Arc::from));
+        LogicalClusterView {
+            path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
+            phase: object["status"]["phase"].as_str().unwrap_or_default().to_owned(),
+            owner,
+            workspace_type: annotation("internal.tenancy.kcp.io/type").unwrap_or_default().to_owned(),
+        }
+    }
+}
+
+/// The view of a cluster's LogicalCluster.
+pub fn logical_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Arc<LogicalClusterView>> {
+    let entry = snapshot.get(&ids::logical_cluster(cluster))?;
+    Some(entry.object.view(|object| LogicalClusterView::read(&object.body_value())))
+}

@@ -1,0 +1,95 @@
+//! The built-in kinds: schemas from `config/crds`, strategies from [`crate::strategies`].
+
+use crate::{Alias, Api, Names, Served, compile::{Definition, compile}, strategies};
+use insula_api::Json;
+use std::{collections::BTreeMap, sync::Arc};
+
+/// Definitions as they stand in `config/crds`, with the rules between their versions where there are some.
+const DEFINITIONS: &[(&str, Option<&str>)] = &[
+    (include_str!("../../../config/crds/core_namespaces.yaml"), None),
+    (include_str!("../../../config/crds/core_configmaps.yaml"), None),
+    (include_str!("../../../config/crds/core_secrets.yaml"), None),
+    (include_str!("../../../config/crds/apiextensions.k8s.io_customresourcedefinitions.yaml"), None),
+    (include_str!("../../../config/crds/tenancy.kcp.io_workspaces.yaml"), None),
+    (include_str!("../../../config/crds/tenancy.kcp.io_workspacetypes.yaml"), None),
+    (include_str!("../../../config/crds/core.kcp.io_logicalclusters.yaml"), None),
+    (include_str!("../../../config/crds/core.kcp.io_shards.yaml"), None),
+    (include_str!("../../../config/crds/apis.kcp.io_apiresourceschemas.yaml"), None),
+    (include_str!("../../../config/crds/apis.kcp.io_apiconversions.yaml"), None),
+    (
+        include_str!("../../../config/crds/apis.kcp.io_apiexports.yaml"),
+        Some(include_str!("../../../config/conversions/apis.kcp.io_apiexports.yaml")),
+    ),
+    (
+        include_str!("../../../config/crds/apis.kcp.io_apibindings.yaml"),
+        Some(include_str!("../../../config/conversions/apis.kcp.io_apibindings.yaml")),
+    ),
+    (include_str!("../../../config/crds/apis.kcp.io_apiexportendpointslices.yaml"), None),
+];
+
+/// Group and kinds of kcp's first spelling, which the seed's manifests use: `(resource, its plural there, kind there)`.
+const OLD_GROUP: &str = "apis.kcp.dev";
+const OLD_NAMES: &[(&str, &str, &str)] = &[
+    ("apiresourceschemas", "apiresourceschemas", "APIResourceSchema"),
+    ("apiexports", "apiexports", "APIExport"),
+    ("apibindings", "apibindings", "APIBinding"),
+    ("apiconversions", "apiconversionrules", "APIConversionRules"),
+];
+
+/// All built-in kinds by `(group, plural)`, aliases included.
+#[derive(Debug)]
+pub struct System {
+    by_name: BTreeMap<(Arc<str>, Arc<str>), Served>,
+}
+
+impl System {
+    /// Compiles what stands in `config/`. A mistake there is a mistake of ours, found by the first test that starts a server.
+    pub fn load() -> Self {
+        let mut by_name = BTreeMap::new();
+        for (definition, rules) in DEFINITIONS {
+            let served = Served::system(Arc::new(load_one(definition, *rules)));
+            by_name.insert((served.group().clone(), served.names().plural.clone()), served);
+        }
+        for (resource, plural, kind) in OLD_NAMES {
+            let Some(own) = by_name.get(&("apis.kcp.io".into(), Arc::from(*resource))).cloned() else { continue };
+            let names = Names {
+                plural: (*plural).into(),
+                singular: kind.to_lowercase().into(),
+                kind: (*kind).into(),
+                list_kind: format!("{kind}List").into(),
+                ..own.names().clone()
+            };
+            let alias = Alias { group: OLD_GROUP.into(), names, version: "v1alpha1".into() };
+            by_name.insert((alias.group.clone(), alias.names.plural.clone()), Served { alias: Some(alias), ..own });
+        }
+        System { by_name }
+    }
+
+    /// One kind.
+    pub fn get(&self, group: &str, plural: &str) -> Option<&Served> {
+        self.by_name.get(&(Arc::from(group), Arc::from(plural)))
+    }
+
+    /// All kinds in order.
+    pub fn iter(&self) -> impl Iterator<Item = &Served> {
+        self.by_name.values()
+    }
+}
+
+fn load_one(definition: &str, rules: Option<&str>) -> Api {
+    let yaml = |text: &str| -> Json { serde_saphyr::from_str(text).expect("config/ holds valid YAML") };
+    let definition = yaml(definition);
+    let rules = rules.map(yaml);
+    let spec = &definition["spec"];
+    let id = (spec["group"].as_str().unwrap_or_default(), spec["names"]["plural"].as_str().unwrap_or_default());
+    let definition = Definition {
+        spec,
+        accepted_names: None,
+        rules: rules.as_ref().map(|rules| &rules["spec"]),
+        strategy: insula_conversion::Strategy::Lossless,
+    };
+    match compile(&definition, Some(strategies::of(id.0, id.1))) {
+        Ok(api) => api,
+        Err(errors) => panic!("config/crds: {}.{}: {}", id.1, id.0, insula_api::aggregate(&errors)),
+    }
+}

@@ -1,0 +1,173 @@
+//! Delete: mark what something still holds, remove the rest.
+
+use super::write::{WriteOptions, commit_error};
+use crate::{
+    Error, ListOptions, OnDelete, Part, Registry, Result, Target,
+    admission::Operation,
+    before, representation,
+};
+use insula_api::{Json, Object};
+use insula_store::{CommitError, Entry, Guard, Txn, Write};
+use serde_json::json;
+use std::sync::Arc;
+
+const ATTEMPTS_MAX: usize = 8;
+
+/// What becomes of objects that the deleted one owns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Propagation {
+    /// They are deleted afterwards.
+    #[default]
+    Background,
+    /// They are deleted first.
+    Foreground,
+    /// They stay.
+    Orphan,
+}
+
+/// What must hold of the object.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Preconditions {
+    /// Its UID.
+    pub uid: Option<String>,
+    /// Its resourceVersion.
+    pub revision: Option<String>,
+}
+
+/// How to delete.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct DeleteOptions {
+    /// What must hold.
+    pub preconditions: Preconditions,
+    /// What becomes of dependents.
+    pub propagation: Propagation,
+}
+
+/// What DELETE did.
+#[derive(Debug)]
+pub enum Deleted {
+    /// The object is gone; this is how it was.
+    Gone(Entry),
+    /// Something holds it; this is how it is now.
+    Held(Entry),
+}
+
+impl Registry {
+    /// Deletes an object. Never converts: an object that no version can show can still be deleted.
+    pub async fn delete(
+        &self,
+        target: &Target,
+        name: &str,
+        how: &DeleteOptions,
+        options: &WriteOptions<'_>,
+    ) -> Result<Deleted> {
+        for _ in 0..ATTEMPTS_MAX {
+            let snapshot = self.store.latest();
+            let old = self.get(&snapshot, target, name)?;
+            check_preconditions(target, &how.preconditions, &old)?;
+            let old_value = representation::stored_value(&old);
+            self.admit(&snapshot, target, options.user, Operation::Delete, None, Some(&old_value), Part::Main)?;
+            let marked = self.mark(target, &old)?;
+            if options.dry_run {
+                return Ok(match marked {
+                    Some(object) => Deleted::Held(Entry { object: Arc::new(object), ..old }),
+                    None => Deleted::Gone(old),
+                });
+            }
+            let (write, object) = match marked {
+                Some(object) if object == *old.object => return Ok(Deleted::Held(old)),
+                Some(object) => {
+                    let object = Arc::new(object);
+                    (Write::Put(old.key.clone(), object.clone()), Some(object))
+                }
+                None => (Write::Delete(old.key.clone()), None),
+            };
+            let guards = vec![Guard::At(old.key.clone(), old.revision)];
+            match self.store.commit(Txn { guards, writes: vec![write] }).await {
+                Ok(revision) => {
+                    return Ok(match object {
+                        Some(object) => Deleted::Held(Entry { object, revision, ..old }),
+                        None => Deleted::Gone(old),
+                    });
+                }
+                Err(CommitError::Conflict { .. }) => {}
+                Err(error) => return Err(commit_error(error)),
+            }
+        }
+        Err(target.served.api.modified(name))
+    }
+
+    /// Deletes what a list selects, and answers with the list as it was.
+    pub async fn delete_collection(
+        &self,
+        target: &Target,
+        list: &ListOptions,
+        how: &DeleteOptions,
+        options: &WriteOptions<'_>,
+    ) -> Result<super::List> {
+        let snapshot = self.store.latest();
+        let found = self.list(&snapshot, target, list)?;
+        for entry in &found.entries {
+            let one = Target { namespace: Some(entry.key.namespace.clone()), ..target.clone() };
+            match self.delete(&one, &entry.key.name, how, options).await {
+                Ok(_) | Err(Error::NotFound { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// The object marked as deleting, if anything holds it. Works on the stored JSON, whatever its version.
+    fn mark(&self, target: &Target, old: &Entry) -> Result<Option<Object>> {
+        let now = self.clock.now();
+        let mut value = old.object.body_value();
+        let hold = target.served.api.strategy.on_delete(&mut value, now);
+        let finalizers = value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        if hold == OnDelete::Go && !finalizers {
+            return Ok(None);
+        }
+        let metadata = before::metadata_of(&mut value);
+        if !old.object.meta.is_deleting() {
+            metadata.insert("deletionTimestamp".into(), json!(now.to_string()));
+            metadata.insert("deletionGracePeriodSeconds".into(), json!(0));
+            if target.served.api.strategy.traits().generation {
+                metadata.insert("generation".into(), json!(old.object.meta.generation + 1));
+            }
+        }
+        rewrite(&old.object, &value).map(Some)
+    }
+}
+
+/// The same object with other JSON in the same version: residual and schema mark stay.
+pub(crate) fn rewrite(old: &Object, value: &Json) -> Result<Object> {
+    Object::new(value, old.residual().cloned())
+        .map(|object| object.written_under(old.schema()))
+        .map_err(|error| Error::Internal(error.to_string()))
+}
+
+fn check_preconditions(target: &Target, want: &Preconditions, old: &Entry) -> Result<()> {
+    let conflict = |detail: String| {
+        Err(Error::Conflict {
+            resource: target.served.api.kind(),
+            name: old.key.name.to_string(),
+            detail,
+        })
+    };
+    let uid = old.object.meta.uid.to_string();
+    if let Some(want) = &want.uid
+        && *want != uid
+    {
+        return conflict(format!(
+            "the UID in the precondition ({want}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
+        ));
+    }
+    let revision = old.revision.to_string();
+    if let Some(want) = &want.revision
+        && *want != revision
+    {
+        return conflict(format!(
+            "the ResourceVersion in the precondition ({want}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
+        ));
+    }
+    Ok(())
+}

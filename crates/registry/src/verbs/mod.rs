@@ -1,0 +1,13 @@
+//! The verbs, the same for every resource.
+
+mod delete;
+mod read;
+mod watch;
+mod write;
+
+pub(crate) use delete::rewrite;
+pub(crate) use write::commit_error;
+pub use delete::{DeleteOptions, Deleted, Preconditions, Propagation};
+pub use read::{List, ListOptions, Token};
+pub use watch::{gone, Event, EventKind, Watch, WatchOptions};
+pub use write::{Change, FieldValidation, WriteOptions, Written};

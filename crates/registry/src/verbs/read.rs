@@ -1,0 +1,181 @@
+//! Get and list: a snapshot, a range of keys, selectors, pages.
+
+use crate::{Error, Registry, Result, Target};
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use insula_api::{FieldSelector, Json, LabelSelector, Object, ObjectKey, Revision};
+use insula_store::{Entry, Snapshot};
+use std::ops::ControlFlow;
+
+/// What a list is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct ListOptions {
+    /// Labels that must match.
+    pub labels: LabelSelector,
+    /// Fields that must match.
+    pub fields: FieldSelector,
+    /// Objects in a page; 0 for all.
+    pub limit: usize,
+    /// The token that a page before gave.
+    pub next: Option<String>,
+}
+
+/// A page of a list.
+#[derive(Debug)]
+pub struct List {
+    /// The objects, in key order.
+    pub entries: Vec<Entry>,
+    /// The revision that all pages show.
+    pub revision: Revision,
+    /// Where the next page starts.
+    pub next: Option<String>,
+    /// How many objects follow; only without selectors.
+    pub remaining: Option<usize>,
+}
+
+/// Where a page starts, and at which revision all pages are read (`None`: the present).
+#[derive(Debug, PartialEq, Eq)]
+pub struct Token {
+    /// The list's revision.
+    pub revision: Option<Revision>,
+    /// `namespace/name` of the last object of the page before.
+    pub start: String,
+}
+
+impl Token {
+    /// The opaque text. It holds no cluster: wherever it is presented, it moves within the list that is asked for.
+    pub fn encode(&self) -> String {
+        let rv = self.revision.map_or(-1, |revision| revision.0 as i64);
+        let text = serde_json::json!({"v": "meta.k8s.io/v1", "rv": rv, "start": self.start}).to_string();
+        URL_SAFE_NO_PAD.encode(text)
+    }
+
+    /// Reads a token that a client sent.
+    pub fn decode(text: &str) -> Result<Token> {
+        let bad = |why: &str| Error::BadRequest(format!("continue key is not valid: {why}"));
+        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| bad(&e.to_string()))?;
+        let value: Json = serde_json::from_slice(&bytes).map_err(|e| bad(&e.to_string()))?;
+        let start = value["start"].as_str().ok_or_else(|| bad("no start"))?;
+        if value["v"] != "meta.k8s.io/v1" || start.contains("..") || !start.contains('/') {
+            return Err(bad("unknown form"));
+        }
+        let revision = match value["rv"].as_i64() {
+            Some(-1) => None,
+            Some(rv) if rv > 0 => Some(Revision(rv as u64)),
+            _ => return Err(bad("no revision")),
+        };
+        Ok(Token { revision, start: start.to_owned() })
+    }
+}
+
+impl Registry {
+    /// One object.
+    pub fn get(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
+        snapshot.get(&target.key(name)).ok_or_else(|| target.served.api.not_found(name))
+    }
+
+    /// A page of objects. With a token, `snapshot` must be the one at the token's revision (see [`Token`]).
+    pub fn list(&self, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
+        check_fields(target, &options.fields)?;
+        let after = match &options.next {
+            Some(text) => Some(start_key(target, &Token::decode(text)?)),
+            None => None,
+        };
+        let scope = target.scope();
+        let limit = if options.limit == 0 { usize::MAX } else { options.limit };
+        let all = options.labels.is_empty() && options.fields.is_empty();
+        let (mut entries, mut more) = (Vec::new(), false);
+        snapshot.for_each_after(&scope, after.as_ref(), |entry| {
+            if all || selects(&options.labels, &options.fields, &entry.object) {
+                if entries.len() == limit {
+                    more = true;
+                    return ControlFlow::Break(());
+                }
+                entries.push(entry.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        let last = if more { entries.last() } else { None };
+        let next = last.map(|last| {
+            let start = format!("{}/{}", last.key.namespace, last.key.name);
+            Token { revision: Some(snapshot.revision()), start }.encode()
+        });
+        let remaining = last.filter(|_| all).map(|last| snapshot.count_after(&scope, Some(&last.key)));
+        Ok(List { entries, revision: snapshot.revision(), next, remaining })
+    }
+}
+
+/// A token's place in the list that is asked for. A namespaced list stays in its namespace whatever the token says.
+fn start_key(target: &Target, token: &Token) -> ObjectKey {
+    let (namespace, name) = token.start.split_once('/').unwrap_or(("", &token.start));
+    let mut key = target.key(name);
+    if target.namespace.is_none() {
+        key.namespace = namespace.into();
+    }
+    key
+}
+
+/// Whether an object satisfies both selectors.
+pub(crate) fn selects(labels: &LabelSelector, fields: &FieldSelector, object: &Object) -> bool {
+    labels.matches(&object.meta.labels) && (fields.is_empty() || {
+        let mut body: Option<Json> = None;
+        fields.terms.iter().all(|(field, want, equal)| {
+            let value = match field.as_str() {
+                "metadata.name" => object.meta.name.to_string(),
+                "metadata.namespace" => object.meta.namespace.to_string(),
+                path => text_at(body.get_or_insert_with(|| object.body_value()), path),
+            };
+            (value == *want) == *equal
+        })
+    })
+}
+
+/// A scalar as text, as Go's `fmt.Sprint` gives it; empty where there is none.
+fn text_at(body: &Json, path: &str) -> String {
+    let mut at = body;
+    for segment in path.split('.') {
+        at = &at[segment];
+    }
+    match at {
+        Json::String(text) => text.clone(),
+        Json::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// Refuses fields that the resource does not select by.
+pub(crate) fn check_fields(target: &Target, fields: &FieldSelector) -> Result<()> {
+    let namespaced = target.served.api.scope == crate::ScopeKind::Namespaced;
+    let built_in = target.served.api.strategy.traits().built_in;
+    let selectable = &target.api_version()?.selectable;
+    for (field, _, _) in &fields.terms {
+        let known = field == "metadata.name"
+            || (field == "metadata.namespace" && (namespaced || built_in))
+            || selectable.contains(field);
+        if !known {
+            return Err(Error::BadRequest(if built_in {
+                format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
+            } else {
+                format!("field label not supported: {field}")
+            }));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_come_back_and_forgeries_do_not() {
+        for token in [
+            Token { revision: Some(Revision(7)), start: "ns/a".into() },
+            Token { revision: None, start: "/a".into() },
+        ] {
+            assert_eq!(Token::decode(&token.encode()).expect("decodes"), token);
+        }
+        for forged in ["", "x", "e30", &Token { revision: Some(Revision(1)), start: "../a".into() }.encode()] {
+            assert!(Token::decode(forged).is_err(), "{forged}");
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! Watch: a snapshot first if asked for, then a cursor that pulls. Selectors turn changes into what the watcher sees.
+
+use super::read::{check_fields, selects};
+use crate::{Error, Registry, Result, Target};
+use insula_api::{FieldSelector, LabelSelector, Object, ObjectKey, Revision};
+use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
+use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
+
+/// Events handed out together while the initial state is sent.
+const INITIAL_CHUNK: usize = 500;
+
+/// What a watch is asked for.
+#[derive(Debug, Clone, Default)]
+pub struct WatchOptions {
+    /// Labels that must match.
+    pub labels: LabelSelector,
+    /// Fields that must match.
+    pub fields: FieldSelector,
+}
+
+/// What happened to an object, as the watcher sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It appeared, or began to match.
+    Added,
+    /// It changed.
+    Modified,
+    /// It went, or ceased to match.
+    Deleted,
+}
+
+/// An event. A deleted object is shown as it last matched, at the revision of the change.
+#[derive(Debug, Clone)]
+pub struct Event {
+    /// What happened.
+    pub kind: EventKind,
+    /// The object at the event's revision.
+    pub entry: Entry,
+}
+
+/// A running watch.
+pub struct Watch {
+    /// What is watched.
+    pub target: Target,
+    options: WatchOptions,
+    initial: VecDeque<Entry>,
+    cursor: Cursor,
+}
+
+impl Registry {
+    /// Watches from the state of a snapshot on: first every object of it, then what changes after it.
+    pub fn watch_with_state(&self, snapshot: &Snapshot, target: Target, options: WatchOptions) -> Result<Watch> {
+        check_fields(&target, &options.fields)?;
+        let cursor = self.cursor(&target, snapshot.revision())?;
+        let mut initial = VecDeque::new();
+        snapshot.for_each(&target.scope(), |entry| {
+            if selects(&options.labels, &options.fields, &entry.object) {
+                initial.push_back(entry.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        Ok(Watch { target, options, initial, cursor })
+    }
+
+    /// Watches what changes after a revision.
+    pub fn watch_after(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
+        check_fields(&target, &options.fields)?;
+        let cursor = self.cursor(&target, after)?;
+        Ok(Watch { target, options, initial: VecDeque::new(), cursor })
+    }
+
+    fn cursor(&self, target: &Target, after: Revision) -> Result<Cursor> {
+        self.store.watch(target.scope(), after).map_err(gone)
+    }
+}
+
+/// A revision that is gone, in Kubernetes' words.
+pub fn gone(gone: Gone) -> Error {
+    match gone {
+        Gone::Compacted { asked, oldest } => {
+            Error::Expired { message: format!("too old resource version: {asked} ({oldest})"), next: None }
+        }
+        Gone::Future { asked, latest } => Error::RevisionTooLarge { wanted: asked, current: latest },
+    }
+}
+
+impl Watch {
+    /// Whether the initial state has been handed out.
+    pub fn is_live(&self) -> bool {
+        self.initial.is_empty()
+    }
+
+    /// The next events. While the initial state lasts it answers at once; afterwards it waits. Empty when changes came
+    /// that this watcher does not see. Cancelling loses nothing.
+    pub async fn next(&mut self) -> Result<Vec<Event>> {
+        if !self.initial.is_empty() {
+            let count = self.initial.len().min(INITIAL_CHUNK);
+            let added = self.initial.drain(..count);
+            return Ok(added.map(|entry| Event { kind: EventKind::Added, entry }).collect());
+        }
+        let changes = self.cursor.next().await.map_err(gone)?;
+        Ok(changes.iter().filter_map(|change| self.see(change)).collect())
+    }
+
+    /// Everything at or before this revision was handed out: a bookmark.
+    pub fn position(&self) -> Revision {
+        self.cursor.position()
+    }
+
+    fn see(&self, change: &Change) -> Option<Event> {
+        let matches = |object: &Object| selects(&self.options.labels, &self.options.fields, object);
+        let old = change.old.as_ref().filter(|old| matches(&old.object));
+        let new = change.new.as_ref().filter(|new| matches(new));
+        let (kind, object) = match (old, new) {
+            (None, Some(new)) => (EventKind::Added, new),
+            (Some(_), Some(new)) => (EventKind::Modified, new),
+            (Some(old), None) => (EventKind::Deleted, &old.object),
+            (None, None) => return None,
+        };
+        Some(Event { kind, entry: entry(&change.key, object, change.revision) })
+    }
+}
+
+fn entry(key: &ObjectKey, object: &Arc<Object>, revision: Revision) -> Entry {
+    Entry { key: key.clone(), object: object.clone(), revision, created: revision }
+}

@@ -1,0 +1,360 @@
+//! Create and update: prepare, admit, commit under guards, and answer with what was written.
+
+use crate::{
+    Error, Part, Registry, Result, Target,
+    admission::{self, Operation, Review},
+    before::{self, Context},
+    ids, representation,
+};
+use insula_api::{FieldError, FieldPath, Json, ObjectKey, Revision};
+use insula_auth::UserInfo;
+use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Attempts of a write whose conflict the caller did not ask to see.
+const ATTEMPTS_MAX: usize = 5;
+/// Names tried for a `generateName`.
+const NAMES_MAX: usize = 8;
+
+/// What happens with fields that the schema does not know.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FieldValidation {
+    /// They are dropped silently.
+    Ignore,
+    /// They are dropped with a warning.
+    #[default]
+    Warn,
+    /// The request is refused.
+    Strict,
+}
+
+/// Who writes, and how.
+#[derive(Debug, Clone)]
+pub struct WriteOptions<'a> {
+    /// The caller.
+    pub user: &'a UserInfo,
+    /// All but the commit.
+    pub dry_run: bool,
+    /// Unknown and duplicate fields.
+    pub field_validation: FieldValidation,
+    /// Duplicate fields that the decoder found in the body.
+    pub duplicates: Vec<String>,
+}
+
+/// What was written.
+#[derive(Debug)]
+pub struct Written {
+    /// The object as it is now. A dry run's creation has revision 0.
+    pub entry: Entry,
+    /// For `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
+/// How an update makes the new object of the old one, both in the request's version.
+pub enum Change<'a> {
+    /// The new object as it is (PUT).
+    Replace(Json),
+    /// A function of the present object (PATCH), asked again when somebody else was faster.
+    Patch(&'a (dyn Fn(&Json) -> Result<Json> + Send + Sync)),
+}
+
+impl Registry {
+    /// Creates an object.
+    pub async fn create(&self, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
+        let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
+        let version = target.api_version()?;
+        check_type(target, &body)?;
+        let mut warnings = check_fields(target, &body, options, UnknownFields::Create)?;
+        let user_asked = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        if !user_asked.is_empty() && user_asked != "0" {
+            return Err(Error::Internal("resourceVersion should not be set on objects to be created".into()));
+        }
+        let api = &target.served.api;
+        let mut last = Error::Internal("no attempt was made".into());
+        for _ in 0..NAMES_MAX {
+            let snapshot = self.store.latest();
+            let name = body["metadata"]["name"].as_str().unwrap_or_default();
+            let mut guards = self.surroundings(&snapshot, target, name)?;
+            let context = self.context(target, version);
+            let mut draft = before::create(&context, body.clone())?;
+            let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
+            self.admit(&snapshot, target, options.user, Operation::Create, Some(&mut draft.value), None, Part::Main)?;
+            if let Some(found) = snapshot.get(&key) {
+                if generated {
+                    last = Error::NoFreeName { resource: api.named(), name: key.name.to_string() };
+                    continue;
+                }
+                let deleting = found.object.meta.is_deleting();
+                return Err(Error::AlreadyExists { resource: api.named(), name: key.name.to_string(), deleting });
+            }
+            warnings.append(&mut draft.warnings);
+            let object = Arc::new(draft.finish(&target.served)?);
+            if options.dry_run {
+                let (revision, created) = (Revision(0), Revision(0));
+                return Ok(Written { entry: Entry { key, object, revision, created }, warnings });
+            }
+            guards.push(Guard::Absent(key.clone()));
+            let txn = Txn { guards, writes: vec![Write::Put(key.clone(), object.clone())] };
+            match self.store.commit(txn).await {
+                Ok(revision) => {
+                    return Ok(Written { entry: Entry { key, object, revision, created: revision }, warnings });
+                }
+                // Somebody took the name, or the namespace, claim or workspace changed: look again.
+                Err(CommitError::Conflict { .. }) => last = api.modified(&key.name),
+                Err(error) => return Err(commit_error(error)),
+            }
+        }
+        Err(last)
+    }
+
+    /// Changes an object.
+    pub async fn update(
+        &self,
+        target: &Target,
+        name: &str,
+        change: Change<'_>,
+        part: Part,
+        options: &WriteOptions<'_>,
+    ) -> Result<Written> {
+        let api = &target.served.api;
+        let version = target.api_version()?;
+        let mut attempt = 0;
+        loop {
+            attempt += 1;
+            let snapshot = self.store.latest();
+            let old = self.get(&snapshot, target, name)?;
+            let (new, patched) = match &change {
+                Change::Replace(new) => (new.clone(), false),
+                Change::Patch(patch) => (patch(&representation::value(&target.served, &old, &version.name)?)?, true),
+            };
+            check_identity(target, name, &new, &old, patched)?;
+            let mut warnings = check_fields(target, &new, options, if patched { UnknownFields::Patch } else { UnknownFields::Create })?;
+            let mut draft = before::update(&self.context(target, version), new, &old, part)?;
+            let old_value = representation::stored_value(&old);
+            self.admit(&snapshot, target, options.user, Operation::Update, Some(&mut draft.value), Some(&old_value), part)?;
+            warnings.append(&mut draft.warnings);
+            let held = target.served.api.strategy.is_held(&draft.value);
+            let object = Arc::new(draft.finish(&target.served)?);
+            let key = old.key.clone();
+            let gone = object.meta.is_deleting() && object.meta.finalizers.is_empty() && !held;
+            if *object == *old.object && !gone {
+                return Ok(Written { entry: old, warnings });
+            }
+            if options.dry_run {
+                return Ok(Written { entry: Entry { object, ..old }, warnings });
+            }
+            let write = if gone { Write::Delete(key.clone()) } else { Write::Put(key.clone(), object.clone()) };
+            let mut guards = vec![Guard::At(key.clone(), old.revision)];
+            guards.extend(target.served.guard.iter().map(|(key, revision)| Guard::At(key.clone(), *revision)));
+            match self.store.commit(Txn { guards, writes: vec![write] }).await {
+                // An object that its last finalizer let go answers with the revision it had.
+                Ok(revision) => {
+                    let revision = if gone { old.revision } else { revision };
+                    return Ok(Written { entry: Entry { key, object, revision, created: old.created }, warnings });
+                }
+                Err(CommitError::Conflict { .. }) if attempt < ATTEMPTS_MAX && change.may_retry() => {}
+                Err(CommitError::Conflict { .. }) => return Err(api.modified(name)),
+                Err(error) => return Err(commit_error(error)),
+            }
+        }
+    }
+
+    pub(crate) fn context<'a>(&'a self, target: &'a Target, version: &'a crate::ApiVersion) -> Context<'a> {
+        Context {
+            served: &target.served,
+            version,
+            cluster: &target.cluster,
+            namespace: target.namespace.as_deref().unwrap_or_default(),
+            clock: &*self.clock,
+            rng: &*self.rng,
+        }
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "each is a different thing that admission looks at")]
+    pub(crate) fn admit(
+        &self,
+        snapshot: &Snapshot,
+        target: &Target,
+        user: &UserInfo,
+        operation: Operation,
+        new: Option<&mut Json>,
+        old: Option<&Json>,
+        part: Part,
+    ) -> Result<()> {
+        let (cluster, served, catalog) = (&target.cluster, &target.served, &self.catalog);
+        let now = self.clock.now();
+        admission::review(Review { snapshot, catalog, user, cluster, served, operation, part, now }, new, old)
+    }
+
+    /// What must stay as it is for a creation to hold: the workspace, the namespace, the claim that routes here.
+    fn surroundings(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<Guard>> {
+        let api = &target.served.api;
+        let mut guards = Vec::new();
+        if target.served.terminating {
+            return Err(api.forbidden(name, "create not allowed while custom resource definition is terminating"));
+        }
+        guards.extend(target.served.guard.iter().map(|(key, revision)| Guard::At(key.clone(), *revision)));
+        if !target.cluster.is_system() {
+            guards.push(open_workspace(snapshot, target, name)?);
+        }
+        if let Some(namespace) = &target.namespace
+            && api.scope == crate::ScopeKind::Namespaced
+        {
+            let key = ObjectKey::cluster_scoped(ids::namespaces(), target.cluster.clone(), namespace);
+            let resource = crate::Named { group: "".into(), resource: "namespaces".into() };
+            let Some(found) = snapshot.get(&key) else {
+                return Err(Error::NotFound { resource, name: namespace.to_string() });
+            };
+            if found.object.meta.is_deleting() {
+                return Err(namespace_terminating(target, name, namespace));
+            }
+            guards.push(Guard::At(key, found.revision));
+        }
+        Ok(guards)
+    }
+}
+
+impl Change<'_> {
+    /// A conflict is retried where the caller gave no revision of its own: the next look decides anew.
+    fn may_retry(&self) -> bool {
+        match self {
+            Change::Replace(new) => new["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty),
+            Change::Patch(_) => true,
+        }
+    }
+}
+
+fn open_workspace(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Guard> {
+    let key = ids::logical_cluster(&target.cluster);
+    match snapshot.get(&key) {
+        Some(found) if !found.object.meta.is_deleting() => Ok(Guard::At(key, found.revision)),
+        Some(_) => Err(target.served.api.forbidden(
+            name,
+            format!("unable to create new content in workspace {} because it is being terminated", target.cluster),
+        )),
+        None => Err(target.served.api.forbidden(name, format!("workspace {} does not exist", target.cluster))),
+    }
+}
+
+fn namespace_terminating(target: &Target, name: &str, namespace: &str) -> Error {
+    let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
+    let cause = crate::Cause {
+        reason: "NamespaceTerminating".into(),
+        message: format!("namespace {namespace} is being terminated"),
+        field: "metadata.namespace".into(),
+    };
+    Error::Forbidden { resource: target.served.api.named(), name: name.to_owned(), why, cause: Some(cause) }
+}
+
+/// The body's `apiVersion` and `kind` must be those of the URL.
+pub(crate) fn check_type(target: &Target, body: &Json) -> Result<()> {
+    let want = target.served.api_version(&target.version);
+    let got = body["apiVersion"].as_str().unwrap_or_default();
+    if got != want {
+        return Err(Error::BadRequest(format!(
+            "the API version in the data ({got}) does not match the expected API version ({want})"
+        )));
+    }
+    let (kind, want) = (&body["kind"], &target.served.names().kind);
+    if kind.as_str() != Some(want) {
+        let at = FieldPath::new("kind");
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let error = FieldError::invalid(&at, &json!(kind.as_str().unwrap_or_default()), format!("must be {want}"));
+        return Err(target.served.api.invalid(name, vec![error]));
+    }
+    Ok(())
+}
+
+/// Name, namespace, uid and resourceVersion of a new object against the URL and the old object.
+fn check_identity(target: &Target, name: &str, new: &Json, old: &Entry, patched: bool) -> Result<()> {
+    check_type(target, new)?;
+    let api = &target.served.api;
+    let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
+    if text("name") != name {
+        return Err(Error::BadRequest(if text("name").is_empty() {
+            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        } else {
+            format!("the name of the object ({}) does not match the name on the URL ({name})", text("name"))
+        }));
+    }
+    let namespace = target.namespace.as_deref().unwrap_or_default();
+    if !text("namespace").is_empty() && !namespace.is_empty() && text("namespace") != namespace {
+        return Err(Error::BadRequest(
+            "the namespace of the provided object does not match the namespace sent on the request".into(),
+        ));
+    }
+    let uid = old.object.meta.uid.to_string();
+    if !text("uid").is_empty() && text("uid") != uid {
+        if patched {
+            let at = FieldPath::new("metadata").child("uid");
+            return Err(api.invalid(name, vec![FieldError::invalid(&at, &json!(text("uid")), "field is immutable")]));
+        }
+        let detail = format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", text("uid"));
+        return Err(Error::Conflict { resource: api.named(), name: name.to_owned(), detail });
+    }
+    check_revision(target, name, text("resourceVersion"), old)
+}
+
+fn check_revision(target: &Target, name: &str, given: &str, old: &Entry) -> Result<()> {
+    let api = &target.served.api;
+    let at = FieldPath::new("metadata").child("resourceVersion");
+    if given.is_empty() || given == "0" {
+        if api.strategy.traits().unconditional_update {
+            return Ok(());
+        }
+        let error = FieldError::invalid_text(&at, "0", "must be specified for an update");
+        return Err(Error::Invalid { subject: api.named(), name: name.to_owned(), errors: vec![error] });
+    }
+    match given.parse::<u64>() {
+        Ok(revision) if revision == old.revision.0 => Ok(()),
+        Ok(_) => Err(api.modified(name)),
+        Err(_) => Err(Error::BadRequest(format!("invalid resource version: {given:?}"))),
+    }
+}
+
+enum UnknownFields {
+    Create,
+    Patch,
+}
+
+/// Unknown and duplicate fields: an error, warnings, or nothing. Duplicates come first.
+fn check_fields(target: &Target, body: &Json, options: &WriteOptions<'_>, from: UnknownFields) -> Result<Vec<String>> {
+    if options.field_validation == FieldValidation::Ignore {
+        return Ok(Vec::new());
+    }
+    let schema = &target.api_version()?.schema;
+    let mut problems: Vec<String> = options.duplicates.iter().map(|f| format!("duplicate field \"{f}\"")).collect();
+    let mut unknown = insula_schema::prune_report(body, schema);
+    unknown.extend(before::unknown_metadata(body));
+    unknown.sort();
+    unknown.dedup();
+    problems.extend(unknown.iter().map(|f| format!("unknown field \"{f}\"")));
+    if problems.is_empty() || options.field_validation == FieldValidation::Warn {
+        return Ok(problems);
+    }
+    let text = format!("strict decoding error: {}", problems.join(", "));
+    Err(match from {
+        UnknownFields::Create => {
+            let kind = &target.served.names().kind;
+            Error::BadRequest(format!("{kind} in version {:?} cannot be handled as a {kind}: {text}", target.version))
+        }
+        UnknownFields::Patch => {
+            let error = FieldError::invalid_text(&FieldPath::new("patch"), body.to_string(), text);
+            target.served.api.invalid("", vec![error])
+        }
+    })
+}
+
+/// A commit's failure as a verb's.
+pub(crate) fn commit_error(error: CommitError) -> Error {
+    match error {
+        CommitError::Conflict { key, .. } => Error::Conflict {
+            resource: crate::Named { group: key.resource.group.clone(), resource: key.resource.resource.clone() },
+            name: key.name.to_string(),
+            detail: "the object has been modified; please apply your changes to the latest version and try again".into(),
+        },
+        CommitError::TooLarge { .. } => Error::TooLarge(error.to_string()),
+        CommitError::Unknown(_) | CommitError::Unavailable(_) => Error::Unavailable(error.to_string()),
+    }
+}
