@@ -1,0 +1,52 @@
+//! Filling in defaults. A default is copied where the field is absent, or null without being allowed to be; then it is
+//! itself completed by the defaults below it. Absent objects are not made up: only a default of their own does that.
+
+use crate::node::Node;
+use crate::structural::Structural;
+use insula_api::Json;
+
+/// Fills in defaults, in place.
+pub fn default(object: &mut Json, schema: &Structural) {
+    default_value(object, schema.root());
+}
+
+/// Fills in defaults below a value that stands at `node`.
+pub(crate) fn default_value(value: &mut Json, node: &Node) {
+    if !node.below.defaults {
+        return;
+    }
+    match value {
+        Json::Object(map) => {
+            for (name, child) in &node.properties {
+                if let Some(fallback) = &child.default
+                    && map.get(&**name).is_none_or(|v| v.is_null() && !child.nullable)
+                {
+                    map.insert(name.to_string(), fallback.clone());
+                }
+            }
+            for (name, child) in map.iter_mut() {
+                if let Some(node) = node.child(name) {
+                    fill(child, node);
+                }
+            }
+        }
+        Json::Array(list) => {
+            if let Some(items) = node.items() {
+                for item in list {
+                    fill(item, items);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn fill(value: &mut Json, node: &Node) {
+    if value.is_null()
+        && !node.nullable
+        && let Some(fallback) = &node.default
+    {
+        *value = fallback.clone();
+    }
+    default_value(value, node);
+}

@@ -1,0 +1,130 @@
+//! Sets and keyed lists: no item twice.
+//!
+//! Runs after defaulting, so that keys with defaults are all there. A duplicate is reported where it stands the second
+//! time, once, however often it repeats.
+
+use crate::at::{At, Keys};
+use crate::node::{ListType, Node};
+use insula_api::{FieldError, Json};
+use std::collections::HashMap;
+
+/// Lists of at most this many items are compared pairwise; longer ones by the text of their items.
+const PAIRWISE_MAX: usize = 16;
+
+/// Checks every set and keyed list.
+pub(crate) fn validate(value: &Json, node: &Node, errors: &mut Vec<FieldError>) {
+    walk(value, node, &At::ROOT, errors);
+}
+
+fn walk(value: &Json, node: &Node, at: &At<'_>, errors: &mut Vec<FieldError>) {
+    if !node.below.lists {
+        return;
+    }
+    match value {
+        Json::Object(map) => {
+            for (name, child) in map {
+                if let Some(field) = node.property(name) {
+                    walk(child, field, &at.field(name), errors);
+                } else if let Some(values) = node.additional() {
+                    walk(child, values, &at.key(name), errors);
+                }
+            }
+        }
+        Json::Array(list) => {
+            match &node.list_type {
+                ListType::Atomic => {}
+                ListType::Set => set(list, at, errors),
+                ListType::Map { keys } => keyed(list, keys, node, at, errors),
+            }
+            if let Some(items) = node.items() {
+                for (index, item) in list.iter().enumerate() {
+                    walk(item, items, &at.index(index), errors);
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn set(list: &[Json], at: &At<'_>, errors: &mut Vec<FieldError>) {
+    let items: Vec<Option<&Json>> = list.iter().map(Some).collect();
+    for index in repeats(&items) {
+        errors.push(FieldError::duplicate(
+            &at.index(index).path(Keys::Bracketed),
+            &list[index],
+        ));
+    }
+}
+
+fn keyed(list: &[Json], keys: &[String], node: &Node, at: &At<'_>, errors: &mut Vec<FieldError>) {
+    for (index, item) in list.iter().enumerate() {
+        if !item.is_object() {
+            let path = at.index(index).path(Keys::Bracketed);
+            errors.push(FieldError::invalid(
+                &path,
+                item,
+                "must be an object for an array of list-type map",
+            ));
+        }
+    }
+    // The commonest keyed list by far has one key: its values are compared without being copied.
+    if let [key] = keys {
+        let items: Vec<Option<&Json>> = list
+            .iter()
+            .map(|i| i.is_object().then(|| key_value(i, key, node)))
+            .collect();
+        for index in repeats(&items) {
+            let shown = key_of(&list[index], keys, node);
+            errors.push(FieldError::duplicate(&at.index(index).path(Keys::Bracketed), &shown));
+        }
+        return;
+    }
+    let owned: Vec<Option<Json>> = list
+        .iter()
+        .map(|i| i.is_object().then(|| key_of(i, keys, node)))
+        .collect();
+    let items: Vec<Option<&Json>> = owned.iter().map(Option::as_ref).collect();
+    for index in repeats(&items) {
+        if let Some(Some(shown)) = owned.get(index) {
+            errors.push(FieldError::duplicate(&at.index(index).path(Keys::Bracketed), shown));
+        }
+    }
+}
+
+/// The value of an item's key; null when it has none.
+pub(crate) fn key_value<'a>(item: &'a Json, key: &str, node: &'a Node) -> &'a Json {
+    const NONE: &Json = &Json::Null;
+    let fallback = || node.items()?.property(key)?.default.as_ref();
+    item.get(key).or_else(fallback).unwrap_or(NONE)
+}
+
+/// The keys of an item as an object, as errors show them.
+fn key_of(item: &Json, keys: &[String], node: &Node) -> Json {
+    let pairs = keys.iter().map(|key| (key.clone(), key_value(item, key, node).clone()));
+    Json::Object(pairs.filter(|(_, value)| !value.is_null()).collect())
+}
+
+/// Indices of the second occurrences.
+fn repeats(items: &[Option<&Json>]) -> Vec<usize> {
+    let mut found = Vec::new();
+    if items.len() <= PAIRWISE_MAX {
+        for (index, item) in items.iter().enumerate() {
+            let Some(item) = item else { continue };
+            let before = items[..index].iter().flatten().filter(|other| *other == item).count();
+            if before == 1 {
+                found.push(index);
+            }
+        }
+        return found;
+    }
+    let mut seen: HashMap<String, usize> = HashMap::with_capacity(items.len());
+    for (index, item) in items.iter().enumerate() {
+        let Some(item) = item else { continue };
+        let times = seen.entry(item.to_string()).or_default();
+        *times += 1;
+        if *times == 2 {
+            found.push(index);
+        }
+    }
+    found
+}

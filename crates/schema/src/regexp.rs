@@ -1,0 +1,554 @@
+//! Regular expressions as Go reads them (RE2), run by the `regex` crate.
+//!
+//! The two agree on most of the syntax. Here the rest is translated: classes are ASCII, brackets have no set
+//! operations, a brace that repeats nothing is a brace, group names do not matter. What Go refuses is refused with
+//! Go's words, because schema authors search for them.
+
+use std::fmt;
+
+/// Longer patterns are refused: the largest in known definitions has about 4,000 bytes.
+pub const PATTERN_BYTES_MAX: usize = 64 * 1024;
+/// A compiled pattern may take this much memory; bounds patterns such as `(x{1000}){1000}`.
+const COMPILED_BYTES_MAX: usize = 1024 * 1024;
+/// Go's limit on `x{n}`.
+const REPEAT_MAX: u32 = 1000;
+/// Go's limit on nesting.
+const NESTING_MAX: usize = 1000;
+
+/// A compiled pattern.
+#[derive(Clone)]
+pub(crate) struct Pattern {
+    source: Box<str>,
+    regex: regex::bytes::Regex,
+}
+
+impl fmt::Debug for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Pattern").field(&self.source).finish()
+    }
+}
+
+impl Pattern {
+    /// Compiles a pattern; the error is Go's text.
+    pub(crate) fn compile(source: &str) -> Result<Pattern, String> {
+        if source.len() > PATTERN_BYTES_MAX {
+            return Err(format!("patterns may have at most {PATTERN_BYTES_MAX} bytes"));
+        }
+        let translated = Translation::of(source).map_err(|e| format!("error parsing regexp: {e}"))?;
+        let regex = regex::bytes::RegexBuilder::new(&translated)
+            .size_limit(COMPILED_BYTES_MAX)
+            .nest_limit(250)
+            .build()
+            .map_err(|e| match e {
+                regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
+                _ => format!("error parsing regexp: unsupported syntax: `{source}`"),
+            })?;
+        Ok(Pattern {
+            source: source.into(),
+            regex,
+        })
+    }
+
+    pub(crate) fn matches(&self, text: &str) -> bool {
+        self.regex.is_match(text.as_bytes())
+    }
+
+    pub(crate) fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+struct Translation<'a> {
+    source: &'a str,
+    at: usize,
+    out: String,
+    depth: usize,
+    /// Where the last repetition operator began, if it can not be followed by another.
+    repeated: Option<usize>,
+    /// Whether something stands before that could be repeated.
+    repeatable: bool,
+}
+
+impl<'a> Translation<'a> {
+    fn of(source: &'a str) -> Result<String, String> {
+        let out = String::with_capacity(source.len() + 16);
+        let mut t = Translation {
+            source,
+            at: 0,
+            out,
+            depth: 0,
+            repeated: None,
+            repeatable: false,
+        };
+        while let Some(c) = t.peek() {
+            t.step(c)?;
+        }
+        if t.depth > 0 {
+            Err(format!("missing closing ): `{source}`"))
+        } else {
+            Ok(t.out)
+        }
+    }
+
+    fn rest(&self) -> &'a str {
+        self.source.get(self.at..).unwrap_or("")
+    }
+
+    fn peek(&self) -> Option<char> {
+        self.rest().chars().next()
+    }
+
+    fn take(&mut self, c: char) {
+        self.at += c.len_utf8();
+        self.out.push(c);
+    }
+
+    fn atom(&mut self) {
+        self.repeatable = true;
+        self.repeated = None;
+    }
+
+    fn step(&mut self, c: char) -> Result<(), String> {
+        match c {
+            '(' => self.open(),
+            ')' => {
+                if self.depth == 0 {
+                    return Err(format!("unexpected ): `{}`", self.source));
+                }
+                self.depth -= 1;
+                self.take(c);
+                self.atom();
+                Ok(())
+            }
+            '|' => {
+                self.take(c);
+                self.repeatable = false;
+                self.repeated = None;
+                Ok(())
+            }
+            '*' | '+' | '?' => self.repeat(1),
+            '{' => match counted(self.rest()) {
+                Some((length, low, high)) => {
+                    if low > REPEAT_MAX || high.is_some_and(|h| h > REPEAT_MAX || h < low) {
+                        let operator = self.rest().get(..length).unwrap_or("");
+                        return Err(format!("invalid repeat count: `{operator}`"));
+                    }
+                    self.repeat(length)
+                }
+                None => {
+                    self.at += 1;
+                    self.out.push_str("\\{");
+                    self.atom();
+                    Ok(())
+                }
+            },
+            '[' => self.class(),
+            '\\' => self.escape(),
+            _ => {
+                self.take(c);
+                self.atom();
+                Ok(())
+            }
+        }
+    }
+
+    fn repeat(&mut self, length: usize) -> Result<(), String> {
+        let start = self.at;
+        let mut end = start + length;
+        if self.source.get(end..).is_some_and(|s| s.starts_with('?')) {
+            end += 1;
+        }
+        let operator = self.source.get(start..end).unwrap_or("");
+        if let Some(before) = self.repeated {
+            let both = self.source.get(before..end).unwrap_or("");
+            return Err(format!("invalid nested repetition operator: `{both}`"));
+        }
+        if !self.repeatable {
+            let alone = self.source.get(start..start + length).unwrap_or("");
+            return Err(format!("missing argument to repetition operator: `{alone}`"));
+        }
+        self.out.push_str(operator);
+        self.at = end;
+        self.repeated = Some(start);
+        Ok(())
+    }
+
+    fn open(&mut self) -> Result<(), String> {
+        self.depth += 1;
+        if self.depth > NESTING_MAX {
+            return Err(format!("expression nests too deeply: `{}`", self.source));
+        }
+        self.repeatable = false;
+        self.repeated = None;
+        let rest = self.rest();
+        for opening in ["(?P<", "(?<"] {
+            let Some(named) = rest.strip_prefix(opening) else {
+                continue;
+            };
+            if named.starts_with(['=', '!']) {
+                break;
+            }
+            let Some((name, _)) = named.split_once('>') else {
+                return Err(format!("invalid named capture: `{rest}`"));
+            };
+            let whole = opening.len() + name.len() + 1;
+            if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_') {
+                return Err(format!(
+                    "invalid named capture: `{}`",
+                    rest.get(..whole).unwrap_or(rest)
+                ));
+            }
+            // Names do not matter for matching, and Go's rules about repeated ones differ.
+            self.out.push('(');
+            self.at += whole;
+            return Ok(());
+        }
+        if let Some(flags) = rest.strip_prefix("(?") {
+            return self.flags(rest, flags);
+        }
+        self.out.push('(');
+        self.at += 1;
+        Ok(())
+    }
+
+    fn flags(&mut self, rest: &str, flags: &str) -> Result<(), String> {
+        let mut negated = false;
+        let mut any = false;
+        for (i, c) in flags.char_indices() {
+            match c {
+                'i' | 'm' | 's' | 'U' => any = true,
+                '-' if !negated => {
+                    negated = true;
+                    any = false;
+                }
+                ':' | ')' if !negated || any => {
+                    let whole = rest.get(..2 + i + 1).unwrap_or(rest);
+                    self.out.push_str(whole);
+                    self.at += whole.len();
+                    if c == ')' {
+                        self.depth -= 1;
+                    }
+                    return Ok(());
+                }
+                _ => {
+                    let shown = rest.get(..2 + i + c.len_utf8()).unwrap_or(rest);
+                    return Err(format!("invalid or unsupported Perl syntax: `{shown}`"));
+                }
+            }
+        }
+        Err(format!("missing closing ): `{}`", self.source))
+    }
+
+    fn escape(&mut self) -> Result<(), String> {
+        let rest = self.rest();
+        let Some(c) = rest.chars().nth(1) else {
+            return Err("trailing backslash at end of expression: ``".to_owned());
+        };
+        self.atom();
+        if c == 'Q' {
+            let quoted = rest.get(2..).unwrap_or("");
+            let (literal, skip) = match quoted.split_once("\\E") {
+                Some((literal, _)) => (literal, literal.len() + 4),
+                None => (quoted, rest.len()),
+            };
+            self.out.push_str(&regex::escape(literal));
+            self.at += skip;
+            return Ok(());
+        }
+        let known = match c {
+            'd' => "[0-9]",
+            'D' => "[^0-9]",
+            'w' => "[0-9A-Za-z_]",
+            'W' => "[^0-9A-Za-z_]",
+            's' => "[\\t\\n\\f\\r ]",
+            'S' => "[^\\t\\n\\f\\r ]",
+            'b' => "(?-u:\\b)",
+            'B' => "(?-u:\\B)",
+            'A' => "\\A",
+            'z' => "\\z",
+            _ => "",
+        };
+        if known.is_empty() {
+            let (literal, length) = self.literal_or_class(rest, c)?;
+            self.out.push_str(&literal);
+            self.at += length;
+        } else {
+            self.out.push_str(known);
+            self.at += 2;
+        }
+        Ok(())
+    }
+
+    /// Escapes that mean the same inside and outside of brackets, and how long they are.
+    fn literal_or_class(&self, rest: &str, c: char) -> Result<(String, usize), String> {
+        let invalid = |length: usize| {
+            let shown = rest.get(..length.min(rest.len())).unwrap_or(rest);
+            Err(format!("invalid escape sequence: `{shown}`"))
+        };
+        match c {
+            'a' | 'f' | 't' | 'n' | 'r' | 'v' => Ok((format!("\\{c}"), 2)),
+            'p' | 'P' => {
+                let length = match rest.get(2..).and_then(|r| r.chars().next()) {
+                    Some('{') => rest.find('}').map(|end| end + 1),
+                    Some(letter) => Some(2 + letter.len_utf8()),
+                    None => None,
+                };
+                let Some(class) = length.and_then(|l| rest.get(..l)) else {
+                    return Err(format!("invalid character class range: `{rest}`"));
+                };
+                // The crate knows the same Unicode classes; asking it is better than a list here.
+                if regex::Regex::new(class).is_err() {
+                    return Err(format!("invalid character class range: `{class}`"));
+                }
+                Ok((class.to_owned(), class.len()))
+            }
+            'x' => {
+                let digits = rest.get(2..).unwrap_or("");
+                let (hex, length) = match digits.strip_prefix('{') {
+                    Some(inner) => match inner.split_once('}') {
+                        Some((hex, _)) => (hex, hex.len() + 4),
+                        None => return invalid(rest.len()),
+                    },
+                    None => (digits.get(..2).unwrap_or(digits), 4),
+                };
+                match u32::from_str_radix(hex, 16).ok().and_then(char::from_u32) {
+                    Some(c) => Ok((format!("\\x{{{:x}}}", u32::from(c)), length)),
+                    None => invalid(length),
+                }
+            }
+            '0'..='7' => {
+                let octal: String = rest
+                    .chars()
+                    .skip(1)
+                    .take(3)
+                    .take_while(|c| matches!(c, '0'..='7'))
+                    .collect();
+                if c != '0' && octal.len() < 2 {
+                    return invalid(2);
+                }
+                let code = u32::from_str_radix(&octal, 8).unwrap_or(0);
+                Ok((format!("\\x{{{code:x}}}"), 1 + octal.len()))
+            }
+            '<' | '>' => Ok((c.to_string(), 2)),
+            c if c.is_ascii_punctuation() => Ok((format!("\\{c}"), 2)),
+            c => invalid(1 + c.len_utf8()),
+        }
+    }
+
+    fn class(&mut self) -> Result<(), String> {
+        let start = self.at;
+        let missing = |source: &str| Err(format!("missing closing ]: `{}`", source.get(start..).unwrap_or("")));
+        self.out.push('[');
+        self.at += 1;
+        if self.peek() == Some('^') {
+            self.take('^');
+        }
+        let mut first = true;
+        // The last single character, which may begin a range, and where it stands.
+        loop {
+            let Some(c) = self.peek() else {
+                return missing(self.source);
+            };
+            if c == ']' && !first {
+                self.take(c);
+                self.atom();
+                return Ok(());
+            }
+            if c == '-' && !first && !self.rest().starts_with("-]") {
+                let shown = self.rest().get(..2).unwrap_or("-");
+                let end = self.rest().char_indices().nth(2).map_or(self.rest().len(), |(i, _)| i);
+                let shown = self.rest().get(..end).unwrap_or(shown);
+                return Err(format!("invalid character class range: `{shown}`"));
+            }
+            first = false;
+            if let Some(length) = self.named_class()? {
+                self.at += length;
+                continue;
+            }
+            let from_at = self.at;
+            let Some(low) = self.class_item()? else { continue };
+            if !self.rest().starts_with('-') || self.rest().starts_with("-]") || self.rest().len() < 2 {
+                self.out.push_str(&low.1);
+                continue;
+            }
+            self.at += 1;
+            let Some(high) = self.class_item()? else {
+                let shown = self.source.get(from_at..self.at).unwrap_or("");
+                return Err(format!("invalid character class range: `{shown}`"));
+            };
+            if high.0 < low.0 {
+                let shown = self.source.get(from_at..self.at).unwrap_or("");
+                return Err(format!("invalid character class range: `{shown}`"));
+            }
+            self.out.push_str(&low.1);
+            self.out.push('-');
+            self.out.push_str(&high.1);
+        }
+    }
+
+    /// `[:alpha:]` inside brackets: the same in both languages.
+    fn named_class(&mut self) -> Result<Option<usize>, String> {
+        let rest = self.rest();
+        let Some(inner) = rest.strip_prefix("[:") else {
+            return Ok(None);
+        };
+        let Some((name, _)) = inner.split_once(":]") else {
+            return Ok(None);
+        };
+        let class = rest.get(..name.len() + 4).unwrap_or(rest);
+        if regex::Regex::new(&format!("[{class}]")).is_err() {
+            return Err(format!("invalid character class range: `{class}`"));
+        }
+        self.out.push_str(class);
+        Ok(Some(class.len()))
+    }
+
+    /// One character of a class, with how it is written; `None` when it was a class, which is written already.
+    fn class_item(&mut self) -> Result<Option<(char, String)>, String> {
+        let rest = self.rest();
+        let Some(c) = rest.chars().next() else {
+            return Err(format!("missing closing ]: `{}`", self.source));
+        };
+        if c != '\\' {
+            self.at += c.len_utf8();
+            return Ok(Some((c, hex(c))));
+        }
+        let Some(escaped) = rest.chars().nth(1) else {
+            return Err("trailing backslash at end of expression: ``".to_owned());
+        };
+        let class = match escaped {
+            'd' => "0-9",
+            'D' => "[^0-9]",
+            'w' => "0-9A-Za-z_",
+            'W' => "[^0-9A-Za-z_]",
+            's' => "\\t\\n\\f\\r ",
+            'S' => "[^\\t\\n\\f\\r ]",
+            _ => "",
+        };
+        if !class.is_empty() {
+            self.out.push_str(class);
+            self.at += 2;
+            return Ok(None);
+        }
+        let (text, length) = self.literal_or_class(rest, escaped)?;
+        self.at += length;
+        if matches!(escaped, 'p' | 'P') {
+            self.out.push_str(&text);
+            return Ok(None);
+        }
+        let single = match escaped {
+            'a' => '\u{7}',
+            'f' => '\u{c}',
+            't' => '\t',
+            'n' => '\n',
+            'r' => '\r',
+            'v' => '\u{b}',
+            'x' | '0'..='7' => {
+                let digits = text.trim_start_matches("\\x{").trim_end_matches('}');
+                u32::from_str_radix(digits, 16)
+                    .ok()
+                    .and_then(char::from_u32)
+                    .unwrap_or('\0')
+            }
+            other => other,
+        };
+        Ok(Some((single, hex(single))))
+    }
+}
+
+/// A character that means itself inside brackets, whatever it is.
+fn hex(c: char) -> String {
+    if c.is_ascii_alphanumeric() {
+        c.to_string()
+    } else {
+        format!("\\x{{{:x}}}", u32::from(c))
+    }
+}
+
+/// `{2}`, `{2,}`, `{2,3}`: its length and bounds.
+fn counted(rest: &str) -> Option<(usize, u32, Option<u32>)> {
+    let (inner, _) = rest.strip_prefix('{')?.split_once('}')?;
+    let number = |text: &str| -> Option<u32> {
+        let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        digits.then(|| text.parse().unwrap_or(u32::MAX))
+    };
+    let length = inner.len() + 2;
+    match inner.split_once(',') {
+        None => number(inner).map(|n| (length, n, Some(n))),
+        Some((low, "")) => number(low).map(|n| (length, n, None)),
+        Some((low, high)) => Some((length, number(low)?, Some(number(high)?))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_go_matches_them() {
+        let rows = [
+            (r"^\d+$", "12", true),
+            (r"^\d+$", "१२", false),
+            (r"^\w+\s\w+$", "ab cd", true),
+            (r"^\w$", "é", false),
+            (r"(?i)^yes$", "YeS", true),
+            (r"^yes$", "yes\n", false),
+            (r"a{,2}", "a{,2}", true),
+            (r"x{", "x{", true),
+            (r"^[[]$", "[", true),
+            (r"^[a&&b]$", "&", true),
+            (r"^[]a]+$", "a]", true),
+            (r"^[^\d\s]$", "x", true),
+            (r"^[\w-]+$", "a-b", true),
+            (r"^\Qa.b\E$", "a.b", true),
+            (r"^\Qa.b\E$", "axb", false),
+            (r"(?P<a>x)(?P<a>y)", "xy", true),
+            (r"\bfoo\b", "a foo b", true),
+            (r"^[[:alpha:]]+$", "abc", true),
+            (r"^\<$", "<", true),
+            (r"^[\x{41}-\x43]$", "B", true),
+            (r"^\pL$", "é", true),
+            (r"^.$", "日", true),
+            (r"^\\$", "\\", true),
+            (r"^[\]\-]+$", "]-", true),
+            (r"^(?:a|b)??c$", "c", true),
+        ];
+        for (pattern, text, want) in rows {
+            let compiled = Pattern::compile(pattern).unwrap_or_else(|e| panic!("{pattern}: {e}"));
+            assert_eq!(compiled.matches(text), want, "{pattern} on {text:?}");
+        }
+    }
+
+    #[test]
+    fn refusals_are_worded_as_go_words_them() {
+        let rows = [
+            ("^(a", "missing closing ): `^(a`"),
+            ("a)", "unexpected ): `a)`"),
+            ("[z-a]", "invalid character class range: `z-a`"),
+            ("(?=look)ahead", "invalid or unsupported Perl syntax: `(?=`"),
+            ("(?<=x)a", "invalid or unsupported Perl syntax: `(?<`"),
+            ("a**", "invalid nested repetition operator: `**`"),
+            ("back\\1", "invalid escape sequence: `\\1`"),
+            ("\\pX", "invalid character class range: `\\pX`"),
+            ("*a", "missing argument to repetition operator: `*`"),
+            ("[a", "missing closing ]: `[a`"),
+            ("a\\", "trailing backslash at end of expression: ``"),
+            ("a{1001}", "invalid repeat count: `{1001}`"),
+            ("\\Z", "invalid escape sequence: `\\Z`"),
+            ("(?x)a", "invalid or unsupported Perl syntax: `(?x`"),
+        ];
+        for (pattern, want) in rows {
+            match Pattern::compile(pattern) {
+                Ok(_) => panic!("{pattern} compiled"),
+                Err(got) => assert_eq!(got, format!("error parsing regexp: {want}"), "{pattern}"),
+            }
+        }
+    }
+
+    #[test]
+    fn huge_repetitions_are_refused_quickly() {
+        for pattern in ["(x{1000}){1000}", "((a{100}){100}){100}", &"(".repeat(5000)] {
+            assert!(Pattern::compile(pattern).is_err(), "{}", &pattern[..10]);
+        }
+    }
+}

@@ -1,0 +1,328 @@
+//! From an `openAPIV3Schema` document to a compiled tree.
+//!
+//! `parse` is admission's door: it says everything that is wrong, in Kubernetes' words. `parse_trusted` is for
+//! schemas that were admitted before: it only lowers. Both are bounded in size and depth first.
+
+use crate::node::{Below, Junctors, Limits, ListType, MapType, Node, Type};
+use crate::regexp::Pattern;
+use crate::rules::Rule;
+use insula_api::{FieldError, FieldPath, Json};
+
+/// Deeper schemas are refused: walks recurse, and a stack is finite.
+pub const SCHEMA_DEPTH_MAX: usize = 100;
+/// Schemas of more nodes are refused; the largest known real one has about 12,000.
+pub const SCHEMA_NODES_MAX: usize = 100_000;
+/// Schemas of more JSON bytes are refused, as etcd and Kubernetes would refuse the object that carries them.
+pub const SCHEMA_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// A compiled schema. Immutable; share it by `Arc`.
+#[derive(Debug, Clone, Default)]
+pub struct Structural {
+    root: Node,
+}
+
+impl Structural {
+    /// Parses and checks a schema. `path` is where it stands, e.g. `spec.versions[0].schema.openAPIV3Schema`.
+    ///
+    /// # Errors
+    /// Every violation, with Kubernetes' paths and texts.
+    pub fn parse(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldError>> {
+        within_limits(schema, path).map_err(|e| vec![e])?;
+        let errors = crate::admit::check(schema, path);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let lowered = lower_root(schema, path)?;
+        let errors = crate::admit::check_compiled(schema, &lowered, path);
+        if errors.is_empty() { Ok(lowered) } else { Err(errors) }
+    }
+
+    /// Compiles a schema that was admitted before, or is our own. Only what is needed to run is looked at.
+    ///
+    /// # Errors
+    /// A pattern or rule that does not compile, a type that is none, or a limit.
+    pub fn parse_trusted(schema: &Json) -> Result<Structural, Vec<FieldError>> {
+        let path = FieldPath::new("openAPIV3Schema");
+        within_limits(schema, &path).map_err(|e| vec![e])?;
+        lower_root(schema, &path)
+    }
+
+    /// The node at a path of field names. Map values are reached by any name, list items by `*`.
+    pub fn node(&self, path: &[&str]) -> Option<&Node> {
+        path.iter().try_fold(&self.root, |node, name| match node.child(name) {
+            Some(child) => Some(child),
+            None if *name == "*" => node.items(),
+            None => None,
+        })
+    }
+
+    /// The schema of the whole object.
+    pub fn root(&self) -> &Node {
+        &self.root
+    }
+}
+
+fn lower_root(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let root = lower(schema, path, &mut errors);
+    if errors.is_empty() {
+        Ok(Structural { root })
+    } else {
+        Err(errors)
+    }
+}
+
+/// Refuses what would be too deep, too wide or too long to walk, naming the limit.
+pub(crate) fn within_limits(schema: &Json, path: &FieldPath) -> Result<(), FieldError> {
+    let mut nodes = 0usize;
+    let mut bytes = 0usize;
+    // An explicit stack: this is the check that makes recursion safe.
+    let mut stack = vec![(schema, 0usize)];
+    while let Some((value, depth)) = stack.pop() {
+        nodes += 1;
+        // Each schema level is at most two JSON levels deep: `properties` and a name.
+        if depth > SCHEMA_DEPTH_MAX * 2 {
+            return Err(FieldError::forbidden(
+                path,
+                format!("schemas may be nested at most {SCHEMA_DEPTH_MAX} deep"),
+            ));
+        }
+        match value {
+            Json::Object(map) => {
+                bytes += 2;
+                for (key, child) in map {
+                    bytes += key.len() + 4;
+                    stack.push((child, depth + 1));
+                }
+            }
+            Json::Array(list) => {
+                bytes += 2 + list.len();
+                stack.extend(list.iter().map(|child| (child, depth + 1)));
+            }
+            Json::String(text) => bytes += text.len() + 2,
+            _ => bytes += 4,
+        }
+        if nodes > SCHEMA_NODES_MAX * 4 {
+            return Err(FieldError::forbidden(
+                path,
+                format!("schemas may have at most {SCHEMA_NODES_MAX} nodes"),
+            ));
+        }
+        if bytes > SCHEMA_BYTES_MAX {
+            return Err(FieldError::forbidden(
+                path,
+                format!("schemas may be at most {SCHEMA_BYTES_MAX} bytes long"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+pub(crate) fn flag(schema: &Json, name: &str) -> bool {
+    schema.get(name).and_then(Json::as_bool).unwrap_or(false)
+}
+
+pub(crate) fn text<'a>(schema: &'a Json, name: &str) -> &'a str {
+    schema.get(name).and_then(Json::as_str).unwrap_or("")
+}
+
+pub(crate) fn strings(schema: &Json, name: &str) -> Vec<String> {
+    let list = schema.get(name).and_then(Json::as_array);
+    list.map(|l| l.iter().filter_map(|v| v.as_str().map(str::to_owned)).collect())
+        .unwrap_or_default()
+}
+
+fn lower(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Node {
+    let mut node = Node {
+        kind: kind(schema, path, errors),
+        nullable: flag(schema, "nullable"),
+        int_or_string: flag(schema, "x-kubernetes-int-or-string"),
+        preserves_unknown: flag(schema, "x-kubernetes-preserve-unknown-fields"),
+        embedded: flag(schema, "x-kubernetes-embedded-resource"),
+        below: Below::default(),
+        description: text(schema, "description").into(),
+        default: schema.get("default").filter(|d| !d.is_null()).cloned(),
+        properties: Vec::new(),
+        items: None,
+        additional: None,
+        list_type: list_type(schema),
+        map_type: if text(schema, "x-kubernetes-map-type") == "atomic" {
+            MapType::Atomic
+        } else {
+            MapType::Granular
+        },
+        required: strings(schema, "required"),
+        limits: limits(schema, path, errors),
+        junctors: junctors(schema, path, errors),
+        rules: Vec::new(),
+    };
+    if let Some(Json::Object(properties)) = schema.get("properties") {
+        let at = path.child("properties");
+        // The map is sorted by name: no `preserve_order`.
+        node.properties = properties
+            .iter()
+            .map(|(n, s)| (n.as_str().into(), lower(s, &at.key(n), errors)))
+            .collect();
+    }
+    if let Some(items @ Json::Object(_)) = schema.get("items") {
+        node.items = Some(Box::new(lower(items, &path.child("items"), errors)));
+    }
+    node.additional = match schema.get("additionalProperties") {
+        Some(values @ Json::Object(_)) => Some(Box::new(lower(values, &path.child("additionalProperties"), errors))),
+        // Values of an open map are not described at all, so that fields of objects among them are unknown.
+        Some(Json::Bool(true)) => Some(Box::default()),
+        _ => None,
+    };
+    if let Some(Json::Array(rules)) = schema.get("x-kubernetes-validations") {
+        let at = path.child("x-kubernetes-validations");
+        for (i, rule) in rules.iter().enumerate() {
+            match Rule::parse(rule, &at.index(i)) {
+                Ok(rule) => node.rules.push(rule),
+                Err(error) => errors.push(error),
+            }
+        }
+    }
+    node.below = below(&node);
+    node
+}
+
+fn kind(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Type> {
+    let name = text(schema, "type");
+    let kind = Type::parse(name);
+    if kind.is_none() && !name.is_empty() {
+        let types = ["array", "boolean", "integer", "number", "object", "string"];
+        errors.push(FieldError::not_supported(
+            &path.child("type"),
+            &Json::from(name),
+            &types,
+        ));
+    }
+    kind
+}
+
+fn list_type(schema: &Json) -> ListType {
+    match text(schema, "x-kubernetes-list-type") {
+        "set" => ListType::Set,
+        "map" => ListType::Map {
+            keys: strings(schema, "x-kubernetes-list-map-keys"),
+        },
+        _ => ListType::Atomic,
+    }
+}
+
+fn limits(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Limits>> {
+    const NAMES: [&str; 14] = [
+        "format",
+        "pattern",
+        "enum",
+        "minimum",
+        "maximum",
+        "multipleOf",
+        "minLength",
+        "maxLength",
+        "minItems",
+        "maxItems",
+        "minProperties",
+        "maxProperties",
+        "exclusiveMinimum",
+        "exclusiveMaximum",
+    ];
+    let map = schema.as_object()?;
+    if !NAMES.iter().any(|name| map.contains_key(*name)) {
+        return None;
+    }
+    let number = |name: &str| map.get(name).and_then(Json::as_f64);
+    let count = |name: &str| {
+        map.get(name)
+            .and_then(Json::as_f64)
+            .map(|n| if n < 0.0 { 0 } else { n as usize })
+    };
+    let mut limits = Limits {
+        format: map
+            .get("format")
+            .and_then(Json::as_str)
+            .filter(|f| !f.is_empty())
+            .map(Into::into),
+        check: crate::formats::lookup(text(schema, "format")),
+        pattern: None,
+        choices: map.get("enum").and_then(Json::as_array).cloned().unwrap_or_default(),
+        minimum: number("minimum"),
+        maximum: number("maximum"),
+        exclusive_minimum: flag(schema, "exclusiveMinimum"),
+        exclusive_maximum: flag(schema, "exclusiveMaximum"),
+        multiple_of: number("multipleOf").filter(|n| *n > 0.0),
+        min_length: count("minLength"),
+        max_length: count("maxLength"),
+        min_items: count("minItems"),
+        max_items: count("maxItems"),
+        min_properties: count("minProperties"),
+        max_properties: count("maxProperties"),
+    };
+    let pattern = text(schema, "pattern");
+    if !pattern.is_empty() {
+        match Pattern::compile(pattern) {
+            Ok(pattern) => limits.pattern = Some(pattern),
+            Err(why) => errors.push(FieldError::invalid(
+                &path.child("pattern"),
+                &Json::from(pattern),
+                format!("must be a valid regular expression, but isn't: {why}"),
+            )),
+        }
+    }
+    Some(Box::new(limits))
+}
+
+fn junctors(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Junctors>> {
+    let mut list = |name: &str| -> Vec<Node> {
+        let at = path.child(name);
+        let schemas = schema
+            .get(name)
+            .and_then(Json::as_array)
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        schemas
+            .iter()
+            .enumerate()
+            .map(|(i, s)| lower(s, &at.index(i), errors))
+            .collect()
+    };
+    let mut junctors = Junctors {
+        all_of: list("allOf"),
+        any_of: list("anyOf"),
+        one_of: list("oneOf"),
+        not: None,
+    };
+    if let Some(not @ Json::Object(_)) = schema.get("not") {
+        junctors.not = Some(lower(not, &path.child("not"), errors));
+    }
+    let Junctors {
+        all_of,
+        any_of,
+        one_of,
+        not,
+    } = &junctors;
+    let empty = all_of.is_empty() && any_of.is_empty() && one_of.is_empty() && not.is_none();
+    (!empty).then(|| Box::new(junctors))
+}
+
+fn below(node: &Node) -> Below {
+    let mut below = Below {
+        defaults: node.default.is_some(),
+        rules: !node.rules.is_empty(),
+        lists: node.list_type != ListType::Atomic,
+        embedded: node.embedded,
+    };
+    let children = node
+        .properties
+        .iter()
+        .map(|(_, n)| n)
+        .chain(node.items())
+        .chain(node.additional());
+    for child in children {
+        below.defaults |= child.below.defaults;
+        below.rules |= child.below.rules;
+        below.lists |= child.below.lists;
+        below.embedded |= child.below.embedded;
+    }
+    below
+}

@@ -1,0 +1,487 @@
+//! Validation: one walk over value and schema. Nothing is allocated until something is wrong.
+//!
+//! Texts and kinds of errors are Kubernetes' (its validator is a fork of go-openapi's). On updates, what was wrong and
+//! did not change is let through (ratcheting): the walk carries the old value along, and drops the errors of a node
+//! whose value equals its old one. That comparison is only made when there are errors.
+
+use crate::at::{At, Keys};
+use crate::list_type;
+use crate::node::{Junctors, Limits, ListType, Node, Type};
+use insula_api::{FieldError, FieldPath, Json};
+
+/// The largest integer that is exact as a JSON number of floating point.
+const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+
+/// Validates against types, bounds and junctors. `old` is the value before the write, if there is one.
+pub(crate) fn validate_value(value: &Json, old: Option<&Json>, node: &Node, errors: &mut Vec<FieldError>) {
+    let mut walk = Walk {
+        errors: std::mem::take(errors),
+        visits: 0,
+    };
+    walk.node(value, old, node, &At::ROOT);
+    *errors = walk.errors;
+}
+
+struct Walk {
+    errors: Vec<FieldError>,
+    /// How many values were looked at: says which of several failing alternatives came closest.
+    visits: usize,
+}
+
+/// A number as Kubernetes' decoder would hold it.
+#[derive(Clone, Copy)]
+enum Number {
+    Int(i64),
+    Float(f64),
+}
+
+impl Number {
+    fn of(number: &serde_json::Number) -> Number {
+        match number.as_i64() {
+            Some(int) => Number::Int(int),
+            None => Number::Float(number.as_f64().unwrap_or(f64::NAN)),
+        }
+    }
+
+    fn is_whole(self) -> bool {
+        match self {
+            Number::Int(_) => true,
+            Number::Float(f) => f.fract() == 0.0 && f.abs() <= EXACT_MAX,
+        }
+    }
+}
+
+impl Walk {
+    fn node(&mut self, value: &Json, old: Option<&Json>, node: &Node, at: &At<'_>) {
+        self.visits += 1;
+        let before = self.errors.len();
+        if value.is_null() {
+            if !node.nullable {
+                self.kind(value, node, at);
+                self.choices(value, node, at);
+            }
+        } else {
+            self.kind(value, node, at);
+            match value {
+                Json::Object(map) => self.object(map, old, node, at),
+                Json::Array(list) => self.list(list, old, node, at),
+                _ => {}
+            }
+            if let Some(limits) = &node.limits {
+                self.limits(value, node, limits, at);
+            }
+            if let Some(junctors) = &node.junctors {
+                self.junctors(value, junctors, at);
+            }
+        }
+        if self.errors.len() > before && old == Some(value) {
+            self.errors.truncate(before);
+        }
+    }
+
+    fn object(&mut self, map: &serde_json::Map<String, Json>, old: Option<&Json>, node: &Node, at: &At<'_>) {
+        for name in &node.required {
+            if !map.contains_key(name) {
+                self.errors
+                    .push(FieldError::required(&at.field(name).path(Keys::Dotted), ""));
+            }
+        }
+        if node.properties.is_empty() && node.additional.is_none() {
+            return;
+        }
+        let old = old.and_then(Json::as_object);
+        for (name, child) in map {
+            if let Some(field) = node.child(name) {
+                self.node(child, old.and_then(|o| o.get(name)), field, &at.key(name));
+            }
+        }
+    }
+
+    fn list(&mut self, list: &[Json], old: Option<&Json>, node: &Node, at: &At<'_>) {
+        let Some(items) = node.items() else { return };
+        for (index, item) in list.iter().enumerate() {
+            self.node(item, correlated(item, old, node), items, &at.index(index));
+        }
+    }
+
+    fn push(&mut self, at: &At<'_>, value: &Json, words: std::fmt::Arguments<'_>) {
+        let name = at.text(Keys::Dotted);
+        let detail = format!("{name} in body {words}");
+        self.errors
+            .push(FieldError::invalid(&at.path(Keys::Dotted), value, detail));
+    }
+
+    /// An error of the whole object, whose text names the place.
+    fn push_whole(&mut self, text: String) {
+        self.errors
+            .push(FieldError::invalid_text(&FieldPath::root(), "\"\"", text));
+    }
+
+    fn kind(&mut self, value: &Json, node: &Node, at: &At<'_>) {
+        let fits = match (node.kind, node.int_or_string) {
+            (_, true) => match value {
+                Json::String(_) => true,
+                Json::Number(n) => Number::of(n).is_whole(),
+                _ => false,
+            },
+            (None, false) => true,
+            (Some(Type::Object), _) => value.is_object(),
+            (Some(Type::Array), _) => value.is_array(),
+            (Some(Type::String), _) => value.is_string(),
+            (Some(Type::Boolean), _) => value.is_boolean(),
+            (Some(Type::Number), _) => value.is_number(),
+            (Some(Type::Integer), _) => matches!(value, Json::Number(n) if Number::of(n).is_whole()),
+        };
+        if fits {
+            return;
+        }
+        let types = match node.kind {
+            Some(kind) if !node.int_or_string => kind.as_str(),
+            _ => "integer,string",
+        };
+        // Under a format Kubernetes' validator compares formats: those of numbers are Go's type names.
+        let (want, got) = match (node.format(), value) {
+            (Some(format), Json::Number(n)) => match Number::of(n) {
+                Number::Int(_) => (format, "int64"),
+                Number::Float(_) => (format, "float64"),
+            },
+            (Some(format), Json::Bool(_) | Json::Object(_)) => (format, ""),
+            _ => (types, kind_of(value)),
+        };
+        let detail = format!("{} in body must be of type {want}: \"{got}\"", at.text(Keys::Dotted));
+        self.errors.push(FieldError::type_invalid(
+            &at.path(Keys::Dotted),
+            format!("\"{got}\""),
+            detail,
+        ));
+    }
+
+    fn choices(&mut self, value: &Json, node: &Node, at: &At<'_>) {
+        let choices = node.choices();
+        if choices.is_empty() || choices.iter().any(|choice| same(choice, value)) {
+            return;
+        }
+        let texts: Vec<String> = choices
+            .iter()
+            .map(|c| match c {
+                Json::String(text) => text.clone(),
+                other => other.to_string(),
+            })
+            .collect();
+        let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+        self.errors
+            .push(FieldError::not_supported(&at.path(Keys::Dotted), value, &texts));
+    }
+
+    fn limits(&mut self, value: &Json, node: &Node, limits: &Limits, at: &At<'_>) {
+        self.choices(value, node, at);
+        match value {
+            Json::String(text) => self.string(text, value, limits, at),
+            Json::Number(number) => self.number(Number::of(number), value, node, limits, at),
+            Json::Array(list) => self.count((list.len(), "items"), (limits.min_items, limits.max_items), at),
+            Json::Object(map) => self.count(
+                (map.len(), "properties"),
+                (limits.min_properties, limits.max_properties),
+                at,
+            ),
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, (count, words): (usize, &str), (min, max): (Option<usize>, Option<usize>), at: &At<'_>) {
+        if let Some(max) = max.filter(|max| count > *max) {
+            self.errors
+                .push(FieldError::too_many(&at.path(Keys::Dotted), count, max));
+        }
+        if let Some(min) = min.filter(|min| count < *min) {
+            self.push(
+                at,
+                &Json::from(count),
+                format_args!("should have at least {min} {words}"),
+            );
+        }
+    }
+
+    /// The first of length and pattern that fails is reported; a format is looked at on its own.
+    fn string(&mut self, text: &str, value: &Json, limits: &Limits, at: &At<'_>) {
+        // A character has at least one byte, so that only strings of too many bytes are counted.
+        if let Some(max) = limits
+            .max_length
+            .filter(|max| text.len() > *max && text.chars().count() > *max)
+        {
+            self.errors.push(FieldError::too_long(&at.path(Keys::Dotted), max));
+        } else if let Some(min) = limits
+            .min_length
+            .filter(|min| text.len() < *min * 4 && text.chars().count() < *min)
+        {
+            self.push(at, value, format_args!("should be at least {min} chars long"));
+        } else if let Some(pattern) = &limits.pattern
+            && !pattern.matches(text)
+        {
+            self.push(at, value, format_args!("should match '{}'", pattern.source()));
+        }
+        if let (Some(check), Some(format)) = (limits.check, &limits.format)
+            && !check(text)
+        {
+            let detail = format!("{} in body must be of type {format}: {value}", at.text(Keys::Dotted));
+            self.errors.push(FieldError::type_invalid(
+                &at.path(Keys::Dotted),
+                value.to_string(),
+                detail,
+            ));
+        }
+    }
+
+    fn number(&mut self, number: Number, value: &Json, node: &Node, limits: &Limits, at: &At<'_>) {
+        if let Some(step) = limits.multiple_of
+            && !is_multiple(number, step)
+        {
+            self.push(
+                at,
+                value,
+                format_args!("should be a multiple of {}", shown(step, number)),
+            );
+        }
+        let format = limits.format.as_deref().unwrap_or("");
+        if let Some(kind) = node.kind.filter(|_| !node.int_or_string)
+            && !in_range(number, kind, format)
+        {
+            self.out_of_range(kind, format, at);
+        }
+        if let Some(max) = limits.maximum {
+            let order = compare(number, max);
+            let words = if limits.exclusive_maximum {
+                "less than"
+            } else {
+                "less than or equal to"
+            };
+            if order.is_gt() || limits.exclusive_maximum && order.is_eq() {
+                self.push(at, value, format_args!("should be {words} {}", shown(max, number)));
+            }
+        }
+        if let Some(min) = limits.minimum {
+            let order = compare(number, min);
+            let words = if limits.exclusive_minimum {
+                "greater than"
+            } else {
+                "greater than or equal to"
+            };
+            if order.is_lt() || limits.exclusive_minimum && order.is_eq() {
+                self.push(at, value, format_args!("should be {words} {}", shown(min, number)));
+            }
+        }
+    }
+
+    fn out_of_range(&mut self, kind: Type, format: &str, at: &At<'_>) {
+        let how = if format.is_empty() {
+            "(default format)".to_owned()
+        } else {
+            format!("with format {format}")
+        };
+        let name = at.text(Keys::Dotted);
+        self.push_whole(format!(
+            "Checked value must be of type {} {how} in {name}",
+            kind.as_str()
+        ));
+    }
+
+    fn junctors(&mut self, value: &Json, junctors: &Junctors, at: &At<'_>) {
+        let Junctors {
+            all_of,
+            any_of,
+            one_of,
+            not,
+        } = junctors;
+        if !any_of.is_empty() {
+            let (valid, best) = self.alternatives(value, any_of, 1, at);
+            if valid == 0 {
+                self.push_whole(format!(
+                    "\"{}\" must validate at least one schema (anyOf)",
+                    at.text(Keys::Dotted)
+                ));
+                self.errors.extend(best);
+            }
+        }
+        if !one_of.is_empty() {
+            let (valid, best) = self.alternatives(value, one_of, usize::MAX, at);
+            if valid != 1 {
+                let found = match valid {
+                    0 => "Found none valid".to_owned(),
+                    n => format!("Found {n} valid alternatives"),
+                };
+                let name = at.text(Keys::Dotted);
+                self.push_whole(format!(
+                    "\"{name}\" must validate one and only one schema (oneOf). {found}"
+                ));
+                self.errors.extend(best);
+            }
+        }
+        if !all_of.is_empty() {
+            let before = self.errors.len();
+            let mut valid = 0;
+            for branch in all_of {
+                let so_far = self.errors.len();
+                self.node(value, None, branch, at);
+                valid += usize::from(self.errors.len() == so_far);
+            }
+            if self.errors.len() > before {
+                let none = if valid == 0 { ". None validated" } else { "" };
+                let name = at.text(Keys::Dotted);
+                self.push_whole(format!("\"{name}\" must validate all the schemas (allOf){none}"));
+            }
+        }
+        if let Some(not) = not {
+            let mut branch = Walk {
+                errors: Vec::new(),
+                visits: 0,
+            };
+            branch.node(value, None, not, at);
+            if branch.errors.is_empty() {
+                self.push_whole(format!(
+                    "\"{}\" must not validate the schema (not)",
+                    at.text(Keys::Dotted)
+                ));
+            }
+        }
+    }
+
+    /// How many alternatives hold (counting stops at `enough`), and if none does, the errors of the closest.
+    fn alternatives(
+        &mut self,
+        value: &Json,
+        branches: &[Node],
+        enough: usize,
+        at: &At<'_>,
+    ) -> (usize, Vec<FieldError>) {
+        let mut valid = 0;
+        let mut best: Option<Walk> = None;
+        for branch in branches {
+            let mut walk = Walk {
+                errors: Vec::new(),
+                visits: 0,
+            };
+            walk.node(value, None, branch, at);
+            if walk.errors.is_empty() {
+                valid += 1;
+                if valid >= enough {
+                    break;
+                }
+            } else if best.as_ref().is_none_or(|b| walk.visits > b.visits) {
+                best = Some(walk);
+            }
+        }
+        let best = if valid == 0 { best } else { None };
+        (valid, best.map(|walk| walk.errors).unwrap_or_default())
+    }
+}
+
+/// The old value of a list's item: known by key in keyed lists, nowhere else.
+pub(crate) fn correlated<'a>(item: &Json, old: Option<&'a Json>, node: &Node) -> Option<&'a Json> {
+    let old = old?.as_array()?;
+    let ListType::Map { keys } = &node.list_type else {
+        return None;
+    };
+    if !item.is_object() {
+        return None;
+    }
+    old.iter().find(|candidate| {
+        let same = |key: &String| list_type::key_value(candidate, key, node) == list_type::key_value(item, key, node);
+        candidate.is_object() && keys.iter().all(same)
+    })
+}
+
+pub(crate) fn kind_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+        Json::Number(n) => match Number::of(n) {
+            Number::Int(_) => "integer",
+            Number::Float(_) => "number",
+        },
+    }
+}
+
+/// Equality in which `1` and `1.0` are the same.
+fn same(a: &Json, b: &Json) -> bool {
+    match (a, b) {
+        (Json::Number(a), Json::Number(b)) if a != b => match (a.as_i64(), b.as_i64()) {
+            (Some(a), Some(b)) => a == b,
+            _ => a.as_f64() == b.as_f64(),
+        },
+        (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
+        (Json::Object(a), Json::Object(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && same(a, b))
+        }
+        _ => a == b,
+    }
+}
+
+fn in_range(number: Number, kind: Type, format: &str) -> bool {
+    match (kind, number) {
+        (Type::Integer, Number::Float(f)) if !number.is_whole() || f.abs() > EXACT_MAX => false,
+        (Type::Integer, Number::Float(f)) => in_range(Number::Int(f as i64), kind, format),
+        (Type::Integer, Number::Int(n)) => match format {
+            "int32" => i32::try_from(n).is_ok(),
+            "uint32" => u32::try_from(n).is_ok(),
+            "uint64" => n >= 0,
+            _ => true,
+        },
+        (Type::Number, Number::Float(f)) if matches!(format, "float" | "float32") => {
+            !(f.is_finite() && (f as f32).is_infinite())
+        }
+        _ => true,
+    }
+}
+
+/// Exact for integers, also against fractional bounds.
+fn compare(number: Number, bound: f64) -> std::cmp::Ordering {
+    use std::cmp::Ordering::Equal;
+    match number {
+        Number::Float(f) => f.partial_cmp(&bound).unwrap_or(Equal),
+        Number::Int(n) => {
+            let near = (n as f64).partial_cmp(&bound).unwrap_or(Equal);
+            // Rounding can make unequal numbers equal, never turn their order round.
+            if near.is_eq() {
+                i128::from(n).cmp(&(bound as i128))
+            } else {
+                near
+            }
+        }
+    }
+}
+
+fn is_multiple(number: Number, step: f64) -> bool {
+    match number {
+        Number::Int(n) if step.fract() == 0.0 && step <= EXACT_MAX => n % (step as i64) == 0,
+        Number::Int(n) => (n as f64 / step).fract() == 0.0,
+        Number::Float(f) => (f / step).fract() == 0.0,
+    }
+}
+
+/// A bound as Go would print it: exactly beside an integer, as `%v` of a float beside a float.
+fn shown(bound: f64, beside: Number) -> String {
+    if bound.fract() == 0.0 && bound.abs() <= EXACT_MAX && matches!(beside, Number::Int(_)) {
+        return format!("{}", bound as i64);
+    }
+    let exponent = if bound == 0.0 {
+        0
+    } else {
+        format!("{bound:e}")
+            .split_once('e')
+            .map_or(0, |(_, e)| e.parse().unwrap_or(0))
+    };
+    if (-4..6).contains(&exponent) {
+        return format!("{bound}");
+    }
+    let text = format!("{bound:e}");
+    match text.split_once('e') {
+        Some((digits, exponent)) => {
+            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |e| ('-', e));
+            format!("{digits}e{sign}{exponent:0>2}")
+        }
+        None => text,
+    }
+}
