@@ -1,0 +1,180 @@
+//! Namespaces, ConfigMaps and Secrets.
+
+use crate::{OnDelete, Strategy, Traits};
+use insula_api::{FieldError, FieldPath, Json, Timestamp};
+use serde_json::json;
+
+/// Bytes of data in a ConfigMap or a Secret.
+const DATA_MAX: usize = 1024 * 1024;
+
+/// Namespaces.
+pub(super) struct Namespaces;
+
+impl Strategy for Namespaces {
+    fn traits(&self) -> Traits {
+        Traits {
+            deletes_to_object: true,
+            ..Traits::BUILT_IN
+        }
+    }
+
+    fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
+        new["spec"] = json!({"finalizers": ["kubernetes"]});
+        new["status"] = json!({"phase": "Active"});
+        label_with_name(new);
+    }
+
+    fn prepare_for_update(&self, new: &mut Json, _old: &Json, _now: Timestamp) {
+        label_with_name(new);
+    }
+
+    fn on_delete(&self, object: &mut Json, _now: Timestamp) -> OnDelete {
+        if !self.is_held(object) {
+            return OnDelete::Go;
+        }
+        object["status"]["phase"] = json!("Terminating");
+        OnDelete::Hold
+    }
+
+    fn is_held(&self, object: &Json) -> bool {
+        object
+            .pointer("/spec/finalizers")
+            .and_then(Json::as_array)
+            .is_some_and(|list| !list.is_empty())
+    }
+}
+
+fn label_with_name(namespace: &mut Json) {
+    let name = namespace["metadata"]["name"].clone();
+    if !namespace["metadata"]["labels"].is_object() {
+        namespace["metadata"]["labels"] = json!({});
+    }
+    namespace["metadata"]["labels"]["kubernetes.io/metadata.name"] = name;
+}
+
+/// ConfigMaps.
+pub(super) struct ConfigMaps;
+
+impl Strategy for ConfigMaps {
+    fn traits(&self) -> Traits {
+        Traits::BUILT_IN
+    }
+
+    fn validate(&self, new: &Json) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let mut size = 0;
+        for field in ["data", "binaryData"] {
+            for (key, value) in new[field].as_object().into_iter().flatten() {
+                size += value.as_str().map_or(0, str::len);
+                check_key(&FieldPath::new(field).key(key), key, &mut errors);
+                if field == "data" && new["binaryData"].get(key).is_some() {
+                    let text = "duplicate of key present in binaryData";
+                    errors.push(FieldError::invalid_text(&FieldPath::new("data").key(key), key, text));
+                }
+            }
+        }
+        if size > DATA_MAX {
+            errors.push(too_long(&FieldPath::new("[]")));
+        }
+        errors
+    }
+
+    fn validate_update(&self, new: &Json, old: &Json) -> Vec<FieldError> {
+        immutable(new, old, &["data", "binaryData"])
+    }
+}
+
+/// Secrets.
+pub(super) struct Secrets;
+
+impl Strategy for Secrets {
+    fn traits(&self) -> Traits {
+        Traits::BUILT_IN
+    }
+
+    fn default(&self, new: &mut Json) {
+        if new["type"].as_str().is_none_or(str::is_empty) {
+            new["type"] = json!("Opaque");
+        }
+        merge_string_data(new);
+    }
+
+    fn validate(&self, new: &Json) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        let mut size = 0;
+        for (key, value) in new["data"].as_object().into_iter().flatten() {
+            size += value.as_str().map_or(0, |text| text.len() / 4 * 3);
+            check_key(&FieldPath::new("data").key(key), key, &mut errors);
+        }
+        if size > DATA_MAX {
+            errors.push(too_long(&FieldPath::new("data")));
+        }
+        errors
+    }
+
+    fn validate_update(&self, new: &Json, old: &Json) -> Vec<FieldError> {
+        let mut errors = immutable(new, old, &["data"]);
+        if new["type"] != old["type"] {
+            errors.push(FieldError::invalid(
+                &FieldPath::new("type"),
+                &new["type"],
+                "field is immutable",
+            ));
+        }
+        errors
+    }
+}
+
+/// `stringData` is only a way to write `data`.
+fn merge_string_data(secret: &mut Json) {
+    use base64::Engine;
+    let Some(Json::Object(given)) = secret.as_object_mut().and_then(|map| map.remove("stringData")) else {
+        return;
+    };
+    if !given.is_empty() && !secret["data"].is_object() {
+        secret["data"] = json!({});
+    }
+    for (key, value) in given {
+        let bytes = value.as_str().unwrap_or_default();
+        secret["data"][key] = json!(base64::engine::general_purpose::STANDARD.encode(bytes));
+    }
+}
+
+fn immutable(new: &Json, old: &Json, fields: &[&str]) -> Vec<FieldError> {
+    if old["immutable"] != true {
+        return Vec::new();
+    }
+    let text = "field is immutable when `immutable` is set";
+    let mut errors = Vec::new();
+    if new["immutable"] != true {
+        errors.push(FieldError::forbidden(&FieldPath::new("immutable"), text));
+    }
+    for field in fields.iter().filter(|field| new.get(field) != old.get(field)) {
+        errors.push(FieldError::forbidden(&FieldPath::new(field), text));
+    }
+    errors
+}
+
+fn too_long(path: &FieldPath) -> FieldError {
+    FieldError::too_long(path, DATA_MAX)
+}
+
+/// Kubernetes' rule for keys of ConfigMaps and Secrets (`IsConfigMapKey`).
+fn check_key(path: &FieldPath, key: &str, errors: &mut Vec<FieldError>) {
+    let mut problem = |text: &str| errors.push(FieldError::invalid_text(path, &json!(key).to_string(), text));
+    if key.len() > 253 {
+        problem("must be no more than 253 bytes");
+    }
+    if key.is_empty() || !key.chars().all(|c| c.is_ascii_alphanumeric() || "-._".contains(c)) {
+        problem(
+            "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or 'key-name', regex used for validation is '[-._a-zA-Z0-9]+')",
+        );
+    }
+    if key == "." {
+        problem("must not be '.'");
+    } else if key == ".." {
+        problem("must not be '..'");
+    } else if key.starts_with("..") {
+        problem("must not start with '..'");
+    }
+}

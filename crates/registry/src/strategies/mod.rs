@@ -1,0 +1,37 @@
+//! What our own kinds and Kubernetes' built-ins add to their schemas, one file a kind. All of it is pure: whatever needs a
+//! look at other objects is [`crate::admission`], whatever takes more than one write is a controller.
+
+mod apis;
+mod core;
+
+use crate::{Custom, Strategy};
+use insula_api::Json;
+use std::sync::Arc;
+
+/// The hooks of a built-in kind; those of a custom resource for all others.
+pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
+    match (group, plural) {
+        ("", "namespaces") => Arc::new(core::Namespaces),
+        ("", "configmaps") => Arc::new(core::ConfigMaps),
+        ("", "secrets") => Arc::new(core::Secrets),
+        ("apis.kcp.io", "apibindings") => Arc::new(apis::ApiBindings),
+        _ => Arc::new(Custom),
+    }
+}
+
+/// `object.metadata.<field>` as a list that can be pushed to.
+pub(crate) fn list_at<'a>(object: &'a mut Json, parent: &str, field: &str) -> &'a mut Vec<Json> {
+    let parent = &mut object[parent];
+    if !parent[field].is_array() {
+        parent[field] = Json::Array(Vec::new());
+    }
+    parent[field].as_array_mut().expect("made an array above")
+}
+
+/// Adds a finalizer unless it is there.
+pub(crate) fn add_finalizer(object: &mut Json, finalizer: &str) {
+    let list = list_at(object, "metadata", "finalizers");
+    if !list.iter().any(|known| known == finalizer) {
+        list.push(Json::String(finalizer.to_owned()));
+    }
+}
