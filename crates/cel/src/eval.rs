@@ -185,6 +185,9 @@ impl<'v> Machine<'v, '_> {
                 };
                 let Some(next) = value.as_object().and_then(|fields| field.find(fields)) else {
                     self.charge(cost::SELECT * (i as u64 + 2))?;
+                    if value.is_array() {
+                        return Err(no_overload("_[_]"));
+                    }
                     return self.absent_step(&field.name, &steps[i..]);
                 };
                 value = next;
@@ -224,6 +227,7 @@ impl<'v> Machine<'v, '_> {
             optional |= step.is_optional();
             let found = match step {
                 Step::Field { field, .. } => match value.field_of(field) {
+                    None if value.items().is_some() => return Err(no_overload("_[_]")),
                     None if !optional => return self.absent_step(&field.name, &steps[i..]),
                     found => found,
                 },

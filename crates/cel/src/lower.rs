@@ -9,7 +9,7 @@ use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExp
 use cel::parser::pratt_parser::TokenKind;
 
 /// Prefixes of functions that are not values: `sets.contains(a, b)`.
-const NAMESPACES: [&str; 4] = ["optional", "sets", "lists", "math"];
+const NAMESPACES: [&str; 4] = ["optional", "sets", "lists", "strings"];
 
 /// What lowering found out.
 #[derive(Debug)]

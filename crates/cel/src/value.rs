@@ -3,7 +3,7 @@
 use crate::error::{EvalError, invalid};
 use crate::functions::quantity::Quantity;
 use crate::ir::Const;
-use jiff::Timestamp;
+use jiff::civil::DateTime;
 use serde_json::{Map, Value};
 use std::rc::Rc;
 
@@ -23,7 +23,8 @@ pub(crate) enum Val<'v> {
     JsonMap(&'v Map<String, Value>),
     Map(Rc<MapVal<'v>>),
     Optional(Option<Rc<Val<'v>>>),
-    Timestamp(Timestamp),
+    /// In UTC. Not `jiff::Timestamp`, which ends a day before `9999-12-31T23:59:59Z`, a usual "never".
+    Timestamp(DateTime),
     /// Nanoseconds, like Go's `time.Duration`.
     Duration(i64),
     Type(&'static str),

@@ -42,7 +42,7 @@ fn int<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             Ok(Val::Int(*d as i64))
         }
         Val::Double(_) => Err(EvalError::Overflow("integer")),
-        Val::Timestamp(t) => Ok(Val::Int(t.as_second())),
+        Val::Timestamp(t) => Ok(Val::Int(time::epoch_seconds(*t))),
         Val::Duration(nanos) => Ok(Val::Int(*nanos)),
         _ => Err(no_overload("int")),
     }

@@ -5,9 +5,8 @@ use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::ir::Operator;
 use crate::value::Val;
+use jiff::SignedDuration;
 use jiff::civil::DateTime;
-use jiff::tz::Offset;
-use jiff::{SignedDuration, Timestamp};
 
 pub(super) static FUNCTIONS: &[Function] = &[
     global("timestamp", 1, 1, timestamp),
@@ -49,41 +48,67 @@ pub(super) static FUNCTIONS: &[Function] = &[
 const SECOND: i64 = 1_000_000_000;
 const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
-/// Years 1 to 9999, as in protobuf.
-const SECONDS_MIN: i64 = -62_135_596_800;
-const SECONDS_MAX: i64 = 253_402_300_799;
+const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 const OVERFLOW: EvalError = EvalError::Overflow("timestamp");
 const DURATION_OVERFLOW: EvalError = EvalError::Overflow("duration");
 
-fn checked<'v>(time: Timestamp) -> Result<'v> {
-    if (SECONDS_MIN..=SECONDS_MAX).contains(&time.as_second()) {
-        Ok(Val::Timestamp(time))
-    } else {
-        Err(OVERFLOW)
-    }
+/// Years 1 to 9999, as in protobuf.
+fn checked<'v>(time: Option<DateTime>) -> Result<'v> {
+    time.filter(|t| t.year() >= 1).map(Val::Timestamp).ok_or(OVERFLOW)
+}
+
+/// Seconds since 1970, rounded down.
+pub(crate) fn epoch_seconds(time: DateTime) -> i64 {
+    let since = time.duration_since(EPOCH);
+    since.as_secs() - i64::from(since.subsec_nanos() < 0)
 }
 
 fn timestamp<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     match args {
         [Val::Timestamp(t)] => Ok(Val::Timestamp(*t)),
-        [Val::Int(seconds)] => checked(Timestamp::from_second(*seconds).map_err(|_| OVERFLOW)?),
+        [Val::Int(seconds)] => checked(EPOCH.checked_add(SignedDuration::from_secs(*seconds)).ok()),
         [value] => {
             let text = value.as_str().ok_or(no_overload("timestamp"))?;
             cx.budget.traverse(text.len())?;
             let wrong = || invalid("type conversion error from 'string' to 'google.protobuf.Timestamp'");
-            // RFC 3339 as Go reads it; jiff alone would take more spellings.
-            let bytes = text.as_bytes();
-            let shape =
-                bytes.len() >= 20 && bytes.len() <= 64 && bytes[4] == b'-' && bytes[10] == b'T' && bytes[16] == b':';
-            let zone = bytes.last() == Some(&b'Z') || bytes.len().checked_sub(3).is_some_and(|i| bytes[i] == b':');
-            if !shape || !zone || text.contains('[') {
-                return Err(wrong());
-            }
-            checked(text.parse().map_err(|_| wrong())?)
+            checked(Some(parse_timestamp(text).ok_or_else(wrong)?))
         }
         _ => Err(no_overload("timestamp")),
     }
+}
+
+/// RFC 3339 as Go reads it, in UTC; jiff alone would take more spellings.
+fn parse_timestamp(text: &str) -> Option<DateTime> {
+    let (local, zone) = match text.strip_suffix('Z') {
+        Some(local) => (local, 0),
+        None => {
+            let (local, zone) = text.split_at_checked(text.len().checked_sub(6)?)?;
+            (
+                local,
+                if zone.starts_with(['+', '-']) {
+                    offset_seconds(zone)?
+                } else {
+                    return None;
+                },
+            )
+        }
+    };
+    let shape = "dddd-dd-ddTdd:dd:dd";
+    let (whole, fraction) = local.split_at_checked(shape.len())?;
+    let fits = whole
+        .bytes()
+        .zip(shape.bytes())
+        .all(|(c, s)| if s == b'd' { c.is_ascii_digit() } else { c == s });
+    let fraction_fits = match fraction.strip_prefix('.') {
+        Some(digits) => (1..=9).contains(&digits.len()) && digits.bytes().all(|b| b.is_ascii_digit()),
+        None => fraction.is_empty(),
+    };
+    if !fits || !fraction_fits {
+        return None;
+    }
+    let time: DateTime = local.parse().ok()?;
+    time.checked_sub(SignedDuration::from_secs(zone)).ok()
 }
 
 fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
@@ -144,8 +169,8 @@ fn parse_duration(text: &str) -> Option<i64> {
 }
 
 /// RFC 3339 in UTC.
-pub(crate) fn timestamp_text(time: Timestamp) -> String {
-    time.to_string()
+pub(crate) fn timestamp_text(time: DateTime) -> String {
+    format!("{time}Z")
 }
 
 /// Seconds with a fraction: `5400s`, `1.5s`.
@@ -163,37 +188,41 @@ pub(crate) fn duration_text(nanos: i64) -> String {
 /// A part of the civil time, in UTC or in the zone given.
 fn civil<'v>(args: &[Val<'v>], name: &'static str, part: impl Fn(DateTime) -> i64) -> Result<'v> {
     let (time, offset) = match args {
-        [Val::Timestamp(time)] => (time, Offset::UTC),
+        [Val::Timestamp(time)] => (time, 0),
         [Val::Timestamp(time), zone] => (time, parse_zone(zone.as_str().ok_or(no_overload(name))?)?),
         _ => return Err(no_overload(name)),
     };
-    Ok(Val::Int(part(offset.to_datetime(*time))))
+    let local = time
+        .checked_add(SignedDuration::from_secs(offset))
+        .map_err(|_| OVERFLOW)?;
+    Ok(Val::Int(part(local)))
 }
 
 /// `UTC` or a fixed offset. Names of regions need the zone database, which a pure crate does not read.
-fn parse_zone(zone: &str) -> std::result::Result<Offset, EvalError> {
-    let wrong = || invalid("unknown time zone: use UTC or an offset such as +02:00");
-    if matches!(zone, "UTC" | "" | "Z") {
-        return Ok(Offset::UTC);
+fn parse_zone(zone: &str) -> std::result::Result<i64, EvalError> {
+    match zone {
+        "" | "UTC" | "Z" => Ok(0),
+        _ => offset_seconds(zone).ok_or_else(|| invalid("unknown time zone: use UTC or an offset such as +02:00")),
     }
-    let (sign, digits) = match zone.strip_prefix('-') {
+}
+
+/// Seconds of `+02:00`; the sign may be left out.
+fn offset_seconds(text: &str) -> Option<i64> {
+    let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),
-        None => (1, zone.strip_prefix('+').unwrap_or(zone)),
+        None => (1, text.strip_prefix('+').unwrap_or(text)),
     };
-    let (hours, minutes) = digits.split_once(':').ok_or_else(wrong)?;
-    let hours: i32 = hours.parse().map_err(|_| wrong())?;
-    let minutes: i32 = minutes.parse().map_err(|_| wrong())?;
-    if !(0..=14).contains(&hours) || !(0..=59).contains(&minutes) {
-        return Err(wrong());
-    }
-    Offset::from_seconds(sign * (hours * 3600 + minutes * 60)).map_err(|_| wrong())
+    let (hours, minutes) = digits.split_once(':')?;
+    let number = |part: &str| if part.len() == 2 { part.parse::<u8>().ok() } else { None };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    (hours <= 23 && minutes <= 59).then(|| sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
 }
 
 /// Timestamp + duration, either way round; duration + duration.
 pub(crate) fn add<'v>(left: &Val<'v>, right: &Val<'v>) -> Result<'v> {
     match (left, right) {
         (Val::Timestamp(t), Val::Duration(d)) | (Val::Duration(d), Val::Timestamp(t)) => {
-            checked(t.checked_add(SignedDuration::from_nanos(*d)).map_err(|_| OVERFLOW)?)
+            checked(t.checked_add(SignedDuration::from_nanos(*d)).ok())
         }
         (Val::Duration(a), Val::Duration(b)) => a.checked_add(*b).map(Val::Duration).ok_or(DURATION_OVERFLOW),
         _ => Err(no_overload(Operator::Add.name())),
@@ -203,14 +232,9 @@ pub(crate) fn add<'v>(left: &Val<'v>, right: &Val<'v>) -> Result<'v> {
 /// Timestamp - duration, timestamp - timestamp, duration - duration.
 pub(crate) fn subtract<'v>(left: &Val<'v>, right: &Val<'v>) -> Result<'v> {
     match (left, right) {
-        (Val::Timestamp(t), Val::Duration(d)) => {
-            checked(t.checked_sub(SignedDuration::from_nanos(*d)).map_err(|_| OVERFLOW)?)
-        }
+        (Val::Timestamp(t), Val::Duration(d)) => checked(t.checked_sub(SignedDuration::from_nanos(*d)).ok()),
         (Val::Timestamp(a), Val::Timestamp(b)) => {
-            let nanos = a
-                .as_nanosecond()
-                .checked_sub(b.as_nanosecond())
-                .and_then(|n| i64::try_from(n).ok());
+            let nanos = i64::try_from(a.duration_since(*b).as_nanos()).ok();
             nanos.map(Val::Duration).ok_or(DURATION_OVERFLOW)
         }
         (Val::Duration(a), Val::Duration(b)) => a.checked_sub(*b).map(Val::Duration).ok_or(DURATION_OVERFLOW),

@@ -1,0 +1,254 @@
+//! Random expressions: whatever the text, compiling and evaluating it neither panics nor differs from run to run.
+#![allow(clippy::expect_used)]
+
+use insula_cel::{AbsenceMode, Activation, Budget, Program};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+const TOKENS: &[&str] = &[
+    "self",
+    "key",
+    "x",
+    "1",
+    "0",
+    "2u",
+    "1.5",
+    "'a'",
+    "'é'",
+    "b'c'",
+    "true",
+    "false",
+    "null",
+    "(",
+    ")",
+    "[",
+    "]",
+    "{",
+    "}",
+    ",",
+    ":",
+    ".",
+    "?",
+    ".?",
+    "[?",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "==",
+    "!=",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "in",
+    "&&",
+    "||",
+    "!",
+    "has(",
+    "size(",
+    ".map(x,",
+    ".filter(x,",
+    ".all(x,",
+    ".exists_one(x,",
+    ".exists(x, y,",
+    ".transformMap(k, v,",
+    ".a",
+    ".b",
+    ".items",
+    ".orValue(",
+    ".optMap(x,",
+    "optional.of(",
+    "optional.none()",
+    "cel.bind(x,",
+    ".matches(",
+    ".split(",
+    ".join(",
+    ".replace(",
+    ".substring(",
+    ".indexOf(",
+    ".sort()",
+    ".sum()",
+    ".flatten()",
+    ".slice(",
+    "int(",
+    "string(",
+    "double(",
+    "timestamp(",
+    "duration(",
+    "'1h'",
+    "quantity(",
+    "'1Gi'",
+    "sets.contains(",
+    ".format([",
+    "'%s'",
+    "type(",
+    "lists.range(",
+    "  ",
+    "\n",
+    "//",
+    "\"",
+    "`",
+    "@",
+    "9223372036854775807",
+];
+
+fn input() -> Value {
+    json!({"a": {"b": "text"}, "b": 3, "items": [{"a": 1}, {"b": "x"}, null], "n": 1.5, "é": [[]]})
+}
+
+fn try_all(source: &str) {
+    let input = input();
+    for mode in [AbsenceMode::Absent, AbsenceMode::Error] {
+        let Ok(program) = Program::compile_with(source, &["self", "key"], mode) else {
+            continue;
+        };
+        let activation = Activation::new().with("self", &input).with_owned("key", json!("k"));
+        let (mut first, mut second) = (Budget::new(50_000), Budget::new(50_000));
+        let one = program.eval(&activation, &mut first);
+        let two = program.eval(&activation, &mut second);
+        assert_eq!(one, two, "{source}");
+        assert_eq!(first.used(), second.used(), "{source}");
+    }
+}
+
+/// Expressions that parse, to reach the evaluator.
+fn well_formed() -> impl Strategy<Value = String> {
+    let leaf = prop::sample::select(vec![
+        "self",
+        "self.a",
+        "self.b",
+        "self.items",
+        "self.n",
+        "self.none",
+        "key",
+        "1",
+        "0",
+        "1.5",
+        "2u",
+        "'a'",
+        "''",
+        "true",
+        "null",
+        "[]",
+        "[1,2]",
+        "{'a':1}",
+        "duration('1s')",
+        "timestamp('2026-01-01T00:00:00Z')",
+        "b'x'",
+        "self.?a",
+        "optional.none()",
+        "quantity('1k')",
+        "-9223372036854775808",
+    ])
+    .prop_map(str::to_owned);
+    leaf.prop_recursive(5, 40, 3, |inner| {
+        let operators = prop::sample::select(vec!["+", "-", "*", "/", "%", "==", "!=", "<", ">=", "in", "&&", "||"]);
+        let calls = prop::sample::select(vec![
+            "size({})",
+            "int({})",
+            "string({})",
+            "double({})",
+            "uint({})",
+            "bool({})",
+            "bytes({})",
+            "type({})",
+            "-({})",
+            "!({})",
+            "({}).sum()",
+            "({}).sort()",
+            "({}).distinct()",
+            "({}).flatten()",
+            "({}).reverse()",
+            "({}).min()",
+            "({}).join()",
+            "({}).upperAscii()",
+            "({}).trim()",
+            "({}).getHours()",
+            "({}).hasValue()",
+            "({}).value()",
+            "optional.of({})",
+            "optional.ofNonZeroValue({})",
+            "[{}]",
+            "{{'a': {}}}",
+            "has(({}).a)",
+            "({}).a",
+            "({}).?a",
+            "({})[0]",
+            "lists.range({})",
+            "timestamp({})",
+            "duration({})",
+            "quantity({})",
+            "isQuantity({})",
+        ]);
+        let pairs = prop::sample::select(vec![
+            "({}).map(x, {})",
+            "({}).filter(x, {})",
+            "({}).all(x, {})",
+            "({}).exists(x, {})",
+            "({}).exists_one(x, {})",
+            "({}).transformList(i, x, {})",
+            "({}).transformMap(i, x, {})",
+            "({}).transformMapEntry(i, x, {})",
+            "({}).orValue({})",
+            "({}).or({})",
+            "({}).optMap(x, {})",
+            "({}).optFlatMap(x, {})",
+            "({}).split({})",
+            "({}).indexOf({})",
+            "({}).lastIndexOf({})",
+            "({}).contains({})",
+            "({}).matches({})",
+            "({}).format({})",
+            "({}).replace('a', {})",
+            "({}).substring({})",
+            "({}).charAt({})",
+            "({}).slice(0, {})",
+            "({})[{}]",
+            "({})[?{}]",
+            "sets.contains({}, {})",
+            "sets.equivalent({}, {})",
+            "[{}, {}]",
+            "{{{}: {}}}",
+            "cel.bind(x, {}, {})",
+            "({}).compareTo({})",
+            "({}).add({})",
+            "({}) ? ({}) : null",
+            "[?({}), ({})]",
+        ]);
+        prop_oneof![
+            (inner.clone(), operators, inner.clone()).prop_map(|(a, op, b)| format!("({a}) {op} ({b})")),
+            (calls, inner.clone()).prop_map(|(shape, a)| fill(shape, &[&a])),
+            (pairs, inner.clone(), inner).prop_map(|(shape, a, b)| fill(shape, &[&a, &b])),
+        ]
+    })
+}
+
+fn fill(shape: &str, parts: &[&str]) -> String {
+    let mut text = shape.replace("{{", "\u{1}").replace("}}", "\u{2}");
+    for part in parts {
+        let part = part.replace('{', "\u{1}").replace('}', "\u{2}");
+        text = text.replacen("{}", &part, 1);
+    }
+    text.replace('\u{1}', "{").replace('\u{2}', "}")
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn token_soup_never_panics(tokens in prop::collection::vec(prop::sample::select(TOKENS), 0..40)) {
+        try_all(&tokens.concat());
+    }
+
+    #[test]
+    fn arbitrary_text_never_panics(text in "\\PC{0,60}") {
+        try_all(&text);
+    }
+
+    #[test]
+    fn well_formed_expressions_never_panic(source in well_formed()) {
+        try_all(&source);
+    }
+}

@@ -1,0 +1,97 @@
+//! Every expression in `data/*.yaml`, evaluated and compared: value, error, absence, cost.
+#![allow(clippy::expect_used)]
+
+use insula_cel::{AbsenceMode, Activation, Budget, Outcome, Program};
+use serde_json::Value;
+use std::fmt::Write;
+use std::path::Path;
+
+const COST_MAX: u64 = 1_000_000;
+
+/// What happened, as one line: `= value`, `absent`, `error: …` or `refused: …`; and the cost.
+fn run(case: &Value) -> (String, u64) {
+    let source = case["expr"].as_str().expect("a case has an expr");
+    let mode = if case["mode"] == "error" {
+        AbsenceMode::Error
+    } else {
+        AbsenceMode::Absent
+    };
+    let none = serde_json::Map::new();
+    let vars = case["vars"].as_object().unwrap_or(&none);
+    let absent: Vec<&str> = case["absentVars"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+        .collect();
+    let names: Vec<&str> = vars.keys().map(String::as_str).chain(absent.iter().copied()).collect();
+    let program = match Program::compile_with(source, &names, mode) {
+        Ok(program) => program,
+        Err(error) => return (format!("refused: {}", error.message), 0),
+    };
+    let mut activation = Activation::new();
+    for (name, value) in vars {
+        activation = activation.with(name, value);
+    }
+    for name in absent {
+        activation = activation.with_absent(name);
+    }
+    let mut budget = Budget::new(COST_MAX);
+    let first = program.eval(&activation, &mut budget);
+    let mut again = Budget::new(COST_MAX);
+    assert_eq!(
+        first,
+        program.eval(&activation, &mut again),
+        "two evaluations of {source}"
+    );
+    assert_eq!(budget.used(), again.used(), "cost of two evaluations of {source}");
+    let text = match first {
+        Ok(Outcome::Value(value)) => format!("= {value}"),
+        Ok(Outcome::Absent) => "absent".to_owned(),
+        Err(error) => format!("error: {error}"),
+    };
+    (text, budget.used())
+}
+
+fn wanted(case: &Value) -> String {
+    if let Some(text) = case["error"].as_str() {
+        format!("error: {text}")
+    } else if let Some(text) = case["refused"].as_str() {
+        format!("refused: {text}")
+    } else if case["absent"] == true {
+        "absent".to_owned()
+    } else {
+        assert!(case.get("want").is_some(), "a case says what it wants: {case}");
+        format!("= {}", case["want"])
+    }
+}
+
+#[test]
+fn tables_hold() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+    let mut files: Vec<_> = std::fs::read_dir(&folder)
+        .expect("the data folder")
+        .map(|f| f.expect("an entry").path())
+        .collect();
+    files.sort();
+    let (mut cases, mut failures) = (0, String::new());
+    for file in files {
+        let text = std::fs::read_to_string(&file).expect("a readable table");
+        let table: Value = serde_saphyr::from_str(&text).expect("a table in YAML");
+        for case in table.as_array().expect("a list of cases") {
+            cases += 1;
+            let ((got, cost), want) = (run(case), wanted(case));
+            if got != want {
+                let name = file.file_name().unwrap_or_default().to_string_lossy();
+                writeln!(failures, "{name}: {}\n  want {want}\n  got  {got}", case["expr"]).expect("text");
+            }
+            if let Some(want) = case["cost"].as_u64()
+                && want != cost
+            {
+                writeln!(failures, "{}: want cost {want}, got {cost}", case["expr"]).expect("text");
+            }
+        }
+    }
+    assert!(failures.is_empty(), "of {cases} cases:\n{failures}");
+    assert!(cases > 300, "only {cases} cases found");
+}
