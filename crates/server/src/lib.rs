@@ -1,1 +1,37 @@
-//! Work in progress.
+//! What stands around the API: settings, identity, the port, telemetry, a start and an end.
+//!
+//! [`build`] is the one place where store, registry, faces and controllers meet. This crate spawns and reads the clock;
+//! below it nobody does. It holds no rule about objects.
+
+mod build;
+pub mod config;
+mod env;
+mod error;
+mod files;
+mod health;
+mod identity;
+mod kubeconfig;
+mod lifecycle;
+mod listen;
+mod metrics;
+mod open;
+mod progress;
+mod run;
+mod telemetry;
+mod tls;
+mod trace;
+
+pub use build::{App, Background, Parts, build};
+pub use config::Config;
+pub use env::Env;
+pub use error::StartError;
+pub use lifecycle::Lifecycle;
+pub use listen::{PeerAddress, PeerCertificate};
+pub use metrics::{Class, CodeClass, CommitOutcome, Effect, Held, Metrics, Verb};
+pub use progress::{Progress, Step};
+pub use run::{Running, run, start};
+pub use tls::install_provider;
+pub use trace::REQUEST_ID;
+
+/// The program's version.
+pub const VERSION: &str = env!("CARGO_PKG_VERSION");

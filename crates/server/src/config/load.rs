@@ -1,0 +1,346 @@
+//! Where settings come from: defaults, then a YAML file, then the environment, then flags; the last one wins.
+//!
+//! All four are the same thing here, a list of (key, value), and are applied one value at a time: so a refusal names the
+//! key and where it was set, and an unknown key names its nearest known one.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf};
+
+use serde_json::{Map, Value};
+
+use super::Config;
+
+/// What to read.
+#[derive(Debug, Default)]
+pub struct Sources {
+    /// A YAML file.
+    pub file: Option<PathBuf>,
+    /// The process's environment; only `INSULA_…` is looked at.
+    pub environment: Vec<(String, String)>,
+    /// Flags as (key, value), the key as in YAML: `dataDir`, `log.level`.
+    pub flags: Vec<(&'static str, String)>,
+}
+
+/// Where a setting was made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A file.
+    File(PathBuf),
+    /// The environment.
+    Environment,
+    /// The command line.
+    Flags,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "{}", path.display()),
+            Self::Environment => f.write_str("the environment"),
+            Self::Flags => f.write_str("the command line"),
+        }
+    }
+}
+
+/// A setting that cannot be used. Each names the place to correct.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    /// The file cannot be read.
+    #[error("cannot read the configuration {}: {cause}; check the path given by --config", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: std::io::Error,
+    },
+    /// The file is not YAML, or not a mapping.
+    #[error("{} is not a configuration: {cause}", path.display())]
+    Syntax {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        cause: String,
+    },
+    /// A key that does not exist.
+    #[error("unknown key `{key}` in {from}{}", hint(nearest))]
+    Unknown {
+        /// As written.
+        key: String,
+        /// Where.
+        from: Source,
+        /// The known one that looks most like it.
+        nearest: Option<String>,
+    },
+    /// A value that the key does not take.
+    #[error("`{key}` in {from}: {cause}")]
+    Invalid {
+        /// As written.
+        key: String,
+        /// Where.
+        from: Source,
+        /// Why.
+        cause: String,
+    },
+}
+
+fn hint(nearest: &Option<String>) -> String {
+    match nearest {
+        Some(known) => format!("; did you mean `{known}`?"),
+        None => "; config/insula.yaml lists every key".to_owned(),
+    }
+}
+
+/// Reads and merges all sources. The result's paths are absolute.
+pub fn load(sources: Sources) -> Result<Config, ConfigError> {
+    let mut merge = Merge::new();
+    if let Some(path) = sources.file {
+        let text = std::fs::read_to_string(&path).map_err(|cause| ConfigError::Read {
+            path: path.clone(),
+            cause,
+        })?;
+        merge.file(path, &text)?;
+    }
+    merge.environment(&sources.environment)?;
+    for (key, value) in &sources.flags {
+        merge.text(key, key, value, Source::Flags)?;
+    }
+    let mut config = merge.config;
+    config.data_dir = absolute(config.data_dir, "dataDir")?;
+    config.kubeconfig = config.kubeconfig.map(|path| absolute(path, "kubeconfig")).transpose()?;
+    config.token_file = config.token_file.map(|path| absolute(path, "tokenFile")).transpose()?;
+    check(&config)?;
+    Ok(config)
+}
+
+fn absolute(path: PathBuf, key: &str) -> Result<PathBuf, ConfigError> {
+    std::path::absolute(&path).map_err(|cause| ConfigError::Invalid {
+        key: key.to_owned(),
+        from: Source::Flags,
+        cause: format!("cannot make {} an absolute path: {cause}", path.display()),
+    })
+}
+
+/// What types cannot say. The source is not known any more here; the key is enough to find it.
+fn check(config: &Config) -> Result<(), ConfigError> {
+    let refuse = |key: &str, cause: String| {
+        Err(ConfigError::Invalid {
+            key: key.to_owned(),
+            from: Source::Flags,
+            cause,
+        })
+    };
+    let limits = serde_json::to_value(&config.limits).unwrap_or_default();
+    let zero = limits
+        .as_object()
+        .and_then(|all| all.iter().find(|(_, value)| value.as_u64() == Some(0)));
+    if let Some((key, _)) = zero {
+        return refuse(&format!("limits.{key}"), "a limit must be at least 1".to_owned());
+    }
+    match &config.telemetry.otlp_endpoint {
+        Some(url) if !url.starts_with("http://") => refuse(
+            "telemetry.otlpEndpoint",
+            format!("`{url}` must be an http:// URL; put a collector next to the server to send elsewhere over TLS"),
+        ),
+        _ => Ok(()),
+    }
+}
+
+/// The settings so far, and the tree of known keys with their defaults.
+struct Merge {
+    config: Config,
+    known: BTreeMap<String, Value>,
+}
+
+impl Merge {
+    fn new() -> Self {
+        let config = Config::default();
+        let mut known = BTreeMap::new();
+        leaves("", &tree(&config), &mut known);
+        Self { config, known }
+    }
+
+    fn file(&mut self, path: PathBuf, text: &str) -> Result<(), ConfigError> {
+        let syntax = |cause: String| ConfigError::Syntax {
+            path: path.clone(),
+            cause,
+        };
+        let value: Value = match text
+            .lines()
+            .all(|line| line.trim().is_empty() || line.trim().starts_with('#'))
+        {
+            true => Value::Null,
+            false => serde_saphyr::from_str(text).map_err(|error| syntax(error.to_string()))?,
+        };
+        let mut settings = BTreeMap::new();
+        match &value {
+            Value::Null => {}
+            Value::Object(_) => leaves("", &value, &mut settings),
+            _ => return Err(syntax("expected `key: value` lines".to_owned())),
+        }
+        for (key, value) in settings {
+            self.set(&key, &key, value, Source::File(path.clone()))?;
+        }
+        Ok(())
+    }
+
+    fn environment(&mut self, variables: &[(String, String)]) -> Result<(), ConfigError> {
+        let names: BTreeMap<String, String> = self.known.keys().map(|key| (variable(key), key.clone())).collect();
+        for (name, value) in variables {
+            if !name.starts_with("INSULA_") || is_not_ours(name) {
+                continue;
+            }
+            let Some(key) = names.get(name) else {
+                return Err(ConfigError::Unknown {
+                    key: name.clone(),
+                    from: Source::Environment,
+                    nearest: nearest(name, names.keys()),
+                });
+            };
+            self.text(key, name, value, Source::Environment)?;
+        }
+        Ok(())
+    }
+
+    /// Text from a flag or a variable; what it means depends on the default it replaces.
+    fn text(&mut self, key: &str, written: &str, text: &str, from: Source) -> Result<(), ConfigError> {
+        let value = match self.known.get(key) {
+            Some(Value::Number(_)) => text.parse().map(Value::Number).unwrap_or_else(|_| Value::from(text)),
+            _ => Value::from(text),
+        };
+        self.set(key, written, value, from)
+    }
+
+    fn set(&mut self, key: &str, written: &str, value: Value, from: Source) -> Result<(), ConfigError> {
+        if !self.known.contains_key(key) {
+            let section = self.known.keys().any(|known| known.starts_with(&format!("{key}.")));
+            if section {
+                let cause = "is a section: its keys go on lines of their own below it, indented".to_owned();
+                let invalid = ConfigError::Invalid {
+                    key: written.to_owned(),
+                    from,
+                    cause,
+                };
+                return if value.is_null() { Ok(()) } else { Err(invalid) };
+            }
+            let nearest = nearest(key, self.known.keys());
+            return Err(ConfigError::Unknown {
+                key: written.to_owned(),
+                from,
+                nearest,
+            });
+        }
+        let mut settings = tree(&self.config);
+        place(&mut settings, key, value);
+        self.config = serde_json::from_value(settings).map_err(|error| ConfigError::Invalid {
+            key: written.to_owned(),
+            from,
+            cause: error.to_string(),
+        })?;
+        Ok(())
+    }
+}
+
+fn tree(config: &Config) -> Value {
+    serde_json::to_value(config).expect("settings are plain data")
+}
+
+/// `{"log": {"level": "info"}}` → `log.level: "info"`.
+fn leaves(prefix: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
+    match value {
+        Value::Object(fields) if !fields.is_empty() => {
+            for (name, field) in fields {
+                let key = if prefix.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{prefix}.{name}")
+                };
+                leaves(&key, field, into);
+            }
+        }
+        leaf => drop(into.insert(prefix.to_owned(), leaf.clone())),
+    }
+}
+
+fn place(settings: &mut Value, key: &str, value: Value) {
+    let mut at = settings;
+    for step in key.split('.') {
+        at = match at {
+            Value::Object(fields) => fields.entry(step.to_owned()).or_insert(Value::Null),
+            other => {
+                *other = Value::Object(Map::new());
+                return;
+            }
+        };
+    }
+    *at = value;
+}
+
+/// `limits.bodyBytes` → `INSULA_LIMITS_BODY_BYTES`.
+fn variable(key: &str) -> String {
+    let mut name = "INSULA_".to_owned();
+    for letter in key.chars() {
+        match letter {
+            '.' => name.push('_'),
+            letter if letter.is_ascii_uppercase() => name.extend(['_', letter]),
+            letter => name.push(letter.to_ascii_uppercase()),
+        }
+    }
+    name
+}
+
+/// Names that begin like ours but are somebody else's business.
+fn is_not_ours(name: &str) -> bool {
+    // `INSULA_CONFIG` names the file itself. Tests find programs by `INSULA_BIN` and `INSULA_ETCD`. Kubernetes gives every
+    // pod the address of every Service, and a Service may well be called `insula`.
+    let fixed = [
+        "INSULA_CONFIG",
+        "INSULA_BIN",
+        "INSULA_ETCD",
+        "INSULA_PORT",
+        "INSULA_SERVICE_HOST",
+    ];
+    fixed.contains(&name)
+        || name.starts_with("INSULA_SERVICE_PORT")
+        || name
+            .strip_prefix("INSULA_PORT_")
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+/// The known key that looks most like the written one, if any does.
+fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
+    let lower = written.to_lowercase();
+    let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_lowercase();
+    known
+        .map(|key| {
+            // Also `bodyBytes` for `limits.bodyBytes`: the section is easily forgotten.
+            let whole = distance(&lower, &key.to_lowercase());
+            (
+                whole.min(distance(&lower, &last(key)) + usize::from(key.contains('.'))),
+                key,
+            )
+        })
+        .min()
+        .filter(|(distance, key)| *distance <= 1 + key.len().min(written.len()) / 4)
+        .map(|(_, key)| key.clone())
+}
+
+/// How many letters to add, drop, change or swap with their neighbour.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];
+    for i in 1..=a.len() {
+        let mut row = vec![i];
+        for j in 1..=b.len() {
+            let change = rows[i - 1][j - 1] + usize::from(a[i - 1] != b[j - 1]);
+            let mut best = change.min(rows[i - 1][j] + 1).min(row[j - 1] + 1);
+            if i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] {
+                best = best.min(rows[i - 2][j - 2] + 1);
+            }
+            row.push(best);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,221 @@
+//! Everything that can be set, in one struct, read once at start.
+//!
+//! `Config::default()` is the documentation's truth: `config/insula.yaml` shows every key with its default, and a test
+//! compares the two. [`load`] merges the sources; nothing below the server's wiring reads a variable or a file.
+
+mod load;
+
+pub use load::{ConfigError, Source, Sources, load};
+
+use std::{path::PathBuf, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+/// The server's settings. Keys are camelCase in YAML (`dataDir`), `INSULA_DATA_DIR` in the environment.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Config {
+    /// Keys, certificates and the embedded store live here (mode 0700). Made at first start.
+    pub data_dir: PathBuf,
+    /// Where the API is served: `ADDRESS:PORT`. Port 0 takes a free one.
+    pub listen: String,
+    /// Where the administrator's kubeconfig is written; nothing means `admin.kubeconfig` in the data directory.
+    pub kubeconfig: Option<PathBuf>,
+    /// What keeps the objects.
+    pub store: StoreChoice,
+    /// Static bearer tokens, one a line: `token,user,uid,"group1,group2"`.
+    pub token_file: Option<PathBuf>,
+    /// Seconds that requests in flight may take after SIGTERM.
+    pub drain_seconds: u64,
+    /// Seconds between "not ready" and "not accepting" at SIGTERM, for load balancers to look away.
+    pub shutdown_delay_seconds: u64,
+    /// What is written to standard error.
+    pub log: LogConfig,
+    /// What is sent elsewhere.
+    pub telemetry: TelemetryConfig,
+    /// How much anybody may ask for.
+    pub limits: Limits,
+}
+
+/// Logging.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct LogConfig {
+    /// Lines for people, or JSON for machines.
+    pub format: LogFormat,
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a list of directives such as `info,insula_store=debug`.
+    pub level: String,
+}
+
+/// The form of a log line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    Human,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Telemetry that leaves the process. `/metrics` is always there and needs no setting.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct TelemetryConfig {
+    /// An OpenTelemetry collector (OTLP over gRPC), as `http://host:4317`. Nothing: no exporter is made.
+    pub otlp_endpoint: Option<String>,
+}
+
+/// Limits. Every one has a default, and none can be switched off.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Limits {
+    /// Bytes of a request's body.
+    pub body_bytes: usize,
+    /// Bytes of a request's headers.
+    pub header_bytes: u32,
+    /// Seconds to send a request's headers, and to finish a TLS handshake.
+    pub header_seconds: u64,
+    /// Seconds to answer a request that is not a watch.
+    pub request_seconds: u64,
+    /// Requests being answered, watches not counted.
+    pub requests_in_flight: usize,
+    /// The same for one user.
+    pub requests_in_flight_per_user: usize,
+    /// Open watches of one user.
+    pub watches_per_user: usize,
+    /// Open connections.
+    pub connections: usize,
+    /// HTTP/2 streams of one connection.
+    pub streams_per_connection: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            data_dir: PathBuf::from(".insula"),
+            listen: "127.0.0.1:6443".to_owned(),
+            kubeconfig: None,
+            store: StoreChoice::Embedded,
+            token_file: None,
+            drain_seconds: 10,
+            shutdown_delay_seconds: 0,
+            log: LogConfig {
+                format: LogFormat::Human,
+                level: "info".to_owned(),
+            },
+            telemetry: TelemetryConfig { otlp_endpoint: None },
+            limits: Limits::default(),
+        }
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            // Kubernetes' own: an object of 1.5 MiB as JSON, and room for its escapes.
+            body_bytes: 3 * 1024 * 1024,
+            header_bytes: 64 * 1024,
+            header_seconds: 10,
+            request_seconds: 60,
+            requests_in_flight: 2_000,
+            requests_in_flight_per_user: 400,
+            watches_per_user: 5_000,
+            connections: 10_000,
+            // Go's client opens another connection beyond 250, which spreads watches over connections.
+            streams_per_connection: 250,
+        }
+    }
+}
+
+/// Which engine keeps the objects.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum StoreChoice {
+    /// In the data directory; durable, one server.
+    Embedded,
+    /// In memory; everything is gone at exit.
+    Memory,
+    /// On etcd, at these `host:port` endpoints; any number of servers.
+    Etcd(Vec<String>),
+}
+
+impl FromStr for StoreChoice {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let expected = "expected `embedded`, `memory` or `etcd://HOST:PORT[,HOST:PORT…]`";
+        match text {
+            "embedded" => Ok(Self::Embedded),
+            "memory" => Ok(Self::Memory),
+            _ => {
+                let list = text
+                    .strip_prefix("etcd://")
+                    .ok_or_else(|| format!("`{text}`: {expected}"))?;
+                let endpoints: Vec<String> = list.trim_end_matches('/').split(',').map(str::to_owned).collect();
+                match endpoints.iter().find(|endpoint| !is_host_and_port(endpoint)) {
+                    Some(bad) => Err(format!("`{bad}` in `{text}` is not HOST:PORT: {expected}")),
+                    None => Ok(Self::Etcd(endpoints)),
+                }
+            }
+        }
+    }
+}
+
+fn is_host_and_port(text: &str) -> bool {
+    text.rsplit_once(':').is_some_and(|(host, port)| {
+        let clean = !host.is_empty() && !host.contains(['/', ' ', '@']);
+        clean && port.parse::<u16>().is_ok_and(|port| port != 0)
+    })
+}
+
+impl TryFrom<String> for StoreChoice {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<StoreChoice> for String {
+    fn from(choice: StoreChoice) -> Self {
+        choice.to_string()
+    }
+}
+
+impl std::fmt::Display for StoreChoice {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Embedded => f.write_str("embedded"),
+            Self::Memory => f.write_str("memory"),
+            Self::Etcd(endpoints) => write!(f, "etcd://{}", endpoints.join(",")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stores_are_read_as_they_are_printed() {
+        for text in ["embedded", "memory", "etcd://127.0.0.1:2379", "etcd://a:1,[::1]:2"] {
+            assert_eq!(
+                text.parse::<StoreChoice>().map(|choice| choice.to_string()),
+                Ok(text.to_owned())
+            );
+        }
+        for bad in [
+            "",
+            "etcd",
+            "etcd://",
+            "etcd://a",
+            "etcd://a:0",
+            "etcd://a:1,,b:2",
+            "etcd://u@h:1",
+            "redis://a:1",
+        ] {
+            let refusal = bad.parse::<StoreChoice>().expect_err(bad);
+            assert!(refusal.contains("expected `embedded`"), "{refusal}");
+        }
+    }
+}

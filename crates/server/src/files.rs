@@ -1,0 +1,167 @@
+//! Files that hold secrets: readable by their owner only, and either there in full or not at all.
+
+use std::{
+    fs::{self, File, OpenOptions, Permissions},
+    io::{self, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use crate::StartError;
+
+const OWNER_ONLY: u32 = 0o600;
+const OWNER_ONLY_DIR: u32 = 0o700;
+const GROUP_AND_WORLD: u32 = 0o077;
+
+/// Makes the directory, 0700. One that exists already keeps its mode when it holds something else than our files.
+pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
+    let wrong = |cause: io::Error| StartError::DataDir {
+        path: path.to_owned(),
+        cause,
+    };
+    if path.is_dir() {
+        let loose = mode(path).map_err(wrong)? & GROUP_AND_WORLD != 0;
+        let mut entries = fs::read_dir(path).map_err(wrong)?;
+        // Ours, or new and empty: closing it surprises nobody. Somebody's home directory would be another matter.
+        let ours = path.join(crate::identity::DIR).is_dir() || entries.next().is_none();
+        if loose && ours {
+            return fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY_DIR)).map_err(wrong);
+        }
+        if loose {
+            tracing::warn!(path = %path.display(), "the data directory can be read by others; chmod 700 closes it");
+        }
+        return Ok(());
+    }
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(OWNER_ONLY_DIR)
+        .create(path)
+        .map_err(wrong)
+}
+
+/// Writes a file of mode 0600: after a crash there is the old one or the new one.
+pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
+    let dir = path
+        .parent()
+        .filter(|dir| !dir.as_os_str().is_empty())
+        .unwrap_or(Path::new("."));
+    let mut name = path
+        .file_name()
+        .ok_or_else(|| io::Error::other("not a file name"))?
+        .to_owned();
+    name.push(format!(".{}.tmp", std::process::id()));
+    let temporary = dir.join(name);
+    let written = write_and_sync(&temporary, content).and_then(|()| fs::rename(&temporary, path));
+    if let Err(cause) = written {
+        // The file is incomplete and has no readers; that it could not be removed would only hide the cause.
+        drop(fs::remove_file(&temporary));
+        return Err(cause);
+    }
+    File::open(dir)?.sync_all()
+}
+
+fn write_and_sync(path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(OWNER_ONLY)
+        .open(path)?;
+    // The mode above counts only for a new file; a left-over of an earlier crash may have had another.
+    file.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
+    file.write_all(content)?;
+    file.sync_all()
+}
+
+/// A secret's text, refused when others on the machine can read it too. Nothing when there is no such file.
+pub(crate) fn read_secret(path: &Path) -> Result<Option<String>, StartError> {
+    let Some(text) = read(path)? else { return Ok(None) };
+    let mode = mode(path).map_err(|cause| StartError::read(path, cause))? & 0o777;
+    match mode & GROUP_AND_WORLD {
+        0 => Ok(Some(text)),
+        _ => Err(StartError::LooseKey {
+            path: path.to_owned(),
+            mode,
+        }),
+    }
+}
+
+/// A file's text. Nothing when there is no such file.
+pub(crate) fn read(path: &Path) -> Result<Option<String>, StartError> {
+    match fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(cause) => Err(StartError::read(path, cause)),
+    }
+}
+
+fn mode(path: &Path) -> io::Result<u32> {
+    Ok(fs::metadata(path)?.permissions().mode())
+}
+
+/// `path` as others see it, for messages.
+pub(crate) fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
+    match path.strip_prefix(&here) {
+        Ok(relative) if !relative.as_os_str().is_empty() => format!("./{}", relative.display()),
+        _ => path.display().to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    fn mode_of(path: &Path) -> u32 {
+        mode(path).unwrap() & 0o777
+    }
+
+    #[test]
+    fn secrets_are_for_their_owner_and_are_replaced_whole() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.key");
+        for content in ["first", "second"] {
+            write_private(&path, content.as_bytes()).unwrap();
+            assert_eq!(read_secret(&path).unwrap().as_deref(), Some(content));
+            assert_eq!(mode_of(&path), 0o600);
+        }
+        assert_eq!(
+            fs::read_dir(dir.path()).unwrap().count(),
+            1,
+            "no temporary file is left"
+        );
+        assert_eq!(read_secret(&dir.path().join("none")).unwrap(), None);
+    }
+
+    #[test]
+    fn a_key_that_others_can_read_is_refused_with_the_fix() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("ca.key");
+        write_private(&path, b"secret").unwrap();
+        for mode in [0o640, 0o604, 0o660] {
+            fs::set_permissions(&path, Permissions::from_mode(mode)).unwrap();
+            let message = read_secret(&path).unwrap_err().to_string();
+            assert!(message.contains(&format!("0{mode:o}")), "{message}");
+            assert!(message.contains(&format!("chmod 600 {}", path.display())), "{message}");
+            assert!(!message.contains("secret"), "{message}");
+        }
+    }
+
+    #[test]
+    fn data_directories_are_closed_unless_they_are_somebody_elses() {
+        let dir = tempfile::tempdir().unwrap();
+        let new = dir.path().join("a/b");
+        private_dir(&new).unwrap();
+        assert_eq!(mode_of(&new), 0o700);
+
+        fs::set_permissions(&new, Permissions::from_mode(0o755)).unwrap();
+        private_dir(&new).unwrap();
+        assert_eq!(mode_of(&new), 0o700, "empty");
+
+        fs::write(new.join("thesis.tex"), "").unwrap();
+        fs::set_permissions(&new, Permissions::from_mode(0o755)).unwrap();
+        private_dir(&new).unwrap();
+        assert_eq!(mode_of(&new), 0o755, "not ours");
+    }
+}

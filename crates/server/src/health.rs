@@ -1,0 +1,202 @@
+//! What answers before and beside the API: health, version, metrics.
+//!
+//! Health is for everybody. The version and the reasons behind a failure are for those whom we know; metrics are for
+//! administrators.
+
+use std::{sync::Arc, time::Instant};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use http::{StatusCode, header::CONTENT_TYPE};
+use insula_store::Store;
+use serde_json::json;
+use x509_parser::prelude::{FromDer, X509Certificate};
+
+use crate::{
+    VERSION,
+    identity::{KCP_ADMIN, SHARD_ADMIN},
+    lifecycle::Lifecycle,
+    listen::PeerCertificate,
+    metrics::{Class, Metrics, Verb},
+};
+
+/// The Kubernetes whose API this is. Clients read the numbers to know what to expect.
+const KUBERNETES: (&str, &str) = ("1", "36");
+
+/// What the answers are made from.
+#[derive(Clone)]
+pub(crate) struct Health {
+    pub(crate) store: Arc<dyn Store>,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+/// Who asks, as far as these paths care.
+#[derive(Debug, PartialEq, Eq)]
+enum Asker {
+    Anonymous,
+    Known { name: String, is_admin: bool },
+}
+
+/// The routes, to be merged with everything else.
+pub(crate) fn routes(health: Health) -> Router {
+    let metrics = Arc::clone(&health.metrics);
+    Router::new()
+        .route("/livez", get(live))
+        .route("/healthz", get(ready))
+        .route("/readyz", get(ready))
+        .route("/version", get(version))
+        .route("/metrics", get(text))
+        .layer(middleware::from_fn_with_state(metrics, count))
+        .with_state(health)
+}
+
+async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let response = next.run(request).await;
+    metrics.request(Verb::Other, Class::NonResource, response.status(), started.elapsed());
+    response
+}
+
+/// Alive as long as it can answer, also while it drains: a restart would help nobody then. A store that can write no
+/// more is healed by a restart, which reads the truth from the disk.
+async fn live(State(health): State<Health>, request: Request) -> Response {
+    report("livez", &request, &[("ping", Ok(())), ("store", health.store.health())])
+}
+
+async fn ready(State(health): State<Health>, request: Request) -> Response {
+    let serving = match health.lifecycle.is_ready() {
+        true => Ok(()),
+        false => Err("starting, or shutting down".to_owned()),
+    };
+    let checks = [("ping", Ok(())), ("serving", serving), ("store", health.store.health())];
+    report(request.uri().path().trim_start_matches('/'), &request, &checks)
+}
+
+/// Kubernetes' format. Reasons are for administrators only.
+fn report(name: &str, request: &Request, checks: &[(&str, Result<(), String>)]) -> Response {
+    let failed = checks.iter().any(|(_, check)| check.is_err());
+    let verbose = request
+        .uri()
+        .query()
+        .is_some_and(|query| query.split('&').any(|part| part.starts_with("verbose")));
+    let code = if failed {
+        StatusCode::SERVICE_UNAVAILABLE
+    } else {
+        StatusCode::OK
+    };
+    if !failed && !verbose {
+        return plain(code, "ok".to_owned());
+    }
+    let is_admin = matches!(asker(request), Asker::Known { is_admin: true, .. });
+    let mut text = String::new();
+    for (check, result) in checks {
+        match result {
+            Ok(()) => text += &format!("[+]{check} ok\n"),
+            Err(reason) if is_admin => text += &format!("[-]{check} failed: {reason}\n"),
+            Err(_) => text += &format!("[-]{check} failed: reason withheld\n"),
+        }
+    }
+    text += &format!("{name} check {}\n", if failed { "failed" } else { "passed" });
+    plain(code, text)
+}
+
+async fn version(request: Request) -> Response {
+    if asker(&request) == Asker::Anonymous {
+        return forbidden(&request, "system:anonymous");
+    }
+    let (major, minor) = KUBERNETES;
+    axum_json(
+        StatusCode::OK,
+        &json!({
+            "major": major,
+            "minor": minor,
+            "gitVersion": format!("v{major}.{minor}.0+insula-{VERSION}"),
+            "gitCommit": option_env!("INSULA_BUILD_COMMIT").unwrap_or_default(),
+            "gitTreeState": "",
+            "buildDate": option_env!("INSULA_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
+            "goVersion": "",
+            "compiler": "rustc",
+            "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),
+        }),
+    )
+}
+
+/// Clients compare the platform with Go's names.
+fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+async fn text(State(health): State<Health>, request: Request) -> Response {
+    match asker(&request) {
+        Asker::Known { is_admin: true, .. } => {
+            let body = Body::from(health.metrics.text());
+            (
+                [(
+                    CONTENT_TYPE,
+                    "application/openmetrics-text; version=1.0.0; charset=utf-8",
+                )],
+                body,
+            )
+                .into_response()
+        }
+        Asker::Known { name, .. } => forbidden(&request, &name),
+        Asker::Anonymous => forbidden(&request, "system:anonymous"),
+    }
+}
+
+/// The listener has checked the certificate against our CA, its dates and its use.
+fn asker(request: &Request) -> Asker {
+    let Some(PeerCertificate(der)) = request.extensions().get() else {
+        return Asker::Anonymous;
+    };
+    let Ok((_, certificate)) = X509Certificate::from_der(der) else {
+        return Asker::Anonymous;
+    };
+    let subject = certificate.subject();
+    let Some(name) = subject.iter_common_name().find_map(|name| name.as_str().ok()) else {
+        return Asker::Anonymous;
+    };
+    let mut groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
+    let is_admin = groups.any(|group| [KCP_ADMIN.1, SHARD_ADMIN.1].contains(&group));
+    Asker::Known {
+        name: name.to_owned(),
+        is_admin,
+    }
+}
+
+fn forbidden(request: &Request, user: &str) -> Response {
+    let message = format!(
+        "forbidden: User \"{user}\" cannot get path \"{}\"",
+        request.uri().path()
+    );
+    axum_json(
+        StatusCode::FORBIDDEN,
+        &json!({
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+            "message": message, "reason": "Forbidden", "details": {}, "code": 403,
+        }),
+    )
+}
+
+fn axum_json(code: StatusCode, value: &serde_json::Value) -> Response {
+    (code, [(CONTENT_TYPE, "application/json")], value.to_string()).into_response()
+}
+
+fn plain(code: StatusCode, text: String) -> Response {
+    let headers = [
+        (CONTENT_TYPE.as_str(), "text/plain; charset=utf-8"),
+        ("x-content-type-options", "nosniff"),
+    ];
+    (code, headers, text).into_response()
+}

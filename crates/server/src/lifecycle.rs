@@ -1,0 +1,58 @@
+//! From starting to gone, in one direction: starting → ready → draining → closing → gone.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use tokio_util::sync::CancellationToken;
+
+/// Where the server stands. Clones are the same one.
+#[derive(Clone, Default)]
+pub struct Lifecycle(Arc<Stages>);
+
+#[derive(Default)]
+struct Stages {
+    ready: AtomicBool,
+    draining: CancellationToken,
+    closing: CancellationToken,
+    gone: CancellationToken,
+}
+
+impl Lifecycle {
+    /// Wiring is complete and the port is open.
+    pub fn is_ready(&self) -> bool {
+        self.0.ready.load(Ordering::Acquire) && !self.0.draining.is_cancelled()
+    }
+
+    /// Completes when readiness has failed for good: the server is asked to stop.
+    pub async fn draining(&self) {
+        self.0.draining.cancelled().await;
+    }
+
+    /// Completes when no connection is accepted any more: streams without an end, such as watches, should end now.
+    pub async fn closing(&self) {
+        self.0.closing.cancelled().await;
+    }
+
+    /// Completes when what is still there is dropped.
+    pub async fn gone(&self) {
+        self.0.gone.cancelled().await;
+    }
+
+    pub(crate) fn set_ready(&self) {
+        self.0.ready.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn set_draining(&self) {
+        self.0.draining.cancel();
+    }
+
+    pub(crate) fn set_closing(&self) {
+        self.0.closing.cancel();
+    }
+
+    pub(crate) fn set_gone(&self) {
+        self.0.gone.cancel();
+    }
+}

@@ -1,0 +1,246 @@
+//! One port for everything: TLS, HTTP/2 and HTTP/1.1, with the peer's certificate handed to the request.
+//!
+//! The accept loop is our own because the certificate has to come along, and because the edge needs limits: connections,
+//! seconds for a handshake and for headers, streams. Who speaks plain HTTP is told so in one line, and is not redirected:
+//! a client that sent a token in the clear should notice.
+
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body};
+use bytes::Bytes;
+use http::Request;
+use hyper::body::Incoming;
+use hyper_util::{
+    rt::{TokioExecutor, TokioIo, TokioTimer},
+    server::conn::auto,
+};
+use rustls::ServerConfig;
+use tokio::{
+    io::AsyncWriteExt,
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tokio_util::task::TaskTracker;
+use tower::ServiceExt;
+
+use crate::{config::Limits, lifecycle::Lifecycle, metrics::Metrics};
+
+/// Without file descriptors there is nothing to accept for a while; trying at once would only burn a core.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// Finds peers that vanished, so that their watches end.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_TIMEOUT: Duration = Duration::from_secs(20);
+/// The first byte of a TLS handshake. HTTP begins with a letter.
+const TLS_HANDSHAKE: u8 = 0x16;
+
+const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
+    Content-Length: 65\r\nConnection: close\r\n\r\nThis is an HTTPS port: the URL has to begin with \"https://\" here.";
+
+/// The client certificate (DER) that the peer proved to own, signed by our CA. A request extension; none without one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PeerCertificate(pub Bytes);
+
+/// Where the connection comes from. A request extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PeerAddress(pub SocketAddr);
+
+/// A bound port and what to do with it.
+pub(crate) struct Server {
+    pub(crate) listener: TcpListener,
+    pub(crate) tls: Arc<ServerConfig>,
+    pub(crate) router: Router,
+    pub(crate) limits: Limits,
+    pub(crate) lifecycle: Lifecycle,
+    pub(crate) metrics: Arc<Metrics>,
+    /// For requests in flight when the lifecycle is closing.
+    pub(crate) drain: Duration,
+}
+
+/// What every connection needs.
+struct Shared {
+    acceptor: TlsAcceptor,
+    router: Router,
+    limits: Limits,
+    lifecycle: Lifecycle,
+    metrics: Arc<Metrics>,
+}
+
+/// Serves until the lifecycle is closing and the last connection ended, or the time to drain is over.
+pub(crate) async fn serve(server: Server) {
+    let Server {
+        listener,
+        tls,
+        router,
+        limits,
+        lifecycle,
+        metrics,
+        drain,
+    } = server;
+    let connections = Arc::new(Semaphore::new(limits.connections));
+    let tracker = TaskTracker::new();
+    let acceptor = TlsAcceptor::from(tls);
+    let shared = Arc::new(Shared {
+        acceptor,
+        router,
+        limits,
+        lifecycle: lifecycle.clone(),
+        metrics,
+    });
+    loop {
+        let next = async {
+            // At the limit new connections wait in the kernel's queue, which has a limit too.
+            let permit = Arc::clone(&connections)
+                .acquire_owned()
+                .await
+                .expect("the semaphore is never closed");
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            biased;
+            () = lifecycle.closing() => break,
+            next = next => next,
+        };
+        match accepted {
+            Ok((stream, peer)) => {
+                let shared = Arc::clone(&shared);
+                tracker.spawn(async move {
+                    let _open = shared.metrics.connection();
+                    tokio::select! {
+                        () = shared.lifecycle.gone() => {}
+                        () = connection(&shared, stream, peer) => {}
+                    }
+                    drop(permit);
+                });
+            }
+            Err(error) if is_the_peers(&error) => {}
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections at the moment");
+                sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+    drop(listener);
+    tracker.close();
+    if timeout(drain, tracker.wait()).await.is_err() {
+        tracing::warn!(
+            connections = tracker.len(),
+            "closing connections that did not end in time"
+        );
+    }
+    lifecycle.set_gone();
+    tracker.wait().await;
+}
+
+/// The peer went away between connecting and being accepted.
+fn is_the_peers(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
+    matches!(
+        error.kind(),
+        ConnectionAborted | ConnectionRefused | ConnectionReset | Interrupted
+    )
+}
+
+async fn connection(shared: &Shared, stream: TcpStream, peer: SocketAddr) {
+    if let Err(error) = stream.set_nodelay(true) {
+        tracing::debug!(%peer, %error, "the connection ended before it began");
+        return;
+    }
+    let patience = Duration::from_secs(shared.limits.header_seconds);
+    match timeout(patience, handshake(shared, stream)).await {
+        Ok(Ok(Some(tls))) => converse(shared, tls, peer).await,
+        Ok(Ok(None)) => tracing::debug!(%peer, "plain HTTP on the HTTPS port"),
+        Ok(Err(error)) => {
+            shared.metrics.handshake_failed();
+            tracing::debug!(%peer, %error, "the TLS handshake failed");
+        }
+        Err(_) => {
+            shared.metrics.handshake_failed();
+            tracing::debug!(%peer, "the TLS handshake took too long");
+        }
+    }
+}
+
+/// Nothing when the peer does not speak TLS, and has been told.
+async fn handshake(shared: &Shared, mut stream: TcpStream) -> io::Result<Option<TlsStream<TcpStream>>> {
+    let mut first = [0];
+    let length = stream.peek(&mut first).await?;
+    if length == 1 && first[0] != TLS_HANDSHAKE && first[0].is_ascii_alphabetic() {
+        stream.write_all(PLAIN_HTTP_ANSWER).await?;
+        stream.shutdown().await?;
+        return Ok(None);
+    }
+    shared.acceptor.accept(stream).await.map(Some)
+}
+
+async fn converse(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr) {
+    let (_, session) = tls.get_ref();
+    let certificate = session
+        .peer_certificates()
+        .and_then(|chain| chain.first())
+        .map(|leaf| PeerCertificate(Bytes::copy_from_slice(leaf)));
+    let http2 = session.alpn_protocol() == Some(b"h2");
+    let router = shared.router.clone();
+    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
+        let mut request = request.map(Body::new);
+        request.extensions_mut().insert(PeerAddress(peer));
+        if let Some(certificate) = &certificate {
+            request.extensions_mut().insert(certificate.clone());
+        }
+        let router = router.clone();
+        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
+    });
+    let builder = http(&shared.limits, http2);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
+    tokio::pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shared.lifecycle.closing() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%peer, %error, "the connection broke");
+    }
+}
+
+/// The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time limit.
+fn http(limits: &Limits, http2: bool) -> auto::Builder<TokioExecutor> {
+    let builder = auto::Builder::new(TokioExecutor::new());
+    let mut builder = if http2 {
+        builder.http2_only()
+    } else {
+        builder.http1_only()
+    };
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_secs(limits.header_seconds))
+        .max_buf_size(limits.header_bytes.max(8 * 1024) as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(limits.streams_per_connection)
+        .max_header_list_size(limits.header_bytes)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT);
+    builder
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_plain_http_answer_counts_its_body() {
+        let text = std::str::from_utf8(PLAIN_HTTP_ANSWER).expect("is text");
+        let (head, body) = text.split_once("\r\n\r\n").expect("has a body");
+        assert!(
+            head.contains(&format!("Content-Length: {}\r\n", body.len())),
+            "{}",
+            body.len()
+        );
+    }
+}

@@ -1,0 +1,320 @@
+//! Starting, serving, stopping.
+//!
+//! [`start`] gives a running server, for programs that go on to do something with it; [`run`] is a program's whole life
+//! with progress lines and signals.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use insula_store::Store;
+use tokio::{
+    net::TcpListener,
+    signal::unix::{SignalKind, signal},
+    task::JoinHandle,
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    Env, StartError, VERSION,
+    build::{Background, Parts, build},
+    config::{Config, LogFormat},
+    files, identity, kubeconfig,
+    lifecycle::Lifecycle,
+    listen::{self, Server},
+    metrics::Metrics,
+    open::{self, Opened},
+    progress::{self, Progress, Step},
+    telemetry::{self, Telemetry},
+    tls,
+};
+
+/// Ends a process that was asked twice to stop: 128 + SIGINT, as shells count.
+const IMPATIENT_EXIT_CODE: i32 = 130;
+
+/// A server that answers. Dropping this does not stop it.
+pub struct Running {
+    address: SocketAddr,
+    url: String,
+    kubeconfig: PathBuf,
+    lifecycle: Lifecycle,
+    delay: Duration,
+    served: JoinHandle<()>,
+}
+
+impl Running {
+    /// Where it listens; the port is the real one.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// How this machine reaches it: `https://127.0.0.1:6443`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// The administrator's kubeconfig, an absolute path.
+    pub fn kubeconfig(&self) -> &Path {
+        &self.kubeconfig
+    }
+
+    /// Stops: readiness fails at once, then nothing is accepted, then requests in flight have their time. Returns when
+    /// everything is on disk and closed.
+    pub async fn shutdown(self) {
+        self.lifecycle.set_draining();
+        tokio::time::sleep(self.delay).await;
+        self.lifecycle.set_closing();
+        if let Err(error) = self.served.await {
+            tracing::error!(%error, "the server did not end cleanly");
+        }
+    }
+}
+
+/// Opens everything and serves. The store's directory is locked before any file of a running server could be touched.
+pub async fn start(config: Config, env: Env, progress: Progress<'_>) -> Result<Running, StartError> {
+    start_with(config, env, progress, &Telemetry::default()).await
+}
+
+async fn start_with(
+    config: Config,
+    env: Env,
+    progress: Progress<'_>,
+    telemetry: &Telemetry,
+) -> Result<Running, StartError> {
+    let begun = Instant::now();
+    tls::install_provider();
+    let now = env.clock.now();
+    let kubeconfig = config
+        .kubeconfig
+        .clone()
+        .unwrap_or_else(|| kubeconfig::default_path(&config.data_dir));
+    kubeconfig::check(&kubeconfig)?;
+    files::private_dir(&config.data_dir)?;
+
+    let Opened {
+        store,
+        mut background,
+        what,
+    } = open::open(&config, now).await?;
+    let step = |name, what, detail, since: Instant| {
+        progress(&Step {
+            name,
+            what,
+            detail,
+            took: since.elapsed(),
+        })
+    };
+    step("store", "store ready", what, begun);
+
+    let identifying = Instant::now();
+    let listen = resolve(&config.listen).await?;
+    let identity = identity::ensure(&config.data_dir, &names(&config.listen, listen), now)?;
+    let tls = tls::server_config(&identity)?;
+    step(
+        "identity",
+        "TLS + admin identity",
+        format!("{} (0600)", files::shown(&kubeconfig)),
+        identifying,
+    );
+
+    let listener = TcpListener::bind(listen)
+        .await
+        .map_err(|cause| StartError::Listen { address: listen, cause })?;
+    let address = listener
+        .local_addr()
+        .map_err(|cause| StartError::Listen { address: listen, cause })?;
+    let url = url(address);
+    let lifecycle = Lifecycle::default();
+    let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
+    let config = Arc::new(config);
+    let app = build(Parts {
+        config: Arc::clone(&config),
+        env,
+        store: Arc::clone(&store),
+        metrics: Arc::clone(&metrics),
+        lifecycle: lifecycle.clone(),
+        url: url.clone(),
+    })
+    .await?;
+    background.extend(app.background);
+    kubeconfig::write(&kubeconfig, &url, &identity)?;
+
+    let drain = Duration::from_secs(config.drain_seconds);
+    let (router, limits) = (app.router, config.limits.clone());
+    let server = Server {
+        listener,
+        tls,
+        router,
+        limits,
+        lifecycle: lifecycle.clone(),
+        metrics,
+        drain,
+    };
+    let served = tokio::spawn(serve(server, background, store));
+    lifecycle.set_ready();
+    step("ready", "API", url.clone(), begun);
+    let delay = Duration::from_secs(config.shutdown_delay_seconds);
+    Ok(Running {
+        address,
+        url,
+        kubeconfig,
+        lifecycle,
+        delay,
+        served,
+    })
+}
+
+/// Serves to the end, and closes the store when nothing uses it any more.
+async fn serve(server: Server, background: Vec<Background>, store: Arc<dyn Store>) {
+    let lifecycle = server.lifecycle.clone();
+    let beside = TaskTracker::new();
+    for work in background {
+        let lifecycle = lifecycle.clone();
+        beside.spawn(async move {
+            tokio::select! {
+                () = lifecycle.gone() => {}
+                () = work => {}
+            }
+        });
+    }
+    listen::serve(server).await;
+    beside.close();
+    beside.wait().await;
+    store.close().await;
+}
+
+/// A program's life: start with progress on standard error, serve until SIGTERM or SIGINT, drain. A second signal ends
+/// the process at once.
+pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
+    let telemetry = telemetry::install(&config)?;
+    let format = config.log.format;
+    // Signals that come during the start wait for its end.
+    let mut stop = Signals::listen()?;
+    let running = start_with(
+        config,
+        env,
+        &|step| eprintln!("{}", progress::line(step, format)),
+        &telemetry,
+    )
+    .await?;
+    if format == LogFormat::Human {
+        eprintln!(
+            "  next:  kubectl --kubeconfig {} get workspaces",
+            files::shown(running.kubeconfig())
+        );
+    }
+    stop.next().await;
+    tracing::info!("stopping; a second signal ends at once");
+    tokio::select! {
+        () = running.shutdown() => {}
+        () = stop.next() => std::process::exit(IMPATIENT_EXIT_CODE),
+    }
+    tracing::info!("stopped");
+    // Blocks for seconds when the collector is away; nothing else runs any more.
+    drop(tokio::task::spawn_blocking(|| telemetry.flush()).await);
+    Ok(())
+}
+
+struct Signals {
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn listen() -> Result<Self, StartError> {
+        let listen = |kind| signal(kind).map_err(|error| StartError::Build(format!("no signal handlers: {error}")));
+        Ok(Self {
+            terminate: listen(SignalKind::terminate())?,
+            interrupt: listen(SignalKind::interrupt())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
+}
+
+async fn resolve(listen: &str) -> Result<SocketAddr, StartError> {
+    let wrong = |cause: String| StartError::Address {
+        listen: listen.to_owned(),
+        cause,
+    };
+    let mut addresses = tokio::net::lookup_host(listen)
+        .await
+        .map_err(|error| wrong(error.to_string()))?;
+    addresses
+        .next()
+        .ok_or_else(|| wrong("the name has no address".to_owned()))
+}
+
+/// What clients may call us: besides the loopback names, where we listen and the machine's name.
+fn names(listen: &str, address: SocketAddr) -> Vec<String> {
+    let host = listen
+        .rsplit_once(':')
+        .map(|(host, _)| host.trim_matches(['[', ']']))
+        .filter(|host| !host.is_empty());
+    // Linux' own file; elsewhere the name can be given in `listen`.
+    let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let machine = machine.as_deref().map(str::trim).filter(|name| is_dns_name(name));
+    host.into_iter()
+        .chain(machine)
+        .map(str::to_owned)
+        .chain([address.ip().to_string()])
+        .collect()
+}
+
+fn is_dns_name(name: &str) -> bool {
+    let label = |label: &str| {
+        let letters = label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+        letters && !label.is_empty() && label.len() < 64 && !label.starts_with('-') && !label.ends_with('-')
+    };
+    name.len() < 254 && name.split('.').all(label)
+}
+
+/// An address that this machine can connect to.
+fn url(address: SocketAddr) -> String {
+    let host = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),
+        IpAddr::V6(ip) if ip.is_unspecified() => "[::1]".to_owned(),
+        IpAddr::V4(ip) => ip.to_string(),
+        IpAddr::V6(ip) => format!("[{ip}]"),
+    };
+    format!("https://{host}:{}", address.port())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_can_be_connected_to() {
+        for (address, want) in [
+            ("127.0.0.1:6443", "https://127.0.0.1:6443"),
+            ("0.0.0.0:1", "https://127.0.0.1:1"),
+            ("[::]:1", "https://[::1]:1"),
+            ("[fd00::1]:1", "https://[fd00::1]:1"),
+        ] {
+            assert_eq!(url(address.parse().expect("an address")), want);
+        }
+    }
+
+    #[test]
+    fn names_of_machines_are_checked_before_they_are_certified() {
+        for (name, want) in [
+            ("box", true),
+            ("a-1.example.io", true),
+            ("", false),
+            ("a_b", false),
+            ("-a", false),
+            ("a..b", false),
+        ] {
+            assert_eq!(is_dns_name(name), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! Logs, traces and OTLP, set up once for the process. The only place that names OpenTelemetry's SDK.
+
+use std::io::IsTerminal;
+
+use opentelemetry::{
+    metrics::{Meter, MeterProvider},
+    trace::TracerProvider,
+};
+use opentelemetry_otlp::WithExportConfig;
+use opentelemetry_sdk::{Resource, metrics::SdkMeterProvider, trace::SdkTracerProvider};
+use tracing_subscriber::{EnvFilter, Layer, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::{
+    StartError,
+    config::{Config, LogFormat},
+};
+
+const SERVICE: &str = "insula";
+
+/// What has to be flushed at the end. Empty without a collector.
+#[derive(Default)]
+pub(crate) struct Telemetry {
+    traces: Option<SdkTracerProvider>,
+    metrics: Option<SdkMeterProvider>,
+}
+
+/// Installs the process's subscriber. Called once, by a program; servers inside tests and demos do without.
+///
+/// Inside a tokio runtime, because the exporter's connection lives there. Without an endpoint no exporter exists.
+pub(crate) fn install(config: &Config) -> Result<Telemetry, StartError> {
+    let logs = |cause: String| StartError::Telemetry { what: "logs", cause };
+    let filter = EnvFilter::try_new(&config.log.level)
+        .map_err(|error| logs(format!("log.level `{}`: {error}", config.log.level)))?;
+    let telemetry = match &config.telemetry.otlp_endpoint {
+        Some(endpoint) => connect(endpoint)?,
+        None => Telemetry::default(),
+    };
+    let lines = tracing_subscriber::fmt::layer().with_writer(std::io::stderr);
+    let lines = match config.log.format {
+        LogFormat::Human => lines
+            .with_target(false)
+            .with_ansi(std::io::stderr().is_terminal())
+            .boxed(),
+        LogFormat::Json => lines.json().flatten_event(true).with_span_list(false).boxed(),
+    };
+    let spans = telemetry.traces.as_ref().map(|provider| {
+        let tracer = provider.tracer(SERVICE);
+        tracing_opentelemetry::layer().with_tracer(tracer)
+    });
+    // The filter holds for both, so that a collector sees the spans that the logs name.
+    tracing_subscriber::registry()
+        .with(spans)
+        .with(lines)
+        .with(filter)
+        .try_init()
+        .map_err(|error| logs(error.to_string()))?;
+    Ok(telemetry)
+}
+
+fn connect(endpoint: &str) -> Result<Telemetry, StartError> {
+    let failed = |cause: String| StartError::Telemetry { what: "OTLP", cause };
+    let resource = Resource::builder().with_service_name(SERVICE).build();
+    let spans = opentelemetry_otlp::SpanExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .build()
+        .map_err(|error| failed(error.to_string()))?;
+    let metrics = opentelemetry_otlp::MetricExporter::builder()
+        .with_tonic()
+        .with_endpoint(endpoint)
+        .build()
+        .map_err(|error| failed(error.to_string()))?;
+    Ok(Telemetry {
+        traces: Some(
+            SdkTracerProvider::builder()
+                .with_batch_exporter(spans)
+                .with_resource(resource.clone())
+                .build(),
+        ),
+        metrics: Some(
+            SdkMeterProvider::builder()
+                .with_periodic_exporter(metrics)
+                .with_resource(resource)
+                .build(),
+        ),
+    })
+}
+
+impl Telemetry {
+    /// Where metrics go besides `/metrics`, if anywhere.
+    pub(crate) fn meter(&self) -> Option<Meter> {
+        self.metrics.as_ref().map(|provider| provider.meter(SERVICE))
+    }
+
+    /// Sends what is still waiting. Blocks for a moment when the collector does not answer.
+    pub(crate) fn flush(self) {
+        let traces = self.traces.map_or(Ok(()), |provider| provider.shutdown());
+        let metrics = self.metrics.map_or(Ok(()), |provider| provider.shutdown());
+        if let Err(error) = traces.and(metrics) {
+            tracing::warn!(%error, "the last traces or metrics did not reach the collector");
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! The server's side of TLS: 1.2 or newer, HTTP/2 before HTTP/1.1, a client certificate of our CA or none.
+
+use std::{path::Path, sync::Arc};
+
+use rustls::{
+    RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, aws_lc_rs},
+    server::WebPkiClientVerifier,
+};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+
+use crate::{StartError, identity::Identity};
+
+/// Makes aws-lc-rs the process's provider. Libraries that look for one panic when two are linked and none is chosen.
+pub fn install_provider() {
+    // The answer is an error when one is installed already, which is as good.
+    drop(aws_lc_rs::default_provider().install_default());
+}
+
+/// What the listener speaks. Certificates are read once: a renewal needs a restart.
+pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, StartError> {
+    let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates(&identity.ca)? {
+        roots.add(certificate).map_err(|error| wrong(&identity.ca, &error))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+        // Tokens come without a certificate; who has neither is anonymous, which authentication decides about.
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| wrong(&identity.ca, &error))?;
+    let key =
+        PrivateKeyDer::from_pem_file(&identity.server.key).map_err(|error| wrong(&identity.server.key, &error))?;
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(|error| wrong(&identity.server.certificate, &error))?
+        .with_client_cert_verifier(verifier)
+        .with_single_cert(certificates(&identity.server.certificate)?, key)
+        .map_err(|error| wrong(&identity.server.certificate, &error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .map_err(|error| wrong(path, &error))
+}
+
+fn wrong(path: &Path, error: &dyn std::fmt::Display) -> StartError {
+    StartError::Identity {
+        path: path.to_owned(),
+        cause: format!("cannot be used for TLS: {error}"),
+    }
+}
