@@ -1,1 +1,24 @@
-//! Work in progress.
+//! Who asks, and may they: decisions over facts that the caller gives. No clock, no files, no network.
+//!
+//! ```text
+//! certificate::user(der) ─┐
+//! TokenFile::lookup(token)┴─> UserInfo ── permit(user, attributes, facts) ──> Permit | Forbidden
+//! ```
+//! A [`Permit`] can be made only by [`permit`], which asks every step of the chain in order. A door that takes a `Permit`
+//! cannot be entered without having been decided upon.
+
+mod authorize;
+pub mod bearer;
+pub mod certificate;
+mod rbac;
+mod token;
+mod user;
+
+pub use authorize::{
+    Attributes, ClusterFacts, Decision, Forbidden, Permit, STEPS, Step, authorize, forbidden_message, permit,
+};
+pub use token::{TokenFile, TokenFileError, TokenLineError};
+pub use user::{
+    EXTRA_CREDENTIAL, EXTRA_SCOPES, GROUP_AUTHENTICATED, GROUP_KCP_ADMIN, GROUP_MASTERS, GROUP_UNAUTHENTICATED,
+    USER_ANONYMOUS, UserInfo,
+};

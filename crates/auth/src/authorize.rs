@@ -1,0 +1,279 @@
+//! May they? An ordered chain of steps, each with an opinion or none; the first opinion holds, and no opinion is a no.
+//!
+//! ```text
+//! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus → PlatformAdmins → Rbac → (refuse)
+//! ```
+//! Refusals that no one may lift stand before the grants that they limit. RBAC decides for everybody else.
+
+use crate::rbac;
+use crate::user::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
+use insula_api::ClusterName;
+
+/// What is to be done.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Attributes {
+    /// `get`, `list`, `create`, …; for paths the HTTP method in lower case.
+    pub verb: String,
+    /// API group; empty is the core group.
+    pub group: String,
+    /// API version.
+    pub version: String,
+    /// Resource, in the plural.
+    pub resource: String,
+    /// What follows the name: `status`, `scale`, ….
+    pub subresource: String,
+    /// Object, empty where the request names none.
+    pub name: String,
+    /// Namespace, empty at the cluster scope.
+    pub namespace: String,
+    /// The path below the cluster, for requests that are for no resource.
+    pub path: String,
+    /// The logical cluster. None for requests across all clusters (`*`) and outside of any.
+    pub cluster: Option<ClusterName>,
+    /// Whether it is for a resource rather than a path.
+    pub is_resource_request: bool,
+}
+
+/// What the decision may know about the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ClusterFacts {
+    /// The cluster that these facts are about. Facts about another one count for nothing.
+    pub cluster: Option<ClusterName>,
+    /// Names of the users that administer this cluster. Who administers a parent has no right here by that.
+    pub admin_users: Vec<String>,
+    /// Groups that do.
+    pub admin_groups: Vec<String>,
+}
+
+/// An opinion. Reasons are for the audit log, not for clients.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Decision {
+    /// Yes, and no later step is asked.
+    Allow {
+        /// Which rule says so.
+        reason: String,
+    },
+    /// No, and no later step is asked.
+    Deny {
+        /// Which rule says so.
+        reason: String,
+    },
+    /// Ask the next step.
+    NoOpinion,
+}
+
+/// One authorizer of the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Step {
+    /// `system:masters` may do everything.
+    Masters,
+    /// Nobody else may enter a `system:` cluster.
+    SystemClusters,
+    /// Health is no secret.
+    AlwaysAllowedPaths,
+    /// Requests across all clusters, and outside of any, are for platform administrators.
+    Wildcard,
+    /// Acting as another is for platform administrators, and never as `system:masters`.
+    Impersonation,
+    /// Status of bindings and exports is written by controllers only.
+    SystemStatus,
+    /// `system:kcp:admin` administers every ordinary cluster.
+    PlatformAdmins,
+    /// Roles within the cluster.
+    Rbac,
+}
+
+/// The chain. [`authorize`] asks in this order.
+pub const STEPS: [Step; 8] = [
+    Step::Masters,
+    Step::SystemClusters,
+    Step::AlwaysAllowedPaths,
+    Step::Wildcard,
+    Step::Impersonation,
+    Step::SystemStatus,
+    Step::PlatformAdmins,
+    Step::Rbac,
+];
+
+/// Proof that the chain said yes to these attributes. Only [`permit`] makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Permit {
+    attributes: Attributes,
+    reason: String,
+}
+
+/// The chain said no. Displays what the client reads, as Kubernetes and kcp say it; means 403.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct Forbidden {
+    /// `configmaps "a" is forbidden: User "u" cannot …: access denied`.
+    pub message: String,
+    /// Why, for the audit log.
+    pub reason: String,
+}
+
+impl Permit {
+    /// What was permitted, and nothing else.
+    pub fn attributes(&self) -> &Attributes {
+        &self.attributes
+    }
+
+    /// Which rule said so, for the audit log.
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+}
+
+/// Asks the chain, and gives the permit that doors ask for.
+///
+/// # Errors
+/// The chain said no, or nobody said yes.
+pub fn permit(user: &UserInfo, attributes: Attributes, facts: &ClusterFacts) -> Result<Permit, Forbidden> {
+    match authorize(user, &attributes, facts) {
+        Decision::Allow { reason } => Ok(Permit { attributes, reason }),
+        Decision::Deny { reason } => Err(Forbidden {
+            message: forbidden_message(user, &attributes),
+            reason,
+        }),
+        Decision::NoOpinion => {
+            let reason = "no rule allows it".to_owned();
+            Err(Forbidden {
+                message: forbidden_message(user, &attributes),
+                reason,
+            })
+        }
+    }
+}
+
+/// The first opinion of the chain.
+pub fn authorize(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
+    let user = user.within(attributes.cluster.as_ref());
+    for step in STEPS {
+        match opinion(step, &user, attributes, facts) {
+            Decision::NoOpinion => {}
+            decided => return decided,
+        }
+    }
+    Decision::NoOpinion
+}
+
+fn opinion(step: Step, user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
+    let is_platform_admin = user.is_in(GROUP_KCP_ADMIN);
+    match step {
+        Step::Masters => allow_if(user.is_in(GROUP_MASTERS), "member of system:masters"),
+        Step::SystemClusters => {
+            let is_system = attributes.cluster.as_ref().is_some_and(ClusterName::is_system);
+            deny_if(is_system, "system clusters are for system:masters only")
+        }
+        Step::AlwaysAllowedPaths => allow_if(is_health(attributes), "health is public"),
+        Step::Wildcard => match (&attributes.cluster, is_platform_admin) {
+            (Some(_), _) | (None, true) => Decision::NoOpinion,
+            (None, false) => deny("requests outside of one cluster are for platform administrators"),
+        },
+        Step::Impersonation => impersonation(is_platform_admin, attributes),
+        Step::SystemStatus => deny_if(
+            writes_system_status(attributes),
+            "status of bindings and exports is written by controllers only",
+        ),
+        Step::PlatformAdmins => allow_if(is_platform_admin, "member of system:kcp:admin"),
+        Step::Rbac => rbac::authorize(user, attributes, facts),
+    }
+}
+
+pub(crate) fn allow(reason: &str) -> Decision {
+    Decision::Allow {
+        reason: reason.to_owned(),
+    }
+}
+
+fn deny(reason: &str) -> Decision {
+    Decision::Deny {
+        reason: reason.to_owned(),
+    }
+}
+
+fn allow_if(holds: bool, reason: &str) -> Decision {
+    if holds { allow(reason) } else { Decision::NoOpinion }
+}
+
+fn deny_if(holds: bool, reason: &str) -> Decision {
+    if holds { deny(reason) } else { Decision::NoOpinion }
+}
+
+/// Exactly these paths, and reading only: `/readyz/x` may name internals.
+fn is_health(attributes: &Attributes) -> bool {
+    !attributes.is_resource_request
+        && matches!(attributes.verb.as_str(), "get" | "head")
+        && matches!(attributes.path.as_str(), "/healthz" | "/livez" | "/readyz")
+}
+
+/// `impersonate`, and the constrained kinds `impersonate:user-info` and `impersonate-on:…`.
+///
+/// A workspace's administrator may not do it at all: a borrowed name could be an administrator's elsewhere.
+fn impersonation(is_platform_admin: bool, attributes: &Attributes) -> Decision {
+    if !attributes.verb.starts_with("impersonate") {
+        return Decision::NoOpinion;
+    }
+    let is_masters = attributes.resource == "groups" && attributes.name == GROUP_MASTERS;
+    match (is_platform_admin, is_masters) {
+        (true, false) => Decision::NoOpinion,
+        (true, true) => deny("nobody may act as system:masters"),
+        (false, _) => deny("acting as another is for platform administrators"),
+    }
+}
+
+fn writes_system_status(attributes: &Attributes) -> bool {
+    attributes.is_resource_request
+        && attributes.group == "apis.kcp.io"
+        && matches!(attributes.resource.as_str(), "apibindings" | "apiexports")
+        && attributes.subresource == "status"
+        && !matches!(attributes.verb.as_str(), "get" | "list" | "watch")
+}
+
+/// What a refused client reads.
+///
+/// `configmaps "a" is forbidden: User "u" cannot get resource "configmaps" in API group "" in the namespace "n": access denied`.
+/// Nothing in it is not from the request itself.
+pub fn forbidden_message(user: &UserInfo, attributes: &Attributes) -> String {
+    let Attributes {
+        verb,
+        group,
+        version: _,
+        resource,
+        subresource,
+        name,
+        namespace,
+        path,
+        ..
+    } = attributes;
+    let user = &user.name;
+    if !attributes.is_resource_request {
+        return format!("forbidden: User {user:?} cannot {verb} path {path:?}: access denied");
+    }
+    let mut what = resource.clone();
+    if !group.is_empty() {
+        what = format!("{what}.{group}");
+    }
+    if !name.is_empty() {
+        what = format!("{what} {name:?}");
+    }
+    let slash = if subresource.is_empty() { "" } else { "/" };
+    // To Kubernetes a namespace stands in itself.
+    let own = if resource == "namespaces" && group.is_empty() {
+        name
+    } else {
+        namespace
+    };
+    let place = match (namespace.is_empty(), own.is_empty()) {
+        (true, true) => "at the cluster scope".to_owned(),
+        (true, false) => format!("in the namespace {own:?}"),
+        (false, _) => format!("in the namespace {namespace:?}"),
+    };
+    let full = format!("{resource}{slash}{subresource}");
+    format!(
+        "{what} is forbidden: User {user:?} cannot {verb} resource {full:?} in API group {group:?} {place}: access denied"
+    )
+}
+
+#[cfg(test)]
+mod tests;

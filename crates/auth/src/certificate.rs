@@ -1,0 +1,160 @@
+//! A user from a client certificate: the common name is the user, organizations are groups.
+//!
+//! TLS has checked the chain and the dates before; here is what Kubernetes and TLS libraries leave open, so that no
+//! certificate made for another purpose becomes a user.
+
+use crate::user::{EXTRA_CREDENTIAL, UserInfo};
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+
+/// The certificate identifies nobody. Every variant means 401.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum CertificateError {
+    /// Not one DER certificate, or one with unreadable or repeated extensions.
+    #[error("malformed client certificate")]
+    Malformed,
+    /// A certificate that signs others.
+    #[error("the client certificate is a certificate authority (CA:TRUE); use a leaf certificate")]
+    Authority,
+    /// Made for something else.
+    #[error("the client certificate is not for client authentication; issue it with extended key usage clientAuth")]
+    Usage,
+    /// Without a name, or with several.
+    #[error("the client certificate must have exactly one common name (CN), which is the user's name")]
+    Name,
+}
+
+/// The user that a certificate in DER names.
+///
+/// # Errors
+/// The certificate is malformed, an authority, not for clients, or names nobody.
+pub fn user(der: &[u8]) -> Result<UserInfo, CertificateError> {
+    let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError::Malformed)?;
+    if !rest.is_empty() {
+        return Err(CertificateError::Malformed);
+    }
+    let constraints = certificate
+        .basic_constraints()
+        .map_err(|_| CertificateError::Malformed)?;
+    if constraints.is_some_and(|constraints| constraints.value.ca) {
+        return Err(CertificateError::Authority);
+    }
+    let usage = certificate
+        .extended_key_usage()
+        .map_err(|_| CertificateError::Malformed)?;
+    if !usage.is_some_and(|usage| usage.value.client_auth) {
+        return Err(CertificateError::Usage);
+    }
+    let (name, groups) = subject(certificate.subject())?;
+    let mut user = UserInfo::authenticated(name, "", groups);
+    user.extra.insert(EXTRA_CREDENTIAL.to_owned(), vec![fingerprint(der)]);
+    Ok(user)
+}
+
+fn subject(subject: &X509Name<'_>) -> Result<(String, Vec<String>), CertificateError> {
+    let mut names = subject.iter_common_name();
+    let (Some(name), None) = (names.next(), names.next()) else {
+        return Err(CertificateError::Name);
+    };
+    let name = name.as_str().map_err(|_| CertificateError::Malformed)?;
+    if name.is_empty() {
+        return Err(CertificateError::Name);
+    }
+    let mut groups: Vec<String> = Vec::new();
+    for organization in subject.iter_organization() {
+        let group = organization.as_str().map_err(|_| CertificateError::Malformed)?;
+        if !group.is_empty() && !groups.iter().any(|known| known == group) {
+            groups.push(group.to_owned());
+        }
+    }
+    // A name that breaks a log line in two would let its owner write the second half.
+    if groups
+        .iter()
+        .map(String::as_str)
+        .chain([name])
+        .any(|text| text.chars().any(char::is_control))
+    {
+        return Err(CertificateError::Malformed);
+    }
+    Ok((name.to_owned(), groups))
+}
+
+fn fingerprint(der: &[u8]) -> String {
+    let mut out = String::from("X509SHA256=");
+    for byte in Sha256::digest(der) {
+        write!(out, "{byte:02x}").expect("a String takes everything");
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use x509_parser::pem::parse_x509_pem;
+
+    // Self-signed, made once with `openssl req -x509`; what is read does not depend on dates or signatures.
+    const ADMIN: &[u8] = include_bytes!("../tests/data/admin.pem");
+
+    fn der(pem: &[u8]) -> Vec<u8> {
+        parse_x509_pem(pem).expect("a PEM").1.contents
+    }
+
+    #[test]
+    fn only_leaf_certificates_for_clients_with_one_name_are_users() {
+        macro_rules! file {
+            ($name:literal) => {
+                (
+                    $name,
+                    include_bytes!(concat!("../tests/data/", $name, ".pem")).as_slice(),
+                )
+            };
+        }
+        let good = [
+            (
+                file!("admin"),
+                "kcp-admin",
+                vec!["system:kcp:admin", "ops", "system:authenticated"],
+            ),
+            (file!("no-basic-constraints"), "ada", vec!["system:authenticated"]),
+            (file!("authenticated-group"), "ada", vec!["system:authenticated"]),
+            (file!("utf8"), "zoë", vec!["a", "system:authenticated"]),
+        ];
+        for ((file, pem), name, groups) in good {
+            let user = user(&der(pem)).expect(file);
+            assert_eq!((user.name.as_str(), user.uid.as_str()), (name, ""), "{file}");
+            assert_eq!(user.groups, groups, "{file}");
+        }
+        let bad = [
+            (file!("ca-leaf"), CertificateError::Authority),
+            (file!("server-only"), CertificateError::Usage),
+            (file!("no-usage"), CertificateError::Usage),
+            (file!("any-usage"), CertificateError::Usage),
+            (file!("no-name"), CertificateError::Name),
+            (file!("two-names"), CertificateError::Name),
+        ];
+        for ((file, pem), want) in bad {
+            assert_eq!(user(&der(pem)), Err(want), "{file}");
+        }
+    }
+
+    #[test]
+    fn damaged_certificates_are_refused_and_never_panic() {
+        let whole = der(ADMIN);
+        let longer = [whole.as_slice(), b"x"].concat();
+        assert_eq!(user(&longer), Err(CertificateError::Malformed));
+        for length in 0..whole.len() {
+            assert_eq!(
+                user(&whole[..length]),
+                Err(CertificateError::Malformed),
+                "cut at {length}"
+            );
+        }
+        for index in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[index] ^= 0xff;
+            // Some bytes carry no meaning here (the signature); whatever comes out, nothing panics.
+            let _ = user(&changed);
+        }
+    }
+}

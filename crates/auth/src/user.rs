@@ -1,0 +1,119 @@
+//! The user of a request, as Kubernetes describes one.
+
+use insula_api::ClusterName;
+use std::collections::BTreeMap;
+
+/// May do everything everywhere; nothing can take it away.
+pub const GROUP_MASTERS: &str = "system:masters";
+/// Administers every workspace, but not the `system:` clusters.
+pub const GROUP_KCP_ADMIN: &str = "system:kcp:admin";
+/// Everybody who showed a credential.
+pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
+/// Everybody who did not.
+pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
+/// The name of those who showed none.
+pub const USER_ANONYMOUS: &str = "system:anonymous";
+/// Extra key: the clusters that an identity counts in, as `cluster:a,cluster:b`; several values must all hold.
+pub const EXTRA_SCOPES: &str = "authentication.kcp.io/scopes";
+/// Extra key: which credential was shown, so that audit can tell two of the same user apart.
+pub const EXTRA_CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
+
+/// Who asks.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct UserInfo {
+    /// Unique name.
+    pub name: String,
+    /// Tells users apart that had the same name at different times.
+    pub uid: String,
+    /// Groups, in the order of the credential.
+    pub groups: Vec<String>,
+    /// What else the authenticator knows.
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl UserInfo {
+    /// A user who showed a credential: adds `system:authenticated`.
+    pub fn authenticated(name: impl Into<String>, uid: impl Into<String>, groups: Vec<String>) -> Self {
+        let mut user = UserInfo {
+            name: name.into(),
+            uid: uid.into(),
+            groups,
+            extra: BTreeMap::new(),
+        };
+        if !user.is_in(GROUP_AUTHENTICATED) {
+            user.groups.push(GROUP_AUTHENTICATED.to_owned());
+        }
+        user
+    }
+
+    /// Somebody who showed no credential.
+    pub fn anonymous() -> Self {
+        let groups = vec![GROUP_UNAUTHENTICATED.to_owned()];
+        UserInfo {
+            name: USER_ANONYMOUS.to_owned(),
+            groups,
+            ..UserInfo::default()
+        }
+    }
+
+    /// Whether the user belongs to the group.
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|g| g == group)
+    }
+
+    /// The user as `cluster` sees them. Outside of their scopes they are nobody in particular: an identity that was
+    /// borrowed by impersonation, or given out by one workspace, must not count in another.
+    pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
+        let Some(scopes) = self.extra.get(EXTRA_SCOPES) else {
+            return self.clone();
+        };
+        let names = |scope: &str| {
+            cluster.is_some_and(|cluster| {
+                scope
+                    .split(',')
+                    .any(|entry| entry.trim().strip_prefix("cluster:") == Some(cluster.as_str()))
+            })
+        };
+        if scopes.iter().all(|scope| names(scope)) {
+            return self.clone();
+        }
+        UserInfo::authenticated(USER_ANONYMOUS, "", Vec::new())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_hold_together_and_outside_of_them_a_user_is_nobody() {
+        let cluster = |name: &str| ClusterName::parse(name).expect("a name");
+        let rows: [(&[&str], &str, bool); 7] = [
+            (&["cluster:a"], "a", true),
+            (&["cluster:a"], "b", false),
+            (&["cluster:a, cluster:b"], "b", true),
+            (&["cluster:a,cluster:b", "cluster:b"], "b", true),
+            (&["cluster:a,cluster:b", "cluster:b"], "a", false),
+            (&["b"], "b", false),
+            (&[], "a", true),
+        ];
+        for (scopes, name, inside) in rows {
+            let mut user = UserInfo::authenticated("ada", "1", vec![GROUP_MASTERS.to_owned()]);
+            user.extra.insert(
+                EXTRA_SCOPES.to_owned(),
+                scopes.iter().map(|s| (*s).to_owned()).collect(),
+            );
+            let seen = user.within(Some(&cluster(name)));
+            assert_eq!(seen.name == "ada", inside, "{scopes:?} in {name}");
+            assert_eq!(seen.is_in(GROUP_MASTERS), inside, "{scopes:?} in {name}");
+            assert!(seen.is_in(GROUP_AUTHENTICATED));
+        }
+        let mut user = UserInfo::authenticated("ada", "", Vec::new());
+        user.extra.insert(EXTRA_SCOPES.to_owned(), vec!["cluster:a".to_owned()]);
+        assert_eq!(
+            user.within(None).name,
+            USER_ANONYMOUS,
+            "no cluster is outside of every scope"
+        );
+    }
+}
