@@ -103,7 +103,7 @@ impl Catalog {
     /// What a cluster serves beyond the built-ins.
     pub fn claimed(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
         let scope = Scope::cluster(ids::claims(), cluster.clone());
-        let claims = snapshot.range(&scope, None, usize::MAX).unwrap_or_default();
+        let claims = snapshot.range(&scope, None, usize::MAX);
         claims.iter().filter_map(|claim| self.follow(snapshot, cluster, claim.key.clone(), claim)).collect()
     }
 

@@ -4,6 +4,7 @@
 //! at its surroundings, and the store commits it under guards for everything that was decided upon. Every door (HTTP,
 //! virtual workspaces, gRPC, controllers) comes through here.
 
+pub mod access;
 pub mod admission;
 pub mod before;
 mod catalog;

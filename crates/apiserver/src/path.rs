@@ -1,0 +1,222 @@
+//! From URL paths to what is asked for. Past here nobody splits a path.
+
+use insula_api::ClusterPath;
+
+/// What a path names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Route {
+    /// A path of the whole server: health, version, metrics.
+    Server(String),
+    /// A path in a logical cluster (`None`: the wildcard `*`).
+    Cluster { path: Option<ClusterPath>, rest: Rest },
+    /// A path of a virtual workspace.
+    Service(String),
+    /// A path without a cluster that only clusters serve.
+    NoCluster,
+}
+
+/// What the part behind the cluster names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Rest {
+    /// `/api`
+    CoreVersions,
+    /// `/apis`
+    Groups,
+    /// `/apis/<group>`
+    Group(String),
+    /// `/api/v1`, `/apis/<group>/<version>`
+    GroupVersion { group: String, version: String },
+    /// `/openapi/v2`
+    OpenApiV2,
+    /// `/openapi/v3` and, with a group version's path, below.
+    OpenApiV3(Option<String>),
+    /// Objects.
+    Resource(ResourcePath),
+    /// Anything else, e.g. `/version`, `/healthz`, `/metrics`.
+    Other(String),
+}
+
+/// A path to objects.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct ResourcePath {
+    /// API group; empty for the core group.
+    pub group: String,
+    /// Version.
+    pub version: String,
+    /// Namespace, if the path has one.
+    pub namespace: Option<String>,
+    /// Plural resource. May carry `:identity` in wildcard requests.
+    pub resource: String,
+    /// Object name, if the path has one.
+    pub name: Option<String>,
+    /// `status`, `scale`, …
+    pub subresource: Option<String>,
+    /// The old `/watch/` prefix.
+    pub watch_prefix: bool,
+}
+
+/// The path cannot be a request of ours; the text goes into a 400.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BadPath(pub String);
+
+/// Reads a path as it came over the wire. Encoded bytes are decoded once; a segment that decodes to something with a `/`,
+/// `.` or `..` is refused, so that what is authorised is what is served.
+pub fn parse(raw: &str) -> Result<Route, BadPath> {
+    let segments = segments(raw)?;
+    let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
+    if parts.iter().filter(|part| **part == "clusters").count() > 1 && parts.first() == Some(&"clusters") {
+        // One request, one cluster: a second prefix would be authorised as one cluster and served as another.
+        if parts.get(2) == Some(&"clusters") {
+            return Err(BadPath("a path names one cluster only".into()));
+        }
+    }
+    match parts.as_slice() {
+        [] => Ok(Route::NoCluster),
+        ["clusters"] => Err(BadPath("no cluster in the path".into())),
+        ["clusters", "*", rest @ ..] => Ok(Route::Cluster { path: None, rest: parse_rest(rest)? }),
+        ["clusters", cluster, rest @ ..] => {
+            let path = ClusterPath::parse(cluster).map_err(|error| BadPath(error.to_string()))?;
+            Ok(Route::Cluster { path: Some(path), rest: parse_rest(rest)? })
+        }
+        ["services", ..] => Ok(Route::Service(format!("/{}", parts.join("/")))),
+        ["healthz" | "livez" | "readyz" | "version" | "metrics", ..] => Ok(Route::Server(format!("/{}", parts.join("/")))),
+        _ => Ok(Route::NoCluster),
+    }
+}
+
+fn segments(raw: &str) -> Result<Vec<String>, BadPath> {
+    let trimmed = raw.strip_prefix('/').unwrap_or(raw);
+    let trimmed = trimmed.strip_suffix('/').unwrap_or(trimmed);
+    if trimmed.is_empty() {
+        return Ok(Vec::new());
+    }
+    trimmed.split('/').map(segment).collect()
+}
+
+fn segment(raw: &str) -> Result<String, BadPath> {
+    let bad = || BadPath(format!("invalid path segment {raw:?}"));
+    let mut bytes = Vec::with_capacity(raw.len());
+    let mut rest = raw.bytes();
+    while let Some(byte) = rest.next() {
+        if byte != b'%' {
+            bytes.push(byte);
+            continue;
+        }
+        let digit = |b: Option<u8>| b.and_then(|b| (b as char).to_digit(16)).ok_or_else(bad);
+        let (high, low) = (digit(rest.next())?, digit(rest.next())?);
+        bytes.push((high * 16 + low) as u8);
+    }
+    let text = String::from_utf8(bytes).map_err(|_| bad())?;
+    let dots = text == "." || text == "..";
+    if text.is_empty() || dots || text.contains(['/', '\\', '%', '\0', ';']) {
+        return Err(bad());
+    }
+    Ok(text)
+}
+
+fn parse_rest(parts: &[&str]) -> Result<Rest, BadPath> {
+    let own = |text: &&str| (*text).to_owned();
+    Ok(match parts {
+        ["api"] => Rest::CoreVersions,
+        ["api", version] => Rest::GroupVersion { group: String::new(), version: own(version) },
+        ["apis"] => Rest::Groups,
+        ["apis", group] => Rest::Group(own(group)),
+        ["apis", group, version] => Rest::GroupVersion { group: own(group), version: own(version) },
+        ["api", version, rest @ ..] => Rest::Resource(resource("", version, rest)),
+        ["apis", group, version, rest @ ..] => Rest::Resource(resource(group, version, rest)),
+        ["openapi", "v2"] => Rest::OpenApiV2,
+        ["openapi", "v3"] => Rest::OpenApiV3(None),
+        ["openapi", "v3", rest @ ..] => Rest::OpenApiV3(Some(rest.join("/"))),
+        rest => Rest::Other(format!("/{}", rest.join("/"))),
+    })
+}
+
+/// Kubernetes' `RequestInfo`: `namespaces/<ns>/<resource>/…` is a namespaced path, except for the namespace's own
+/// `status` and `finalize`.
+fn resource(group: &str, version: &str, mut parts: &[&str]) -> ResourcePath {
+    let mut path = ResourcePath { group: group.into(), version: version.into(), ..ResourcePath::default() };
+    if let ["watch", rest @ ..] = parts
+        && !rest.is_empty()
+    {
+        path.watch_prefix = true;
+        parts = rest;
+    }
+    if let ["namespaces", namespace, rest @ ..] = parts {
+        match rest {
+            [] | ["status" | "finalize"] if group.is_empty() => {}
+            [] => {}
+            rest => {
+                path.namespace = Some((*namespace).to_owned());
+                parts = rest;
+            }
+        }
+    }
+    let at = |i: usize| parts.get(i).map(|part| (*part).to_owned());
+    path.resource = at(0).unwrap_or_default();
+    path.name = at(1);
+    path.subresource = (parts.len() > 2).then(|| parts[2..].join("/"));
+    path
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(path: &str) -> ResourcePath {
+        match parse(&format!("/clusters/root:a{path}")) {
+            Ok(Route::Cluster { rest: Rest::Resource(resource), .. }) => resource,
+            other => panic!("{path}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn resources() {
+        let rows = [
+            ("/api/v1/namespaces", (None, "namespaces", None, None)),
+            ("/api/v1/namespaces/a", (None, "namespaces", Some("a"), None)),
+            ("/api/v1/namespaces/a/status", (None, "namespaces", Some("a"), Some("status"))),
+            ("/api/v1/namespaces/a/configmaps", (Some("a"), "configmaps", None, None)),
+            ("/api/v1/namespaces/a/configmaps/b", (Some("a"), "configmaps", Some("b"), None)),
+            ("/apis/g.io/v1/widgets", (None, "widgets", None, None)),
+            ("/apis/g.io/v1/namespaces/a/widgets/b/status", (Some("a"), "widgets", Some("b"), Some("status"))),
+        ];
+        for (path, (namespace, resource, name, subresource)) in rows {
+            let got = of(path);
+            assert_eq!(
+                (got.namespace.as_deref(), &*got.resource, got.name.as_deref(), got.subresource.as_deref()),
+                (namespace, resource, name, subresource),
+                "{path}"
+            );
+        }
+        assert!(of("/apis/g.io/v1/watch/widgets").watch_prefix);
+    }
+
+    #[test]
+    fn tricks_are_refused() {
+        for path in [
+            "/clusters/root:a/../root:b/api/v1/configmaps",
+            "/clusters/root:a/%2e%2e/root:b/api/v1/configmaps",
+            "/clusters/root:a%2Fx/api/v1",
+            "/clusters/root:a/%252e/api",
+            "/clusters/root:a//api/v1",
+            "/clusters/root:a;x/api/v1",
+            "/clusters/root:a%00/api/v1",
+            "/clusters/root:/api/v1",
+            "/clusters/ROOT:B/api/v1",
+            "/clusters/root:b%20/api/v1",
+            "/clusters/%c0%ae/api/v1",
+            "/clusters/root:a/clusters/root:b/api/v1/configmaps",
+            "/clusters",
+        ] {
+            assert!(parse(path).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn other_paths() {
+        assert_eq!(parse("/readyz"), Ok(Route::Server("/readyz".into())));
+        assert_eq!(parse("/api/v1"), Ok(Route::NoCluster));
+        assert!(matches!(parse("/clusters/*/api/v1"), Ok(Route::Cluster { path: None, .. })));
+        assert!(matches!(parse("/services/apiexport/a/b/clusters/*/api"), Ok(Route::Service(_))));
+    }
+}

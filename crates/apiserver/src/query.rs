@@ -1,0 +1,341 @@
+//! Query parameters of the verbs, with Kubernetes' refusals.
+
+use insula_api::{FieldError, FieldPath, FieldSelector, Json, LabelSelector, Revision};
+use insula_registry::{
+    DeleteOptions, Error, FieldValidation, ListOptions, Named, Preconditions, Propagation, WatchOptions,
+};
+use serde_json::json;
+
+/// Decoded query parameters, in order of appearance.
+#[derive(Debug, Clone, Default)]
+pub struct Query(Vec<(String, String)>);
+
+/// At which state a read looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum At {
+    /// The latest, including every write acknowledged before.
+    Latest,
+    /// Whatever this server has.
+    Any,
+    /// Not older than.
+    NotOlderThan(Revision),
+    /// Exactly.
+    Exactly(Revision),
+}
+
+/// How a watch begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WatchStart {
+    /// With the state as it is, then what follows; `bookmark` marks where the state ends.
+    State { at: At, bookmark: bool },
+    /// With what follows a revision.
+    After(Revision),
+    /// With what follows the present, without the state.
+    Now,
+}
+
+impl Query {
+    /// Decodes `a=b&c=d`.
+    pub fn parse(text: &str) -> Query {
+        let decode = |part: &str| -> String {
+            let (mut out, mut bytes) = (Vec::new(), part.bytes());
+            while let Some(byte) = bytes.next() {
+                match byte {
+                    b'+' => out.push(b' '),
+                    b'%' => {
+                        let digits: Vec<u8> = bytes.clone().take(2).collect();
+                        let hex = std::str::from_utf8(&digits).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok());
+                        match hex.filter(|_| digits.len() == 2) {
+                            Some(byte) => {
+                                out.push(byte);
+                                bytes.nth(1);
+                            }
+                            None => out.push(b'%'),
+                        }
+                    }
+                    other => out.push(other),
+                }
+            }
+            String::from_utf8_lossy(&out).into_owned()
+        };
+        let pairs = text.split('&').filter(|pair| !pair.is_empty());
+        Query(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (decode(k), decode(v))).collect())
+    }
+
+    /// The first value of a parameter.
+    pub fn get(&self, name: &str) -> Option<&str> {
+        self.0.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
+    }
+
+    fn all(&self, name: &str) -> Vec<&str> {
+        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| &**value).collect()
+    }
+
+    /// A boolean as Kubernetes reads it: present means true, unless it says `0` or `false`.
+    pub fn flag(&self, name: &str) -> bool {
+        self.get(name).is_some_and(|value| value != "0" && value != "false")
+    }
+
+    fn text(&self, name: &str) -> &str {
+        self.get(name).unwrap_or_default()
+    }
+
+    fn number(&self, name: &str) -> Result<i64, Error> {
+        match self.text(name) {
+            "" => Ok(0),
+            text => text.parse().map_err(|_| {
+                Error::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
+            }),
+        }
+    }
+
+    fn revision(&self) -> Result<Option<Revision>, Error> {
+        match self.text("resourceVersion") {
+            "" => Ok(None),
+            text => text.parse().map(|number| Some(Revision(number))).map_err(|_| {
+                let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
+                Error::BadRequest(format!("invalid resource version: resourceVersion: Invalid value: {text:?}: {why}"))
+            }),
+        }
+    }
+
+    fn labels(&self) -> Result<LabelSelector, Error> {
+        LabelSelector::parse(self.text("labelSelector")).map_err(|error| Error::BadRequest(error.to_string()))
+    }
+
+    fn fields(&self) -> Result<FieldSelector, Error> {
+        FieldSelector::parse(self.text("fieldSelector")).map_err(|error| Error::BadRequest(error.to_string()))
+    }
+
+    /// `resourceVersion` of a GET.
+    pub fn get_at(&self) -> Result<At, Error> {
+        Ok(match self.revision()? {
+            None => At::Latest,
+            Some(Revision(0)) => At::Any,
+            Some(revision) => At::NotOlderThan(revision),
+        })
+    }
+
+    /// Parameters of a LIST, and at which state it looks (kube's delegator matrix).
+    pub fn list(&self) -> Result<(ListOptions, At), Error> {
+        let limit = self.number("limit")?.max(0) as usize;
+        let next = Some(self.text("continue")).filter(|token| !token.is_empty()).map(str::to_owned);
+        let labels = self.labels()?;
+        let fields = self.fields()?;
+        let revision = self.revision()?;
+        let rule = self.text("resourceVersionMatch");
+        self.check_list_match(rule, next.is_some())?;
+        let at = match (&next, revision, rule) {
+            (Some(_), Some(revision), _) if revision.0 != 0 => {
+                return Err(Error::BadRequest("specifying resource version is not allowed when using continue".into()));
+            }
+            (Some(token), _, _) => match insula_registry::verbs::Token::decode(token)?.revision {
+                Some(revision) => At::Exactly(revision),
+                None => At::Latest,
+            },
+            (None, None, _) => At::Latest,
+            (None, Some(Revision(0)), _) => At::Any,
+            (None, Some(revision), "Exact") => At::Exactly(revision),
+            // Without a rule, a limited list at a revision has always meant exactly that revision.
+            (None, Some(revision), "") if limit > 0 => At::Exactly(revision),
+            (None, Some(revision), _) => At::NotOlderThan(revision),
+        };
+        Ok((ListOptions { labels, fields, limit, next }, at))
+    }
+
+    fn check_list_match(&self, rule: &str, continues: bool) -> Result<(), Error> {
+        let at = FieldPath::new("resourceVersionMatch");
+        let revision = self.text("resourceVersion");
+        let mut errors = Vec::new();
+        if !rule.is_empty() {
+            if revision.is_empty() {
+                errors.push(FieldError::forbidden(&at, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+            }
+            if continues {
+                errors.push(FieldError::forbidden(&at, "resourceVersionMatch is forbidden when continue is provided"));
+            }
+            if rule != "Exact" && rule != "NotOlderThan" {
+                errors.push(FieldError::not_supported(&at, &json!(rule), &["Exact", "NotOlderThan", ""]));
+            }
+            if rule == "Exact" && revision == "0" {
+                errors.push(FieldError::forbidden(
+                    &at,
+                    "resourceVersionMatch \"exact\" is forbidden for resourceVersion \"0\"",
+                ));
+            }
+        }
+        if self.get("sendInitialEvents").is_some() {
+            let at = FieldPath::new("sendInitialEvents");
+            errors.push(FieldError::forbidden(&at, "sendInitialEvents is forbidden for list"));
+        }
+        list_options_errors(errors)
+    }
+
+    /// Parameters of a WATCH.
+    pub fn watch(&self) -> Result<(WatchOptions, WatchStart), Error> {
+        let options = WatchOptions { labels: self.labels()?, fields: self.fields()? };
+        let revision = self.revision()?;
+        let rule = self.text("resourceVersionMatch");
+        let initial = self.get("sendInitialEvents").map(|value| value != "0" && value != "false");
+        let bookmarks = self.flag("allowWatchBookmarks");
+        let at = FieldPath::new("resourceVersionMatch");
+        let mut errors = Vec::new();
+        if initial.is_some() {
+            if rule.is_empty() {
+                errors.push(FieldError::forbidden(
+                    &at,
+                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
+                ));
+            } else if rule != "NotOlderThan" {
+                errors.push(FieldError::not_supported(&at, &json!(rule), &["NotOlderThan"]));
+            }
+        } else if !rule.is_empty() {
+            errors.push(FieldError::forbidden(
+                &at,
+                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
+            ));
+        }
+        if !self.text("continue").is_empty() {
+            errors.push(FieldError::forbidden(&at, "resourceVersionMatch is forbidden when continue is provided"));
+        }
+        list_options_errors(errors)?;
+        let start = match (initial, revision) {
+            (Some(true), None) => WatchStart::State { at: At::Latest, bookmark: bookmarks },
+            (Some(true), Some(Revision(0))) => WatchStart::State { at: At::Any, bookmark: bookmarks },
+            (Some(true), Some(revision)) => WatchStart::State { at: At::NotOlderThan(revision), bookmark: bookmarks },
+            (Some(false), None | Some(Revision(0))) => WatchStart::Now,
+            // Without a revision the initial state is sent even to clients that did not ask for it.
+            (None, None) => WatchStart::State { at: At::Latest, bookmark: bookmarks },
+            (None, Some(Revision(0))) => WatchStart::State { at: At::Any, bookmark: false },
+            (_, Some(revision)) => WatchStart::After(revision),
+        };
+        Ok((options, start))
+    }
+
+    /// Seconds that a watch may last.
+    pub fn timeout_seconds(&self) -> Result<Option<u64>, Error> {
+        Ok(Some(self.number("timeoutSeconds")?).filter(|n| *n > 0).map(|n| n as u64))
+    }
+
+    /// `dryRun`, `fieldValidation` of a write to an object of this kind of options.
+    pub fn write(&self, options: &str) -> Result<(bool, FieldValidation), Error> {
+        let mut errors = Vec::new();
+        let dry = self.all("dryRun");
+        if !dry.is_empty() && dry != ["All"] {
+            errors.push(FieldError::not_supported(&FieldPath::new("dryRun"), &json!(dry), &["All"]));
+        }
+        let validation = match self.text("fieldValidation") {
+            "" | "Warn" => FieldValidation::Warn,
+            "Ignore" => FieldValidation::Ignore,
+            "Strict" => FieldValidation::Strict,
+            other => {
+                let at = FieldPath::new("fieldValidation");
+                errors.push(FieldError::not_supported(&at, &json!(other), &["", "Ignore", "Strict", "Warn"]));
+                FieldValidation::Warn
+            }
+        };
+        if self.text("fieldManager").len() > 128 {
+            errors.push(FieldError::too_long(&FieldPath::new("fieldManager"), 128));
+        }
+        if options != "PatchOptions" || self.get("force").is_none() {
+            meta_options_errors(options, errors)?;
+        } else {
+            let at = FieldPath::new("force");
+            errors.push(FieldError::forbidden(&at, "may not be specified for non-apply patch"));
+            meta_options_errors(options, errors)?;
+        }
+        Ok((!dry.is_empty(), validation))
+    }
+
+    /// Options of a DELETE: the body wins over the query.
+    pub fn delete(&self, body: Option<&Json>) -> Result<(DeleteOptions, bool), Error> {
+        let none = Json::Null;
+        let body = body.unwrap_or(&none);
+        let of_query = |name: &str| self.get(name).map(str::to_owned);
+        let of_body = |name: &str| body[name].as_str().map(str::to_owned);
+        let mut errors = Vec::new();
+        let policy = of_body("propagationPolicy").or_else(|| of_query("propagationPolicy").filter(|_| body.is_null()));
+        let orphan = body["orphanDependents"].as_bool().or_else(|| {
+            of_query("orphanDependents").filter(|_| body.is_null()).map(|value| value != "false" && value != "0")
+        });
+        let at = FieldPath::new("propagationPolicy");
+        if let (Some(policy), Some(_)) = (&policy, orphan) {
+            let text = "orphanDependents and deletionPropagation cannot be both set";
+            errors.push(FieldError::invalid(&at, &json!(policy), text));
+        }
+        let propagation = match policy.as_deref() {
+            None if orphan == Some(true) => Propagation::Orphan,
+            None | Some("Background") => Propagation::Background,
+            Some("Foreground") => Propagation::Foreground,
+            Some("Orphan") => Propagation::Orphan,
+            Some(other) => {
+                let known = ["Foreground", "Background", "Orphan", "nil"];
+                errors.push(FieldError::not_supported(&at, &json!(other), &known));
+                Propagation::Background
+            }
+        };
+        let dry: Vec<Json> = match body["dryRun"].as_array() {
+            Some(list) => list.clone(),
+            None => self.all("dryRun").into_iter().map(|value| json!(value)).collect(),
+        };
+        if !dry.is_empty() && dry != [json!("All")] {
+            errors.push(FieldError::not_supported(&FieldPath::new("dryRun"), &json!(dry), &["All"]));
+        }
+        meta_options_errors("DeleteOptions", errors)?;
+        let of = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
+        let preconditions = Preconditions { uid: of("uid"), revision: of("resourceVersion") };
+        Ok((DeleteOptions { preconditions, propagation }, !dry.is_empty()))
+    }
+}
+
+fn list_options_errors(errors: Vec<FieldError>) -> Result<(), Error> {
+    meta_options_errors("ListOptions", errors)
+}
+
+fn meta_options_errors(kind: &str, errors: Vec<FieldError>) -> Result<(), Error> {
+    if errors.is_empty() {
+        return Ok(());
+    }
+    let subject = Named { group: "meta.k8s.io".into(), resource: kind.into() };
+    Err(Error::Invalid { subject, name: String::new(), errors })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn queries_decode() {
+        let query = Query::parse("labelSelector=a%3Db&watch&x=1+2&bad=%zz");
+        assert_eq!(query.get("labelSelector"), Some("a=b"));
+        assert_eq!(query.get("x"), Some("1 2"));
+        assert_eq!(query.get("bad"), Some("%zz"));
+        assert!(query.flag("watch"));
+        assert!(!Query::parse("watch=false").flag("watch"));
+    }
+
+    #[test]
+    fn lists_look_where_kubernetes_looks() {
+        for (text, want) in [
+            ("", At::Latest),
+            ("resourceVersion=0", At::Any),
+            ("resourceVersion=7", At::NotOlderThan(Revision(7))),
+            ("resourceVersion=7&limit=2", At::Exactly(Revision(7))),
+            ("resourceVersion=7&resourceVersionMatch=Exact", At::Exactly(Revision(7))),
+            ("resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2", At::NotOlderThan(Revision(7))),
+        ] {
+            assert_eq!(Query::parse(text).list().expect(text).1, want, "{text}");
+        }
+        for text in [
+            "resourceVersionMatch=Exact",
+            "resourceVersion=0&resourceVersionMatch=Exact",
+            "resourceVersion=1&resourceVersionMatch=x",
+            "sendInitialEvents=true",
+            "limit=abc",
+            "resourceVersion=abc",
+            "continue=garbage",
+        ] {
+            assert!(Query::parse(text).list().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! The stages of a request: `Parsed → Authenticated → Located → Authorized`. Each can be made only from the one before,
+//! so that nothing is served to somebody who was not asked for their name and their right.
+
+use crate::{
+    path::{BadPath, ResourcePath, Rest, Route, parse},
+    query::{At, Query},
+    reply::Reply,
+};
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, Uri};
+use insula_api::{ClusterName, ClusterPath, Revision};
+use insula_auth::{Attributes, ClusterFacts, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
+use insula_registry::{
+    Error, Named, Registry,
+    access::{self, Authenticator, PeerCertificate},
+    locate::{self, NotLocated},
+};
+use insula_store::Snapshot;
+use std::{sync::Arc, time::Duration};
+
+/// How long a read waits for a revision that this server has not seen yet (kube-apiserver's watch cache: 3 s).
+const REVISION_WAIT: Duration = Duration::from_secs(3);
+
+/// A request whose path makes sense.
+pub struct Parsed {
+    /// HTTP method.
+    pub method: Method,
+    /// Path and query as they came.
+    pub uri: Uri,
+    /// What the path names.
+    pub route: Route,
+    /// Query parameters.
+    pub query: Query,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Body, unread.
+    pub body: Body,
+    peer: Option<PeerCertificate>,
+}
+
+/// A request whose sender is known.
+pub struct Authenticated {
+    parsed: Parsed,
+    user: UserInfo,
+    /// The user who showed the credential, where they act as another.
+    behind: Option<UserInfo>,
+}
+
+/// A request whose cluster exists.
+pub struct Located {
+    parsed: Parsed,
+    user: UserInfo,
+    behind: Option<UserInfo>,
+    place: Place,
+}
+
+/// Where a request goes.
+#[derive(Clone)]
+pub struct Place {
+    /// The state that decided about the request, and that reads answer from.
+    pub snapshot: Snapshot,
+    /// The cluster; `None` outside of any and for the wildcard.
+    pub cluster: Option<ClusterName>,
+    /// The path that the client used.
+    pub path: Option<ClusterPath>,
+    /// What is asked for in the cluster.
+    pub rest: Rest,
+}
+
+/// A request that may be served: the only thing that handlers take.
+pub struct Authorized {
+    /// The request.
+    pub parsed: Parsed,
+    /// Who.
+    pub user: Arc<UserInfo>,
+    /// Where.
+    pub place: Place,
+    /// What was permitted.
+    pub permit: Permit,
+}
+
+impl Parsed {
+    /// Reads the request line.
+    pub fn new(request: Request<Body>) -> Result<Parsed, Reply> {
+        let (parts, body) = request.into_parts();
+        let route = parse(parts.uri.path()).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let peer = parts.extensions.get::<PeerCertificate>().cloned();
+        Ok(Parsed { method: parts.method, uri: parts.uri, route, query, headers: parts.headers, body, peer })
+    }
+
+    /// Finds out who asks, and as whom.
+    pub fn authenticate(self, authenticator: &Authenticator) -> Result<Authenticated, Reply> {
+        let credentials = self.headers.get_all(http::header::AUTHORIZATION).iter().map(|value| value.as_bytes());
+        let caller = authenticator.authenticate(self.peer.as_ref(), credentials).map_err(|why| {
+            tracing::info!(%why, "authentication failed");
+            Reply::unauthorized()
+        })?;
+        match impersonated(&self.headers)? {
+            Some(user) => Ok(Authenticated { parsed: self, user, behind: Some(caller) }),
+            None => Ok(Authenticated { parsed: self, user: caller, behind: None }),
+        }
+    }
+}
+
+/// The user that `Impersonate-*` headers name.
+fn impersonated(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
+    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
+    let name = headers.get("impersonate-user").map(text).unwrap_or_default();
+    let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
+    let rest = headers.keys().any(|key| key.as_str().starts_with("impersonate-") && key != "impersonate-user");
+    if name.is_empty() {
+        return match rest {
+            true => Err(Reply::error(&Error::BadRequest(
+                "requested impersonation of groups, uid or extra without impersonating a user".into(),
+            ))),
+            false => Ok(None),
+        };
+    }
+    let mut user = UserInfo { name, groups, ..UserInfo::default() };
+    if !user.is_in(GROUP_AUTHENTICATED) && user.name != insula_auth::USER_ANONYMOUS {
+        user.groups.push(GROUP_AUTHENTICATED.to_owned());
+    }
+    Ok(Some(user))
+}
+
+impl Authenticated {
+    /// Finds the cluster, and the state that the request sees.
+    pub async fn locate(self, registry: &Registry) -> Result<Located, Reply> {
+        let Authenticated { parsed, user, behind } = self;
+        let snapshot = snapshot(registry, read_at(&parsed)?).await?;
+        let place = match &parsed.route {
+            Route::Server(path) => {
+                Place { snapshot, cluster: None, path: None, rest: Rest::Other(path.clone()) }
+            }
+            Route::Service(path) => {
+                Place { snapshot, cluster: None, path: None, rest: Rest::Other(path.clone()) }
+            }
+            Route::NoCluster => {
+                let rest = Rest::Other(parsed.uri.path().to_owned());
+                Place { snapshot, cluster: None, path: None, rest }
+            }
+            Route::Cluster { path: None, rest } => Place { snapshot, cluster: None, path: None, rest: rest.clone() },
+            Route::Cluster { path: Some(path), rest } => {
+                let cluster = locate::locate(&snapshot, path).map_err(|why| not_located(why, &user, &parsed))?;
+                Place { snapshot, cluster: Some(cluster), path: Some(path.clone()), rest: rest.clone() }
+            }
+        };
+        Ok(Located { parsed, user, behind, place })
+    }
+}
+
+/// Reads say which state they look at; writes decide on the latest.
+fn read_at(parsed: &Parsed) -> Result<At, Reply> {
+    let Route::Cluster { rest: Rest::Resource(path), .. } = &parsed.route else { return Ok(At::Latest) };
+    if parsed.method != Method::GET {
+        return Ok(At::Latest);
+    }
+    let at = if path.watch_prefix || parsed.query.flag("watch") {
+        // A watch looks for its own state when it knows that it may.
+        Ok(At::Latest)
+    } else if path.name.is_some() {
+        parsed.query.get_at()
+    } else {
+        parsed.query.list().map(|(_, at)| at)
+    };
+    at.map_err(|error| Reply::error(&error))
+}
+
+/// The state at which a read looks.
+pub async fn snapshot(registry: &Registry, at: At) -> Result<Snapshot, Reply> {
+    let store = &registry.store;
+    let failed = |error: insula_store::SnapshotError| Reply::error(&Error::Unavailable(error.to_string()));
+    match at {
+        At::Any => Ok(store.latest()),
+        At::Latest => store.snapshot(Revision(0)).await.map_err(failed),
+        At::NotOlderThan(revision) => {
+            match tokio::time::timeout(REVISION_WAIT, store.snapshot(revision)).await {
+                Ok(found) => found.map_err(failed),
+                Err(_) => {
+                    let current = store.latest().revision();
+                    Err(Reply::error(&Error::RevisionTooLarge { wanted: revision, current }))
+                }
+            }
+        }
+        At::Exactly(revision) => store.at(revision).map_err(|gone| match gone {
+            insula_store::Gone::Compacted { .. } => Reply::error(&Error::Expired {
+                message: "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.".into(),
+                next: None,
+            }),
+            insula_store::Gone::Future { asked, latest } => {
+                Reply::error(&Error::RevisionTooLarge { wanted: asked, current: latest })
+            }
+        }),
+    }
+}
+
+fn not_located(why: NotLocated, user: &UserInfo, parsed: &Parsed) -> Reply {
+    match why {
+        NotLocated::UnknownCluster(_) => {
+            let attributes = attributes(parsed, None);
+            Reply::forbidden(&insula_auth::forbidden_message(user, &attributes), &attributes)
+        }
+        NotLocated::UnknownWorkspace { name, .. } => {
+            let resource = Named { group: "tenancy.kcp.io".into(), resource: "workspaces".into() };
+            Reply::error(&Error::NotFound { resource, name })
+        }
+        NotLocated::Unavailable { name, phase, .. } => Reply::error(&Error::Unavailable(format!(
+            "workspace {name:?} is not available: its phase is {phase}; wait until it is Ready"
+        ))),
+    }
+}
+
+impl Located {
+    /// Asks the chain.
+    pub fn authorize(self) -> Result<Authorized, Reply> {
+        let Located { parsed, user, behind, place } = self;
+        let facts = match &place.cluster {
+            Some(cluster) => access::facts(&place.snapshot, cluster),
+            None => ClusterFacts::default(),
+        };
+        if let Some(caller) = &behind {
+            may_impersonate(caller, &user, place.cluster.as_ref(), &facts)?;
+        }
+        let attributes = attributes(&parsed, place.cluster.clone());
+        match permit(&user, attributes.clone(), &facts) {
+            Ok(permit) => Ok(Authorized { parsed, user: Arc::new(user), place, permit }),
+            Err(forbidden) => {
+                tracing::info!(user = user.name, reason = forbidden.reason, "forbidden");
+                Err(Reply::forbidden(&forbidden.message, &attributes))
+            }
+        }
+    }
+}
+
+fn may_impersonate(
+    caller: &UserInfo,
+    user: &UserInfo,
+    cluster: Option<&ClusterName>,
+    facts: &ClusterFacts,
+) -> Result<(), Reply> {
+    let wishes = std::iter::once(("users", user.name.clone()))
+        .chain(user.groups.iter().filter(|g| *g != GROUP_AUTHENTICATED).map(|group| ("groups", group.clone())));
+    for (resource, name) in wishes {
+        let attributes = Attributes {
+            verb: "impersonate".into(),
+            resource: resource.into(),
+            name,
+            cluster: cluster.cloned(),
+            is_resource_request: true,
+            ..Attributes::default()
+        };
+        permit(caller, attributes.clone(), facts).map_err(|f| Reply::forbidden(&f.message, &attributes))?;
+    }
+    Ok(())
+}
+
+/// What a request asks for, in the words of authorisation.
+fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
+    let method = parsed.method.as_str().to_ascii_lowercase();
+    match &parsed.route {
+        Route::Cluster { rest: Rest::Resource(path), .. } => {
+            let ResourcePath { group, version, namespace, resource, name, subresource, .. } = path.clone();
+            let is_namespace = resource == "namespaces" && group.is_empty();
+            let name = name.unwrap_or_default();
+            Attributes {
+                verb: verb(parsed, path).into(),
+                group,
+                version,
+                resource,
+                subresource: subresource.unwrap_or_default(),
+                // A namespace's own requests are judged inside it, as Kubernetes does.
+                namespace: namespace.unwrap_or_else(|| if is_namespace { name.clone() } else { String::new() }),
+                name,
+                path: String::new(),
+                cluster,
+                is_resource_request: true,
+            }
+        }
+        Route::Cluster { rest, .. } => {
+            Attributes { verb: method, path: path_of(rest), cluster, ..Attributes::default() }
+        }
+        Route::Server(path) | Route::Service(path) => Attributes { verb: method, path: path.clone(), ..Attributes::default() },
+        Route::NoCluster => Attributes { verb: method, path: parsed.uri.path().to_owned(), ..Attributes::default() },
+    }
+}
+
+fn path_of(rest: &Rest) -> String {
+    match rest {
+        Rest::CoreVersions => "/api".into(),
+        Rest::Groups => "/apis".into(),
+        Rest::Group(group) => format!("/apis/{group}"),
+        Rest::GroupVersion { group, version } if group.is_empty() => format!("/api/{version}"),
+        Rest::GroupVersion { group, version } => format!("/apis/{group}/{version}"),
+        Rest::OpenApiV2 => "/openapi/v2".into(),
+        Rest::OpenApiV3(None) => "/openapi/v3".into(),
+        Rest::OpenApiV3(Some(path)) => format!("/openapi/v3/{path}"),
+        Rest::Other(path) => path.clone(),
+        Rest::Resource(_) => String::new(),
+    }
+}
+
+/// Kubernetes' verb of a request for objects.
+pub fn verb(parsed: &Parsed, path: &ResourcePath) -> &'static str {
+    match parsed.method {
+        Method::GET | Method::HEAD if path.watch_prefix || (path.name.is_none() && parsed.query.flag("watch")) => "watch",
+        Method::GET | Method::HEAD if path.name.is_none() => "list",
+        Method::GET | Method::HEAD => "get",
+        Method::POST => "create",
+        Method::PUT => "update",
+        Method::PATCH => "patch",
+        Method::DELETE if path.name.is_none() => "deletecollection",
+        Method::DELETE => "delete",
+        _ => "",
+    }
+}

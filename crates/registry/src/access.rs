@@ -1,0 +1,53 @@
+//! Who asks and what is known of a cluster when it is decided whether they may: shared by every door.
+
+use crate::locate;
+use bytes::Bytes;
+use insula_api::ClusterName;
+use insula_auth::{ClusterFacts, TokenFile, UserInfo, bearer, certificate};
+use insula_store::Snapshot;
+
+/// The certificate (DER) that a client showed on its connection, already verified against our CA.
+#[derive(Debug, Clone)]
+pub struct PeerCertificate(pub Bytes);
+
+/// Turns credentials into users.
+#[derive(Debug, Default)]
+pub struct Authenticator {
+    /// Static tokens.
+    pub tokens: TokenFile,
+}
+
+/// A credential was shown that is no good. What was wrong with it is for the log, not for the client.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Unauthenticated(pub String);
+
+impl Authenticator {
+    /// The user of a request: by client certificate, else by bearer token, else anonymous. A bad credential is refused and
+    /// never falls back to anonymous.
+    pub fn authenticate<'a>(
+        &self,
+        peer: Option<&PeerCertificate>,
+        authorization: impl IntoIterator<Item = &'a [u8]>,
+    ) -> Result<UserInfo, Unauthenticated> {
+        if let Some(PeerCertificate(der)) = peer {
+            return certificate::user(der).map_err(|error| Unauthenticated(error.to_string()));
+        }
+        match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
+            None => Ok(UserInfo::anonymous()),
+            Some(token) => {
+                self.tokens.lookup(token).cloned().ok_or_else(|| Unauthenticated("unknown token".to_owned()))
+            }
+        }
+    }
+}
+
+/// What the decision may know about a cluster.
+pub fn facts(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterFacts {
+    let owner = locate::logical_cluster(snapshot, cluster).and_then(|view| view.owner.clone());
+    ClusterFacts {
+        cluster: Some(cluster.clone()),
+        admin_users: owner.map(|name| name.to_string()).into_iter().collect(),
+        admin_groups: Vec::new(),
+    }
+}
