@@ -1,0 +1,171 @@
+//! Which item of one list is which item of another.
+//!
+//! Items of keyed lists and sets are told apart by key. Other lists are aligned by a longest common subsequence, and
+//! then gaps of equal length pair in order: an item edited in place stays the same item.
+//!
+//! ```text
+//! a = [x y z]   b = [x Y z w]     x–x, z–z are common; the gap [y]/[Y] pairs; w is new
+//! ```
+
+use insula_schema::{ListType, Node};
+use serde_json::Value as Json;
+use std::collections::{HashMap, HashSet};
+
+/// Comparisons that one alignment may make. Longer lists whose middles differ this much pair in order: the answer
+/// stays exact, only the identity of their items is coarser.
+const CELLS_MAX: usize = 65_536;
+
+/// For each item of `a`, its item of `b`.
+pub(crate) fn align(a: &[Json], b: &[Json], node: Option<&Node>, same: fn(&Json, &Json) -> bool) -> Vec<Option<usize>> {
+    if let (Some(a_keys), Some(b_keys)) = (identities(a, node), identities(b, node)) {
+        let places: HashMap<&str, usize> = b_keys.iter().enumerate().map(|(j, key)| (key.as_str(), j)).collect();
+        return a_keys.iter().map(|key| places.get(key.as_str()).copied()).collect();
+    }
+    by_sequence(a, b, same)
+}
+
+/// The identity of each item of a keyed list or a set, if each item has one of its own.
+pub(crate) fn identities(items: &[Json], node: Option<&Node>) -> Option<Vec<String>> {
+    let identity = |item: &Json| match node?.list_type() {
+        ListType::Atomic => None,
+        ListType::Set => Some(item.to_string()),
+        ListType::Map { keys } => {
+            let values: Vec<&Json> = keys.iter().map(|key| item.get(key).unwrap_or(&Json::Null)).collect();
+            values
+                .iter()
+                .any(|v| !v.is_null())
+                .then(|| serde_json::to_string(&values).unwrap_or_default())
+        }
+    };
+    let all: Option<Vec<String>> = items.iter().map(identity).collect();
+    let all = all?;
+    let distinct: HashSet<&str> = all.iter().map(String::as_str).collect();
+    (distinct.len() == all.len()).then_some(all)
+}
+
+fn by_sequence(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<Option<usize>> {
+    let mut pairs = vec![None; a.len()];
+    // Matching the ends first never shortens a common subsequence, and most edits leave little between them.
+    let head = a.iter().zip(b).take_while(|(x, y)| same(x, y)).count();
+    let tail = a[head..]
+        .iter()
+        .rev()
+        .zip(b[head..].iter().rev())
+        .take_while(|(x, y)| same(x, y))
+        .count();
+    for (i, pair) in pairs.iter_mut().enumerate().take(head) {
+        *pair = Some(i);
+    }
+    for i in 0..tail {
+        pairs[a.len() - 1 - i] = Some(b.len() - 1 - i);
+    }
+    let (mid_a, mid_b) = (&a[head..a.len() - tail], &b[head..b.len() - tail]);
+    if mid_a.len().saturating_mul(mid_b.len()) <= CELLS_MAX {
+        for (i, j) in common(mid_a, mid_b, same) {
+            pairs[head + i] = Some(head + j);
+        }
+    }
+    pair_gaps(&mut pairs, b.len());
+    pairs
+}
+
+/// A longest common subsequence as pairs of indices, the earliest where there are several.
+fn common(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<(usize, usize)> {
+    let width = b.len() + 1;
+    let equal: Vec<bool> = a.iter().flat_map(|x| b.iter().map(move |y| same(x, y))).collect();
+    let mut length = vec![0u32; (a.len() + 1) * width];
+    for i in (0..a.len()).rev() {
+        for j in (0..b.len()).rev() {
+            length[i * width + j] = if equal[i * b.len() + j] {
+                length[(i + 1) * width + j + 1] + 1
+            } else {
+                length[(i + 1) * width + j].max(length[i * width + j + 1])
+            };
+        }
+    }
+    let (mut i, mut j, mut pairs) = (0, 0, Vec::new());
+    while i < a.len() && j < b.len() {
+        if equal[i * b.len() + j] {
+            pairs.push((i, j));
+            (i, j) = (i + 1, j + 1);
+        } else if length[(i + 1) * width + j] >= length[i * width + j + 1] {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    pairs
+}
+
+/// Between two anchors, as many items on one side as on the other are the same items, edited.
+fn pair_gaps(pairs: &mut [Option<usize>], b_len: usize) {
+    let mut start = 0;
+    let mut b_start = 0;
+    for end in 0..=pairs.len() {
+        let anchor = match pairs.get(end) {
+            Some(None) => continue,
+            Some(Some(j)) => *j,
+            None => b_len,
+        };
+        if end - start == anchor - b_start {
+            for (step, pair) in pairs[start..end].iter_mut().enumerate() {
+                *pair = Some(b_start + step);
+            }
+        }
+        start = end + 1;
+        b_start = anchor + 1;
+    }
+}
+
+/// Whether everything in `seen` is in `whole`: `whole` may hold more that the other side cannot see.
+pub(crate) fn covers(seen: &Json, whole: &Json) -> bool {
+    match (seen, whole) {
+        (Json::Object(seen), Json::Object(whole)) => seen
+            .iter()
+            .all(|(name, value)| whole.get(name).is_some_and(|w| covers(value, w))),
+        (Json::Array(seen), Json::Array(whole)) => {
+            let mut rest = whole.iter();
+            seen.iter().all(|item| rest.any(|w| covers(item, w)))
+        }
+        _ => seen == whole,
+    }
+}
+
+/// Equality, as `align` takes it.
+pub(crate) fn equal(a: &Json, b: &Json) -> bool {
+    a == b
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn items_keep_their_identity() {
+        let rows = [
+            (json!([1, 2, 3]), json!([1, 2, 3]), vec![Some(0), Some(1), Some(2)]),
+            (json!([1, 2, 3]), json!([1, 9, 3]), vec![Some(0), Some(1), Some(2)]),
+            (json!([1, 2, 3]), json!([1, 3]), vec![Some(0), None, Some(1)]),
+            (json!([1, 3]), json!([1, 2, 3]), vec![Some(0), Some(2)]),
+            (json!([]), json!([1]), vec![]),
+            (json!([1]), json!([]), vec![None]),
+            (json!(["bob"]), json!(["rob"]), vec![Some(0)]),
+            (json!([1, 2]), json!([2, 1]), vec![None, Some(0)]),
+            (json!([1, 1]), json!([1]), vec![Some(0), None]),
+        ];
+        for (a, b, want) in rows {
+            let got = align(a.as_array().unwrap(), b.as_array().unwrap(), None, equal);
+            assert_eq!(got, want, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn what_is_seen_is_covered_by_the_whole() {
+        assert!(covers(
+            &json!({"a": [{"n": 1}]}),
+            &json!({"a": [{"x": 0}, {"n": 1, "m": 2}], "b": 1})
+        ));
+        assert!(!covers(&json!({"a": 1}), &json!({"a": 2})));
+    }
+}

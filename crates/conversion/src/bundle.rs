@@ -1,0 +1,280 @@
+//! One API's versions and rules, compiled; what is stored, and how it is read and written in every version.
+
+use crate::carry::same_shape;
+use crate::convert::Converter;
+use crate::error::{Cause, ConvertError};
+use crate::path::Path;
+use crate::rules::RuleSet;
+use crate::trace::Trace;
+use insula_api::{FieldError, FieldPath, Json};
+use insula_cel::Budget;
+use insula_schema::{Node, Structural};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+mod compile;
+mod stored;
+
+/// Versions of one API.
+pub const VERSIONS_MAX: usize = 64;
+
+/// One version of an API.
+#[derive(Debug, Clone)]
+pub struct VersionSchema {
+    /// Its name, e.g. `v1beta1`.
+    pub name: String,
+    /// Whether it is served; only served versions must be readable.
+    pub served: bool,
+    /// Its schema.
+    pub schema: Arc<Structural>,
+}
+
+/// What becomes of fields that another version lacks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Strategy {
+    /// Nothing is lost: what a version shows and another cannot hold is kept as a residual.
+    Lossless,
+    /// Kubernetes' `None` for plain definitions: only `apiVersion` changes, and fields that the storage version lacks are lost.
+    None,
+}
+
+/// An object as it is stored.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored<'a> {
+    /// The object in `version`.
+    pub value: &'a Json,
+    /// The version it was stored in; not always today's storage version.
+    pub version: &'a str,
+    /// What was stored beside it.
+    pub residual: Option<&'a [u8]>,
+}
+
+/// An object to be stored.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Owned {
+    /// The object in the storage version.
+    pub value: Json,
+    /// What is stored beside it: canonical JSON.
+    pub residual: Option<Vec<u8>>,
+}
+
+impl Owned {
+    /// The same, borrowed, in the given storage version.
+    pub fn stored<'a>(&'a self, version: &'a str) -> Stored<'a> {
+        Stored {
+            value: &self.value,
+            version,
+            residual: self.residual.as_deref(),
+        }
+    }
+}
+
+/// Compiled plans between all versions of one API. Immutable; shared by all tenants that bind it.
+#[derive(Debug)]
+pub struct Bundle {
+    group: String,
+    versions: Vec<Version>,
+    storage: usize,
+    hub: usize,
+    strategy: Strategy,
+    converters: BTreeMap<(usize, usize), Converter>,
+}
+
+#[derive(Debug)]
+struct Version {
+    name: String,
+    served: bool,
+    schema: Arc<Structural>,
+    /// Whether a read can add defaults that were not there when the object was stored.
+    has_defaults: bool,
+    /// Paths whose loss the author accepts.
+    drop: Vec<Path>,
+}
+
+impl Bundle {
+    /// Compiles and checks everything that needs no object. `path` is where the rules stand (`spec`).
+    ///
+    /// # Errors
+    /// Every rule that names what does not exist, does not compile, or contradicts another; each with its field.
+    pub fn compile(
+        group: &str,
+        versions: Vec<VersionSchema>,
+        storage: &str,
+        rules: Option<&RuleSet>,
+        strategy: Strategy,
+        path: &FieldPath,
+    ) -> Result<Bundle, Vec<FieldError>> {
+        compile::compile(group, versions, storage, rules, strategy, path)
+    }
+
+    /// Reads a stored object in version `to`.
+    ///
+    /// # Errors
+    /// A version that does not exist, or a rule that fails for this object.
+    pub fn get(&self, stored: Stored<'_>, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
+        let to = self.index(to)?;
+        if self.strategy == Strategy::None {
+            return Ok(self.relabelled(stored.value, to));
+        }
+        let root = self.index(stored.version)?;
+        stored::Views::open(self, root, stored)?.read(to, budget)
+    }
+
+    /// Writes `x`, an object of version `from` that its caller has pruned, defaulted and validated, over what is stored.
+    ///
+    /// # Errors
+    /// A rule that fails for this object, in any served version: nothing is stored that cannot be read.
+    pub fn put(
+        &self,
+        x: &Json,
+        from: &str,
+        old: Option<Stored<'_>>,
+        budget: &mut Budget,
+    ) -> Result<Owned, ConvertError> {
+        let from = self.index(from)?;
+        if self.strategy == Strategy::None {
+            return Ok(Owned {
+                value: self.relabelled(x, self.storage),
+                residual: None,
+            });
+        }
+        match old {
+            None => stored::create(self, x, from, budget),
+            Some(old) => stored::update(self, x, from, old, budget),
+        }
+    }
+
+    /// Converts an object without what is stored beside it: for tools and partial objects.
+    ///
+    /// # Errors
+    /// An `apiVersion` or version that does not exist, or a rule that fails for this object.
+    pub fn convert(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
+        let from = object["apiVersion"].as_str().unwrap_or_default();
+        let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
+        let to = self.index(to)?;
+        if self.strategy == Strategy::None || from == to {
+            return Ok(self.relabelled(object, to));
+        }
+        self.route(from, to, object, budget, None)
+    }
+
+    /// Whether objects of the two versions differ in `apiVersion` only, so that bytes may be spliced (where no
+    /// residual is stored).
+    pub fn is_identity(&self, from: &str, to: &str) -> bool {
+        let (Ok(from), Ok(to)) = (self.index(from), self.index(to)) else {
+            return false;
+        };
+        let (a, b) = (&self.versions[from].schema, &self.versions[to].schema);
+        from == to || same_shape(a.root(), b.root()) && !self.hops(from, to).any(|hop| hop.ruled)
+    }
+
+    /// The storage version.
+    pub fn storage(&self) -> &str {
+        &self.versions[self.storage].name
+    }
+
+    /// The hub.
+    pub fn hub(&self) -> &str {
+        &self.versions[self.hub].name
+    }
+
+    /// All versions, in the order of the schema.
+    pub fn versions(&self) -> impl Iterator<Item = &str> {
+        self.versions.iter().map(|version| version.name.as_str())
+    }
+
+    /// The schema of a version.
+    pub fn schema(&self, version: &str) -> Option<&Arc<Structural>> {
+        self.versions.iter().find(|v| v.name == version).map(|v| &v.schema)
+    }
+
+    fn index(&self, version: &str) -> Result<usize, ConvertError> {
+        let found = self.versions.iter().position(|v| v.name == version);
+        found.ok_or_else(|| self.failure(version, version, Cause::UnknownVersion(version.to_owned())))
+    }
+
+    fn failure(&self, from: &str, to: &str, cause: Cause) -> ConvertError {
+        ConvertError {
+            group: self.group.clone(),
+            from: from.to_owned(),
+            to: to.to_owned(),
+            rule: None,
+            cause,
+        }
+    }
+
+    fn api_version(&self, version: usize) -> Json {
+        let name = &self.versions[version].name;
+        Json::String(if self.group.is_empty() {
+            name.clone()
+        } else {
+            format!("{}/{name}", self.group)
+        })
+    }
+
+    /// The same object under another version's name, as far as its schema goes.
+    fn relabelled(&self, object: &Json, to: usize) -> Json {
+        let mut out = object.clone();
+        if let Some(map) = out.as_object_mut() {
+            map.insert("apiVersion".to_owned(), self.api_version(to));
+        }
+        let schema = &self.versions[to].schema;
+        insula_schema::prune(&mut out, schema);
+        insula_schema::default(&mut out, schema);
+        out
+    }
+
+    /// The converters from `a` to `b`: the pair's own, else by the hub.
+    fn hops(&self, a: usize, b: usize) -> impl Iterator<Item = &Converter> {
+        let direct = self.converters.get(&(a, b));
+        let by_hub = [(a, self.hub), (self.hub, b)]
+            .into_iter()
+            .filter_map(|pair| self.converters.get(&pair));
+        let hub_needed = direct.is_none();
+        direct.into_iter().chain(by_hub.filter(move |_| hub_needed))
+    }
+
+    fn can_fail(&self, a: usize, b: usize) -> bool {
+        self.hops(a, b).any(Converter::can_fail)
+    }
+
+    fn route(
+        &self,
+        a: usize,
+        b: usize,
+        object: &Json,
+        budget: &mut Budget,
+        mut trace: Option<&mut Trace>,
+    ) -> Result<Json, ConvertError> {
+        let mut made: Option<Json> = None;
+        for hop in self.hops(a, b) {
+            // Inputs of the last hop's rules are what its results were computed from.
+            let trace = if hop.to == self.versions[b].name {
+                trace.take()
+            } else {
+                None
+            };
+            made = Some(hop.run(made.as_ref().unwrap_or(object), budget, trace)?);
+        }
+        Ok(made.unwrap_or_else(|| self.relabelled(object, b)))
+    }
+
+    /// In the tree of versions whose root is stored, the version that `version` is read from.
+    fn parent(&self, root: usize, version: usize) -> Option<usize> {
+        let direct = |a, b| self.converters.get(&(a, b)).is_some_and(|c| c.ruled);
+        if version == root {
+            None
+        } else if version == self.hub || root == self.hub || direct(root, version) || direct(version, root) {
+            Some(root)
+        } else {
+            Some(self.hub)
+        }
+    }
+}
+
+fn has_defaults(node: &Node) -> bool {
+    node.default().is_some()
+        || node.items().is_some_and(has_defaults)
+        || node.additional().is_some_and(has_defaults)
+        || node.properties().any(|(_, child)| has_defaults(child))
+}

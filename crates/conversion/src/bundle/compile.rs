@@ -1,0 +1,251 @@
+//! Compiling a bundle, and the checks that need no object.
+
+use super::{Bundle, Strategy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
+use crate::carry::{self, Except, same_shape};
+use crate::convert::Converter;
+use crate::path::{Path, Segment};
+use crate::plan;
+use crate::rules::{Direction, RULES_MAX, Rule, RuleSet};
+use crate::scope::{View, metadata_schema};
+use insula_api::{FieldError, FieldPath, Json};
+use insula_schema::Node;
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) fn compile(
+    group: &str,
+    versions: Vec<VersionSchema>,
+    storage: &str,
+    rules: Option<&RuleSet>,
+    strategy: Strategy,
+    path: &FieldPath,
+) -> Result<Bundle, Vec<FieldError>> {
+    if versions.len() > VERSIONS_MAX {
+        return Err(vec![FieldError::too_many(
+            &path.child("versions"),
+            versions.len(),
+            VERSIONS_MAX,
+        )]);
+    }
+    let find = |name: &str| versions.iter().position(|v| v.name == name);
+    let Some(stored) = find(storage) else {
+        return Err(vec![FieldError::invalid(
+            &path.child("versions"),
+            &Json::from(storage),
+            "the storage version is none of the versions",
+        )]);
+    };
+    // Rules, where there are some, give the laws to plain definitions too.
+    let strategy = if rules.is_some() { Strategy::Lossless } else { strategy };
+    let mut errors = names(rules, &versions, path);
+    let hub = rules.and_then(|r| r.hub.as_deref()).map_or(Some(stored), find);
+    let Some(hub) = hub.filter(|_| errors.is_empty()) else {
+        return Err(errors);
+    };
+    let metadata = metadata_schema();
+    let views: Vec<View<'_>> = versions
+        .iter()
+        .map(|v| View::new(&v.name, &v.schema, &metadata))
+        .collect();
+    let directions = rules.map(|r| r.conversions.as_slice()).unwrap_or_default();
+    let direction = |a: usize, b: usize| {
+        directions
+            .iter()
+            .find(|d| d.from == versions[a].name && d.to == versions[b].name)
+    };
+    let mut pairs: BTreeSet<(usize, usize)> = directions
+        .iter()
+        .filter_map(|d| Some((find(&d.from)?, find(&d.to)?)))
+        .collect();
+    let spokes = (0..versions.len()).filter(|v| *v != hub);
+    pairs.extend(spokes.flat_map(|v| [(v, hub), (hub, v)]));
+    let mut converters = BTreeMap::new();
+    for (a, b) in pairs {
+        let rules = direction(a, b);
+        match plan::compile(views[a], views[b], rules) {
+            Ok((plan, facts)) => {
+                converters.insert(
+                    (a, b),
+                    Converter {
+                        group: group.to_owned(),
+                        from: versions[a].name.clone(),
+                        to: versions[b].name.clone(),
+                        schema: versions[b].schema.clone(),
+                        plan,
+                        facts,
+                        ruled: rules.is_some(),
+                    },
+                );
+            }
+            Err(found) => errors.extend(found),
+        }
+        if let Some(written) = rules.or_else(|| direction(b, a)) {
+            required(&views[a], &views[b], rules, written, &mut errors);
+        }
+    }
+    if !directions.is_empty() {
+        reachable(&versions, stored, hub, &converters, path, &mut errors);
+    }
+    if !errors.is_empty() {
+        return Err(errors);
+    }
+    let version = |v: VersionSchema| Version {
+        has_defaults: has_defaults(v.schema.root()),
+        drop: directions
+            .iter()
+            .filter(|d| d.from == v.name)
+            .flat_map(|d| d.drop.iter().cloned())
+            .collect(),
+        name: v.name,
+        served: v.served,
+        schema: v.schema,
+    };
+    let drops_of: Vec<Version> = versions.iter().cloned().map(version).collect();
+    Ok(Bundle {
+        group: group.to_owned(),
+        versions: drops_of,
+        storage: stored,
+        hub,
+        strategy,
+        converters,
+    })
+}
+
+/// Names of versions, and how many rules there are.
+fn names(rules: Option<&RuleSet>, versions: &[VersionSchema], path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let Some(rules) = rules else { return errors };
+    let known: Vec<&str> = versions.iter().map(|v| v.name.as_str()).collect();
+    let mut check = |at: FieldPath, name: &str| {
+        if !known.contains(&name) {
+            errors.push(FieldError::not_supported(&at, &Json::from(name), &known));
+        }
+    };
+    if let Some(hub) = &rules.hub {
+        check(path.child("hub"), hub);
+    }
+    for direction in &rules.conversions {
+        check(direction.at.child("from"), &direction.from);
+        check(direction.at.child("to"), &direction.to);
+    }
+    for direction in &rules.conversions {
+        let count: usize = direction.rules.iter().map(count).sum();
+        if count > RULES_MAX {
+            errors.push(FieldError::too_many(&direction.at.child("rules"), count, RULES_MAX));
+        }
+    }
+    errors
+}
+
+fn count(rule: &Rule) -> usize {
+    1 + rule.item_rules.iter().map(count).sum::<usize>()
+}
+
+/// Every served version has rules to the hub or the storage version, or is shaped like one of them.
+fn reachable(
+    versions: &[VersionSchema],
+    storage: usize,
+    hub: usize,
+    converters: &BTreeMap<(usize, usize), Converter>,
+    path: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) {
+    let ruled = |a, b| converters.get(&(a, b)).is_some_and(|c| c.ruled);
+    let near = |a: usize, b: usize| {
+        a == b || ruled(a, b) || ruled(b, a) || same_shape(versions[a].schema.root(), versions[b].schema.root())
+    };
+    for (v, version) in versions.iter().enumerate() {
+        let reached = near(v, hub) && near(hub, storage) || near(v, storage);
+        if version.served && !reached {
+            let hub = &versions[hub].name;
+            errors.push(FieldError::required(
+                &path.child("conversions"),
+                format!(
+                    "no rules between {} and the hub {hub}: {} is served, and shaped otherwise",
+                    version.name, version.name
+                ),
+            ));
+        }
+    }
+}
+
+/// A field that the target requires must come from somewhere.
+fn required(
+    from: &View<'_>,
+    to: &View<'_>,
+    rules: Option<&Direction>,
+    written: &Direction,
+    errors: &mut Vec<FieldError>,
+) {
+    let destinations: Vec<&Path> = rules
+        .iter()
+        .flat_map(|d| d.rules.iter().map(|r| &r.destination))
+        .collect();
+    let drops: Vec<&Path> = rules.iter().flat_map(|d| &d.drop).collect();
+    let mut check = Required {
+        from,
+        to,
+        destinations,
+        drops,
+        written,
+        errors,
+    };
+    check.object(to.schema.root(), &mut Vec::new());
+}
+
+struct Required<'a> {
+    from: &'a View<'a>,
+    to: &'a View<'a>,
+    destinations: Vec<&'a Path>,
+    drops: Vec<&'a Path>,
+    written: &'a Direction,
+    errors: &'a mut Vec<FieldError>,
+}
+
+impl Required<'_> {
+    fn object(&mut self, node: &Node, at: &mut Vec<Segment>) {
+        for (name, child) in node.properties() {
+            if at.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata") {
+                continue;
+            }
+            at.push(Segment::Field(name.to_owned()));
+            let here = Path::of(at.clone());
+            let written = |d: &&&Path| d.overlaps(&here);
+            let carried = self.carried(child, at);
+            if child.default().is_none()
+                && node.required().iter().any(|r| r == name)
+                && !carried
+                && !self.destinations.iter().any(|d| written(&d))
+            {
+                let (from, to) = (self.from.name, self.to.name);
+                self.errors.push(FieldError::required(
+                    &self.written.at,
+                    format!("{to} requires {here}, and no rule from {from} writes it: add a rule, or a default to the schema"),
+                ));
+            }
+            let above = self
+                .destinations
+                .iter()
+                .any(|d| d.overlaps(&here) && d.segments().len() <= at.len());
+            let below = self
+                .destinations
+                .iter()
+                .any(|d| d.overlaps(&here) && d.segments().len() > at.len());
+            if !above && (carried || below) {
+                self.object(child, at);
+            }
+            at.pop();
+        }
+    }
+
+    /// Whether the field has a source of the same path.
+    fn carried(&self, child: &Node, at: &[Segment]) -> bool {
+        let dropped = self.drops.iter().any(|d| d.segments() == at);
+        match self.from.find(at) {
+            Ok(Some(source)) => {
+                !dropped && carry::compile(Some(source), child, &Except::default(), &mut Vec::new()).is_some()
+            }
+            Ok(None) => true,
+            Err(_) => false,
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Reading and writing what is stored. See the crate's documentation for the algebra.
+
+use super::{Bundle, Owned, Stored};
+use crate::error::{Cause, ConvertError};
+use crate::merge::{Side, merge_objects};
+use crate::residual::{self, Patch};
+use crate::trace::Trace;
+use insula_api::Json;
+use insula_cel::Budget;
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+/// What one stored object shows in each version, made when asked for.
+pub(super) struct Views<'a> {
+    bundle: &'a Bundle,
+    root: usize,
+    /// As it is stored: later defaults are not in it.
+    raw: &'a Json,
+    stored: Cow<'a, Json>,
+    residuals: BTreeMap<String, Patch>,
+    made: BTreeMap<usize, Json>,
+}
+
+impl<'a> Views<'a> {
+    pub(super) fn open(bundle: &'a Bundle, root: usize, stored: Stored<'a>) -> Result<Self, ConvertError> {
+        let version = &bundle.versions[root];
+        let residuals = residual::decode(stored.residual)
+            .map_err(|why| bundle.failure(&version.name, &version.name, Cause::Residual(why)))?;
+        Ok(Self::over(bundle, root, stored.value, residuals))
+    }
+
+    fn over(bundle: &'a Bundle, root: usize, raw: &'a Json, residuals: BTreeMap<String, Patch>) -> Self {
+        let version = &bundle.versions[root];
+        let mut stored = Cow::Borrowed(raw);
+        if version.has_defaults {
+            insula_schema::default(stored.to_mut(), &version.schema);
+        }
+        Views {
+            bundle,
+            root,
+            raw,
+            stored,
+            residuals,
+            made: BTreeMap::new(),
+        }
+    }
+
+    /// What a reader of version `to` gets.
+    pub(super) fn read(mut self, to: usize, budget: &mut Budget) -> Result<Json, ConvertError> {
+        if to == self.root {
+            return Ok(self.bundle.relabelled(self.raw, to));
+        }
+        self.make(to, budget)?;
+        Ok(self.made.remove(&to).unwrap_or_default())
+    }
+
+    fn make(&mut self, version: usize, budget: &mut Budget) -> Result<(), ConvertError> {
+        if version == self.root || self.made.contains_key(&version) {
+            return Ok(());
+        }
+        let Some(parent) = self.bundle.parent(self.root, version) else {
+            return Ok(());
+        };
+        self.make(parent, budget)?;
+        let target = &self.bundle.versions[version];
+        let patch = self.residuals.get(&target.name);
+        let mut trace = Trace::default();
+        let wanted = patch.is_some_and(Patch::has_guard);
+        let base = self
+            .bundle
+            .route(parent, version, self.view(parent), budget, wanted.then_some(&mut trace))?;
+        let shown = match patch {
+            Some(patch) => residual::apply_objects(&target.schema, patch, base, &trace),
+            None => base,
+        };
+        self.made.insert(version, shown);
+        Ok(())
+    }
+
+    /// A view that `make` has made.
+    fn view(&self, version: usize) -> &Json {
+        self.made.get(&version).unwrap_or(&self.stored)
+    }
+}
+
+/// The first write of an object.
+pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget) -> Result<Owned, ConvertError> {
+    let root = bundle.storage;
+    let mut views = BTreeMap::from([(from, x.clone())]);
+    let mut at = from;
+    while let Some(parent) = bundle.parent(root, at) {
+        let up = bundle.route(at, parent, &views[&at], budget, None)?;
+        views.insert(parent, up);
+        at = parent;
+    }
+    let mut write = Write {
+        bundle,
+        old: None,
+        views,
+        residuals: BTreeMap::new(),
+        budget,
+    };
+    write.finish(from)
+}
+
+/// A write over what is stored.
+pub(super) fn update(
+    bundle: &Bundle,
+    x: &Json,
+    from: usize,
+    old: Stored<'_>,
+    budget: &mut Budget,
+) -> Result<Owned, ConvertError> {
+    let root = bundle.index(old.version)?;
+    if root != bundle.storage {
+        let moved = migrate(bundle, root, old, budget)?;
+        return update(
+            bundle,
+            x,
+            from,
+            moved.stored(&bundle.versions[bundle.storage].name),
+            budget,
+        );
+    }
+    let mut before = Views::open(bundle, root, old)?;
+    before.make(from, budget)?;
+    if before.view(from) == x {
+        return Ok(Owned {
+            value: old.value.clone(),
+            residual: old.residual.map(<[u8]>::to_vec),
+        });
+    }
+    let mut views = BTreeMap::from([(from, x.clone())]);
+    let mut at = from;
+    while let Some(parent) = bundle.parent(root, at) {
+        before.make(parent, budget)?;
+        let (was, was_from) = traced(bundle, at, parent, before.view(at), budget)?;
+        let (is, is_from) = traced(bundle, at, parent, &views[&at], budget)?;
+        let onto = if parent == root {
+            before.raw
+        } else {
+            before.view(parent)
+        };
+        let schema = &bundle.versions[parent].schema;
+        views.insert(
+            parent,
+            merge_objects(schema, Side::new(&was, &was_from), Side::new(&is, &is_from), onto),
+        );
+        at = parent;
+    }
+    let residuals = before.residuals.clone();
+    let mut write = Write {
+        bundle,
+        old: Some(before),
+        views,
+        residuals,
+        budget,
+    };
+    write.finish(from)
+}
+
+fn traced(
+    bundle: &Bundle,
+    a: usize,
+    b: usize,
+    object: &Json,
+    budget: &mut Budget,
+) -> Result<(Json, Trace), ConvertError> {
+    let mut trace = Trace::default();
+    let made = bundle.route(a, b, object, budget, Some(&mut trace))?;
+    Ok((made, trace))
+}
+
+/// The same object in today's storage version: every version reads as before.
+fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -> Result<Owned, ConvertError> {
+    let mut before = Views::open(bundle, root, old)?;
+    let mut views = BTreeMap::new();
+    let mut residuals = before.residuals.clone();
+    for (v, version) in bundle.versions.iter().enumerate() {
+        match before.make(v, budget) {
+            Ok(()) => views.insert(v, before.view(v).clone()),
+            Err(error) if version.served || v == bundle.storage => return Err(error),
+            Err(_) => None,
+        };
+        residuals.remove(&version.name);
+    }
+    let mut write = Write {
+        bundle,
+        old: None,
+        views,
+        residuals,
+        budget,
+    };
+    write.finish(root)
+}
+
+/// A write under way: the new views that are known, and the residuals that follow from them.
+struct Write<'a, 'b> {
+    bundle: &'a Bundle,
+    old: Option<Views<'a>>,
+    views: BTreeMap<usize, Json>,
+    residuals: BTreeMap<String, Patch>,
+    budget: &'b mut Budget,
+}
+
+impl Write<'_, '_> {
+    fn finish(&mut self, from: usize) -> Result<Owned, ConvertError> {
+        let (bundle, root) = (self.bundle, self.bundle.storage);
+        let known: Vec<usize> = self.views.keys().copied().filter(|v| *v != root).collect();
+        for version in known {
+            self.remember(version)?;
+        }
+        let mut order: Vec<usize> = (0..bundle.versions.len())
+            .filter(|v| !self.views.contains_key(v))
+            .collect();
+        // Parents first: a spoke is read from the hub.
+        order.sort_by_key(|v| (bundle.parent(root, *v) != Some(root), *v));
+        for version in order {
+            let needed = self.needed(version);
+            let must_read = bundle.versions[version].served && version != from && self.chain_can_fail(version);
+            if needed || must_read {
+                self.follow(version, needed)?;
+            }
+        }
+        let mut value = self.views.remove(&root).unwrap_or_default();
+        if let Some(map) = value.as_object_mut() {
+            map.insert("apiVersion".to_owned(), bundle.api_version(root));
+        }
+        Ok(Owned {
+            value,
+            residual: residual::encode(&self.residuals),
+        })
+    }
+
+    /// Whether something is stored for this version, or for one that is read from it.
+    fn needed(&self, version: usize) -> bool {
+        let has = |v: usize| self.residuals.contains_key(&self.bundle.versions[v].name);
+        let root = self.bundle.storage;
+        has(version) || (0..self.bundle.versions.len()).any(|v| self.bundle.parent(root, v) == Some(version) && has(v))
+    }
+
+    fn chain_can_fail(&self, version: usize) -> bool {
+        let mut at = version;
+        while let Some(parent) = self.bundle.parent(self.bundle.storage, at) {
+            if self.bundle.can_fail(parent, at) {
+                return true;
+            }
+            at = parent;
+        }
+        false
+    }
+
+    /// Stores what the conversion of a known view would lose.
+    fn remember(&mut self, version: usize) -> Result<(), ConvertError> {
+        let target = &self.bundle.versions[version];
+        let Some(parent) = self.bundle.parent(self.bundle.storage, version) else {
+            return Ok(());
+        };
+        let Some(above) = self.views.get(&parent) else {
+            return Ok(());
+        };
+        let base = self.bundle.route(parent, version, above, self.budget, None)?;
+        let mut object = Cow::Borrowed(&self.views[&version]);
+        if !target.drop.is_empty() {
+            residual::forget(object.to_mut(), &base, &target.drop);
+        }
+        let mut patch = residual::diff_objects(&target.schema, Side::new(&base, &Trace::default()), &object);
+        if patch.is_some() && self.bundle.can_fail(parent, version) {
+            let (base, trace) = traced(self.bundle, parent, version, above, self.budget)?;
+            patch = residual::diff_objects(&target.schema, Side::new(&base, &trace), &object);
+        }
+        match patch {
+            Some(patch) => self.residuals.insert(target.name.clone(), patch),
+            None => self.residuals.remove(&target.name),
+        };
+        Ok(())
+    }
+
+    /// Makes the new view of a version that was not written: the old one, with the edit as this version sees it.
+    fn follow(&mut self, version: usize, needed: bool) -> Result<(), ConvertError> {
+        let bundle = self.bundle;
+        let target = &bundle.versions[version];
+        let Some(parent) = bundle.parent(bundle.storage, version) else {
+            return Ok(());
+        };
+        if !self.views.contains_key(&parent) {
+            self.follow(parent, false)?;
+        }
+        let Some(above) = self.views.get(&parent) else {
+            return Ok(());
+        };
+        let made = if needed {
+            traced(bundle, parent, version, above, self.budget)
+        } else {
+            bundle
+                .route(parent, version, above, self.budget, None)
+                .map(|made| (made, Trace::default()))
+        };
+        let (is, is_from) = match made {
+            Ok(made) => made,
+            Err(error) if target.served => return Err(error),
+            // Nobody reads this version; what is stored for it stays as it is.
+            Err(_) => return Ok(()),
+        };
+        let (Some(old), true) = (&mut self.old, needed) else {
+            self.views.insert(version, is);
+            return Ok(());
+        };
+        let Ok(()) = old.make(version, self.budget) else {
+            self.views.insert(version, is);
+            return Ok(());
+        };
+        let (was, was_from) = traced(bundle, parent, version, old.view(parent), self.budget)?;
+        let merged = merge_objects(
+            &target.schema,
+            Side::new(&was, &was_from),
+            Side::new(&is, &is_from),
+            old.view(version),
+        );
+        self.views.insert(version, merged);
+        self.remember(version)
+    }
+}

@@ -1,0 +1,329 @@
+//! Fields that cross without a rule: same path, compatible schema.
+//!
+//! A [`Carry`] is compiled from two schema nodes. Subtrees of equal shape are cloned whole; elsewhere only what the
+//! destination declares is visited, so that the result needs no second look for what was never there.
+
+use crate::path::{Path, Segment};
+use insula_schema::{Node, Type};
+use serde_json::{Map, Value as Json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// How a value crosses.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Carry {
+    /// As it is.
+    Whole,
+    /// If it is of this type.
+    Scalar { kind: Scalar, nullable: bool },
+    /// Field by field; what is not listed goes by `rest`.
+    Object {
+        fields: BTreeMap<Box<str>, Option<Carry>>,
+        rest: Option<Box<Carry>>,
+        nullable: bool,
+    },
+    /// Item by item.
+    List { items: Box<Carry>, nullable: bool },
+}
+
+/// The types that are checked on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    String,
+    Integer,
+    Number,
+    Boolean,
+    IntOrString,
+}
+
+impl Carry {
+    /// The value on the other side; `None` when it does not fit there.
+    pub(crate) fn copy(&self, value: &Json) -> Option<Json> {
+        match self {
+            Carry::Whole => Some(value.clone()),
+            Carry::Scalar { kind, nullable } => {
+                (kind.takes(value) || *nullable && value.is_null()).then(|| value.clone())
+            }
+            Carry::Object { fields, rest, nullable } => match value {
+                Json::Object(map) => Some(Json::Object(copy_fields(map, fields, rest.as_deref()))),
+                _ => (*nullable && value.is_null()).then_some(Json::Null),
+            },
+            Carry::List { items, nullable } => match value {
+                Json::Array(list) => Some(Json::Array(list.iter().filter_map(|item| items.copy(item)).collect())),
+                _ => (*nullable && value.is_null()).then_some(Json::Null),
+            },
+        }
+    }
+
+    /// Like `copy`, without copying where nothing has to be left behind.
+    pub(crate) fn take(&self, value: Json) -> Option<Json> {
+        match self {
+            Carry::Whole => Some(value),
+            Carry::Scalar { kind, nullable } => (kind.takes(&value) || *nullable && value.is_null()).then_some(value),
+            Carry::Object { .. } | Carry::List { .. } => self.copy(&value),
+        }
+    }
+
+    /// The destination's type, for messages.
+    pub(crate) fn wants(&self) -> &'static str {
+        match self {
+            Carry::Whole => "any",
+            Carry::Scalar {
+                kind: Scalar::String, ..
+            } => "string",
+            Carry::Scalar {
+                kind: Scalar::Integer, ..
+            } => "integer",
+            Carry::Scalar {
+                kind: Scalar::Number, ..
+            } => "number",
+            Carry::Scalar {
+                kind: Scalar::Boolean, ..
+            } => "boolean",
+            Carry::Scalar {
+                kind: Scalar::IntOrString,
+                ..
+            } => "integer or string",
+            Carry::Object { .. } => "object",
+            Carry::List { .. } => "array",
+        }
+    }
+}
+
+pub(crate) fn copy_fields(
+    map: &Map<String, Json>,
+    fields: &BTreeMap<Box<str>, Option<Carry>>,
+    rest: Option<&Carry>,
+) -> Map<String, Json> {
+    let mut out = Map::new();
+    for (name, value) in map {
+        let how = match fields.get(name.as_str()) {
+            Some(how) => how.as_ref(),
+            None => rest,
+        };
+        if let Some(copied) = how.and_then(|how| how.copy(value)) {
+            out.insert(name.clone(), copied);
+        }
+    }
+    out
+}
+
+impl Scalar {
+    fn takes(self, value: &Json) -> bool {
+        match self {
+            Scalar::String => value.is_string(),
+            Scalar::Integer => value.is_i64() || value.is_u64() || value.as_f64().is_some_and(|n| n.fract() == 0.0),
+            Scalar::Number => value.is_number(),
+            Scalar::Boolean => value.is_boolean(),
+            Scalar::IntOrString => value.is_i64() || value.is_u64() || value.is_string(),
+        }
+    }
+}
+
+/// What must not be carried.
+#[derive(Debug, Default)]
+pub(crate) struct Except {
+    /// Written by rules, or dropped: nothing at or below these paths crosses.
+    pub(crate) closed: Vec<Path>,
+    /// Read by a rule that moves the value elsewhere: not carried into maps and unknown fields, and to a declared
+    /// field only if it is declared alike.
+    pub(crate) moved: Vec<Path>,
+}
+
+impl Except {
+    fn closed(&self, at: &[Segment]) -> bool {
+        self.closed
+            .iter()
+            .any(|p| p.segments().len() <= at.len() && matches(p.segments(), &at[..p.segments().len()]))
+    }
+
+    fn moved(&self, at: &[Segment]) -> bool {
+        self.moved
+            .iter()
+            .any(|p| p.segments().len() == at.len() && matches(p.segments(), at))
+    }
+
+    /// Whether anything below `at` needs a look.
+    fn below(&self, at: &[Segment]) -> bool {
+        let below = |p: &Path| p.segments().len() > at.len() && matches(&p.segments()[..at.len()], at);
+        self.closed.iter().any(below) || self.moved.iter().any(below)
+    }
+
+    /// Names of entries below `at` that are spoken of.
+    fn names(&self, at: &[Segment]) -> BTreeSet<&str> {
+        let all = self.closed.iter().chain(&self.moved);
+        let next = all.filter_map(|p| match p.segments().get(at.len()) {
+            Some(Segment::Field(name)) if matches(&p.segments()[..at.len()], at) => Some(name.as_str()),
+            _ => None,
+        });
+        next.collect()
+    }
+}
+
+/// Whether the patterns name the same place; every `[…]` that is not a number is all items.
+fn matches(a: &[Segment], b: &[Segment]) -> bool {
+    a.len() == b.len()
+        && a.iter().zip(b).all(|(a, b)| match (a, b) {
+            (Segment::Field(a), Segment::Field(b)) => a == b,
+            (Segment::Each(_) | Segment::Key(_), Segment::Each(_) | Segment::Key(_)) => true,
+            // A map's entry: `all` holds for a named one.
+            (Segment::Each(_) | Segment::Key(_), Segment::Field(_)) => true,
+            _ => false,
+        })
+}
+
+/// How values of `from` cross to `to`; `None` when they do not. An absent `from` is a value of unknown type.
+pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Carry> {
+    if except.closed(at) {
+        return None;
+    }
+    let alike = from.is_some_and(|from| same_shape(from, to));
+    if except.moved(at) && !alike {
+        return None;
+    }
+    if (alike || takes_anything(to)) && !except.below(at) {
+        return Some(Carry::Whole);
+    }
+    let from_kind = from.and_then(known_kind);
+    let nullable = to.nullable();
+    match known_kind(to) {
+        // An object of unknown fields with exceptions below.
+        None => object(from, to, except, at),
+        Some(Kind::Scalar(want)) => {
+            let fits = match (from_kind, want) {
+                (None, _) => true,
+                (Some(Kind::Scalar(have)), want) => {
+                    have == want
+                        || matches!((have, want), (Scalar::Integer, Scalar::Number))
+                        || matches!((have, want), (Scalar::Integer | Scalar::String, Scalar::IntOrString))
+                }
+                _ => false,
+            };
+            fits.then_some(Carry::Scalar { kind: want, nullable })
+        }
+        Some(Kind::List) => {
+            if !matches!(from_kind, None | Some(Kind::List)) {
+                return None;
+            }
+            let Some(to_items) = to.items() else {
+                return Some(Carry::Whole);
+            };
+            at.push(Segment::Each(String::new()));
+            let items = compile(from.and_then(Node::items), to_items, except, at);
+            at.pop();
+            items.map(|items| Carry::List {
+                items: Box::new(items),
+                nullable,
+            })
+        }
+        Some(Kind::Object) => {
+            if !matches!(from_kind, None | Some(Kind::Object)) {
+                return None;
+            }
+            object(from, to, except, at)
+        }
+    }
+}
+
+fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Carry> {
+    let outer = to;
+    let mut names: BTreeSet<&str> = except.names(at);
+    names.extend(to.properties().map(|(name, _)| name));
+    names.extend(from.into_iter().flat_map(Node::properties).map(|(name, _)| name));
+    let mut fields = BTreeMap::new();
+    for name in names {
+        at.push(Segment::Field(name.to_owned()));
+        let how = match place(Some(to), name) {
+            Place::None => None,
+            Place::Node(to) => match place(from, name) {
+                Place::None => None,
+                // An entry of a map that a rule moves elsewhere is gone from here.
+                Place::Node(_) if outer.property(name).is_none() && except.moved(at) => None,
+                Place::Node(from) => compile(Some(from), to, except, at),
+                Place::Unknown => compile(None, to, except, at),
+            },
+            Place::Unknown => (!except.closed(at) && !except.moved(at)).then_some(Carry::Whole),
+        };
+        at.pop();
+        fields.insert(name.into(), how);
+    }
+    at.push(Segment::Each(String::new()));
+    let rest = match (to.additional(), to.preserves_unknown()) {
+        (Some(to), _) => match from {
+            Some(from) if !from.preserves_unknown() => {
+                from.additional().and_then(|from| compile(Some(from), to, except, at))
+            }
+            _ => compile(None, to, except, at),
+        },
+        (None, true) => Some(Carry::Whole),
+        (None, false) => None,
+    };
+    at.pop();
+    Some(Carry::Object {
+        fields,
+        rest: rest.map(Box::new),
+        nullable: to.nullable(),
+    })
+}
+
+enum Place<'s> {
+    None,
+    Node(&'s Node),
+    Unknown,
+}
+
+fn place<'s>(node: Option<&'s Node>, name: &str) -> Place<'s> {
+    let Some(node) = node else { return Place::Unknown };
+    match node.child(name) {
+        Some(child) => Place::Node(child),
+        None if node.preserves_unknown() || takes_anything(node) => Place::Unknown,
+        None => Place::None,
+    }
+}
+
+/// A type that is checked on the way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Scalar(Scalar),
+    List,
+    Object,
+}
+
+/// The type of a node's values, if the node says so.
+pub(crate) fn known_kind(node: &Node) -> Option<Kind> {
+    if node.int_or_string() {
+        return Some(Kind::Scalar(Scalar::IntOrString));
+    }
+    Some(match node.kind()? {
+        Type::Object => Kind::Object,
+        Type::Array => Kind::List,
+        Type::String => Kind::Scalar(Scalar::String),
+        Type::Integer => Kind::Scalar(Scalar::Integer),
+        Type::Number => Kind::Scalar(Scalar::Number),
+        Type::Boolean => Kind::Scalar(Scalar::Boolean),
+    })
+}
+
+fn takes_anything(node: &Node) -> bool {
+    node.kind().is_none() && !node.int_or_string() && node.properties().next().is_none()
+}
+
+/// Whether a value of one is a value of the other, structure and defaults alike. Descriptions and bounds do not matter.
+pub(crate) fn same_shape(a: &Node, b: &Node) -> bool {
+    let lists = |a: Option<&Node>, b: Option<&Node>| match (a, b) {
+        (None, None) => true,
+        (Some(a), Some(b)) => same_shape(a, b),
+        _ => false,
+    };
+    a.kind() == b.kind()
+        && a.nullable() == b.nullable()
+        && a.int_or_string() == b.int_or_string()
+        && a.preserves_unknown() == b.preserves_unknown()
+        && a.embedded() == b.embedded()
+        && a.default() == b.default()
+        && lists(a.items(), b.items())
+        && lists(a.additional(), b.additional())
+        && a.properties().count() == b.properties().count()
+        && a.properties()
+            .zip(b.properties())
+            .all(|((an, a), (bn, b))| an == bn && same_shape(a, b))
+}

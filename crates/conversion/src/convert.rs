@@ -1,0 +1,485 @@
+//! Running a plan: one walk for what crosses by itself, then the operations. The source is only read.
+
+use crate::carry::copy_fields;
+use crate::error::{Cause, ConvertError, FailedRule};
+use crate::plan::{Each, Into, Op, Plan, RuleFacts, This, Value};
+use crate::trace::{Inputs, Seg, Trace};
+use insula_cel::{Activation, Budget, Outcome, Program};
+use insula_schema::Structural;
+use serde_json::{Map, Value as Json};
+use std::sync::Arc;
+
+/// A plan with its names and schema.
+#[derive(Debug)]
+pub(crate) struct Converter {
+    pub(crate) group: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) schema: Arc<Structural>,
+    pub(crate) plan: Plan,
+    pub(crate) facts: Vec<RuleFacts>,
+    /// Whether any rules were written for this direction.
+    pub(crate) ruled: bool,
+}
+
+/// Where operations are: the object or an item, and the names around.
+#[derive(Debug, Clone)]
+struct Scope<'a> {
+    root: &'a Json,
+    this: &'a Json,
+    around: &'a Json,
+    variables: Vec<(&'a str, Json)>,
+}
+
+/// What an operation fails with; the rule's facts are added on the way out.
+type Failure = (usize, Cause);
+
+impl Converter {
+    /// Converts one object. With a trace, what computed values were made of is noted there.
+    pub(crate) fn run(
+        &self,
+        source: &Json,
+        budget: &mut Budget,
+        trace: Option<&mut Trace>,
+    ) -> Result<Json, ConvertError> {
+        let mut out = self.carried(source);
+        if !self.plan.ops.is_empty() {
+            let scope = Scope {
+                root: source,
+                this: source,
+                around: source,
+                variables: Vec::new(),
+            };
+            let mut run = Run {
+                version: &self.from,
+                budget,
+                trace,
+            };
+            run.ops(&self.plan.ops, &scope, &mut out)
+                .map_err(|failure| self.error(failure))?;
+            for list in &self.plan.indexed {
+                if let Some(Json::Array(items)) = get_mut(&mut out, list) {
+                    items.retain(|item| !item.is_null());
+                }
+            }
+        }
+        insula_schema::prune(&mut out, &self.schema);
+        insula_schema::default(&mut out, &self.schema);
+        Ok(out)
+    }
+
+    /// Whether it can fail for some object.
+    pub(crate) fn can_fail(&self) -> bool {
+        self.plan.ops.iter().any(Op::can_fail)
+    }
+
+    fn carried(&self, source: &Json) -> Json {
+        let none = Map::new();
+        let source = source.as_object().unwrap_or(&none);
+        let mut out = copy_fields(source, &self.plan.fields, self.plan.rest.as_deref());
+        let version = if self.group.is_empty() {
+            self.to.clone()
+        } else {
+            format!("{}/{}", self.group, self.to)
+        };
+        out.insert("apiVersion".to_owned(), Json::String(version));
+        for name in ["kind", "metadata"] {
+            out.extend(source.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+        for (part, key) in &self.plan.left {
+            let Some(metadata) = out.get_mut("metadata").and_then(Json::as_object_mut) else {
+                break;
+            };
+            let Some(map) = metadata.get_mut(*part).and_then(Json::as_object_mut) else {
+                continue;
+            };
+            if map.remove(key).is_some() && map.is_empty() {
+                metadata.remove(*part);
+            }
+        }
+        Json::Object(out)
+    }
+
+    fn error(&self, (rule, cause): Failure) -> ConvertError {
+        let failed = |facts: &RuleFacts| FailedRule {
+            index: rule,
+            path: facts.path.clone(),
+            source: facts.source.clone(),
+            destination: facts.destination.clone(),
+        };
+        let facts = self.facts.get(rule).map(|facts| Box::new(failed(facts)));
+        ConvertError {
+            group: self.group.clone(),
+            from: self.from.clone(),
+            to: self.to.clone(),
+            rule: facts,
+            cause,
+        }
+    }
+}
+
+/// One run: the meter, and the trace at the place of the current scope.
+struct Run<'r> {
+    version: &'r str,
+    budget: &'r mut Budget,
+    trace: Option<&'r mut Trace>,
+}
+
+impl Run<'_> {
+    fn ops(&mut self, ops: &[Op], scope: &Scope<'_>, out: &mut Json) -> Result<(), Failure> {
+        for op in ops {
+            match op {
+                Op::Move {
+                    from,
+                    to,
+                    copy,
+                    unless_there,
+                } => {
+                    if *unless_there && get(out, to).is_some() {
+                        continue;
+                    }
+                    let Some(value) = get(scope.this, from) else { continue };
+                    let Some(copied) = copy.copy(value) else { continue };
+                    if let Some(trace) = self.trace.as_deref_mut()
+                        && !(value.is_object() || value.is_array())
+                    {
+                        let mut inputs = Inputs::default();
+                        inputs.value(Some(value));
+                        trace.at(to).set(inputs.finish());
+                    }
+                    put(out, to, copied);
+                }
+                Op::Compute {
+                    this,
+                    value,
+                    to,
+                    fit,
+                    unless_there,
+                    rule,
+                } => {
+                    if *unless_there && get(out, to).is_some() {
+                        continue;
+                    }
+                    let Some(result) = self.compute(this, value, to, scope).map_err(|cause| (*rule, cause))? else {
+                        continue;
+                    };
+                    let got = type_of(&result);
+                    let null = result.is_null();
+                    match fit.take(result) {
+                        Some(fitting) => put(out, to, fitting),
+                        // Null where it is no value is nothing.
+                        None if null => {}
+                        None => {
+                            return Err((
+                                *rule,
+                                Cause::Type {
+                                    got,
+                                    want: fit.wants().to_owned(),
+                                },
+                            ));
+                        }
+                    }
+                }
+                Op::Each(each) => self.each(each, scope, out)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn compute(&mut self, this: &This, value: &Value, to: &[Seg], scope: &Scope<'_>) -> Result<Option<Json>, Cause> {
+        let both;
+        let this = match this {
+            This::At(path) => get(scope.this, path),
+            This::Around(path) => get(scope.around, path),
+            This::Both { around, item } => {
+                let Some(around) = get(scope.around, around) else {
+                    return Ok(None);
+                };
+                both = overlay(around, scope.this, item, value);
+                Some(&both)
+            }
+        };
+        let Some(this) = this else { return Ok(None) };
+        let mut path = to.to_vec();
+        self.value(value, this, &mut path, scope)
+    }
+
+    fn value(
+        &mut self,
+        value: &Value,
+        this: &Json,
+        to: &mut Vec<Seg>,
+        scope: &Scope<'_>,
+    ) -> Result<Option<Json>, Cause> {
+        match value {
+            Value::Constant(json) => Ok(Some(json.clone())),
+            Value::Program(program) => {
+                self.note(program, this, to, scope);
+                self.evaluate(program, this, scope)
+            }
+            Value::Fields(fields) => {
+                let mut out = Map::new();
+                for (name, value) in fields {
+                    to.push(Seg::Field(name.as_str().into()));
+                    let made = self.value(value, this, to, scope)?;
+                    to.pop();
+                    out.extend(made.map(|made| (name.clone(), made)));
+                }
+                Ok(Some(Json::Object(out)))
+            }
+            Value::Items(items) => {
+                let mut out = Vec::new();
+                for value in items {
+                    to.push(Seg::Index(out.len()));
+                    let made = self.value(value, this, to, scope)?;
+                    to.pop();
+                    out.extend(made);
+                }
+                Ok(Some(Json::Array(out)))
+            }
+        }
+    }
+
+    fn evaluate(&mut self, program: &Program, this: &Json, scope: &Scope<'_>) -> Result<Option<Json>, Cause> {
+        let mut activation = Activation::new().with(self.version, scope.root).with("self", this);
+        for (name, value) in &scope.variables {
+            activation = activation.with(name, value);
+        }
+        match program.eval(&activation, self.budget) {
+            Ok(Outcome::Value(value)) => Ok(Some(value)),
+            Ok(Outcome::Absent) => Ok(None),
+            Err(error) => Err(Cause::of(&error)),
+        }
+    }
+
+    /// The hash of what a program reads.
+    fn note(&mut self, program: &Program, this: &Json, to: &[Seg], scope: &Scope<'_>) {
+        let Some(trace) = self.trace.as_deref_mut() else { return };
+        let mut inputs = Inputs::default();
+        for reference in program.references() {
+            let variable = match reference.variable.as_str() {
+                "self" => Some(this),
+                name if name == self.version => Some(scope.root),
+                name => scope
+                    .variables
+                    .iter()
+                    .rev()
+                    .find(|(n, _)| *n == name)
+                    .map(|(_, value)| value),
+            };
+            let value = variable.and_then(|value| {
+                reference.path.iter().try_fold(value, |value, name| match value {
+                    Json::Array(items) => items.get(name.parse::<usize>().ok()?),
+                    other => other.get(name),
+                })
+            });
+            inputs.value(value);
+        }
+        trace.at(to).set(inputs.finish());
+    }
+
+    fn each(&mut self, each: &Each, scope: &Scope<'_>, out: &mut Json) -> Result<(), Failure> {
+        let entries: Vec<(Json, &Json)> = match get(scope.this, &each.from) {
+            Some(Json::Array(items)) if !each.over_map => items
+                .iter()
+                .enumerate()
+                .map(|(i, item)| (Json::from(i), item))
+                .collect(),
+            Some(Json::Object(map)) if each.over_map => map
+                .iter()
+                .map(|(key, value)| (Json::from(key.as_str()), value))
+                .collect(),
+            _ => return Ok(()),
+        };
+        let mut filled = Filled::of(&each.into);
+        let mut trace_here = Trace::default();
+        for (at, (index, item)) in entries.into_iter().enumerate() {
+            let mut variables = scope.variables.clone();
+            variables.push((&each.variable, index));
+            let inner = Scope {
+                root: scope.root,
+                this: item,
+                around: scope.this,
+                variables,
+            };
+            let key = self.key(each, &inner).map_err(|cause| (each.rule, cause))?;
+            let mut trace = self.trace.is_some().then(Trace::default);
+            let mut run = Run {
+                version: self.version,
+                budget: self.budget,
+                trace: trace.as_mut(),
+            };
+            let mut made = each.start(item);
+            run.ops(&each.body, &inner, &mut made)?;
+            let Some(seg) = filled.add(key, made, at).map_err(|cause| (each.rule, cause))? else {
+                continue;
+            };
+            trace_here.attach(&[seg], trace.unwrap_or_default());
+        }
+        put(out, &each.to, filled.json());
+        if let Some(trace) = self.trace.as_deref_mut() {
+            trace.attach(&each.to, trace_here);
+        }
+        Ok(())
+    }
+
+    /// The key of an item that goes into a map; `None` when it has none, or goes into a list.
+    fn key(&mut self, each: &Each, scope: &Scope<'_>) -> Result<Option<String>, Cause> {
+        let key = match &each.into {
+            Into::List => return Ok(None),
+            Into::SameKey => scope.variables.last().map(|(_, key)| key.clone()),
+            Into::Key(program) => self.evaluate(program, scope.this, scope)?,
+        };
+        match key {
+            Some(Json::String(key)) => Ok(Some(key)),
+            None => Ok(None),
+            Some(other) => Err(Cause::Type {
+                got: type_of(&other),
+                want: "string, as keys are".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Each {
+    /// An item before the operations: what crosses by itself.
+    fn start(&self, item: &Json) -> Json {
+        let whole = self.body.iter().any(|op| match op {
+            Op::Move { to, .. } | Op::Compute { to, .. } => to.is_empty(),
+            Op::Each(each) => each.to.is_empty(),
+        });
+        let carried = self.carry.as_ref().and_then(|carry| carry.copy(item));
+        match carried {
+            Some(carried) => carried,
+            None if self.objects && !whole => Json::Object(Map::new()),
+            None => Json::Null,
+        }
+    }
+}
+
+/// A list or map being filled, and which item came under which key.
+enum Filled {
+    List(Vec<Json>),
+    Map(Map<String, Json>, std::collections::HashMap<String, usize>),
+}
+
+impl Filled {
+    fn of(into: &Into) -> Filled {
+        match into {
+            Into::List => Filled::List(Vec::new()),
+            Into::SameKey | Into::Key(_) => Filled::Map(Map::new(), std::collections::HashMap::new()),
+        }
+    }
+
+    fn add(&mut self, key: Option<String>, item: Json, at: usize) -> Result<Option<Seg>, Cause> {
+        if item.is_null() {
+            return Ok(None);
+        }
+        match (self, key) {
+            (Filled::List(items), _) => {
+                items.push(item);
+                Ok(Some(Seg::Index(items.len() - 1)))
+            }
+            (Filled::Map(..), None) => Ok(None),
+            (Filled::Map(map, from), Some(key)) => {
+                if let Some(first) = from.insert(key.clone(), at) {
+                    return Err(Cause::DuplicateKey { first, second: at });
+                }
+                map.insert(key.clone(), item);
+                Ok(Some(Seg::Field(key.into())))
+            }
+        }
+    }
+
+    fn json(self) -> Json {
+        match self {
+            Filled::List(items) => Json::Array(items),
+            Filled::Map(map, _) => Json::Object(map),
+        }
+    }
+}
+
+/// The wider value with fields of the item, holding only what the value's expressions read.
+fn overlay(around: &Json, item: &Json, names: &[String], value: &Value) -> Json {
+    let mut out = Map::new();
+    let mut wanted = Vec::new();
+    first_fields(value, &mut wanted);
+    for name in wanted {
+        let from = if names.iter().any(|n| n == name) { item } else { around };
+        out.extend(from.get(name).map(|found| (name.to_owned(), found.clone())));
+    }
+    Json::Object(out)
+}
+
+fn first_fields<'v>(value: &'v Value, out: &mut Vec<&'v str>) {
+    match value {
+        Value::Constant(_) => {}
+        Value::Program(program) => {
+            let fields = program
+                .references()
+                .iter()
+                .filter(|r| r.variable == "self")
+                .filter_map(|r| r.path.first());
+            out.extend(fields.map(String::as_str));
+        }
+        Value::Fields(fields) => fields.iter().for_each(|(_, value)| first_fields(value, out)),
+        Value::Items(items) => items.iter().for_each(|value| first_fields(value, out)),
+    }
+}
+
+fn get<'j>(json: &'j Json, path: &[Seg]) -> Option<&'j Json> {
+    let found = path.iter().try_fold(json, |json, seg| match seg {
+        Seg::Field(name) => json.get(&**name),
+        Seg::Index(index) => json.get(*index),
+    });
+    // The place of an item that is not made yet.
+    found.filter(|value| !path.is_empty() || !value.is_null())
+}
+
+fn get_mut<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Json> {
+    path.iter().try_fold(json, |json, seg| match seg {
+        Seg::Field(name) => json.get_mut(&**name),
+        Seg::Index(index) => json.get_mut(*index),
+    })
+}
+
+/// Writes a value, making the objects and lists above it. Earlier elements that are missing stand as null until the end.
+fn put(json: &mut Json, path: &[Seg], value: Json) {
+    let Some((seg, rest)) = path.split_first() else {
+        *json = value;
+        return;
+    };
+    match seg {
+        Seg::Field(name) => {
+            if !json.is_object() {
+                *json = Json::Object(Map::new());
+            }
+            if let Json::Object(map) = json {
+                put(map.entry(&**name).or_insert(Json::Null), rest, value);
+            }
+        }
+        Seg::Index(index) => {
+            if !json.is_array() {
+                *json = Json::Array(Vec::new());
+            }
+            if let Json::Array(items) = json {
+                while items.len() <= *index {
+                    items.push(Json::Null);
+                }
+                put(&mut items[*index], rest, value);
+            }
+        }
+    }
+}
+
+fn type_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(n) if n.is_f64() => "number",
+        Json::Number(_) => "integer",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}

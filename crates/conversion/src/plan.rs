@@ -1,0 +1,400 @@
+//! A direction's rules, compiled: what crosses by itself, then operations in order.
+//!
+//! Pure moves are paths and a [`Carry`]; only expressions know CEL. Rules over the items of one pair of lists become
+//! one loop, however their author spread them: `field: spec.colors[i].name` and `itemRules` are the same [`Each`].
+
+use crate::carry::{self, Carry, Except, Kind, known_kind};
+use crate::path::{Path, Segment};
+use crate::rules::{Direction, Rule, Source, Template};
+use crate::scope::{Place, View, check_references, descend, reserved};
+use crate::trace::Seg;
+use insula_api::{FieldError, FieldPath, Json};
+use insula_cel::Program;
+use std::collections::BTreeMap;
+
+mod body;
+
+/// Elements of a list that rules may name by index.
+pub(crate) const INDEX_MAX: usize = 64;
+
+/// From one version to another.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    pub(crate) fields: BTreeMap<Box<str>, Option<Carry>>,
+    pub(crate) rest: Option<Box<Carry>>,
+    /// Labels and annotations that stay behind: (map, key).
+    pub(crate) left: Vec<(&'static str, String)>,
+    pub(crate) ops: Vec<Op>,
+    /// Lists that rules write by index: gaps close at the end.
+    pub(crate) indexed: Vec<Box<[Seg]>>,
+}
+
+/// One step. Paths are relative to the scope: the object, or the item of a loop.
+#[derive(Debug)]
+pub(crate) enum Op {
+    Move {
+        from: Box<[Seg]>,
+        to: Box<[Seg]>,
+        copy: Carry,
+        unless_there: bool,
+    },
+    Compute {
+        this: This,
+        value: Value,
+        to: Box<[Seg]>,
+        fit: Carry,
+        unless_there: bool,
+        rule: usize,
+    },
+    Each(Box<Each>),
+}
+
+/// What `self` is.
+#[derive(Debug)]
+pub(crate) enum This {
+    /// The value at this path; without one there is nothing to compute.
+    At(Box<[Seg]>),
+    /// The value at this path of the scope around the loop.
+    Around(Box<[Seg]>),
+    /// That, with these fields of the item where it has no such fields.
+    Both { around: Box<[Seg]>, item: Vec<String> },
+}
+
+/// A value made by expressions.
+#[derive(Debug)]
+pub(crate) enum Value {
+    Program(Program),
+    Fields(Vec<(String, Value)>),
+    Items(Vec<Value>),
+    Constant(Json),
+}
+
+/// A loop over the items of a list or the entries of a map.
+#[derive(Debug)]
+pub(crate) struct Each {
+    pub(crate) from: Box<[Seg]>,
+    pub(crate) to: Box<[Seg]>,
+    pub(crate) over_map: bool,
+    /// The variable that holds the index or key.
+    pub(crate) variable: String,
+    pub(crate) into: Into,
+    /// Fields that items have on both sides; `None` when an operation makes the whole item.
+    pub(crate) carry: Option<Carry>,
+    /// Items are objects, so that one without fields is still one.
+    pub(crate) objects: bool,
+    pub(crate) body: Vec<Op>,
+    pub(crate) rule: usize,
+}
+
+/// Where items go.
+#[derive(Debug)]
+pub(crate) enum Into {
+    List,
+    /// Into a map, under the source's key, or the loop's variable.
+    SameKey,
+    /// Into a map, under the key that this gives.
+    Key(Program),
+}
+
+/// Facts about a rule, for messages.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct RuleFacts {
+    pub(crate) path: String,
+    pub(crate) source: String,
+    pub(crate) destination: String,
+}
+
+impl RuleFacts {
+    fn of(rule: &Rule) -> RuleFacts {
+        let source = match &rule.source {
+            Source::Field(path) => path.to_string(),
+            Source::Expression(text) => text.clone(),
+        };
+        let path = rule.at.path.as_str();
+        let path = path.strip_prefix("spec.").unwrap_or(path).to_owned();
+        RuleFacts {
+            path,
+            source,
+            destination: rule.destination.to_string(),
+        }
+    }
+}
+
+/// Compiles one direction. Without rules, only what crosses by itself does.
+pub(crate) fn compile(
+    from: View<'_>,
+    to: View<'_>,
+    direction: Option<&Direction>,
+) -> Result<(Plan, Vec<RuleFacts>), Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let mut facts = Vec::new();
+    let mut except = Except::default();
+    let mut plan = Plan {
+        fields: BTreeMap::new(),
+        rest: None,
+        left: Vec::new(),
+        ops: Vec::new(),
+        indexed: Vec::new(),
+    };
+    if let Some(direction) = direction {
+        conflicts(&direction.rules, &mut errors);
+        let mut scope = body::Scope::object(from, to);
+        for rule in &direction.rules {
+            check_destination(rule, &to, &mut errors);
+            note(rule, &mut except);
+            index_lists(&rule.destination, &mut plan.indexed);
+            scope.add(rule, &mut plan.ops, &mut facts, &mut errors);
+        }
+        // A default fills what is left when everything else is done.
+        plan.ops.sort_by_key(Op::fills);
+        paths_exist(direction, &from, &mut errors);
+        except.closed.extend(direction.drop.iter().cloned());
+    }
+    let mut at = Vec::new();
+    if let Some(Carry::Object { fields, rest, .. }) = whole(from, to, &except, &mut at) {
+        (plan.fields, plan.rest) = (fields, rest);
+    }
+    for path in except.closed.iter().chain(&except.moved) {
+        plan.left.extend(metadata_key(path));
+    }
+    if errors.is_empty() {
+        Ok((plan, facts))
+    } else {
+        Err(errors)
+    }
+}
+
+/// The carry of whole objects; metadata has its own way.
+fn whole(from: View<'_>, to: View<'_>, except: &Except, at: &mut Vec<Segment>) -> Option<Carry> {
+    let how = carry::compile(from.root(), to.schema.root(), except, at)?;
+    let (mut fields, rest) = match how {
+        Carry::Object { fields, rest, .. } => (fields, rest),
+        // Equal shapes: every field as it is. Other fields are the schema's to prune.
+        _ => (BTreeMap::new(), Some(Box::new(Carry::Whole))),
+    };
+    for name in ["apiVersion", "kind", "metadata"] {
+        fields.insert(name.into(), None);
+    }
+    Some(Carry::Object {
+        fields,
+        rest,
+        nullable: false,
+    })
+}
+
+impl Op {
+    fn fills(&self) -> bool {
+        match self {
+            Op::Move { unless_there, .. } | Op::Compute { unless_there, .. } => *unless_there,
+            Op::Each(_) => false,
+        }
+    }
+
+    /// Whether it can fail for some object.
+    pub(crate) fn can_fail(&self) -> bool {
+        match self {
+            Op::Move { .. } => false,
+            Op::Compute { value, .. } => value.can_fail(),
+            Op::Each(each) => {
+                matches!(each.into, Into::Key(_))
+                    || !each.over_map && matches!(each.into, Into::SameKey)
+                    || each.body.iter().any(Op::can_fail)
+            }
+        }
+    }
+}
+
+impl Value {
+    fn can_fail(&self) -> bool {
+        match self {
+            Value::Program(_) => true,
+            Value::Fields(fields) => fields.iter().any(|(_, value)| value.can_fail()),
+            Value::Items(items) => items.iter().any(Value::can_fail),
+            Value::Constant(_) => false,
+        }
+    }
+}
+
+/// Two rules may not write the same place, nor one inside what the other writes.
+fn conflicts(rules: &[Rule], errors: &mut Vec<FieldError>) {
+    for (i, rule) in rules.iter().enumerate() {
+        let clash = rules[..i]
+            .iter()
+            .find(|other| other.destination.overlaps(&rule.destination) && !share_loop(other, rule));
+        if let Some(other) = clash {
+            errors.push(FieldError::invalid(
+                &rule.at.path.child(rule.at.destination),
+                &Json::from(rule.destination.to_string()),
+                format!("{} writes {} already", other.at.path, other.destination),
+            ));
+        }
+        conflicts(&rule.item_rules, errors);
+    }
+}
+
+/// `…colors[].name` and `…colors[].hue` fill one list together; what they write in an item must differ.
+fn share_loop(a: &Rule, b: &Rule) -> bool {
+    let each = |path: &Path| {
+        path.segments()
+            .iter()
+            .position(|s| matches!(s, Segment::Each(_) | Segment::Key(_)))
+    };
+    match (each(&a.destination), each(&b.destination)) {
+        (Some(i), Some(j)) if i == j => {
+            let rest = |rule: &Rule| Path::of(rule.destination.segments()[i + 1..].to_vec());
+            !rest(a).overlaps(&rest(b))
+        }
+        _ => false,
+    }
+}
+
+fn check_destination(rule: &Rule, to: &View<'_>, errors: &mut Vec<FieldError>) {
+    let at = rule.at.path.child(rule.at.destination);
+    let shown = Json::from(rule.destination.to_string());
+    if reserved(&rule.destination) {
+        errors.push(FieldError::forbidden(&at, "keys of kcp.io belong to the system"));
+    }
+    let too_far = |s: &&Segment| matches!(s, Segment::Index(i) if *i >= INDEX_MAX);
+    if rule.destination.segments().iter().any(|s| too_far(&s)) {
+        errors.push(FieldError::invalid(
+            &at,
+            &shown,
+            format!("an index may be at most {}", INDEX_MAX - 1),
+        ));
+    }
+    match to.find(rule.destination.segments()) {
+        Ok(_) if rule.destination.segments().len() == 2 && rule.destination.to_string().starts_with(".metadata.") => {
+            errors.push(FieldError::invalid(
+                &at,
+                &shown,
+                "name one label or annotation: metadata.annotations['key']",
+            ));
+        }
+        Ok(_) => {}
+        Err(why) => errors.push(FieldError::invalid(&at, &shown, why)),
+    }
+}
+
+/// What the rule closes and moves away, for the carry.
+fn note(rule: &Rule, except: &mut Except) {
+    let segments = rule.destination.segments();
+    if !rule.only_if_absent && !segments.iter().any(|s| matches!(s, Segment::Index(_))) {
+        let until = segments
+            .iter()
+            .position(|s| matches!(s, Segment::Each(_) | Segment::Key(_)));
+        except
+            .closed
+            .push(Path::of(segments[..until.unwrap_or(segments.len())].to_vec()));
+    }
+    if let Source::Field(path) = &rule.source
+        && path.is_single()
+    {
+        except.moved.push(path.clone());
+    }
+}
+
+fn index_lists(path: &Path, lists: &mut Vec<Box<[Seg]>>) {
+    let segments = path.segments();
+    for (i, segment) in segments.iter().enumerate() {
+        let list = &segments[..i];
+        if matches!(segment, Segment::Index(_)) && Path::of(list.to_vec()).is_single() {
+            let list = Seg::single(list);
+            if !lists.contains(&list) {
+                lists.push(list);
+            }
+        }
+    }
+    // Inner lists close before the lists that hold them.
+    lists.sort_by_key(|list| std::cmp::Reverse(list.len()));
+}
+
+fn paths_exist(direction: &Direction, from: &View<'_>, errors: &mut Vec<FieldError>) {
+    for (name, paths) in [("preserve", &direction.preserve), ("drop", &direction.drop)] {
+        for (i, path) in paths.iter().enumerate() {
+            if let Err(why) = from.find(path.segments()) {
+                errors.push(FieldError::invalid(
+                    &direction.at.child(name).index(i),
+                    &Json::from(path.to_string()),
+                    why,
+                ));
+            }
+        }
+    }
+    for (i, path) in direction.preserve.iter().enumerate() {
+        if direction.drop.iter().any(|drop| drop == path) {
+            let at = direction.at.child("preserve").index(i);
+            errors.push(FieldError::invalid(
+                &at,
+                &Json::from(path.to_string()),
+                "is under drop, too",
+            ));
+        }
+    }
+}
+
+fn metadata_key(path: &Path) -> Option<(&'static str, String)> {
+    match path.segments() {
+        [Segment::Field(metadata), Segment::Field(part), Segment::Field(key)] if metadata == "metadata" => {
+            let part = if part == "labels" { "labels" } else { "annotations" };
+            Some((part, key.clone()))
+        }
+        _ => None,
+    }
+}
+
+/// An expression compiled against the names in scope, and what it reads checked against the schema.
+fn program(
+    text: &str,
+    variables: &[&str],
+    view: &View<'_>,
+    this: Option<Place<'_>>,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) -> Option<Program> {
+    let compiled = Program::compile(text, variables).map_err(|error| error.to_string());
+    let checked = compiled.and_then(|program| check_references(&program, view, this).map(|()| program));
+    match checked {
+        Ok(program) => Some(program),
+        Err(why) => {
+            errors.push(FieldError::invalid(at, &Json::from(text), why));
+            None
+        }
+    }
+}
+
+/// Compiles a template; each expression of it on its own.
+fn value(
+    template: &Template,
+    variables: &[&str],
+    view: &View<'_>,
+    this: Option<Place<'_>>,
+    at: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) -> Option<Value> {
+    Some(match template {
+        Template::Expression(text) => Value::Program(program(text, variables, view, this, at, errors)?),
+        Template::Constant(json) => Value::Constant(json.clone()),
+        Template::Fields(fields) => {
+            let field = |(name, template): (&String, &Template)| {
+                Some((
+                    name.clone(),
+                    value(template, variables, view, this, &at.child(name), errors)?,
+                ))
+            };
+            Value::Fields(fields.iter().filter_map(field).collect())
+        }
+        Template::Items(items) => {
+            let item = |(i, template): (usize, &Template)| value(template, variables, view, this, &at.index(i), errors);
+            Value::Items(items.iter().enumerate().filter_map(item).collect())
+        }
+    })
+}
+
+/// The type of a place, for messages and for choosing between lists and maps.
+fn kind_of(place: Place<'_>) -> Option<Kind> {
+    place.and_then(known_kind)
+}
+
+fn is_map(place: Place<'_>) -> bool {
+    place.is_some_and(|node| node.additional().is_some() && node.items().is_none())
+}

@@ -1,0 +1,540 @@
+//! Rules to operations, scope by scope.
+
+use super::{
+    Each, FieldError, Into, Json, Kind, Op, Path, Place, Rule, RuleFacts, Seg, Segment, Source, Template, This, Value,
+    View, descend, is_map, kind_of, program, value,
+};
+use crate::carry::{self, Carry, Except};
+
+/// Where rules are being compiled: the whole object, or the items of a loop.
+pub(super) struct Scope<'s> {
+    from: View<'s>,
+    to: View<'s>,
+    /// The item on each side; `None` for the whole object.
+    item: Option<(Place<'s>, Place<'s>)>,
+    /// Names of the indices and keys of the loops around.
+    variables: Vec<String>,
+}
+
+/// One rule on its way down through loops: what is left of its paths.
+struct Rest<'r> {
+    rule: &'r Rule,
+    from: &'r [Segment],
+    to: &'r [Segment],
+    index: usize,
+}
+
+impl<'s> Scope<'s> {
+    pub(super) fn object(from: View<'s>, to: View<'s>) -> Self {
+        Scope {
+            from,
+            to,
+            item: None,
+            variables: Vec::new(),
+        }
+    }
+
+    /// Compiles a rule into `ops`, joining the loops that are there.
+    pub(super) fn add(
+        &mut self,
+        rule: &Rule,
+        ops: &mut Vec<Op>,
+        facts: &mut Vec<RuleFacts>,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let index = facts.len();
+        facts.push(RuleFacts::of(rule));
+        match &rule.source {
+            Source::Expression(text) => self.expression(rule, text, index, ops, errors),
+            Source::Field(path) => {
+                let rest = Rest {
+                    rule,
+                    from: path.segments(),
+                    to: rule.destination.segments(),
+                    index,
+                };
+                self.field(&rest, ops, facts, errors);
+            }
+        }
+    }
+
+    fn find_from(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+        match self.item {
+            Some((place, _)) => descend(place, path, self.from.name),
+            None if path.is_empty() => Ok(self.from.root()),
+            None => self.from.find(path),
+        }
+    }
+
+    fn find_to(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+        match self.item {
+            Some((_, place)) => descend(place, path, self.to.name),
+            None => self.to.find(path),
+        }
+    }
+
+    /// The names that expressions may use here.
+    fn names(&self) -> Vec<&str> {
+        let mut names = vec!["self"];
+        if crate::path::is_identifier(self.from.name) {
+            names.push(self.from.name);
+        }
+        names.extend(self.variables.iter().map(String::as_str));
+        names
+    }
+
+    fn expression(&self, rule: &Rule, text: &str, index: usize, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
+        let at_to = rule.at.path.child(rule.at.destination);
+        if !rule.destination.is_single() {
+            let why = "an expression gives one value; to fill a list or map, name its source as a path with []";
+            errors.push(FieldError::invalid(
+                &at_to,
+                &Json::from(rule.destination.to_string()),
+                why,
+            ));
+            return;
+        }
+        let this = self.item.map(|(place, _)| place);
+        let at = rule.at.path.child(rule.at.source);
+        let Some(compiled) = program(text, &self.names(), &self.from, this, &at, errors) else {
+            return;
+        };
+        // A destination that does not exist has been reported where destinations are checked, but not for items.
+        let place = match self.find_to(rule.destination.segments()) {
+            Ok(place) => place,
+            Err(why) => return self.no_destination(rule, why, errors),
+        };
+        ops.push(Op::Compute {
+            this: This::At(Box::default()),
+            value: Value::Program(compiled),
+            to: Seg::single(rule.destination.segments()),
+            fit: fit(place),
+            unless_there: rule.only_if_absent,
+            rule: index,
+        });
+    }
+
+    fn no_destination(&self, rule: &Rule, why: String, errors: &mut Vec<FieldError>) {
+        if self.item.is_some() {
+            let at = rule.at.path.child(rule.at.destination);
+            errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
+        }
+    }
+
+    fn field(&mut self, rest: &Rest<'_>, ops: &mut Vec<Op>, facts: &mut Vec<RuleFacts>, errors: &mut Vec<FieldError>) {
+        let at_from = rest.rule.at.path.child(rest.rule.at.source);
+        let loops = |s: &Segment| matches!(s, Segment::Each(_) | Segment::Key(_));
+        let (p, q) = (rest.from.iter().position(loops), rest.to.iter().position(loops));
+        let invalid = |why: String| FieldError::invalid(&at_from, &Json::from(source_text(rest.rule)), why);
+        let place = match self.find_from(rest.from) {
+            Ok(place) => place,
+            Err(why) => return errors.push(invalid(why)),
+        };
+        match (p, q) {
+            (None, None) if !rest.rule.item_rules.is_empty() => self.item_rules(rest, ops, facts, errors),
+            (None, None) => self.value(rest, place, ops, errors),
+            (Some(p), Some(q)) => {
+                if let Segment::Key(_) = rest.from[p] {
+                    return errors.push(invalid("a source is one value [0], or every one [i]".to_owned()));
+                }
+                let containers = (&rest.from[..p], &rest.to[..q]);
+                let below = Rest {
+                    from: &rest.from[p + 1..],
+                    to: &rest.to[q + 1..],
+                    ..*rest
+                };
+                self.each(
+                    rest,
+                    containers,
+                    (Some(&rest.from[p]), Some(&rest.to[q])),
+                    &below,
+                    ops,
+                    facts,
+                    errors,
+                );
+            }
+            (Some(_), None) if rest.rule.item_rules.is_empty() => {
+                errors.push(invalid(
+                    "every item is read, but the destination is one place: end it in []".to_owned(),
+                ));
+            }
+            (Some(_), None) | (None, Some(_)) if !rest.rule.item_rules.is_empty() => {
+                self.item_rules(rest, ops, facts, errors);
+            }
+            _ => self.wide(rest, place, ops, errors),
+        }
+    }
+
+    /// `field: spec.colors`, `destination: spec.nested.colors`, `itemRules`; brackets at the ends are understood.
+    fn item_rules(
+        &mut self,
+        rest: &Rest<'_>,
+        ops: &mut Vec<Op>,
+        facts: &mut Vec<RuleFacts>,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let ends = |path: &[Segment]| matches!(path.last(), Some(Segment::Each(_) | Segment::Key(_)));
+        let split = |path| {
+            if ends(path) {
+                path.split_last().map(|(l, p)| (p, Some(l)))
+            } else {
+                Some((path, None))
+            }
+        };
+        let Some(((from, from_end), (to, to_end))) = split(rest.from).zip(split(rest.to)) else {
+            return;
+        };
+        let below = Rest {
+            from: &[],
+            to: &[],
+            ..*rest
+        };
+        self.each(rest, (from, to), (from_end, to_end), &below, ops, facts, errors);
+    }
+
+    /// A move, or a value computed from one.
+    fn value(&mut self, rest: &Rest<'_>, place: Place<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
+        let rule = rest.rule;
+        let target = match self.find_to(rest.to) {
+            Ok(target) => target,
+            Err(why) => return self.no_destination(rule, why, errors),
+        };
+        let to = Seg::single(rest.to);
+        if let Some(template) = &rule.transformation {
+            let at = rule.at.path.child("transformation");
+            let Some(value) = value(template, &self.names(), &self.from, Some(place), &at, errors) else {
+                return;
+            };
+            let this = This::At(Seg::single(rest.from));
+            ops.push(Op::Compute {
+                this,
+                value,
+                to,
+                fit: fit(target),
+                unless_there: rule.only_if_absent,
+                rule: rest.index,
+            });
+            return;
+        }
+        let copy = match target {
+            None => Some(Carry::Whole),
+            Some(target) => carry::compile(place, target, &Except::default(), &mut Vec::new()),
+        };
+        let Some(copy) = copy else {
+            let at = rule.at.path.child(rule.at.destination);
+            let why = format!(
+                "{} is of type {} in {}, this of type {} in {}; add a transformation",
+                source_text(rule),
+                word(place),
+                self.from.name,
+                word(target),
+                self.to.name
+            );
+            return errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
+        };
+        ops.push(Op::Move {
+            from: Seg::single(rest.from),
+            to,
+            copy,
+            unless_there: rule.only_if_absent,
+        });
+    }
+
+    /// Adds a rule to the loop over `containers`, making the loop if it is the first.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "the two sides of a loop, and where the compiled rule goes"
+    )]
+    fn each(
+        &mut self,
+        rest: &Rest<'_>,
+        containers: (&[Segment], &[Segment]),
+        ends: (Option<&Segment>, Option<&Segment>),
+        below: &Rest<'_>,
+        ops: &mut Vec<Op>,
+        facts: &mut Vec<RuleFacts>,
+        errors: &mut Vec<FieldError>,
+    ) {
+        let rule = rest.rule;
+        let at_to = rule.at.path.child(rule.at.destination);
+        let invalid = |why: String| FieldError::invalid(&at_to, &Json::from(rule.destination.to_string()), why);
+        let (source, target) = match (self.find_from(containers.0), self.find_to(containers.1)) {
+            (Ok(source), Ok(target)) => (source, target),
+            (Err(why), _) => return errors.push(invalid(why)),
+            (_, Err(why)) => return self.no_destination(rule, why, errors),
+        };
+        let (Some(from_item), Some(to_item)) = (items(source), items(target)) else {
+            return errors.push(invalid(
+                "source and destination must be lists or maps, with schemas for their items".to_owned(),
+            ));
+        };
+        let over_map = is_map(source);
+        let variable = match ends.0 {
+            Some(Segment::Each(name)) if !name.is_empty() => name.clone(),
+            _ if over_map => "key".to_owned(),
+            _ => "i".to_owned(),
+        };
+        let mut inner = Scope {
+            from: self.from,
+            to: self.to,
+            item: Some((Some(from_item), Some(to_item))),
+            variables: self.variables.iter().cloned().chain([variable.clone()]).collect(),
+        };
+        let into = match (is_map(target), ends.1) {
+            (false, Some(Segment::Key(_))) => {
+                return errors.push(invalid("a list has no keys: end the path in []".to_owned()));
+            }
+            (false, _) => Into::List,
+            (true, Some(Segment::Key(text))) => {
+                match program(text, &inner.names(), &self.from, Some(Some(from_item)), &at_to, errors) {
+                    Some(key) => Into::Key(key),
+                    None => return,
+                }
+            }
+            (true, _) if over_map => Into::SameKey,
+            (true, _) => {
+                return errors.push(invalid(
+                    "items of a list need a key: end the path in [self.name], say".to_owned(),
+                ));
+            }
+        };
+        let (from, to) = (Seg::single(containers.0), Seg::single(containers.1));
+        let found = ops.iter().position(|op| matches!(op, Op::Each(each) if each.to == to));
+        let at = match found {
+            None => {
+                let each = Each {
+                    from,
+                    to,
+                    over_map,
+                    variable,
+                    into,
+                    carry: None,
+                    objects: kind_of(Some(to_item)) == Some(Kind::Object),
+                    body: Vec::new(),
+                    rule: rest.index,
+                };
+                ops.push(Op::Each(Box::new(each)));
+                ops.len() - 1
+            }
+            Some(at) => at,
+        };
+        let Some(Op::Each(each)) = ops.get_mut(at) else { return };
+        let same_source = found.is_none() || *each.from == *Seg::single(containers.0) && each.same_key(ends.1);
+        if !same_source {
+            return errors.push(invalid(
+                "another rule fills this list or map from another source or by another key".to_owned(),
+            ));
+        }
+        // A second name for the same index or key.
+        if !inner.variables.contains(&each.variable)
+            || each.variable != *inner.variables.last().unwrap_or(&each.variable)
+        {
+            inner.variables.pop();
+            inner.variables.push(each.variable.clone());
+        }
+        let before = errors.len();
+        if rule.item_rules.is_empty() {
+            inner.field(below, &mut each.body, facts, errors);
+        } else {
+            for item_rule in &rule.item_rules {
+                inner.add(item_rule, &mut each.body, facts, errors);
+            }
+        }
+        if errors.len() == before {
+            each.carry = each.item_carry(from_item, to_item);
+        }
+    }
+
+    /// Entries of a container inside a wider `field`: the one that the transformation indexes (`self.colors[key]`),
+    /// or the one that stands where the destination does. `self` is the wider value, with the entry's fields
+    /// where it has none of that name.
+    fn wide(&mut self, rest: &Rest<'_>, place: Place<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
+        let rule = rest.rule;
+        let at = rule.at.path.child("transformation");
+        let Some(template) = &rule.transformation else {
+            let why = "with a destination for items, `field` names items (field: spec.colors[i]), or `transformation` says them";
+            return errors.push(FieldError::required(&at, why));
+        };
+        let Some((container, variable)) = self.container(rest, template) else {
+            let why = "no list or map to take items from: name it in `field` (spec.colors[key]) or by self.colors[key]";
+            return errors.push(FieldError::invalid_text(&at, "", why));
+        };
+        let full: Vec<Segment> = rest.from.iter().chain(&container).cloned().collect();
+        let q = rest
+            .to
+            .iter()
+            .position(|s| matches!(s, Segment::Each(_) | Segment::Key(_)))
+            .unwrap_or_default();
+        let (source, target) = match (self.find_from(&full), self.find_to(&rest.to[..q])) {
+            (Ok(source), Ok(target)) => (source, target),
+            (Err(why), _) | (_, Err(why)) => return errors.push(FieldError::invalid_text(&at, "", why)),
+        };
+        let (Some(from_item), Some(to_item)) = (items(source), items(target)) else {
+            return;
+        };
+        if is_map(target) || rest.to.len() != q + 1 {
+            let why = "entries of a wider field go to a list, as whole items: end the destination in []";
+            let at = rule.at.path.child(rule.at.destination);
+            return errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
+        }
+        let mut names = self.names();
+        names.push(&variable);
+        let wanted = selected(template, &names);
+        let item: Vec<String> = wanted
+            .into_iter()
+            .filter(|name| place.is_some_and(|p| p.child(name).is_none()) && from_item.child(name).is_some())
+            .collect();
+        let around = Seg::single(rest.from);
+        // What `self` reads is declared in one of two places; the check by one would refuse the other's.
+        let this_place = if item.is_empty() { place } else { None };
+        let Some(value) = value(template, &names, &self.from, Some(this_place), &at, errors) else {
+            return;
+        };
+        let this = if item.is_empty() {
+            This::Around(around)
+        } else {
+            This::Both { around, item }
+        };
+        let make = Op::Compute {
+            this,
+            value,
+            to: Box::default(),
+            fit: fit(Some(to_item)),
+            unless_there: false,
+            rule: rest.index,
+        };
+        ops.push(Op::Each(Box::new(Each {
+            from: Seg::single(&full),
+            to: Seg::single(&rest.to[..q]),
+            over_map: is_map(source),
+            variable,
+            into: Into::List,
+            carry: None,
+            objects: false,
+            body: vec![make],
+            rule: rest.index,
+        })));
+    }
+
+    /// The container of a wide rule, relative to its `field`, and the name of its index or key.
+    fn container(&self, rest: &Rest<'_>, template: &Template) -> Option<(Vec<Segment>, String)> {
+        for variable in ["key", "i"] {
+            let indexed = expressions(template).iter().find_map(|text| indexed_by(text, variable));
+            if let Some(path) = indexed {
+                return Some((path, variable.to_owned()));
+            }
+        }
+        let q = rest.to.iter().position(|s| matches!(s, Segment::Each(_)))?;
+        let relative = rest.to[..q].strip_prefix(rest.from)?;
+        let full: Vec<Segment> = rest.to[..q].to_vec();
+        let place = self.find_from(&full).ok()?;
+        items(place)?;
+        Some((relative.to_vec(), if is_map(place) { "key" } else { "i" }.to_owned()))
+    }
+}
+
+impl Each {
+    fn same_key(&self, end: Option<&Segment>) -> bool {
+        match (&self.into, end) {
+            (Into::Key(program), Some(Segment::Key(text))) => program.source() == text,
+            (Into::Key(_), _) => false,
+            (_, Some(Segment::Key(_))) => false,
+            _ => true,
+        }
+    }
+
+    /// What items have on both sides and no rule of the loop writes. Nothing when a rule makes the whole item.
+    fn item_carry(&self, from: &insula_schema::Node, to: &insula_schema::Node) -> Option<Carry> {
+        let mut except = Except::default();
+        for op in &self.body {
+            let (from, to) = match op {
+                Op::Move {
+                    from, to, unless_there, ..
+                } => (Some(from), (!unless_there).then_some(to)),
+                Op::Compute { to, unless_there, .. } => (None, (!unless_there).then_some(to)),
+                Op::Each(each) => (None, Some(&each.to)),
+            };
+            if to.is_some_and(|to| to.is_empty()) {
+                return None;
+            }
+            except.closed.extend(to.map(|to| segments(to)));
+            except.moved.extend(from.map(|from| segments(from)));
+        }
+        match carry::compile(Some(from), to, &except, &mut Vec::new()) {
+            Some(how @ (Carry::Object { .. } | Carry::Whole)) if kind_of(Some(to)) == Some(Kind::Object) => Some(how),
+            _ => None,
+        }
+    }
+}
+
+fn segments(path: &[Seg]) -> Path {
+    let step = |seg: &Seg| match seg {
+        Seg::Field(name) => Segment::Field(name.to_string()),
+        Seg::Index(index) => Segment::Index(*index),
+    };
+    Path::of(path.iter().map(step).collect())
+}
+
+fn items(place: Place<'_>) -> Option<&insula_schema::Node> {
+    place.and_then(|node| node.items().or_else(|| node.additional()))
+}
+
+/// How a computed value must look to be written.
+fn fit(place: Place<'_>) -> Carry {
+    match place {
+        None => Carry::Whole,
+        Some(node) => carry::compile(None, node, &Except::default(), &mut Vec::new()).unwrap_or(Carry::Whole),
+    }
+}
+
+fn source_text(rule: &Rule) -> String {
+    match &rule.source {
+        Source::Field(path) => path.to_string(),
+        Source::Expression(text) => text.clone(),
+    }
+}
+
+fn word(place: Place<'_>) -> &'static str {
+    place.map_or("any", |node| match (node.int_or_string(), node.kind()) {
+        (true, _) => "integer or string",
+        (false, Some(kind)) => kind.as_str(),
+        (false, None) => "any",
+    })
+}
+
+fn expressions(template: &Template) -> Vec<&str> {
+    match template {
+        Template::Expression(text) => vec![text],
+        Template::Constant(_) => Vec::new(),
+        Template::Fields(fields) => fields.values().flat_map(expressions).collect(),
+        Template::Items(items) => items.iter().flat_map(expressions).collect(),
+    }
+}
+
+/// The path `a.b` of `self.a.b[variable]` in an expression.
+fn indexed_by(text: &str, variable: &str) -> Option<Vec<Segment>> {
+    let bracket = format!("[{variable}]");
+    let before = &text[..text.find(&bracket)?];
+    let start = before
+        .rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')))
+        .map_or(0, |i| i + 1);
+    let path = before.get(start..)?.strip_prefix("self.")?;
+    Some(Path::parse(path).ok()?.segments().to_vec())
+}
+
+/// The fields of `self` that expressions select directly. Those that do not compile are reported elsewhere.
+fn selected(template: &Template, names: &[&str]) -> Vec<String> {
+    let mut out = Vec::new();
+    for text in expressions(template) {
+        let Ok(program) = insula_cel::Program::compile(text, names) else {
+            continue;
+        };
+        let fields = program
+            .references()
+            .iter()
+            .filter(|r| r.variable == "self")
+            .filter_map(|r| r.path.first().cloned());
+        out.extend(fields);
+    }
+    out
+}

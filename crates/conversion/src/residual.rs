@@ -1,0 +1,388 @@
+//! What a conversion cannot tell: the difference between an object and what its conversion would show.
+//!
+//! A [`Patch`] is a tree of set and unset entries over a base. It is stored beside the object, one for each version
+//! that needs one, in one canonical JSON form: equal content, equal bytes.
+//!
+//! ```text
+//! base {spec: {names: [bob]}}      object {spec: {names: [bob, al], mood: ok}}
+//! {"fields": {"spec": {"fields": {"mood": {"set": "ok"}, "names": {"items": [{"at": 0}, {"new": "al"}], "of": 1}}}}}
+//! ```
+//!
+//! An entry at a place that a rule computed carries a guard, the hash of that rule's inputs. On other inputs it is void.
+
+use crate::align::{align, equal, identities};
+use crate::merge::Side;
+use crate::path::{Path, Segment};
+use crate::trace::{Inputs, Trace};
+use insula_schema::{ListType, Node, Structural};
+use serde_json::{Map, Value as Json, json};
+use std::collections::BTreeMap;
+
+mod codec;
+
+pub(crate) use codec::{decode, encode};
+
+/// A difference.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Patch {
+    Set {
+        value: Json,
+        guard: Option<u64>,
+    },
+    Unset {
+        guard: Option<u64>,
+    },
+    Fields(BTreeMap<String, Patch>),
+    /// Same items in the same order, some of them patched.
+    Within(Vec<(Ref, Patch)>),
+    /// Another sequence of items. `of` is the base's length: items beyond it came later, and stay.
+    Items {
+        items: Vec<Item>,
+        of: usize,
+        guard: Option<u64>,
+    },
+}
+
+/// An item of a new sequence.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Item {
+    Base(Ref, Option<Patch>),
+    New(Json),
+}
+
+/// An item of the base: by key where the list has keys, else by index.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Ref {
+    Index(usize),
+    Key(Json),
+}
+
+/// What makes `object` of `base`; `None` if nothing does but `apiVersion` and metadata that is not converted.
+pub(crate) fn diff_objects(schema: &Structural, base: Side<'_>, object: &Json) -> Option<Patch> {
+    let mut fields = BTreeMap::new();
+    let names = base
+        .value
+        .and_then(Json::as_object)
+        .into_iter()
+        .chain(object.as_object())
+        .flat_map(Map::keys);
+    for name in names {
+        if fields.contains_key(name) {
+            continue;
+        }
+        let patch = match name.as_str() {
+            "apiVersion" | "kind" => None,
+            "metadata" => metadata(base.field(name), object.get(name)),
+            _ => diff(
+                schema.root().child(name),
+                base.field(name),
+                object.get(name),
+                base_guard(base.trace),
+            ),
+        };
+        fields.extend(patch.map(|patch| (name.clone(), patch)));
+    }
+    (!fields.is_empty()).then_some(Patch::Fields(fields))
+}
+
+fn metadata(base: Side<'_>, object: Option<&Json>) -> Option<Patch> {
+    let mut fields = BTreeMap::new();
+    for name in ["labels", "annotations"] {
+        let patch = diff(None, base.field(name), object.and_then(|o| o.get(name)), None);
+        fields.extend(patch.map(|patch| (name.to_owned(), patch)));
+    }
+    (!fields.is_empty()).then_some(Patch::Fields(fields))
+}
+
+/// The hash at the place itself, joined to that of the places around it.
+fn base_guard(trace: Option<&Trace>) -> Option<u64> {
+    trace.and_then(Trace::hash)
+}
+
+fn joined(above: Option<u64>, trace: Option<&Trace>) -> Option<u64> {
+    join(above, trace.and_then(Trace::hash))
+}
+
+fn join(a: Option<u64>, b: Option<u64>) -> Option<u64> {
+    match (a, b) {
+        (Some(a), Some(b)) => {
+            let mut both = Inputs::default();
+            both.word(a);
+            both.word(b);
+            Some(both.finish())
+        }
+        (one, other) => one.or(other),
+    }
+}
+
+/// The guard of an entry: everything computed above, here and below.
+fn guard(above: Option<u64>, trace: Option<&Trace>) -> Option<u64> {
+    join(above, trace.and_then(Trace::digest))
+}
+
+fn diff(node: Option<&Node>, base: Side<'_>, object: Option<&Json>, above: Option<u64>) -> Option<Patch> {
+    match (base.value, object) {
+        (base, object) if base == object => None,
+        (_, None) => Some(Patch::Unset {
+            guard: guard(above, base.trace),
+        }),
+        (Some(Json::Object(from)), Some(Json::Object(to))) => {
+            let above = joined(above, base.trace);
+            let mut fields = BTreeMap::new();
+            for name in from.keys().chain(to.keys()) {
+                if !fields.contains_key(name) {
+                    let child = node.and_then(|n| n.child(name));
+                    let patch = diff(child, base.field(name), to.get(name), above);
+                    fields.extend(patch.map(|patch| (name.clone(), patch)));
+                }
+            }
+            Some(Patch::Fields(fields))
+        }
+        (Some(Json::Array(from)), Some(Json::Array(to))) => Some(diff_lists(node, base, from, to, above)),
+        (_, Some(value)) => Some(Patch::Set {
+            value: value.clone(),
+            guard: guard(above, base.trace),
+        }),
+    }
+}
+
+fn diff_lists(node: Option<&Node>, base: Side<'_>, from: &[Json], to: &[Json], above: Option<u64>) -> Patch {
+    let keyed = identities(from, node).is_some() && identities(to, node).is_some();
+    let reference = |i: usize| {
+        if keyed {
+            key(node, &from[i]).map_or(Ref::Index(i), Ref::Key)
+        } else {
+            Ref::Index(i)
+        }
+    };
+    let above_items = joined(above, base.trace);
+    let mut origin = vec![None; to.len()];
+    align(from, to, node, equal).into_iter().enumerate().for_each(|(i, j)| {
+        if let Some(j) = j {
+            origin[j] = Some(i);
+        }
+    });
+    let patched = |i: usize, j: usize| diff(node.and_then(Node::items), base.index(i), to.get(j), above_items);
+    let in_place = from.len() == to.len() && origin.iter().enumerate().all(|(j, i)| *i == Some(j));
+    if in_place {
+        return Patch::Within(
+            (0..to.len())
+                .filter_map(|i| Some((reference(i), patched(i, i)?)))
+                .collect(),
+        );
+    }
+    let item = |(j, i): (usize, &Option<usize>)| match i {
+        Some(i) => Item::Base(reference(*i), patched(*i, j)),
+        None => Item::New(to[j].clone()),
+    };
+    let items = origin.iter().enumerate().map(item).collect();
+    Patch::Items {
+        items,
+        of: from.len(),
+        guard: above_items,
+    }
+}
+
+/// The key of an item, as references hold it.
+fn key(node: Option<&Node>, item: &Json) -> Option<Json> {
+    match node?.list_type() {
+        ListType::Atomic => None,
+        ListType::Set => Some(json!([item])),
+        ListType::Map { keys } => Some(Json::Array(
+            keys.iter()
+                .map(|key| item.get(key).cloned().unwrap_or(Json::Null))
+                .collect(),
+        )),
+    }
+}
+
+/// The object that `patch` makes of a conversion.
+pub(crate) fn apply_objects(schema: &Structural, patch: &Patch, base: Json, trace: &Trace) -> Json {
+    let kept = (base.get("apiVersion").cloned(), base.get("kind").cloned());
+    let Patch::Fields(fields) = patch else { return base };
+    let Json::Object(mut map) = base else { return base };
+    let trace = (!trace.is_empty()).then_some(trace);
+    for (name, patch) in fields {
+        let node = if name == "metadata" {
+            None
+        } else {
+            schema.root().child(name)
+        };
+        let changed = apply(
+            patch,
+            node,
+            map.remove(name),
+            trace.and_then(|t| t.field(name)),
+            base_guard(trace),
+        );
+        map.extend(changed.map(|value| (name.clone(), value)));
+    }
+    for (name, value) in [("apiVersion", kept.0), ("kind", kept.1)] {
+        map.extend(value.map(|value| (name.to_owned(), value)));
+    }
+    Json::Object(map)
+}
+
+fn apply(
+    patch: &Patch,
+    node: Option<&Node>,
+    base: Option<Json>,
+    trace: Option<&Trace>,
+    above: Option<u64>,
+) -> Option<Json> {
+    match patch {
+        Patch::Set { guard: want, .. } | Patch::Unset { guard: want }
+            if want.is_some() && *want != guard(above, trace) =>
+        {
+            base
+        }
+        Patch::Set { value, .. } => Some(value.clone()),
+        Patch::Unset { .. } => None,
+        Patch::Fields(fields) => {
+            let above = joined(above, trace);
+            let mut map = match base {
+                Some(Json::Object(map)) => map,
+                // What the fields were beside is gone: hidden fields of an object outlive it.
+                None => Map::new(),
+                other => return other,
+            };
+            for (name, patch) in fields {
+                let child = node.and_then(|n| n.child(name));
+                let changed = apply(patch, child, map.remove(name), trace.and_then(|t| t.field(name)), above);
+                map.extend(changed.map(|value| (name.clone(), value)));
+            }
+            Some(Json::Object(map))
+        }
+        Patch::Within(entries) => {
+            let Some(Json::Array(mut items)) = base else {
+                return base;
+            };
+            let above = joined(above, trace);
+            for (at, patch) in entries {
+                let Some(i) = find(at, node, &items) else { continue };
+                let item = std::mem::take(&mut items[i]);
+                let inner = trace.and_then(|t| t.index(i));
+                items[i] = apply(patch, node.and_then(Node::items), Some(item), inner, above).unwrap_or_default();
+            }
+            Some(Json::Array(items))
+        }
+        Patch::Items { items, of, guard } => {
+            let above = joined(above, trace);
+            if guard.is_some() && *guard != above {
+                return base;
+            }
+            let base = match base {
+                Some(Json::Array(base)) => base,
+                None => Vec::new(),
+                other => return other,
+            };
+            Some(Json::Array(resequence(items, *of, node, base, trace, above)))
+        }
+    }
+}
+
+fn resequence(
+    items: &[Item],
+    of: usize,
+    node: Option<&Node>,
+    base: Vec<Json>,
+    trace: Option<&Trace>,
+    above: Option<u64>,
+) -> Vec<Json> {
+    let places: Vec<Option<usize>> = items
+        .iter()
+        .map(|item| match item {
+            Item::Base(at, _) => find(at, node, &base),
+            Item::New(_) => None,
+        })
+        .collect();
+    let mut base: Vec<Option<Json>> = base.into_iter().map(Some).collect();
+    let mut out = Vec::with_capacity(items.len());
+    for (item, place) in items.iter().zip(places) {
+        match item {
+            Item::New(value) => out.push(value.clone()),
+            Item::Base(_, patch) => {
+                let Some((i, value)) = place.and_then(|i| Some((i, base.get_mut(i)?.take()?))) else {
+                    continue;
+                };
+                out.extend(match patch {
+                    Some(patch) => apply(
+                        patch,
+                        node.and_then(Node::items),
+                        Some(value),
+                        trace.and_then(|t| t.index(i)),
+                        above,
+                    ),
+                    None => Some(value),
+                });
+            }
+        }
+    }
+    out.extend(base.into_iter().skip(of).flatten());
+    out
+}
+
+fn find(at: &Ref, node: Option<&Node>, items: &[Json]) -> Option<usize> {
+    match at {
+        Ref::Index(i) => (*i < items.len()).then_some(*i),
+        Ref::Key(want) => items.iter().position(|item| key(node, item).as_ref() == Some(want)),
+    }
+}
+
+impl Patch {
+    /// Whether any entry depends on what its place was computed from.
+    pub(crate) fn has_guard(&self) -> bool {
+        match self {
+            Patch::Set { guard, .. } | Patch::Unset { guard } => guard.is_some(),
+            Patch::Fields(fields) => fields.values().any(Patch::has_guard),
+            Patch::Within(entries) => entries.iter().any(|(_, patch)| patch.has_guard()),
+            Patch::Items { items, guard, .. } => {
+                let guarded = |item: &Item| matches!(item, Item::Base(_, Some(patch)) if patch.has_guard());
+                guard.is_some() || items.iter().any(guarded)
+            }
+        }
+    }
+}
+
+/// Takes from `object` what its author accepts to lose, where its conversion would not show it anyway.
+pub(crate) fn forget(object: &mut Json, base: &Json, paths: &[Path]) {
+    for path in paths {
+        forget_path(object, Some(base), path.segments());
+    }
+}
+
+fn forget_path(object: &mut Json, base: Option<&Json>, path: &[Segment]) {
+    let Some((segment, rest)) = path.split_first() else {
+        return;
+    };
+    match (segment, object) {
+        (Segment::Field(name), Json::Object(map)) => {
+            let base = base.and_then(|b| b.get(name));
+            if !rest.is_empty() {
+                if let Some(child) = map.get_mut(name) {
+                    forget_path(child, base, rest);
+                }
+            } else if let Some(base) = base {
+                map.insert(name.clone(), base.clone());
+            } else {
+                map.remove(name);
+            }
+        }
+        (Segment::Index(index), Json::Array(items)) if !rest.is_empty() => {
+            if let Some(item) = items.get_mut(*index) {
+                forget_path(item, base.and_then(|b| b.get(*index)), rest);
+            }
+        }
+        (Segment::Each(_) | Segment::Key(_), Json::Array(items)) if !rest.is_empty() => {
+            items
+                .iter_mut()
+                .enumerate()
+                .for_each(|(i, item)| forget_path(item, base.and_then(|b| b.get(i)), rest));
+        }
+        (Segment::Each(_) | Segment::Key(_), Json::Object(map)) if !rest.is_empty() => {
+            map.iter_mut()
+                .for_each(|(name, item)| forget_path(item, base.and_then(|b| b.get(name)), rest));
+        }
+        _ => {}
+    }
+}
