@@ -9,12 +9,16 @@
 
 mod admit;
 mod at;
+mod columns;
 mod default;
+mod definition;
 mod embedded;
 mod formats;
+mod jsonpath;
 mod list_type;
 mod names;
 mod node;
+mod openapi;
 mod prune;
 mod ratchet;
 mod regexp;
@@ -22,9 +26,16 @@ pub mod rules;
 mod structural;
 mod validate;
 
+pub use crate::columns::Column;
 pub use crate::default::default;
+pub use crate::definition::{
+    default_definition, definition_warnings, validate_definition, validate_definition_status,
+    validate_definition_update,
+};
 pub use crate::embedded::{check_embedded, metadata_type_error};
+pub use crate::jsonpath::{JSON_PATH_BYTES_MAX, JsonPath};
 pub use crate::node::{ListType, MapType, Node, Type};
+pub use crate::openapi::{openapi_v2, openapi_v3};
 pub use crate::prune::{drop_nulls, prune, prune_report};
 pub use crate::ratchet::{Outcome, validate, validate_schema, validate_status, validate_update};
 pub use crate::regexp::PATTERN_BYTES_MAX;

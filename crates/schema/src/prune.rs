@@ -14,11 +14,6 @@ pub fn prune(object: &mut Json, schema: &Structural) {
     walk(object, Some(schema.root()), Meta::Root);
 }
 
-/// Removes unknown fields of a value that stands at `node`, e.g. a default.
-pub(crate) fn prune_value(value: &mut Json, node: &Node, is_root: bool) {
-    walk(value, Some(node), if is_root { Meta::Root } else { Meta::of(node) });
-}
-
 /// Whether pruning would leave the value as it is.
 pub(crate) fn is_pruned(value: &Json, node: &Node, is_root: bool) -> bool {
     let mut report = Report::default();

@@ -1,0 +1,62 @@
+//! Admission of schemas: what Kubernetes refuses in a definition, each with its path and text.
+//!
+//! In order: keywords and their combinations; structure; then, only for schemas without errors so far, that rules
+//! compile; then defaults, which must fit the schema and its rules.
+
+mod defaults;
+mod keywords;
+mod rules;
+mod shape;
+
+use crate::structural::Structural;
+use insula_api::{FieldError, FieldPath, Json};
+
+/// Everything that can be said of the document as it is written.
+pub(crate) fn check(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    keywords::check(schema, path, true, &mut errors);
+    shape::check(schema, path, &mut errors);
+    rules::check(schema, schema, path, &mut errors);
+    errors
+}
+
+/// What can only be said once it is compiled.
+pub(crate) fn check_compiled(schema: &Json, compiled: &Structural, path: &FieldPath) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    rules::check_compiled(schema, compiled.root(), path, &mut errors);
+    defaults::check(compiled.root(), path, &mut errors);
+    errors
+}
+
+/// Calls `visit` with each child schema that declares structure, and its path.
+pub(crate) fn children<'a>(schema: &'a Json, path: &FieldPath, mut visit: impl FnMut(&'a Json, &FieldPath)) {
+    if let Some(Json::Object(properties)) = schema.get("properties") {
+        let at = path.child("properties");
+        for (name, child) in properties {
+            visit(child, &at.key(name));
+        }
+    }
+    for name in ["items", "additionalProperties"] {
+        if let Some(child @ Json::Object(_)) = schema.get(name) {
+            visit(child, &path.child(name));
+        }
+    }
+}
+
+/// Calls `visit` with each alternative of the schema's junctors, and its path.
+pub(crate) fn alternatives<'a>(schema: &'a Json, path: &FieldPath, mut visit: impl FnMut(&'a Json, &FieldPath)) {
+    for name in ["allOf", "anyOf", "oneOf"] {
+        for (i, branch) in schema
+            .get(name)
+            .and_then(Json::as_array)
+            .into_iter()
+            .flatten()
+            .enumerate()
+        {
+            visit(branch, &path.child(name).index(i));
+        }
+    }
+    if let Some(not @ Json::Object(_)) = schema.get("not") {
+        visit(not, &path.child("not"));
+    }
+}

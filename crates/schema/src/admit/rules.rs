@@ -1,0 +1,149 @@
+//! Rules (`x-kubernetes-validations`): their messages, reasons and paths; and where `oldSelf` may be read.
+
+use super::children;
+use crate::node::{ListType, Node};
+use crate::rules::{Segment, parse_field_path, reason};
+use crate::structural::text;
+use insula_api::{FieldError, FieldPath, Json};
+
+const RULES: &str = "x-kubernetes-validations";
+const REASONS: [&str; 4] = [
+    "FieldValueDuplicate",
+    "FieldValueForbidden",
+    "FieldValueInvalid",
+    "FieldValueRequired",
+];
+
+/// Checks the words around each rule. `root` is kept only for symmetry of the walk.
+pub(super) fn check(root: &Json, schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let at = path.child(RULES);
+    for (i, rule) in schema
+        .get(RULES)
+        .and_then(Json::as_array)
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        words(rule, schema, &at.index(i), errors);
+    }
+    children(schema, path, |child, at| check(root, child, at, errors));
+}
+
+fn words(rule: &Json, schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let has_breaks = |text: &str| text.contains(['\n', '\r']);
+    let expression = text(rule, "rule").trim();
+    if expression.is_empty() {
+        errors.push(FieldError::required(&path.child("rule"), "rule is not specified"));
+    }
+    let message = text(rule, "message");
+    let at = path.child("message");
+    if !message.is_empty() && message.trim().is_empty() {
+        errors.push(FieldError::invalid(
+            &at,
+            &Json::from(message),
+            "must be non-empty if specified",
+        ));
+    } else if has_breaks(message.trim()) {
+        errors.push(FieldError::invalid(
+            &at,
+            &Json::from(message),
+            "must not contain line breaks",
+        ));
+    } else if message.is_empty() && has_breaks(expression) {
+        errors.push(FieldError::required(
+            &at,
+            "message must be specified if rule contains line breaks",
+        ));
+    }
+    let message_expression = text(rule, "messageExpression");
+    if !message_expression.is_empty() && message_expression.trim().is_empty() {
+        let why = "messageExpression must be non-empty if specified";
+        errors.push(FieldError::required(&path.child("messageExpression"), why));
+    }
+    if let Some(Json::String(given)) = rule.get("reason")
+        && (given.is_empty() || reason(given).is_none())
+    {
+        errors.push(FieldError::not_supported(
+            &path.child("reason"),
+            &Json::from(given.as_str()),
+            &REASONS,
+        ));
+    }
+    let field_path = text(rule, "fieldPath");
+    let at = path.child("fieldPath");
+    if field_path.is_empty() {
+        return;
+    }
+    let shown = Json::from(field_path);
+    if field_path.trim().is_empty() {
+        errors.push(FieldError::invalid(&at, &shown, "must be non-empty if specified"));
+    }
+    if has_breaks(field_path) {
+        errors.push(FieldError::invalid(&at, &shown, "must not contain line breaks"));
+    }
+    if !leads_somewhere(field_path, schema) {
+        errors.push(FieldError::invalid(&at, &shown, "must be a valid path"));
+    }
+}
+
+fn leads_somewhere(field_path: &str, schema: &Json) -> bool {
+    let Some(segments) = parse_field_path(field_path) else {
+        return false;
+    };
+    let found = segments.iter().try_fold(schema, |schema, segment| {
+        let (Segment::Field(name) | Segment::Key(name)) = segment;
+        let declared = schema.get("properties").and_then(|p| p.get(name));
+        declared.or_else(|| schema.get("additionalProperties").filter(|a| a.is_object()))
+    });
+    found.is_some()
+}
+
+/// Checks what is known of compiled rules: the uses of `oldSelf`.
+pub(super) fn check_compiled(schema: &Json, node: &Node, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    walk(schema, node, path, None, errors);
+}
+
+fn walk(schema: &Json, node: &Node, path: &FieldPath, lost: Option<&FieldPath>, errors: &mut Vec<FieldError>) {
+    if !node.below.rules {
+        return;
+    }
+    let rules = schema
+        .get(RULES)
+        .and_then(Json::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default();
+    for (i, (rule, compiled)) in rules.iter().zip(&node.rules).enumerate() {
+        let at = path.child(RULES).index(i);
+        if let Some(given @ Json::Bool(_)) = rule.get("optionalOldSelf")
+            && !compiled.reads_old()
+        {
+            let why = "may not be set if oldSelf is not used in rule";
+            errors.push(FieldError::invalid(&at.child("optionalOldSelf"), given, why));
+        }
+        if let Some(lost) = lost
+            && compiled.reads_old()
+        {
+            let why = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}");
+            errors.push(FieldError::invalid(
+                &at.child("rule"),
+                &Json::from(text(rule, "rule")),
+                why,
+            ));
+        }
+    }
+    if let (Some(Json::Object(properties)), at) = (schema.get("properties"), path.child("properties")) {
+        for (name, field) in node.properties() {
+            if let Some(schema) = properties.get(name) {
+                walk(schema, field, &at.key(name), lost, errors);
+            }
+        }
+    }
+    if let (Some(schema), Some(values)) = (schema.get("additionalProperties"), node.additional()) {
+        walk(schema, values, &path.child("additionalProperties"), lost, errors);
+    }
+    if let (Some(schema), Some(items)) = (schema.get("items"), node.items()) {
+        let keyed = matches!(node.list_type(), ListType::Map { .. });
+        let lost = if keyed { lost } else { lost.or(Some(path)) };
+        walk(schema, items, &path.child("items"), lost, errors);
+    }
+}

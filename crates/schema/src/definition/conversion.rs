@@ -1,0 +1,150 @@
+//! The conversion of a definition's objects between its versions: none, or a webhook.
+
+use crate::names;
+use crate::structural::text;
+use insula_api::{FieldError, FieldPath, Json};
+
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
+
+pub(super) fn validate(conversion: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let webhook = conversion.get("webhook").unwrap_or(&Json::Null);
+    let config = webhook.get("clientConfig").filter(|c| !c.is_null());
+    let reviews = webhook.get("conversionReviewVersions").and_then(Json::as_array);
+    let strategy = text(conversion, "strategy");
+    let config_at = path.child("webhookClientConfig");
+    let reviews_at = path.child("conversionReviewVersions");
+    match strategy {
+        "" if conversion.is_null() => {}
+        "" => errors.push(FieldError::required(&path.child("strategy"), "")),
+        "Webhook" => {
+            match config {
+                None => errors.push(FieldError::required(
+                    &config_at,
+                    "required when strategy is set to Webhook",
+                )),
+                Some(config) => client_config(config, &config_at, errors),
+            }
+            review_versions(reviews.map(Vec::as_slice).unwrap_or_default(), &reviews_at, errors);
+        }
+        _ => {
+            if strategy != "None" {
+                let at = path.child("strategy");
+                errors.push(FieldError::not_supported(
+                    &at,
+                    &Json::from(strategy),
+                    &["None", "Webhook"],
+                ));
+            }
+            let why = "should not be set when strategy is not set to Webhook";
+            if config.is_some() {
+                errors.push(FieldError::forbidden(&config_at, why));
+            }
+            if reviews.is_some_and(|r| !r.is_empty()) {
+                errors.push(FieldError::forbidden(&reviews_at, why));
+            }
+        }
+    }
+}
+
+fn review_versions(versions: &[Json], path: &FieldPath, errors: &mut Vec<FieldError>) {
+    if versions.is_empty() {
+        errors.push(FieldError::required(path, ""));
+        return;
+    }
+    for (i, version) in versions.iter().enumerate() {
+        let at = path.index(i);
+        if versions.iter().take(i).any(|earlier| earlier == version) {
+            errors.push(FieldError::invalid(&at, version, "duplicate version"));
+            continue;
+        }
+        for why in names::label_1035(version.as_str().unwrap_or("")) {
+            errors.push(FieldError::invalid(&at, version, why));
+        }
+    }
+    if !versions
+        .iter()
+        .any(|v| v.as_str().is_some_and(|v| REVIEW_VERSIONS.contains(&v)))
+    {
+        let why = format!("must include at least one of {}", REVIEW_VERSIONS.join(", "));
+        errors.push(FieldError::invalid(path, &Json::from(versions), why));
+    }
+}
+
+fn client_config(config: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let url = config.get("url").and_then(Json::as_str);
+    let service = config.get("service").filter(|s| !s.is_null());
+    match (url, service) {
+        (Some(url), None) => check_url(url, &path.child("url"), errors),
+        (None, Some(service)) => check_service(service, &path.child("service"), errors),
+        _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
+    }
+}
+
+fn check_url(url: &str, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    const FORM: &str = "desired format: https://host[/path]";
+    let mut push = |value: &str, why: String| errors.push(FieldError::invalid(path, &Json::from(value), why));
+    let (rest, fragment) = url.split_once('#').unwrap_or((url, ""));
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let Some((scheme, rest)) = rest.split_once("://") else {
+        push("", format!("'https' is the only allowed URL scheme; {FORM}"));
+        return;
+    };
+    let authority = rest.split('/').next().unwrap_or("");
+    let (user, host) = authority
+        .rsplit_once('@')
+        .map_or((None, authority), |(user, host)| (Some(user), host));
+    if scheme != "https" {
+        push(scheme, format!("'https' is the only allowed URL scheme; {FORM}"));
+    }
+    if host.is_empty() {
+        push(host, format!("host must be specified; {FORM}"));
+    }
+    if let Some(user) = user {
+        push(user, "user information is not permitted in the URL".to_owned());
+    }
+    if !fragment.is_empty() {
+        push(fragment, "fragments are not permitted in the URL".to_owned());
+    }
+    if !query.is_empty() {
+        push(query, "query parameters are not permitted in the URL".to_owned());
+    }
+}
+
+fn check_service(service: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    for name in ["name", "namespace"] {
+        if text(service, name).is_empty() {
+            errors.push(FieldError::required(&path.child(name), ""));
+        }
+    }
+    if let Some(port) = service
+        .get("port")
+        .filter(|p| p.as_i64().is_none_or(|p| !(1..=65535).contains(&p)))
+    {
+        let why = "port is not valid: must be between 1 and 65535, inclusive";
+        errors.push(FieldError::invalid(&path.child("port"), port, why));
+    }
+    let at = path.child("path");
+    let given = text(service, "path");
+    if given.is_empty() || given == "/" {
+        return;
+    }
+    let value = Json::from(given);
+    let Some(rest) = given.strip_prefix('/') else {
+        errors.push(FieldError::invalid(&at, &value, "must start with a '/'"));
+        return;
+    };
+    let rest = rest.strip_suffix('/').unwrap_or(rest);
+    for (i, segment) in rest.split('/').enumerate() {
+        if segment.is_empty() {
+            errors.push(FieldError::invalid(
+                &at,
+                &value,
+                format!("segment[{i}] may not be empty"),
+            ));
+            continue;
+        }
+        for why in names::subdomain(segment) {
+            errors.push(FieldError::invalid(&at, &value, format!("segment[{i}]: {why}")));
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Definitions of resources (`apiextensions.k8s.io/v1` `CustomResourceDefinition`): defaulting and validation.
+//!
+//! Errors keep the paths of Kubernetes' internal form: what is the same in all versions is reported where it used to
+//! stand, `spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns`; what differs, in its version.
+
+mod conversion;
+mod names;
+mod versions;
+
+use insula_api::{FieldError, FieldPath, Json};
+use serde_json::json;
+
+const APPROVAL: &str = "api-approved.kubernetes.io";
+const APPROVAL_POLICY: &str = "https://github.com/kubernetes/enhancements/pull/1111";
+
+/// Fills in what a definition may leave out: singular, listKind, the conversion strategy, a webhook's port. Drops
+/// defaults that are null, which mean nothing.
+pub fn default_definition(definition: &mut Json) {
+    let Some(spec) = definition.get_mut("spec").filter(|s| s.is_object()) else {
+        return;
+    };
+    if let Some(Json::Object(names)) = spec.get_mut("names") {
+        let kind = names.get("kind").and_then(Json::as_str).unwrap_or("").to_owned();
+        for (name, value) in [("singular", kind.to_lowercase()), ("listKind", format!("{kind}List"))] {
+            let missing = names.get(name).and_then(Json::as_str).is_none_or(str::is_empty);
+            if missing && !kind.is_empty() {
+                names.insert(name.to_owned(), Json::from(value));
+            }
+        }
+    }
+    if spec.get("conversion").is_none_or(Json::is_null) {
+        spec["conversion"] = json!({"strategy": "None"});
+    }
+    if let Some(Json::Object(service)) = spec.pointer_mut("/conversion/webhook/clientConfig/service") {
+        service.entry("port").or_insert_with(|| json!(443));
+    }
+    for version in spec
+        .get_mut("versions")
+        .and_then(Json::as_array_mut)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
+            drop_null_defaults(schema, 0);
+        }
+    }
+}
+
+fn drop_null_defaults(schema: &mut Json, depth: usize) {
+    let Json::Object(map) = schema else { return };
+    if depth > crate::structural::SCHEMA_DEPTH_MAX {
+        return;
+    }
+    if map.get("default").is_some_and(Json::is_null) {
+        map.remove("default");
+    }
+    if let Some(Json::Object(fields)) = map.get_mut("properties") {
+        fields
+            .values_mut()
+            .for_each(|field| drop_null_defaults(field, depth + 1));
+    }
+    for name in ["items", "additionalProperties"] {
+        if let Some(child) = map.get_mut(name) {
+            drop_null_defaults(child, depth + 1);
+        }
+    }
+}
+
+/// Validates a definition, as a whole object. Its metadata is the caller's, but for its name, which must be
+/// `<plural>.<group>`, and the approval that protected groups need.
+pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let spec = definition.get("spec").unwrap_or(&Json::Null);
+    let path = FieldPath::new("spec");
+    names::validate(definition, spec, &mut errors);
+    approval(definition, &mut errors);
+    if spec.get("preserveUnknownFields") == Some(&Json::Bool(true)) {
+        let why =
+            "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead";
+        errors.push(FieldError::invalid(
+            &path.child("preserveUnknownFields"),
+            &Json::Bool(true),
+            why,
+        ));
+    }
+    versions::validate(spec, &mut errors);
+    conversion::validate(
+        spec.get("conversion").unwrap_or(&Json::Null),
+        &path.child("conversion"),
+        &mut errors,
+    );
+    stored_versions(definition, spec, &mut errors);
+    errors
+}
+
+/// Validates a change of a definition. What was wrong with the old one's schemas and still is does not count: rules
+/// become stricter, and definitions that exist must stay usable.
+pub fn validate_definition_update(new: &Json, old: &Json) -> Vec<FieldError> {
+    let mut errors = validate_definition(new);
+    if !errors.is_empty() {
+        let earlier = validate_definition(old);
+        let of_schema = |e: &FieldError| e.field.as_str().contains("openAPIV3Schema");
+        errors.retain(|error| !of_schema(error) || !earlier.contains(error));
+    }
+    let established = old
+        .pointer("/status/conditions")
+        .and_then(Json::as_array)
+        .is_some_and(|conditions| {
+            conditions
+                .iter()
+                .any(|c| c["type"] == json!("Established") && c["status"] == json!("True"))
+        });
+    let mut immutable = |pointer: &str, field: &str| {
+        let (new, old) = (new.pointer(pointer), old.pointer(pointer));
+        if new != old {
+            let value = new.unwrap_or(&Json::Null);
+            errors.push(FieldError::invalid(&FieldPath::new(field), value, "field is immutable"));
+        }
+    };
+    if established {
+        immutable("/spec/scope", "spec.scope");
+        immutable("/spec/names/kind", "spec.names.kind");
+    }
+    immutable("/spec/group", "spec.group");
+    immutable("/spec/names/plural", "spec.names.plural");
+    errors
+}
+
+/// Validates what a definition's status subresource accepts.
+pub fn validate_definition_status(definition: &Json) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let spec = definition.get("spec").unwrap_or(&Json::Null);
+    if let Some(accepted) = definition.pointer("/status/acceptedNames") {
+        names::accepted(accepted, &FieldPath::new("status").child("acceptedNames"), &mut errors);
+    }
+    stored_versions(definition, spec, &mut errors);
+    errors
+}
+
+/// What a client should be told about a definition that is accepted: formats that mean nothing.
+pub fn definition_warnings(definition: &Json) -> Vec<String> {
+    let mut formats = Vec::new();
+    for version in definition
+        .pointer("/spec/versions")
+        .and_then(Json::as_array)
+        .into_iter()
+        .flatten()
+    {
+        if let Some(schema) = version.pointer("/schema/openAPIV3Schema") {
+            unknown_formats(schema, 0, &mut formats);
+        }
+    }
+    formats.sort_unstable();
+    formats.dedup();
+    formats
+        .into_iter()
+        .map(|format| format!("unrecognized format {format:?}"))
+        .collect()
+}
+
+fn unknown_formats(schema: &Json, depth: usize, found: &mut Vec<String>) {
+    if depth > crate::structural::SCHEMA_DEPTH_MAX {
+        return;
+    }
+    let text = |name: &str| schema.get(name).and_then(Json::as_str).unwrap_or("");
+    if text("type") == "string" && !crate::formats::is_known(text("format")) {
+        found.push(text("format").to_owned());
+    }
+    crate::admit::children(schema, &FieldPath::root(), |child, _| {
+        unknown_formats(child, depth + 1, found)
+    });
+    crate::admit::alternatives(schema, &FieldPath::root(), |child, _| {
+        unknown_formats(child, depth + 1, found)
+    });
+}
+
+/// The versions as a list, empty when there are none.
+fn list(spec: &Json) -> &[Json] {
+    spec.get("versions")
+        .and_then(Json::as_array)
+        .map(Vec::as_slice)
+        .unwrap_or_default()
+}
+
+fn stored_versions(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::new("status").child("storedVersions");
+    let storage = |v: &&Json| v.get("storage") == Some(&Json::Bool(true));
+    let storage: Vec<&str> = list(spec)
+        .iter()
+        .filter(storage)
+        .filter_map(|v| v.get("name")?.as_str())
+        .collect();
+    let stored = definition.pointer("/status/storedVersions").and_then(Json::as_array);
+    let Some(stored) = stored.filter(|s| !s.is_empty()) else {
+        // On create the server fills in the storage version; without one there is nothing to fill in.
+        if storage.is_empty() {
+            errors.push(FieldError::invalid(
+                &path,
+                &Json::Null,
+                "must have at least one stored version",
+            ));
+        }
+        return;
+    };
+    for (i, version) in stored.iter().enumerate() {
+        let Some(name) = version.as_str() else { continue };
+        if !list(spec).iter().any(|v| v.get("name") == Some(version)) {
+            let why = format!(
+                "missing from spec.versions; {name} was previously a storage version, and must remain in spec.versions \
+                 until a storage migration ensures no data remains persisted in {name} and removes {name} from \
+                 status.storedVersions"
+            );
+            errors.push(FieldError::invalid(&path.index(i), version, why));
+        }
+    }
+    for name in storage {
+        if !stored.iter().any(|v| v.as_str() == Some(name)) {
+            let why = format!("must have the storage version {name}");
+            errors.push(FieldError::invalid(&path, &Json::from(stored.clone()), why));
+        }
+    }
+}
+
+/// Groups under `k8s.io` and `kubernetes.io` are the community's: a definition there says who agreed to it.
+fn approval(definition: &Json, errors: &mut Vec<FieldError>) {
+    let group = definition.pointer("/spec/group").and_then(Json::as_str).unwrap_or("");
+    let protected = ["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|g| group == *g || group.ends_with(&format!(".{g}")));
+    if !protected {
+        return;
+    }
+    let path = FieldPath::new("metadata").child("annotations").key(APPROVAL);
+    let annotations = definition.pointer("/metadata/annotations");
+    let given = annotations
+        .and_then(|a| a.get(APPROVAL))
+        .and_then(Json::as_str)
+        .unwrap_or("");
+    if given.is_empty() {
+        let why = format!("protected groups must have approval annotation \"{APPROVAL}\", see {APPROVAL_POLICY}");
+        errors.push(FieldError::required(&path, why));
+        return;
+    }
+    let is_url = given.split_once("://").is_some_and(|(scheme, rest)| {
+        !scheme.is_empty() && !rest.is_empty() && !rest.starts_with('/') && !given.contains(' ')
+    });
+    if !is_url && !given.starts_with("unapproved") {
+        let why = format!(
+            "protected groups must have approval annotation \"{APPROVAL}\" with either a URL or a reason starting with \
+             \"unapproved\", see {APPROVAL_POLICY}"
+        );
+        errors.push(FieldError::invalid(&path, &Json::from(given), why));
+    }
+}

@@ -1,0 +1,233 @@
+//! Versions of a definition: names, schemas, subresources, columns, selectable fields.
+
+use super::list;
+use crate::columns;
+use crate::names;
+use crate::structural::{Structural, flag, text};
+use insula_api::{FieldError, FieldPath, Json};
+
+const DEPRECATION_CHARS_MAX: usize = 256;
+const SELECTABLE_FIELDS_MAX: usize = 8;
+
+/// Keywords that the root may have beside a status subresource: those that do not look into `status`.
+const BESIDE_STATUS: [(&str, &str); 22] = [
+    ("description", "Description"),
+    ("type", "Type"),
+    ("format", "Format"),
+    ("title", "Title"),
+    ("maximum", "Maximum"),
+    ("exclusiveMaximum", "ExclusiveMaximum"),
+    ("minimum", "Minimum"),
+    ("exclusiveMinimum", "ExclusiveMinimum"),
+    ("maxLength", "MaxLength"),
+    ("minLength", "MinLength"),
+    ("pattern", "Pattern"),
+    ("maxItems", "MaxItems"),
+    ("minItems", "MinItems"),
+    ("uniqueItems", "UniqueItems"),
+    ("multipleOf", "MultipleOf"),
+    ("required", "Required"),
+    ("items", "Items"),
+    ("properties", "Properties"),
+    ("externalDocs", "ExternalDocs"),
+    ("example", "Example"),
+    ("x-kubernetes-preserve-unknown-fields", "XPreserveUnknownFields"),
+    ("x-kubernetes-validations", "XValidations"),
+];
+
+pub(super) fn validate(spec: &Json, errors: &mut Vec<FieldError>) {
+    let path = FieldPath::new("spec");
+    let versions = list(spec);
+    let at = path.child("versions");
+    let whole = spec.get("versions").unwrap_or(&Json::Null);
+    if versions.iter().filter(|v| flag(v, "storage")).count() != 1 {
+        let why = "must have exactly one version marked as storage version";
+        errors.push(FieldError::invalid(&at, whole, why));
+    }
+    let mut seen: Vec<&str> = versions.iter().map(|v| text(v, "name")).collect();
+    seen.sort_unstable();
+    seen.dedup();
+    if seen.len() != versions.len() {
+        errors.push(FieldError::invalid(&at, whole, "must contain unique version names"));
+    }
+    for (i, version) in versions.iter().enumerate() {
+        let at = at.index(i);
+        for why in names::label_1035(text(version, "name")) {
+            errors.push(FieldError::invalid(
+                &at.child("name"),
+                &Json::from(text(version, "name")),
+                why,
+            ));
+        }
+        deprecation(version, &at.child("deprecationWarning"), errors);
+        if version.pointer("/schema/openAPIV3Schema").is_none_or(Json::is_null) {
+            errors.push(FieldError::required(&at.child("schema").child("openAPIV3Schema"), ""));
+        }
+    }
+    let schemas = hoisted(versions, |v| v.pointer("/schema/openAPIV3Schema"));
+    let subresources = hoisted(versions, |v| v.get("subresources"));
+    let columns = hoisted(versions, |v| v.get("additionalPrinterColumns"));
+    let selectable = hoisted(versions, |v| v.get("selectableFields"));
+    for (i, version) in versions.iter().enumerate() {
+        let own = path.child("versions").index(i);
+        if i == 0 || !schemas {
+            let at = if schemas {
+                path.child("validation")
+            } else {
+                own.child("schema")
+            };
+            schema(version, &at.child("openAPIV3Schema"), errors);
+        }
+        if i == 0 || !subresources {
+            let at = if subresources { &path } else { &own };
+            if let Some(scale) = version.pointer("/subresources/scale").filter(|s| s.is_object()) {
+                scale_paths(scale, &at.child("subresources").child("scale"), errors);
+            }
+        }
+        if let Some(list) = version.get("additionalPrinterColumns")
+            && (i == 0 || !columns)
+        {
+            let at = if columns { &path } else { &own };
+            columns::validate(list, &at.child("additionalPrinterColumns"), errors);
+        }
+        if let Some(Json::Array(fields)) = version.get("selectableFields")
+            && (i == 0 || !(selectable && schemas))
+        {
+            let at = if selectable { &path } else { &own };
+            selectable_fields(fields, version, &at.child("selectableFields"), errors);
+        }
+    }
+}
+
+/// Whether all versions say the same: then it is reported where it used to stand, once.
+fn hoisted<'a>(versions: &'a [Json], of: impl Fn(&'a Json) -> Option<&'a Json>) -> bool {
+    versions.iter().all(|version| of(version) == of(&versions[0]))
+}
+
+fn deprecation(version: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let Some(given @ Json::String(warning)) = version.get("deprecationWarning") else {
+        return;
+    };
+    if !flag(version, "deprecated") {
+        errors.push(FieldError::invalid(
+            path,
+            given,
+            "can only be set for deprecated versions",
+        ));
+    }
+    if warning.is_empty() {
+        errors.push(FieldError::invalid(path, given, "must not be an empty string"));
+    }
+    if warning.len() > DEPRECATION_CHARS_MAX {
+        let why = format!("must be <= {DEPRECATION_CHARS_MAX} characters long");
+        errors.push(FieldError::invalid(path, given, why));
+    }
+    if let Some((i, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
+        let why = format!("must only contain printable UTF-8 characters; non-printable character found at index {i}");
+        errors.push(FieldError::invalid(path, given, why));
+    }
+}
+
+fn schema(version: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let Some(schema @ Json::Object(map)) = version.pointer("/schema/openAPIV3Schema") else {
+        return;
+    };
+    if let Err(found) = Structural::parse(schema, path) {
+        errors.extend(found);
+    }
+    if version.pointer("/subresources/status").is_none_or(Json::is_null) {
+        return;
+    }
+    let kind = text(schema, "type");
+    if !kind.is_empty() && kind != "object" {
+        let why =
+            "only \"object\" is allowed as the type at the root of the schema if the status subresource is enabled";
+        errors.push(FieldError::invalid(&path.child("type"), &Json::from(kind), why));
+    }
+    let known = |name: &String| BESIDE_STATUS.iter().any(|(allowed, _)| allowed == name);
+    if map.keys().any(|name| !known(name)) {
+        let names: Vec<&str> = BESIDE_STATUS.iter().map(|(_, name)| *name).collect();
+        let why = format!(
+            "only [{}] fields are allowed at the root of the schema if the status subresource is enabled",
+            names.join(" ")
+        );
+        errors.push(FieldError::invalid(path, schema, why));
+    }
+}
+
+fn scale_paths(scale: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let mut check = |name: &str, under: &[&str], words: &str| {
+        let given = text(scale, name);
+        let at = path.child(name);
+        if columns::simple_path(given, &at, errors) && !under.iter().any(|prefix| given.starts_with(prefix)) {
+            let why = format!("should be a json path under {words}");
+            errors.push(FieldError::invalid(&at, &Json::from(given), why));
+        }
+    };
+    check("specReplicasPath", &[".spec."], ".spec");
+    check("statusReplicasPath", &[".status."], ".status");
+    if !text(scale, "labelSelectorPath").is_empty() {
+        check("labelSelectorPath", &[".spec.", ".status."], "either .spec or .status");
+    }
+}
+
+fn selectable_fields(fields: &[Json], version: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+    let schema = version.pointer("/schema/openAPIV3Schema").unwrap_or(&Json::Null);
+    let mut seen: Vec<&str> = Vec::new();
+    for (i, field) in fields.iter().enumerate() {
+        let at = path.index(i).child("jsonPath");
+        let given = text(field, "jsonPath");
+        if given.is_empty() {
+            errors.push(FieldError::required(&at, ""));
+            continue;
+        }
+        let value = Json::from(given);
+        match selected(given, schema) {
+            Err(why) => errors.push(FieldError::invalid(&at, &value, format!("is an invalid path: {why}"))),
+            Ok(leaf) if !matches!(text(leaf, "type"), "string" | "boolean" | "integer") => {
+                let why = "must point to a field of type string, boolean or integer. Enum string fields and strings \
+                           with formats are allowed.";
+                errors.push(FieldError::invalid(&at, &value, why));
+            }
+            Ok(_) if seen.contains(&given) => errors.push(FieldError::duplicate(&at, &value)),
+            Ok(_) => {}
+        }
+        seen.push(given);
+    }
+    if fields.len() > SELECTABLE_FIELDS_MAX {
+        errors.push(FieldError::too_many(path, fields.len(), SELECTABLE_FIELDS_MAX));
+    }
+}
+
+/// The schema of the field that a path names.
+fn selected<'a>(path: &str, schema: &'a Json) -> Result<&'a Json, String> {
+    const NOWHERE: &str = "does not refer to a valid field";
+    if !path.starts_with(['.', '[']) {
+        let end = path.find(['.', '[']).unwrap_or(path.len());
+        let start = path.split_at(end).0;
+        return Err(format!(
+            "expected [ or . but got: {start}{}",
+            if start == path { "" } else { &path[end..] }
+        ));
+    }
+    let Some(segments) = crate::rules::parse_field_path(path) else {
+        let array = path.contains('[') && !path.contains("['");
+        return Err(if array {
+            "array notation is not allowed"
+        } else {
+            NOWHERE
+        }
+        .to_owned());
+    };
+    let mut at = schema;
+    for (i, segment) in segments.iter().enumerate() {
+        let (crate::rules::Segment::Field(name) | crate::rules::Segment::Key(name)) = segment;
+        if i == 0 && name == "metadata" {
+            return Err(NOWHERE.to_owned());
+        }
+        let declared = at.get("properties").and_then(|p| p.get(name));
+        let value = || at.get("additionalProperties").filter(|a| a.is_object());
+        at = declared.or_else(value).ok_or(NOWHERE)?;
+    }
+    Ok(at)
+}

@@ -1,0 +1,170 @@
+//! Schemas as they are published to clients.
+//!
+//! Version 3 keeps everything. Version 2 has no words for some of it, and those places are published without a type
+//! rather than with a wrong one: clients check what they send against it.
+
+use insula_api::Json;
+use serde_json::{Map, json};
+
+const API_CONVENTIONS: &str = "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
+const OBJECT_META_V3: &str = "#/components/schemas/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const OBJECT_META_V2: &str = "#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+
+#[derive(Clone, Copy, PartialEq)]
+enum Dialect {
+    V2,
+    V3,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Place {
+    Root,
+    Below,
+}
+
+/// The schema of one version as it stands in an OpenAPI v3 document, without its group-version-kind.
+pub fn openapi_v3(schema: &Json) -> Json {
+    publish(schema, Dialect::V3, Place::Root)
+}
+
+/// As [`openapi_v3`], in the words of OpenAPI v2.
+pub fn openapi_v2(schema: &Json) -> Json {
+    publish(schema, Dialect::V2, Place::Root)
+}
+
+fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
+    let Json::Object(source) = schema else {
+        return json!({"type": "object"});
+    };
+    let flag = |name: &str| source.get(name).and_then(Json::as_bool).unwrap_or(false);
+    let embedded = flag("x-kubernetes-embedded-resource");
+    let preserves = flag("x-kubernetes-preserve-unknown-fields");
+    let mut out = Map::new();
+    if dialect == Dialect::V2 && place == Place::Root && preserves {
+        return with_meta(json!({"type": "object"}), dialect, place);
+    }
+    for (name, value) in source {
+        let published = match (name.as_str(), value) {
+            (_, Json::Null) => continue,
+            ("allOf" | "anyOf" | "oneOf" | "not" | "nullable", _) if dialect == Dialect::V2 => continue,
+            ("allOf" | "anyOf" | "oneOf", Json::Array(list)) => list.iter().map(|s| publish_branch(s)).collect(),
+            ("properties", Json::Object(fields)) => {
+                let fields = fields
+                    .iter()
+                    .filter(|(name, _)| place == Place::Below || name.as_str() != "metadata");
+                Json::Object(
+                    fields
+                        .map(|(n, s)| (n.clone(), publish(s, dialect, Place::Below)))
+                        .collect(),
+                )
+            }
+            ("items" | "additionalProperties", Json::Object(_)) => publish(value, dialect, Place::Below),
+            _ => value.clone(),
+        };
+        out.insert(name.clone(), published);
+    }
+    if flag("x-kubernetes-int-or-string") {
+        match dialect {
+            Dialect::V3 => {
+                out.entry("anyOf")
+                    .or_insert_with(|| json!([{"type": "integer"}, {"type": "string"}]));
+                out.remove("type");
+            }
+            Dialect::V2 => {
+                out.remove("type");
+            }
+        }
+    }
+    if dialect == Dialect::V2 {
+        loosen(&mut out, source, preserves);
+    }
+    let published = Json::Object(out);
+    let untyped = dialect == Dialect::V2 && preserves;
+    if place == Place::Root || embedded && !untyped {
+        with_meta(published, dialect, place)
+    } else {
+        published
+    }
+}
+
+/// Junctors hold no structure; they are published as they are.
+fn publish_branch(schema: &Json) -> Json {
+    schema.clone()
+}
+
+/// What v2 cannot say is left open.
+fn loosen(out: &mut Map<String, Json>, source: &Map<String, Json>, preserves: bool) {
+    let is_nullable = |schema: &Json| schema.get("nullable") == Some(&Json::Bool(true));
+    let nullable = source.get("nullable") == Some(&Json::Bool(true));
+    if nullable || preserves {
+        for name in ["type", "properties", "items", "required"] {
+            out.remove(name);
+        }
+    }
+    if source.get("type").and_then(Json::as_str) == Some("array") && source.get("items").is_none() {
+        out.remove("type");
+    }
+    if let (Some(Json::Array(required)), Some(Json::Object(fields))) =
+        (out.get_mut("required"), source.get("properties"))
+    {
+        required.retain(|name| {
+            let field = name.as_str().and_then(|n| fields.get(n));
+            !field.is_some_and(is_nullable)
+        });
+        if required.is_empty() {
+            out.remove("required");
+        }
+    }
+}
+
+fn with_meta(mut schema: Json, dialect: Dialect, place: Place) -> Json {
+    let reference = match dialect {
+        Dialect::V3 => json!({"allOf": [{"$ref": OBJECT_META_V3}]}),
+        Dialect::V2 => json!({"$ref": OBJECT_META_V2}),
+    };
+    let mut metadata = reference;
+    metadata["description"] = format!("Standard object's metadata. More info: {API_CONVENTIONS}#metadata").into();
+    let (version, kind) = if place == Place::Root {
+        (
+            format!(
+                "APIVersion defines the versioned schema of this representation of an object. Servers should convert \
+                 recognized schemas to the latest internal value, and may reject unrecognized values. More info: \
+                 {API_CONVENTIONS}#resources"
+            ),
+            format!(
+                "Kind is a string value representing the REST resource this object represents. Servers may infer this \
+                 from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: \
+                 {API_CONVENTIONS}#types-kinds"
+            ),
+        )
+    } else {
+        (
+            format!(
+                "apiVersion defines the versioned schema of this representation of an object. More info: \
+                 {API_CONVENTIONS}#resources"
+            ),
+            format!(
+                "kind is a string value representing the type of this object. In CamelCase. More info: \
+                 {API_CONVENTIONS}#types-kinds"
+            ),
+        )
+    };
+    let Json::Object(map) = &mut schema else { return schema };
+    let fields = map.entry("properties").or_insert_with(|| json!({}));
+    fields["apiVersion"] = json!({"type": "string", "description": version});
+    fields["kind"] = json!({"type": "string", "description": kind});
+    fields["metadata"] = metadata;
+    if place == Place::Below {
+        let mut required = vec![json!("kind"), json!("apiVersion")];
+        if let Some(Json::Array(given)) = map.get("required") {
+            required.extend(
+                given
+                    .iter()
+                    .filter(|n| !["kind", "apiVersion"].contains(&n.as_str().unwrap_or("")))
+                    .cloned(),
+            );
+        }
+        map.insert("required".to_owned(), Json::Array(required));
+    }
+    schema
+}
