@@ -1,0 +1,347 @@
+//! The contract, and what only etcd can show, on a real etcd on loopback: `INSULA_ETCD`, `etcd` on the PATH or /usr/bin/etcd.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+#![allow(clippy::print_stdout, reason = "a skipped test must say so")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "the test is the outside: it reads the environment and spawns the driver"
+)]
+
+use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_store::{Guard, Store, Txn, Write, conformance};
+use insula_store_etcd::{EtcdStore, Options};
+use std::{
+    net::TcpListener,
+    path::PathBuf,
+    process::{Child, Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+struct Etcd {
+    process: Child,
+    endpoint: String,
+    binary: PathBuf,
+    dir: tempfile::TempDir,
+    arguments: Vec<String>,
+    prefixes: AtomicUsize,
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn binary() -> Option<PathBuf> {
+    if let Some(named) = std::env::var_os("INSULA_ETCD") {
+        return Some(named.into());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let on_path = std::env::split_paths(&path).map(|dir| dir.join("etcd"));
+    on_path.chain(["/usr/bin/etcd".into()]).find(|file| file.is_file())
+}
+
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+impl Etcd {
+    fn start() -> Option<Etcd> {
+        let Some(binary) = binary() else {
+            println!("skipped: no etcd");
+            return None;
+        };
+        let dir = tempfile::tempdir().unwrap();
+        let [client, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
+        let data = dir.path().join("data").display().to_string();
+        let arguments = [
+            ("--data-dir", data.as_str()),
+            ("--listen-client-urls", &client),
+            ("--advertise-client-urls", &client),
+            ("--listen-peer-urls", &peer),
+            ("--initial-advertise-peer-urls", &peer),
+            ("--initial-cluster", &format!("default={peer}")),
+        ];
+        let arguments: Vec<String> = arguments
+            .iter()
+            .flat_map(|(name, value)| [(*name).into(), (*value).into()])
+            .collect();
+        let process = spawn(&binary, &arguments);
+        Some(Etcd {
+            process,
+            endpoint: client,
+            binary,
+            dir,
+            arguments,
+            prefixes: AtomicUsize::new(0),
+        })
+    }
+
+    fn kill(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    fn restart(&mut self) {
+        assert!(self.dir.path().exists());
+        self.process = spawn(&self.binary, &self.arguments);
+    }
+
+    fn fresh_prefix(&self) -> String {
+        format!("/test-{}", self.prefixes.fetch_add(1, Ordering::Relaxed))
+    }
+
+    async fn store(&self, prefix: &str) -> Arc<dyn Store> {
+        let options = || Options {
+            request_timeout: Duration::from_secs(5),
+            ..Options::default()
+        };
+        for _ in 0..100 {
+            if let Ok((store, driver)) =
+                EtcdStore::connect(std::slice::from_ref(&self.endpoint), prefix, options()).await
+            {
+                tokio::spawn(driver);
+                return Arc::new(store);
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+        panic!("etcd at {} does not start", self.endpoint);
+    }
+}
+
+fn spawn(binary: &PathBuf, arguments: &[String]) -> Child {
+    Command::new(binary)
+        .args(arguments)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap()
+}
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::cluster_scoped(ResourceId::local("example.io", "widgets"), ClusterName::root(), name)
+}
+
+fn everything() -> Scope {
+    Scope::everywhere(key("").resource)
+}
+
+fn object(name: &str, pad: usize) -> Arc<Object> {
+    let value = serde_json::json!({"apiVersion": "v1", "kind": "Widget", "metadata": {"name": name},
+        "spec": {"pad": "x".repeat(pad)}});
+    Arc::new(Object::new(&value, None).unwrap())
+}
+
+fn put(name: &str) -> Txn {
+    Txn {
+        guards: vec![],
+        writes: vec![Write::Put(key(name), object(name, 1))],
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn etcd_keeps_the_contract() {
+    let Some(etcd) = Etcd::start() else { return };
+    conformance::run(async || etcd.store(&etcd.fresh_prefix()).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn two_stores_see_one_order() {
+    let Some(etcd) = Etcd::start() else { return };
+    let (one, two) = (etcd.store("/shared").await, etcd.store("/shared/").await);
+    let mut cursors = [&one, &two].map(|s| s.watch(everything(), s.latest().revision()).unwrap());
+    let write = async |store: &Arc<dyn Store>, side: &str| {
+        for n in 0..50 {
+            store.commit(put(&format!("{side}{n}"))).await.unwrap();
+        }
+    };
+    futures_util::future::join(write(&one, "a"), write(&two, "b")).await;
+    let mut seen = Vec::new();
+    for cursor in &mut cursors {
+        let mut changes = Vec::new();
+        while changes.len() < 100 {
+            changes.extend(cursor.next().await.unwrap());
+        }
+        seen.push(
+            changes
+                .iter()
+                .map(|change| (change.revision, change.key.clone()))
+                .collect::<Vec<_>>(),
+        );
+    }
+    assert_eq!(seen[0], seen[1]);
+    // What one acknowledged the other sees when asked for the latest.
+    for n in 0..20 {
+        let revision = one.commit(put(&format!("c{n}"))).await.unwrap();
+        let view = two.snapshot(Revision(0)).await.unwrap();
+        assert_eq!(
+            view.get(&key(&format!("c{n}"))).map(|entry| entry.revision),
+            Some(revision)
+        );
+    }
+    // And a guard on one side holds against the other.
+    assert!(
+        two.commit(Txn::one(Guard::Absent(key("a1")), Write::Delete(key("a2"))))
+            .await
+            .is_err()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_quiet_prefix_keeps_up_with_a_busy_neighbour() {
+    let Some(etcd) = Etcd::start() else { return };
+    let (quiet, busy) = (etcd.store("/quiet").await, etcd.store("/busy").await);
+    let cursor = quiet.watch(everything(), quiet.latest().revision()).unwrap();
+    for n in 0..3 {
+        let foreign = busy.commit(put(&format!("w{n}"))).await.unwrap();
+        assert!(quiet.snapshot(Revision(0)).await.unwrap().revision() >= foreign);
+        assert!(cursor.position() >= foreign);
+    }
+    assert_eq!(quiet.latest().count(&everything()), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restarted_etcd_is_followed_on() {
+    let Some(mut etcd) = Etcd::start() else { return };
+    let store = etcd.store("/restart").await;
+    let first = store.commit(put("before")).await.unwrap();
+    let mut cursor = store.watch(everything(), first).unwrap();
+    etcd.kill();
+    let lost = store.commit(put("while-down")).await;
+    assert!(lost.is_err(), "{lost:?}");
+    for _ in 0..100 {
+        if store.health().is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(store.health().is_err(), "a lost etcd is told");
+    assert!(store.latest().get(&key("before")).is_some(), "reads go on");
+    etcd.restart();
+    let mut again = store.commit(put("after")).await;
+    for _ in 0..100 {
+        if again.is_ok() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        again = store.commit(put("after")).await;
+    }
+    let revision = again.unwrap();
+    assert_eq!(store.health(), Ok(()));
+    let mut last = Revision(0);
+    while last < revision {
+        last = cursor.next().await.unwrap().last().unwrap().revision;
+    }
+}
+
+/// A wire to etcd that can be cut.
+struct Wire {
+    endpoint: String,
+    cut: tokio::sync::watch::Sender<bool>,
+}
+
+impl Wire {
+    async fn to(etcd: &Etcd) -> Wire {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let target = etcd.endpoint.trim_start_matches("http://").to_owned();
+        let (cut, state) = tokio::sync::watch::channel(false);
+        tokio::spawn(async move {
+            while let Ok((mut near, _)) = listener.accept().await {
+                let (target, mut state) = (target.clone(), state.clone());
+                tokio::spawn(async move {
+                    if *state.borrow() {
+                        return;
+                    }
+                    let Ok(mut far) = tokio::net::TcpStream::connect(target).await else {
+                        return;
+                    };
+                    tokio::select! {
+                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                        _ = state.wait_for(|cut| *cut) => {}
+                    }
+                });
+            }
+        });
+        Wire { endpoint, cut }
+    }
+}
+
+/// While a server is cut off, another one writes and compacts: what was missed cannot be told, and is not made up.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_loss_longer_than_history_reloads() {
+    let Some(etcd) = Etcd::start() else { return };
+    let other = etcd.store("/reload").await;
+    let wire = Wire::to(&etcd).await;
+    let (cut_off, driver) = EtcdStore::connect(std::slice::from_ref(&wire.endpoint), "/reload", Options::default())
+        .await
+        .unwrap();
+    tokio::spawn(driver);
+    let first = cut_off.commit(put("kept")).await.unwrap();
+    let second = cut_off.commit(put("deleted")).await.unwrap();
+    let mut cursor = cut_off.watch(everything(), second).unwrap();
+    let idle = Scope::everywhere(ResourceId::local("example.io", "gadgets"));
+    let mut idle = cut_off.watch(idle, second).unwrap();
+    let held = cut_off.at(second).unwrap();
+    wire.cut.send_replace(true);
+    other
+        .commit(Txn {
+            guards: vec![],
+            writes: vec![Write::Delete(key("deleted"))],
+        })
+        .await
+        .unwrap();
+    let last = other.commit(put("new")).await.unwrap();
+    other.compact(last).await.unwrap();
+    assert!(cut_off.latest().get(&key("new")).is_none(), "it is cut off");
+    wire.cut.send_replace(false);
+    let mut view = cut_off.latest();
+    while view.revision() < last {
+        // Errors while the wire comes back.
+        view = cut_off.snapshot(last).await.unwrap_or(view);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    let names = |view: &insula_store::Snapshot| -> Vec<_> {
+        view.range(&everything(), None, 10)
+            .iter()
+            .map(|e| (e.key.name.to_string(), e.revision, e.created))
+            .collect()
+    };
+    assert_eq!(
+        names(&view),
+        [("kept".into(), first, first), ("new".into(), last, last)]
+    );
+    assert_eq!(names(&held).len(), 2, "a held view is what it was");
+    assert!(cut_off.at(second).is_err());
+    assert!(
+        cursor.next().await.is_err() && idle.next().await.is_err(),
+        "nobody can tell what they missed"
+    );
+    let next = cut_off.commit(put("next")).await.unwrap();
+    let mut fresh = cut_off.watch(everything(), view.revision()).unwrap();
+    assert_eq!(fresh.next().await.unwrap()[0].revision, next);
+}
+
+/// More than a message of etcd's usual 4 MiB, and more than one page.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_large_store_loads_in_pages() {
+    let Some(etcd) = Etcd::start() else { return };
+    let store = etcd.store("/large").await;
+    for chunk in 0..80 {
+        let names: Vec<String> = (0..100).map(|n| format!("w{chunk:03}-{n:03}")).collect();
+        let writes = names
+            .iter()
+            .map(|name| Write::Put(key(name), object(name, 2000)))
+            .collect();
+        store.commit(Txn { guards: vec![], writes }).await.unwrap();
+    }
+    let other = etcd.store("/large").await;
+    assert_eq!(
+        other.latest().range(&everything(), None, usize::MAX),
+        store.latest().range(&everything(), None, usize::MAX)
+    );
+}
