@@ -133,7 +133,6 @@ pub(crate) fn contains(container: &Val<'_>, element: &Val<'_>, budget: &mut Budg
 }
 
 /// The order of two numbers; `None` if one is no number, `Some(None)` if one is NaN.
-#[allow(clippy::option_option)] // The two questions are separate: are these numbers, and which is less.
 pub(crate) fn numeric(left: &Val<'_>, right: &Val<'_>) -> Option<Option<Ordering>> {
     Some(match (left, right) {
         (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),

@@ -2,7 +2,7 @@
 
 use crate::error::CompileError;
 use crate::functions::{self, Found};
-use crate::ir::{Const, Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator, OptionalOr, Step};
+use crate::ir::{Const, Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator, Step};
 use crate::program::Reference;
 use crate::scan::Token;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
@@ -63,14 +63,14 @@ impl Lowering<'_> {
             Expr::Ident(name) => self.identifier(name),
             Expr::Select(select) if select.test => {
                 let field = Field::parse(&select.field);
-                let base = self.access(&select.operand, Some(&field.name), below)?;
+                let base = self.access(&select.operand, Absence::TestedFor(&field.name), below)?;
                 Ok(Node::Has {
                     base: Box::new(base),
                     field,
                 })
             }
-            Expr::Select(_) => self.access(expr, None, below),
-            Expr::Call(call) if is_access(&call.func_name) => self.access(expr, None, below),
+            Expr::Select(_) => self.access(expr, Absence::NotExpected, below),
+            Expr::Call(call) if is_access(&call.func_name) => self.access(expr, Absence::NotExpected, below),
             Expr::Call(call) => self.call(expr, call.target.as_deref(), &call.func_name, &call.args, below),
             Expr::List(list) => self.list(list, below),
             Expr::Map(map) => self.map(map, below),
@@ -114,8 +114,8 @@ impl Lowering<'_> {
         self.locals.iter().any(|l| l == name) || self.declared.contains(&name)
     }
 
-    /// A chain of selections and indexings on a base, in one node; `tested` is the field that `has()` asks for.
-    fn access(&mut self, expr: &IdedExpr, tested: Option<&str>, depth: usize) -> Result<Node> {
+    /// A chain of selections and indexings on a base, in one node.
+    fn access(&mut self, expr: &IdedExpr, absence: Absence<'_>, depth: usize) -> Result<Node> {
         if let Some(name) = qualified(expr)
             && let Some(constant) = functions::type_constant(&name)
         {
@@ -160,7 +160,7 @@ impl Lowering<'_> {
             _ => self.node(base, depth)?,
         };
         if let Node::Variable(slot) = base {
-            let (path, optional) = static_path(&links, tested);
+            let (path, optional) = static_path(&links, absence);
             self.refer(slot, path, optional);
         }
         if links.is_empty() {
@@ -420,32 +420,31 @@ impl Lowering<'_> {
         }
     }
 
-    pub(crate) fn optional_or(
-        &mut self,
-        target: &IdedExpr,
-        alternative: &IdedExpr,
-        kind: OptionalOr,
-        depth: usize,
-    ) -> Result<Node> {
-        let target = Box::new(self.node(target, depth)?);
-        self.mark_tested(&target);
-        let alternative = Box::new(self.node(alternative, depth)?);
-        Ok(Node::OptionalOr {
-            target,
-            alternative,
-            kind,
-        })
+    /// The target of `orValue` and its like: read without needing it.
+    pub(crate) fn optional_target(&mut self, target: &IdedExpr, depth: usize) -> Result<Box<Node>> {
+        let is_path = match &target.expr {
+            Expr::Ident(_) => true,
+            Expr::Select(select) => !select.test,
+            Expr::Call(call) => is_access(&call.func_name),
+            _ => false,
+        };
+        let node = if is_path {
+            self.access(target, Absence::ProvidedFor, depth)?
+        } else {
+            self.node(target, depth)?
+        };
+        Ok(Box::new(node))
     }
+}
 
-    /// `self.a.orValue(b)` reads `a` without needing it.
-    pub(crate) fn mark_tested(&mut self, node: &Node) {
-        if let Node::Access { base, .. } = node
-            && matches!(**base, Node::Variable(_))
-            && let Some(last) = self.references.last_mut()
-        {
-            last.tested = true;
-        }
-    }
+/// What an expression makes of the absence of a path that it reads.
+#[derive(Debug, Clone, Copy)]
+enum Absence<'e> {
+    NotExpected,
+    /// `has(path.field)`
+    TestedFor(&'e str),
+    /// `path.orValue(…)`
+    ProvidedFor,
 }
 
 /// Where in a source a name is looked for.
@@ -461,9 +460,9 @@ enum Link<'e> {
 }
 
 /// The leading fields of a chain, and whether its end is only tested for.
-fn static_path(links: &[Link<'_>], tested: Option<&str>) -> (Vec<String>, bool) {
+fn static_path(links: &[Link<'_>], absence: Absence<'_>) -> (Vec<String>, bool) {
     let mut path = Vec::new();
-    let mut optional = false;
+    let mut optional = !matches!(absence, Absence::NotExpected);
     for link in links {
         match link {
             Link::Field { name, optional: o } => {
@@ -479,8 +478,10 @@ fn static_path(links: &[Link<'_>], tested: Option<&str>) -> (Vec<String>, bool) 
             },
         }
     }
-    path.extend(tested.map(str::to_owned));
-    (path, optional || tested.is_some())
+    if let Absence::TestedFor(field) = absence {
+        path.push(field.to_owned());
+    }
+    (path, optional)
 }
 
 fn is_access(name: &str) -> bool {

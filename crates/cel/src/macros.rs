@@ -79,8 +79,7 @@ impl Lowering<'_> {
         let node = match (name, args) {
             ("optMap" | "optFlatMap", [variable, body]) => {
                 let variable = self.simple_name(variable, name)?;
-                let target = Box::new(self.node(target, depth)?);
-                self.mark_tested(&target);
+                let target = self.optional_target(target, depth)?;
                 self.locals.push(variable);
                 let body = Box::new(self.node(body, depth)?);
                 self.locals.pop();
@@ -90,11 +89,25 @@ impl Lowering<'_> {
                     flat: name == "optFlatMap",
                 }
             }
-            ("orValue", [alternative]) => self.optional_or(target, alternative, OptionalOr::Value, depth)?,
-            ("or", [alternative]) => self.optional_or(target, alternative, OptionalOr::Optional, depth)?,
+            ("orValue" | "or", [alternative]) => {
+                let target = self.optional_target(target, depth)?;
+                let kind = if name == "or" {
+                    OptionalOr::Optional
+                } else {
+                    OptionalOr::Value
+                };
+                let alternative = match kind {
+                    OptionalOr::Optional => self.optional_target(alternative, depth)?,
+                    OptionalOr::Value => Box::new(self.node(alternative, depth)?),
+                };
+                Node::OptionalOr {
+                    target,
+                    alternative,
+                    kind,
+                }
+            }
             ("hasValue", []) => {
-                let target = Box::new(self.node(target, depth)?);
-                self.mark_tested(&target);
+                let target = self.optional_target(target, depth)?;
                 Node::OptionalHasValue(target)
             }
             (

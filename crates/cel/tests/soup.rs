@@ -234,6 +234,27 @@ fn fill(shape: &str, parts: &[&str]) -> String {
     text.replace('\u{1}', "{").replace('\u{2}', "}")
 }
 
+/// Guards the generator: expressions that do not compile would test nothing.
+#[test]
+fn most_well_formed_expressions_compile_and_many_have_a_value() {
+    use proptest::strategy::ValueTree;
+    use proptest::test_runner::TestRunner;
+    let mut runner = TestRunner::deterministic();
+    let input = input();
+    let (mut compiled, mut valued) = (0, 0);
+    for _ in 0..500 {
+        let source = well_formed().new_tree(&mut runner).expect("a tree").current();
+        let Ok(program) = Program::compile(&source, &["self", "key"]) else {
+            continue;
+        };
+        compiled += 1;
+        let activation = Activation::new().with("self", &input).with_owned("key", json!("k"));
+        valued += i32::from(program.eval(&activation, &mut Budget::new(50_000)).is_ok());
+    }
+    assert!(compiled > 350, "{compiled} of 500 compile");
+    assert!(valued > 50, "{valued} of 500 have a value");
+}
+
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
