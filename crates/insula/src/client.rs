@@ -1,0 +1,196 @@
+//! A small HTTPS client with the identity of a kubeconfig: for commands that talk to a server of ours.
+
+use std::{collections::BTreeMap, path::Path, time::Duration};
+
+use anyhow::{Context, anyhow, bail};
+use bytes::Bytes;
+use http::{
+    Method, Request, StatusCode,
+    header::{ACCEPT, CONTENT_TYPE},
+};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_rustls::HttpsConnector;
+use hyper_util::{
+    client::legacy::{Client as Legacy, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use serde::Deserialize;
+use serde_json::Value;
+
+/// An answer larger than this is not one of ours.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Speaks as one user to one server. Clones share connections.
+#[derive(Clone)]
+pub(crate) struct Client {
+    http: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    server: String,
+}
+
+/// Which patch a PATCH is.
+#[expect(dead_code, reason = "the demonstration only reads so far")]
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Patch {
+    /// RFC 7396.
+    Merge,
+    /// RFC 6902.
+    Json,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "kebab-case")]
+struct Kubeconfig {
+    clusters: Vec<Named>,
+    contexts: Vec<Named>,
+    users: Vec<Named>,
+}
+
+/// `name`, and beside it `cluster`, `context` or `user`.
+#[derive(Deserialize)]
+struct Named {
+    name: String,
+    #[serde(flatten)]
+    content: BTreeMap<String, BTreeMap<String, String>>,
+}
+
+#[expect(dead_code, reason = "the demonstration only reads so far")]
+impl Client {
+    /// The user and the server of a context of `insula start`'s kubeconfig.
+    pub(crate) fn from_kubeconfig(path: &Path, context: &str) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+        let kubeconfig: Kubeconfig =
+            serde_saphyr::from_str(&text).with_context(|| format!("{} is not a kubeconfig", path.display()))?;
+        let context = kubeconfig
+            .contexts
+            .field(context, "context", "cluster")
+            .and_then(|cluster| {
+                let user = kubeconfig.contexts.field(context, "context", "user")?;
+                Ok((cluster, user))
+            });
+        let (cluster, user) = context.with_context(|| path.display().to_string())?;
+        let server = kubeconfig.clusters.field(cluster, "cluster", "server")?.to_owned();
+
+        let mut roots = RootCertStore::empty();
+        let ca = kubeconfig.clusters.field(cluster, "cluster", "certificate-authority")?;
+        for certificate in certificates(ca)? {
+            roots.add(certificate).with_context(|| ca.to_owned())?;
+        }
+        let key = kubeconfig.users.field(user, "user", "client-key")?;
+        let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("cannot read {key}"))?;
+        let chain = certificates(kubeconfig.users.field(user, "user", "client-certificate")?)?;
+        insula_server::install_provider();
+        let tls = ClientConfig::builder()
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls)
+            .https_only()
+            .enable_http2()
+            .build();
+        Ok(Self {
+            http: Legacy::builder(TokioExecutor::new()).http2_only(true).build(connector),
+            server,
+        })
+    }
+
+    /// The same user elsewhere on the server: `/clusters/root:a`.
+    pub(crate) fn at(&self, path: &str) -> Self {
+        // `https://host:port` has two slashes before the third begins the path.
+        let end = self
+            .server
+            .match_indices('/')
+            .nth(2)
+            .map_or(self.server.len(), |(index, _)| index);
+        Self {
+            http: self.http.clone(),
+            server: format!("{}{path}", &self.server[..end]),
+        }
+    }
+
+    pub(crate) async fn get(&self, path: &str) -> anyhow::Result<(StatusCode, Value)> {
+        self.send(Method::GET, path, None).await
+    }
+
+    pub(crate) async fn post(&self, path: &str, body: &Value) -> anyhow::Result<(StatusCode, Value)> {
+        self.send(Method::POST, path, Some(("application/json", body))).await
+    }
+
+    pub(crate) async fn put(&self, path: &str, body: &Value) -> anyhow::Result<(StatusCode, Value)> {
+        self.send(Method::PUT, path, Some(("application/json", body))).await
+    }
+
+    pub(crate) async fn patch(&self, path: &str, kind: Patch, body: &Value) -> anyhow::Result<(StatusCode, Value)> {
+        let content_type = match kind {
+            Patch::Merge => "application/merge-patch+json",
+            Patch::Json => "application/json-patch+json",
+        };
+        self.send(Method::PATCH, path, Some((content_type, body))).await
+    }
+
+    pub(crate) async fn delete(&self, path: &str) -> anyhow::Result<(StatusCode, Value)> {
+        self.send(Method::DELETE, path, None).await
+    }
+
+    /// Answers of any code are answers; an error is when there was none. Text that is no JSON comes as a string.
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<(&str, &Value)>,
+    ) -> anyhow::Result<(StatusCode, Value)> {
+        let url = format!("{}{path}", self.server);
+        let mut request = Request::builder()
+            .method(method.clone())
+            .uri(&url)
+            .header(ACCEPT, "application/json");
+        let mut bytes = Bytes::new();
+        if let Some((content_type, value)) = body {
+            request = request.header(CONTENT_TYPE, content_type);
+            bytes = Bytes::from(value.to_string());
+        }
+        let request = request
+            .body(Full::new(bytes))
+            .with_context(|| format!("{url} is not a URL"))?;
+        let exchange = async {
+            let response = self.http.request(request).await?;
+            let code = response.status();
+            let body = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            let body = body.map_err(|error| anyhow!("{error}"))?.to_bytes();
+            anyhow::Ok((code, body))
+        };
+        let answered = tokio::time::timeout(ANSWER_TIMEOUT, exchange).await;
+        let (code, body) = match answered {
+            Ok(exchanged) => exchanged.with_context(|| format!("{method} {url}"))?,
+            Err(_) => bail!("{method} {url}: no answer within {} s", ANSWER_TIMEOUT.as_secs()),
+        };
+        let value = serde_json::from_slice(&body).unwrap_or_else(|_| String::from_utf8_lossy(&body).into());
+        Ok((code, value))
+    }
+}
+
+trait Lookup {
+    /// `clusters.field("root", "cluster", "server")`.
+    fn field(&self, name: &str, section: &str, key: &str) -> anyhow::Result<&str>;
+}
+
+impl Lookup for Vec<Named> {
+    fn field(&self, name: &str, section: &str, key: &str) -> anyhow::Result<&str> {
+        let entry = self.iter().find(|entry| entry.name == name);
+        let entry = entry.ok_or_else(|| anyhow!("there is no {section} `{name}`"))?;
+        let value = entry.content.get(section).and_then(|content| content.get(key));
+        value
+            .map(String::as_str)
+            .ok_or_else(|| anyhow!("{section} `{name}` has no {key}"))
+    }
+}
+
+fn certificates(path: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .with_context(|| format!("cannot read certificates from {path}"))
+}

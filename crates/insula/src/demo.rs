@@ -1,0 +1,146 @@
+//! `insula demo`: a server of its own in this process, and a story told with it.
+
+use std::{
+    fs,
+    io::{self, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, bail};
+use http::StatusCode;
+use insula_server::{Config, Env, Running};
+
+use crate::{
+    Output,
+    client::Client,
+    failed, runtime,
+    steps::{Done, Steps},
+};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The form of the lines.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: Output,
+    /// Where keys and objects are kept [default: a temporary directory, removed at the end].
+    #[arg(long, value_name = "DIRECTORY")]
+    data_dir: Option<PathBuf>,
+    /// Where to serve; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    listen: String,
+    /// Go on serving at the end, until Ctrl-C.
+    #[arg(long)]
+    keep: bool,
+}
+
+pub(crate) fn main(arguments: Arguments) -> ExitCode {
+    let runtime = match runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return failed(error, 1),
+    };
+    match runtime.block_on(demo(arguments)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(format!("{error:#}"), 1),
+    }
+}
+
+async fn demo(arguments: Arguments) -> anyhow::Result<()> {
+    let env = Env::real();
+    let directory = Directory::new(arguments.data_dir, &env)?;
+    let mut steps = Steps::new(io::stdout(), arguments.output);
+    let running = steps.step("start", start(&directory, &arguments.listen, env)).await?;
+    let told = tell(&mut steps, &running).await;
+    if told.is_ok() && arguments.keep {
+        keep(&mut steps, &running).await?;
+    }
+    running.shutdown().await;
+    told
+}
+
+async fn start(directory: &Directory, listen: &str, env: Env) -> anyhow::Result<(Done, Running)> {
+    let config = Config {
+        data_dir: directory.path.clone(),
+        listen: listen.to_owned(),
+        ..Config::default()
+    };
+    let running = insula_server::start(config, env, &|_| ()).await?;
+    let by_hand = format!("insula start --listen {listen} --data-dir {}", directory.path.display());
+    Ok((
+        Done {
+            what: format!("server on {}", running.url()),
+            by_hand,
+        },
+        running,
+    ))
+}
+
+/// The story, step by step.
+async fn tell<W: Write>(steps: &mut Steps<W>, running: &Running) -> anyhow::Result<()> {
+    let client = Client::from_kubeconfig(running.kubeconfig(), "base")?;
+    let kubectl = format!("kubectl --kubeconfig {}", running.kubeconfig().display());
+    steps
+        .step("ready", async {
+            let (code, answer) = client.get("/readyz").await?;
+            if code != StatusCode::OK {
+                bail!("the server is not ready: {answer}");
+            }
+            Ok((
+                Done {
+                    what: "it is ready".to_owned(),
+                    by_hand: format!("{kubectl} get --raw /readyz"),
+                },
+                (),
+            ))
+        })
+        .await?;
+    let (count, took) = steps.total();
+    steps.say(&format!("{count} steps in {:.1} s", took.as_secs_f64()))?;
+    Ok(())
+}
+
+async fn keep<W: Write>(steps: &mut Steps<W>, running: &Running) -> anyhow::Result<()> {
+    steps.say(&format!("serving on {} until Ctrl-C; to connect:", running.url()))?;
+    steps.say(&format!("  export KUBECONFIG={}", running.kubeconfig().display()))?;
+    steps.say("  kubectl get workspaces")?;
+    tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")
+}
+
+/// Where the demonstration's server lives. A temporary one goes away with this.
+struct Directory {
+    path: PathBuf,
+    is_temporary: bool,
+}
+
+impl Directory {
+    fn new(given: Option<PathBuf>, env: &Env) -> anyhow::Result<Self> {
+        match given {
+            Some(path) => Ok(Self {
+                path: std::path::absolute(path)?,
+                is_temporary: false,
+            }),
+            None => {
+                // An unpredictable name: others may write to the same folder. The server makes it, for its owner only.
+                let name = format!("insula-demo-{:016x}", env.rng.next_u64());
+                Ok(Self {
+                    path: std::env::temp_dir().join(name),
+                    is_temporary: true,
+                })
+            }
+        }
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        if self.is_temporary && self.path.exists() {
+            remove(&self.path);
+        }
+    }
+}
+
+fn remove(path: &Path) {
+    if let Err(error) = fs::remove_dir_all(path) {
+        eprintln!("warning: {} could not be removed: {error}", path.display());
+    }
+}

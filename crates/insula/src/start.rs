@@ -1,0 +1,111 @@
+//! `insula start`: flags become settings, settings become a server.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use insula_server::{
+    Config, Env, StartError,
+    config::{Sources, load},
+};
+
+use crate::{failed, runtime};
+
+/// A flag wins over its variable (INSULA_LISTEN for --listen), which wins over the file. config/insula.yaml shows every
+/// setting with its default.
+#[derive(clap::Args, Default)]
+#[command(after_help = "\
+Exit codes:
+  0  stopped by SIGTERM or SIGINT
+  1  the data directory, a file or the store cannot be used
+  2  a flag, a variable or a key of the configuration is wrong
+  3  another server works on the data directory
+  4  the address is taken
+  5  a key is readable by others, or does not fit its certificate")]
+pub(crate) struct Arguments {
+    /// Settings, as YAML.
+    #[arg(long, value_name = "FILE", env = "INSULA_CONFIG")]
+    config: Option<PathBuf>,
+    /// Where keys and objects are kept [default: .insula].
+    #[arg(long, value_name = "DIRECTORY")]
+    data_dir: Option<String>,
+    /// Where to serve; port 0 takes a free one [default: 127.0.0.1:6443].
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<String>,
+    /// Where to write the administrator's kubeconfig [default: admin.kubeconfig in the data directory].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<String>,
+    /// What keeps the objects: embedded, memory, or etcd://HOST:PORT[,HOST:PORT…] [default: embedded].
+    #[arg(long, value_name = "STORE")]
+    store: Option<String>,
+    /// Static bearer tokens: token,user,uid,"group1,group2" on each line.
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<String>,
+    /// Seconds for requests in flight after SIGTERM [default: 10].
+    #[arg(long, value_name = "SECONDS")]
+    drain_seconds: Option<String>,
+    /// human or json [default: human].
+    #[arg(long, value_name = "FORMAT")]
+    log_format: Option<String>,
+    /// error, warn, info, debug, trace, or directives such as info,insula_store=debug [default: info].
+    #[arg(long, value_name = "LEVEL")]
+    log_level: Option<String>,
+    /// A collector for traces and metrics, such as http://127.0.0.1:4317 [default: none].
+    #[arg(long, value_name = "URL")]
+    otlp_endpoint: Option<String>,
+}
+
+impl Arguments {
+    fn sources(self) -> Sources {
+        let Self {
+            config,
+            data_dir,
+            listen,
+            kubeconfig,
+            store,
+            token_file,
+            drain_seconds,
+            log_format,
+            log_level,
+            otlp_endpoint,
+        } = self;
+        let flags = [
+            ("dataDir", data_dir),
+            ("listen", listen),
+            ("kubeconfig", kubeconfig),
+            ("store", store),
+            ("tokenFile", token_file),
+            ("drainSeconds", drain_seconds),
+            ("log.format", log_format),
+            ("log.level", log_level),
+            ("telemetry.otlpEndpoint", otlp_endpoint),
+        ];
+        let flags = flags
+            .into_iter()
+            .filter_map(|(key, value)| value.map(|value| (key, value)))
+            .collect();
+        // Other people's variables may hold anything; only ours have to be text.
+        let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+            Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
+        };
+        Sources {
+            file: config,
+            environment: std::env::vars_os().filter_map(text).collect(),
+            flags,
+        }
+    }
+}
+
+pub(crate) fn main(arguments: Arguments) -> ExitCode {
+    match settings(arguments).and_then(serve) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => failed(&error, error.exit_code()),
+    }
+}
+
+fn settings(arguments: Arguments) -> Result<Config, StartError> {
+    Ok(load(arguments.sources())?)
+}
+
+fn serve(config: Config) -> Result<(), StartError> {
+    let runtime = runtime().map_err(|error| StartError::Build(format!("no threads: {error}")))?;
+    runtime.block_on(insula_server::run(config, Env::real()))
+}

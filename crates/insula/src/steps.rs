@@ -1,0 +1,155 @@
+//! Steps of a longer command, printed as they end: what, how long, and the kubectl command that does the same.
+
+use std::{
+    io::{self, Write},
+    time::{Duration, Instant},
+};
+
+use crate::Output;
+
+/// Column of the time, wide enough for most lines.
+const WHAT_CHARS: usize = 56;
+
+/// Prints to a writer, normally standard output.
+pub(crate) struct Steps<W> {
+    out: W,
+    output: Output,
+    count: usize,
+    begun: Instant,
+}
+
+/// What a step did.
+pub(crate) struct Done {
+    /// For people, one line.
+    pub(crate) what: String,
+    /// The same by hand, without `$ `; may be empty.
+    pub(crate) by_hand: String,
+}
+
+impl<W: Write> Steps<W> {
+    pub(crate) fn new(out: W, output: Output) -> Self {
+        Self {
+            out,
+            output,
+            count: 0,
+            begun: Instant::now(),
+        }
+    }
+
+    /// Does a step and prints its line. What fails is printed as failed, and its error goes on.
+    pub(crate) async fn step<T, F>(&mut self, name: &str, work: F) -> anyhow::Result<T>
+    where
+        F: Future<Output = anyhow::Result<(Done, T)>>,
+    {
+        self.count += 1;
+        let started = Instant::now();
+        match work.await {
+            Ok((done, value)) => {
+                self.print(name, &done, started.elapsed())?;
+                Ok(value)
+            }
+            Err(error) => {
+                self.print_failed(name, &error, started.elapsed())?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Steps so far, and how long all of it took.
+    pub(crate) fn total(&self) -> (usize, Duration) {
+        (self.count, self.begun.elapsed())
+    }
+
+    /// A line that is no step. Machines do not get it.
+    pub(crate) fn say(&mut self, line: &str) -> io::Result<()> {
+        match self.output {
+            Output::Human => writeln!(self.out, "{line}"),
+            Output::Json => Ok(()),
+        }
+    }
+
+    fn print(&mut self, name: &str, done: &Done, took: Duration) -> io::Result<()> {
+        let Done { what, by_hand } = done;
+        match self.output {
+            Output::Human => {
+                let by_hand = if by_hand.is_empty() {
+                    String::new()
+                } else {
+                    format!("   $ {by_hand}")
+                };
+                writeln!(self.out, "✔ {what:<WHAT_CHARS$} {:>7.3} s{by_hand}", took.as_secs_f64())
+            }
+            Output::Json => {
+                let command = if by_hand.is_empty() { None } else { Some(by_hand) };
+                let line = serde_json::json!({
+                    "step": name, "ok": true, "what": what, "seconds": seconds(took), "command": command,
+                });
+                writeln!(self.out, "{line}")
+            }
+        }
+    }
+
+    fn print_failed(&mut self, name: &str, error: &anyhow::Error, took: Duration) -> io::Result<()> {
+        let cause = format!("{error:#}");
+        match self.output {
+            Output::Human => writeln!(self.out, "✘ {name}: {cause}   {:.3} s", took.as_secs_f64()),
+            Output::Json => {
+                let line = serde_json::json!({"step": name, "ok": false, "error": cause, "seconds": seconds(took)});
+                writeln!(self.out, "{line}")
+            }
+        }
+    }
+}
+
+/// Tenths of a millisecond are enough for anybody, and keep lines short.
+fn seconds(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1e4).round() / 1e4
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+    use super::*;
+
+    async fn printed(output: Output) -> String {
+        let mut out = Vec::new();
+        let mut steps = Steps::new(&mut out, output);
+        let good = async {
+            let by_hand = "kubectl create -f a.yaml".to_owned();
+            Ok((
+                Done {
+                    what: "workspace root:a".to_owned(),
+                    by_hand,
+                },
+                7,
+            ))
+        };
+        assert_eq!(steps.step("workspace", good).await.unwrap(), 7);
+        let bad = async { Err::<(Done, ()), _>(anyhow::anyhow!("no route").context("cannot bind")) };
+        steps.step("bind", bad).await.unwrap_err();
+        steps.say("bye").unwrap();
+        assert_eq!(steps.total().0, 2);
+        String::from_utf8(out).unwrap()
+    }
+
+    #[tokio::test]
+    async fn people_get_aligned_lines() {
+        let text = printed(Output::Human).await;
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[0].starts_with("✔ workspace root:a   "), "{text}");
+        assert!(lines[0].ends_with(" s   $ kubectl create -f a.yaml"), "{text}");
+        assert!(lines[1].starts_with("✘ bind: cannot bind: no route   "), "{text}");
+        assert_eq!(lines[2], "bye");
+    }
+
+    #[tokio::test]
+    async fn machines_get_a_json_object_a_line() {
+        let text = printed(Output::Json).await;
+        let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), 2, "{text}");
+        assert_eq!(lines[0]["step"], "workspace");
+        assert_eq!(lines[0]["command"], "kubectl create -f a.yaml");
+        assert_eq!(lines[1]["ok"], false);
+        assert_eq!(lines[1]["error"], "cannot bind: no route");
+    }
+}

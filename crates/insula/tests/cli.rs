@@ -1,0 +1,234 @@
+//! The program as a user runs it: flags in, lines and exit codes out.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    fs,
+    io::{BufRead, BufReader, Read},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Child, ChildStderr, Command, Output, Stdio},
+};
+
+use serde_json::Value;
+
+fn insula(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_insula"));
+    let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("INSULA_"));
+    for (name, _) in ours {
+        command.env_remove(name);
+    }
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn run(arguments: &[&str]) -> Output {
+    insula(arguments).output().unwrap()
+}
+
+fn stderr(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// A server in the background, ended with the test.
+struct Server {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    /// The progress lines up to the last step.
+    steps: Vec<Value>,
+}
+
+impl Server {
+    fn start(data_dir: &Path, more: &[&str]) -> Self {
+        let data_dir = data_dir.to_str().unwrap();
+        let arguments = [
+            "start",
+            "--data-dir",
+            data_dir,
+            "--listen",
+            "127.0.0.1:0",
+            "--log-format",
+            "json",
+        ];
+        let mut process = insula(&[&arguments, more].concat()).spawn().unwrap();
+        let stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut server = Self {
+            process,
+            stderr,
+            steps: Vec::new(),
+        };
+        while server.steps.last().is_none_or(|step| step["step"] != "ready") {
+            let mut line = String::new();
+            assert_ne!(
+                server.stderr.read_line(&mut line).unwrap(),
+                0,
+                "it ended: {:?}",
+                server.steps
+            );
+            server
+                .steps
+                .push(serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")));
+        }
+        server
+    }
+
+    /// The exit code, and what was still said.
+    fn stop(mut self, signal: &str) -> (Option<i32>, String) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+        let mut rest = String::new();
+        self.stderr.read_to_string(&mut rest).unwrap();
+        (self.process.wait().unwrap().code(), rest)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Already gone in tests that passed.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn start_serves_until_it_is_told_to_stop() {
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    for signal in ["-TERM", "-INT"] {
+        let server = Server::start(&data, &[]);
+        let names: Vec<&str> = server.steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
+        assert_eq!(names, ["store", "identity", "ready"]);
+        assert!(
+            server.steps[2]["detail"]
+                .as_str()
+                .unwrap()
+                .starts_with("https://127.0.0.1:")
+        );
+        assert_eq!((mode(&data), mode(&data.join("admin.kubeconfig"))), (0o700, 0o600));
+        let (code, rest) = server.stop(signal);
+        assert_eq!(code, Some(0), "{rest}");
+        assert!(rest.contains("\"stopped\""), "{rest}");
+    }
+}
+
+#[test]
+fn a_second_start_names_the_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(dir.path(), &[]);
+    let before = fs::read_to_string(dir.path().join("admin.kubeconfig")).unwrap();
+    let second = run(&[
+        "start",
+        "--data-dir",
+        dir.path().to_str().unwrap(),
+        "--listen",
+        "127.0.0.1:0",
+    ]);
+    let message = stderr(&second);
+    assert_eq!(second.status.code(), Some(3), "{message}");
+    assert!(message.contains("is in use"), "{message}");
+    assert!(message.contains(&server.process.id().to_string()), "{message}");
+    assert!(message.contains("--data-dir"), "{message}");
+    let after = fs::read_to_string(dir.path().join("admin.kubeconfig")).unwrap();
+    assert_eq!(before, after, "the first one's kubeconfig still points to it");
+}
+
+#[test]
+fn refusals_have_a_cause_a_fix_and_a_code() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(path("a.yaml"), "lisen: 0.0.0.0:1\n").unwrap();
+    fs::write(path("kubeconfig"), "apiVersion: v1\n").unwrap();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = taken.local_addr().unwrap().to_string();
+    let data = path("data");
+    for (more, code, want) in [
+        (vec!["--config", &path("a.yaml")], 2, "unknown key `lisen`"),
+        (vec!["--config", &path("none.yaml")], 2, "cannot read the configuration"),
+        (vec!["--store", "redis"], 2, "expected `embedded`"),
+        (vec!["--listen", "nowhere"], 2, "--listen takes ADDRESS:PORT"),
+        (vec!["--log-level", "info,,=="], 2, "log.level"),
+        (
+            vec!["--kubeconfig", &path("kubeconfig")],
+            2,
+            "was not written by insula",
+        ),
+        (vec!["--lisen", "x"], 2, "--listen"),
+        (vec!["--listen", &taken], 4, "cannot listen on"),
+    ] {
+        let output = run(&[&["start", "--data-dir", &data, "--store", "memory"][..], &more].concat());
+        // A flag given twice is clap's own refusal, so the store is given once.
+        let output = match more[0] {
+            "--store" => run(&[&["start", "--data-dir", &data][..], &more].concat()),
+            _ => output,
+        };
+        assert_eq!(output.status.code(), Some(code), "{more:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(want), "{more:?}: {}", stderr(&output));
+    }
+    let output = insula(&["start", "--data-dir", &data])
+        .env("INSULA_LISEN", "x")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        stderr(&output).contains("did you mean `INSULA_LISTEN`?"),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn a_key_that_others_can_read_stops_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    drop(Server::start(dir.path(), &["--store", "memory"]).stop("-TERM"));
+    let key = dir.path().join("pki/ca.key");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).unwrap();
+    let data = dir.path().to_str().unwrap();
+    let output = run(&[
+        "start",
+        "--data-dir",
+        data,
+        "--listen",
+        "127.0.0.1:0",
+        "--store",
+        "memory",
+    ]);
+    assert_eq!(output.status.code(), Some(5), "{}", stderr(&output));
+    assert!(
+        stderr(&output).contains(&format!("chmod 600 {}", key.display())),
+        "{}",
+        stderr(&output)
+    );
+}
+
+#[test]
+fn version_is_for_people_and_machines() {
+    let text = String::from_utf8(run(&["version"]).stdout).unwrap();
+    assert!(
+        text.starts_with(&format!("insula {} (", env!("CARGO_PKG_VERSION"))),
+        "{text}"
+    );
+    let json: Value = serde_json::from_slice(&run(&["version", "--output", "json"]).stdout).unwrap();
+    assert_eq!(json["version"], env!("CARGO_PKG_VERSION"));
+}
+
+#[test]
+fn the_demonstration_ends_well_and_leaves_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = insula(&["demo", "--output", "json"])
+        .env("TMPDIR", dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    for line in String::from_utf8(output.stdout).unwrap().lines() {
+        let step: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{line}"));
+        assert_eq!(step["ok"], true, "{line}");
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
