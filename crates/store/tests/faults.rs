@@ -1,0 +1,254 @@
+//! Disks that fail a flush, lose what was not flushed, and tear what they were writing.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_store::{
+    CommitError, Store, Txn, Write,
+    embedded::{Disk, EmbeddedStore, Options},
+};
+use std::{
+    io,
+    sync::{Arc, Mutex},
+};
+
+/// Small numbers from a seed.
+struct Draw(u64);
+
+impl Draw {
+    fn below(&mut self, below: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % below
+    }
+}
+
+enum Pending {
+    Write(usize, Vec<u8>),
+    Len(usize),
+}
+
+#[derive(Default)]
+struct Plates {
+    /// What a power cut leaves for certain.
+    durable: Vec<u8>,
+    /// What the process reads.
+    current: Vec<u8>,
+    /// What it wrote since the last flush.
+    pending: Vec<Pending>,
+    flushes: usize,
+    fail_flush: Option<usize>,
+}
+
+/// A disk whose plates the test keeps.
+#[derive(Clone, Default)]
+struct FaultDisk(Arc<Mutex<Plates>>);
+
+/// Disks write this many bytes or none.
+const SECTOR: usize = 512;
+
+fn apply(image: &mut Vec<u8>, pending: &Pending) {
+    match pending {
+        Pending::Len(len) => image.resize(*len, 0),
+        Pending::Write(offset, data) => {
+            if image.len() < offset + data.len() {
+                image.resize(offset + data.len(), 0);
+            }
+            image[*offset..offset + data.len()].copy_from_slice(data);
+        }
+    }
+}
+
+impl FaultDisk {
+    fn with(image: Vec<u8>) -> Self {
+        let plates = Plates {
+            durable: image.clone(),
+            current: image,
+            ..Plates::default()
+        };
+        FaultDisk(Arc::new(Mutex::new(plates)))
+    }
+
+    /// What a power cut may leave: of what was not flushed any part, each write whole, torn between sectors, or not at all.
+    fn cut_power(&self, seed: u64) -> FaultDisk {
+        let (plates, mut draw) = (self.0.lock().unwrap(), Draw(seed));
+        let mut image = plates.durable.clone();
+        for pending in &plates.pending {
+            match pending {
+                Pending::Len(_) => apply(&mut image, pending),
+                Pending::Write(offset, data) => match draw.below(3) {
+                    0 => {}
+                    1 => apply(&mut image, pending),
+                    _ => {
+                        let sectors = (data.len() / SECTOR) as u64 + 1;
+                        let cut = (draw.below(sectors) as usize * SECTOR).min(data.len());
+                        let torn = if draw.below(2) == 0 { 0..cut } else { cut..data.len() };
+                        apply(&mut image, &Pending::Write(offset + torn.start, data[torn].to_vec()));
+                    }
+                },
+            }
+        }
+        FaultDisk::with(image)
+    }
+}
+
+impl Disk for FaultDisk {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.lock().unwrap().current.len() as u64)
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        let plates = self.0.lock().unwrap();
+        let from = plates
+            .current
+            .get(offset as usize..)
+            .and_then(|rest| rest.get(..out.len()));
+        out.copy_from_slice(from.ok_or(io::ErrorKind::UnexpectedEof)?);
+        Ok(())
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        let mut plates = self.0.lock().unwrap();
+        let pending = Pending::Write(offset as usize, data.to_vec());
+        apply(&mut plates.current, &pending);
+        plates.pending.push(pending);
+        Ok(())
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let mut plates = self.0.lock().unwrap();
+        let pending = Pending::Len(len as usize);
+        apply(&mut plates.current, &pending);
+        plates.pending.push(pending);
+        Ok(())
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        let mut plates = self.0.lock().unwrap();
+        let plates = &mut *plates;
+        plates.flushes += 1;
+        if plates.fail_flush == Some(plates.flushes) {
+            return Err(io::Error::other("injected"));
+        }
+        for pending in plates.pending.drain(..) {
+            apply(&mut plates.durable, &pending);
+        }
+        Ok(())
+    }
+}
+
+const KEYS: usize = 3;
+
+fn key(part: usize) -> ObjectKey {
+    ObjectKey::cluster_scoped(
+        ResourceId::local("example.io", "parts"),
+        ClusterName::root(),
+        &format!("p{part}"),
+    )
+}
+
+/// All parts say `n`.
+fn transaction(n: u64) -> Txn {
+    let writes = (0..KEYS).map(|part| {
+        let name = format!("p{part}");
+        let value = serde_json::json!({"apiVersion": "v1", "kind": "Part", "metadata": {"name": name},
+            "spec": {"n": n, "pad": "x".repeat(part * 3000)}});
+        Write::Put(key(part), Arc::new(Object::new(&value, None).unwrap()))
+    });
+    Txn {
+        guards: vec![],
+        writes: writes.collect(),
+    }
+}
+
+fn open(disk: &FaultDisk) -> EmbeddedStore {
+    EmbeddedStore::open_on(disk.clone(), Options::default()).unwrap()
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+/// What all parts say, at which revision, or nothing.
+fn read_back(store: &EmbeddedStore) -> Option<(u64, Revision)> {
+    let entries = store
+        .latest()
+        .range(&Scope::everywhere(key(0).resource), None, usize::MAX);
+    let said: Vec<_> = entries
+        .iter()
+        .map(|e| (e.object.body_value()["spec"]["n"].as_u64().unwrap(), e.revision))
+        .collect();
+    assert!(
+        said.is_empty() || said == vec![said[0]; KEYS],
+        "half a transaction: {said:?}"
+    );
+    said.first().copied()
+}
+
+#[test]
+fn a_failed_flush_stops_the_store() {
+    for nth in 0..12 {
+        let disk = FaultDisk::default();
+        let store = open(&disk);
+        {
+            let mut plates = disk.0.lock().unwrap();
+            plates.fail_flush = Some(plates.flushes + 1 + nth);
+        }
+        let mut acknowledged = None;
+        let failed = loop {
+            let n = acknowledged.map_or(0, |(n, _)| n + 1);
+            match now(store.commit(transaction(n))) {
+                Ok(revision) => acknowledged = Some((n, revision)),
+                Err(error) => break error,
+            }
+        };
+        assert!(matches!(failed, CommitError::Unknown(_)), "{failed:?}");
+        assert!(store.health().is_err());
+        assert_eq!(read_back(&store), acknowledged, "what is not on disk is not shown");
+        let flushes = disk.0.lock().unwrap().flushes;
+        let later = now(store.commit(transaction(99)));
+        assert!(matches!(later, Err(CommitError::Unavailable(_))), "{later:?}");
+        assert_eq!(disk.0.lock().unwrap().flushes, flushes, "never a second try");
+        for seed in 0..10 {
+            let found = read_back(&open(&disk.cut_power(seed)));
+            let unknown = acknowledged.map_or(0, |(n, _)| n + 1);
+            assert!(
+                found == acknowledged || found.is_some_and(|(n, _)| n == unknown),
+                "flush {nth}, seed {seed}: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn power_cuts_tear_no_transaction() {
+    for seed in 0..150 {
+        let mut draw = Draw(seed);
+        let mut disk = FaultDisk::default();
+        let mut acknowledged = None;
+        let mut n = 0;
+        for _ in 0..4 {
+            let store = open(&disk);
+            let found = read_back(&store);
+            assert!(found >= acknowledged, "seed {seed}: {found:?} after {acknowledged:?}");
+            for _ in 0..draw.below(6) {
+                n += 1;
+                acknowledged = Some((n, now(store.commit(transaction(n))).unwrap()));
+            }
+            // The last one is cut off between its writes and its flush.
+            {
+                let mut plates = disk.0.lock().unwrap();
+                plates.fail_flush = Some(plates.flushes + 1 + draw.below(2) as usize);
+            }
+            n += 1;
+            if let Ok(revision) = now(store.commit(transaction(n))) {
+                acknowledged = Some((n, revision));
+            }
+            disk = disk.cut_power(draw.below(u64::MAX >> 33));
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Opening: one process at a time, what a restart keeps, and what is refused.
+#![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
+use insula_store::{
+    Gone, Store, Txn, Write,
+    embedded::{EmbeddedStore, OpenError, Options},
+};
+use std::{path::Path, sync::Arc};
+
+fn key(name: &str) -> ObjectKey {
+    ObjectKey::cluster_scoped(ResourceId::local("example.io", "widgets"), ClusterName::root(), name)
+}
+
+fn put(name: &str) -> Txn {
+    let value = serde_json::json!({"apiVersion": "v1", "kind": "Widget", "metadata": {"name": name}});
+    let object = Arc::new(Object::new(&value, Some("{\"v2\":[1]}".into())).unwrap());
+    Txn {
+        guards: vec![],
+        writes: vec![Write::Put(key(name), object)],
+    }
+}
+
+fn open(dir: &Path) -> Result<EmbeddedStore, OpenError> {
+    EmbeddedStore::open(
+        dir,
+        Options {
+            holder: "insula start, 127.0.0.1:6443".into(),
+            ..Options::default()
+        },
+    )
+}
+
+fn now<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+#[test]
+fn a_second_open_names_the_holder() {
+    let dir = tempfile::tempdir().unwrap();
+    let first = open(dir.path()).unwrap();
+    let message = open(dir.path()).map(|_| ()).unwrap_err().to_string();
+    let want = format!(
+        "{} is in use by pid {} (insula start, 127.0.0.1:6443); stop it or choose another directory",
+        dir.path().display(),
+        std::process::id()
+    );
+    assert_eq!(message, want);
+    drop(first);
+    let closed = open(dir.path()).unwrap();
+    now(closed.close());
+    assert!(
+        open(dir.path()).is_ok(),
+        "a closed store is free although somebody holds it"
+    );
+}
+
+#[test]
+fn a_restart_keeps_everything_and_the_place_in_the_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let (store, scope) = (
+        open(&dir.path().join("deep/er")).unwrap(),
+        Scope::everywhere(key("").resource),
+    );
+    let mut revisions: Vec<Revision> = ["a", "b", "a"].map(|name| now(store.commit(put(name))).unwrap()).into();
+    revisions.push(
+        now(store.commit(Txn {
+            guards: vec![],
+            writes: vec![Write::Delete(key("b"))],
+        }))
+        .unwrap(),
+    );
+    let before = store.latest().range(&scope, None, 10);
+    assert_eq!((before[0].created, before[0].revision), (revisions[0], revisions[2]));
+    drop(store);
+    let store = open(&dir.path().join("deep/er")).unwrap();
+    assert_eq!(store.latest().range(&scope, None, 10), before);
+    assert_eq!(
+        store.latest().revision(),
+        revisions[3],
+        "a deletion has its revision too"
+    );
+    let earlier = store.watch(scope.clone(), revisions[2]).map(|_| ());
+    assert_eq!(
+        earlier,
+        Err(Gone::Compacted {
+            asked: revisions[2],
+            oldest: revisions[3]
+        })
+    );
+    let mut cursor = store.watch(scope, revisions[3]).unwrap();
+    let next = now(store.commit(put("c"))).unwrap();
+    assert!(next > revisions[3]);
+    assert_eq!(now(cursor.next()).unwrap()[0].revision, next);
+}
+
+#[cfg(unix)]
+#[test]
+fn others_cannot_read_it() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let data = dir.path().join("data");
+    let _store = open(&data).unwrap();
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (mode(&data), mode(&data.join("objects.redb")), mode(&data.join("lock"))),
+        (0o700, 0o600, 0o600)
+    );
+}
+
+#[test]
+fn damage_and_other_formats_are_refused() {
+    use redb::{Database, TableDefinition};
+    let objects: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
+    let meta: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
+    let spoil = |change: &dyn Fn(&redb::WriteTransaction)| {
+        let dir = tempfile::tempdir().unwrap();
+        now(open(dir.path()).unwrap().commit(put("a"))).unwrap();
+        let database = Database::open(dir.path().join("objects.redb")).unwrap();
+        let txn = database.begin_write().unwrap();
+        change(&txn);
+        txn.commit().unwrap();
+        drop(database);
+        open(dir.path()).map(|_| ()).unwrap_err().to_string()
+    };
+    let a = key("a").encode();
+    let cases: [(&dyn Fn(&redb::WriteTransaction), &str); 4] = [
+        (
+            &|txn| drop(txn.open_table(meta).unwrap().insert("format", 9)),
+            "the store has format 9, this version reads 1",
+        ),
+        (
+            &|txn| drop(txn.open_table(objects).unwrap().insert(&*a, &b"short"[..])),
+            "the stored object example.io/widgets//root//a is damaged: too short",
+        ),
+        (
+            &|txn| drop(txn.open_table(objects).unwrap().insert(&*a, &[0; 17][..])),
+            "the stored object example.io/widgets//root//a is damaged: damaged envelope: unknown format",
+        ),
+        (
+            &|txn| drop(txn.open_table(meta).unwrap().insert("revision", 1)),
+            "the stored object example.io/widgets//root//a is damaged: revision 2 of 1",
+        ),
+    ];
+    for (change, want) in cases {
+        assert_eq!(spoil(change), want);
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(
+        dir.path().join("objects.redb"),
+        b"not a database, but long enough to be read as one".repeat(200),
+    )
+    .unwrap();
+    assert!(matches!(open(dir.path()), Err(OpenError::File(_))));
+}
