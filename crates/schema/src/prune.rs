@@ -133,7 +133,9 @@ impl Report {
         match value {
             Json::Object(map) => {
                 for (name, child) in map {
-                    self.field(name, child, fate(node, name, meta), meta, at);
+                    let declared = meta.knows(name) || node.is_some_and(|n| n.property(name).is_some());
+                    let at = if declared { at.field(name) } else { at.key(name) };
+                    self.field(name, child, fate(node, name, meta), meta, &at);
                 }
             }
             Json::Array(list) => {
@@ -151,9 +153,9 @@ impl Report {
 
     fn field(&mut self, name: &str, child: &Json, fate: Fate<'_>, meta: Meta, at: &At<'_>) {
         match fate {
-            Fate::Drop => self.fields.push(at.key(name).text(Keys::Dotted)),
+            Fate::Drop => self.fields.push(at.text(Keys::Dotted)),
             Fate::Keep if name == "metadata" && meta != Meta::None => {
-                let base = at.field(name).text(Keys::Bracketed);
+                let base = at.text(Keys::Bracketed);
                 let found = if meta == Meta::Root {
                     &mut self.root_metadata
                 } else {
@@ -162,9 +164,7 @@ impl Report {
                 found.extend(embedded::unknown_metadata(child).map(|path| format!("{base}.{path}")));
             }
             Fate::Keep => {}
-            Fate::Descend(node) => {
-                self.walk(child, node, node.map_or(Meta::None, Meta::of), &at.key(name));
-            }
+            Fate::Descend(node) => self.walk(child, node, node.map_or(Meta::None, Meta::of), at),
         }
     }
 }

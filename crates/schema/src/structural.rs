@@ -29,10 +29,27 @@ impl Structural {
     pub fn parse(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldError>> {
         within_limits(schema, path).map_err(|e| vec![e])?;
         let errors = crate::admit::check(schema, path);
+        let mut wording = crate::admit::check_rules(schema, path);
+        if !errors.is_empty() {
+            wording.extend(errors);
+            return Err(wording);
+        }
+        let mut errors = Vec::new();
+        let root = lower(schema, path, &mut errors);
+        // A rule with a wrong message or path is not compiled; the others are.
+        let of_rule = |e: &FieldError| {
+            e.field
+                .as_str()
+                .rsplit_once('.')
+                .map_or("", |(rule, _)| rule)
+                .to_owned()
+        };
+        errors.retain(|error| !wording.iter().any(|w| of_rule(w) == of_rule(error)));
+        errors.extend(wording);
         if !errors.is_empty() {
             return Err(errors);
         }
-        let lowered = lower_root(schema, path)?;
+        let lowered = Structural { root };
         let errors = crate::admit::check_compiled(schema, &lowered, path);
         if errors.is_empty() { Ok(lowered) } else { Err(errors) }
     }

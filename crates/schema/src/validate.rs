@@ -65,6 +65,7 @@ impl Walk {
             match value {
                 Json::Object(map) => self.object(map, old, node, at),
                 Json::Array(list) => self.list(list, old, node, at),
+                Json::Number(number) => self.range(Number::of(number), node, at),
                 _ => {}
             }
             if let Some(limits) = &node.limits {
@@ -177,7 +178,7 @@ impl Walk {
         self.choices(value, node, at);
         match value {
             Json::String(text) => self.string(text, value, limits, at),
-            Json::Number(number) => self.number(Number::of(number), value, node, limits, at),
+            Json::Number(number) => self.number(Number::of(number), value, limits, at),
             Json::Array(list) => self.count((list.len(), "items"), (limits.min_items, limits.max_items), at),
             Json::Object(map) => self.count(
                 (map.len(), "properties"),
@@ -232,7 +233,7 @@ impl Walk {
         }
     }
 
-    fn number(&mut self, number: Number, value: &Json, node: &Node, limits: &Limits, at: &At<'_>) {
+    fn number(&mut self, number: Number, value: &Json, limits: &Limits, at: &At<'_>) {
         if let Some(step) = limits.multiple_of
             && !is_multiple(number, step)
         {
@@ -241,12 +242,6 @@ impl Walk {
                 value,
                 format_args!("should be a multiple of {}", shown(step, number)),
             );
-        }
-        let format = limits.format.as_deref().unwrap_or("");
-        if let Some(kind) = node.kind.filter(|_| !node.int_or_string)
-            && !in_range(number, kind, format)
-        {
-            self.out_of_range(kind, format, at);
         }
         if let Some(max) = limits.maximum {
             let order = compare(number, max);
@@ -272,7 +267,15 @@ impl Walk {
         }
     }
 
-    fn out_of_range(&mut self, kind: Type, format: &str, at: &At<'_>) {
+    /// Whether the number can be held by its type and format at all.
+    fn range(&mut self, number: Number, node: &Node, at: &At<'_>) {
+        let Some(kind) = node.kind.filter(|_| !node.int_or_string) else {
+            return;
+        };
+        let format = node.format().unwrap_or("");
+        if in_range(number, kind, format) {
+            return;
+        }
         let how = if format.is_empty() {
             "(default format)".to_owned()
         } else {

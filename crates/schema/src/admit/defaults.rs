@@ -8,7 +8,7 @@ use crate::prune::is_pruned;
 use crate::ratchet::relocate;
 use crate::rules::{RULE_COST_PER_OBJECT_MAX, check_value};
 use crate::validate::validate_value;
-use insula_api::{FieldError, FieldPath, Json};
+use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::Budget;
 
 /// Where the walk is, as far as defaults are concerned.
@@ -109,6 +109,10 @@ fn check_default(value: &Json, node: &Node, place: Place<'_>, path: &FieldPath, 
     default_value(&mut completed, node);
     let mut found = Vec::new();
     validate_value(&completed, None, node, &mut found);
+    if node.int_or_string {
+        // Kubernetes does not look at the type of such a default.
+        found.retain(|error| error.kind != FieldErrorKind::TypeInvalid);
+    }
     if is_root && value.is_object() {
         embedded::resource(&completed, &At::ROOT, &mut found);
     }

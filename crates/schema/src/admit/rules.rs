@@ -14,8 +14,8 @@ const REASONS: [&str; 4] = [
     "FieldValueRequired",
 ];
 
-/// Checks the words around each rule. `root` is kept only for symmetry of the walk.
-pub(super) fn check(root: &Json, schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Checks the words around each rule.
+pub(super) fn check(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let at = path.child(RULES);
     for (i, rule) in schema
         .get(RULES)
@@ -26,7 +26,7 @@ pub(super) fn check(root: &Json, schema: &Json, path: &FieldPath, errors: &mut V
     {
         words(rule, schema, &at.index(i), errors);
     }
-    children(schema, path, |child, at| check(root, child, at, errors));
+    children(schema, path, |child, at| check(child, at, errors));
 }
 
 fn words(rule: &Json, schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {

@@ -190,18 +190,18 @@ fn stored_versions(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>)
         .filter(storage)
         .filter_map(|v| v.get("name")?.as_str())
         .collect();
-    let stored = definition.pointer("/status/storedVersions").and_then(Json::as_array);
-    let Some(stored) = stored.filter(|s| !s.is_empty()) else {
-        // On create the server fills in the storage version; without one there is nothing to fill in.
-        if storage.is_empty() {
-            errors.push(FieldError::invalid(
-                &path,
-                &Json::Null,
-                "must have at least one stored version",
-            ));
-        }
+    // On create the server fills in the storage version; without one there is nothing to fill in.
+    let created: Vec<Json> = storage.first().map(|name| Json::from(*name)).into_iter().collect();
+    let given = definition.pointer("/status/storedVersions").and_then(Json::as_array);
+    let stored = given.filter(|s| !s.is_empty()).unwrap_or(&created);
+    if stored.is_empty() {
+        errors.push(FieldError::invalid(
+            &path,
+            &Json::Null,
+            "must have at least one stored version",
+        ));
         return;
-    };
+    }
     for (i, version) in stored.iter().enumerate() {
         let Some(name) = version.as_str() else { continue };
         if !list(spec).iter().any(|v| v.get("name") == Some(version)) {

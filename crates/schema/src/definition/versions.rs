@@ -205,10 +205,7 @@ fn selected<'a>(path: &str, schema: &'a Json) -> Result<&'a Json, String> {
     if !path.starts_with(['.', '[']) {
         let end = path.find(['.', '[']).unwrap_or(path.len());
         let start = path.split_at(end).0;
-        return Err(format!(
-            "expected [ or . but got: {start}{}",
-            if start == path { "" } else { &path[end..] }
-        ));
+        return Err(format!("expected [ or . but got: {start}"));
     }
     let Some(segments) = crate::rules::parse_field_path(path) else {
         let array = path.contains('[') && !path.contains("['");
