@@ -10,7 +10,7 @@ use crate::compare;
 use crate::cost::{self, Budget};
 use crate::error::{EvalError, no_overload};
 use crate::functions::Context;
-use crate::ir::{Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator, OptionalOr, Step};
+use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node, Operator, OptionalOr};
 use crate::program::AbsenceMode;
 use crate::value::{MapVal, Val};
 use serde_json::Value;
@@ -60,7 +60,7 @@ enum Slot<'v> {
 
 pub(crate) struct Machine<'v, 'm> {
     slots: SmallVec<[Slot<'v>; 4]>,
-    mode: AbsenceMode,
+    pub(crate) mode: AbsenceMode,
     /// Comprehension variables; the tree's `Local`s are places here.
     pub(crate) locals: SmallVec<[Val<'v>; 4]>,
     pub(crate) context: Context<'m>,
@@ -158,128 +158,19 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
+    /// A variable's value if it is an object.
+    pub(crate) fn object(&self, slot: usize) -> Option<&'v serde_json::Map<String, Value>> {
+        match self.slots.get(slot) {
+            Some(Slot::Json(Value::Object(fields))) => Some(fields),
+            _ => None,
+        }
+    }
+
     pub(crate) fn with_local(&mut self, value: Val<'v>, body: &'v Node) -> Result<'v> {
         self.locals.push(value);
         let result = self.eval(body);
         self.locals.pop();
         result
-    }
-
-    fn missing(&self, name: &str) -> EvalError {
-        match self.mode {
-            AbsenceMode::Absent => EvalError::Absent,
-            AbsenceMode::Error => EvalError::NoSuchKey(name.to_owned()),
-        }
-    }
-
-    fn access(&mut self, base: &'v Node, steps: &'v [Step]) -> Result<'v> {
-        // The common case, `self.spec.name`: stays on `&Value` without making a `Val` a step.
-        if let Node::Variable(slot) = base
-            && let Some(Slot::Json(value)) = self.slots.get(*slot)
-        {
-            let mut value: &'v Value = value;
-            for (i, step) in steps.iter().enumerate() {
-                let Step::Field { field, optional: false } = step else {
-                    self.charge(cost::SELECT * (i as u64 + 1))?;
-                    return self.steps(Val::from_json(value), &steps[i..]);
-                };
-                let Some(next) = value.as_object().and_then(|fields| field.find(fields)) else {
-                    self.charge(cost::SELECT * (i as u64 + 2))?;
-                    if value.is_array() {
-                        return Err(no_overload("_[_]"));
-                    }
-                    return self.absent_step(&field.name, &steps[i..]);
-                };
-                value = next;
-            }
-            self.charge(cost::SELECT * (steps.len() as u64 + 1))?;
-            return Ok(Val::from_json(value));
-        }
-        match self.eval(base) {
-            Ok(value) => self.steps(value, steps),
-            Err(EvalError::Absent) => self.absent_step("", steps),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Nothing was found on the way: with an optional step still to come the result is none.
-    fn absent_step(&self, name: &str, steps: &[Step]) -> Result<'v> {
-        let optional = steps.iter().any(Step::is_optional);
-        if self.mode == AbsenceMode::Absent && optional {
-            return Ok(Val::Optional(None));
-        }
-        Err(self.missing(name))
-    }
-
-    fn steps(&mut self, base: Val<'v>, steps: &'v [Step]) -> Result<'v> {
-        let mut value = base;
-        // Once a step was optional, so is the rest of the chain.
-        let mut optional = false;
-        for (i, step) in steps.iter().enumerate() {
-            self.charge(cost::SELECT)?;
-            if let Val::Optional(inner) = value {
-                optional = true;
-                match inner {
-                    Some(inner) => value = (*inner).clone(),
-                    None => return Ok(Val::Optional(None)),
-                }
-            }
-            optional |= step.is_optional();
-            let found = match step {
-                Step::Field { field, .. } => match value.field_of(field) {
-                    None if value.items().is_some() => return Err(no_overload("_[_]")),
-                    None if !optional => return self.absent_step(&field.name, &steps[i..]),
-                    found => found,
-                },
-                Step::Index { index, .. } => {
-                    let index = self.eval(index)?;
-                    match self.index(&value, &index) {
-                        Ok(found) => Some(found),
-                        Err(EvalError::NoSuchKey(_) | EvalError::IndexOutOfBounds(_)) if optional => None,
-                        Err(EvalError::NoSuchKey(key)) => return self.absent_step(&key, &steps[i..]),
-                        Err(error) => return Err(error),
-                    }
-                }
-            };
-            match found {
-                Some(found) => value = found,
-                None => return Ok(Val::Optional(None)),
-            }
-        }
-        Ok(if optional { Val::some(value) } else { value })
-    }
-
-    fn index(&self, value: &Val<'v>, index: &Val<'v>) -> Result<'v> {
-        if let Some(items) = value.items() {
-            let position = match index {
-                Val::Int(i) => *i,
-                Val::Uint(u) => i64::try_from(*u).unwrap_or(i64::MAX),
-                Val::Double(d) if d.fract() == 0.0 && d.abs() < 9e15 => *d as i64,
-                _ => return Err(no_overload("_[_]")),
-            };
-            return usize::try_from(position)
-                .ok()
-                .and_then(|p| items.get(p))
-                .ok_or(EvalError::IndexOutOfBounds(position));
-        }
-        let missing = || EvalError::NoSuchKey(crate::value::key_text(index).unwrap_or_default());
-        match value {
-            Val::JsonMap(fields) => {
-                let key = index.as_str().ok_or_else(missing)?;
-                fields.get(key).map(Val::from_json).ok_or_else(missing)
-            }
-            Val::Map(map) => map.get(index).cloned().ok_or_else(missing),
-            _ => Err(no_overload("_[_]")),
-        }
-    }
-
-    fn has(&mut self, base: &'v Node, field: &'v Field) -> Result<'v> {
-        let base = match self.eval(base) {
-            Ok(Val::Optional(None)) | Err(EvalError::Absent) => return Ok(Val::Bool(false)),
-            Ok(Val::Optional(Some(inner))) => (*inner).clone(),
-            other => other?,
-        };
-        Ok(Val::Bool(base.field_of(field).is_some()))
     }
 
     /// `&&` and `||`: the deciding value wins over errors and absence on either side; without it the first error.
@@ -406,26 +297,5 @@ impl<'v> Machine<'v, '_> {
             (_, true) => Err(no_overload("optFlatMap")),
             (value, false) => Ok(Val::some(value)),
         }
-    }
-}
-
-impl Step {
-    fn is_optional(&self) -> bool {
-        match self {
-            Self::Field { optional, .. } | Self::Index { optional, .. } => *optional,
-        }
-    }
-}
-
-impl Field {
-    fn find<'v>(&self, fields: &'v serde_json::Map<String, Value>) -> Option<&'v Value> {
-        fields.get(&*self.name).or_else(|| fields.get(self.written.as_deref()?))
-    }
-}
-
-impl<'v> Val<'v> {
-    fn field_of(&self, field: &Field) -> Option<Val<'v>> {
-        self.field(&field.name)
-            .or_else(|| self.field(field.written.as_deref()?))
     }
 }

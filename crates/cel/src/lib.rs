@@ -23,15 +23,18 @@ mod compare;
 mod cost;
 mod error;
 mod eval;
+mod field;
 mod fold;
 mod functions;
 mod ir;
 mod json;
 mod lower;
 mod macros;
+mod path;
 mod program;
 mod regex;
 mod scan;
+mod select;
 mod value;
 
 pub use crate::activation::Activation;

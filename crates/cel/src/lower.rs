@@ -2,7 +2,8 @@
 
 use crate::error::CompileError;
 use crate::functions::{self, Found};
-use crate::ir::{Const, Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator, Step};
+use crate::ir::{Const, Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator};
+use crate::path::{Absence, is_access};
 use crate::program::Reference;
 use crate::scan::Token;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
@@ -96,7 +97,7 @@ impl Lowering<'_> {
     }
 
     /// What a name stands for: the innermost comprehension variable, a declared variable, or a type.
-    fn resolve(&mut self, name: &str) -> Option<Node> {
+    pub(crate) fn resolve(&mut self, name: &str) -> Option<Node> {
         if let Some(index) = self.locals.iter().rposition(|l| l == name) {
             return Some(Node::Local(index));
         }
@@ -112,88 +113,6 @@ impl Lowering<'_> {
 
     pub(crate) fn is_value(&self, name: &str) -> bool {
         self.locals.iter().any(|l| l == name) || self.declared.contains(&name)
-    }
-
-    /// A chain of selections and indexings on a base, in one node.
-    fn access(&mut self, expr: &IdedExpr, absence: Absence<'_>, depth: usize) -> Result<Node> {
-        if let Some(name) = qualified(expr)
-            && let Some(constant) = functions::type_constant(&name)
-        {
-            return Ok(Node::Const(Const::Type(constant)));
-        }
-        let mut links = Vec::new();
-        let mut base = expr;
-        loop {
-            match &base.expr {
-                Expr::Select(select) if !select.test => {
-                    links.push(Link::Field {
-                        name: &select.field,
-                        optional: false,
-                    });
-                    base = &select.operand;
-                }
-                Expr::Call(call) if is_access(&call.func_name) => {
-                    let [operand, index] = call.args.as_slice() else {
-                        return Err(CompileError::whole("malformed index"));
-                    };
-                    let optional = call.func_name != operators::INDEX;
-                    links.push(match (&index.expr, call.func_name.as_str()) {
-                        (Expr::Literal(LiteralValue::String(name)), operators::OPT_SELECT) => Link::Field {
-                            name: name.inner(),
-                            optional: true,
-                        },
-                        _ => Link::Index { index, optional },
-                    });
-                    base = operand;
-                }
-                _ => break,
-            }
-        }
-        links.reverse();
-        let base = match &base.expr {
-            // Not `identifier`: the reference is to the whole path, not to the variable alone.
-            Expr::Ident(name) => {
-                let name = name.strip_prefix('.').unwrap_or(name);
-                self.resolve(name)
-                    .ok_or_else(|| self.undeclared(name, Place::Identifier))?
-            }
-            _ => self.node(base, depth)?,
-        };
-        if let Node::Variable(slot) = base {
-            let (path, optional) = static_path(&links, absence);
-            self.refer(slot, path, optional);
-        }
-        if links.is_empty() {
-            return Ok(base);
-        }
-        let steps = links.into_iter().map(|l| self.step(l, depth)).collect::<Result<_>>()?;
-        Ok(Node::Access {
-            base: Box::new(base),
-            steps,
-        })
-    }
-
-    fn step(&mut self, link: Link<'_>, depth: usize) -> Result<Step> {
-        Ok(match link {
-            Link::Field { name, optional } => Step::Field {
-                field: Field::parse(name),
-                optional,
-            },
-            Link::Index { index, optional } => match &index.expr {
-                // A text index is a field by its stored name, whatever characters it has.
-                Expr::Literal(LiteralValue::String(name)) => Step::Field {
-                    field: Field {
-                        name: name.inner().into(),
-                        written: None,
-                    },
-                    optional,
-                },
-                _ => Step::Index {
-                    index: self.node(index, depth)?,
-                    optional,
-                },
-            },
-        })
     }
 
     fn call(
@@ -373,7 +292,7 @@ impl Lowering<'_> {
         Ok(Node::Map(entries.into()))
     }
 
-    fn refer(&mut self, slot: usize, path: Vec<String>, tested: bool) {
+    pub(crate) fn refer(&mut self, slot: usize, path: Vec<String>, tested: bool) {
         let variable = &self.used[slot];
         match self
             .references
@@ -419,32 +338,6 @@ impl Lowering<'_> {
             (None, _) => CompileError::whole(message),
         }
     }
-
-    /// The target of `orValue` and its like: read without needing it.
-    pub(crate) fn optional_target(&mut self, target: &IdedExpr, depth: usize) -> Result<Box<Node>> {
-        let is_path = match &target.expr {
-            Expr::Ident(_) => true,
-            Expr::Select(select) => !select.test,
-            Expr::Call(call) => is_access(&call.func_name),
-            _ => false,
-        };
-        let node = if is_path {
-            self.access(target, Absence::ProvidedFor, depth)?
-        } else {
-            self.node(target, depth)?
-        };
-        Ok(Box::new(node))
-    }
-}
-
-/// What an expression makes of the absence of a path that it reads.
-#[derive(Debug, Clone, Copy)]
-enum Absence<'e> {
-    NotExpected,
-    /// `has(path.field)`
-    TestedFor(&'e str),
-    /// `path.orValue(…)`
-    ProvidedFor,
 }
 
 /// Where in a source a name is looked for.
@@ -452,40 +345,6 @@ enum Absence<'e> {
 pub(crate) enum Place {
     Identifier,
     Call,
-}
-
-enum Link<'e> {
-    Field { name: &'e str, optional: bool },
-    Index { index: &'e IdedExpr, optional: bool },
-}
-
-/// The leading fields of a chain, and whether its end is only tested for.
-fn static_path(links: &[Link<'_>], absence: Absence<'_>) -> (Vec<String>, bool) {
-    let mut path = Vec::new();
-    let mut optional = !matches!(absence, Absence::NotExpected);
-    for link in links {
-        match link {
-            Link::Field { name, optional: o } => {
-                optional |= o;
-                path.push(Field::parse(name).name.into());
-            }
-            Link::Index { index, optional: o } => match &index.expr {
-                Expr::Literal(LiteralValue::String(name)) => {
-                    optional |= o;
-                    path.push(name.inner().to_owned());
-                }
-                _ => return (path, optional),
-            },
-        }
-    }
-    if let Absence::TestedFor(field) = absence {
-        path.push(field.to_owned());
-    }
-    (path, optional)
-}
-
-fn is_access(name: &str) -> bool {
-    matches!(name, operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT)
 }
 
 fn last_segment(name: &str) -> &str {
@@ -499,25 +358,6 @@ fn mixed(operator: Operator, left: &str, right: &str) -> CompileError {
     ))
 }
 
-/// `google.protobuf.Timestamp` as text, if the expression is such a name of at most four parts.
-fn qualified(expr: &IdedExpr) -> Option<String> {
-    let mut parts = Vec::new();
-    let mut at = expr;
-    while let Expr::Select(select) = &at.expr
-        && parts.len() < 3
-    {
-        parts.push(select.field.as_str());
-        at = &select.operand;
-    }
-    let Expr::Ident(root) = &at.expr else { return None };
-    if root != "google" {
-        return None;
-    }
-    parts.push(root);
-    parts.reverse();
-    Some(parts.join("."))
-}
-
 fn constant(literal: &LiteralValue) -> Const {
     match literal {
         LiteralValue::Null => Const::Null,
@@ -528,75 +368,4 @@ fn constant(literal: &LiteralValue) -> Const {
         LiteralValue::String(s) => Const::String(s.inner().into()),
         LiteralValue::Bytes(b) => Const::Bytes(b.inner().into()),
     }
-}
-
-impl Field {
-    /// Undoes Kubernetes' escapes for property names that are no identifiers or are keywords.
-    pub(crate) fn parse(written: &str) -> Self {
-        let name = unescape(written);
-        if *name == *written {
-            Self {
-                name: name.into(),
-                written: None,
-            }
-        } else {
-            Self {
-                name: name.into(),
-                written: Some(written.into()),
-            }
-        }
-    }
-}
-
-const KEYWORDS: [&str; 21] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-];
-
-fn unescape(written: &str) -> String {
-    if !written.contains("__") {
-        return written.to_owned();
-    }
-    if let Some(word) = written.strip_prefix("__").and_then(|w| w.strip_suffix("__"))
-        && KEYWORDS.contains(&word)
-    {
-        return word.to_owned();
-    }
-    const ESCAPES: [(&str, &str); 4] = [
-        ("__underscores__", "__"),
-        ("__dot__", "."),
-        ("__dash__", "-"),
-        ("__slash__", "/"),
-    ];
-    let mut name = String::with_capacity(written.len());
-    let mut rest = written;
-    while let Some(c) = rest.chars().next() {
-        if let Some((escape, plain)) = ESCAPES.iter().find(|(e, _)| rest.starts_with(e)) {
-            name.push_str(plain);
-            rest = &rest[escape.len()..];
-        } else {
-            name.push(c);
-            rest = &rest[c.len_utf8()..];
-        }
-    }
-    name
 }

@@ -1,7 +1,8 @@
-//! Hostile expressions: each is refused or stopped within 20 ms and 16 MiB on a 2 MiB stack.
+//! Hostile expressions: each is refused within 20 ms, or stopped by its budget, on a 2 MiB stack.
 //!
 //! The stack is real: every case runs on a thread of that size, where an overflow would abort the test process.
-//! Time is measured with slack for a debug build on a busy machine; the numbers of a release build are printed.
+//! The 20 ms are asserted in a release build only; a debug build on a busy machine gets slack. Memory is bounded by the
+//! budget's accounting, which these cases exhaust; the allocator itself is not measured.
 #![allow(clippy::expect_used)]
 // Measuring is the point here; the crate itself never reads a clock.
 #![allow(clippy::disallowed_methods)]

@@ -1,0 +1,74 @@
+//! Field names as written in expressions and as stored in objects.
+
+use crate::ir::Field;
+
+impl Field {
+    /// Undoes Kubernetes' escapes for property names that are no identifiers or are keywords.
+    pub(crate) fn parse(written: &str) -> Self {
+        let name = unescape(written);
+        if *name == *written {
+            Self {
+                name: name.into(),
+                written: None,
+            }
+        } else {
+            Self {
+                name: name.into(),
+                written: Some(written.into()),
+            }
+        }
+    }
+}
+
+const KEYWORDS: [&str; 21] = [
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
+];
+
+fn unescape(written: &str) -> String {
+    if !written.contains("__") {
+        return written.to_owned();
+    }
+    if let Some(word) = written.strip_prefix("__").and_then(|w| w.strip_suffix("__"))
+        && KEYWORDS.contains(&word)
+    {
+        return word.to_owned();
+    }
+    const ESCAPES: [(&str, &str); 4] = [
+        ("__underscores__", "__"),
+        ("__dot__", "."),
+        ("__dash__", "-"),
+        ("__slash__", "/"),
+    ];
+    let mut name = String::with_capacity(written.len());
+    let mut rest = written;
+    while let Some(c) = rest.chars().next() {
+        if let Some((escape, plain)) = ESCAPES.iter().find(|(e, _)| rest.starts_with(e)) {
+            name.push_str(plain);
+            rest = &rest[escape.len()..];
+        } else {
+            name.push(c);
+            rest = &rest[c.len_utf8()..];
+        }
+    }
+    name
+}

@@ -1,0 +1,172 @@
+//! Lowering of paths: a chain of selections and indexings becomes one node and one reference.
+
+use crate::error::CompileError;
+use crate::functions;
+use crate::ir::{Const, Field, Node, Step};
+use crate::lower::{Lowering, Place};
+use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
+
+type Result<T> = std::result::Result<T, CompileError>;
+
+/// What an expression makes of the absence of a path that it reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Absence<'e> {
+    NotExpected,
+    /// `has(path.field)`
+    TestedFor(&'e str),
+    /// `path.orValue(…)`
+    ProvidedFor,
+}
+
+impl Lowering<'_> {
+    /// A chain of selections and indexings on a base, in one node.
+    pub(crate) fn access(&mut self, expr: &IdedExpr, absence: Absence<'_>, depth: usize) -> Result<Node> {
+        if let Some(name) = qualified(expr)
+            && let Some(constant) = functions::type_constant(&name)
+        {
+            return Ok(Node::Const(Const::Type(constant)));
+        }
+        let mut links = Vec::new();
+        let mut base = expr;
+        loop {
+            match &base.expr {
+                Expr::Select(select) if !select.test => {
+                    links.push(Link::Field {
+                        name: &select.field,
+                        optional: false,
+                    });
+                    base = &select.operand;
+                }
+                Expr::Call(call) if is_access(&call.func_name) => {
+                    let [operand, index] = call.args.as_slice() else {
+                        return Err(CompileError::whole("malformed index"));
+                    };
+                    let optional = call.func_name != operators::INDEX;
+                    links.push(match (&index.expr, call.func_name.as_str()) {
+                        (Expr::Literal(LiteralValue::String(name)), operators::OPT_SELECT) => Link::Field {
+                            name: name.inner(),
+                            optional: true,
+                        },
+                        _ => Link::Index { index, optional },
+                    });
+                    base = operand;
+                }
+                _ => break,
+            }
+        }
+        links.reverse();
+        let base = match &base.expr {
+            // Not `identifier`: the reference is to the whole path, not to the variable alone.
+            Expr::Ident(name) => {
+                let name = name.strip_prefix('.').unwrap_or(name);
+                self.resolve(name)
+                    .ok_or_else(|| self.undeclared(name, Place::Identifier))?
+            }
+            _ => self.node(base, depth)?,
+        };
+        if let Node::Variable(slot) = base {
+            let (path, optional) = static_path(&links, absence);
+            self.refer(slot, path, optional);
+        }
+        if links.is_empty() {
+            return Ok(base);
+        }
+        let steps = links.into_iter().map(|l| self.step(l, depth)).collect::<Result<_>>()?;
+        Ok(Node::Access {
+            base: Box::new(base),
+            steps,
+        })
+    }
+
+    fn step(&mut self, link: Link<'_>, depth: usize) -> Result<Step> {
+        Ok(match link {
+            Link::Field { name, optional } => Step::Field {
+                field: Field::parse(name),
+                optional,
+            },
+            Link::Index { index, optional } => match &index.expr {
+                // A text index is a field by its stored name, whatever characters it has.
+                Expr::Literal(LiteralValue::String(name)) => Step::Field {
+                    field: Field {
+                        name: name.inner().into(),
+                        written: None,
+                    },
+                    optional,
+                },
+                _ => Step::Index {
+                    index: self.node(index, depth)?,
+                    optional,
+                },
+            },
+        })
+    }
+
+    /// The target of `orValue` and its like: read without needing it.
+    pub(crate) fn optional_target(&mut self, target: &IdedExpr, depth: usize) -> Result<Box<Node>> {
+        let is_path = match &target.expr {
+            Expr::Ident(_) => true,
+            Expr::Select(select) => !select.test,
+            Expr::Call(call) => is_access(&call.func_name),
+            _ => false,
+        };
+        let node = if is_path {
+            self.access(target, Absence::ProvidedFor, depth)?
+        } else {
+            self.node(target, depth)?
+        };
+        Ok(Box::new(node))
+    }
+}
+
+enum Link<'e> {
+    Field { name: &'e str, optional: bool },
+    Index { index: &'e IdedExpr, optional: bool },
+}
+
+/// The leading fields of a chain, and whether its end is only tested for.
+fn static_path(links: &[Link<'_>], absence: Absence<'_>) -> (Vec<String>, bool) {
+    let mut path = Vec::new();
+    let mut optional = !matches!(absence, Absence::NotExpected);
+    for link in links {
+        match link {
+            Link::Field { name, optional: o } => {
+                optional |= o;
+                path.push(Field::parse(name).name.into());
+            }
+            Link::Index { index, optional: o } => match &index.expr {
+                Expr::Literal(LiteralValue::String(name)) => {
+                    optional |= o;
+                    path.push(name.inner().to_owned());
+                }
+                _ => return (path, optional),
+            },
+        }
+    }
+    if let Absence::TestedFor(field) = absence {
+        path.push(field.to_owned());
+    }
+    (path, optional)
+}
+
+pub(crate) fn is_access(name: &str) -> bool {
+    matches!(name, operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT)
+}
+
+/// `google.protobuf.Timestamp` as text, if the expression is such a name of at most four parts.
+fn qualified(expr: &IdedExpr) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut at = expr;
+    while let Expr::Select(select) = &at.expr
+        && parts.len() < 3
+    {
+        parts.push(select.field.as_str());
+        at = &select.operand;
+    }
+    let Expr::Ident(root) = &at.expr else { return None };
+    if root != "google" {
+        return None;
+    }
+    parts.push(root);
+    parts.reverse();
+    Some(parts.join("."))
+}
