@@ -1,1 +1,66 @@
-//! Work in progress.
+//! HTTP in, registry out: paths, typed stages, negotiation, discovery, OpenAPI, tables, streams, Status.
+//!
+//! A request walks `Parsed → Authenticated → Located → Authorized` ([`stage`]) and then [`handle`] calls one verb of the
+//! registry. Nothing here decides about objects.
+
+pub mod body;
+pub mod discovery;
+mod documents;
+pub mod handle;
+pub mod limits;
+pub mod negotiate;
+pub mod openapi;
+pub mod path;
+pub mod query;
+mod render;
+pub mod reply;
+mod scale;
+pub mod stage;
+pub mod status;
+mod stream;
+pub mod table;
+
+use axum::body::Body;
+use futures_util::FutureExt;
+use http::{HeaderValue, Request, Response, header};
+use insula_registry::{Registry, access::Authenticator};
+use std::{panic::AssertUnwindSafe, sync::Arc};
+use tokio::sync::watch;
+
+/// The HTTP face of a registry.
+pub struct ApiServer {
+    /// What is served.
+    pub registry: Arc<Registry>,
+    /// Who is who.
+    pub authenticator: Arc<Authenticator>,
+    /// What one user may have open.
+    pub limits: limits::Limits,
+    /// OpenAPI documents, made when asked for.
+    pub openapi: openapi::Cache,
+    /// Turns true when the server drains: watches end.
+    pub closing: watch::Receiver<bool>,
+}
+
+impl ApiServer {
+    /// Serves one request. A panic becomes a 500 and stays in its request.
+    pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
+        let headers = request.headers().clone();
+        let served = AssertUnwindSafe(handle::serve(self, request)).catch_unwind().await;
+        let mut response = match served {
+            Ok(Ok(response)) => response,
+            Ok(Err(refusal)) => refusal.respond(&headers),
+            Err(_) => reply::Reply::from(status::panicked()).respond(&headers),
+        };
+        let no_cache = HeaderValue::from_static("no-cache, private");
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);
+        response
+    }
+}
+
+/// All paths below `/clusters`, `/services` and everything else that is not the server's own.
+pub fn router(server: Arc<ApiServer>) -> axum::Router {
+    axum::Router::new().fallback(move |request: Request<Body>| {
+        let server = server.clone();
+        async move { server.serve(request).await }
+    })
+}

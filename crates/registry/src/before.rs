@@ -11,7 +11,7 @@ use crate::{
     representation,
 };
 use insula_api::{ClusterName, Clock, FieldError, FieldPath, Json, Object, Rng, Timestamp, Uid};
-use insula_conversion::{Budget, Stored};
+use insula_conversion::Stored;
 use insula_store::Entry;
 use serde_json::{Map, json};
 
@@ -146,6 +146,12 @@ fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
     if errors.is_empty() { Ok(()) } else { Err(served.api.invalid(name, errors)) }
 }
 
+fn remove(object: &mut Json, field: &str) {
+    if let Some(map) = object.as_object_mut() {
+        map.remove(field);
+    }
+}
+
 /// To the storage version, over what is stored; with an alias' group and kind put back to the API's own first.
 fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<(Json, Option<Vec<u8>>)> {
     let api = &context.served.api;
@@ -156,7 +162,7 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
         version: old.object.version(),
         residual: old.object.residual().map(|r| &**r),
     });
-    let mut budget = Budget::default();
+    let mut budget = insula_conversion::object_budget();
     let own = representation::unalias(context.served, new);
     let owned = api
         .bundle

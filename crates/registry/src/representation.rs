@@ -6,7 +6,7 @@
 use crate::{Error, Result, Served};
 use bytes::Bytes;
 use insula_api::{Json, ObjectKey, Revision};
-use insula_conversion::{Budget, ConvertError, Stored};
+use insula_conversion::{ConvertError, Stored};
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{
@@ -42,7 +42,7 @@ pub fn value(served: &Served, entry: &Entry, version: &str) -> Result<Json> {
     let mut value = served
         .api
         .bundle
-        .get(source, version, &mut Budget::default())
+        .get(source, version, &mut insula_conversion::object_budget())
         .map_err(|error| read_error(served, entry, version, &error))?;
     value["metadata"]["resourceVersion"] = Json::String(entry.revision.to_string());
     if let Some(alias) = &served.alias {
@@ -73,7 +73,9 @@ fn read_error(served: &Served, entry: &Entry, version: &str, error: &ConvertErro
 
 pub(crate) fn write_error(served: &Served, new: &Json, error: &ConvertError) -> Error {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    let field = error.field();
+    // What the writer sent is what the rule reads, where that is a path; an expression is named as it is.
+    let source = error.rule.as_ref().map(|rule| rule.source.trim_start_matches('.')).unwrap_or_default();
+    let field = insula_api::FieldPath::new(source);
     let detail = error.to_string();
     served.api.invalid(name, vec![insula_api::FieldError::invalid_text(&field, "", detail)])
 }

@@ -1,0 +1,368 @@
+//! One request, from its bytes to its answer.
+
+use crate::{
+    ApiServer, body,
+    negotiate::{self, Negotiated, Offer, PatchType, Patches},
+    path::{ResourcePath, Rest, Route},
+    render::Renderer,
+    reply::{self, Reply},
+    scale,
+    stage::{self, Authorized, Parsed},
+    status, stream,
+};
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, Response, header};
+use http_body_util::{BodyExt, Limited};
+use insula_api::Json;
+use insula_registry::{
+    Change, Deleted, Error, Part, ScopeKind, Served, Target, WriteOptions,
+};
+use std::sync::Arc;
+
+/// Largest request body (kube-apiserver: 3 MiB).
+pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+
+/// What handlers give.
+pub type Answer = Result<Response<Body>, Reply>;
+
+/// Serves a request through all stages.
+pub async fn serve(server: &ApiServer, request: Request<Body>) -> Answer {
+    let authorized = Parsed::new(request)?
+        .authenticate(&server.authenticator)?
+        .locate(&server.registry)
+        .await?
+        .authorize()?;
+    match authorized.place.rest.clone() {
+        Rest::Resource(path) => resource(server, authorized, path).await,
+        Rest::CoreVersions => crate::documents::core_versions(server, &authorized),
+        Rest::Groups => crate::documents::groups(server, &authorized),
+        Rest::Group(group) => crate::documents::group(server, &authorized, &group),
+        Rest::GroupVersion { group, version } => crate::documents::group_version(server, &authorized, &group, &version),
+        Rest::OpenApiV2 => crate::documents::openapi_v2(server, &authorized),
+        Rest::OpenApiV3(None) => crate::documents::openapi_v3_index(server, &authorized),
+        Rest::OpenApiV3(Some(path)) => crate::documents::openapi_v3(server, &authorized, &path),
+        Rest::Other(path) => other(&authorized, &path),
+    }
+}
+
+fn other(request: &Authorized, path: &str) -> Answer {
+    match (path, &request.parsed.route) {
+        ("/version", _) => crate::documents::version(request),
+        ("/healthz" | "/livez" | "/readyz", Route::Cluster { .. }) => {
+            Ok(reply::bytes(200, b"ok".to_vec(), "text/plain; charset=utf-8"))
+        }
+        ("/metrics", Route::Cluster { .. }) => {
+            Err(Reply::error(&Error::Unavailable("shard-level endpoint not available at workspace scope".into())))
+        }
+        _ => Err(Reply::NotFoundPage),
+    }
+}
+
+/// A request for objects of one resource.
+pub struct ResourceRequest<'a> {
+    /// The server.
+    pub server: &'a ApiServer,
+    /// Who and where.
+    pub request: Authorized,
+    /// The resource, version, cluster and namespace.
+    pub target: Target,
+    /// Object name; empty for collections.
+    pub name: String,
+    /// Warnings that are due whatever happens.
+    pub warnings: Vec<String>,
+}
+
+async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath) -> Answer {
+    let Some(cluster) = request.place.cluster.clone() else {
+        // Reads across all clusters are a matter of virtual workspaces.
+        return Err(Reply::NotFoundPage);
+    };
+    let unknown = || match path.group.is_empty() && path.version == "v1" {
+        true => Reply::error(&Error::UnknownResource),
+        false => Reply::NotFoundPage,
+    };
+    let snapshot = &request.place.snapshot;
+    let served = server.registry.catalog.resolve(snapshot, &cluster, &path.group, &path.resource).ok_or_else(unknown)?;
+    let version = served.served_versions().find(|v| *v.name == *path.version).map(|v| v.name.clone()).ok_or_else(unknown)?;
+    let namespace = namespace_of(&served, &path).ok_or_else(unknown)?;
+    if served.api.scope == ScopeKind::Namespaced
+        && namespace.is_none()
+        && !(request.parsed.method == Method::GET && path.name.is_none())
+    {
+        return Err(unknown());
+    }
+    let warnings = deprecation(&served, &version);
+    let target = Target { cluster, served, version, namespace };
+    let name = path.name.clone().unwrap_or_default();
+    let verb = stage::verb(&request.parsed, &path);
+    let subresource = path.subresource.clone().unwrap_or_default();
+    let mut request = ResourceRequest { server, request, target, name, warnings };
+    let late = request.warnings.clone();
+    let answer = match &*subresource {
+        "" => request.main(verb).await,
+        "status" if request.target.api_version()?.status => request.status(verb).await,
+        "scale" if request.target.api_version()?.scale.is_some() => scale::handle(&mut request, verb).await,
+        "finalize" if &*request.target.served.api.names.plural == "namespaces" => request.finalize(verb).await,
+        _ => Err(Reply::error(&request.target.served.api.not_found(&request.name))),
+    };
+    answer.map_err(|refusal| refusal.warn(late))
+}
+
+/// The namespace of a path, if it fits the resource's scope: `None` where it does not.
+fn namespace_of(served: &Served, path: &ResourcePath) -> Option<Option<Arc<str>>> {
+    match (served.api.scope, &path.namespace) {
+        (ScopeKind::Namespaced, namespace) => Some(namespace.as_deref().map(Arc::from)),
+        (ScopeKind::Cluster, None) => Some(None),
+        (ScopeKind::Cluster, Some(_)) => None,
+    }
+}
+
+/// The warning that users of a deprecated version get.
+fn deprecation(served: &Served, version: &str) -> Vec<String> {
+    served.api.version(version).and_then(|v| v.deprecated.clone()).into_iter().collect()
+}
+
+impl ResourceRequest<'_> {
+    async fn main(&mut self, verb: &str) -> Answer {
+        match (verb, self.name.is_empty()) {
+            ("get", _) => self.get(),
+            ("list", _) => self.list(),
+            ("watch", _) => stream::watch(self).await,
+            ("create", true) => self.create().await,
+            ("update", false) => self.update(Part::Main).await,
+            ("patch", false) => self.patch(Part::Main).await,
+            ("delete", false) => self.delete().await,
+            ("deletecollection", _) => self.delete_collection().await,
+            ("patch", true) => Err(Reply::error(&Error::BadRequest("name must be provided".into()))),
+            _ => Err(Reply::error(&Error::MethodNotAllowed)),
+        }
+    }
+
+    async fn status(&mut self, verb: &str) -> Answer {
+        match verb {
+            "get" => self.get(),
+            "update" => self.update(Part::Status).await,
+            "patch" => self.patch(Part::Status).await,
+            _ => Err(Reply::error(&Error::MethodNotAllowed)),
+        }
+    }
+
+    /// A namespace's `/finalize`: the only way for a client to change `spec.finalizers`.
+    async fn finalize(&mut self, verb: &str) -> Answer {
+        match verb {
+            "update" => self.update(Part::Main).await,
+            _ => Err(Reply::error(&Error::MethodNotAllowed)),
+        }
+    }
+
+    /// The form of the answer.
+    pub fn negotiate(&self, offer: Offer) -> Result<Negotiated, Reply> {
+        let headers = &self.request.parsed.headers;
+        negotiate::accept(reply::accept_header(headers).as_deref(), offer).map_err(Reply::from)
+    }
+
+    /// Writes objects in the form that was negotiated.
+    pub fn renderer(&self, negotiated: Negotiated) -> Result<Renderer<'_>, Reply> {
+        Renderer::new(self, negotiated)
+    }
+
+    fn get(&self) -> Answer {
+        let renderer = self.renderer(self.negotiate(Offer::Object)?)?;
+        let entry = self.server.registry.get(&self.request.place.snapshot, &self.target, &self.name)?;
+        renderer.object(200, &entry, &self.warnings)
+    }
+
+    fn list(&self) -> Answer {
+        let renderer = self.renderer(self.negotiate(Offer::List)?)?;
+        let (options, _) = self.request.parsed.query.list()?;
+        let list = self.server.registry.list(&self.request.place.snapshot, &self.target, &options)?;
+        renderer.list(&list, &self.warnings)
+    }
+
+    /// `dryRun` and `fieldValidation`, for a kind of options.
+    pub fn write_options(&self, kind: &str) -> Result<WriteOptions<'_>, Reply> {
+        let (dry_run, field_validation) = self.request.parsed.query.write(kind)?;
+        Ok(WriteOptions { user: &self.request.user, dry_run, field_validation, duplicates: Vec::new() })
+    }
+
+    async fn create(&mut self) -> Answer {
+        let renderer_form = self.negotiate(Offer::Object)?;
+        let sent = self.body().await?;
+        let mut options = self.write_options("CreateOptions")?;
+        options.duplicates = sent.duplicates;
+        let mut new = sent.value;
+        self.place_in_namespace(&mut new)?;
+        let written = self.server.registry.create(&self.target, new, &options).await?;
+        let warnings = [self.warnings.clone(), written.warnings].concat();
+        self.renderer(renderer_form)?.object(201, &written.entry, &warnings)
+    }
+
+    /// A body without a namespace gets the URL's; another one is refused.
+    fn place_in_namespace(&self, new: &mut Json) -> Result<(), Reply> {
+        let given = new["metadata"]["namespace"].as_str().unwrap_or_default();
+        match &self.target.namespace {
+            Some(namespace) if !given.is_empty() && given != &**namespace => Err(Reply::error(&Error::BadRequest(
+                "the namespace of the provided object does not match the namespace sent on the request".into(),
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn update(&mut self, part: Part) -> Answer {
+        let form = self.negotiate(Offer::Object)?;
+        let sent = self.body().await?;
+        let mut options = self.write_options("UpdateOptions")?;
+        options.duplicates = sent.duplicates;
+        let change = Change::Replace(sent.value);
+        let written = self.server.registry.update(&self.target, &self.name, change, part, &options).await?;
+        let warnings = [self.warnings.clone(), written.warnings].concat();
+        self.renderer(form)?.object(200, &written.entry, &warnings)
+    }
+
+    async fn patch(&mut self, part: Part) -> Answer {
+        let form = self.negotiate(Offer::Object)?;
+        let patches = self.patches();
+        let kind = negotiate::patch_type(self.header(header::CONTENT_TYPE).as_deref(), patches)?;
+        let bytes = self.read_body().await?;
+        let patch = self.decode_patch(kind, &bytes)?;
+        let options = self.write_options("PatchOptions")?;
+        let change = |current: &Json| -> insula_registry::Result<Json> { apply_patch(kind, current, &patch) };
+        let change = Change::Patch(&change);
+        let written = self.server.registry.update(&self.target, &self.name, change, part, &options).await?;
+        let warnings = [self.warnings.clone(), written.warnings].concat();
+        self.renderer(form)?.object(200, &written.entry, &warnings)
+    }
+
+    fn patches(&self) -> Patches {
+        let api = &self.target.served.api;
+        match api.strategy.traits().built_in || &*api.names.plural == "customresourcedefinitions" {
+            true => Patches::BuiltIn,
+            false => Patches::Custom,
+        }
+    }
+
+    /// A patch body as JSON.
+    pub fn decode_patch(&self, kind: PatchType, bytes: &[u8]) -> Result<Json, Reply> {
+        if kind == PatchType::Apply {
+            return Err(status::unsupported_among(
+                "application/json-patch+json, application/merge-patch+json (server-side apply is not served yet)",
+            )
+            .into());
+        }
+        insula_apply::decode(bytes).map_err(|error| patch_error(&error).into())
+    }
+
+    async fn delete(&mut self) -> Answer {
+        let form = self.negotiate(Offer::Object)?;
+        let body = self.optional_body().await?;
+        let (how, dry_run) = self.request.parsed.query.delete(body.as_ref())?;
+        let options = WriteOptions {
+            user: &self.request.user,
+            dry_run,
+            field_validation: insula_registry::FieldValidation::Ignore,
+            duplicates: Vec::new(),
+        };
+        let registry = &self.server.registry;
+        let renderer = self.renderer(form)?;
+        match registry.delete(&self.target, &self.name, &how, &options).await? {
+            Deleted::Held(entry) => renderer.object(200, &entry, &self.warnings),
+            Deleted::Gone(entry) if self.target.served.api.strategy.traits().deletes_to_object => {
+                renderer.object(200, &entry, &self.warnings)
+            }
+            Deleted::Gone(entry) => {
+                let named = self.target.served.api.named();
+                let gone = status::deleted(&named, &self.name, &entry.object.meta.uid.to_string());
+                let mut response = reply::document(200, &gone.body, form.format, form.format.content_type(), false);
+                reply::add_warnings(&mut response, &self.warnings);
+                Ok(response)
+            }
+        }
+    }
+
+    async fn delete_collection(&mut self) -> Answer {
+        let form = self.negotiate(Offer::List)?;
+        let body = self.optional_body().await?;
+        let (how, dry_run) = self.request.parsed.query.delete(body.as_ref())?;
+        let (list, _) = self.request.parsed.query.list()?;
+        let options = WriteOptions {
+            user: &self.request.user,
+            dry_run,
+            field_validation: insula_registry::FieldValidation::Ignore,
+            duplicates: Vec::new(),
+        };
+        let deleted = self.server.registry.delete_collection(&self.target, &list, &how, &options).await?;
+        self.renderer(form)?.list(&deleted, &self.warnings)
+    }
+
+    fn header(&self, name: header::HeaderName) -> Option<String> {
+        header_text(&self.request.parsed.headers, name)
+    }
+
+    /// The body's bytes, up to the limit.
+    pub async fn read_body(&mut self) -> Result<Vec<u8>, Reply> {
+        let body = std::mem::take(&mut self.request.parsed.body);
+        read_limited(body, &self.request.parsed.headers).await
+    }
+
+    /// The body as an object.
+    pub async fn body(&mut self) -> Result<body::Decoded, Reply> {
+        let bytes = self.read_body().await?;
+        let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
+        body::decode(&bytes, format).map_err(Reply::from)
+    }
+
+    async fn optional_body(&mut self) -> Result<Option<Json>, Reply> {
+        let bytes = self.read_body().await?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
+        body::decode(&bytes, format).map(|decoded| Some(decoded.value)).map_err(Reply::from)
+    }
+}
+
+/// A header's text.
+pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
+    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+}
+
+async fn read_limited(body: Body, headers: &HeaderMap) -> Result<Vec<u8>, Reply> {
+    let too_large = || Reply::error(&Error::TooLarge(format!("limit is {BODY_BYTES_MAX}")));
+    let announced = header_text(headers, header::CONTENT_LENGTH).and_then(|text| text.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
+        return Err(too_large());
+    }
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        return Err(status::unsupported_among("identity encoding").into());
+    }
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(collected) => Ok(collected.to_bytes().to_vec()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
+        Err(error) => Err(Reply::error(&Error::BadRequest(format!("the body could not be read: {error}")))),
+    }
+}
+
+/// The object after a patch.
+pub fn apply_patch(kind: PatchType, current: &Json, patch: &Json) -> insula_registry::Result<Json> {
+    let mut new = current.clone();
+    let patched = match kind {
+        PatchType::Json => insula_apply::json_patch(&mut new, patch),
+        PatchType::Merge => insula_apply::merge_patch(&mut new, patch),
+        PatchType::StrategicMerge => insula_apply::strategic_merge(&mut new, patch, &insula_apply::MergeKeys::metadata()),
+        PatchType::Apply => return Err(Error::UnsupportedMediaType("server-side apply is not served yet".into())),
+    };
+    patched.map_err(|error| patch_error(&error))?;
+    Ok(new)
+}
+
+fn patch_error(error: &insula_apply::PatchError) -> Error {
+    use insula_apply::PatchError;
+    match error {
+        PatchError::Malformed(_) => Error::BadRequest(error.to_string()),
+        PatchError::Failed(_) => Error::BadPatch,
+        PatchError::TooMany { .. } => {
+            let text = error.to_string();
+            Error::TooLarge(text.trim_start_matches("Request entity too large: ").to_owned())
+        }
+    }
+}

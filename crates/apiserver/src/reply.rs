@@ -1,0 +1,134 @@
+//! Answers: refusals in the form that the client reads, and the headers that every answer has.
+
+use crate::{
+    negotiate::{self, Format},
+    status::{self, StatusReply},
+};
+use axum::body::Body;
+use http::{HeaderMap, HeaderValue, Response, header};
+use insula_api::Json;
+use insula_auth::Attributes;
+use insula_registry::{Error, Named};
+
+/// A refusal.
+#[derive(Debug)]
+pub enum Reply {
+    /// A Status.
+    Status(Box<StatusReply>),
+    /// The same with warnings that were due before it was refused.
+    Warned(Box<StatusReply>, Vec<String>),
+    /// What Go's mux says where no handler is.
+    NotFoundPage,
+}
+
+impl From<StatusReply> for Reply {
+    fn from(status: StatusReply) -> Self {
+        Reply::Status(Box::new(status))
+    }
+}
+
+impl From<Error> for Reply {
+    fn from(error: Error) -> Self {
+        Reply::error(&error)
+    }
+}
+
+impl Reply {
+    /// An error of a verb.
+    pub fn error(error: &Error) -> Self {
+        status::status(error).into()
+    }
+
+    /// 401.
+    pub fn unauthorized() -> Self {
+        status::unauthorized().into()
+    }
+
+    /// 403 with the message that authorisation wrote.
+    pub fn forbidden(message: &str, attributes: &Attributes) -> Self {
+        let mut reply = if attributes.is_resource_request {
+            let named = Named { group: (*attributes.group).into(), resource: (*attributes.resource).into() };
+            status::forbidden(&named, &attributes.name, "")
+        } else {
+            status::forbidden_path("")
+        };
+        reply.body["message"] = Json::String(message.to_owned());
+        reply.into()
+    }
+
+    /// The same refusal, with warnings.
+    #[must_use]
+    pub fn warn(self, warnings: Vec<String>) -> Self {
+        match self {
+            Reply::Status(status) if !warnings.is_empty() => Reply::Warned(status, warnings),
+            other => other,
+        }
+    }
+
+    /// The answer, in the form that the request accepts.
+    pub fn respond(self, request: &HeaderMap) -> Response<Body> {
+        let (status, warnings) = match self {
+            Reply::Status(status) => (status, Vec::new()),
+            Reply::Warned(status, warnings) => (status, warnings),
+            Reply::NotFoundPage => {
+                let mut response = Response::new(Body::from("404 page not found\n"));
+                *response.status_mut() = http::StatusCode::NOT_FOUND;
+                let plain = HeaderValue::from_static("text/plain; charset=utf-8");
+                response.headers_mut().insert(header::CONTENT_TYPE, plain);
+                response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+                return response;
+            }
+        };
+        let format = negotiate::accept_error(accept_header(request).as_deref());
+        let mut response = document(status.code, &status.body, format, format.content_type(), false);
+        if let Some(seconds) = status.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        add_warnings(&mut response, &warnings);
+        response
+    }
+}
+
+/// All `Accept` headers of a request as one.
+pub fn accept_header(headers: &HeaderMap) -> Option<String> {
+    let values: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
+
+/// A JSON document in a format.
+pub fn document(code: u16, body: &Json, format: Format, content_type: &'static str, pretty: bool) -> Response<Body> {
+    let text = match format {
+        Format::Json if pretty => serde_json::to_string_pretty(body).map(|text| text + "\n").unwrap_or_default(),
+        Format::Json => body.to_string() + "\n",
+        Format::Yaml => serde_saphyr::to_string(body).unwrap_or_default(),
+    };
+    bytes(code, text.into_bytes(), content_type)
+}
+
+/// Bytes as they are.
+pub fn bytes(code: u16, body: Vec<u8>, content_type: &'static str) -> Response<Body> {
+    let mut response = Response::new(Body::from(body));
+    *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+}
+
+/// Longest `Warning` text; longer ones are cut, as Kubernetes does when there are too many.
+const WARNING_BYTES_MAX: usize = 4096;
+
+/// `Warning: 299 - "text"` for each text, once.
+pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
+    let mut seen: Vec<&String> = Vec::new();
+    let mut total = 0;
+    for warning in warnings {
+        total += warning.len();
+        if seen.contains(&warning) || total > WARNING_BYTES_MAX {
+            continue;
+        }
+        seen.push(warning);
+        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ");
+        if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
+            response.headers_mut().append(header::WARNING, value);
+        }
+    }
+}

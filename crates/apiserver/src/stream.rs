@@ -1,0 +1,258 @@
+//! Watches on the wire: JSON frames, one a line, flushed as they come.
+
+use crate::{
+    handle::{Answer, ResourceRequest},
+    limits::WatchPermit,
+    negotiate::Offer,
+    query::{At, WatchStart},
+    render::Renderer,
+    reply::{self, Reply},
+    stage, status,
+};
+use axum::body::Body;
+use bytes::Bytes;
+use insula_api::{ClusterName, Json, Revision, Scope};
+use insula_registry::{Error, Event, EventKind, Origin, Registry, Target, Watch, ids};
+use insula_store::Cursor;
+use serde_json::json;
+use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
+use tokio::{sync::watch, time::Instant};
+
+/// A watch without `timeoutSeconds` ends after this time and a random part of it more, as kube-apiserver's do.
+const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
+/// Pause between bookmarks.
+const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+
+/// Everything that a running watch holds.
+struct Running {
+    registry: Arc<Registry>,
+    watch: Watch,
+    renderer: Renderer<'static>,
+    /// Changes of what defines the resource.
+    definition: Vec<Cursor>,
+    deadline: Instant,
+    next_bookmark: Instant,
+    /// Whether the client wants bookmarks.
+    bookmarks: bool,
+    /// Whether the end of the initial state is still to be marked, and the revision of that state.
+    initial_end: Option<Revision>,
+    closing: watch::Receiver<bool>,
+    ended: bool,
+    _permit: WatchPermit,
+}
+
+/// Starts a watch.
+pub async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
+    let negotiated = request.negotiate(Offer::Watch)?;
+    let query = &request.request.parsed.query;
+    let (mut options, start) = query.watch()?;
+    if !request.name.is_empty() {
+        options.fields.terms.push(("metadata.name".into(), request.name.clone(), true));
+    }
+    let timeout = match query.timeout_seconds()? {
+        Some(seconds) => Duration::from_secs(seconds),
+        None => TIMEOUT_MIN + TIMEOUT_MIN.mul_f64((request.server.registry.rng.next_u64() % 1000) as f64 / 1000.0),
+    };
+    let bookmarks = query.flag("allowWatchBookmarks");
+    let permit = request.server.limits.watch(&request.request.user.name).map_err(Reply::from)?;
+    let registry = request.server.registry.clone();
+    let target = request.target.clone();
+    let (watch, initial_end) = match begin(&registry, target.clone(), options, start).await {
+        Ok(begun) => begun,
+        // A revision that is gone is told within the stream: that is where clients look for it.
+        Err(Begin::Expired(error)) => return Ok(only_error(&error)),
+        Err(Begin::Refused(reply)) => return Err(reply),
+    };
+    let definition = definition_cursors(&registry, &target);
+    let now = Instant::now();
+    let running = Running {
+        renderer: request.renderer(negotiated)?.detached(),
+        registry,
+        watch,
+        definition,
+        deadline: now + timeout,
+        next_bookmark: now + BOOKMARK_PERIOD,
+        bookmarks,
+        initial_end,
+        closing: request.server.closing.clone(),
+        ended: false,
+        _permit: permit,
+    };
+    let frames = futures_util::stream::unfold(running, |mut running| async move {
+        let frame = running.frame().await?;
+        Some((Ok::<Bytes, Infallible>(frame), running))
+    });
+    let mut response = reply::bytes(200, Vec::new(), "application/json");
+    *response.body_mut() = Body::from_stream(frames);
+    reply::add_warnings(&mut response, &request.warnings);
+    Ok(response)
+}
+
+enum Begin {
+    Expired(Error),
+    Refused(Reply),
+}
+
+/// The watch, and the revision whose state it starts with if the end of that state is to be marked.
+async fn begin(
+    registry: &Registry,
+    target: Target,
+    options: insula_registry::WatchOptions,
+    start: WatchStart,
+) -> Result<(Watch, Option<Revision>), Begin> {
+    let refused = |error: Error| match error {
+        Error::Expired { .. } => Begin::Expired(error),
+        other => Begin::Refused(Reply::error(&other)),
+    };
+    match start {
+        WatchStart::State { at, bookmark } => {
+            let snapshot = stage::snapshot(registry, at).await.map_err(Begin::Refused)?;
+            let watch = registry.watch_with_state(&snapshot, target, options).map_err(refused)?;
+            Ok((watch, bookmark.then(|| snapshot.revision())))
+        }
+        WatchStart::After(revision) => {
+            // A server that lags behind another waits until it has seen the revision.
+            stage::snapshot(registry, At::NotOlderThan(revision)).await.map_err(Begin::Refused)?;
+            Ok((registry.watch_after(revision, target, options).map_err(refused)?, None))
+        }
+        WatchStart::Now => {
+            let now = stage::snapshot(registry, At::Latest).await.map_err(Begin::Refused)?.revision();
+            Ok((registry.watch_after(now, target, options).map_err(refused)?, None))
+        }
+    }
+}
+
+/// What tells that the resource is defined anew or no more: built-ins never are.
+fn definition_cursors(registry: &Registry, target: &Target) -> Vec<Cursor> {
+    let claims = Scope::cluster(ids::claims(), target.cluster.clone());
+    let source = match &target.served.origin {
+        Origin::System => return Vec::new(),
+        Origin::Bound { .. } => Scope::cluster(ids::bundles(), ClusterName::bound_crds()),
+        Origin::Local { .. } => Scope::cluster(ids::customresourcedefinitions(), target.cluster.clone()),
+    };
+    let now = registry.store.latest().revision();
+    [claims, source].into_iter().filter_map(|scope| registry.store.watch(scope, now).ok()).collect()
+}
+
+/// A stream of one ERROR event.
+fn only_error(error: &Error) -> axum::response::Response {
+    reply::bytes(200, error_frame(error), "application/json")
+}
+
+fn error_frame(error: &Error) -> Vec<u8> {
+    line(&json!({"type": "ERROR", "object": status::status(error).body}))
+}
+
+fn line(value: &Json) -> Vec<u8> {
+    let mut out = value.to_string().into_bytes();
+    out.push(b'\n');
+    out
+}
+
+/// What a running watch waits for.
+enum Wake {
+    Events(Result<Vec<Event>, Error>),
+    Redefined,
+    Bookmark,
+    Closing,
+    Deadline,
+}
+
+impl Running {
+    /// The next bytes; `None` at the end.
+    async fn frame(&mut self) -> Option<Bytes> {
+        while !self.ended {
+            if self.watch.is_live()
+                && let Some(revision) = self.initial_end.take()
+            {
+                return Some(self.bookmark(revision, true));
+            }
+            match self.wake().await {
+                Wake::Events(Ok(events)) => {
+                    if let Some(bytes) = self.encode(&events) {
+                        return Some(bytes);
+                    }
+                }
+                Wake::Events(Err(error)) => {
+                    self.ended = true;
+                    return Some(error_frame(&error).into());
+                }
+                Wake::Redefined if !self.is_redefined() => {}
+                Wake::Bookmark => {
+                    self.next_bookmark = Instant::now() + BOOKMARK_PERIOD;
+                    if self.bookmarks {
+                        return Some(self.bookmark(self.watch.position(), false));
+                    }
+                }
+                Wake::Redefined | Wake::Closing | Wake::Deadline => {
+                    self.ended = true;
+                    // The last thing a client learns is where to go on.
+                    let done = self.bookmarks.then(|| self.bookmark(self.watch.position(), false));
+                    return done;
+                }
+            }
+        }
+        None
+    }
+
+    async fn wake(&mut self) -> Wake {
+        let Running { watch, definition, closing, next_bookmark, deadline, .. } = self;
+        let redefined = async {
+            match definition.as_mut_slice() {
+                [claims, source] => tokio::select! {
+                    _ = claims.next() => {}
+                    _ = source.next() => {}
+                },
+                _ => pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            events = watch.next() => Wake::Events(events),
+            () = redefined => Wake::Redefined,
+            () = tokio::time::sleep_until(*next_bookmark) => Wake::Bookmark,
+            () = tokio::time::sleep_until(*deadline) => Wake::Deadline,
+            _ = closing.wait_for(|closing| *closing) => Wake::Closing,
+        }
+    }
+
+    fn is_redefined(&self) -> bool {
+        let Target { cluster, served, .. } = &self.watch.target;
+        let snapshot = self.registry.store.latest();
+        let now = self.registry.catalog.resolve(&snapshot, cluster, served.group(), &served.names().plural);
+        now.is_none_or(|now| now.api.fingerprint != served.api.fingerprint || now.identity != served.identity)
+    }
+
+    /// All events as lines; nothing where there are none. An object that cannot be shown ends the watch with an ERROR.
+    fn encode(&mut self, events: &[Event]) -> Option<Bytes> {
+        let mut out = Vec::new();
+        for event in events {
+            let kind = match event.kind {
+                EventKind::Added => "ADDED",
+                EventKind::Modified => "MODIFIED",
+                EventKind::Deleted => "DELETED",
+            };
+            let before = out.len();
+            out.extend_from_slice(b"{\"type\":\"");
+            out.extend_from_slice(kind.as_bytes());
+            out.extend_from_slice(b"\",\"object\":");
+            if let Err(error) = self.renderer.event(&self.registry, &event.entry, &mut out) {
+                out.truncate(before);
+                out.extend_from_slice(&error_frame(&error));
+                self.ended = true;
+                break;
+            }
+            out.extend_from_slice(b"}\n");
+        }
+        (!out.is_empty()).then(|| out.into())
+    }
+
+    fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if initial_end {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = self.renderer.bookmark(metadata);
+        line(&json!({"type": "BOOKMARK", "object": object})).into()
+    }
+}
