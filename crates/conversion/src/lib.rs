@@ -6,6 +6,7 @@ mod bundle;
 mod carry;
 mod convert;
 mod error;
+pub mod laws;
 mod merge;
 mod path;
 mod plan;

@@ -331,7 +331,8 @@ mod tests {
                 json!(["rob", "al"]),
             ),
             (json!(["bob"]), json!([]), json!(["bob", "al"]), json!(["al"])),
-            (json!([1, 2]), json!([2, 1]), json!([1, 9, 2]), json!([2, 1, 9])),
+            // Without keys, an item that moves is removed and added; what is hidden stays.
+            (json!([1, 2]), json!([2, 1]), json!([1, 9, 2]), json!([9, 2, 1])),
             (json!([1, 2]), json!([1, 2, 3]), json!([1, 2, 9]), json!([1, 2, 3, 9])),
             (
                 json!([{"n": 1}]),

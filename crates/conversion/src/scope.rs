@@ -53,6 +53,25 @@ impl<'s> View<'s> {
         }
     }
 
+    /// The place of a path that is read: of metadata, a little more may be read than written.
+    pub(crate) fn find_source(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+        match path.first() {
+            Some(Segment::Field(name)) if name == "metadata" => {
+                self.reads_metadata(path.get(1))?;
+                descend(Some(self.metadata.root()), path, self.name)
+            }
+            _ => self.find(path),
+        }
+    }
+
+    fn reads_metadata(&self, part: Option<&Segment>) -> Result<(), String> {
+        const READABLE: [&str; 5] = ["name", "namespace", "generateName", "labels", "annotations"];
+        match part {
+            Some(Segment::Field(part)) if READABLE.contains(&part.as_str()) => Ok(()),
+            _ => Err(format!("of metadata, rules may read {} only", READABLE.join(", "))),
+        }
+    }
+
     /// Checks what an expression reads of the whole object.
     fn reads(&self, path: &[String]) -> Result<(), String> {
         let segments: Vec<Segment> = path.iter().map(|name| Segment::Field(name.clone())).collect();
@@ -61,16 +80,7 @@ impl<'s> View<'s> {
                 "name the fields that are read; the whole object holds metadata that changes with every write"
                     .to_owned(),
             ),
-            Some("metadata") => {
-                const READABLE: [&str; 5] = ["name", "namespace", "generateName", "labels", "annotations"];
-                match path.get(1) {
-                    Some(part) if READABLE.contains(&part.as_str()) => Ok(()),
-                    _ => Err(format!(
-                        "of metadata, expressions may read {} only",
-                        READABLE.join(", ")
-                    )),
-                }
-            }
+            Some("metadata") => self.reads_metadata(segments.get(1)),
             Some("apiVersion" | "kind") => Ok(()),
             Some(_) => descend(self.root(), &segments, self.name).map(|_| ()),
         }

@@ -82,7 +82,8 @@ pub(super) fn compile(
             required(&views[a], &views[b], rules, written, &mut errors);
         }
     }
-    if !directions.is_empty() {
+    // A direction that did not compile would be missed here, too.
+    if !directions.is_empty() && errors.is_empty() {
         reachable(&versions, stored, hub, &converters, path, &mut errors);
     }
     if !errors.is_empty() {

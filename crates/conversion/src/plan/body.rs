@@ -62,7 +62,7 @@ impl<'s> Scope<'s> {
         match self.item {
             Some((place, _)) => descend(place, path, self.from.name),
             None if path.is_empty() => Ok(self.from.root()),
-            None => self.from.find(path),
+            None => self.from.find_source(path),
         }
     }
 

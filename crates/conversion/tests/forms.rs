@@ -1,0 +1,117 @@
+//! Every file of `tests/data` is one form of rule, or one story: schemas, rules, and what is written and read.
+//! After each write the laws are checked in all versions, whatever the file says.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use insula_conversion::{Bundle, Owned, laws, object_budget};
+use serde_json::Value as Json;
+use support::{bundle, object, yaml};
+
+#[test]
+fn rule_forms_and_stories() {
+    let mut failures = Vec::new();
+    let mut files: Vec<_> = std::fs::read_dir("tests/data")
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+        .collect();
+    files.sort();
+    assert!(!files.is_empty());
+    for file in files {
+        let doc = yaml(&std::fs::read_to_string(&file).unwrap());
+        let cases = doc["cases"].as_array().map_or_else(|| vec![doc.clone()], Clone::clone);
+        for (i, case) in cases.iter().enumerate() {
+            let mut whole = doc.clone();
+            whole.as_object_mut().unwrap().extend(case.as_object().unwrap().clone());
+            let name = format!(
+                "{} [{}]",
+                file.display(),
+                case["name"].as_str().map_or(i.to_string(), str::to_owned)
+            );
+            if let Err(why) = run(&whole) {
+                failures.push(format!("{name}: {why}"));
+            }
+        }
+    }
+    assert!(failures.is_empty(), "\n{}", failures.join("\n"));
+}
+
+fn run(doc: &Json) -> Result<(), String> {
+    let compiled = bundle(doc);
+    if let Some(refused) = doc["refused"].as_array() {
+        let Err(errors) = compiled else {
+            return Err("was not refused".into());
+        };
+        let want: Vec<&str> = refused.iter().map(|t| t.as_str().unwrap()).collect();
+        // The wording after `…` is another crate's.
+        let fits = |(want, got): (&&str, &String)| {
+            want.strip_suffix('…')
+                .map_or(got == want, |start| got.starts_with(start))
+        };
+        return if errors.len() == want.len() && want.iter().zip(&errors).all(fits) {
+            Ok(())
+        } else {
+            Err(format!("refused with {errors:#?}"))
+        };
+    }
+    let bundle = compiled.map_err(|errors| format!("refused: {errors:#?}"))?;
+    let mut stored: Option<Owned> = None;
+    for (i, step) in doc["steps"].as_array().ok_or("no steps")?.iter().enumerate() {
+        one(&bundle, step, &mut stored).map_err(|why| format!("step {i}: {why}"))?;
+    }
+    Ok(())
+}
+
+fn one(bundle: &Bundle, step: &Json, stored: &mut Option<Owned>) -> Result<(), String> {
+    if let Some(from) = step["write"].as_str() {
+        let x = object(from, &step["object"]);
+        let old = if step["fresh"] == true { None } else { stored.as_ref() };
+        let wrote = bundle.put(&x, from, old.map(|s| s.stored(bundle.storage())), &mut object_budget());
+        let after = match (wrote, step["error"].as_str()) {
+            (Err(error), Some(want)) if error.to_string() == want => return Ok(()),
+            (Err(error), _) => return Err(error.to_string()),
+            (Ok(_), Some(_)) => return Err("the write was not refused".into()),
+            (Ok(after), None) => after,
+        };
+        if step["lossy"] != true {
+            laws::put_get(bundle, &x, from, &after).map_err(|v| v.to_string())?;
+        }
+        laws::get_put(bundle, &after).map_err(|v| v.to_string())?;
+        if let (Some(before), true) = (old, step["interferes"] != true) {
+            laws::non_interference(bundle, from, before, &after).map_err(|v| v.to_string())?;
+        }
+        if let Some(want) = step.get("residual") {
+            let got: Json = after
+                .residual
+                .as_deref()
+                .map_or(Json::Null, |r| serde_json::from_slice(r).unwrap());
+            differ(want, &got)?;
+        }
+        *stored = Some(after);
+    }
+    for (to, want) in step["read"].as_object().into_iter().flatten() {
+        let after = stored.as_ref().ok_or("nothing is stored")?;
+        let got = bundle
+            .get(after.stored(bundle.storage()), to, &mut object_budget())
+            .map_err(|e| e.to_string())?;
+        differ(&object(to, want), &got)?;
+    }
+    if let Some(from) = step["convert"].as_str() {
+        let to = step["to"].as_str().ok_or("convert needs to")?;
+        let got = bundle.convert(&object(from, &step["object"]), to, &mut object_budget());
+        match (got, step["error"].as_str()) {
+            (Ok(got), None) => differ(&object(to, &step["want"]), &got)?,
+            (Err(error), Some(want)) if error.to_string() == want => {}
+            (got, _) => return Err(format!("{:?}", got.map_err(|e| e.to_string()))),
+        }
+    }
+    Ok(())
+}
+
+fn differ(want: &Json, got: &Json) -> Result<(), String> {
+    if want == got {
+        Ok(())
+    } else {
+        Err(format!("\n  want {want}\n  got  {got}"))
+    }
+}
