@@ -1,0 +1,382 @@
+//! Which form an answer takes (`Accept`), which form a body has (`Content-Type`), and whether JSON is indented.
+//!
+//! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of wishes: the first that can be met wins, by
+//! quality first. A wish with an unknown `as`, `g` or `v` is one that cannot be met; other parameters (`profile`, `stream`,
+//! `charset`) say nothing here. Protobuf is not spoken, so that `application/vnd.kubernetes.protobuf,application/json`
+//! falls through to JSON.
+
+use crate::status::{self, StatusReply};
+
+/// How a value is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Format {
+    /// JSON.
+    #[default]
+    Json,
+    /// YAML, as kubectl prints it.
+    Yaml,
+}
+
+impl Format {
+    /// The value of `Content-Type`.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Format::Json => "application/json",
+            Format::Yaml => "application/yaml",
+        }
+    }
+}
+
+/// Version of `meta.k8s.io` that a transformed answer is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaVersion {
+    /// `v1`.
+    V1,
+    /// `v1beta1`.
+    V1Beta1,
+}
+
+impl MetaVersion {
+    /// `apiVersion` of the answer.
+    pub fn api_version(self) -> &'static str {
+        match self {
+            MetaVersion::V1 => "meta.k8s.io/v1",
+            MetaVersion::V1Beta1 => "meta.k8s.io/v1beta1",
+        }
+    }
+}
+
+/// What is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Representation {
+    /// The thing itself.
+    #[default]
+    Object,
+    /// Rows for people.
+    Table(MetaVersion),
+    /// Metadata of one object.
+    PartialMetadata(MetaVersion),
+    /// Metadata of a list of objects.
+    PartialMetadataList(MetaVersion),
+    /// Discovery of all groups in one document.
+    AggregatedDiscovery,
+}
+
+/// What is asked for, which decides the representations on offer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Offer {
+    /// One object, or the answer to a write.
+    Object,
+    /// A list.
+    List,
+    /// A watch: JSON frames of objects in any form.
+    Watch,
+    /// `/api` and `/apis`.
+    Discovery,
+    /// Any other document.
+    Document,
+}
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Negotiated {
+    /// How it is written.
+    pub format: Format,
+    /// What is written.
+    pub representation: Representation,
+    /// The media type itself asked for indentation (`pretty=1`).
+    pub pretty: bool,
+}
+
+impl Negotiated {
+    /// The value of `Content-Type`.
+    pub fn content_type(self) -> &'static str {
+        match (self.representation, self.format) {
+            (Representation::AggregatedDiscovery, _) => {
+                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+            }
+            (_, format) => format.content_type(),
+        }
+    }
+}
+
+/// The form that an `Accept` header gets; without one, JSON. Several headers are joined by commas first.
+///
+/// # Errors
+/// 406 where no wish can be met.
+pub fn accept(header: Option<&str>, offer: Offer) -> Result<Negotiated, StatusReply> {
+    let wishes = wishes(header);
+    if wishes.is_empty() {
+        return Ok(Negotiated::default());
+    }
+    let met = wishes
+        .iter()
+        .find_map(|wish| meet(wish, offer))
+        .ok_or_else(status::not_acceptable)?;
+    match (met.representation, offer) {
+        (Representation::PartialMetadata(_), Offer::List) => Err(status::not_acceptable_because(
+            "you requested PartialObjectMetadata, but the requested object is a list".into(),
+        )),
+        (Representation::PartialMetadataList(_), Offer::Object | Offer::Watch) => Err(status::not_acceptable_because(
+            "you requested PartialObjectMetadataList, but the requested object is not a list".into(),
+        )),
+        _ => Ok(met),
+    }
+}
+
+/// The form of an error: that of the first media type that is spoken at all, whatever it should be transformed to.
+pub fn accept_error(header: Option<&str>) -> Format {
+    wishes(header)
+        .iter()
+        .find_map(|wish| format_of(&wish.media))
+        .unwrap_or_default()
+}
+
+fn meet(wish: &Wish, offer: Offer) -> Option<Negotiated> {
+    let format = format_of(&wish.media)?;
+    if offer == Offer::Watch && format == Format::Yaml {
+        return None;
+    }
+    let param = |name: &str| wish.media.param(name).unwrap_or_default();
+    let representation = match (param("as"), param("g"), param("v")) {
+        ("", "", "") => Representation::Object,
+        // Without `as` a group or version transforms nothing.
+        ("", _, _) => return None,
+        (kind, group, version) => transformed(kind, group, version, offer)?,
+    };
+    if representation == Representation::AggregatedDiscovery && format != Format::Json {
+        return None;
+    }
+    let pretty = matches!(wish.media.param("pretty"), Some("1" | "true"));
+    Some(Negotiated {
+        format,
+        representation,
+        pretty,
+    })
+}
+
+fn transformed(kind: &str, group: &str, version: &str, offer: Offer) -> Option<Representation> {
+    match offer {
+        Offer::Discovery => (kind == "APIGroupDiscoveryList" && group == "apidiscovery.k8s.io" && version == "v2")
+            .then_some(Representation::AggregatedDiscovery),
+        Offer::Document => None,
+        Offer::Object | Offer::List | Offer::Watch => {
+            let version = match (group, version) {
+                ("meta.k8s.io", "v1") => MetaVersion::V1,
+                ("meta.k8s.io", "v1beta1") => MetaVersion::V1Beta1,
+                _ => return None,
+            };
+            match kind {
+                "Table" => Some(Representation::Table(version)),
+                "PartialObjectMetadata" => Some(Representation::PartialMetadata(version)),
+                "PartialObjectMetadataList" => Some(Representation::PartialMetadataList(version)),
+                _ => None,
+            }
+        }
+    }
+}
+
+fn format_of(media: &MediaType) -> Option<Format> {
+    match (media.kind.as_str(), media.subtype.as_str()) {
+        ("*", "*") | ("application", "*" | "json") => Some(Format::Json),
+        ("application", "yaml") => Some(Format::Yaml),
+        _ => None,
+    }
+}
+
+/// Whether JSON is indented: as the `pretty` parameter says, else for people's tools (curl, wget, browsers).
+pub fn pretty(query: Option<&str>, user_agent: Option<&str>) -> bool {
+    match query {
+        Some(value) if !value.is_empty() => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
+        _ => ["curl", "Wget", "Mozilla/5.0"]
+            .iter()
+            .any(|tool| user_agent.is_some_and(|agent| agent.starts_with(tool))),
+    }
+}
+
+/// How a body is written; without a `Content-Type` it is JSON.
+///
+/// # Errors
+/// 415 for what is not read.
+pub fn body_format(content_type: Option<&str>) -> Result<Format, StatusReply> {
+    let Some(header) = content_type.filter(|header| !header.is_empty()) else {
+        return Ok(Format::Json);
+    };
+    let media = MediaType::parse(header).ok_or_else(status::unsupported_media_type)?;
+    match (media.kind.as_str(), media.subtype.as_str()) {
+        ("application", "json") => Ok(Format::Json),
+        ("application", "yaml") => Ok(Format::Yaml),
+        _ => Err(status::unsupported_media_type()),
+    }
+}
+
+/// How a PATCH changes an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PatchType {
+    /// RFC 6902.
+    Json,
+    /// RFC 7396.
+    Merge,
+    /// Kubernetes' strategic merge, for built-in kinds only.
+    StrategicMerge,
+    /// Server-side apply.
+    Apply,
+}
+
+impl PatchType {
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
+        match self {
+            PatchType::Json => "application/json-patch+json",
+            PatchType::Merge => "application/merge-patch+json",
+            PatchType::StrategicMerge => "application/strategic-merge-patch+json",
+            PatchType::Apply => "application/apply-patch+yaml",
+        }
+    }
+}
+
+/// What a resource's PATCH takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Patches {
+    /// Custom resources: no strategic merge.
+    Custom,
+    /// Built-in kinds: all four.
+    BuiltIn,
+}
+
+impl Patches {
+    /// The patch types, in the order in which refusals list them.
+    pub fn types(self) -> &'static [PatchType] {
+        match self {
+            Patches::Custom => &[PatchType::Json, PatchType::Merge, PatchType::Apply],
+            Patches::BuiltIn => &[
+                PatchType::Json,
+                PatchType::Merge,
+                PatchType::StrategicMerge,
+                PatchType::Apply,
+            ],
+        }
+    }
+}
+
+/// The kind of a PATCH by its `Content-Type`.
+///
+/// # Errors
+/// 415 for what the resource does not take.
+pub fn patch_type(content_type: Option<&str>, patches: Patches) -> Result<PatchType, StatusReply> {
+    let given = content_type
+        .unwrap_or_default()
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim();
+    let found = patches
+        .types()
+        .iter()
+        .copied()
+        .find(|patch| patch.media_type() == given);
+    found.ok_or_else(|| match patches {
+        Patches::BuiltIn => status::unsupported_route(),
+        Patches::Custom => {
+            let types: Vec<&str> = patches.types().iter().map(|patch| patch.media_type()).collect();
+            status::unsupported_among(&types.join(", "))
+        }
+    })
+}
+
+/// One entry of an `Accept` header.
+struct Wish {
+    media: MediaType,
+    /// Thousandths.
+    quality: u16,
+}
+
+/// Wishes by quality; among equals exact types come before ranges, then the order of the header holds. A clause that is
+/// no media type is passed over, as is one that is wanted not at all (`q=0`).
+fn wishes(header: Option<&str>) -> Vec<Wish> {
+    let mut wishes: Vec<Wish> = split_outside_quotes(header.unwrap_or_default(), ',')
+        .filter_map(MediaType::parse)
+        .map(|media| Wish {
+            quality: quality(media.param("q")),
+            media,
+        })
+        .filter(|wish| wish.quality > 0)
+        .collect();
+    let range = |wish: &Wish| (wish.media.kind == "*", wish.media.subtype == "*");
+    wishes.sort_by(|a, b| b.quality.cmp(&a.quality).then_with(|| range(a).cmp(&range(b))));
+    wishes
+}
+
+fn quality(text: Option<&str>) -> u16 {
+    let value = text
+        .and_then(|text| text.parse::<f32>().ok())
+        .filter(|q| (0.0..=1.0).contains(q))
+        .unwrap_or(1.0);
+    (value * 1000.0) as u16
+}
+
+/// `type/subtype;name=value;…` in lower case (values as they are).
+#[derive(Debug, PartialEq, Eq)]
+struct MediaType {
+    kind: String,
+    subtype: String,
+    params: Vec<(String, String)>,
+}
+
+impl MediaType {
+    fn parse(text: &str) -> Option<MediaType> {
+        let mut parts = split_outside_quotes(text, ';');
+        let (kind, subtype) = parts.next()?.trim().split_once('/')?;
+        if !is_token(kind) || !is_token(subtype) {
+            return None;
+        }
+        let mut params = Vec::new();
+        for part in parts.map(str::trim).filter(|part| !part.is_empty()) {
+            let (name, value) = part.split_once('=')?;
+            let (name, value) = (name.trim(), value.trim());
+            let quoted = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
+            if !is_token(name) || (quoted.is_none() && !is_token(value)) {
+                return None;
+            }
+            let value = quoted.map_or_else(|| value.to_owned(), |inner| inner.replace("\\\"", "\""));
+            params.push((name.to_ascii_lowercase(), value));
+        }
+        Some(MediaType {
+            kind: kind.to_ascii_lowercase(),
+            subtype: subtype.to_ascii_lowercase(),
+            params,
+        })
+    }
+
+    fn param(&self, name: &str) -> Option<&str> {
+        self.params
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, value)| value.as_str())
+    }
+}
+
+/// RFC 9110's token: what names and plain values are made of.
+fn is_token(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b))
+}
+
+fn split_outside_quotes(text: &str, separator: char) -> impl Iterator<Item = &str> {
+    let (mut quoted, mut escaped) = (false, false);
+    text.split(move |c: char| {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ => return c == separator && !quoted,
+        }
+        false
+    })
+}
+
+#[cfg(test)]
+#[path = "negotiate_tests.rs"]
+mod tests;

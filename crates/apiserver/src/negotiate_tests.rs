@@ -1,0 +1,174 @@
+use super::*;
+
+const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
+const V1: MetaVersion = MetaVersion::V1;
+
+fn got(header: &str, offer: Offer) -> Option<(Format, Representation)> {
+    accept(Some(header), offer).ok().map(|n| (n.format, n.representation))
+}
+
+#[test]
+fn the_first_wish_that_can_be_met_wins() {
+    use Format::{Json, Yaml};
+    use Representation::{AggregatedDiscovery, Object, PartialMetadata, PartialMetadataList, Table};
+    let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+    let rows: &[(&str, Offer, Option<(Format, Representation)>)] = &[
+        ("application/json", Offer::Object, Some((Json, Object))),
+        ("*/*", Offer::Object, Some((Json, Object))),
+        ("application/*", Offer::Object, Some((Json, Object))),
+        ("application/yaml", Offer::Object, Some((Yaml, Object))),
+        ("application/yaml", Offer::Watch, None),
+        ("text/csv", Offer::Object, None),
+        (
+            "text/csv, application/yaml;q=0.1, application/json",
+            Offer::Object,
+            Some((Json, Object)),
+        ),
+        ("*/*, application/yaml", Offer::Object, Some((Yaml, Object))),
+        (
+            "application/json;q=0, application/yaml",
+            Offer::Object,
+            Some((Yaml, Object)),
+        ),
+        ("application/vnd.kubernetes.protobuf", Offer::Object, None),
+        (
+            "application/vnd.kubernetes.protobuf,application/json",
+            Offer::List,
+            Some((Json, Object)),
+        ),
+        (TABLE, Offer::List, Some((Json, Table(V1)))),
+        (TABLE, Offer::Document, None),
+        (
+            "application/yaml;as=Table;v=v1;g=meta.k8s.io",
+            Offer::List,
+            Some((Yaml, Table(V1))),
+        ),
+        (
+            "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
+            Offer::List,
+            Some((Json, Table(MetaVersion::V1Beta1))),
+        ),
+        ("application/json;as=Table;v=v7;g=meta.k8s.io", Offer::List, None),
+        (
+            "application/json;as=Table;v=v7;g=meta.k8s.io,application/json",
+            Offer::List,
+            Some((Json, Object)),
+        ),
+        ("application/json;as=Chair;v=v1;g=meta.k8s.io", Offer::List, None),
+        (
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            Offer::Object,
+            Some((Json, PartialMetadata(V1))),
+        ),
+        (
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            Offer::Watch,
+            Some((Json, PartialMetadata(V1))),
+        ),
+        (
+            "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
+            Offer::List,
+            None,
+        ),
+        (
+            "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
+            Offer::List,
+            Some((Json, PartialMetadataList(V1))),
+        ),
+        (discovery, Offer::Discovery, Some((Json, AggregatedDiscovery))),
+        (
+            "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer",
+            Offer::Discovery,
+            Some((Json, AggregatedDiscovery)),
+        ),
+        (
+            "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
+            Offer::Discovery,
+            Some((Json, Object)),
+        ),
+        (discovery, Offer::Document, None),
+    ];
+    for (header, offer, want) in rows {
+        assert_eq!(got(header, *offer), *want, "{header} for {offer:?}");
+    }
+    assert_eq!(accept(None, Offer::List).map(|n| n.format).ok(), Some(Json));
+    assert_eq!(accept(Some(""), Offer::List).map(|n| n.format).ok(), Some(Json));
+}
+
+#[test]
+fn refusals_list_what_is_spoken() {
+    let refused = accept(Some("text/csv"), Offer::Object).expect_err("is refused");
+    assert_eq!(refused.code, 406);
+    assert_eq!(
+        refused.message(),
+        "only the following media types are accepted: application/json, application/yaml, application/vnd.kubernetes.protobuf"
+    );
+    assert_eq!(accept_error(Some("application/yaml;as=Chair")), Format::Yaml);
+    assert_eq!(accept_error(Some("text/csv")), Format::Json);
+}
+
+#[test]
+fn bodies_are_json_or_yaml() {
+    let rows = [
+        (None, Some(Format::Json)),
+        (Some(""), Some(Format::Json)),
+        (Some("application/json"), Some(Format::Json)),
+        (Some("application/json; charset=utf-8"), Some(Format::Json)),
+        (Some("Application/YAML"), Some(Format::Yaml)),
+        (Some("application/json; charset"), None),
+        (Some("text/csv"), None),
+        (Some("application/merge-patch+json"), None),
+        (Some("application/vnd.kubernetes.protobuf"), None),
+        (Some("json"), None),
+    ];
+    for (header, want) in rows {
+        assert_eq!(body_format(header).ok(), want, "{header:?}");
+    }
+}
+
+#[test]
+fn patches_by_media_type() {
+    let got = |header, patches| patch_type(Some(header), patches).ok();
+    assert_eq!(
+        got("application/merge-patch+json; charset=utf-8", Patches::Custom),
+        Some(PatchType::Merge)
+    );
+    assert_eq!(got("application/strategic-merge-patch+json", Patches::Custom), None);
+    assert_eq!(
+        got("application/strategic-merge-patch+json", Patches::BuiltIn),
+        Some(PatchType::StrategicMerge)
+    );
+    let refused = patch_type(Some("application/json"), Patches::Custom).expect_err("is refused");
+    assert_eq!(
+        (refused.code, refused.message()),
+        (
+            415,
+            "the body of the request was in an unknown format - accepted media types include: \
+            application/json-patch+json, application/merge-patch+json, application/apply-patch+yaml"
+        )
+    );
+    let refused = patch_type(None, Patches::BuiltIn).expect_err("is refused");
+    assert_eq!(refused.message(), "415: Unsupported Media Type");
+}
+
+#[test]
+fn people_get_indented_json() {
+    for (query, agent, want) in [
+        (None, None, false),
+        (Some("true"), None, true),
+        (Some("0"), Some("curl/8"), false),
+        (Some("maybe"), Some("curl/8"), false),
+        (Some(""), Some("curl/8"), true),
+        (None, Some("Mozilla/5.0 (X11)"), true),
+        (None, Some("kubectl/v1.32"), false),
+    ] {
+        assert_eq!(pretty(query, agent), want, "{query:?} {agent:?}");
+    }
+}
+
+#[test]
+fn media_types_with_quotes() {
+    let media = MediaType::parse(r#"application/json; a="x;y,z"; B=c"#).expect("parses");
+    assert_eq!((media.param("a"), media.param("b")), (Some("x;y,z"), Some("c")));
+    assert_eq!(wishes(Some(r#"application/json;a="x,y", application/yaml"#)).len(), 2);
+}

@@ -1,0 +1,253 @@
+//! Errors and successes as `Status` objects: the only place that knows Kubernetes' HTTP codes and reasons.
+//!
+//! One exhaustive match turns a registry error into what a client sees; constructors make the answers that never reach the
+//! registry. Messages of registry errors are their `Display`; what is added here is code, reason and details.
+
+use insula_api::{FieldError, Json};
+use insula_registry::{Cause, Error, Named};
+use serde_json::{Map, json};
+
+/// What a mux answers for a path that nothing is registered at: plain text, not a Status.
+pub const PAGE_NOT_FOUND: &str = "404 page not found\n";
+
+/// Media types that bodies and answers may have, as 406 and 415 list them.
+const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
+/// Seconds after which a client may ask again.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// A `Status` object with its HTTP code.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatusReply {
+    /// HTTP code, also in the body.
+    pub code: u16,
+    /// The `Status` object.
+    pub body: Json,
+    /// Seconds for the `Retry-After` header.
+    pub retry_after: Option<u32>,
+}
+
+/// A registry error as clients see it.
+pub fn status(error: &Error) -> StatusReply {
+    let message = error.to_string();
+    match error {
+        Error::NotFound { resource, name } => failure(404, "NotFound", message).details(named(resource, name)),
+        Error::UnknownResource => failure(404, "NotFound", message).details(Map::new()),
+        Error::AlreadyExists {
+            resource,
+            name,
+            deleting: _,
+        } => failure(409, "AlreadyExists", message).details(named(resource, name)),
+        Error::NoFreeName { resource, name } => failure(409, "AlreadyExists", message)
+            .details(named(resource, name))
+            .retry(),
+        Error::Conflict {
+            resource,
+            name,
+            detail: _,
+        } => failure(409, "Conflict", message).details(named(resource, name)),
+        Error::Invalid { subject, name, errors } => {
+            let mut details = named(subject, name);
+            if !errors.is_empty() {
+                details.insert("causes".into(), errors.iter().map(field_cause).collect());
+            }
+            failure(422, "Invalid", message).details(details)
+        }
+        Error::BadRequest(_) => failure(400, "BadRequest", message),
+        Error::Forbidden {
+            resource,
+            name,
+            why,
+            cause,
+        } => forbidden_with(resource, name, why, cause.as_ref()),
+        Error::MethodNotAllowed => failure(405, "MethodNotAllowed", message).details(Map::new()),
+        Error::Expired { message: _, next } => {
+            let mut reply = failure(410, "Expired", message);
+            if let Some(next) = next {
+                reply.body["metadata"]["continue"] = json!(next);
+            }
+            reply
+        }
+        Error::RevisionTooLarge { wanted: _, current: _ } => {
+            let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
+            failure(504, "Timeout", message)
+                .details(Map::from_iter([("causes".to_owned(), cause)]))
+                .retry()
+        }
+        Error::TooLarge(_) => failure(413, "RequestEntityTooLarge", message),
+        Error::BadPatch => failure(422, "Invalid", message).details(Map::new()),
+        Error::Conversion(_) => failure(500, "InternalError", message),
+        Error::Internal(why) => {
+            let cause = json!([{"message": why}]);
+            failure(500, "InternalError", message).details(Map::from_iter([("causes".to_owned(), cause)]))
+        }
+        // No Retry-After: clients would send a write again whose outcome is unknown.
+        Error::Unavailable(_) => failure(503, "ServiceUnavailable", message),
+        Error::TooManyRequests(_) => failure(429, "TooManyRequests", message).details(Map::new()).retry(),
+        Error::UnsupportedMediaType(_) => failure(415, "UnsupportedMediaType", message),
+    }
+}
+
+/// No credentials, or wrong ones.
+pub fn unauthorized() -> StatusReply {
+    failure(401, "Unauthorized", "Unauthorized".into())
+}
+
+/// The caller may not do this. `why` says who, what and where; `name` is empty for collections; a resource without a name
+/// of its own stands for a plain path.
+pub fn forbidden(resource: &Named, name: &str, why: &str) -> StatusReply {
+    forbidden_with(resource, name, why, None)
+}
+
+/// The caller may not ask for this path.
+pub fn forbidden_path(why: &str) -> StatusReply {
+    forbidden_with(&Named::default(), "", why, None)
+}
+
+fn forbidden_with(resource: &Named, name: &str, why: &str, cause: Option<&Cause>) -> StatusReply {
+    let message = match (resource.resource.is_empty(), name.is_empty()) {
+        (true, _) => format!("forbidden: {why}"),
+        (false, true) => format!("{resource} is forbidden: {why}"),
+        (false, false) => format!("{resource} {name:?} is forbidden: {why}"),
+    };
+    let mut details = named(resource, name);
+    if let Some(Cause { reason, message, field }) = cause {
+        let parts = [("reason", reason), ("message", message), ("field", field)];
+        let cause: Map<String, Json> = parts
+            .into_iter()
+            .filter(|(_, text)| !text.is_empty())
+            .map(|(key, text)| (key.into(), json!(text)))
+            .collect();
+        details.insert("causes".into(), json!([cause]));
+    }
+    failure(403, "Forbidden", message).details(details)
+}
+
+/// The resource exists, the verb does not (`delete` on a scale, say).
+pub fn verb_not_supported(verb: &str, resource: &Named) -> StatusReply {
+    let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
+    failure(405, "MethodNotAllowed", message).details(named(resource, ""))
+}
+
+/// Nobody handles this HTTP method here.
+pub fn method_not_allowed() -> StatusReply {
+    status(&Error::MethodNotAllowed)
+}
+
+/// No form of the answer is one that the client takes.
+pub fn not_acceptable() -> StatusReply {
+    not_acceptable_because(format!("only the following media types are accepted: {MEDIA_TYPES}"))
+}
+
+/// As [`not_acceptable`], with a reason of its own.
+pub fn not_acceptable_because(message: String) -> StatusReply {
+    failure(406, "NotAcceptable", message)
+}
+
+/// A body whose `Content-Type` nobody reads.
+pub fn unsupported_media_type() -> StatusReply {
+    unsupported_among(MEDIA_TYPES)
+}
+
+/// As [`unsupported_media_type`], listing what would be read (patch types).
+pub fn unsupported_among(accepted: &str) -> StatusReply {
+    let message =
+        format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
+    failure(415, "UnsupportedMediaType", message)
+}
+
+/// A patch type that a built-in resource's route does not take.
+pub fn unsupported_route() -> StatusReply {
+    failure(415, "UnsupportedMediaType", "415: Unsupported Media Type".into()).details(Map::new())
+}
+
+/// The answer took longer than it may.
+pub fn timeout() -> StatusReply {
+    let message = "Timeout: request did not complete within the allotted timeout".into();
+    failure(504, "Timeout", message).details(Map::new())
+}
+
+/// Too many requests are in flight.
+pub fn too_many_requests() -> StatusReply {
+    status(&Error::TooManyRequests(
+        "the server is busy with as many requests as it takes; try again later".into(),
+    ))
+}
+
+/// A bug: the handler panicked. The story is in the log, under the request's id.
+pub fn panicked() -> StatusReply {
+    status(&Error::Internal(
+        "the server failed on this request; its log has the story under the request's id".into(),
+    ))
+}
+
+/// A malformed request.
+pub fn bad_request(message: impl Into<String>) -> StatusReply {
+    failure(400, "BadRequest", message.into())
+}
+
+/// What DELETE answers once the object is gone.
+pub fn deleted(resource: &Named, name: &str, uid: &str) -> StatusReply {
+    let mut details = named(resource, name);
+    if !uid.is_empty() {
+        details.insert("uid".into(), json!(uid));
+    }
+    let body = json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success", "details": details});
+    StatusReply {
+        code: 200,
+        body,
+        retry_after: None,
+    }
+}
+
+fn failure(code: u16, reason: &str, message: String) -> StatusReply {
+    let body = json!({
+        "kind": "Status", "apiVersion": "v1", "metadata": {},
+        "status": "Failure", "message": message, "reason": reason, "code": code,
+    });
+    StatusReply {
+        code,
+        body,
+        retry_after: None,
+    }
+}
+
+impl StatusReply {
+    fn details(mut self, details: Map<String, Json>) -> Self {
+        self.body["details"] = Json::Object(details);
+        self
+    }
+
+    fn retry(mut self) -> Self {
+        self.body["details"]["retryAfterSeconds"] = json!(RETRY_AFTER_SECONDS);
+        self.retry_after = Some(RETRY_AFTER_SECONDS);
+        self
+    }
+
+    /// The message, for logs.
+    pub fn message(&self) -> &str {
+        self.body["message"].as_str().unwrap_or_default()
+    }
+}
+
+/// `details` without what is empty. `kind` holds the resource, or the kind where fields are refused.
+fn named(resource: &Named, name: &str) -> Map<String, Json> {
+    let parts = [
+        ("name", name),
+        ("group", &*resource.group),
+        ("kind", &*resource.resource),
+    ];
+    parts
+        .into_iter()
+        .filter(|(_, text)| !text.is_empty())
+        .map(|(key, text)| (key.into(), json!(text)))
+        .collect()
+}
+
+fn field_cause(error: &FieldError) -> Json {
+    json!({"reason": error.kind.reason(), "message": error.body(), "field": error.field.to_string()})
+}
+
+#[cfg(test)]
+#[path = "status_tests.rs"]
+mod tests;

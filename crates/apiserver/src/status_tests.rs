@@ -1,0 +1,193 @@
+use super::*;
+use insula_api::{FieldPath, Revision};
+
+fn resource(group: &str, resource: &str) -> Named {
+    Named {
+        group: group.into(),
+        resource: resource.into(),
+    }
+}
+
+fn check(reply: &StatusReply, code: u16, reason: &str, message: &str, details: Option<Json>) {
+    let got = (
+        reply.code,
+        &reply.body["code"],
+        &reply.body["reason"],
+        &reply.body["message"],
+    );
+    assert_eq!(got, (code, &json!(code), &json!(reason), &json!(message)));
+    assert_eq!(reply.body.get("details"), details.as_ref(), "{message}");
+    assert_eq!(reply.body["status"], "Failure");
+    assert_eq!(reply.body["metadata"], json!({}));
+}
+
+#[test]
+fn errors_have_kubernetes_reasons_and_details() {
+    let widgets = || resource("example.io", "widgets");
+    let name = || "a".to_owned();
+    let size = FieldPath::new("spec").child("size");
+    let of_a = json!({"name": "a", "group": "example.io", "kind": "widgets"});
+    let rows: Vec<(Error, u16, &str, &str, Option<Json>)> = vec![
+        (
+            Error::NotFound {
+                resource: widgets(),
+                name: name(),
+            },
+            404,
+            "NotFound",
+            r#"widgets.example.io "a" not found"#,
+            Some(of_a.clone()),
+        ),
+        (
+            Error::NotFound {
+                resource: resource("", "configmaps"),
+                name: name(),
+            },
+            404,
+            "NotFound",
+            r#"configmaps "a" not found"#,
+            Some(json!({"name": "a", "kind": "configmaps"})),
+        ),
+        (
+            Error::UnknownResource,
+            404,
+            "NotFound",
+            "the server could not find the requested resource",
+            Some(json!({})),
+        ),
+        (
+            Error::AlreadyExists {
+                resource: widgets(),
+                name: name(),
+                deleting: true,
+            },
+            409,
+            "AlreadyExists",
+            r#"object is being deleted: widgets.example.io "a" already exists"#,
+            Some(of_a.clone()),
+        ),
+        (
+            Error::Invalid {
+                subject: resource("example.io", "Widget"),
+                name: String::new(),
+                errors: vec![
+                    FieldError::invalid(&size, &json!(0), "too small"),
+                    FieldError::required(&FieldPath::root(), ""),
+                ],
+            },
+            422,
+            "Invalid",
+            r#"Widget.example.io "" is invalid: [spec.size: Invalid value: 0: too small, <nil>: Required value]"#,
+            Some(json!({"group": "example.io", "kind": "Widget", "causes": [
+                {"reason": "FieldValueInvalid", "message": "Invalid value: 0: too small", "field": "spec.size"},
+                {"reason": "FieldValueRequired", "message": "Required value", "field": "<nil>"},
+            ]})),
+        ),
+        (Error::BadRequest("no".into()), 400, "BadRequest", "no", None),
+        (
+            Error::Forbidden {
+                resource: widgets(),
+                name: name(),
+                why: "no".into(),
+                cause: Some(Cause {
+                    reason: String::new(),
+                    message: "m".into(),
+                    field: String::new(),
+                }),
+            },
+            403,
+            "Forbidden",
+            r#"widgets.example.io "a" is forbidden: no"#,
+            Some(json!({"name": "a", "group": "example.io", "kind": "widgets", "causes": [{"message": "m"}]})),
+        ),
+        (
+            Error::MethodNotAllowed,
+            405,
+            "MethodNotAllowed",
+            "the server does not allow this method on the requested resource",
+            Some(json!({})),
+        ),
+        (
+            Error::RevisionTooLarge {
+                wanted: Revision(9),
+                current: Revision(3),
+            },
+            504,
+            "Timeout",
+            "Timeout: Too large resource version: 9, current: 3",
+            Some(json!({"retryAfterSeconds": 1, "causes": [
+                {"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]})),
+        ),
+        (
+            Error::BadPatch,
+            422,
+            "Invalid",
+            "the server rejected our request due to an error in our request",
+            Some(json!({})),
+        ),
+        (
+            Error::Internal("x".into()),
+            500,
+            "InternalError",
+            "Internal error occurred: x",
+            Some(json!({"causes": [{"message": "x"}]})),
+        ),
+        (
+            Error::TooLarge("big".into()),
+            413,
+            "RequestEntityTooLarge",
+            "Request entity too large: big",
+            None,
+        ),
+    ];
+    for (error, code, reason, message, details) in rows {
+        check(&status(&error), code, reason, message, details);
+    }
+}
+
+#[test]
+fn answers_that_never_reach_the_registry() {
+    let why = r#"User "ada" cannot list resource "events" in API group "" in the namespace "default": access denied"#;
+    check(
+        &forbidden(&resource("", "events"), "", why),
+        403,
+        "Forbidden",
+        &format!("events is forbidden: {why}"),
+        Some(json!({"kind": "events"})),
+    );
+    check(
+        &forbidden_path("no"),
+        403,
+        "Forbidden",
+        "forbidden: no",
+        Some(json!({})),
+    );
+    check(
+        &verb_not_supported("delete", &resource("example.io", "widgets")),
+        405,
+        "MethodNotAllowed",
+        r#"delete is not supported on resources of kind "widgets.example.io""#,
+        Some(json!({"group": "example.io", "kind": "widgets"})),
+    );
+    check(&unauthorized(), 401, "Unauthorized", "Unauthorized", None);
+    assert_eq!(too_many_requests().retry_after, Some(1));
+    assert_eq!(status(&Error::Unavailable("?".into())).retry_after, None);
+}
+
+#[test]
+fn an_expired_list_says_where_to_go_on() {
+    let reply = status(&Error::Expired {
+        message: "too old".into(),
+        next: Some("t".into()),
+    });
+    assert_eq!((reply.code, &reply.body["reason"]), (410, &json!("Expired")));
+    assert_eq!(reply.body["metadata"], json!({"continue": "t"}));
+}
+
+#[test]
+fn a_deletion_names_what_went() {
+    let reply = deleted(&resource("example.io", "widgets"), "a", "u-1");
+    let want = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success",
+        "details": {"name": "a", "group": "example.io", "kind": "widgets", "uid": "u-1"}});
+    assert_eq!((reply.code, reply.body), (200, want));
+}
