@@ -335,7 +335,7 @@ fn is_isbn10(text: &str) -> bool {
         };
         sum += value * (10 - u32::try_from(i).unwrap_or(0));
     }
-    sum % 11 == 0
+    sum.is_multiple_of(11)
 }
 
 fn is_isbn13(text: &str) -> bool {
@@ -348,7 +348,7 @@ fn is_isbn13(text: &str) -> bool {
         .enumerate()
         .map(|(i, b)| u32::from(b - b'0') * if i % 2 == 0 { 1 } else { 3 })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }
 
 fn is_credit_card(text: &str) -> bool {
@@ -365,5 +365,5 @@ fn is_credit_card(text: &str) -> bool {
             (digit, _) => (digit * 2) / 10 + (digit * 2) % 10,
         })
         .sum();
-    sum % 10 == 0
+    sum.is_multiple_of(10)
 }

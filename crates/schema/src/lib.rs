@@ -18,6 +18,7 @@ mod jsonpath;
 mod list_type;
 mod names;
 mod node;
+mod number;
 mod openapi;
 mod prune;
 mod ratchet;

@@ -11,13 +11,16 @@ use std::collections::HashMap;
 /// Lists of at most this many items are compared pairwise; longer ones by the text of their items.
 const PAIRWISE_MAX: usize = 16;
 
+/// No more than so many duplicates are reported.
+const ERRORS_MAX: usize = 1000;
+
 /// Checks every set and keyed list.
 pub(crate) fn validate(value: &Json, node: &Node, errors: &mut Vec<FieldError>) {
     walk(value, node, &At::ROOT, errors);
 }
 
 fn walk(value: &Json, node: &Node, at: &At<'_>, errors: &mut Vec<FieldError>) {
-    if !node.below.lists {
+    if !node.below.lists || errors.len() >= ERRORS_MAX {
         return;
     }
     match value {
@@ -58,7 +61,7 @@ fn set(list: &[Json], at: &At<'_>, errors: &mut Vec<FieldError>) {
 
 fn keyed(list: &[Json], keys: &[String], node: &Node, at: &At<'_>, errors: &mut Vec<FieldError>) {
     for (index, item) in list.iter().enumerate() {
-        if !item.is_object() {
+        if !item.is_object() && errors.len() < ERRORS_MAX {
             let path = at.index(index).path(Keys::Bracketed);
             errors.push(FieldError::invalid(
                 &path,
@@ -73,7 +76,7 @@ fn keyed(list: &[Json], keys: &[String], node: &Node, at: &At<'_>, errors: &mut 
             .iter()
             .map(|i| i.is_object().then(|| key_value(i, key, node)))
             .collect();
-        for index in repeats(&items) {
+        for index in repeats(&items).into_iter().take(ERRORS_MAX) {
             let shown = key_of(&list[index], keys, node);
             errors.push(FieldError::duplicate(&at.index(index).path(Keys::Bracketed), &shown));
         }
@@ -84,7 +87,7 @@ fn keyed(list: &[Json], keys: &[String], node: &Node, at: &At<'_>, errors: &mut 
         .map(|i| i.is_object().then(|| key_of(i, keys, node)))
         .collect();
     let items: Vec<Option<&Json>> = owned.iter().map(Option::as_ref).collect();
-    for index in repeats(&items) {
+    for index in repeats(&items).into_iter().take(ERRORS_MAX) {
         if let Some(Some(shown)) = owned.get(index) {
             errors.push(FieldError::duplicate(&at.index(index).path(Keys::Bracketed), shown));
         }

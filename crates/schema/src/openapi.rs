@@ -47,7 +47,6 @@ fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
         let published = match (name.as_str(), value) {
             (_, Json::Null) => continue,
             ("allOf" | "anyOf" | "oneOf" | "not" | "nullable", _) if dialect == Dialect::V2 => continue,
-            ("allOf" | "anyOf" | "oneOf", Json::Array(list)) => list.iter().map(|s| publish_branch(s)).collect(),
             ("properties", Json::Object(fields)) => {
                 let fields = fields
                     .iter()
@@ -85,11 +84,6 @@ fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
     } else {
         published
     }
-}
-
-/// Junctors hold no structure; they are published as they are.
-fn publish_branch(schema: &Json) -> Json {
-    schema.clone()
 }
 
 /// What v2 cannot say is left open.

@@ -17,6 +17,9 @@ pub const RULE_COST_PER_OBJECT_MAX: u64 = insula_cel::OBJECT_COST_MAX;
 /// Longer messages are not used, as in Kubernetes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
 
+/// Rules stop after so many errors, as validation does.
+const ERRORS_MAX: usize = 1000;
+
 const VARIABLES: [&str; 2] = ["self", "oldSelf"];
 
 /// One rule, compiled.
@@ -173,7 +176,7 @@ struct Run<'b> {
 
 impl Run<'_> {
     fn walk(&mut self, value: &Json, old: Option<&Json>, node: &Node, at: &At<'_>) {
-        if !node.below.rules || value.is_null() || self.exhausted {
+        if !node.below.rules || value.is_null() || self.exhausted || self.findings.errors.len() >= ERRORS_MAX {
             return;
         }
         let old = old.filter(|o| !o.is_null());

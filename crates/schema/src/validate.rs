@@ -7,10 +7,11 @@
 use crate::at::{At, Keys};
 use crate::list_type;
 use crate::node::{Junctors, Limits, ListType, Node, Type};
+use crate::number::{Number, compare, in_range, is_multiple, same, shown};
 use insula_api::{FieldError, FieldPath, Json};
 
-/// The largest integer that is exact as a JSON number of floating point.
-const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
+/// The walk ends after so many errors: a body of three megabytes can have a million, and each is a sentence.
+const ERRORS_MAX: usize = 1000;
 
 /// Validates against types, bounds and junctors. `old` is the value before the write, if there is one.
 pub(crate) fn validate_value(value: &Json, old: Option<&Json>, node: &Node, errors: &mut Vec<FieldError>) {
@@ -28,31 +29,11 @@ struct Walk {
     visits: usize,
 }
 
-/// A number as Kubernetes' decoder would hold it.
-#[derive(Clone, Copy)]
-enum Number {
-    Int(i64),
-    Float(f64),
-}
-
-impl Number {
-    fn of(number: &serde_json::Number) -> Number {
-        match number.as_i64() {
-            Some(int) => Number::Int(int),
-            None => Number::Float(number.as_f64().unwrap_or(f64::NAN)),
-        }
-    }
-
-    fn is_whole(self) -> bool {
-        match self {
-            Number::Int(_) => true,
-            Number::Float(f) => f.fract() == 0.0 && f.abs() <= EXACT_MAX,
-        }
-    }
-}
-
 impl Walk {
     fn node(&mut self, value: &Json, old: Option<&Json>, node: &Node, at: &At<'_>) {
+        if self.errors.len() >= ERRORS_MAX {
+            return;
+        }
         self.visits += 1;
         let before = self.errors.len();
         if value.is_null() {
@@ -404,87 +385,5 @@ pub(crate) fn kind_of(value: &Json) -> &'static str {
             Number::Int(_) => "integer",
             Number::Float(_) => "number",
         },
-    }
-}
-
-/// Equality in which `1` and `1.0` are the same.
-fn same(a: &Json, b: &Json) -> bool {
-    match (a, b) {
-        (Json::Number(a), Json::Number(b)) if a != b => match (a.as_i64(), b.as_i64()) {
-            (Some(a), Some(b)) => a == b,
-            _ => a.as_f64() == b.as_f64(),
-        },
-        (Json::Array(a), Json::Array(b)) => a.len() == b.len() && a.iter().zip(b).all(|(a, b)| same(a, b)),
-        (Json::Object(a), Json::Object(b)) => {
-            a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && same(a, b))
-        }
-        _ => a == b,
-    }
-}
-
-fn in_range(number: Number, kind: Type, format: &str) -> bool {
-    match (kind, number) {
-        (Type::Integer, Number::Float(f)) if !number.is_whole() || f.abs() > EXACT_MAX => false,
-        (Type::Integer, Number::Float(f)) => in_range(Number::Int(f as i64), kind, format),
-        (Type::Integer, Number::Int(n)) => match format {
-            "int32" => i32::try_from(n).is_ok(),
-            "uint32" => u32::try_from(n).is_ok(),
-            "uint64" => n >= 0,
-            _ => true,
-        },
-        (Type::Number, Number::Float(f)) if matches!(format, "float" | "float32") => {
-            !(f.is_finite() && (f as f32).is_infinite())
-        }
-        _ => true,
-    }
-}
-
-/// Exact for integers, also against fractional bounds.
-fn compare(number: Number, bound: f64) -> std::cmp::Ordering {
-    use std::cmp::Ordering::Equal;
-    match number {
-        Number::Float(f) => f.partial_cmp(&bound).unwrap_or(Equal),
-        Number::Int(n) => {
-            let near = (n as f64).partial_cmp(&bound).unwrap_or(Equal);
-            // Rounding can make unequal numbers equal, never turn their order round.
-            if near.is_eq() {
-                i128::from(n).cmp(&(bound as i128))
-            } else {
-                near
-            }
-        }
-    }
-}
-
-fn is_multiple(number: Number, step: f64) -> bool {
-    match number {
-        Number::Int(n) if step.fract() == 0.0 && step <= EXACT_MAX => n % (step as i64) == 0,
-        Number::Int(n) => (n as f64 / step).fract() == 0.0,
-        Number::Float(f) => (f / step).fract() == 0.0,
-    }
-}
-
-/// A bound as Go would print it: exactly beside an integer, as `%v` of a float beside a float.
-fn shown(bound: f64, beside: Number) -> String {
-    if bound.fract() == 0.0 && bound.abs() <= EXACT_MAX && matches!(beside, Number::Int(_)) {
-        return format!("{}", bound as i64);
-    }
-    let exponent = if bound == 0.0 {
-        0
-    } else {
-        format!("{bound:e}")
-            .split_once('e')
-            .map_or(0, |(_, e)| e.parse().unwrap_or(0))
-    };
-    if (-4..6).contains(&exponent) {
-        return format!("{bound}");
-    }
-    let text = format!("{bound:e}");
-    match text.split_once('e') {
-        Some((digits, exponent)) => {
-            let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |e| ('-', e));
-            format!("{digits}e{sign}{exponent:0>2}")
-        }
-        None => text,
     }
 }

@@ -386,3 +386,15 @@ fn definitions_are_judged_as_recorded() {
     );
     println!("{steps} recorded answers agree");
 }
+
+#[test]
+fn schemas_are_published_as_recorded() {
+    let Some(dir) = scenarios() else { return };
+    let scenario = load(&dir, "crd-openapi-v3");
+    let create = scenario.steps.iter().find(|s| s["id"] == "create").unwrap();
+    let document = create.pointer("/body/spec/versions/0/schema/openAPIV3Schema").unwrap();
+    let recorded = &scenario.golden["schemas"]["body.components"]["schemas"]["com.example.golden.v1.Widget"];
+    let mut want = recorded.clone();
+    want.as_object_mut().unwrap().remove("x-kubernetes-group-version-kind");
+    assert_eq!(schema::openapi_v3(document), want);
+}

@@ -1,0 +1,79 @@
+//! What a tenant can send has limits: each bomb is refused or judged, quickly, on a small stack.
+#![allow(clippy::unwrap_used)]
+
+use insula_api::{FieldPath, Json};
+use insula_schema::{SCHEMA_BYTES_MAX, Structural, validate, validate_schema};
+use serde_json::json;
+
+fn refusal(schema: &Json) -> String {
+    match Structural::parse(schema, &FieldPath::new("spec")) {
+        Ok(_) => "accepted".to_owned(),
+        Err(errors) => errors[0].to_string(),
+    }
+}
+
+fn nested(keyword: &str, depth: usize) -> Json {
+    (0..depth).fold(json!({"type": "string"}), |inner, _| match keyword {
+        "items" => json!({"type": "array", "items": inner}),
+        "properties" => json!({"type": "object", "properties": {"a": inner}}),
+        _ => json!({"type": "string", "allOf": [{"not": inner}]}),
+    })
+}
+
+#[test]
+fn deep_schemas_are_refused_on_a_small_stack() {
+    let worker = std::thread::Builder::new().stack_size(2 * 1024 * 1024).spawn(|| {
+        for keyword in ["items", "properties", "allOf"] {
+            let root = json!({"type": "object", "properties": {"spec": nested(keyword, 300)}});
+            assert!(
+                refusal(&root).contains("nested at most"),
+                "{keyword}: {}",
+                refusal(&root)
+            );
+            // The deepest that is let through is walked without trouble.
+            let _ = refusal(&json!({"type": "object", "properties": {"spec": nested(keyword, 95)}}));
+        }
+        let deepest = json!({"type": "object", "properties": {"spec": nested("properties", 95)}});
+        let schema = Structural::parse(&deepest, &FieldPath::root()).unwrap();
+        let object = (0..95).fold(json!(1), |inner, _| json!({"a": inner}));
+        assert_eq!(validate(&json!({"spec": object}), &schema).len(), 1);
+    });
+    worker.unwrap().join().unwrap();
+}
+
+#[test]
+fn wide_and_long_schemas_are_refused_by_name() {
+    let fields: serde_json::Map<String, Json> = (0..210_000)
+        .map(|i| (i.to_string(), json!({"type": "string"})))
+        .collect();
+    let wide = refusal(&json!({"type": "object", "properties": fields}));
+    assert!(wide.contains("nodes") || wide.contains("bytes"), "{wide}");
+    let long = json!({"type": "object", "description": "x".repeat(SCHEMA_BYTES_MAX)});
+    assert!(refusal(&long).contains("bytes"), "{}", refusal(&long));
+}
+
+#[test]
+fn a_million_errors_are_not_a_million_sentences() {
+    let document = json!({"type": "object", "properties": {
+        "list": {"type": "array", "items": {"type": "string"}},
+        "set": {"type": "array", "x-kubernetes-list-type": "set", "items": {"type": "integer"}},
+    }});
+    let schema = Structural::parse(&document, &FieldPath::root()).unwrap();
+    let list: Vec<Json> = (0..500_000).map(Json::from).collect();
+    let set: Vec<Json> = (0..500_000).map(|i| Json::from(i / 2)).collect();
+    let errors = validate_schema(&json!({"list": list, "set": set}), &schema);
+    assert!((1000..3000).contains(&errors.len()), "{}", errors.len());
+}
+
+#[test]
+fn dear_rules_stop() {
+    let rule = "self.all(a, self.all(b, self.all(c, self.all(d, a + b + c + d >= 0))))";
+    let document = json!({"type": "object", "properties": {
+        "list": {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": [{"rule": rule}]},
+    }});
+    let schema = Structural::parse(&document, &FieldPath::root()).unwrap();
+    let list: Vec<Json> = (0..1000).map(Json::from).collect();
+    let errors = validate(&json!({"list": list}), &schema);
+    assert_eq!(errors.len(), 1);
+    assert!(errors[0].to_string().contains("cost"), "{}", errors[0]);
+}
