@@ -1,1 +1,66 @@
-//! Work in progress.
+//! What happens by itself: workspaces become ready, exports get identities, bindings serve their APIs, and what is deleted
+//! takes its content along.
+//!
+//! One folder a reconciler: `world.rs` reads one snapshot, `decide.rs` is pure, and [`runtime`] commits the plan as one
+//! transaction under guards. So a binding's bundle, its claims on resource names and its status appear at one revision.
+
+mod apibinding;
+mod apiexport;
+mod bootstrap;
+mod bundle;
+mod content;
+mod crd;
+mod logicalcluster;
+mod namespace;
+pub mod runtime;
+mod workspace;
+mod workspacetype;
+mod write;
+
+pub use bootstrap::{BootstrapError, bootstrap};
+pub use runtime::Sleep;
+
+use futures_util::future::{BoxFuture, join_all};
+use insula_registry::Registry;
+use std::sync::Arc;
+
+/// All reconcilers over one registry.
+pub struct Controllers {
+    registry: Arc<Registry>,
+}
+
+impl Controllers {
+    /// The reconcilers of a registry.
+    pub fn new(registry: Arc<Registry>) -> Self {
+        Controllers { registry }
+    }
+
+    /// One endless future a reconciler, by name, for the server to spawn. Dropping one loses nothing: whoever runs it
+    /// next begins with everything that exists.
+    pub fn tasks(self, sleep: Sleep) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
+        use runtime::run;
+        let Controllers { registry } = self;
+        macro_rules! task {
+            ($name:literal, $reconciler:expr) => {
+                ($name, Box::pin(run(registry.clone(), Arc::new($reconciler(registry.clone())), sleep.clone())))
+            };
+        }
+        vec![
+            task!("workspace", workspace::Workspaces::new),
+            task!("logicalcluster", logicalcluster::LogicalClusters::new),
+            task!("workspacetype", workspacetype::WorkspaceTypes::new),
+            task!("apiexport", apiexport::ApiExports::new),
+            task!("endpointslice", apiexport::EndpointSlices::new),
+            task!("apibinding", apibinding::ApiBindings::new),
+            task!("bundle", bundle::Bundles::new),
+            task!("crd", crd::Definitions::new),
+            task!("namespace", namespace::Namespaces::new),
+        ]
+    }
+
+    /// All of them as one future.
+    pub async fn run(self, sleep: impl Fn(u64) -> BoxFuture<'static, ()> + Send + Sync + 'static) {
+        let tasks = self.tasks(Arc::new(sleep));
+        join_all(tasks.into_iter().map(|(_, task)| task)).await;
+    }
+}

@@ -1,6 +1,10 @@
 //! What a write to one of our kinds must find in its surroundings: one file a kind. Runs on the storage version, after
 //! the strategy and before the commit, and reads the same snapshot as the rest of the request.
 
+pub mod bundle;
+pub mod digest;
+pub mod types;
+
 use crate::{Catalog, Error, Part, Result, Served};
 use insula_api::{ClusterName, Json, Timestamp};
 use insula_auth::UserInfo;

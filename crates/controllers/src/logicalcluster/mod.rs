@@ -1,0 +1,77 @@
+//! LogicalClusters: initialization until Ready, and the end of everything in them.
+
+mod decide;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+use crate::runtime::Reconciler;
+use insula_api::{ClusterName, Condition, ResourceId};
+use insula_registry::{Plan, Registry, ids};
+use insula_store::{Change, Snapshot};
+use std::sync::Arc;
+
+pub(crate) use decide::default_binding;
+
+/// Reconciles LogicalClusters.
+pub(crate) struct LogicalClusters {
+    registry: Arc<Registry>,
+}
+
+impl LogicalClusters {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        LogicalClusters { registry }
+    }
+}
+
+impl Reconciler for LogicalClusters {
+    type Key = ClusterName;
+    type World = world::World;
+
+    fn name(&self) -> &'static str {
+        "logicalcluster"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::logicalclusters(), ids::apibindings(), ids::workspaces()]
+    }
+
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ClusterName> {
+        let cluster = &change.key.cluster;
+        let concerns = match &*change.key.resource.resource {
+            "logicalclusters" => change.new.is_some(),
+            // A child that is gone may be the last thing that its parent waited for.
+            "workspaces" => change.new.is_none() && is_deleting(snapshot, cluster),
+            _ => is_deleting(snapshot, cluster) || is_initializing(snapshot, cluster),
+        };
+        if concerns { vec![cluster.clone()] } else { Vec::new() }
+    }
+
+    fn observe(&self, key: &ClusterName, snapshot: &Snapshot) -> world::World {
+        world::observe(&self.registry, key, snapshot)
+    }
+
+    fn decide(&self, world: &world::World) -> Plan {
+        decide::decide(world)
+    }
+}
+
+fn is_deleting(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+    snapshot.get(&ids::logical_cluster(cluster)).is_some_and(|entry| entry.object.meta.is_deleting())
+}
+
+fn is_initializing(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+    insula_registry::locate::logical_cluster(snapshot, cluster).is_some_and(|view| view.phase == "Initializing")
+}
+
+/// The condition of a workspace that waits for nobody.
+pub(crate) fn initialized() -> Condition {
+    Condition::holds("WorkspaceInitialized")
+}
+
+/// The condition of a workspace that waits.
+pub(crate) fn waits_for(initializers: &[String]) -> Condition {
+    let message = format!("Initializers still exist: [{}]", initializers.join(" "));
+    Condition::fails("WorkspaceInitialized", "InitializerExists", message).severity("Info")
+}

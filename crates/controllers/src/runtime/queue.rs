@@ -1,0 +1,142 @@
+//! Which keys wait, which are being worked on, and which come back later.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    hash::Hash,
+};
+
+/// Longest pause between two attempts at a key that fails, in seconds.
+const BACKOFF_SECONDS_MAX: u64 = 300;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Running,
+    /// Running, and something happened meanwhile.
+    Again,
+}
+
+/// Keys in the order of their arrival, each at most once; one that arrives while it is worked on comes after.
+///
+/// add(a) add(b) add(a) pop → a; add(a); pop → b; done(a) → a waits again.
+#[derive(Debug)]
+pub(super) struct Queue<K> {
+    order: VecDeque<K>,
+    states: HashMap<K, State>,
+    failures: HashMap<K, u32>,
+    /// The timer of a key that counts; older ones fire in vain.
+    timers: HashMap<K, u64>,
+    last_timer: u64,
+}
+
+impl<K: Clone + Eq + Hash> Queue<K> {
+    pub(super) fn new() -> Self {
+        Queue {
+            order: VecDeque::new(),
+            states: HashMap::new(),
+            failures: HashMap::new(),
+            timers: HashMap::new(),
+            last_timer: 0,
+        }
+    }
+
+    pub(super) fn add(&mut self, key: K) {
+        match self.states.get_mut(&key) {
+            Some(State::Waiting | State::Again) => {}
+            Some(state) => *state = State::Again,
+            None => {
+                self.states.insert(key.clone(), State::Waiting);
+                self.order.push_back(key);
+            }
+        }
+    }
+
+    pub(super) fn pop(&mut self) -> Option<K> {
+        let key = self.order.pop_front()?;
+        self.states.insert(key.clone(), State::Running);
+        Some(key)
+    }
+
+    /// The work on a key ended.
+    pub(super) fn done(&mut self, key: &K) {
+        if self.states.remove(key) == Some(State::Again) {
+            self.add(key.clone());
+        }
+    }
+
+    pub(super) fn succeeded(&mut self, key: &K) {
+        self.failures.remove(key);
+    }
+
+    /// Seconds until the next attempt: 1, 2, 4, … of each key alone.
+    pub(super) fn failed(&mut self, key: &K) -> u64 {
+        let failures = self.failures.entry(key.clone()).or_default();
+        let seconds = 1u64.checked_shl(*failures).unwrap_or(BACKOFF_SECONDS_MAX).min(BACKOFF_SECONDS_MAX);
+        *failures = (*failures + 1).min(16);
+        seconds
+    }
+
+    /// A timer for the key, in the place of the one that it may have.
+    pub(super) fn arm(&mut self, key: &K) -> u64 {
+        self.last_timer += 1;
+        self.timers.insert(key.clone(), self.last_timer);
+        self.last_timer
+    }
+
+    pub(super) fn is_armed(&self, key: &K) -> bool {
+        self.timers.contains_key(key)
+    }
+
+    pub(super) fn disarm(&mut self, key: &K) {
+        self.timers.remove(key);
+    }
+
+    /// A timer went off.
+    pub(super) fn fire(&mut self, key: K, timer: u64) {
+        if self.timers.get(&key) == Some(&timer) {
+            self.timers.remove(&key);
+            self.add(key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_is_never_worked_on_twice_at_once() {
+        let mut queue = Queue::new();
+        for key in ["a", "b", "a"] {
+            queue.add(key);
+        }
+        assert_eq!(queue.pop(), Some("a"));
+        queue.add("a");
+        queue.add("a");
+        assert_eq!((queue.pop(), queue.pop()), (Some("b"), None));
+        queue.done(&"b");
+        queue.done(&"a");
+        assert_eq!((queue.pop(), queue.pop()), (Some("a"), None));
+    }
+
+    #[test]
+    fn a_failing_key_waits_longer_and_longer() {
+        let mut queue = Queue::new();
+        let waits: Vec<u64> = (0..10).map(|_| queue.failed(&"a")).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 16, 32, 64, 128, 256, 300]);
+        assert_eq!(queue.failed(&"b"), 1);
+        queue.succeeded(&"a");
+        assert_eq!(queue.failed(&"a"), 1);
+    }
+
+    #[test]
+    fn only_the_latest_timer_counts() {
+        let mut queue = Queue::new();
+        let old = queue.arm(&"a");
+        let new = queue.arm(&"a");
+        queue.fire("a", old);
+        assert_eq!(queue.pop(), None);
+        queue.fire("a", new);
+        assert_eq!(queue.pop(), Some("a"));
+    }
+}

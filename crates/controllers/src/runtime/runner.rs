@@ -1,0 +1,181 @@
+//! The loop of one reconciler.
+
+use super::{Reconciler, Sleep, queue::Queue};
+use futures_util::{
+    future::BoxFuture,
+    stream::{FuturesUnordered, StreamExt},
+};
+use insula_api::{ResourceId, Scope};
+use insula_registry::{Error, Plan, Registry};
+use insula_store::{Change, Cursor, Gone, Snapshot};
+use std::{
+    ops::ControlFlow,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
+
+/// Keys that are worked on at once: enough that the store's group commit has something to group.
+const IN_FLIGHT_MAX: usize = 64;
+/// Looks at a fresh snapshot after a conflict, before it counts as a failure.
+const CONFLICTS_MAX: usize = 16;
+
+enum Outcome {
+    Done { again_after: Option<u64> },
+    Failed(String),
+}
+
+type Work<K> = BoxFuture<'static, (K, Outcome)>;
+type Timer<K> = BoxFuture<'static, (K, u64)>;
+type Watched = BoxFuture<'static, (Cursor, Result<Vec<Arc<Change>>, Gone>)>;
+
+/// Runs a reconciler for ever.
+pub(crate) async fn run<R: Reconciler>(registry: Arc<Registry>, reconciler: Arc<R>, sleep: Sleep) {
+    let mut runner = Runner {
+        registry,
+        reconciler,
+        sleep,
+        queue: Queue::new(),
+        work: FuturesUnordered::new(),
+        timers: FuturesUnordered::new(),
+    };
+    loop {
+        match runner.begin() {
+            Ok(cursors) => runner.drive(cursors).await,
+            // Somebody compacted between the look and the watch: look again.
+            Err(gone) => tracing::debug!(reconciler = runner.reconciler.name(), %gone, "starting over"),
+        }
+        (runner.sleep)(1).await;
+    }
+}
+
+struct Runner<R: Reconciler> {
+    registry: Arc<Registry>,
+    reconciler: Arc<R>,
+    sleep: Sleep,
+    queue: Queue<R::Key>,
+    work: FuturesUnordered<Work<R::Key>>,
+    timers: FuturesUnordered<Timer<R::Key>>,
+}
+
+impl<R: Reconciler> Runner<R> {
+    /// Queues everything that exists, and watches from there on.
+    fn begin(&mut self) -> Result<Vec<Cursor>, Gone> {
+        let snapshot = self.registry.store.latest();
+        let watches = self.reconciler.watches();
+        for resource in &watches {
+            self.queue_existing(&snapshot, resource);
+        }
+        let after = snapshot.revision();
+        watches.into_iter().map(|id| self.registry.store.watch(Scope::everywhere(id), after)).collect()
+    }
+
+    fn queue_existing(&mut self, snapshot: &Snapshot, resource: &ResourceId) {
+        snapshot.for_each(&Scope::everywhere(resource.clone()), |entry| {
+            let change = Change {
+                key: entry.key.clone(),
+                revision: entry.revision,
+                old: None,
+                new: Some(entry.object.clone()),
+            };
+            self.notice(&change, snapshot);
+            ControlFlow::Continue(())
+        });
+    }
+
+    fn notice(&mut self, change: &Change, snapshot: &Snapshot) {
+        let reconciler = &self.reconciler;
+        let keys = catch_unwind(AssertUnwindSafe(|| reconciler.keys(change, snapshot))).unwrap_or_else(|_| {
+            tracing::error!(reconciler = reconciler.name(), key = ?change.key, "panicked while mapping a change");
+            Vec::new()
+        });
+        let settle = reconciler.settle();
+        for key in keys {
+            match settle {
+                0 => self.queue.add(key),
+                _ if self.queue.is_armed(&key) => {}
+                seconds => self.wait(key, seconds),
+            }
+        }
+    }
+
+    fn wait(&mut self, key: R::Key, seconds: u64) {
+        let timer = self.queue.arm(&key);
+        let slept = (self.sleep)(seconds);
+        self.timers.push(Box::pin(async move {
+            slept.await;
+            (key, timer)
+        }));
+    }
+
+    /// Works until a cursor is gone.
+    async fn drive(&mut self, cursors: Vec<Cursor>) {
+        let mut watched: FuturesUnordered<Watched> = cursors.into_iter().map(next).collect();
+        loop {
+            while self.work.len() < IN_FLIGHT_MAX
+                && let Some(key) = self.queue.pop()
+            {
+                self.work.push(Box::pin(attempt(self.registry.clone(), self.reconciler.clone(), key)));
+            }
+            tokio::select! {
+                Some((cursor, changes)) = watched.next() => match changes {
+                    Ok(changes) => {
+                        let snapshot = self.registry.store.latest();
+                        changes.iter().for_each(|change| self.notice(change, &snapshot));
+                        watched.push(next(cursor));
+                    }
+                    Err(gone) => {
+                        tracing::debug!(reconciler = self.reconciler.name(), %gone, "starting over");
+                        return;
+                    }
+                },
+                Some((key, outcome)) = self.work.next(), if !self.work.is_empty() => self.finish(key, outcome),
+                Some((key, timer)) = self.timers.next(), if !self.timers.is_empty() => self.queue.fire(key, timer),
+            }
+        }
+    }
+
+    fn finish(&mut self, key: R::Key, outcome: Outcome) {
+        self.queue.done(&key);
+        match outcome {
+            Outcome::Done { again_after } => {
+                self.queue.succeeded(&key);
+                match again_after {
+                    None => self.queue.disarm(&key),
+                    Some(0) => self.queue.add(key),
+                    Some(seconds) => self.wait(key, seconds),
+                }
+            }
+            Outcome::Failed(why) => {
+                let seconds = self.queue.failed(&key);
+                tracing::warn!(reconciler = self.reconciler.name(), ?key, why, seconds, "will try again");
+                self.wait(key, seconds);
+            }
+        }
+    }
+}
+
+fn next(mut cursor: Cursor) -> Watched {
+    Box::pin(async move {
+        let changes = cursor.next().await;
+        (cursor, changes)
+    })
+}
+
+async fn attempt<R: Reconciler>(registry: Arc<Registry>, reconciler: Arc<R>, key: R::Key) -> (R::Key, Outcome) {
+    for _ in 0..CONFLICTS_MAX {
+        let decided = catch_unwind(AssertUnwindSafe(|| {
+            let snapshot = registry.store.latest();
+            reconciler.decide(&reconciler.observe(&key, &snapshot))
+        }));
+        let Ok(plan) = decided else {
+            return (key, Outcome::Failed("the reconciler panicked".to_owned()));
+        };
+        let Plan { again_after, .. } = plan;
+        match registry.apply(&plan).await {
+            Ok(_) => return (key, Outcome::Done { again_after }),
+            Err(Error::Conflict { .. }) => {}
+            Err(error) => return (key, Outcome::Failed(error.to_string())),
+        }
+    }
+    (key, Outcome::Failed("somebody else kept changing what it was about to change".to_owned()))
+}

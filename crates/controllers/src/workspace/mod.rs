@@ -1,0 +1,83 @@
+//! Workspaces: a name in the parent, and the logical cluster that it stands for.
+//!
+//! A new workspace takes one transaction: the Workspace with its cluster and URL, the LogicalCluster in the child, and
+//! the namespaces that its type begins with. Where nothing is left to wait for it is Ready at that same revision.
+
+mod decide;
+mod world;
+
+pub(crate) use decide::show_phase;
+
+#[cfg(test)]
+mod tests;
+
+use crate::{runtime::Reconciler, write::text};
+use insula_api::{ClusterName, ObjectKey, ResourceId};
+use insula_registry::{Plan, Registry, ids};
+use insula_store::{Change, Snapshot};
+use std::sync::Arc;
+
+/// Held by a Workspace until its logical cluster is gone.
+pub(crate) const FINALIZER: &str = "core.kcp.io/logicalcluster";
+/// Held by a LogicalCluster until its content is gone.
+pub(crate) const CLUSTER_FINALIZER: &str = "core.kcp.io/logicalcluster-deletion";
+/// The type's path and name, on LogicalClusters.
+pub(crate) const TYPE_ANNOTATION: &str = "internal.tenancy.kcp.io/type";
+/// Who created a workspace, as JSON.
+pub(crate) const OWNER_ANNOTATION: &str = "experimental.tenancy.kcp.io/owner";
+/// Mirrors the phase.
+pub(crate) const PHASE_LABEL: &str = "tenancy.kcp.io/phase";
+/// The initializer that waits for a type's default API bindings.
+pub(crate) const BINDINGS_INITIALIZER: &str = "system:apibindings";
+
+/// Reconciles Workspaces.
+pub(crate) struct Workspaces {
+    registry: Arc<Registry>,
+}
+
+impl Workspaces {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Workspaces { registry }
+    }
+}
+
+impl Reconciler for Workspaces {
+    type Key = ObjectKey;
+    type World = world::World;
+
+    fn name(&self) -> &'static str {
+        "workspace"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::workspaces(), ids::logicalclusters()]
+    }
+
+    fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
+        if change.key.resource == ids::workspaces() {
+            return if change.new.is_some() { vec![change.key.clone()] } else { Vec::new() };
+        }
+        // What a workspace creates together with itself is no news to it.
+        if change.old.is_none() && change.new.as_ref().is_some_and(|new| !new.meta.is_deleting()) {
+            return Vec::new();
+        }
+        let object = change.new.as_ref().or(change.old.as_ref().map(|old| &old.object));
+        object.and_then(|object| owner(&object.body_value())).into_iter().collect()
+    }
+
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> world::World {
+        world::observe(&self.registry, key, snapshot)
+    }
+
+    fn decide(&self, world: &world::World) -> Plan {
+        decide::decide(world)
+    }
+}
+
+/// The Workspace that a LogicalCluster belongs to.
+pub(crate) fn owner(logical_cluster: &insula_api::Json) -> Option<ObjectKey> {
+    let cluster = ClusterName::parse(text(logical_cluster, "/spec/owner/cluster")).ok()?;
+    let name = text(logical_cluster, "/spec/owner/name");
+    (text(logical_cluster, "/spec/owner/resource") == "workspaces")
+        .then(|| ObjectKey::cluster_scoped(ids::workspaces(), cluster, name))
+}

@@ -1,0 +1,63 @@
+//! Names made of digests, as kcp makes them.
+
+use insula_api::ClusterName;
+use sha2::{Digest, Sha224, Sha256};
+
+const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+
+/// A big-endian number in a base of up to 62, without leading zeros.
+fn in_base(bytes: &[u8], base: u32) -> String {
+    let mut number = bytes.to_vec();
+    let mut text = Vec::new();
+    while number.iter().any(|byte| *byte != 0) {
+        let mut rest = 0;
+        for byte in &mut number {
+            let part = rest * 256 + u32::from(*byte);
+            *byte = (part / base) as u8;
+            rest = part % base;
+        }
+        text.push(DIGITS[rest as usize] as char);
+    }
+    text.iter().rev().collect()
+}
+
+/// base62(SHA-224(text)).
+pub fn base62(text: &str) -> String {
+    in_base(&Sha224::digest(text.as_bytes()), 62)
+}
+
+/// The value of the label `internal.apis.kcp.io/export` on bindings of an export.
+pub fn export_label(cluster: &ClusterName, export: &str) -> String {
+    base62(&format!("{cluster}:{export}"))
+}
+
+/// A name for a new logical cluster: 16 characters of base36(SHA-224(random)).
+pub fn cluster_name(random: &[u8; 32]) -> ClusterName {
+    let text = in_base(&Sha224::digest(random), 36);
+    let text = format!("{text:0>16}");
+    ClusterName::parse(&text[..16]).expect("base 36 has lower case letters and digits only")
+}
+
+/// Name of the binding that a workspace type's default makes: the export and five letters that tell paths apart.
+pub fn default_binding_name(cluster: &ClusterName, path: &str, export: &str) -> String {
+    let hash = base62(&format!("{cluster}|{path}|{export}")).to_lowercase();
+    format!("{}-{}", export.chars().take(250 - 6).collect::<String>(), &hash[..5])
+}
+
+/// The identity of an export: hex SHA-256 of its secret key.
+pub fn identity(key: &[u8]) -> String {
+    Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_in_their_base() {
+        assert_eq!(in_base(&[0, 0, 61], 62), "Z");
+        assert_eq!(in_base(&[1, 0], 36), "74");
+        assert_eq!(identity(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(cluster_name(&[7; 32]).as_str().len(), 16);
+    }
+}
