@@ -17,6 +17,7 @@ pub mod model;
 mod mvcc;
 mod plan;
 mod snapshot;
+mod state;
 mod txn;
 mod watch;
 

@@ -4,26 +4,14 @@
 //! A snapshot at 3 reads a@2, b@3. compact(4) leaves b: 3. With a snapshot at 3 alive nothing after 3 is forgotten until
 //! it is dropped, although nobody can ask for 3 any more: a reader never sees a hole, and pays by holding memory.
 
-use crate::{
-    Change, Entry, Gone, Prior, Snapshot,
-    watch::{Cursor, Log},
-};
+use crate::{Entry, Gone, Snapshot, state::State, watch::Cursor};
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// History that is kept at most, in bytes of superseded objects and bookkeeping. Beyond it the oldest is compacted: a burst
 /// of writes between two compactions must not eat the memory.
 const HISTORY_BYTES_MAX: usize = 512 << 20;
-
-/// What a change costs besides the object that it replaced: the key twice, links in the log.
-const CHANGE_BYTES: usize = 256;
-
-/// Changes trimmed, and entries read, under one hold of the lock.
-pub(crate) const CHUNK: usize = 1000;
 
 /// The writes of one revision: an object, or `None` for a deletion. A key appears once.
 #[derive(Debug, Clone)]
@@ -44,181 +32,30 @@ pub struct Mvcc {
     history_bytes_max: usize,
 }
 
-pub(crate) struct State {
-    pub(crate) keys: BTreeMap<Arc<[u8]>, Slot>,
-    pub(crate) applied: Revision,
-    /// The oldest revision that may be asked for. Invariant: `floor <= applied`.
-    pub(crate) floor: Revision,
-    pub(crate) log: Log,
-    /// Everything in `log` and all superseded versions, oldest first, to forget them in order.
-    history: VecDeque<(Arc<[u8]>, Arc<Change>)>,
-    history_bytes: usize,
-}
-
-/// One key's versions. Most keys have one, so the newest is inline.
-pub(crate) struct Slot {
-    pub(crate) key: ObjectKey,
-    newest: Version,
-    /// Ascending, all older than `newest`.
-    older: Vec<Version>,
-}
-
-#[derive(Clone)]
-struct Version {
-    revision: Revision,
-    created: Revision,
-    /// `None` is a deletion.
-    object: Option<Arc<Object>>,
-}
-
-impl Slot {
-    pub(crate) fn at(&self, revision: Revision) -> Option<Entry> {
-        let version = if self.newest.revision <= revision {
-            &self.newest
-        } else {
-            self.older.iter().rev().find(|v| v.revision <= revision)?
-        };
-        let object = version.object.clone()?;
-        Some(Entry {
-            key: self.key.clone(),
-            object,
-            revision: version.revision,
-            created: version.created,
-        })
-    }
-
-    pub(crate) fn exists_at(&self, revision: Revision) -> bool {
-        if self.newest.revision <= revision {
-            return self.newest.object.is_some();
-        }
-        self.older
-            .iter()
-            .rev()
-            .find(|v| v.revision <= revision)
-            .is_some_and(|v| v.object.is_some())
-    }
-}
-
-impl State {
-    fn write(&mut self, revision: Revision, key: ObjectKey, object: Option<Arc<Object>>) {
-        let encoded = key.encode();
-        let old = match self.keys.get_mut(&encoded) {
-            None => {
-                let Some(object) = &object else { return };
-                let newest = Version {
-                    revision,
-                    created: revision,
-                    object: Some(object.clone()),
-                };
-                self.keys.insert(
-                    encoded.clone(),
-                    Slot {
-                        key: key.clone(),
-                        newest,
-                        older: Vec::new(),
-                    },
-                );
-                None
-            }
-            Some(slot) => {
-                let old = slot.newest.object.clone().map(|object| Prior {
-                    object,
-                    revision: slot.newest.revision,
-                });
-                if old.is_none() && object.is_none() {
-                    return;
-                }
-                let created = if old.is_some() { slot.newest.created } else { revision };
-                let newest = Version {
-                    revision,
-                    created,
-                    object: object.clone(),
-                };
-                slot.older.push(std::mem::replace(&mut slot.newest, newest));
-                old
-            }
-        };
-        let change = Arc::new(Change {
-            key,
-            revision,
-            old,
-            new: object,
-        });
-        self.history_bytes += cost(&change);
-        self.log.push(&change);
-        self.history.push_back((encoded, change));
-    }
-
-    /// Forgets up to `CHUNK` changes that nobody may read any more. Returns whether there are more.
-    fn trim(&mut self, upto: Revision) -> bool {
-        for _ in 0..CHUNK {
-            let Some((encoded, change)) = self.history.pop_front_if(|(_, change)| change.revision <= upto) else {
-                return false;
-            };
-            self.history_bytes -= cost(&change);
-            self.log.forget(&change);
-            let Some(slot) = self.keys.get_mut(&encoded) else {
-                continue;
-            };
-            slot.older.retain(|version| {
-                version.revision > change.revision || (version.revision == change.revision && version.object.is_some())
-            });
-            slot.older.shrink_to(4);
-            if slot.newest.revision == change.revision && slot.newest.object.is_none() {
-                self.keys.remove(&encoded);
-            }
-        }
-        true
-    }
-}
-
-fn cost(change: &Change) -> usize {
-    CHANGE_BYTES + change.old.as_ref().map_or(0, |old| old.object.size())
-}
-
 impl Mvcc {
     /// An empty state at a revision.
     pub fn new(revision: Revision) -> Arc<Mvcc> {
         Self::load(revision, std::iter::empty())
     }
 
+    /// An empty state that keeps at most so many bytes of history, where the default is not wanted.
+    pub fn with_history(revision: Revision, history_bytes_max: usize) -> Arc<Mvcc> {
+        Arc::new(Self::build(revision, std::iter::empty(), history_bytes_max))
+    }
+
     /// The state at `revision`, of which nothing older is known: watches can start there and not before.
     pub fn load(revision: Revision, entries: impl IntoIterator<Item = Entry>) -> Arc<Mvcc> {
-        let slots = entries.into_iter().map(|entry| {
-            let Entry {
-                key,
-                object,
-                revision,
-                created,
-            } = entry;
-            let newest = Version {
-                revision,
-                created,
-                object: Some(object),
-            };
-            (
-                key.encode(),
-                Slot {
-                    key,
-                    newest,
-                    older: Vec::new(),
-                },
-            )
-        });
-        let state = State {
-            keys: slots.collect(),
-            applied: revision,
-            floor: revision,
-            log: Log::default(),
-            history: VecDeque::new(),
-            history_bytes: 0,
-        };
-        Arc::new(Mvcc {
+        Arc::new(Self::build(revision, entries, HISTORY_BYTES_MAX))
+    }
+
+    fn build(revision: Revision, entries: impl IntoIterator<Item = Entry>, history_bytes_max: usize) -> Mvcc {
+        let state = State::of(revision, entries);
+        Mvcc {
             state: RwLock::new(state),
             pins: Mutex::default(),
             reached: tokio::sync::watch::Sender::new(revision),
-            history_bytes_max: HISTORY_BYTES_MAX,
-        })
+            history_bytes_max,
+        }
     }
 
     /// Shows commits, oldest first and each newer than all before, to everybody at once.
@@ -242,13 +79,13 @@ impl Mvcc {
             let excess = state.history_bytes - self.history_bytes_max;
             let mut freed = 0;
             let oldest_kept = state.history.iter().find(|(_, change)| {
-                freed += cost(change);
+                freed += crate::state::cost(change);
                 freed > excess
             });
             let floor = oldest_kept.map_or(state.applied, |(_, change)| change.revision);
             state.floor = state.floor.max(floor);
         }
-        // Pays off what a pinned compaction had to leave, a bounded part each time.
+        // Also pays off what a pinned compaction had to leave, a bounded part each time.
         let limit = self.trim_limit(&state);
         state.trim(limit);
         let touched = state.log.take_touched();
@@ -270,36 +107,12 @@ impl Mvcc {
     /// Makes the state that of `entries` at `revision` when the changes in between are lost: cursors are gone, snapshots
     /// keep what they read.
     pub fn reload(&self, revision: Revision, entries: Vec<Entry>) {
-        let mut fresh: BTreeMap<Arc<[u8]>, Entry> = entries.into_iter().map(|e| (e.key.encode(), e)).collect();
+        let fresh: BTreeMap<Arc<[u8]>, Entry> = entries.into_iter().map(|e| (e.key.encode(), e)).collect();
         let mut state = self.state.write();
         if revision <= state.applied {
             return;
         }
-        let mut writes = Vec::new();
-        for (encoded, slot) in &state.keys {
-            if slot.newest.object.is_none() {
-                continue;
-            }
-            match fresh.remove(encoded) {
-                None => writes.push((slot.key.clone(), None)),
-                Some(entry) if entry.revision == slot.newest.revision => {}
-                Some(entry) => writes.push((slot.key.clone(), Some(entry))),
-            }
-        }
-        writes.extend(fresh.into_values().map(|entry| (entry.key.clone(), Some(entry))));
-        for (key, entry) in writes {
-            let origin = entry
-                .as_ref()
-                .map(|entry| (key.encode(), entry.revision, entry.created));
-            state.write(revision, key, entry.map(|entry| entry.object));
-            // The versions are older than this process learns of them; nobody can ask for a revision in between.
-            if let Some((encoded, revision, created)) = origin
-                && let Some(slot) = state.keys.get_mut(&encoded)
-            {
-                slot.newest.revision = revision;
-                slot.newest.created = created;
-            }
-        }
+        state.move_to(revision, fresh);
         state.applied = revision;
         state.floor = revision;
         state.log.lose(revision);
@@ -326,11 +139,14 @@ impl Mvcc {
         self.state.read().floor
     }
 
+    /// What the history since the last compaction holds, roughly: a figure for metrics.
+    pub fn history_bytes(&self) -> usize {
+        self.state.read().history_bytes
+    }
+
     /// When the object of an encoded key was last written, and when it was created.
     pub(crate) fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
-        let state = self.state.read();
-        let newest = &state.keys.get(encoded)?.newest;
-        newest.object.as_ref().map(|_| (newest.revision, newest.created))
+        self.state.read().current(encoded)
     }
 
     /// The latest view.
@@ -401,23 +217,5 @@ impl Mvcc {
     fn trim_limit(&self, state: &State) -> Revision {
         let pinned = self.pins.lock().first_key_value().map(|(revision, _)| *revision);
         pinned.map_or(state.floor, |pinned| pinned.min(state.floor))
-    }
-}
-
-impl State {
-    fn check(&self, revision: Revision) -> Result<(), Gone> {
-        if revision < self.floor {
-            return Err(Gone::Compacted {
-                asked: revision,
-                oldest: self.floor,
-            });
-        }
-        if revision > self.applied {
-            return Err(Gone::Future {
-                asked: revision,
-                latest: self.applied,
-            });
-        }
-        Ok(())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     Mvcc,
-    mvcc::{CHUNK, Slot},
+    state::{CHUNK, Slot},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use std::{

@@ -127,7 +127,8 @@ fn damage_and_other_formats_are_refused() {
         open(dir.path()).map(|_| ()).unwrap_err().to_string()
     };
     let a = key("a").encode();
-    let cases: [(&dyn Fn(&redb::WriteTransaction), &str); 4] = [
+    type Spoil<'a> = &'a dyn Fn(&redb::WriteTransaction);
+    let cases: [(Spoil<'_>, &str); 4] = [
         (
             &|txn| drop(txn.open_table(meta).unwrap().insert("format", 9)),
             "the store has format 9, this version reads 1",

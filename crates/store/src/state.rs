@@ -1,0 +1,231 @@
+//! What is under the lock of [`crate::Mvcc`]: versions by key, and the history in the order in which it is forgotten.
+
+use crate::{Change, Entry, Gone, Prior, watch::Log};
+use insula_api::{Object, ObjectKey, Revision};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
+
+/// What a change costs besides the object that it replaced: the key twice, links in the log.
+const CHANGE_BYTES: usize = 256;
+
+/// Changes trimmed, and entries read, under one hold of the lock.
+pub(crate) const CHUNK: usize = 1000;
+
+pub(crate) struct State {
+    pub(crate) keys: BTreeMap<Arc<[u8]>, Slot>,
+    pub(crate) applied: Revision,
+    /// The oldest revision that may be asked for. Invariant: `floor <= applied`.
+    pub(crate) floor: Revision,
+    pub(crate) log: Log,
+    /// Everything in `log` and all superseded versions, oldest first, to forget them in order.
+    pub(crate) history: VecDeque<(Arc<[u8]>, Arc<Change>)>,
+    pub(crate) history_bytes: usize,
+}
+
+/// One key's versions. Most keys have one, so the newest is inline.
+pub(crate) struct Slot {
+    pub(crate) key: ObjectKey,
+    newest: Version,
+    /// Ascending, all older than `newest`.
+    older: Vec<Version>,
+}
+
+#[derive(Clone)]
+struct Version {
+    revision: Revision,
+    created: Revision,
+    /// `None` is a deletion.
+    object: Option<Arc<Object>>,
+}
+
+impl Slot {
+    pub(crate) fn at(&self, revision: Revision) -> Option<Entry> {
+        let version = if self.newest.revision <= revision {
+            &self.newest
+        } else {
+            self.older.iter().rev().find(|v| v.revision <= revision)?
+        };
+        let object = version.object.clone()?;
+        Some(Entry {
+            key: self.key.clone(),
+            object,
+            revision: version.revision,
+            created: version.created,
+        })
+    }
+
+    pub(crate) fn exists_at(&self, revision: Revision) -> bool {
+        if self.newest.revision <= revision {
+            return self.newest.object.is_some();
+        }
+        self.older
+            .iter()
+            .rev()
+            .find(|v| v.revision <= revision)
+            .is_some_and(|v| v.object.is_some())
+    }
+}
+
+impl State {
+    /// The state at `revision`, of which nothing older is known.
+    pub(crate) fn of(revision: Revision, entries: impl IntoIterator<Item = Entry>) -> Self {
+        let slots = entries.into_iter().map(|entry| {
+            let Entry {
+                key,
+                object,
+                revision,
+                created,
+            } = entry;
+            let newest = Version {
+                revision,
+                created,
+                object: Some(object),
+            };
+            (
+                key.encode(),
+                Slot {
+                    key,
+                    newest,
+                    older: Vec::new(),
+                },
+            )
+        });
+        State {
+            keys: slots.collect(),
+            applied: revision,
+            floor: revision,
+            log: Log::default(),
+            history: VecDeque::new(),
+            history_bytes: 0,
+        }
+    }
+
+    /// When the object of an encoded key was last written, and when it was created.
+    pub(crate) fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
+        let newest = &self.keys.get(encoded)?.newest;
+        newest.object.as_ref().map(|_| (newest.revision, newest.created))
+    }
+
+    pub(crate) fn write(&mut self, revision: Revision, key: ObjectKey, object: Option<Arc<Object>>) {
+        let encoded = key.encode();
+        let old = match self.keys.get_mut(&encoded) {
+            None => {
+                let Some(object) = &object else { return };
+                let newest = Version {
+                    revision,
+                    created: revision,
+                    object: Some(object.clone()),
+                };
+                self.keys.insert(
+                    encoded.clone(),
+                    Slot {
+                        key: key.clone(),
+                        newest,
+                        older: Vec::new(),
+                    },
+                );
+                None
+            }
+            Some(slot) => {
+                let old = slot.newest.object.clone().map(|object| Prior {
+                    object,
+                    revision: slot.newest.revision,
+                });
+                if old.is_none() && object.is_none() {
+                    return;
+                }
+                let created = if old.is_some() { slot.newest.created } else { revision };
+                let newest = Version {
+                    revision,
+                    created,
+                    object: object.clone(),
+                };
+                slot.older.push(std::mem::replace(&mut slot.newest, newest));
+                old
+            }
+        };
+        let change = Arc::new(Change {
+            key,
+            revision,
+            old,
+            new: object,
+        });
+        self.history_bytes += cost(&change);
+        self.log.push(&change);
+        self.history.push_back((encoded, change));
+    }
+
+    /// Whether a revision may be asked for.
+    pub(crate) fn check(&self, revision: Revision) -> Result<(), Gone> {
+        if revision < self.floor {
+            return Err(Gone::Compacted {
+                asked: revision,
+                oldest: self.floor,
+            });
+        }
+        if revision > self.applied {
+            return Err(Gone::Future {
+                asked: revision,
+                latest: self.applied,
+            });
+        }
+        Ok(())
+    }
+
+    /// Writes what differs from `fresh`, the state at a revision whose way there is not known.
+    pub(crate) fn move_to(&mut self, revision: Revision, mut fresh: BTreeMap<Arc<[u8]>, Entry>) {
+        let mut writes = Vec::new();
+        for (encoded, slot) in &self.keys {
+            if slot.newest.object.is_none() {
+                continue;
+            }
+            match fresh.remove(encoded) {
+                None => writes.push((slot.key.clone(), None)),
+                Some(entry) if entry.revision == slot.newest.revision => {}
+                Some(entry) => writes.push((slot.key.clone(), Some(entry))),
+            }
+        }
+        writes.extend(fresh.into_values().map(|entry| (entry.key.clone(), Some(entry))));
+        for (key, entry) in writes {
+            let origin = entry
+                .as_ref()
+                .map(|entry| (key.encode(), entry.revision, entry.created));
+            self.write(revision, key, entry.map(|entry| entry.object));
+            // The versions are older than this process learns of them; nobody can ask for a revision in between.
+            if let Some((encoded, revision, created)) = origin
+                && let Some(slot) = self.keys.get_mut(&encoded)
+            {
+                slot.newest.revision = revision;
+                slot.newest.created = created;
+            }
+        }
+    }
+
+    /// Forgets up to `CHUNK` changes that nobody may read any more. Returns whether there are more.
+    pub(crate) fn trim(&mut self, upto: Revision) -> bool {
+        for _ in 0..CHUNK {
+            let Some((encoded, change)) = self.history.pop_front_if(|(_, change)| change.revision <= upto) else {
+                return false;
+            };
+            self.history_bytes -= cost(&change);
+            self.log.forget(&change);
+            let Some(slot) = self.keys.get_mut(&encoded) else {
+                continue;
+            };
+            slot.older.retain(|version| {
+                version.revision > change.revision || (version.revision == change.revision && version.object.is_some())
+            });
+            slot.older.shrink_to(4);
+            if slot.newest.revision == change.revision && slot.newest.object.is_none() {
+                self.keys.remove(&encoded);
+            }
+        }
+        true
+    }
+}
+
+pub(crate) fn cost(change: &Change) -> usize {
+    CHANGE_BYTES + change.old.as_ref().map_or(0, |old| old.object.size())
+}
