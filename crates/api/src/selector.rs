@@ -7,6 +7,7 @@
 //! Whether a field is supported is the resource's business, not the grammar's.
 
 mod labels;
+mod names;
 #[cfg(test)]
 mod tests;
 
