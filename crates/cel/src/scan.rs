@@ -2,6 +2,7 @@
 //! chains of a source are bounded from its tokens, in one linear pass, before the parser sees it.
 
 use crate::error::CompileError;
+use crate::ir::NODE_DEPTH_MAX;
 use cel::parser::pratt_parser::{Lexer, TokenKind};
 
 /// Bytes of one expression.
@@ -85,6 +86,8 @@ struct Level {
     conditionals: usize,
     /// Prefix operators in front of the bracket that opened this level.
     prefixes: usize,
+    /// Calls on the result of calls, in a row.
+    calls: usize,
 }
 
 impl Shape {
@@ -105,10 +108,12 @@ impl Shape {
         match kind {
             TokLeftParen | TokLeftBracket | TokLeftBrace => {
                 self.link()?;
+                if kind == TokLeftParen && self.after_operand {
+                    self.call()?;
+                }
                 self.levels.push(Level {
-                    chain: 0,
-                    conditionals: 0,
                     prefixes: self.prefixes,
+                    ..Level::default()
                 });
                 self.nested += self.prefixes;
                 self.prefixes = 0;
@@ -135,6 +140,13 @@ impl Shape {
             | TokLessEqual | TokGreater | TokGreaterEqual | TokIn | TokLogicalAnd | TokLogicalOr => self.link()?,
             TokMinus if !prefix => self.link()?,
             _ => {}
+        }
+        let in_call_chain = matches!(
+            kind,
+            TokDot | TokIdent | TokReservedWord | TokLeftParen | TokRightParen | TokLeftBracket | TokRightBracket
+        );
+        if !in_call_chain {
+            self.level().calls = 0;
         }
         let operand_ends = matches!(
             kind,
@@ -169,6 +181,17 @@ impl Shape {
         }
         let last = self.levels.len() - 1;
         &mut self.levels[last]
+    }
+
+    /// The parser copies what a method is called on, so a row of calls takes quadratic time: 240 of `.map(x, x)`
+    /// took 27 ms. Each is a level of our tree too, whose depth would refuse the row anyway.
+    fn call(&mut self) -> Result<(), String> {
+        let level = self.level();
+        level.calls += 1;
+        if level.calls > NODE_DEPTH_MAX {
+            return Err(format!("expression chains more than {NODE_DEPTH_MAX} calls"));
+        }
+        Ok(())
     }
 
     fn link(&mut self) -> Result<(), String> {
