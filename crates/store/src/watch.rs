@@ -12,6 +12,10 @@ use tokio::sync::Notify;
 /// Changes that one pull hands out, rounded up to a whole revision.
 const PULL_MAX: usize = 1000;
 
+/// Changes that are looked at under one hold of the lock, rounded up to a whole revision: a cursor on one namespace far
+/// behind in a busy cluster must not stop the writer.
+const SCAN_MAX: usize = 4000;
+
 /// One key's change at a revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
@@ -67,6 +71,40 @@ impl Ring {
     fn after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
         let start = self.changes.partition_point(|change| change.revision <= revision);
         self.changes.range(start..)
+    }
+}
+
+/// What one look at a ring gives.
+struct Pulled {
+    changes: Vec<Arc<Change>>,
+    /// Everything in scope up to here is in `changes`.
+    reached: Revision,
+    /// Whether there was more to look at.
+    more: bool,
+}
+
+impl Ring {
+    fn pull(&self, scope: &Scope, position: Revision, applied: Revision) -> Pulled {
+        let (mut changes, mut looked, mut reached) = (Vec::new(), 0, position);
+        for change in self.after(position) {
+            if change.revision > reached && (changes.len() >= PULL_MAX || looked >= SCAN_MAX) {
+                return Pulled {
+                    changes,
+                    reached,
+                    more: true,
+                };
+            }
+            looked += 1;
+            reached = change.revision;
+            if in_scope(scope, &change.key) {
+                changes.push(change.clone());
+            }
+        }
+        Pulled {
+            changes,
+            reached: applied,
+            more: false,
+        }
     }
 }
 
@@ -217,34 +255,27 @@ impl Cursor {
 
     /// The changes that are there now: none, or whole revisions.
     pub fn try_next(&mut self) -> Result<Vec<Arc<Change>>, Gone> {
-        let Cursor {
-            mvcc, scope, position, ..
-        } = self;
-        let (changes, reached) = mvcc.read(|state| {
-            let Some(ring) = state.log.ring(scope) else {
-                return Ok((Vec::new(), state.applied));
-            };
-            if ring.lost > *position {
-                return Err(Gone::Compacted {
+        loop {
+            let Cursor {
+                mvcc, scope, position, ..
+            } = self;
+            let pulled = mvcc.read(|state| match state.log.ring(scope) {
+                None => Ok(Pulled {
+                    changes: Vec::new(),
+                    reached: state.applied,
+                    more: false,
+                }),
+                Some(ring) if ring.lost > *position => Err(Gone::Compacted {
                     asked: *position,
                     oldest: state.floor,
-                });
+                }),
+                Some(ring) => Ok(ring.pull(scope, *position, state.applied)),
+            })?;
+            self.position = pulled.reached;
+            if !pulled.changes.is_empty() || !pulled.more {
+                return Ok(pulled.changes);
             }
-            let mut changes: Vec<Arc<Change>> = Vec::new();
-            for change in ring.after(*position) {
-                let full = changes.len() >= PULL_MAX;
-                if full && changes.last().is_some_and(|last| last.revision < change.revision) {
-                    let reached = changes.last().map_or(*position, |last| last.revision);
-                    return Ok((changes, reached));
-                }
-                if in_scope(scope, &change.key) {
-                    changes.push(change.clone());
-                }
-            }
-            Ok((changes, state.applied))
-        })?;
-        *position = reached;
-        Ok(changes)
+        }
     }
 
     /// Everything at or before this revision was delivered or is out of scope: a safe bookmark. It moves with the store
@@ -254,10 +285,17 @@ impl Cursor {
             None => state.applied,
             Some(ring) if ring.lost > self.position => self.position,
             Some(ring) => {
-                let pending = ring
-                    .after(self.position)
+                let mut after = ring.after(self.position);
+                let pending = after
+                    .by_ref()
+                    .take(SCAN_MAX)
                     .any(|change| in_scope(&self.scope, &change.key));
-                if pending { self.position } else { state.applied }
+                // With more than can be looked at the old place is still a true answer; the next pull moves it.
+                if pending || after.next().is_some() {
+                    self.position
+                } else {
+                    state.applied
+                }
             }
         })
     }

@@ -71,6 +71,45 @@ fn only_the_touched_scopes_wake() {
     );
 }
 
+/// A cursor far behind on one namespace passes over what others did in pieces, and misses nothing.
+#[test]
+fn a_narrow_cursor_passes_over_many_foreign_changes() {
+    const CHANGES: u64 = 10_000;
+    let mvcc = Mvcc::new(Revision(1));
+    let busy = key("widgets", "root");
+    let mine = ObjectKey {
+        namespace: "mine".into(),
+        ..busy.clone()
+    };
+    let scope = Scope::namespace(busy.resource.clone(), busy.cluster.clone(), "mine");
+    let mut cursor = mvcc.watch(scope, Revision(1)).unwrap();
+    let write = |n: u64| put(n, if n == CHANGES { mine.clone() } else { busy.clone() }, 1);
+    mvcc.apply((2..=CHANGES + 5).map(write).collect());
+    assert!(cursor.position() < Revision(CHANGES));
+    let got: Vec<_> = cursor
+        .try_next()
+        .unwrap()
+        .iter()
+        .map(|change| change.revision)
+        .collect();
+    assert_eq!(got, [Revision(CHANGES)]);
+    assert_eq!(cursor.position(), Revision(CHANGES + 5));
+    assert_eq!(cursor.try_next().unwrap(), []);
+}
+
+/// Servers hold these across threads.
+#[test]
+fn everything_can_be_sent() {
+    fn sent<T: Send>(_: &T) {}
+    let mvcc = Mvcc::new(Revision(1));
+    let mut cursor = mvcc
+        .watch(Scope::everywhere(key("widgets", "root").resource), Revision(1))
+        .unwrap();
+    sent(&mvcc.latest());
+    sent(&cursor.next());
+    sent(&cursor);
+}
+
 /// A burst of writes must not eat the memory while nobody compacts: the oldest history goes, the newest stays.
 #[test]
 fn history_is_bounded() {
