@@ -1,7 +1,7 @@
 //! Filling in defaults. A default is copied where the field is absent, or null without being allowed to be; then it is
 //! itself completed by the defaults below it. Absent objects are not made up: only a default of their own does that.
 
-use crate::node::Node;
+use crate::node::{Children, Node};
 use crate::structural::Structural;
 use insula_api::Json;
 
@@ -24,8 +24,9 @@ pub(crate) fn default_value(value: &mut Json, node: &Node) {
                     map.insert(name.to_string(), fallback.clone());
                 }
             }
+            let mut children = Children::of(node);
             for (name, child) in map.iter_mut() {
-                if let Some(node) = node.child(name) {
+                if let Some(node) = children.child(name) {
                     fill(child, node);
                 }
             }

@@ -308,3 +308,41 @@ impl Node {
         fields && values && unknown
     }
 }
+
+/// Finds the nodes of an object's fields in order. Both are sorted by name, so that the next field is mostly the next
+/// property; where it is not, the rest is searched.
+#[derive(Debug)]
+pub(crate) struct Children<'a> {
+    rest: &'a [(Box<str>, Node)],
+    additional: Option<&'a Node>,
+}
+
+impl<'a> Children<'a> {
+    pub(crate) fn of(node: &'a Node) -> Children<'a> {
+        Children {
+            rest: &node.properties,
+            additional: node.additional(),
+        }
+    }
+
+    /// The node of a declared field. Names must be asked for in ascending order.
+    pub(crate) fn property(&mut self, name: &str) -> Option<&'a Node> {
+        if let [(first, node), rest @ ..] = self.rest
+            && **first == *name
+        {
+            self.rest = rest;
+            return Some(node);
+        }
+        let (found, skip) = match self.rest.binary_search_by(|(n, _)| (**n).cmp(name)) {
+            Ok(at) => (self.rest.get(at).map(|(_, node)| node), at + 1),
+            Err(at) => (None, at),
+        };
+        self.rest = self.rest.get(skip..).unwrap_or_default();
+        found
+    }
+
+    /// The node of a declared field, or else that of the map's values.
+    pub(crate) fn child(&mut self, name: &str) -> Option<&'a Node> {
+        self.property(name).or(self.additional)
+    }
+}

@@ -5,7 +5,7 @@
 
 use crate::at::{At, Keys};
 use crate::embedded;
-use crate::node::Node;
+use crate::node::{Children, Node};
 use crate::structural::Structural;
 use insula_api::Json;
 
@@ -75,12 +75,14 @@ enum Fate<'a> {
     Descend(Option<&'a Node>),
 }
 
-fn fate<'a>(node: Option<&'a Node>, name: &str, meta: Meta) -> Fate<'a> {
+fn fate<'a>(node: Option<&'a Node>, children: Option<&mut Children<'a>>, name: &str, meta: Meta) -> Fate<'a> {
     if meta.knows(name) {
         return Fate::Keep;
     }
-    let Some(node) = node else { return Fate::Drop };
-    match node.child(name) {
+    let (Some(node), Some(children)) = (node, children) else {
+        return Fate::Drop;
+    };
+    match children.child(name) {
         Some(child) => Fate::Descend(Some(child)),
         None if node.preserves_unknown => Fate::Keep,
         None => Fate::Drop,
@@ -90,23 +92,28 @@ fn fate<'a>(node: Option<&'a Node>, name: &str, meta: Meta) -> Fate<'a> {
 fn walk(value: &mut Json, node: Option<&Node>, meta: Meta) {
     match value {
         Json::Object(map) => {
-            map.retain(|name, child| match fate(node, name, meta) {
-                Fate::Drop => false,
-                Fate::Keep => {
-                    match meta {
-                        Meta::Root if name == "metadata" => embedded::prune_metadata(child),
-                        Meta::Embedded if name == "metadata" => embedded::tidy_metadata(child),
-                        _ => {}
+            let mut children = node.map(Children::of);
+            // Almost no object has one: nothing is allocated, and the map is not rebuilt.
+            let mut dropped: Vec<String> = Vec::new();
+            for (name, child) in map.iter_mut() {
+                match fate(node, children.as_mut(), name, meta) {
+                    Fate::Drop => dropped.push(name.clone()),
+                    Fate::Keep if name == "metadata" => match meta {
+                        Meta::Root => embedded::prune_metadata(child),
+                        Meta::Embedded => embedded::tidy_metadata(child),
+                        Meta::None => {}
+                    },
+                    Fate::Keep => {}
+                    Fate::Descend(child_node) => {
+                        if child.is_object() || child.is_array() {
+                            walk(child, child_node, child_node.map_or(Meta::None, Meta::of));
+                        }
                     }
-                    true
                 }
-                Fate::Descend(child_node) => {
-                    if child.is_object() || child.is_array() {
-                        walk(child, child_node, child_node.map_or(Meta::None, Meta::of));
-                    }
-                    true
-                }
-            });
+            }
+            for name in dropped {
+                map.remove(&name);
+            }
         }
         Json::Array(list) => {
             let items = node.and_then(Node::items);
@@ -132,10 +139,11 @@ impl Report {
     fn walk(&mut self, value: &Json, node: Option<&Node>, meta: Meta, at: &At<'_>) {
         match value {
             Json::Object(map) => {
+                let mut children = node.map(Children::of);
                 for (name, child) in map {
                     let declared = meta.knows(name) || node.is_some_and(|n| n.property(name).is_some());
                     let at = if declared { at.field(name) } else { at.key(name) };
-                    self.field(name, child, fate(node, name, meta), meta, &at);
+                    self.field(name, child, fate(node, children.as_mut(), name, meta), meta, &at);
                 }
             }
             Json::Array(list) => {
@@ -171,16 +179,25 @@ impl Report {
 
 fn drop_nulls_at(value: &mut Json, node: &Node) {
     match value {
-        Json::Object(map) => map.retain(|name, child| {
-            let Some(child_node) = node.child(name) else {
-                return true;
-            };
-            if child.is_null() {
-                return child_node.nullable || child_node.default.is_some();
+        Json::Object(map) => {
+            let mut children = Children::of(node);
+            // Almost no object has one: nothing is allocated, and the map is not rebuilt.
+            let mut dropped: Vec<String> = Vec::new();
+            for (name, child) in map.iter_mut() {
+                if matches!(child, Json::Null | Json::Object(_) | Json::Array(_))
+                    && let Some(node) = children.child(name)
+                {
+                    if !child.is_null() {
+                        drop_nulls_at(child, node);
+                    } else if !node.nullable && node.default.is_none() {
+                        dropped.push(name.clone());
+                    }
+                }
             }
-            drop_nulls_at(child, child_node);
-            true
-        }),
+            for name in dropped {
+                map.remove(&name);
+            }
+        }
         Json::Array(list) => {
             if let Some(items) = node.items() {
                 for item in list {

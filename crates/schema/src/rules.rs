@@ -68,10 +68,10 @@ pub(crate) fn check_value(value: &Json, old: Option<&Json>, node: &Node, budget:
 
 impl Rule {
     /// Compiles a rule. Checks beyond compilation are admission's.
-    pub(crate) fn parse(rule: &Json, path: &FieldPath) -> Result<Rule, FieldError> {
+    pub(crate) fn parse(rule: &Json, path: impl Fn() -> FieldPath) -> Result<Rule, FieldError> {
         let text = |name: &str| rule.get(name).and_then(Json::as_str).unwrap_or("");
         let program = Program::compile_with(text("rule"), &VARIABLES, AbsenceMode::Error).map_err(|e| {
-            FieldError::invalid_text(&path.child("rule"), go_json(rule), format!("compilation failed: {e}"))
+            FieldError::invalid_text(&path().child("rule"), go_json(rule), format!("compilation failed: {e}"))
         })?;
         let expression = text("messageExpression");
         let message_program = match expression.trim() {
@@ -79,7 +79,7 @@ impl Rule {
             _ => Some(
                 Program::compile_with(expression, &VARIABLES, AbsenceMode::Error).map_err(|e| {
                     let why = format!("messageExpression compilation failed: {e}");
-                    FieldError::invalid_text(&path.child("messageExpression"), go_json(rule), why)
+                    FieldError::invalid_text(&path().child("messageExpression"), go_json(rule), why)
                 })?,
             ),
         };

@@ -3,6 +3,7 @@
 //! `parse` is admission's door: it says everything that is wrong, in Kubernetes' words. `parse_trusted` is for
 //! schemas that were admitted before: it only lowers. Both are bounded in size and depth first.
 
+use crate::at::{At, Keys, join};
 use crate::node::{Below, Junctors, Limits, ListType, MapType, Node, Type};
 use crate::regexp::Pattern;
 use crate::rules::Rule;
@@ -35,7 +36,7 @@ impl Structural {
             return Err(wording);
         }
         let mut errors = Vec::new();
-        let root = lower(schema, path, &mut errors);
+        let root = lower(schema, &At::ROOT, path, &mut errors);
         // A rule with a wrong message or path is not compiled; the others are.
         let of_rule = |e: &FieldError| {
             e.field
@@ -81,7 +82,7 @@ impl Structural {
 
 fn lower_root(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldError>> {
     let mut errors = Vec::new();
-    let root = lower(schema, path, &mut errors);
+    let root = lower(schema, &At::ROOT, path, &mut errors);
     if errors.is_empty() {
         Ok(Structural { root })
     } else {
@@ -149,9 +150,14 @@ pub(crate) fn strings(schema: &Json, name: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-fn lower(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Node {
+/// The whole path of a place; only written when there is an error.
+fn place(base: &FieldPath, at: &At<'_>) -> FieldPath {
+    join(base, &at.path(Keys::Bracketed))
+}
+
+fn lower(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Node {
     let mut node = Node {
-        kind: kind(schema, path, errors),
+        kind: kind(schema, at, base, errors),
         nullable: flag(schema, "nullable"),
         int_or_string: flag(schema, "x-kubernetes-int-or-string"),
         preserves_unknown: flag(schema, "x-kubernetes-preserve-unknown-fields"),
@@ -169,31 +175,33 @@ fn lower(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Node 
             MapType::Granular
         },
         required: strings(schema, "required"),
-        limits: limits(schema, path, errors),
-        junctors: junctors(schema, path, errors),
+        limits: limits(schema, at, base, errors),
+        junctors: junctors(schema, at, base, errors),
         rules: Vec::new(),
     };
     if let Some(Json::Object(properties)) = schema.get("properties") {
-        let at = path.child("properties");
+        let at = at.field("properties");
         // The map is sorted by name: no `preserve_order`.
         node.properties = properties
             .iter()
-            .map(|(n, s)| (n.as_str().into(), lower(s, &at.key(n), errors)))
+            .map(|(n, s)| (n.as_str().into(), lower(s, &at.key(n), base, errors)))
             .collect();
     }
     if let Some(items @ Json::Object(_)) = schema.get("items") {
-        node.items = Some(Box::new(lower(items, &path.child("items"), errors)));
+        node.items = Some(Box::new(lower(items, &at.field("items"), base, errors)));
     }
     node.additional = match schema.get("additionalProperties") {
-        Some(values @ Json::Object(_)) => Some(Box::new(lower(values, &path.child("additionalProperties"), errors))),
+        Some(values @ Json::Object(_)) => {
+            Some(Box::new(lower(values, &at.field("additionalProperties"), base, errors)))
+        }
         // Values of an open map are not described at all, so that fields of objects among them are unknown.
         Some(Json::Bool(true)) => Some(Box::default()),
         _ => None,
     };
     if let Some(Json::Array(rules)) = schema.get("x-kubernetes-validations") {
-        let at = path.child("x-kubernetes-validations");
+        let at = at.field("x-kubernetes-validations");
         for (i, rule) in rules.iter().enumerate() {
-            match Rule::parse(rule, &at.index(i)) {
+            match Rule::parse(rule, || place(base, &at.index(i))) {
                 Ok(rule) => node.rules.push(rule),
                 Err(error) => errors.push(error),
             }
@@ -203,13 +211,13 @@ fn lower(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Node 
     node
 }
 
-fn kind(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Type> {
+fn kind(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Type> {
     let name = text(schema, "type");
     let kind = Type::parse(name);
     if kind.is_none() && !name.is_empty() {
         let types = ["array", "boolean", "integer", "number", "object", "string"];
         errors.push(FieldError::not_supported(
-            &path.child("type"),
+            &place(base, &at.field("type")),
             &Json::from(name),
             &types,
         ));
@@ -227,7 +235,7 @@ fn list_type(schema: &Json) -> ListType {
     }
 }
 
-fn limits(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Limits>> {
+fn limits(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Limits>> {
     const NAMES: [&str; 14] = [
         "format",
         "pattern",
@@ -280,7 +288,7 @@ fn limits(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Opti
         match Pattern::compile(pattern) {
             Ok(pattern) => limits.pattern = Some(pattern),
             Err(why) => errors.push(FieldError::invalid(
-                &path.child("pattern"),
+                &place(base, &at.field("pattern")),
                 &Json::from(pattern),
                 format!("must be a valid regular expression, but isn't: {why}"),
             )),
@@ -289,9 +297,9 @@ fn limits(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Opti
     Some(Box::new(limits))
 }
 
-fn junctors(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Junctors>> {
+fn junctors(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Junctors>> {
     let mut list = |name: &str| -> Vec<Node> {
-        let at = path.child(name);
+        let at = at.field(name);
         let schemas = schema
             .get(name)
             .and_then(Json::as_array)
@@ -300,7 +308,7 @@ fn junctors(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Op
         schemas
             .iter()
             .enumerate()
-            .map(|(i, s)| lower(s, &at.index(i), errors))
+            .map(|(i, s)| lower(s, &at.index(i), base, errors))
             .collect()
     };
     let mut junctors = Junctors {
@@ -310,7 +318,7 @@ fn junctors(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) -> Op
         not: None,
     };
     if let Some(not @ Json::Object(_)) = schema.get("not") {
-        junctors.not = Some(lower(not, &path.child("not"), errors));
+        junctors.not = Some(lower(not, &at.field("not"), base, errors));
     }
     let Junctors {
         all_of,

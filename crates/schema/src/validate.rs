@@ -6,7 +6,7 @@
 
 use crate::at::{At, Keys};
 use crate::list_type;
-use crate::node::{Junctors, Limits, ListType, Node, Type};
+use crate::node::{Children, Junctors, Limits, ListType, Node, Type};
 use crate::number::{Number, compare, in_range, is_multiple, same, shown};
 use insula_api::{FieldError, FieldPath, Json};
 
@@ -72,8 +72,9 @@ impl Walk {
             return;
         }
         let old = old.and_then(Json::as_object);
+        let mut children = Children::of(node);
         for (name, child) in map {
-            if let Some(field) = node.child(name) {
+            if let Some(field) = children.child(name) {
                 self.node(child, old.and_then(|o| o.get(name)), field, &at.key(name));
             }
         }
