@@ -1,0 +1,5 @@
+//! One file a service.
+
+mod cluster;
+mod conversion;
+mod workspace;
