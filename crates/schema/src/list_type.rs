@@ -131,3 +131,71 @@ fn repeats(items: &[Option<&Json>]) -> Vec<usize> {
     }
     found
 }
+
+/// Finds the old value of a list's item: known by key in keyed lists, nowhere else.
+///
+/// Lists mostly keep their order, so that the item after the last one found is tried first. Where that fails, a long
+/// list is indexed once: two lists of a hundred thousand items in opposite orders must not be compared pairwise.
+pub(crate) struct Correlation<'a> {
+    old: &'a [Json],
+    keys: &'a [String],
+    node: &'a Node,
+    next: usize,
+    index: Option<HashMap<String, usize>>,
+}
+
+impl<'a> Correlation<'a> {
+    pub(crate) fn of(old: Option<&'a Json>, node: &'a Node) -> Correlation<'a> {
+        let old = old.and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
+        match &node.list_type {
+            ListType::Map { keys } => Correlation {
+                old,
+                keys,
+                node,
+                next: 0,
+                index: None,
+            },
+            ListType::Atomic | ListType::Set => Correlation {
+                old: &[],
+                keys: &[],
+                node,
+                next: 0,
+                index: None,
+            },
+        }
+    }
+
+    /// The first old item with the keys of `item`.
+    pub(crate) fn find(&mut self, item: &Json) -> Option<&'a Json> {
+        if self.old.is_empty() || !item.is_object() {
+            return None;
+        }
+        let found = if self.old.get(self.next).is_some_and(|old| self.same_keys(old, item)) {
+            Some(self.next)
+        } else if self.old.len() <= PAIRWISE_MAX {
+            self.old.iter().position(|old| self.same_keys(old, item))
+        } else {
+            let key = key_of(item, self.keys, self.node).to_string();
+            self.index().get(&key).copied()
+        };
+        self.next = found? + 1;
+        self.old.get(found?)
+    }
+
+    fn same_keys(&self, old: &Json, item: &Json) -> bool {
+        let same = |key: &String| key_value(old, key, self.node) == key_value(item, key, self.node);
+        old.is_object() && self.keys.iter().all(same)
+    }
+
+    fn index(&mut self) -> &HashMap<String, usize> {
+        self.index.get_or_insert_with(|| {
+            let mut index = HashMap::with_capacity(self.old.len());
+            for (position, item) in self.old.iter().enumerate().filter(|(_, item)| item.is_object()) {
+                index
+                    .entry(key_of(item, self.keys, self.node).to_string())
+                    .or_insert(position);
+            }
+            index
+        })
+    }
+}

@@ -276,7 +276,7 @@ impl Node {
             return other.int_or_string || matches!(other.kind, Some(Type::Integer | Type::String));
         }
         match (self.kind, other.kind) {
-            (None, _) => !other.int_or_string || self.preserves_unknown,
+            (None, _) => true,
             (Some(Type::Number), Some(Type::Integer)) => true,
             (Some(a), Some(b)) => a == b,
             (Some(_), None) => false,

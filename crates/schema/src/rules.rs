@@ -5,9 +5,10 @@
 //! update, a rule without `oldSelf` whose value did not change fails as a warning only.
 
 use crate::at::{At, Keys};
+use crate::list_type::Correlation;
 use crate::node::{Node, Type};
 use crate::structural::Structural;
-use crate::validate::{correlated, kind_of};
+use crate::validate::kind_of;
 use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::{AbsenceMode, Activation, Budget, EvalError, Outcome, Program};
 use std::sync::Arc;
@@ -202,8 +203,9 @@ impl Run<'_> {
                 let Some(items) = node.items().filter(|i| i.below.rules) else {
                     return;
                 };
+                let mut old = Correlation::of(old, node);
                 for (index, item) in list.iter().enumerate() {
-                    self.walk(item, correlated(item, old, node), items, &at.index(index));
+                    self.walk(item, old.find(item), items, &at.index(index));
                 }
             }
             _ => {}

@@ -5,8 +5,8 @@
 //! whose value equals its old one. That comparison is only made when there are errors.
 
 use crate::at::{At, Keys};
-use crate::list_type;
-use crate::node::{Children, Junctors, Limits, ListType, Node, Type};
+use crate::list_type::Correlation;
+use crate::node::{Children, Junctors, Limits, Node, Type};
 use crate::number::{Number, compare, in_range, is_multiple, same, shown};
 use insula_api::{FieldError, FieldPath, Json};
 
@@ -82,8 +82,9 @@ impl Walk {
 
     fn list(&mut self, list: &[Json], old: Option<&Json>, node: &Node, at: &At<'_>) {
         let Some(items) = node.items() else { return };
+        let mut old = Correlation::of(old, node);
         for (index, item) in list.iter().enumerate() {
-            self.node(item, correlated(item, old, node), items, &at.index(index));
+            self.node(item, old.find(item), items, &at.index(index));
         }
     }
 
@@ -358,21 +359,6 @@ impl Walk {
         let best = if valid == 0 { best } else { None };
         (valid, best.map(|walk| walk.errors).unwrap_or_default())
     }
-}
-
-/// The old value of a list's item: known by key in keyed lists, nowhere else.
-pub(crate) fn correlated<'a>(item: &Json, old: Option<&'a Json>, node: &Node) -> Option<&'a Json> {
-    let old = old?.as_array()?;
-    let ListType::Map { keys } = &node.list_type else {
-        return None;
-    };
-    if !item.is_object() {
-        return None;
-    }
-    old.iter().find(|candidate| {
-        let same = |key: &String| list_type::key_value(candidate, key, node) == list_type::key_value(item, key, node);
-        candidate.is_object() && keys.iter().all(same)
-    })
 }
 
 pub(crate) fn kind_of(value: &Json) -> &'static str {

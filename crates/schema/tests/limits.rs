@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use insula_api::{FieldPath, Json};
-use insula_schema::{SCHEMA_BYTES_MAX, Structural, validate, validate_schema};
+use insula_schema::{SCHEMA_BYTES_MAX, Structural, validate, validate_schema, validate_update};
 use serde_json::json;
 
 fn refusal(schema: &Json) -> String {
@@ -76,4 +76,23 @@ fn dear_rules_stop() {
     let errors = validate(&json!({"list": list}), &schema);
     assert_eq!(errors.len(), 1);
     assert!(errors[0].to_string().contains("cost"), "{}", errors[0]);
+}
+
+#[test]
+fn long_keyed_lists_in_opposite_orders_are_correlated() {
+    let document = json!({"type": "object", "properties": {"list": {
+        "type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"],
+        "items": {"type": "object", "required": ["id"], "properties": {
+            "id": {"type": "integer"},
+            "n": {"type": "integer", "maximum": 1, "x-kubernetes-validations": [{"rule": "self >= oldSelf"}]},
+        }},
+    }}});
+    let schema = Structural::parse(&document, &FieldPath::root()).unwrap();
+    let item = |i: usize, n: usize| json!({"id": i, "n": n});
+    let old: Vec<Json> = (0..50_000).map(|i| item(i, 5)).collect();
+    let new: Vec<Json> = (0..50_000).rev().map(|i| item(i, if i == 7 { 6 } else { 5 })).collect();
+    let outcome = validate_update(&json!({"list": new}), &json!({"list": old}), &schema);
+    let errors: Vec<String> = outcome.errors.iter().map(ToString::to_string).collect();
+    let want = "list[49992].n: Invalid value: 6: list[49992].n in body should be less than or equal to 1";
+    assert_eq!(errors, [want]);
 }
