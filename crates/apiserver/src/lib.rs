@@ -6,6 +6,8 @@
 pub mod body;
 pub mod discovery;
 mod documents;
+#[cfg(test)]
+mod fixtures;
 pub mod handle;
 pub mod limits;
 pub mod negotiate;

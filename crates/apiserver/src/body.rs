@@ -1,0 +1,466 @@
+//! Request bodies: JSON or YAML to a value, with what a strict client wants to know about it.
+//!
+//! One visitor builds the value from either format and notes duplicate keys on the way (the last one wins, as in Go).
+//! Sizes are checked before anything is parsed; depth, aliases and nodes are bounded while it is.
+
+use crate::{negotiate::Format, status, status::StatusReply};
+use insula_api::{Json, Timestamp};
+use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Number};
+use std::{cell::RefCell, fmt};
+
+/// Largest body (kube-apiserver's limit for every resource).
+pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
+/// Deepest nesting of lists and maps. Kubernetes takes 10,000; nothing real comes near this.
+pub const DEPTH_MAX: usize = 120;
+/// The same for YAML, whose parser needs far more stack for each level.
+const YAML_DEPTH_MAX: usize = 64;
+/// Duplicate keys that are reported.
+const DUPLICATES_MAX: usize = 100;
+/// Scalars, lists and maps of a YAML body, after aliases are replaced by what they stand for.
+const YAML_NODES_MAX: usize = 500_000;
+/// Parser events that aliases may add.
+const YAML_REPLAYED_EVENTS_MAX: usize = 100_000;
+/// Bytes of a body that an error quotes.
+const SUMMARY_BYTES: usize = 30;
+
+/// A body's value.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct Decoded {
+    /// The value.
+    pub value: Json,
+    /// Paths of keys that came twice: `spec.foo`, `spec.list[0].a`.
+    pub duplicates: Vec<String>,
+}
+
+/// Why a body cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+enum DecodeError {
+    /// Too large to be looked at.
+    #[error("limit is {BODY_BYTES_MAX}")]
+    TooLarge,
+    /// Not JSON. In the words of Go's decoder.
+    #[error("{0}")]
+    Json(String),
+    /// Not YAML.
+    #[error("yaml: {0}")]
+    Yaml(String),
+}
+
+impl From<DecodeError> for StatusReply {
+    fn from(error: DecodeError) -> Self {
+        match error {
+            DecodeError::TooLarge => too_large(),
+            DecodeError::Json(_) | DecodeError::Yaml(_) => {
+                status::bad_request(format!("the body of the request cannot be read: {error}"))
+            }
+        }
+    }
+}
+
+fn too_large() -> StatusReply {
+    status::status(&insula_registry::Error::TooLarge(DecodeError::TooLarge.to_string()))
+}
+
+/// Reads any body, e.g. delete options.
+///
+/// # Errors
+/// 400 with what is wrong with it, 413.
+pub fn decode(bytes: &[u8], format: Format) -> Result<Decoded, StatusReply> {
+    read(bytes, format).map_err(StatusReply::from)
+}
+
+fn read(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
+    if bytes.len() > BODY_BYTES_MAX {
+        return Err(DecodeError::TooLarge);
+    }
+    match format {
+        Format::Json => decode_json(bytes),
+        Format::Yaml => decode_yaml(bytes),
+    }
+}
+
+/// Reads an object of a kind: it must be a map with an `apiVersion` and `kind` in texts, and its metadata must have the types
+/// that metadata has. Whether they fit the URL is for the registry to say.
+///
+/// # Errors
+/// 400 in Kubernetes' words, 413.
+pub fn decode_object(bytes: &[u8], format: Format, kind: &str) -> Result<Decoded, StatusReply> {
+    let unrecognized = |why: &str| {
+        let summary = summary(bytes);
+        status::bad_request(format!(
+            "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
+        ))
+    };
+    let decoded = read(bytes, format).map_err(|error| match error {
+        DecodeError::TooLarge => too_large(),
+        DecodeError::Json(why) => unrecognized(&format!("couldn't get version/kind; json parse error: {why}")),
+        DecodeError::Yaml(why) => unrecognized(&format!("error converting YAML to JSON: yaml: {why}")),
+    })?;
+    check_object(&decoded.value, bytes).map_err(|problem| match problem {
+        Problem::Unrecognized(why) => unrecognized(&why),
+        Problem::Field(why) => {
+            let text = |field: &str| decoded.value[field].as_str().unwrap_or_default();
+            let version = text("apiVersion").rsplit('/').next().unwrap_or_default();
+            let given = text("kind");
+            status::bad_request(format!(
+                "{given} in version {version:?} cannot be handled as a {kind}: {why}"
+            ))
+        }
+    })?;
+    Ok(decoded)
+}
+
+enum Problem {
+    /// It is no object of any kind.
+    Unrecognized(String),
+    /// It is one, with a field that cannot be read.
+    Field(String),
+}
+
+fn check_object(value: &Json, bytes: &[u8]) -> Result<(), Problem> {
+    let Some(map) = value.as_object() else {
+        let go = go_kind(value);
+        let why = format!(
+            "couldn't get version/kind; json parse error: json: cannot unmarshal {go} into Go value of type struct"
+        );
+        return Err(Problem::Unrecognized(why));
+    };
+    for field in ["apiVersion", "kind"] {
+        match map.get(field) {
+            None | Some(Json::Null | Json::String(_)) => {}
+            Some(other) => {
+                return Err(Problem::Unrecognized(format!(
+                    "couldn't get version/kind; json parse error: json: cannot unmarshal {} into field {field} of type string",
+                    go_kind(other)
+                )));
+            }
+        }
+    }
+    if value["kind"].as_str().unwrap_or_default().is_empty() {
+        let text = String::from_utf8_lossy(bytes);
+        return Err(Problem::Unrecognized(format!(
+            "Object 'Kind' is missing in '{}'",
+            text.trim_end()
+        )));
+    }
+    let metadata = &value["metadata"];
+    match insula_schema::metadata_type_error(metadata).or_else(|| bad_time(metadata)) {
+        Some(why) => Err(Problem::Field(why)),
+        None => Ok(()),
+    }
+}
+
+/// Metadata's times, which Go reads while it decodes.
+fn bad_time(metadata: &Json) -> Option<String> {
+    let texts = ["creationTimestamp", "deletionTimestamp"]
+        .into_iter()
+        .filter_map(|field| metadata[field].as_str());
+    let mut bad = texts.filter(|text| Timestamp::parse(text).is_none());
+    bad.next().map(|text| {
+        format!("parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\"")
+    })
+}
+
+fn go_kind(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "bool",
+        Json::Number(_) => "number",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
+
+/// The beginning of a body.
+fn summary(bytes: &[u8]) -> String {
+    match bytes.len() {
+        0 => "<empty>".to_owned(),
+        length if length > SUMMARY_BYTES => format!("{} ...", String::from_utf8_lossy(&bytes[..SUMMARY_BYTES])),
+        _ => String::from_utf8_lossy(bytes).into_owned(),
+    }
+}
+
+fn decode_json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    let notes = Notes::default();
+    let mut deserializer = serde_json::Deserializer::from_slice(bytes);
+    let value = Build {
+        notes: &notes,
+        depth: 0,
+        depth_max: DEPTH_MAX,
+    }
+    .deserialize(&mut deserializer)
+    .and_then(|value| deserializer.end().map(|()| value))
+    .map_err(|error| DecodeError::Json(go_json_error(&error, bytes)))?;
+    Ok(notes.decoded(value))
+}
+
+fn decode_yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Yaml("invalid UTF-8".into()))?;
+    let notes = Notes::default();
+    let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_depth: YAML_DEPTH_MAX,
+            max_nodes: YAML_NODES_MAX,
+            max_documents: 1,
+            max_total_scalar_bytes: BODY_BYTES_MAX * 2,
+        },
+        alias_limits: serde_saphyr::alias_limits! {
+            max_total_replayed_events: YAML_REPLAYED_EVENTS_MAX,
+        },
+        duplicate_keys: serde_saphyr::options::DuplicateKeyPolicy::LastWins,
+        with_snippet: false,
+        emit_comments: false,
+    };
+    let value = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
+        Build {
+            notes: &notes,
+            depth: 0,
+            depth_max: YAML_DEPTH_MAX,
+        }
+        .deserialize(deserializer)
+    });
+    value
+        .map(|value| notes.decoded(value))
+        .map_err(|error| DecodeError::Yaml(error.to_string()))
+}
+
+/// What is noted while a value is built.
+#[derive(Default)]
+struct Notes {
+    path: RefCell<String>,
+    duplicates: RefCell<Vec<String>>,
+}
+
+impl Notes {
+    fn decoded(&self, value: Json) -> Decoded {
+        Decoded {
+            value,
+            duplicates: self.duplicates.take(),
+        }
+    }
+
+    /// Runs `inner` one step deeper in the path.
+    fn below<T>(&self, step: impl fmt::Display, inner: impl FnOnce() -> T) -> T {
+        use fmt::Write;
+        let length = self.path.borrow().len();
+        // Writing to a String cannot fail.
+        let _ = write!(self.path.borrow_mut(), "{step}");
+        let result = inner();
+        self.path.borrow_mut().truncate(length);
+        result
+    }
+
+    fn duplicate(&self, key: &str) {
+        let mut duplicates = self.duplicates.borrow_mut();
+        if duplicates.len() < DUPLICATES_MAX {
+            let path = self.path.borrow();
+            let found = if path.is_empty() {
+                key.to_owned()
+            } else {
+                format!("{path}.{key}")
+            };
+            if !duplicates.contains(&found) {
+                duplicates.push(found);
+            }
+        }
+    }
+}
+
+/// Builds a value. Numbers are what Go makes of them: an `int64` where they fit one, else a float; `1.0` is `1`.
+#[derive(Clone, Copy)]
+struct Build<'a> {
+    notes: &'a Notes,
+    depth: usize,
+    depth_max: usize,
+}
+
+impl Build<'_> {
+    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
+        match self.depth < self.depth_max {
+            true => Ok(Build {
+                depth: self.depth + 1,
+                ..self
+            }),
+            false => Err(E::custom(format_args!("exceeded max depth of {}", self.depth_max))),
+        }
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Build<'_> {
+    type Value = Json;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Build<'_> {
+    type Value = Json;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value")
+    }
+
+    fn visit_unit<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Json, E> {
+        Ok(Json::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
+        deserializer.deserialize_any(self)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
+        Ok(Json::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
+        Ok(Json::Number(value.into()))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
+        Ok(match i64::try_from(value) {
+            Ok(value) => Json::Number(value.into()),
+            Err(_) => Number::from_f64(value as f64).map_or(Json::Null, Json::Number),
+        })
+    }
+
+    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Json, E> {
+        /// Floats below this that are whole are exact integers.
+        const WHOLE_MAX: f64 = 1e15;
+        if value.fract() == 0.0 && value.abs() < WHOLE_MAX {
+            return Ok(Json::Number((value as i64).into()));
+        }
+        Number::from_f64(value)
+            .map(Json::Number)
+            .ok_or_else(|| E::custom("a number must be finite"))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
+        Ok(Json::String(value.to_owned()))
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<Json, E> {
+        Ok(Json::String(value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
+        let inner = self.deeper()?;
+        let mut list = Vec::new();
+        while let Some(item) = self
+            .notes
+            .below(format_args!("[{}]", list.len()), || seq.next_element_seed(inner))?
+        {
+            list.push(item);
+        }
+        Ok(Json::Array(list))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
+        let inner = self.deeper()?;
+        let mut map = Map::new();
+        while let Some(key) = entries.next_key_seed(Key)? {
+            if map.contains_key(&key) {
+                self.notes.duplicate(&key);
+            }
+            let dot = if self.depth == 0 { "" } else { "." };
+            let value = self
+                .notes
+                .below(format_args!("{dot}{key}"), || entries.next_value_seed(inner))?;
+            map.insert(key, value);
+        }
+        Ok(Json::Object(map))
+    }
+}
+
+/// A key: text, or in YAML a scalar that is turned into its text.
+struct Key;
+
+impl<'de> DeserializeSeed<'de> for Key {
+    type Value = String;
+
+    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
+        deserializer.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key {
+    type Value = String;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<String, E> {
+        Ok(value.to_owned())
+    }
+
+    fn visit_string<E>(self, value: String) -> Result<String, E> {
+        Ok(value)
+    }
+}
+
+/// `serde_json`'s error in the words of Go's `encoding/json`, which clients and people know.
+fn go_json_error(error: &serde_json::Error, bytes: &[u8]) -> String {
+    if error.is_eof() {
+        return "unexpected end of JSON input".to_owned();
+    }
+    let text = error.to_string();
+    if error.is_data() {
+        return text;
+    }
+    let offset = offset_of(bytes, error.line(), error.column());
+    let Some(character) = character_at(bytes, offset) else {
+        return text;
+    };
+    let place = [
+        ("trailing characters", "after top-level value"),
+        ("expected value", "looking for beginning of value"),
+        ("trailing comma", "looking for beginning of value"),
+        ("key must be a string", "looking for beginning of object key string"),
+        ("expected `:`", "after object key"),
+        ("expected `,` or `}`", "after object key:value pair"),
+        ("expected `,` or `]`", "after array element"),
+        ("control character", "in string literal"),
+        ("invalid escape", "in string escape code"),
+    ];
+    match place.iter().find(|(ours, _)| text.starts_with(ours)) {
+        Some((_, go)) => format!("invalid character {character} {go}"),
+        None if text.starts_with("recursion limit") => "exceeded max depth".to_owned(),
+        None => text,
+    }
+}
+
+/// The byte that a position of `serde_json` (from 1, the column in bytes) is at.
+fn offset_of(bytes: &[u8], line: usize, column: usize) -> usize {
+    let start = match line {
+        0 | 1 => 0,
+        _ => bytes
+            .iter()
+            .enumerate()
+            .filter(|(_, b)| **b == b'\n')
+            .nth(line - 2)
+            .map_or(0, |(at, _)| at + 1),
+    };
+    start + column.saturating_sub(1)
+}
+
+fn character_at(bytes: &[u8], offset: usize) -> Option<String> {
+    let rest = bytes.get(offset..)?;
+    let text = String::from_utf8_lossy(&rest[..rest.len().min(4)]);
+    let first = text.chars().next()?;
+    Some(if first == '\'' {
+        r"'\''".to_owned()
+    } else {
+        format!("'{}'", first.escape_debug())
+    })
+}
+
+#[cfg(test)]
+#[path = "body_tests.rs"]
+mod tests;

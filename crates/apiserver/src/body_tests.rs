@@ -1,0 +1,147 @@
+use super::*;
+use proptest::prelude::*;
+use serde_json::json;
+
+fn message(bytes: &str, format: Format) -> String {
+    decode_object(bytes.as_bytes(), format, "Widget")
+        .expect_err(bytes)
+        .message()
+        .to_owned()
+}
+
+#[test]
+fn malformed_objects_are_refused_in_the_words_of_kubernetes() {
+    let start = "the object provided is unrecognized (must be of type Widget): ";
+    let rows = [
+        (
+            "",
+            "couldn't get version/kind; json parse error: unexpected end of JSON input (<empty>)",
+        ),
+        ("{}", "Object 'Kind' is missing in '{}' ({})"),
+        (
+            r#"{"apiVersion": "golden.example.com/v1", "kind": "Widget", "metadata": {"name": "a""#,
+            r#"couldn't get version/kind; json parse error: unexpected end of JSON input ({"apiVersion": "golden.example ...)"#,
+        ),
+        (
+            r#"{"apiVersion": "golden.example.com/v1", "kind": "Widget"} {"more": true}"#,
+            r#"couldn't get version/kind; json parse error: invalid character '{' after top-level value ({"apiVersion": "golden.example ...)"#,
+        ),
+        (
+            r#"{"apiVersion": "golden.example.com/v1", "metadata": {"name": "a"}}"#,
+            r#"Object 'Kind' is missing in '{"apiVersion": "golden.example.com/v1", "metadata": {"name": "a"}}' ({"apiVersion": "golden.example ...)"#,
+        ),
+        (
+            "kind: a",
+            "couldn't get version/kind; json parse error: invalid character 'k' looking for beginning of value (kind: a)",
+        ),
+    ];
+    for (body, want) in rows {
+        assert_eq!(message(body, Format::Json), format!("{start}{want}"), "{body}");
+    }
+    assert!(message("[1]", Format::Json).contains("cannot unmarshal array"));
+    assert!(message("{\"kind\": 7}", Format::Json).contains("cannot unmarshal number"));
+    assert!(message("metadata: {name: [", Format::Yaml).starts_with(start));
+}
+
+#[test]
+fn metadata_has_types() {
+    let rows = [
+        (
+            "{\"name\": 7}",
+            "json: cannot unmarshal number into Go struct field ObjectMeta.name of type string",
+        ),
+        (
+            "{\"labels\": {\"tier\": 1}}",
+            "json: cannot unmarshal number into Go struct field ObjectMeta.labels of type string",
+        ),
+    ];
+    for (metadata, want) in rows {
+        let body = format!("{{\"apiVersion\": \"g.io/v1\", \"kind\": \"Widget\", \"metadata\": {metadata}}}");
+        assert_eq!(
+            message(&body, Format::Json),
+            format!("Widget in version \"v1\" cannot be handled as a Widget: {want}")
+        );
+    }
+    let body = "{apiVersion: g.io/v1, kind: Widget, metadata: {creationTimestamp: yesterday}}";
+    assert!(message(body, Format::Yaml).contains("parsing time \"yesterday\""));
+    assert!(
+        message("{apiVersion: g.io/v1, kind: Widget, metadata: a}", Format::Yaml).contains("cannot unmarshal string")
+    );
+}
+
+#[test]
+fn the_last_of_equal_keys_wins_and_all_are_named() {
+    let json = r#"{"a": 1, "spec": {"foo": 1, "foo": 2, "list": [{"x": 1, "x": 2}], "foo": 3}, "a": 2}"#;
+    let yaml = "a: 1\nspec:\n  foo: 1\n  foo: 2\n  list:\n  - x: 1\n    x: 2\n  foo: 3\na: 2\n";
+    for (body, format) in [(json, Format::Json), (yaml, Format::Yaml)] {
+        let decoded = decode(body.as_bytes(), format).expect("decodes");
+        assert_eq!(
+            decoded.value,
+            json!({"a": 2, "spec": {"foo": 3, "list": [{"x": 2}]}}),
+            "{body}"
+        );
+        assert_eq!(decoded.duplicates, ["spec.foo", "spec.list[0].x", "a"], "{body}");
+    }
+}
+
+#[test]
+fn yaml_means_what_it_says() {
+    let body = "# a comment\na: &x {p: 1}\nb: *x\nc: \"no\"\nd: 1.50\ne: ~\nf: |\n  two\n  lines\ng: [true, 0x10]\n";
+    let decoded = decode(body.as_bytes(), Format::Yaml).expect("decodes");
+    let want =
+        json!({"a": {"p": 1}, "b": {"p": 1}, "c": "no", "d": 1.5, "e": null, "f": "two\nlines\n", "g": [true, 16]});
+    assert_eq!(decoded.value, want);
+}
+
+#[test]
+fn numbers_are_what_go_makes_of_them() {
+    let body = r#"[1, -1, 1.0, 1.5, 18446744073709551615, 9223372036854775807, 1e3, 1e400]"#;
+    assert!(decode(body.as_bytes(), Format::Json).is_err(), "1e400 is no number");
+    let decoded = decode(body.replace(", 1e400", "").as_bytes(), Format::Json).expect("decodes");
+    assert_eq!(
+        decoded.value.to_string(),
+        "[1,-1,1,1.5,1.8446744073709552e+19,9223372036854775807,1000]"
+    );
+}
+
+#[test]
+fn bombs_stop_early() {
+    let deep = "[".repeat(100_000);
+    let deep_map = "{\"a\":".repeat(10_000);
+    let laughs: String = std::iter::once("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned())
+        .chain((1..9).map(|i| {
+            let aliases = vec![format!("*a{}", i - 1); 10].join(", ");
+            format!("a{i}: &a{i} [{aliases}]\n")
+        }))
+        .collect();
+    let nested = (0..200).fold("x".to_owned(), |inner, _| format!("[{inner}]"));
+    for (body, format) in [
+        (&deep, Format::Json),
+        (&deep, Format::Yaml),
+        (&deep_map, Format::Json),
+        (&laughs, Format::Yaml),
+        (&nested, Format::Yaml),
+        (&nested.replace('x', "1"), Format::Json),
+    ] {
+        assert_eq!(decode(body.as_bytes(), format).expect_err("is refused").code, 400);
+    }
+    let large = format!("\"{}\"", "x".repeat(BODY_BYTES_MAX));
+    assert_eq!(
+        decode(large.as_bytes(), Format::Json).expect_err("is refused").code,
+        413
+    );
+}
+
+proptest! {
+    #[test]
+    fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+        let _ = decode_object(&bytes, Format::Json, "Widget");
+        let _ = decode_object(&bytes, Format::Yaml, "Widget");
+    }
+
+    #[test]
+    fn nearly_json_does_not_panic(text in "[\\[\\]{}:,\"a1é \n.-]{0,60}") {
+        let _ = decode_object(text.as_bytes(), Format::Json, "Widget");
+        let _ = decode_object(text.as_bytes(), Format::Yaml, "Widget");
+    }
+}

@@ -1,0 +1,28 @@
+//! Definitions for tests.
+
+use insula_api::Json;
+use insula_registry::{Served, compile};
+use serde_json::json;
+use std::sync::Arc;
+
+/// `spec` of a definition of `widgets.example.io` with these versions.
+pub(crate) fn widgets(versions: Json) -> Json {
+    json!({
+        "group": "example.io", "scope": "Namespaced",
+        "names": {"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"},
+        "versions": versions,
+    })
+}
+
+/// What a definition serves.
+pub(crate) fn served(spec: &Json) -> Served {
+    let definition = compile::Definition {
+        spec,
+        accepted_names: None,
+        rules: None,
+        strategy: insula_conversion::Strategy::None,
+    };
+    Served::system(Arc::new(
+        compile::compile(&definition, None).expect("the definition compiles"),
+    ))
+}

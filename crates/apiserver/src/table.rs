@@ -1,0 +1,321 @@
+//! Objects as rows for people (`Table`), and as their metadata alone (`PartialObjectMetadata`).
+//!
+//! A [`Layout`] says which columns a resource has; rows are made of objects one at a time, so that a list and each event of a
+//! watch take the same path. Metadata-only forms look at nothing but `metadata` and never need a conversion.
+
+use crate::{
+    negotiate::MetaVersion,
+    status::{self, StatusReply},
+};
+use insula_api::{Json, Timestamp};
+use insula_registry::{ApiVersion, Column, Served};
+use serde_json::{Map, json};
+
+const NAME_TEXT: &str = "Name must be unique within a namespace. Is required when creating resources, although some \
+    resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended \
+    for creation idempotence and configuration definition. Cannot be updated. More info: \
+    https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
+const CREATED_TEXT: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It \
+    is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is \
+    represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: \
+    https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
+const CONFIG_DATA_TEXT: &str = "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', \
+    '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap \
+    with the keys in the BinaryData field, this is enforced during validation process.";
+const SECRET_TYPE_TEXT: &str = "Used to facilitate programmatic handling of secret data. More info: \
+    https://kubernetes.io/docs/concepts/configuration/secret/#secret-types";
+const SECRET_DATA_TEXT: &str = "Data contains the secret data. Each key must consist of alphanumeric characters, '-', '_' or \
+    '.'. The serialized form of the secret data is a base64 encoded string, representing the arbitrary (possibly non-string) \
+    data value here. Described in https://tools.ietf.org/html/rfc4648#section-4";
+
+/// What stands in `object` of each row.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum IncludeObject {
+    /// Nothing.
+    None,
+    /// The object's metadata.
+    #[default]
+    Metadata,
+    /// The whole object.
+    Object,
+}
+
+impl IncludeObject {
+    /// Reads the `includeObject` parameter.
+    ///
+    /// # Errors
+    /// 400 for unknown values.
+    pub fn parse(query: Option<&str>) -> Result<Self, StatusReply> {
+        match query.unwrap_or_default() {
+            "" | "Metadata" => Ok(IncludeObject::Metadata),
+            "Object" => Ok(IncludeObject::Object),
+            "None" => Ok(IncludeObject::None),
+            other => Err(status::bad_request(format!(
+                "Unable to convert to Table as requested: includeObject: Invalid value: {other:?}: must be 'Metadata', \
+                 'Object', 'None', or empty"
+            ))),
+        }
+    }
+}
+
+/// The columns of a resource in a version, after the name.
+#[derive(Debug)]
+pub struct Layout<'a> {
+    cells: Vec<Cell<'a>>,
+    /// `rows` of an empty table is null, as that of resources without a printer of their own.
+    null_when_empty: bool,
+}
+
+#[derive(Debug)]
+enum Cell<'a> {
+    /// As a definition says.
+    Column(&'a Column),
+    /// Time since creation; the type differs between built-ins (`string`) and custom resources (`date`).
+    Age { kind: &'static str },
+    /// Time of creation as it is.
+    Created,
+    /// Text at a pointer.
+    Text {
+        name: &'static str,
+        pointer: &'static str,
+        text: &'static str,
+    },
+    /// How many entries the maps of these names have.
+    Count {
+        name: &'static str,
+        fields: &'static [&'static str],
+        text: &'static str,
+    },
+}
+
+impl<'a> Layout<'a> {
+    /// The layout of a resource: that of a built-in, else the definition's columns, else the age.
+    pub fn of(served: &Served, version: &'a ApiVersion) -> Self {
+        let names = served.names();
+        let age = Cell::Age { kind: "string" };
+        let cells = match (&**served.group(), &*names.plural) {
+            ("", "namespaces") => vec![
+                Cell::Text {
+                    name: "Status",
+                    pointer: "/status/phase",
+                    text: "The status of the namespace",
+                },
+                age,
+            ],
+            ("", "configmaps") => {
+                vec![
+                    Cell::Count {
+                        name: "Data",
+                        fields: &["data", "binaryData"],
+                        text: CONFIG_DATA_TEXT,
+                    },
+                    age,
+                ]
+            }
+            ("", "secrets") => vec![
+                Cell::Text {
+                    name: "Type",
+                    pointer: "/type",
+                    text: SECRET_TYPE_TEXT,
+                },
+                Cell::Count {
+                    name: "Data",
+                    fields: &["data"],
+                    text: SECRET_DATA_TEXT,
+                },
+                age,
+            ],
+            ("apiextensions.k8s.io", "customresourcedefinitions")
+            | ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
+                return Layout {
+                    cells: vec![Cell::Created],
+                    null_when_empty: true,
+                };
+            }
+            _ if version.columns.is_empty() => vec![Cell::Age { kind: "date" }],
+            _ => version.columns.iter().map(Cell::Column).collect(),
+        };
+        Layout {
+            cells,
+            null_when_empty: false,
+        }
+    }
+
+    /// `columnDefinitions`.
+    pub fn definitions(&self) -> Json {
+        let name = definition("Name", "string", "name", NAME_TEXT, 0);
+        std::iter::once(name)
+            .chain(self.cells.iter().map(Cell::definition))
+            .collect()
+    }
+
+    /// A row of an object.
+    pub fn row(&self, object: &Json, include: IncludeObject, version: MetaVersion, now: Timestamp) -> Json {
+        let name = object["metadata"]["name"].clone();
+        let cells: Json = std::iter::once(name)
+            .chain(self.cells.iter().map(|cell| cell.value(object, now)))
+            .collect();
+        let object = match include {
+            IncludeObject::None => Json::Null,
+            IncludeObject::Metadata => partial(&object["metadata"], version),
+            IncludeObject::Object => object.clone(),
+        };
+        json!({"cells": cells, "object": object})
+    }
+
+    /// A table. Of the tables of a watch only the first repeats the column definitions.
+    pub fn table(&self, rows: Vec<Json>, version: MetaVersion, metadata: Json, columns: Columns) -> Json {
+        let rows = if rows.is_empty() && self.null_when_empty {
+            Json::Null
+        } else {
+            Json::Array(rows)
+        };
+        let definitions = match columns {
+            Columns::Defined => self.definitions(),
+            Columns::Known => Json::Null,
+        };
+        json!({
+            "kind": "Table", "apiVersion": version.api_version(), "metadata": metadata,
+            "columnDefinitions": definitions, "rows": rows,
+        })
+    }
+
+    /// The table of one object.
+    pub fn single(
+        &self,
+        object: &Json,
+        include: IncludeObject,
+        version: MetaVersion,
+        now: Timestamp,
+        columns: Columns,
+    ) -> Json {
+        let revision = object["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let row = self.row(object, include, version, now);
+        self.table(vec![row], version, list_metadata(revision, None, None), columns)
+    }
+}
+
+/// Whether a table says what its columns are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Columns {
+    /// It does.
+    Defined,
+    /// A table before it in the same stream did.
+    Known,
+}
+
+impl Cell<'_> {
+    fn definition(&self) -> Json {
+        match self {
+            Cell::Column(column) => {
+                let given = column.description.as_str();
+                let path = format!(
+                    "Custom resource definition column (in JSONPath format): {}",
+                    column.json_path
+                );
+                let text = if given.is_empty() { &path } else { given };
+                definition(&column.name, &column.kind, &column.format, text, column.priority)
+            }
+            Cell::Age { kind } => definition("Age", kind, "", CREATED_TEXT, 0),
+            Cell::Created => definition("Created At", "date", "", CREATED_TEXT, 0),
+            Cell::Text { name, text, .. } | Cell::Count { name, text, .. } => definition(name, "string", "", text, 0),
+        }
+    }
+
+    fn value(&self, object: &Json, now: Timestamp) -> Json {
+        let created = object["metadata"]["creationTimestamp"].as_str();
+        match self {
+            Cell::Column(column) => column_value(column, object, now),
+            Cell::Age { .. } => json!(created.map_or_else(|| "<unknown>".to_owned(), |text| age(text, now))),
+            Cell::Created => json!(created),
+            Cell::Text { pointer, .. } => json!(object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()),
+            Cell::Count { fields, .. } => {
+                let maps = fields.iter().filter_map(|field| object[field].as_object());
+                json!(maps.map(Map::len).sum::<usize>())
+            }
+        }
+    }
+}
+
+fn definition(name: &str, kind: &str, format: &str, text: &str, priority: i64) -> Json {
+    json!({"name": name, "type": kind, "format": format, "description": text, "priority": priority})
+}
+
+/// The cell of a definition's column; null where there is nothing, or nothing of the column's type.
+fn column_value(column: &Column, object: &Json, now: Timestamp) -> Json {
+    let Some(value) = column.path.first(object) else {
+        return Json::Null;
+    };
+    match (column.kind.as_str(), value) {
+        ("string", Json::String(text)) => json!(text),
+        ("string", Json::Null) => json!("<no value>"),
+        ("string", other) => json!(other.to_string()),
+        ("integer", Json::Number(number)) => match (number.as_i64(), number.as_f64()) {
+            (Some(whole), _) => json!(whole),
+            (None, float) => json!(float.map(|float| float as i64)),
+        },
+        ("number", Json::Number(_)) | ("boolean", Json::Bool(_)) => value.clone(),
+        ("date", Json::String(text)) => json!(age(text, now)),
+        _ => Json::Null,
+    }
+}
+
+/// The time since a moment, as people read it.
+pub fn age(moment: &str, now: Timestamp) -> String {
+    match Timestamp::parse(moment) {
+        Some(then) => human_duration(now.since(then)),
+        None => "<invalid>".to_owned(),
+    }
+}
+
+/// Seconds with about two digits of precision: `5s`, `3m20s`, `47h`, `3d2h`, `2y40d`.
+pub fn human_duration(seconds: i64) -> String {
+    let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
+    let two = |large: i64, unit: &str, small: i64, below: &str| match small {
+        0 => format!("{large}{unit}"),
+        _ => format!("{large}{unit}{small}{below}"),
+    };
+    match seconds {
+        i64::MIN..-1 => "<invalid>".to_owned(),
+        // A clock that is a little behind.
+        -1 => "0s".to_owned(),
+        0..120 => format!("{seconds}s"),
+        _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
+        _ if minutes < 180 => format!("{minutes}m"),
+        _ if hours < 8 => two(hours, "h", minutes % 60, "m"),
+        _ if hours < 48 => format!("{hours}h"),
+        _ if hours < 24 * 8 => two(days, "d", hours % 24, "h"),
+        _ if days < 365 * 2 => format!("{days}d"),
+        _ if days < 365 * 8 => two(days / 365, "y", days % 365, "d"),
+        _ => format!("{}y", days / 365),
+    }
+}
+
+/// `metadata` of a list, table or metadata list; what is empty is left out.
+pub fn list_metadata(revision: &str, next: Option<&str>, remaining: Option<usize>) -> Json {
+    let mut metadata = Map::new();
+    if !revision.is_empty() && revision != "0" {
+        metadata.insert("resourceVersion".into(), json!(revision));
+    }
+    if let Some(next) = next.filter(|next| !next.is_empty()) {
+        metadata.insert("continue".into(), json!(next));
+    }
+    if let Some(remaining) = remaining {
+        metadata.insert("remainingItemCount".into(), json!(remaining));
+    }
+    Json::Object(metadata)
+}
+
+/// `PartialObjectMetadata` of an object's metadata.
+pub fn partial(metadata: &Json, version: MetaVersion) -> Json {
+    json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": metadata})
+}
+
+/// `PartialObjectMetadataList` of what [`partial`] made.
+pub fn partial_list(items: Vec<Json>, version: MetaVersion, metadata: Json) -> Json {
+    json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": metadata, "items": items})
+}
+
+#[cfg(test)]
+#[path = "table_tests.rs"]
+mod tests;
