@@ -272,6 +272,17 @@ impl Bundle {
     }
 }
 
+impl Version {
+    /// What was merged or patched, as a reader gets it: an object that is back in place has its defaults again.
+    fn tidied(&self, mut object: Json) -> Json {
+        insula_schema::prune(&mut object, &self.schema);
+        if self.has_defaults {
+            insula_schema::default(&mut object, &self.schema);
+        }
+        object
+    }
+}
+
 fn has_defaults(node: &Node) -> bool {
     node.default().is_some()
         || node.items().is_some_and(has_defaults)

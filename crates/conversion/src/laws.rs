@@ -1,11 +1,12 @@
 //! The laws as functions, for tests and for admission's search for counterexamples.
 //!
 //! 1. PutGet: what was written is what is read. 2. GetPut: writing back what was read changes no byte.
-//! 3. Non-interference: a write changes nothing elsewhere that its version cannot see. 5. Readable: what is stored can be
-//!    read in every served version. The fourth, that a later edit wins, speaks of two writes: see the tests.
+//! 3. Non-interference: a write changes nothing elsewhere that its version cannot see. 4. The later edit wins. 5. Readable:
+//!    what is stored can be read in every served version.
 
 use crate::bundle::{Bundle, Owned};
 use crate::object_budget;
+use insula_schema::Node;
 use serde_json::Value as Json;
 use std::fmt;
 
@@ -29,6 +30,8 @@ pub enum Law {
     GetPut,
     /// A write changes nothing elsewhere that its version cannot see.
     NonInterference,
+    /// What an edit makes of a value elsewhere replaces what was kept there.
+    LaterEditWins,
     /// What is stored can be read in every served version.
     Readable,
 }
@@ -111,39 +114,108 @@ pub fn non_interference(bundle: &Bundle, from: &str, before: &Owned, after: &Own
                 continue;
             }
             let field = |json: &'_ Json| json.get(name).cloned();
-            unseen(
-                (field(&seen.0), field(&seen.1)),
-                (field(&shown.0), field(&shown.1)),
-                name,
-            )
-            .map_err(violation)?;
+            let node = bundle.schema(version).and_then(|schema| schema.root().child(name));
+            let seen = (field(&seen.0), field(&seen.1));
+            unseen(node, seen, (field(&shown.0), field(&shown.1)), name).map_err(violation)?;
         }
     }
     Ok(())
 }
 
-type Pair = (Option<Json>, Option<Json>);
-
-fn unseen(seen: Pair, shown: Pair, place: &str) -> Result<(), String> {
-    if seen.0 == seen.1 {
-        return if shown.0 == shown.1 {
-            Ok(())
-        } else {
-            Err(place.to_owned())
+/// Law 4, for values that are no part of a list and are moved, not computed from several: where the edit shows in another
+/// version, that version shows what the edit says.
+///
+/// # Errors
+/// The first place that still shows something older.
+pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
+    let law = Law::LaterEditWins;
+    let (was, is) = (read(bundle, before, from, law)?, read(bundle, after, from, law)?);
+    for version in bundle.versions().filter(|v| *v != from) {
+        let violation = |place| Violation {
+            law,
+            version: version.to_owned(),
+            place,
         };
-    }
-    let (Some(Json::Object(a)), Some(Json::Object(b))) = &shown else {
-        return Ok(());
-    };
-    for name in a.keys().chain(b.keys()) {
-        let field = |json: &Option<Json>| json.as_ref().and_then(|json| json.get(name)).cloned();
-        unseen(
-            (field(&seen.0), field(&seen.1)),
-            (field(&shown.0), field(&shown.1)),
-            &format!("{place}.{name}"),
-        )?;
+        let convert = |x: &Json| {
+            bundle
+                .convert(x, version, &mut object_budget())
+                .map_err(|e| violation(e.to_string()))
+        };
+        let (old, new) = (convert(&was)?, convert(&is)?);
+        let shown = read(bundle, after, version, law)?;
+        let node = bundle.schema(version).map(|schema| schema.root());
+        won(node, Some(&old), Some(&new), Some(&shown), "").map_err(violation)?;
     }
     Ok(())
+}
+
+fn won(
+    node: Option<&Node>,
+    old: Option<&Json>,
+    new: Option<&Json>,
+    shown: Option<&Json>,
+    place: &str,
+) -> Result<(), String> {
+    // Defaults are no edits; and a value that is gone gives way to the default, if what holds it is still there.
+    let default = node.and_then(Node::default);
+    let defaulted = default.is_some() && (new == default || new.is_none() && shown == default);
+    if old == new || defaulted {
+        return Ok(());
+    }
+    match (old, new) {
+        // Of a whole object that goes, what nobody could see may stay, with defaults around it.
+        (Some(Json::Object(_)), None) => Ok(()),
+        (Some(Json::Object(_)), _) | (_, Some(Json::Object(_))) => {
+            let maps = [old, new].into_iter().flatten().filter_map(Json::as_object);
+            for name in maps
+                .flat_map(|map| map.keys())
+                .filter(|name| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"))
+            {
+                let field = |json: Option<&'_ Json>| json.and_then(|json| json.get(name)).cloned();
+                let (old, new, shown) = (field(old), field(new), field(shown));
+                won(
+                    node.and_then(|n| n.child(name)),
+                    old.as_ref(),
+                    new.as_ref(),
+                    shown.as_ref(),
+                    &format!("{place}.{name}"),
+                )?;
+            }
+            Ok(())
+        }
+        (Some(Json::Array(_)), _) | (_, Some(Json::Array(_))) => Ok(()),
+        _ if new == shown => Ok(()),
+        _ => Err(place.to_owned()),
+    }
+}
+
+type Pair = (Option<Json>, Option<Json>);
+
+fn unseen(node: Option<&Node>, seen: Pair, shown: Pair, place: &str) -> Result<(), String> {
+    // A default is nobody's value.
+    let default = node.and_then(Node::default);
+    if shown.0 == shown.1 || default.is_some() && shown.0.as_ref() == default {
+        return Ok(());
+    }
+    match &shown {
+        // An object may come to be, to hold what was edited inside it.
+        (None, Some(Json::Object(_))) => Ok(()),
+        (Some(Json::Object(a)), Some(Json::Object(b))) => {
+            for name in a.keys().chain(b.keys()) {
+                let field = |json: &Option<Json>| json.as_ref().and_then(|json| json.get(name)).cloned();
+                let pairs = ((field(&seen.0), field(&seen.1)), (field(&shown.0), field(&shown.1)));
+                unseen(
+                    node.and_then(|n| n.child(name)),
+                    pairs.0,
+                    pairs.1,
+                    &format!("{place}.{name}"),
+                )?;
+            }
+            Ok(())
+        }
+        _ if seen.0 == seen.1 => Err(place.to_owned()),
+        _ => Ok(()),
+    }
 }
 
 fn read(bundle: &Bundle, stored: &Owned, version: &str, law: Law) -> Result<Json, Violation> {

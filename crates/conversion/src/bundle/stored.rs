@@ -70,7 +70,7 @@ impl<'a> Views<'a> {
             .bundle
             .route(parent, version, self.view(parent), budget, wanted.then_some(&mut trace))?;
         let shown = match patch {
-            Some(patch) => residual::apply_objects(&target.schema, patch, base, &trace),
+            Some(patch) => target.tidied(residual::apply_objects(&target.schema, patch, base, &trace)),
             None => base,
         };
         self.made.insert(version, shown);
@@ -96,6 +96,7 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
     let mut write = Write {
         bundle,
         old: None,
+        raw: None,
         views,
         residuals: BTreeMap::new(),
         budget,
@@ -124,13 +125,19 @@ pub(super) fn update(
     }
     let mut before = Views::open(bundle, root, old)?;
     before.make(from, budget)?;
-    if before.view(from) == x {
+    let unchanged = if from == root {
+        bundle.relabelled(old.value, root) == *x
+    } else {
+        before.view(from) == x
+    };
+    if unchanged {
         return Ok(Owned {
             value: old.value.clone(),
             residual: old.residual.map(<[u8]>::to_vec),
         });
     }
     let mut views = BTreeMap::from([(from, x.clone())]);
+    let mut raw = None;
     let mut at = from;
     while let Some(parent) = bundle.parent(root, at) {
         before.make(parent, budget)?;
@@ -141,17 +148,24 @@ pub(super) fn update(
         } else {
             before.view(parent)
         };
-        let schema = &bundle.versions[parent].schema;
-        views.insert(
-            parent,
-            merge_objects(schema, Side::new(&was, &was_from), Side::new(&is, &is_from), onto),
+        let target = &bundle.versions[parent];
+        let merged = merge_objects(
+            &target.schema,
+            Side::new(&was, &was_from),
+            Side::new(&is, &is_from),
+            onto,
         );
+        if parent == root && target.has_defaults {
+            raw = Some(merged.clone());
+        }
+        views.insert(parent, target.tidied(merged));
         at = parent;
     }
     let residuals = before.residuals.clone();
     let mut write = Write {
         bundle,
         old: Some(before),
+        raw,
         views,
         residuals,
         budget,
@@ -187,6 +201,7 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
     let mut write = Write {
         bundle,
         old: None,
+        raw: None,
         views,
         residuals,
         budget,
@@ -198,6 +213,8 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
 struct Write<'a, 'b> {
     bundle: &'a Bundle,
     old: Option<Views<'a>>,
+    /// What is to be stored, where its reading adds defaults to it.
+    raw: Option<Json>,
     views: BTreeMap<usize, Json>,
     residuals: BTreeMap<String, Patch>,
     budget: &'b mut Budget,
@@ -222,7 +239,8 @@ impl Write<'_, '_> {
                 self.follow(version, needed)?;
             }
         }
-        let mut value = self.views.remove(&root).unwrap_or_default();
+        let read = self.views.remove(&root).unwrap_or_default();
+        let mut value = self.raw.take().unwrap_or(read);
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".to_owned(), bundle.api_version(root));
         }
@@ -317,7 +335,7 @@ impl Write<'_, '_> {
             Side::new(&is, &is_from),
             old.view(version),
         );
-        self.views.insert(version, merged);
+        self.views.insert(version, target.tidied(merged));
         self.remember(version)
     }
 }
