@@ -7,7 +7,7 @@ use super::{
 use crate::{
     content::BATCH_MAX,
     workspace::{BINDINGS_INITIALIZER, CLUSTER_FINALIZER, FINALIZER, show_phase},
-    write::{drop_condition, drop_finalizer, list, patience, sort_conditions, text},
+    write::{drop_condition, drop_finalizer, list, patience, removal, sort_conditions, text},
 };
 use insula_api::{Condition, Json, Timestamp, set_condition};
 use insula_registry::{Intent, Plan, admission::digest};
@@ -128,6 +128,8 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
     let mut intents = remains.objects.intents.clone();
     let held = held_shells(remains);
     if !remains.objects.will_be_clean() || !held.is_empty() {
+        let room = BATCH_MAX.saturating_sub(intents.len());
+        intents.extend(held.iter().filter_map(|shell| removal(shell, None, world.now)).take(room));
         // While there is something to remove nothing is said: it may well be gone in a moment.
         if intents.is_empty() {
             set_condition(&mut value, &what_is_left(remains, &held), world.now);

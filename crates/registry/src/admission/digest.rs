@@ -1,6 +1,8 @@
 //! Names made of digests, as kcp makes them.
 
-use insula_api::ClusterName;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use insula_api::{ClusterName, Json};
+use serde_json::json;
 use sha2::{Digest, Sha224, Sha256};
 
 const DIGITS: &[u8; 62] = b"0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
@@ -47,6 +49,20 @@ pub fn default_binding_name(cluster: &ClusterName, path: &str, export: &str) -> 
 /// The identity of an export: hex SHA-256 of its secret key.
 pub fn identity(key: &[u8]) -> String {
     Sha256::digest(key).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// A Secret with a fresh key, as an export without one gets it.
+pub fn identity_secret(name: &str, key: &[u8; 32]) -> Json {
+    json!({
+        "apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": "Opaque",
+        "data": {"key": STANDARD.encode(key)},
+    })
+}
+
+/// The identity that a Secret stands for; nothing if it has no key.
+pub fn identity_of_secret(secret: &Json) -> Option<String> {
+    let key = STANDARD.decode(secret["data"]["key"].as_str()?).ok()?;
+    (!key.is_empty()).then(|| identity(&key))
 }
 
 #[cfg(test)]

@@ -1,0 +1,74 @@
+//! Names that other APIs of a cluster have already.
+
+use super::world::Resource;
+use insula_api::{ClusterPath, Json, ObjectKey};
+use insula_registry::{Api, Names, Origin, Registry, ids};
+use insula_store::Snapshot;
+
+use crate::write::text;
+
+/// An API that is there already.
+#[derive(Debug, Clone)]
+pub(crate) struct Other {
+    /// Who brought it, as messages name it.
+    pub(crate) who: String,
+    pub(crate) group: String,
+    pub(crate) names: Names,
+}
+
+/// Every API of the cluster that the binding did not bring.
+pub(super) fn others(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey) -> Vec<Other> {
+    let mut others = Vec::new();
+    for served in registry.catalog.claimed(snapshot, &own.cluster) {
+        let who = match &served.origin {
+            Origin::Bound { binding } if *binding == own.name => continue,
+            Origin::Bound { binding } => {
+                let key = ObjectKey::cluster_scoped(ids::apibindings(), own.cluster.clone(), binding);
+                let value = snapshot.get(&key).map(|entry| entry.object.body_value()).unwrap_or_default();
+                describe_binding(binding, &value)
+            }
+            Origin::Local { definition } => describe_definition(definition),
+            Origin::System => continue,
+        };
+        others.push(Other { who, group: served.api.group.to_string(), names: served.api.names.clone() });
+    }
+    others
+}
+
+fn describe_definition(name: &str) -> String {
+    format!("CustomResourceDefinition {name:?}")
+}
+
+fn describe_binding(name: &str, binding: &Json) -> String {
+    let export = text(binding, "/spec/reference/export/name");
+    match ClusterPath::parse(text(binding, "/spec/reference/export/path")) {
+        Ok(path) => format!("APIBinding {name:?} bound to APIExport {path}:{export}"),
+        Err(_) => format!("APIBinding {name:?} bound to local APIExport {export:?}"),
+    }
+}
+
+/// The first name that somebody else has, in kcp's words.
+pub(super) fn find(resource: &Resource, api: &Api, others: &[Other]) -> Option<String> {
+    if resource.built_in {
+        let Resource { group, name, .. } = resource;
+        return Some(format!("naming conflict with the built-in API {group:?}: spec.names.plural={name} is forbidden"));
+    }
+    let same_group = others.iter().filter(|other| other.group == *api.group);
+    same_group.filter_map(|other| Some((other, clash(&api.names, &other.names)?))).next().map(|(other, clash)| {
+        format!("naming conflict with {}: spec.names.{clash} is forbidden", other.who)
+    })
+}
+
+fn clash(wanted: &Names, taken: &Names) -> Option<String> {
+    let resources = |name: &str| {
+        *taken.plural == *name || *taken.singular == *name || taken.short_names.iter().any(|short| short == name)
+    };
+    let kinds = |kind: &str| *taken.kind == *kind || *taken.list_kind == *kind;
+    let single = |field: &str, name: &str, taken: bool| taken.then(|| format!("{field}={name}"));
+    let short: Vec<&str> = wanted.short_names.iter().map(String::as_str).filter(|name| resources(name)).collect();
+    single("plural", &wanted.plural, resources(&wanted.plural))
+        .or_else(|| single("singular", &wanted.singular, resources(&wanted.singular)))
+        .or_else(|| (!short.is_empty()).then(|| format!("shortNames=[{}]", short.join(" "))))
+        .or_else(|| single("kind", &wanted.kind, kinds(&wanted.kind)))
+        .or_else(|| single("listKind", &wanted.list_kind, kinds(&wanted.list_kind)))
+}

@@ -1,0 +1,252 @@
+//! What is known about one binding.
+
+use super::conflicts::{self, Other};
+use crate::{
+    content::{Content, Sweep, sweep},
+    write::{alive, list, text, unchanged},
+};
+use insula_api::{ClusterName, ClusterPath, FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp};
+use insula_registry::{Api, Claim, Intent, Registry, admission::bundle, ids, locate};
+use insula_store::{Entry, Snapshot};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+/// The world of a binding.
+pub(crate) struct World {
+    /// The APIBinding, if it still exists.
+    pub(crate) binding: Option<(Entry, Json)>,
+    /// Guards on the cluster; nothing when it goes away.
+    pub(crate) alive: Option<Vec<Intent>>,
+    pub(crate) export: Export,
+    /// What the export offers, in its order.
+    pub(crate) resources: Vec<Resource>,
+    /// What is bound and no longer offered; true where objects of it are left.
+    pub(crate) dropped: Vec<(Json, bool)>,
+    /// Names of other APIs in the cluster.
+    pub(crate) others: Vec<Other>,
+    /// The claims that the binding has.
+    pub(crate) claims: Vec<Entry>,
+    /// Its objects, while it is being deleted.
+    pub(crate) content: Sweep,
+    pub(crate) now: Timestamp,
+}
+
+/// The export that a binding refers to.
+#[derive(Default)]
+pub(crate) struct Export {
+    /// Where it is, or would be: a cluster's name, or the path as it was written if that leads nowhere.
+    pub(crate) place: String,
+    pub(crate) name: String,
+    pub(crate) found: Option<(Entry, Json)>,
+    /// Guard on it.
+    pub(crate) guard: Option<Intent>,
+}
+
+/// One resource of an export.
+pub(crate) struct Resource {
+    pub(crate) group: String,
+    pub(crate) name: String,
+    pub(crate) schema_name: String,
+    /// The APIResourceSchema, if there is one.
+    pub(crate) schema: Option<(Entry, Json)>,
+    /// Guards on schema and conversion.
+    pub(crate) guards: Vec<Intent>,
+    pub(crate) bundle_key: ObjectKey,
+    pub(crate) bundle: Option<Entry>,
+    /// The bundle as it should be.
+    pub(crate) wanted: Json,
+    /// What the bundle compiles to, or why it does not.
+    pub(crate) compiled: Result<Arc<Api>, Vec<FieldError>>,
+    pub(crate) claim_key: ObjectKey,
+    pub(crate) claim: Option<Entry>,
+    /// Objects in versions that the schema does not have, by version.
+    pub(crate) stranded: BTreeMap<String, usize>,
+    /// It is one of the server's own.
+    pub(crate) built_in: bool,
+}
+
+pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+    let now = registry.clock.now();
+    let cluster = &key.cluster;
+    let binding = snapshot.get(key).map(|entry| {
+        let value = entry.object.body_value();
+        (entry, value)
+    });
+    let none = Json::Null;
+    let value = binding.as_ref().map_or(&none, |(_, value)| value);
+    let deleting = binding.as_ref().is_some_and(|(entry, _)| entry.object.meta.is_deleting());
+    let all = snapshot.range(&Scope::cluster(ids::claims(), cluster.clone()), None, usize::MAX);
+    let claims: Vec<Entry> =
+        all.into_iter().filter(|c| c.object.view(Claim::read).binding.as_deref() == Some(&*key.name)).collect();
+    let mut world = World {
+        alive: alive(snapshot, cluster),
+        export: Export::default(),
+        resources: Vec::new(),
+        dropped: Vec::new(),
+        others: Vec::new(),
+        content: Sweep::default(),
+        claims,
+        now,
+        binding: None,
+    };
+    if deleting {
+        world.content = sweep(snapshot, &bound_content(value, &world.claims), cluster, None, now);
+    } else if binding.is_some() {
+        world.export = find_export(snapshot, cluster, value);
+        if let Some((entry, export)) = &world.export.found {
+            let offered = list(export, "/spec/resources").iter().filter(|r| !r["storage"]["virtual"].is_object());
+            let look = |wanted| resource(registry, snapshot, cluster, &entry.key.cluster, export, wanted, value);
+            world.resources = offered.map(look).collect();
+        }
+        world.dropped = dropped(snapshot, cluster, value, &world.resources);
+        world.others = conflicts::others(registry, snapshot, key);
+    }
+    world.binding = binding;
+    world
+}
+
+fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &Json) -> Export {
+    let (path, name) =
+        (text(binding, "/spec/reference/export/path"), text(binding, "/spec/reference/export/name").to_owned());
+    let cluster = match path.is_empty() {
+        true => Some(own.clone()),
+        false => ClusterPath::parse(path).ok().and_then(|path| locate::locate(snapshot, &path).ok()),
+    };
+    let Some(cluster) = cluster else {
+        return Export { place: path.to_owned(), name, ..Export::default() };
+    };
+    let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), &name);
+    let found = snapshot.get(&key).filter(|entry| !entry.object.meta.is_deleting());
+    Export {
+        place: cluster.to_string(),
+        name,
+        guard: found.as_ref().map(|entry| unchanged(key, Some(entry))),
+        found: found.map(|entry| {
+            let value = entry.object.body_value();
+            (entry, value)
+        }),
+    }
+}
+
+fn resource(
+    registry: &Registry,
+    snapshot: &Snapshot,
+    own: &ClusterName,
+    exporter: &ClusterName,
+    export: &Json,
+    offered: &Json,
+    binding: &Json,
+) -> Resource {
+    let (group, name) = (text(offered, "/group").to_owned(), text(offered, "/name").to_owned());
+    let schema_name = text(offered, "/schema").to_owned();
+    let schema_key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), exporter.clone(), &schema_name);
+    let conversion_key = ObjectKey::cluster_scoped(ids::apiconversions(), exporter.clone(), &schema_name);
+    let schema = snapshot.get(&schema_key);
+    let conversion = snapshot.get(&conversion_key);
+    let guards = vec![unchanged(schema_key, schema.as_ref()), unchanged(conversion_key, conversion.as_ref())];
+    let schema = schema.map(|entry| {
+        let value = entry.object.body_value();
+        (entry, value)
+    });
+    let conversion = conversion.map(|entry| entry.object.body_value());
+    let (wanted, compiled) = match &schema {
+        Some((_, schema)) => {
+            let wanted = bundle::of_schema(schema, conversion.as_ref());
+            let compiled = registry.catalog.compile(&wanted);
+            (wanted, compiled)
+        }
+        None => (Json::Null, Err(Vec::new())),
+    };
+    let bundle_key = ids::bundle(text(&wanted, "/metadata/name"));
+    let claim_key = ids::claim(own, &group, &name);
+    let stranded = match &compiled {
+        Ok(api) => stranded(snapshot, own, api, text(export, "/status/identityHash"), binding),
+        Err(_) => BTreeMap::new(),
+    };
+    Resource {
+        built_in: registry.catalog.system().get(&group, &name).is_some(),
+        schema,
+        guards,
+        bundle: snapshot.get(&bundle_key),
+        bundle_key,
+        wanted,
+        compiled,
+        claim: snapshot.get(&claim_key),
+        claim_key,
+        stranded,
+        group,
+        name,
+        schema_name,
+    }
+}
+
+/// The entry of a resource in `status.boundResources`.
+pub(super) fn bound<'a>(binding: &'a Json, group: &str, name: &str) -> Option<&'a Json> {
+    let mut all = list(binding, "/status/boundResources").iter();
+    all.find(|bound| text(bound, "/group") == group && text(bound, "/resource") == name)
+}
+
+/// Objects are only counted where a version that may hold some is gone.
+fn stranded(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    api: &Api,
+    identity: &str,
+    binding: &Json,
+) -> BTreeMap<String, usize> {
+    let known: BTreeSet<&str> = api.versions.iter().map(|version| &*version.name).collect();
+    let before = bound(binding, &api.group, &api.names.plural).unwrap_or(&Json::Null);
+    let stored = list(before, "/storageVersions").iter().filter_map(Json::as_str);
+    let mut counts = BTreeMap::new();
+    if stored.filter(|version| !known.contains(version)).count() == 0 {
+        return counts;
+    }
+    let resource =
+        ResourceId { group: api.group.clone(), resource: api.names.plural.clone(), identity: identity.into() };
+    snapshot.for_each(&Scope::cluster(resource, cluster.clone()), |entry| {
+        let version = entry.object.version();
+        if !known.contains(version) {
+            *counts.entry(version.to_owned()).or_default() += 1;
+        }
+        ControlFlow::Continue(())
+    });
+    counts
+}
+
+fn dropped(snapshot: &Snapshot, cluster: &ClusterName, binding: &Json, offered: &[Resource]) -> Vec<(Json, bool)> {
+    let is_offered = |bound: &Json| {
+        offered.iter().any(|r| text(bound, "/group") == r.group && text(bound, "/resource") == r.name)
+    };
+    let dropped = list(binding, "/status/boundResources").iter().filter(|bound| !is_offered(bound));
+    let with_use = dropped.map(|bound| {
+        let scope = Scope::cluster(resource_id(bound), cluster.clone());
+        (bound.clone(), !snapshot.range(&scope, None, 1).is_empty())
+    });
+    with_use.collect()
+}
+
+fn resource_id(bound: &Json) -> ResourceId {
+    ResourceId {
+        group: text(bound, "/group").into(),
+        resource: text(bound, "/resource").into(),
+        identity: text(bound, "/schema/identityHash").into(),
+    }
+}
+
+/// Everything that was ever written under the binding: what its status lists and what its claims route to.
+fn bound_content(binding: &Json, claims: &[Entry]) -> Vec<Content> {
+    let mut resources: Vec<ResourceId> = list(binding, "/status/boundResources").iter().map(resource_id).collect();
+    for claim in claims {
+        let Some((plural, group)) = claim.key.name.split_once('.') else { continue };
+        let group = if group == "core" { "" } else { group };
+        let identity = claim.object.view(Claim::read).identity.clone();
+        let id = ResourceId { group: group.into(), resource: plural.into(), identity };
+        if !resources.contains(&id) {
+            resources.push(id);
+        }
+    }
+    resources.into_iter().map(Content::custom).collect()
+}

@@ -1,0 +1,103 @@
+//! What becomes of one export.
+
+use super::{SKIP_SLICE_ANNOTATION, world::World};
+use crate::{
+    namespace::fresh_namespace,
+    write::{count_generation, sort_conditions, text, unchanged},
+};
+use insula_api::{Condition, Json, set_condition};
+use insula_registry::{Intent, Plan, admission::digest};
+use insula_store::Entry;
+use serde_json::json;
+
+pub(super) fn decide(world: &World) -> Plan {
+    let (Some((entry, old)), Some(alive)) = (&world.export, &world.alive) else { return Plan::rest() };
+    if entry.object.meta.is_deleting() {
+        return Plan::rest();
+    }
+    let mut value = old.clone();
+    let mut intents = alive.clone();
+    let named = old["spec"]["identity"]["secretRef"].is_object();
+    let secret = match (&world.secret, named) {
+        (Some(secret), _) => Some(secret.object.body_value()),
+        (None, true) => None,
+        (None, false) => match make_secret(world) {
+            Some((secret, made)) => {
+                intents.extend(made);
+                Some(secret)
+            }
+            // Its namespace is going away: look again when it is gone.
+            None => return Plan { intents: Vec::new(), again_after: Some(5) },
+        },
+    };
+    if !named {
+        let key = &world.secret_key;
+        value["spec"]["identity"] = json!({"secretRef": {"namespace": &*key.namespace, "name": &*key.name}});
+        count_generation(&mut value);
+    }
+    let validity = verify(world, &mut value, secret.as_ref());
+    set_condition(&mut value, &validity, world.now);
+    sort_conditions(&mut value);
+    intents.extend(slice(world, entry, old));
+    intents.push(Intent::Update(entry.clone(), value));
+    // Also where only the slice is made.
+    intents.push(unchanged(entry.key.clone(), Some(entry)));
+    Plan { intents, again_after: None }
+}
+
+fn make_secret(world: &World) -> Option<(Json, Vec<Intent>)> {
+    let key = &world.secret_key;
+    let secret = digest::identity_secret(&key.name, &world.fresh_key);
+    let mut made = vec![match &world.namespace {
+        Some(namespace) if namespace.object.meta.is_deleting() => return None,
+        Some(namespace) => unchanged(world.namespace_key.clone(), Some(namespace)),
+        None => Intent::Create(world.namespace_key.clone(), fresh_namespace(&key.namespace)),
+    }];
+    made.push(Intent::Create(key.clone(), secret.clone()));
+    Some((secret, made))
+}
+
+/// Writes the identity when there is none; it never changes afterwards.
+fn verify(world: &World, value: &mut Json, secret: Option<&Json>) -> Condition {
+    let fails = |message: String| Condition::fails("IdentityValid", "IdentityVerificationFailed", message);
+    let key = &world.secret_key;
+    let Some(secret) = secret else {
+        return fails(format!(
+            "secret {}/{} does not exist: create it with data key \"key\", or leave out spec.identity to have one made",
+            key.namespace, key.name
+        ));
+    };
+    let Some(hash) = digest::identity_of_secret(secret) else {
+        return fails(format!("secret {}/{} is missing data.key", key.namespace, key.name));
+    };
+    let known = text(value, "/status/identityHash");
+    if !known.is_empty() && known != hash {
+        return fails(format!(
+            "hash mismatch: identity secret hash {hash:?} must match status.identityHash {known:?}"
+        ));
+    }
+    if known.is_empty() {
+        if !value["status"].is_object() {
+            value["status"] = json!({});
+        }
+        value["status"]["identityHash"] = json!(hash);
+    }
+    Condition::holds("IdentityValid")
+}
+
+/// The endpoint slice of the export's own name.
+fn slice(world: &World, entry: &Entry, export: &Json) -> Option<Intent> {
+    if world.slice.is_some() || export["metadata"]["annotations"].get(SKIP_SLICE_ANNOTATION).is_some() {
+        return None;
+    }
+    let name = &*entry.key.name;
+    let slice = json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExportEndpointSlice",
+        "metadata": {"name": name, "ownerReferences": [{
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExport", "name": name,
+            "uid": entry.object.meta.uid.to_string(),
+        }]},
+        "spec": {"export": {"path": world.path.as_str(), "name": name}},
+    });
+    Some(Intent::Create(world.slice_key.clone(), slice))
+}

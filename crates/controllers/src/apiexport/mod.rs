@@ -1,0 +1,75 @@
+//! APIExports: the identity that keeps the objects of two exporters apart, and the endpoint slices that tell controllers
+//! where to find them.
+
+mod decide;
+mod slices;
+mod world;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use slices::EndpointSlices;
+
+use crate::{runtime::Reconciler, write::text};
+use insula_api::{ObjectKey, ResourceId, Scope};
+use insula_registry::{Plan, Registry, ids};
+use insula_store::{Change, Snapshot};
+use std::sync::Arc;
+
+/// Namespace of the secrets that are made for exports.
+const IDENTITY_NAMESPACE: &str = "kcp-system";
+/// An export with this annotation gets no slice of its own.
+const SKIP_SLICE_ANNOTATION: &str = "apiexports.apis.kcp.io/skip-endpointslice";
+
+/// Reconciles APIExports.
+pub(crate) struct ApiExports {
+    registry: Arc<Registry>,
+}
+
+impl ApiExports {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        ApiExports { registry }
+    }
+}
+
+impl Reconciler for ApiExports {
+    type Key = ObjectKey;
+    type World = world::World;
+
+    fn name(&self) -> &'static str {
+        "apiexport"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::apiexports(), ids::secrets(), ids::apiexportendpointslices()]
+    }
+
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+        let key = &change.key;
+        match &*key.resource.resource {
+            "apiexports" if change.new.is_some() => vec![key.clone()],
+            // A slice that was deleted comes back.
+            "apiexportendpointslices" if change.new.is_none() => {
+                vec![ObjectKey::cluster_scoped(ids::apiexports(), key.cluster.clone(), &key.name)]
+            }
+            "secrets" => {
+                let exports = snapshot.range(&Scope::cluster(ids::apiexports(), key.cluster.clone()), None, usize::MAX);
+                let names = exports.into_iter().filter(|export| {
+                    let value = export.object.body_value();
+                    text(&value, "/spec/identity/secretRef/name") == &*key.name
+                        && text(&value, "/spec/identity/secretRef/namespace") == &*key.namespace
+                });
+                names.map(|export| export.key).collect()
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> world::World {
+        world::observe(&self.registry, key, snapshot)
+    }
+
+    fn decide(&self, world: &world::World) -> Plan {
+        decide::decide(world)
+    }
+}

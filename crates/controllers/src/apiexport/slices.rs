@@ -1,0 +1,162 @@
+//! APIExportEndpointSlices: the URL under which a provider finds all objects of its API, once somebody has bound it.
+
+use crate::{
+    runtime::Reconciler,
+    write::{list, sort_conditions, text},
+};
+use insula_api::{ClusterName, ClusterPath, Condition, Json, ObjectKey, ResourceId, Scope, Timestamp, set_condition};
+use insula_registry::{Intent, Plan, Registry, admission::digest, ids, locate};
+use insula_store::{Change, Entry, Snapshot};
+use serde_json::json;
+use std::{ops::ControlFlow, sync::Arc};
+
+/// Reconciles APIExportEndpointSlices.
+pub(crate) struct EndpointSlices {
+    registry: Arc<Registry>,
+}
+
+/// The world of a slice.
+pub(crate) struct World {
+    slice: Option<(Entry, Json)>,
+    /// Where the export would be.
+    cluster: ClusterName,
+    export: Option<Entry>,
+    /// Somebody has bound it.
+    consumed: bool,
+    external_url: String,
+    now: Timestamp,
+}
+
+/// The export of a slice, read once for each state of it.
+#[derive(Debug)]
+struct Reference {
+    path: String,
+    name: String,
+}
+
+impl Reference {
+    fn read(slice: &Json) -> Self {
+        Reference {
+            path: text(slice, "/spec/export/path").to_owned(),
+            name: text(slice, "/spec/export/name").to_owned(),
+        }
+    }
+}
+
+impl EndpointSlices {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        EndpointSlices { registry }
+    }
+}
+
+impl Reconciler for EndpointSlices {
+    type Key = ObjectKey;
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        "endpointslice"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::apiexportendpointslices(), ids::apiexports(), ids::apibindings()]
+    }
+
+    /// Slices of an export that appears or goes, or that somebody begins or ceases to bind.
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+        if change.key.resource == ids::apiexportendpointslices() {
+            return if change.new.is_some() { vec![change.key.clone()] } else { Vec::new() };
+        }
+        if change.old.is_some() && change.new.is_some() {
+            return Vec::new();
+        }
+        let name = match &*change.key.resource.resource {
+            "apiexports" => change.key.name.to_string(),
+            _ => {
+                let object = change.new.as_ref().or(change.old.as_ref().map(|old| &old.object));
+                let value = object.map(|object| object.body_value()).unwrap_or_default();
+                text(&value, "/spec/reference/export/name").to_owned()
+            }
+        };
+        let mut keys = Vec::new();
+        snapshot.for_each(&Scope::everywhere(ids::apiexportendpointslices()), |slice| {
+            if slice.object.view(|object| Reference::read(&object.body_value())).name == name {
+                keys.push(slice.key.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        keys
+    }
+
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
+        let slice = snapshot.get(key).map(|entry| {
+            let value = entry.object.body_value();
+            (entry, value)
+        });
+        let reference = Reference::read(slice.as_ref().map_or(&Json::Null, |(_, value)| value));
+        let cluster = match reference.path.is_empty() {
+            true => key.cluster.clone(),
+            false => ClusterPath::parse(&reference.path)
+                .ok()
+                .and_then(|path| locate::locate(snapshot, &path).ok())
+                .unwrap_or_else(|| key.cluster.clone()),
+        };
+        let export = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), &reference.name);
+        World {
+            consumed: is_consumed(snapshot, &digest::export_label(&cluster, &reference.name)),
+            export: snapshot.get(&export),
+            cluster,
+            slice,
+            external_url: self.registry.external_url.clone(),
+            now: self.registry.clock.now(),
+        }
+    }
+
+    fn decide(&self, world: &World) -> Plan {
+        decide(world)
+    }
+}
+
+fn is_consumed(snapshot: &Snapshot, label: &str) -> bool {
+    let mut found = false;
+    snapshot.for_each(&Scope::everywhere(ids::apibindings()), |binding| {
+        found = binding.object.meta.label("internal.apis.kcp.io/export") == Some(label);
+        if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    });
+    found
+}
+
+fn decide(world: &World) -> Plan {
+    let Some((entry, old)) = &world.slice else { return Plan::rest() };
+    if entry.object.meta.is_deleting() {
+        return Plan::rest();
+    }
+    let name = text(old, "/spec/export/name");
+    let owned = list(old, "/metadata/ownerReferences").iter().any(|owner| owner["kind"] == "APIExport");
+    if world.export.is_none() && owned {
+        return Plan { intents: vec![Intent::Delete(entry.clone())], again_after: None };
+    }
+    let mut value = old.clone();
+    let export = match world.export {
+        Some(_) => Condition::holds("APIExportValid"),
+        None => {
+            let message = format!("Error getting APIExport {}|{name}", world.cluster);
+            Condition::fails("APIExportValid", "APIExportNotFound", message)
+        }
+    };
+    set_condition(&mut value, &export, world.now);
+    let partition = match text(old, "/spec/partition") {
+        "" => Condition::holds("PartitionValid"),
+        partition => {
+            let message = format!("partition.topology.kcp.io {partition:?} not found");
+            Condition::fails("PartitionValid", "PartitionInvalidReference", message)
+        }
+    };
+    set_condition(&mut value, &partition, world.now);
+    sort_conditions(&mut value);
+    let url = format!("{}/services/apiexport/{}/{name}", world.external_url, world.cluster);
+    match world.consumed && world.export.is_some() {
+        true => value["status"]["endpoints"] = json!([{"url": url}]),
+        false => drop(value["status"].as_object_mut().map(|status| status.remove("endpoints"))),
+    }
+    Plan { intents: vec![Intent::Update(entry.clone(), value)], again_after: None }
+}

@@ -1,0 +1,62 @@
+//! What is known about one export.
+
+use super::IDENTITY_NAMESPACE;
+use crate::write::{alive, text};
+use insula_api::{ClusterPath, Json, ObjectKey, Timestamp};
+use insula_registry::{Intent, Registry, ids, locate};
+use insula_store::{Entry, Snapshot};
+
+/// The world of an export.
+pub(crate) struct World {
+    /// The APIExport, if it still exists.
+    pub(crate) export: Option<(Entry, Json)>,
+    /// Guards on the cluster; nothing when it goes away.
+    pub(crate) alive: Option<Vec<Intent>>,
+    /// Path of the cluster.
+    pub(crate) path: ClusterPath,
+    pub(crate) namespace_key: ObjectKey,
+    pub(crate) namespace: Option<Entry>,
+    /// The secret that it names, or that is made for it.
+    pub(crate) secret_key: ObjectKey,
+    pub(crate) secret: Option<Entry>,
+    pub(crate) slice_key: ObjectKey,
+    pub(crate) slice: Option<Entry>,
+    /// A key that nobody has.
+    pub(crate) fresh_key: [u8; 32],
+    pub(crate) now: Timestamp,
+}
+
+pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+    let cluster = &key.cluster;
+    let export = snapshot.get(key).map(|entry| {
+        let value = entry.object.body_value();
+        (entry, value)
+    });
+    let none = Json::Null;
+    let reference = export.as_ref().map_or(&none, |(_, value)| &value["spec"]["identity"]["secretRef"]);
+    let or = |given: &str, otherwise: &str| if given.is_empty() { otherwise.into() } else { given.into() };
+    let namespace: std::sync::Arc<str> = or(text(reference, "/namespace"), IDENTITY_NAMESPACE);
+    let secret_key = ObjectKey {
+        resource: ids::secrets(),
+        cluster: cluster.clone(),
+        namespace: namespace.clone(),
+        name: or(text(reference, "/name"), &key.name),
+    };
+    let namespace_key = ObjectKey::cluster_scoped(ids::namespaces(), cluster.clone(), &namespace);
+    let slice_key = ObjectKey::cluster_scoped(ids::apiexportendpointslices(), cluster.clone(), &key.name);
+    let mut fresh_key = [0; 32];
+    registry.rng.fill(&mut fresh_key);
+    World {
+        export,
+        alive: alive(snapshot, cluster),
+        path: locate::path_of(snapshot, cluster),
+        namespace: snapshot.get(&namespace_key),
+        namespace_key,
+        secret: snapshot.get(&secret_key),
+        secret_key,
+        slice: snapshot.get(&slice_key),
+        slice_key,
+        fresh_key,
+        now: registry.clock.now(),
+    }
+}

@@ -1,0 +1,95 @@
+//! What every installation begins with: the root workspace, its types, and one shard.
+
+use crate::{
+    namespace::fresh_namespace,
+    workspace::{PHASE_LABEL, TYPE_ANNOTATION},
+};
+use insula_api::{ClusterName, Condition, Json, ObjectKey, Timestamp, set_condition};
+use insula_registry::{Error, Intent, Plan, Registry, ids};
+use serde_json::json;
+
+/// Documents in `config/bootstrap`.
+const TYPES: &str = include_str!("../../../config/bootstrap/workspacetypes.yaml");
+/// Other servers may begin at the same moment.
+const ATTEMPTS_MAX: usize = 8;
+
+/// The beginning could not be written.
+#[derive(Debug, thiserror::Error)]
+pub enum BootstrapError {
+    /// A document of ours does not parse: a mistake in `config/bootstrap`.
+    #[error("config/bootstrap: {0}")]
+    Document(String),
+    /// The store did not take it.
+    #[error("writing the root workspace: {0}")]
+    Store(#[from] Error),
+}
+
+/// Writes what is missing, in one transaction. What is there stays as it is: administrators may have changed it.
+pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
+    let wanted = objects(registry)?;
+    for _ in 0..ATTEMPTS_MAX {
+        let snapshot = registry.store.latest();
+        let missing = wanted.iter().filter(|(key, _)| snapshot.get(key).is_none());
+        let mut intents: Vec<Intent> = missing.map(|(key, value)| Intent::Create(key.clone(), value.clone())).collect();
+        intents.extend(moved_shard(registry, &snapshot, &wanted));
+        match registry.apply(&Plan { intents, again_after: None }).await {
+            Ok(_) => return Ok(()),
+            Err(Error::Conflict { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// The server may be reached under another address than last time.
+fn moved_shard(
+    registry: &Registry,
+    snapshot: &insula_store::Snapshot,
+    wanted: &[(ObjectKey, Json)],
+) -> Option<Intent> {
+    let (key, shard) = wanted.iter().find(|(key, _)| key.resource == ids::shards())?;
+    let entry = snapshot.get(key)?;
+    let mut value = entry.object.body_value();
+    if value["spec"]["baseURL"] == json!(registry.external_url) {
+        return None;
+    }
+    value["spec"] = shard["spec"].clone();
+    Some(Intent::Update(entry, value))
+}
+
+fn objects(registry: &Registry) -> Result<Vec<(ObjectKey, Json)>, BootstrapError> {
+    let root = ClusterName::root();
+    let url = &registry.external_url;
+    let mut objects = vec![(ids::logical_cluster(&root), root_cluster(url, registry.clock.now()))];
+    for name in ["default", "kube-system"] {
+        objects.push((ObjectKey::cluster_scoped(ids::namespaces(), root.clone(), name), fresh_namespace(name)));
+    }
+    let shard = json!({
+        "apiVersion": "core.kcp.io/v1alpha1", "kind": "Shard",
+        "metadata": {"name": "root", "labels": {"name": "root"}},
+        "spec": {"baseURL": url, "externalURL": url, "virtualWorkspaceURL": url},
+    });
+    objects.push((ObjectKey::cluster_scoped(ids::shards(), root.clone(), "root"), shard));
+    let types: Vec<Json> =
+        serde_saphyr::from_multiple(TYPES).map_err(|error| BootstrapError::Document(error.to_string()))?;
+    for mut value in types {
+        value["metadata"]["annotations"]["kcp.io/path"] = json!("root");
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        objects.push((ObjectKey::cluster_scoped(ids::workspacetypes(), root.clone(), &name), value));
+    }
+    Ok(objects)
+}
+
+fn root_cluster(url: &str, now: Timestamp) -> Json {
+    let mut value = json!({
+        "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster",
+        "metadata": {
+            "name": "cluster", "labels": {PHASE_LABEL: "Ready"},
+            "annotations": {"kcp.io/path": "root", TYPE_ANNOTATION: "root:root"},
+        },
+        "spec": {"directlyDeletable": false},
+        "status": {"phase": "Ready", "URL": format!("{url}/clusters/root")},
+    });
+    set_condition(&mut value, &Condition::holds("WorkspaceInitialized"), now);
+    value
+}

@@ -1,0 +1,118 @@
+//! What becomes of one definition.
+
+use super::{
+    FINALIZER, names,
+    world::{World, is_own},
+};
+use crate::write::{drop_finalizer, patience, text};
+use insula_api::{Condition, ConditionStatus, Json, condition, set_condition};
+use insula_registry::{Claim, Intent, Plan};
+use insula_store::Entry;
+use serde_json::json;
+
+pub(super) fn decide(world: &World) -> Plan {
+    let Some((entry, value)) = &world.definition else { return Plan::rest() };
+    if entry.object.meta.is_deleting() {
+        return delete(world, entry, value);
+    }
+    let Some(alive) = &world.alive else { return Plan::rest() };
+    let mut value = value.clone();
+    let had = value["status"]["acceptedNames"].clone();
+    let (accepted, names_accepted) = names::accept(&value["spec"]["names"], &had, &world.taken);
+    // Somebody may have taken the name a moment ago, before their names show.
+    let lost = world.claim.as_ref().is_some_and(|claim| !is_own(claim, &entry.key.name));
+    let names_accepted = match lost {
+        true => plural_conflict(&value),
+        false => names_accepted,
+    };
+    let free = names_accepted.status == ConditionStatus::True;
+    if !value["status"].is_object() {
+        value["status"] = json!({});
+    }
+    value["status"]["acceptedNames"] = accepted;
+    set_condition(&mut value, &names_accepted, world.now);
+    let was_established = condition(&value, "Established").is_some_and(|c| c["status"] == "True");
+    let established = was_established && !lost || free;
+    set_condition(&mut value, &establish(established), world.now);
+
+    let mut intents = alive.clone();
+    intents.push(Intent::Update(entry.clone(), value));
+    if established {
+        intents.extend(serve(world, entry));
+    }
+    Plan { intents, again_after: None }
+}
+
+fn plural_conflict(value: &Json) -> Condition {
+    let message = format!("{:?} is already in use", text(value, "/spec/names/plural"));
+    Condition { severity: String::new(), ..Condition::fails("NamesAccepted", "PluralConflict", message) }
+}
+
+fn establish(established: bool) -> Condition {
+    match established {
+        true => Condition::holds("Established")
+            .because("InitialNamesAccepted", "the initial names have been accepted"),
+        false => Condition::fails("Established", "NotAccepted", "not all names are accepted").severity(""),
+    }
+}
+
+/// The claim, and the bundle if there are conversion rules.
+fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
+    let mut intents = Vec::new();
+    let mut bundle_name = None;
+    if let Some(bundle) = &world.bundle {
+        bundle_name = Some(bundle.key.name.clone());
+        intents.push(bundle.conversion.clone());
+        match &bundle.present {
+            None => intents.push(Intent::Create(bundle.key.clone(), bundle.value.clone())),
+            Some(present) => {
+                let old = present.object.body_value();
+                let fields = ["spec", "rules", "status"];
+                if fields.iter().any(|field| old[field] != bundle.value[field]) {
+                    let mut value = old;
+                    fields.iter().for_each(|field| value[field] = bundle.value[field].clone());
+                    intents.push(Intent::Update(present.clone(), value));
+                }
+            }
+        }
+    }
+    let wanted = Claim {
+        binding: None,
+        definition: Some(definition.key.name.clone()),
+        bundle: bundle_name,
+        identity: "".into(),
+    };
+    match &world.claim {
+        None => intents.push(Intent::Create(world.claim_key.clone(), wanted.write(&world.claim_key.name))),
+        Some(claim) => {
+            let mut value = claim.object.body_value();
+            value["spec"] = wanted.write(&world.claim_key.name)["spec"].clone();
+            intents.push(Intent::Update(claim.clone(), value));
+        }
+    }
+    intents
+}
+
+/// Instances first, then the claim and the definition in one transaction.
+fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
+    let mut value = old.clone();
+    let mut intents = world.instances.intents.clone();
+    if world.instances.is_clean() {
+        drop_finalizer(&mut value, FINALIZER);
+        let done = Condition::fails("Terminating", "InstanceDeletionCompleted", "removed all instances").severity("");
+        set_condition(&mut value, &done, world.now);
+        intents.push(Intent::Update(entry.clone(), value));
+        let own = world.claim.iter().filter(|claim| is_own(claim, &entry.key.name));
+        intents.extend(own.cloned().map(Intent::Delete));
+        return Plan { intents, again_after: None };
+    }
+    let under_way =
+        Condition::holds("Terminating").because("InstanceDeletionInProgress", "CustomResource deletion is in progress");
+    set_condition(&mut value, &under_way, world.now);
+    let again = match intents.is_empty() {
+        true => patience(world.now, entry.object.meta.deletion_timestamp),
+        false => 0,
+    };
+    intents.push(Intent::Update(entry.clone(), value));
+    Plan { intents, again_after: Some(again) }
+}

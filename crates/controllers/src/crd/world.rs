@@ -1,0 +1,110 @@
+//! What is known about one definition.
+
+use super::names::Taken;
+use crate::{
+    content::{Content, Sweep, sweep},
+    write::{alive, text},
+};
+use insula_api::{Json, ObjectKey, ResourceId, Scope, Timestamp};
+use insula_registry::{Claim, Intent, Origin, Registry, admission::bundle, ids};
+use insula_store::{Entry, Snapshot};
+
+/// The world of a definition.
+pub(crate) struct World {
+    /// The definition, if it still exists.
+    pub(crate) definition: Option<(Entry, Json)>,
+    /// Guards on the cluster; nothing when it goes away.
+    pub(crate) alive: Option<Vec<Intent>>,
+    /// The names that others of its group have.
+    pub(crate) taken: Taken,
+    pub(crate) claim_key: ObjectKey,
+    pub(crate) claim: Option<Entry>,
+    /// The bundle that it is served from, if an APIConversion gives it rules that compile.
+    pub(crate) bundle: Option<WantedBundle>,
+    /// Its instances, while it is being deleted.
+    pub(crate) instances: Sweep,
+    pub(crate) now: Timestamp,
+}
+
+/// A bundle as it should be and as it is.
+pub(crate) struct WantedBundle {
+    pub(crate) key: ObjectKey,
+    pub(crate) value: Json,
+    pub(crate) present: Option<Entry>,
+    /// Guard on the APIConversion.
+    pub(crate) conversion: Intent,
+}
+
+pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+    let now = registry.clock.now();
+    let cluster = &key.cluster;
+    let definition = snapshot.get(key).map(|entry| {
+        let value = entry.object.body_value();
+        (entry, value)
+    });
+    let none = Json::Null;
+    let spec = definition.as_ref().map_or(&none, |(_, value)| &value["spec"]);
+    let (group, plural) = (text(spec, "/group"), text(spec, "/names/plural"));
+    let claim_key = ids::claim(cluster, group, plural);
+    let deleting = definition.as_ref().is_some_and(|(entry, _)| entry.object.meta.is_deleting());
+    let instances = match deleting {
+        true => {
+            let contents = [Content::custom(ResourceId::local(group, plural))];
+            sweep(snapshot, &contents, cluster, None, now)
+        }
+        false => Sweep::default(),
+    };
+    let bundle = match &definition {
+        Some((_, value)) if !deleting => wanted_bundle(registry, snapshot, key, value),
+        _ => None,
+    };
+    World {
+        taken: taken(registry, snapshot, key, group),
+        alive: alive(snapshot, cluster),
+        claim: snapshot.get(&claim_key),
+        claim_key,
+        bundle,
+        instances,
+        definition,
+        now,
+    }
+}
+
+fn wanted_bundle(registry: &Registry, snapshot: &Snapshot, key: &ObjectKey, definition: &Json) -> Option<WantedBundle> {
+    let conversion_key = ObjectKey::cluster_scoped(ids::apiconversions(), key.cluster.clone(), &key.name);
+    let conversion = snapshot.get(&conversion_key)?;
+    let value = bundle::of_definition(definition, &conversion.object.body_value());
+    // Admission refuses rules that do not compile; a definition that changed later is served without them.
+    registry.catalog.compile(&value).ok()?;
+    let bundle_key = ids::bundle(text(&value, "/metadata/name"));
+    Some(WantedBundle {
+        present: snapshot.get(&bundle_key),
+        conversion: Intent::Expect(conversion_key, Some(conversion.revision)),
+        key: bundle_key,
+        value,
+    })
+}
+
+/// Names of every other API of the group in the cluster, built in, bound or defined.
+fn taken(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey, group: &str) -> Taken {
+    let mut taken = Taken::default();
+    let scope = Scope::cluster(ids::customresourcedefinitions(), own.cluster.clone());
+    for other in snapshot.range(&scope, None, usize::MAX) {
+        if other.key.name != own.name && other.key.name.split_once('.').is_some_and(|(_, rest)| rest == group) {
+            taken.add_accepted(&other.object.body_value()["status"]["acceptedNames"]);
+        }
+    }
+    let system = registry.catalog.system().iter().filter(|served| **served.group() == *group);
+    system.for_each(|served| taken.add(served.names()));
+    for served in registry.catalog.claimed(snapshot, &own.cluster) {
+        if **served.group() == *group && matches!(served.origin, Origin::Bound { .. }) {
+            taken.add(served.names());
+        }
+    }
+    taken
+}
+
+/// Whether a claim is the definition's own.
+pub(super) fn is_own(claim: &Entry, definition: &str) -> bool {
+    claim.object.view(Claim::read).definition.as_deref() == Some(definition)
+}

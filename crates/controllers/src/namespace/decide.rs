@@ -1,0 +1,82 @@
+//! What becomes of one namespace.
+
+use super::world::World;
+use crate::write::patience;
+use insula_api::{Condition, ConditionStatus, Json, set_condition};
+use insula_registry::{Intent, Plan};
+use serde_json::json;
+
+/// The finalizer in `spec` that stands for the content.
+const FINALIZER: &str = "kubernetes";
+
+/// A namespace as it is created.
+pub(crate) fn fresh_namespace(name: &str) -> Json {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
+        "spec": {"finalizers": [FINALIZER]},
+        "status": {"phase": "Active"},
+    })
+}
+
+pub(super) fn decide(world: &World) -> Plan {
+    let Some((entry, old)) = &world.namespace else { return Plan::rest() };
+    if !entry.object.meta.is_deleting() {
+        return Plan::rest();
+    }
+    let mut value = old.clone();
+    let mut intents = world.content.intents.clone();
+    if world.content.will_be_clean() {
+        if let Some(finalizers) = value.pointer_mut("/spec/finalizers").and_then(Json::as_array_mut) {
+            finalizers.retain(|finalizer| finalizer != FINALIZER);
+        }
+        intents.push(Intent::Update(entry.clone(), value));
+        return Plan { intents, again_after: None };
+    }
+    // While there is something to remove nothing is said: it may well be gone in a moment.
+    if intents.is_empty() {
+        for condition in conditions(world) {
+            set_condition(&mut value, &condition, world.now);
+        }
+    }
+    // Also as the guard that two servers do not sweep on different views.
+    intents.push(Intent::Update(entry.clone(), value));
+    let again = if world.content.more { 0 } else { patience(world.now, entry.object.meta.deletion_timestamp) };
+    Plan { intents, again_after: Some(again) }
+}
+
+fn conditions(world: &World) -> [Condition; 5] {
+    let content = &world.content;
+    let no = |kind: &str, reason: &str, message: &str| say(kind, ConditionStatus::False, reason, message.to_owned());
+    let remaining = format!("Some resources are remaining: {}", content.remaining_words());
+    let finalizers = format!("Some content in the namespace has finalizers remaining: {}", content.finalizer_words());
+    [
+        no("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+        no(
+            "NamespaceDeletionGroupVersionParsingFailure",
+            "ParsedGroupVersions",
+            "All legacy kube types successfully parsed",
+        ),
+        no(
+            "NamespaceDeletionContentFailure",
+            "ContentDeleted",
+            "All content successfully deleted, may be waiting on finalization",
+        ),
+        match content.remaining.is_empty() {
+            true => no("NamespaceContentRemaining", "ContentRemoved", "All content successfully removed"),
+            false => say("NamespaceContentRemaining", ConditionStatus::True, "SomeResourcesRemain", remaining),
+        },
+        match content.finalizers.is_empty() {
+            true => no(
+                "NamespaceFinalizersRemaining",
+                "ContentHasNoFinalizers",
+                "All content-preserving finalizers finished",
+            ),
+            false => say("NamespaceFinalizersRemaining", ConditionStatus::True, "SomeFinalizersRemain", finalizers),
+        },
+    ]
+}
+
+fn say(kind: &str, status: ConditionStatus, reason: &str, message: String) -> Condition {
+    Condition { kind: kind.to_owned(), status, severity: String::new(), reason: reason.to_owned(), message }
+}

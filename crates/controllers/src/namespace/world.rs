@@ -1,0 +1,34 @@
+//! What is known about one namespace.
+
+use crate::content::{Content, Sweep, sweep};
+use insula_api::{Json, ObjectKey, Timestamp};
+use insula_registry::{Registry, ScopeKind};
+use insula_store::{Entry, Snapshot};
+
+/// The world of a namespace.
+pub(crate) struct World {
+    /// The Namespace, if it still exists.
+    pub(crate) namespace: Option<(Entry, Json)>,
+    /// What is in it, while it is being deleted.
+    pub(crate) content: Sweep,
+    pub(crate) now: Timestamp,
+}
+
+pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+    let now = registry.clock.now();
+    let entry = snapshot.get(key);
+    let content = match &entry {
+        Some(entry) if entry.object.meta.is_deleting() => {
+            let served = registry.catalog.served(snapshot, &key.cluster);
+            let namespaced = served.iter().filter(|s| s.api.scope == ScopeKind::Namespaced && s.alias.is_none());
+            let contents: Vec<Content> = namespaced.map(Content::of).collect();
+            sweep(snapshot, &contents, &key.cluster, Some(&key.name), now)
+        }
+        _ => Sweep::default(),
+    };
+    let namespace = entry.map(|entry| {
+        let value = entry.object.body_value();
+        (entry, value)
+    });
+    World { namespace, content, now }
+}
