@@ -68,9 +68,8 @@ impl Server {
                 "it ended: {:?}",
                 server.steps
             );
-            server
-                .steps
-                .push(serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}")));
+            let said: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("{line}"));
+            server.steps.extend(said.get("step").is_some().then_some(said));
         }
         server
     }
@@ -145,6 +144,8 @@ fn refusals_have_a_cause_a_fix_and_a_code() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::write(path("a.yaml"), "lisen: 0.0.0.0:1\n").unwrap();
     fs::write(path("kubeconfig"), "apiVersion: v1\n").unwrap();
+    fs::write(path("tokens.csv"), "secret-1,alice,1,g\nsecret-2\n").unwrap();
+    fs::set_permissions(path("tokens.csv"), fs::Permissions::from_mode(0o600)).unwrap();
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let taken = taken.local_addr().unwrap().to_string();
     let data = path("data");
@@ -160,6 +161,11 @@ fn refusals_have_a_cause_a_fix_and_a_code() {
             "was not written by insula",
         ),
         (vec!["--lisen", "x"], 2, "--listen"),
+        (
+            vec!["--token-file", &path("tokens.csv")],
+            2,
+            "each line is token,user,uid",
+        ),
         (vec!["--listen", &taken], 4, "cannot listen on"),
     ] {
         let output = run(&[&["start", "--data-dir", &data, "--store", "memory"][..], &more].concat());
@@ -170,6 +176,7 @@ fn refusals_have_a_cause_a_fix_and_a_code() {
         };
         assert_eq!(output.status.code(), Some(code), "{more:?}: {}", stderr(&output));
         assert!(stderr(&output).contains(want), "{more:?}: {}", stderr(&output));
+        assert!(!stderr(&output).contains("secret"), "{}", stderr(&output));
     }
     let output = insula(&["start", "--data-dir", &data])
         .env("INSULA_LISEN", "x")
@@ -205,6 +212,89 @@ fn a_key_that_others_can_read_stops_the_start() {
         "{}",
         stderr(&output)
     );
+}
+
+#[test]
+fn a_collector_that_is_away_keeps_nobody_from_serving() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::start(
+        dir.path(),
+        &["--store", "memory", "--otlp-endpoint", "http://127.0.0.1:1"],
+    );
+    let (code, rest) = server.stop("-TERM");
+    assert_eq!(code, Some(0), "{rest}");
+}
+
+#[test]
+fn servers_share_an_etcd() {
+    let dir = tempfile::tempdir().unwrap();
+    let Some(etcd) = Etcd::start(&dir.path().join("etcd")) else {
+        return;
+    };
+    let store = format!("etcd://{}", etcd.endpoint);
+    let servers = ["a", "b"].map(|name| Server::start(&dir.path().join(name), &["--store", &store]));
+    for server in servers {
+        assert_eq!(server.steps[0]["detail"], store.as_str());
+        let (code, rest) = server.stop("-TERM");
+        assert_eq!(code, Some(0), "{rest}");
+    }
+}
+
+/// An etcd of its own on free ports.
+struct Etcd {
+    process: Child,
+    endpoint: String,
+}
+
+impl Etcd {
+    fn start(dir: &Path) -> Option<Self> {
+        let given = std::env::var("INSULA_ETCD").ok();
+        let program = given.unwrap_or_else(|| "etcd".to_owned());
+        let port = || {
+            std::net::TcpListener::bind("127.0.0.1:0")
+                .unwrap()
+                .local_addr()
+                .unwrap()
+        };
+        let (clients, peers) = (port(), port());
+        let (client_url, peer_url) = (format!("http://{clients}"), format!("http://{peers}"));
+        let process = Command::new(&program)
+            .args(["--data-dir", dir.to_str().unwrap(), "--log-level", "error"])
+            .args([
+                "--listen-client-urls",
+                &client_url,
+                "--advertise-client-urls",
+                &client_url,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peer_url,
+                "--initial-advertise-peer-urls",
+                &peer_url,
+            ])
+            .args(["--initial-cluster", &format!("default={peer_url}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match process {
+            // Servers wait for it to answer.
+            Ok(process) => Some(Self {
+                process,
+                endpoint: clients.to_string(),
+            }),
+            Err(_) => {
+                eprintln!("skipped: no etcd (INSULA_ETCD names one)");
+                None
+            }
+        }
+    }
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
 }
 
 #[test]

@@ -4,6 +4,7 @@ use std::{future::Future, pin::Pin, sync::Arc};
 
 use axum::{Router, extract::Request, middleware, response::IntoResponse};
 use http::{StatusCode, header::CONTENT_TYPE};
+use insula_registry::access::Authenticator;
 use insula_store::Store;
 use tower::ServiceExt;
 
@@ -27,6 +28,8 @@ pub struct Parts {
     pub env: Env,
     /// The objects.
     pub store: Arc<dyn Store>,
+    /// Who is who.
+    pub authenticator: Arc<Authenticator>,
     /// Where to count.
     pub metrics: Arc<Metrics>,
     /// When to end streams.
@@ -49,6 +52,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         config: _,
         env,
         store,
+        authenticator,
         metrics,
         lifecycle,
         url: _,
@@ -57,6 +61,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         store,
         lifecycle,
         metrics,
+        authenticator,
     });
     let http = health.fallback(not_found);
     let grpc = Router::new().fallback(no_such_service);

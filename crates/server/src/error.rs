@@ -73,6 +73,14 @@ pub enum StartError {
         /// Why.
         cause: io::Error,
     },
+    /// The file of tokens is wrong. Exit code 2.
+    #[error("{}: {cause}; each line is token,user,uid,\"group1,group2\"", path.display())]
+    Tokens {
+        /// The file.
+        path: PathBuf,
+        /// Which lines, and why. Never a token.
+        cause: String,
+    },
     /// The kubeconfig would replace one that is not ours. Exit code 2.
     #[error(
         "{} exists and was not written by insula; it is left alone. Choose another file with --kubeconfig, or remove it",
@@ -123,7 +131,8 @@ impl StartError {
     /// What the process ends with. `insula start --help` lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Address { .. } | Self::ForeignKubeconfig { .. } | Self::Telemetry { .. } => 2,
+            Self::Config(_) | Self::Address { .. } | Self::Tokens { .. } => 2,
+            Self::ForeignKubeconfig { .. } | Self::Telemetry { .. } => 2,
             Self::InUse { .. } => 3,
             Self::Listen { .. } => 4,
             Self::LooseKey { .. } | Self::Identity { .. } => 5,

@@ -13,16 +13,18 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use http::{StatusCode, header::CONTENT_TYPE};
+use http::{
+    StatusCode,
+    header::{AUTHORIZATION, CONTENT_TYPE},
+};
+use insula_auth::{Attributes, ClusterFacts, Permit};
+use insula_registry::access::{Authenticator, PeerCertificate};
 use insula_store::Store;
 use serde_json::json;
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::{
     VERSION,
-    identity::{KCP_ADMIN, SHARD_ADMIN},
     lifecycle::Lifecycle,
-    listen::PeerCertificate,
     metrics::{Class, Metrics, Verb},
 };
 
@@ -35,13 +37,7 @@ pub(crate) struct Health {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
-}
-
-/// Who asks, as far as these paths care.
-#[derive(Debug, PartialEq, Eq)]
-enum Asker {
-    Anonymous,
-    Known { name: String, is_admin: bool },
+    pub(crate) authenticator: Arc<Authenticator>,
 }
 
 /// The routes, to be merged with everything else.
@@ -67,7 +63,12 @@ async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next
 /// Alive as long as it can answer, also while it drains: a restart would help nobody then. A store that can write no
 /// more is healed by a restart, which reads the truth from the disk.
 async fn live(State(health): State<Health>, request: Request) -> Response {
-    report("livez", &request, &[("ping", Ok(())), ("store", health.store.health())])
+    report(
+        &health,
+        "livez",
+        &request,
+        &[("ping", Ok(())), ("store", health.store.health())],
+    )
 }
 
 async fn ready(State(health): State<Health>, request: Request) -> Response {
@@ -76,11 +77,11 @@ async fn ready(State(health): State<Health>, request: Request) -> Response {
         false => Err("starting, or shutting down".to_owned()),
     };
     let checks = [("ping", Ok(())), ("serving", serving), ("store", health.store.health())];
-    report(request.uri().path().trim_start_matches('/'), &request, &checks)
+    report(&health, request.uri().path().trim_start_matches('/'), &request, &checks)
 }
 
 /// Kubernetes' format. Reasons are for administrators only.
-fn report(name: &str, request: &Request, checks: &[(&str, Result<(), String>)]) -> Response {
+fn report(health: &Health, name: &str, request: &Request, checks: &[(&str, Result<(), String>)]) -> Response {
     let failed = checks.iter().any(|(_, check)| check.is_err());
     let verbose = request
         .uri()
@@ -94,7 +95,8 @@ fn report(name: &str, request: &Request, checks: &[(&str, Result<(), String>)]) 
     if !failed && !verbose {
         return plain(code, "ok".to_owned());
     }
-    let is_admin = matches!(asker(request), Asker::Known { is_admin: true, .. });
+    // The path below `/readyz` is not open to everybody, and stands for the reasons.
+    let is_admin = permit(health, request, &format!("{}/reasons", request.uri().path())).is_ok();
     let mut text = String::new();
     for (check, result) in checks {
         match result {
@@ -107,9 +109,9 @@ fn report(name: &str, request: &Request, checks: &[(&str, Result<(), String>)]) 
     plain(code, text)
 }
 
-async fn version(request: Request) -> Response {
-    if asker(&request) == Asker::Anonymous {
-        return forbidden(&request, "system:anonymous");
+async fn version(State(health): State<Health>, request: Request) -> Response {
+    if let Err(refusal) = permit(&health, &request, request.uri().path()) {
+        return refusal.into_response();
     }
     let (major, minor) = KUBERNETES;
     axum_json(
@@ -138,8 +140,8 @@ fn go_architecture() -> &'static str {
 }
 
 async fn text(State(health): State<Health>, request: Request) -> Response {
-    match asker(&request) {
-        Asker::Known { is_admin: true, .. } => {
+    match permit(&health, &request, request.uri().path()) {
+        Ok(_) => {
             let body = Body::from(health.metrics.text());
             (
                 [(
@@ -150,43 +152,59 @@ async fn text(State(health): State<Health>, request: Request) -> Response {
             )
                 .into_response()
         }
-        Asker::Known { name, .. } => forbidden(&request, &name),
-        Asker::Anonymous => forbidden(&request, "system:anonymous"),
+        Err(refusal) => refusal.into_response(),
     }
 }
 
-/// The listener has checked the certificate against our CA, its dates and its use.
-fn asker(request: &Request) -> Asker {
-    let Some(PeerCertificate(der)) = request.extensions().get() else {
-        return Asker::Anonymous;
+/// The same chain that decides about every other path. The listener has checked the certificate against our CA.
+fn permit(health: &Health, request: &Request, path: &str) -> Result<Permit, Refusal> {
+    let peer = request.extensions().get::<PeerCertificate>();
+    let authorization = request
+        .headers()
+        .get_all(AUTHORIZATION)
+        .iter()
+        .map(http::HeaderValue::as_bytes);
+    let user = health
+        .authenticator
+        .authenticate(peer, authorization)
+        .map_err(|error| {
+            tracing::debug!(%error, "a credential was refused");
+            Refusal {
+                code: StatusCode::UNAUTHORIZED,
+                reason: "Unauthorized",
+                message: "Unauthorized".to_owned(),
+            }
+        })?;
+    let attributes = Attributes {
+        verb: request.method().as_str().to_lowercase(),
+        path: path.to_owned(),
+        ..Attributes::default()
     };
-    let Ok((_, certificate)) = X509Certificate::from_der(der) else {
-        return Asker::Anonymous;
-    };
-    let subject = certificate.subject();
-    let Some(name) = subject.iter_common_name().find_map(|name| name.as_str().ok()) else {
-        return Asker::Anonymous;
-    };
-    let mut groups = subject.iter_organization().filter_map(|group| group.as_str().ok());
-    let is_admin = groups.any(|group| [KCP_ADMIN.1, SHARD_ADMIN.1].contains(&group));
-    Asker::Known {
-        name: name.to_owned(),
-        is_admin,
-    }
+    insula_auth::permit(&user, attributes, &ClusterFacts::default()).map_err(|forbidden| Refusal {
+        code: StatusCode::FORBIDDEN,
+        reason: "Forbidden",
+        message: forbidden.to_string(),
+    })
 }
 
-fn forbidden(request: &Request, user: &str) -> Response {
-    let message = format!(
-        "forbidden: User \"{user}\" cannot get path \"{}\"",
-        request.uri().path()
-    );
-    axum_json(
-        StatusCode::FORBIDDEN,
-        &json!({
-            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-            "message": message, "reason": "Forbidden", "details": {}, "code": 403,
-        }),
-    )
+/// Why somebody does not get an answer.
+struct Refusal {
+    code: StatusCode,
+    reason: &'static str,
+    message: String,
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let Self { code, reason, message } = self;
+        axum_json(
+            code,
+            &json!({
+                "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
+                "message": message, "reason": reason, "details": {}, "code": code.as_u16(),
+            }),
+        )
+    }
 }
 
 fn axum_json(code: StatusCode, value: &serde_json::Value) -> Response {

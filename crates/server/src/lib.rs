@@ -26,7 +26,7 @@ pub use config::Config;
 pub use env::Env;
 pub use error::StartError;
 pub use lifecycle::Lifecycle;
-pub use listen::{PeerAddress, PeerCertificate};
+pub use listen::PeerAddress;
 pub use metrics::{Class, CodeClass, CommitOutcome, Effect, Held, Metrics, Verb};
 pub use progress::{Progress, Step};
 pub use run::{Running, run, start};

@@ -14,6 +14,7 @@ use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use insula_registry::access::PeerCertificate;
 use rustls::ServerConfig;
 use tokio::{
     io::AsyncWriteExt,
@@ -37,10 +38,6 @@ const TLS_HANDSHAKE: u8 = 0x16;
 
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 65\r\nConnection: close\r\n\r\nThis is an HTTPS port: the URL has to begin with \"https://\" here.";
-
-/// The client certificate (DER) that the peer proved to own, signed by our CA. A request extension; none without one.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct PeerCertificate(pub Bytes);
 
 /// Where the connection comes from. A request extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -192,7 +189,7 @@ async fn converse(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr) 
         async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
     });
     let builder = http(&shared.limits, http2);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
+    let connection = builder.serve_connection(TokioIo::new(tls), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,

@@ -1,23 +1,38 @@
-//! Opens the store that was chosen.
+//! Opens what was chosen: the store, the file of tokens.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use insula_api::Timestamp;
+use insula_auth::TokenFile;
+use insula_registry::access::Authenticator;
 use insula_store::{
     MemoryStore, Store,
     embedded::{EmbeddedStore, OpenError, Options},
 };
 
+use insula_store_etcd::{EtcdStore, Options as EtcdOptions};
+
 use crate::{
     StartError,
     build::Background,
     config::{Config, StoreChoice},
+    files::read_secret,
 };
 
-/// A store, and what has to run for it.
+/// Everything of ours on an etcd lies below this.
+const ETCD_PREFIX: &str = "/insula";
+/// For an etcd that is not there yet. After that it is for our supervisor to try again.
+const ETCD_PATIENCE: Duration = Duration::from_secs(20);
+const ETCD_RETRY: Duration = Duration::from_millis(500);
+
+/// A store, and what has to run for it from now until it is closed.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
-    pub(crate) background: Vec<Background>,
+    pub(crate) driver: Option<Background>,
     /// For the progress line.
     pub(crate) what: String,
 }
@@ -26,15 +41,54 @@ pub(crate) async fn open(config: &Config, now: Timestamp) -> Result<Opened, Star
     match &config.store {
         StoreChoice::Memory => Ok(Opened {
             store: Arc::new(MemoryStore::new()),
-            background: Vec::new(),
+            driver: None,
             what: "in memory: everything is gone at exit".to_owned(),
         }),
         StoreChoice::Embedded => embedded(config, now).await,
-        StoreChoice::Etcd(_) => Err(StartError::Store {
-            store: config.store.to_string(),
-            cause: "this program was built without the etcd store; use --store embedded".to_owned(),
-        }),
+        StoreChoice::Etcd(endpoints) => etcd(config, endpoints).await,
     }
+}
+
+/// The store follows etcd for as long as its driver runs. An etcd that is being started too is waited for.
+async fn etcd(config: &Config, endpoints: &[String]) -> Result<Opened, StartError> {
+    let begun = Instant::now();
+    loop {
+        // Each request has its time limit; reading everything may take longer than that.
+        let cause = match EtcdStore::connect(endpoints, ETCD_PREFIX, EtcdOptions::default()).await {
+            Ok((store, driver)) => {
+                let (store, driver): (Arc<dyn Store>, Background) = (Arc::new(store), Box::pin(driver));
+                return Ok(Opened {
+                    store,
+                    driver: Some(driver),
+                    what: config.store.to_string(),
+                });
+            }
+            Err(error) => chain(&error),
+        };
+        if begun.elapsed() + ETCD_RETRY >= ETCD_PATIENCE {
+            let seconds = ETCD_PATIENCE.as_secs();
+            let cause = format!("{cause}; tried for {seconds} s. Check that etcd runs and can be reached from here");
+            return Err(StartError::Store {
+                store: config.store.to_string(),
+                cause,
+            });
+        }
+        tracing::warn!(store = %config.store, cause, "etcd does not answer yet; trying again");
+        tokio::time::sleep(ETCD_RETRY).await;
+    }
+}
+
+/// Who is who: client certificates always, and the tokens of the file if there is one.
+pub(crate) fn authenticator(config: &Config) -> Result<Authenticator, StartError> {
+    let Some(path) = &config.token_file else {
+        return Ok(Authenticator::default());
+    };
+    let text = read_secret(path)?.ok_or_else(|| StartError::read(path, std::io::ErrorKind::NotFound.into()))?;
+    let tokens = TokenFile::parse(&text).map_err(|error| StartError::Tokens {
+        path: path.clone(),
+        cause: error.to_string(),
+    })?;
+    Ok(Authenticator { tokens })
 }
 
 async fn embedded(config: &Config, now: Timestamp) -> Result<Opened, StartError> {
@@ -54,7 +108,7 @@ async fn embedded(config: &Config, now: Timestamp) -> Result<Opened, StartError>
     match opened {
         Ok(Ok(store)) => Ok(Opened {
             store: Arc::new(store),
-            background: Vec::new(),
+            driver: None,
             what: shown_with_mode(&config.data_dir),
         }),
         Ok(Err(OpenError::InUse { holder, .. })) => Err(StartError::InUse {

@@ -10,17 +10,18 @@ use std::{
     time::{Duration, Instant},
 };
 
+use insula_registry::access::Authenticator;
 use insula_store::Store;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
-    task::JoinHandle,
+    task::{JoinHandle, JoinSet},
 };
 use tokio_util::task::TaskTracker;
 
 use crate::{
     Env, StartError, VERSION,
-    build::{Background, Parts, build},
+    build::{App, Background, Parts, build},
     config::{Config, LogFormat},
     files, identity, kubeconfig,
     lifecycle::Lifecycle,
@@ -86,89 +87,130 @@ async fn start_with(
 ) -> Result<Running, StartError> {
     let begun = Instant::now();
     tls::install_provider();
-    let now = env.clock.now();
-    let kubeconfig = config
-        .kubeconfig
-        .clone()
-        .unwrap_or_else(|| kubeconfig::default_path(&config.data_dir));
-    kubeconfig::check(&kubeconfig)?;
+    if let Some(path) = &config.kubeconfig {
+        kubeconfig::check(path)?;
+    }
+    let authenticator = open::authenticator(&config)?;
     files::private_dir(&config.data_dir)?;
 
-    let Opened {
-        store,
-        mut background,
-        what,
-    } = open::open(&config, now).await?;
-    let step = |name, what, detail, since: Instant| {
-        progress(&Step {
-            name,
-            what,
-            detail,
-            took: since.elapsed(),
-        })
-    };
-    step("store", "store ready", what, begun);
-
-    let identifying = Instant::now();
-    let listen = resolve(&config.listen).await?;
-    let identity = identity::ensure(&config.data_dir, &names(&config.listen, listen), now)?;
-    let tls = tls::server_config(&identity)?;
-    step(
-        "identity",
-        "TLS + admin identity",
-        format!("{} (0600)", files::shown(&kubeconfig)),
-        identifying,
-    );
-
-    let listener = TcpListener::bind(listen)
-        .await
-        .map_err(|cause| StartError::Listen { address: listen, cause })?;
-    let address = listener
-        .local_addr()
-        .map_err(|cause| StartError::Listen { address: listen, cause })?;
-    let url = url(address);
-    let lifecycle = Lifecycle::default();
-    let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
-    let config = Arc::new(config);
-    let app = build(Parts {
-        config: Arc::clone(&config),
+    let Opened { store, driver, what } = open::open(&config, env.clock.now()).await?;
+    // A store on etcd answers only while its driver runs, and wiring may ask it already.
+    let mut drivers = JoinSet::new();
+    if let Some(driver) = driver {
+        drivers.spawn(driver);
+    }
+    progress(&Step {
+        name: "store",
+        what: "store ready",
+        detail: what,
+        took: begun.elapsed(),
+    });
+    let starting = Starting {
+        config,
         env,
+        authenticator,
         store: Arc::clone(&store),
-        metrics: Arc::clone(&metrics),
-        lifecycle: lifecycle.clone(),
-        url: url.clone(),
-    })
-    .await?;
-    background.extend(app.background);
-    kubeconfig::write(&kubeconfig, &url, &identity)?;
-
-    let drain = Duration::from_secs(config.drain_seconds);
-    let (router, limits) = (app.router, config.limits.clone());
-    let server = Server {
-        listener,
-        tls,
-        router,
-        limits,
-        lifecycle: lifecycle.clone(),
-        metrics,
-        drain,
+        drivers,
+        begun,
     };
-    let served = tokio::spawn(serve(server, background, store));
-    lifecycle.set_ready();
-    step("ready", "API", url.clone(), begun);
-    let delay = Duration::from_secs(config.shutdown_delay_seconds);
-    Ok(Running {
-        address,
-        url,
-        kubeconfig,
-        lifecycle,
-        delay,
-        served,
-    })
+    let started = starting.serve(progress, telemetry).await;
+    if started.is_err() {
+        // Lets go of the directory: a program may try again with another port.
+        store.close().await;
+    }
+    started
+}
+
+/// A start with an open store.
+struct Starting {
+    config: Config,
+    env: Env,
+    authenticator: Authenticator,
+    store: Arc<dyn Store>,
+    drivers: JoinSet<()>,
+    begun: Instant,
+}
+
+impl Starting {
+    async fn serve(self, progress: Progress<'_>, telemetry: &Telemetry) -> Result<Running, StartError> {
+        let Self {
+            config,
+            env,
+            authenticator,
+            store,
+            drivers,
+            begun,
+        } = self;
+        let step = |name, what, detail, since: Instant| {
+            progress(&Step {
+                name,
+                what,
+                detail,
+                took: since.elapsed(),
+            })
+        };
+        let identifying = Instant::now();
+        let kubeconfig = config
+            .kubeconfig
+            .clone()
+            .unwrap_or_else(|| kubeconfig::default_path(&config.data_dir));
+        let listen = resolve(&config.listen).await?;
+        let identity = identity::ensure(&config.data_dir, &names(&config.listen, listen), env.clock.now())?;
+        let tls = tls::server_config(&identity)?;
+        step(
+            "identity",
+            "TLS + admin identity",
+            format!("{} (0600)", files::shown(&kubeconfig)),
+            identifying,
+        );
+
+        let unusable = |cause| StartError::Listen { address: listen, cause };
+        let listener = TcpListener::bind(listen).await.map_err(unusable)?;
+        let address = listener.local_addr().map_err(unusable)?;
+        let url = url(address);
+        let lifecycle = Lifecycle::default();
+        let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
+        let config = Arc::new(config);
+        let App { router, background } = build(Parts {
+            config: Arc::clone(&config),
+            env,
+            store: Arc::clone(&store),
+            authenticator: Arc::new(authenticator),
+            metrics: Arc::clone(&metrics),
+            lifecycle: lifecycle.clone(),
+            url: url.clone(),
+        })
+        .await?;
+        kubeconfig::write(&kubeconfig, &url, &identity)?;
+
+        let drain = Duration::from_secs(config.drain_seconds);
+        let limits = config.limits.clone();
+        let server = Server {
+            listener,
+            tls,
+            router,
+            limits,
+            lifecycle: lifecycle.clone(),
+            metrics,
+            drain,
+        };
+        let served = tokio::spawn(serve(server, background, store, drivers));
+        lifecycle.set_ready();
+        step("ready", "API", url.clone(), begun);
+        let delay = Duration::from_secs(config.shutdown_delay_seconds);
+        Ok(Running {
+            address,
+            url,
+            kubeconfig,
+            lifecycle,
+            delay,
+            served,
+        })
+    }
 }
 
 /// Serves to the end, and closes the store when nothing uses it any more.
-async fn serve(server: Server, background: Vec<Background>, store: Arc<dyn Store>) {
+async fn serve(server: Server, background: Vec<Background>, store: Arc<dyn Store>, drivers: JoinSet<()>) {
     let lifecycle = server.lifecycle.clone();
     let beside = TaskTracker::new();
     for work in background {
@@ -184,6 +226,8 @@ async fn serve(server: Server, background: Vec<Background>, store: Arc<dyn Store
     beside.close();
     beside.wait().await;
     store.close().await;
+    // Nothing is left to follow.
+    drop(drivers);
 }
 
 /// A program's life: start with progress on standard error, serve until SIGTERM or SIGINT, drain. A second signal ends

@@ -89,7 +89,7 @@ async fn health_is_for_everybody_and_the_rest_for_those_we_know() {
         assert_eq!(code, StatusCode::FORBIDDEN);
         assert_eq!(
             status["message"],
-            format!("forbidden: User \"system:anonymous\" cannot get path \"{path}\"")
+            format!("forbidden: User \"system:anonymous\" cannot get path \"{path}\": access denied")
         );
     }
     let (_, _, version) = get(&kcp, url("/version")).await;
@@ -101,6 +101,25 @@ async fn health_is_for_everybody_and_the_rest_for_those_we_know() {
     let (code, headers, _) = get(&shard, url("/nowhere")).await;
     assert_eq!(code, StatusCode::NOT_FOUND);
     assert_eq!(headers["audit-id"].len(), 36);
+    running.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_are_known_by_the_file_and_only_by_it() {
+    let tokens = tempfile::tempdir().unwrap();
+    let path = tokens.path().join("tokens.csv");
+    fs::write(&path, "good-token,root,1,\"system:masters\"\n").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    let (dir, running) = started(|config| config.token_file = Some(path)).await;
+    let client = client(&dir.path().join("data"), None);
+    for (authorization, want) in [("Bearer good-token", 200), ("Bearer other", 401), ("Basic eDp5", 401)] {
+        let url = format!("{}/metrics", running.url());
+        let request = Request::get(url)
+            .header("authorization", authorization)
+            .body(Empty::new())
+            .unwrap();
+        assert_eq!(client.request(request).await.unwrap().status(), want, "{authorization}");
+    }
     running.shutdown().await;
 }
 
@@ -248,6 +267,17 @@ async fn a_second_start_on_the_same_directory_names_the_holder() {
     assert_eq!(*path, dir.path().join("data"));
     assert!(holder.contains(&std::process::id().to_string()), "{holder}");
     running.shutdown().await;
+
+    // A start that fails later lets go of the directory.
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap().to_string();
+    let config = Config {
+        listen,
+        store: StoreChoice::Embedded,
+        ..config(dir.path())
+    };
+    let failed = insula_server::start(config, Env::real(), &|_| ()).await;
+    assert_eq!(failed.map(drop).unwrap_err().exit_code(), 4);
     again().await.unwrap().shutdown().await;
 }
 
