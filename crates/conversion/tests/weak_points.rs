@@ -1,0 +1,423 @@
+//! The fourteen weak points of kcp's first conversion engine (2022–2023), each shown to be gone, as far as a library can show it.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use insula_api::FieldPath;
+use insula_conversion::{Budget, Bundle, Owned, object_budget, parse_rules, rules_in_schema};
+use serde_json::{Value as Json, json};
+use std::sync::Arc;
+use support::{bundle, bundle_of, object, yaml};
+
+fn write(bundle: &Bundle, version: &str, part: Json, old: Option<&Owned>) -> Owned {
+    let old = old.map(|o| o.stored(bundle.storage()));
+    bundle
+        .put(&object(version, &part), version, old, &mut object_budget())
+        .unwrap()
+}
+
+fn read(bundle: &Bundle, stored: &Owned, version: &str) -> Json {
+    bundle
+        .get(stored.stored(bundle.storage()), version, &mut object_budget())
+        .unwrap()
+}
+
+const NAMES: &str = r"
+versions:
+  v1: {spec: {first: string, last: string}}
+  v2: {spec: {name: {first: string, last: string}, more: string}}
+  v3: {spec: {given: string, family: string}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.first, destination: spec.name.first}, {field: spec.last, destination: spec.name.last}]}
+  - {from: v1, to: v3, rules: [{field: spec.first, destination: spec.given}, {field: spec.last, destination: spec.family}]}
+  - {from: v2, to: v1, rules: [{field: spec.name.first, destination: spec.first}, {field: spec.name.last, destination: spec.last}]}
+  - {from: v3, to: v1, rules: [{field: spec.given, destination: spec.first}, {field: spec.family, destination: spec.last}]}
+";
+
+/// Rules were kept by `from` only: the second rule set from v1 took the first one's place.
+#[test]
+fn weak_point_01_rules_keyed_by_from_only() {
+    let bundle = bundle_of(NAMES);
+    let stored = write(&bundle, "v1", json!({"spec": {"first": "Bob"}}), None);
+    assert_eq!(read(&bundle, &stored, "v2")["spec"], json!({"name": {"first": "Bob"}}));
+    assert_eq!(read(&bundle, &stored, "v3")["spec"], json!({"given": "Bob"}));
+}
+
+/// There was no hub: n versions needed n² rule sets.
+#[test]
+fn weak_point_02_no_hub() {
+    let bundle = bundle_of(NAMES);
+    let stored = write(&bundle, "v3", json!({"spec": {"given": "Bob"}}), None);
+    assert_eq!(
+        read(&bundle, &stored, "v2")["spec"],
+        json!({"name": {"first": "Bob"}}),
+        "v3 to v2 by v1"
+    );
+}
+
+/// Destinations were not checked: a rule to nowhere was found out at run time, or never.
+#[test]
+fn weak_point_03_destination_unchecked() {
+    let doc = yaml(&NAMES.replacen("destination: spec.name.first", "destination: spec.name.frist", 1));
+    let errors = bundle(&doc).err().unwrap();
+    let want = "spec.conversions[0].rules[0].destination: Invalid value: \".spec.name.frist\": there is no field .spec.name.frist in v2";
+    assert_eq!(errors, [want]);
+}
+
+/// No lists, maps, or renames inside items. (Every form has its file in `tests/data`.)
+#[test]
+fn weak_point_04_no_lists_or_maps() {
+    let bundle = bundle_of(
+        r"
+versions:
+  v1: {spec: {colors: {'*': {shades: [{name: string}]}}}}
+  v2: {spec: {colors: [{key: string, tones: [{label: string}]}]}}
+rules:
+  conversions:
+  - from: v1
+    to: v2
+    rules:
+    - {field: 'spec.colors[key]', destination: 'spec.colors[].key', transformation: key}
+    - {field: 'spec.colors[key].shades[i].name', destination: 'spec.colors[].tones[].label'}
+",
+    );
+    let shades = json!([{"name": "dark"}, {"name": "light"}]);
+    let stored = write(
+        &bundle,
+        "v1",
+        json!({"spec": {"colors": {"red": {"shades": shades}}}}),
+        None,
+    );
+    let tones = json!([{"label": "dark"}, {"label": "light"}]);
+    assert_eq!(
+        read(&bundle, &stored, "v2")["spec"],
+        json!({"colors": [{"key": "red", "tones": tones}]})
+    );
+}
+
+/// An absent source wrote an explicit null, which defaulting and nullable fields took for a value.
+#[test]
+fn weak_point_05_explicit_nulls() {
+    let bundle = bundle_of(
+        r"
+versions:
+  v1: {spec: {a: string}}
+  v2: {spec: {b: {$: {type: string, nullable: true}}, c: {$: {type: string, default: x}}}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.a, destination: spec.b}, {from: v1.spec.a + '!', to: spec.c}]}
+",
+    );
+    let stored = write(&bundle, "v1", json!({"spec": {}}), None);
+    assert_eq!(read(&bundle, &stored, "v2")["spec"], json!({"c": "x"}));
+}
+
+/// The source stayed in place, and leaked where the target keeps unknown fields or has another field of that name.
+#[test]
+fn weak_point_06_source_not_removed() {
+    let bundle = bundle_of(
+        r"
+versions:
+  v1: {spec: {old: string, size: string}}
+  v2: {spec: {$: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {new: {type: string}, size: {type: integer}, text: {type: string}}}}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.old, destination: spec.new}, {field: spec.size, destination: spec.text}]}
+  - {from: v2, to: v1, rules: [{field: spec.new, destination: spec.old}, {field: spec.text, destination: spec.size}]}
+",
+    );
+    let stored = write(&bundle, "v1", json!({"spec": {"old": "x", "size": "big"}}), None);
+    assert_eq!(read(&bundle, &stored, "v2")["spec"], json!({"new": "x", "text": "big"}));
+}
+
+/// Preserved data overwrote newer edits.
+#[test]
+fn weak_point_07_stale_resurrection() {
+    let bundle = bundle_of(
+        r"
+versions:
+  v1: {spec: {last: string}}
+  v2: {spec: {last: string, lastUpper: string}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.last, destination: spec.lastUpper, transformation: self.upperAscii()}]}
+  - {from: v2, to: v1, rules: [], preserve: [spec.lastUpper]}
+",
+    );
+    let first = write(
+        &bundle,
+        "v2",
+        json!({"spec": {"last": "jones", "lastUpper": "Jones!"}}),
+        None,
+    );
+    assert_eq!(read(&bundle, &first, "v2")["spec"]["lastUpper"], "Jones!");
+    let second = write(&bundle, "v1", json!({"spec": {"last": "smith"}}), Some(&first));
+    assert_eq!(
+        read(&bundle, &second, "v2")["spec"],
+        json!({"last": "smith", "lastUpper": "SMITH"})
+    );
+}
+
+/// Preserved data stood in annotations: visible, editable, limited, lost when a client replaced them.
+#[test]
+fn weak_point_08_preserved_in_annotations() {
+    let bundle = bundle_of(NAMES);
+    let first = write(
+        &bundle,
+        "v2",
+        json!({"spec": {"more": "x".repeat(300_000)}, "metadata": {"annotations": {"a": "b"}}}),
+        None,
+    );
+    let shown = read(&bundle, &first, "v1");
+    assert_eq!(shown["metadata"]["annotations"], json!({"a": "b"}));
+    let second = write(&bundle, "v1", json!({"spec": {"first": "Bob"}}), Some(&first));
+    let shown = read(&bundle, &second, "v2");
+    assert_eq!(
+        (
+            shown["spec"]["more"].as_str().unwrap().len(),
+            shown["metadata"].get("annotations")
+        ),
+        (300_000, None)
+    );
+}
+
+/// One annotation held what was preserved for several targets: restored where it had never been dropped.
+#[test]
+fn weak_point_09_targets_merged() {
+    let doc = NAMES.replace("family: string", "family: string, more: string");
+    let bundle = bundle_of(&doc);
+    let first = write(&bundle, "v2", json!({"spec": {"more": "two"}}), None);
+    assert_eq!(read(&bundle, &first, "v3")["spec"], json!({}));
+    let second = write(&bundle, "v3", json!({"spec": {"more": "three"}}), Some(&first));
+    assert_eq!(read(&bundle, &second, "v2")["spec"], json!({"more": "two"}));
+    assert_eq!(read(&bundle, &second, "v3")["spec"], json!({"more": "three"}));
+}
+
+/// A converter was kept for ever. Here a bundle is immutable and made of one generation of schema and rules, so that it can be
+/// kept by content: nothing in it can become stale.
+#[test]
+fn weak_point_10_stale_converters() {
+    fn shared<T: Send + Sync + 'static>(value: T) -> Arc<T> {
+        Arc::new(value)
+    }
+    let old = shared(bundle_of(NAMES));
+    let new = shared(bundle_of(
+        &NAMES
+            .replacen("destination: spec.given", "destination: spec.family", 1)
+            .replacen("destination: spec.family}]", "destination: spec.given}]", 1),
+    ));
+    let stored = write(&old, "v1", json!({"spec": {"first": "Bob"}}), None);
+    assert_eq!(read(&old, &stored, "v3")["spec"], json!({"given": "Bob"}));
+    assert_eq!(read(&new, &stored, "v3")["spec"], json!({"family": "Bob"}));
+}
+
+/// Expressions had no cost, only a second of time each.
+#[test]
+fn weak_point_11_unbounded_expressions() {
+    let bundle = bundle_of(
+        r"
+versions:
+  v1: {spec: {list: [integer], n: integer}}
+  v2: {spec: {list: [integer], n: integer}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.list, destination: spec.n, transformation: 'size(self.filter(a, self.all(b, self.all(c, a + b + c >= 0))))', mayFail: true}]}
+",
+    );
+    let x = object("v1", &json!({"spec": {"list": vec![1; 1000]}}));
+    let mut budget = object_budget();
+    let error = bundle.put(&x, "v1", None, &mut budget).unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "converting example.io/v1 to v2: conversions[0].rules[0] (.spec.list → .spec.n): operation cancelled: actual cost limit exceeded"
+    );
+    assert!(budget.used() <= 2_000_000, "{}", budget.used());
+    let small = object("v1", &json!({"spec": {"list": [1, 2]}}));
+    assert!(
+        bundle.put(&small, "v1", None, &mut Budget::new(10)).is_err(),
+        "an object's budget holds for all its rules"
+    );
+}
+
+/// One object that could not be converted failed the whole list; the error did not say which, nor why. Here each conversion is
+/// one object's, and the error names the rule and no value.
+#[test]
+fn weak_point_12_poison_objects() {
+    let text = r"
+versions:
+  v1: {spec: {age: string}}
+  v2: {spec: {years: integer}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.age, destination: spec.years, transformation: int(self), mayFail: true}]}
+";
+    let bundle = bundle_of(text);
+    let poison = object("v1", &json!({"spec": {"age": "secret"}}));
+    let error = bundle
+        .put(&poison, "v1", None, &mut object_budget())
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.starts_with("converting example.io/v1 to v2: conversions[0].rules[0] (.spec.age → .spec.years): "),
+        "{error}"
+    );
+    assert!(!error.contains("secret"), "{error}");
+    // Stored before there were such rules: it fails alone, and reads in its own version.
+    let stored = Owned {
+        value: poison.clone(),
+        residual: None,
+    };
+    assert!(bundle.get(stored.stored("v1"), "v2", &mut object_budget()).is_err());
+    assert_eq!(read(&bundle, &stored, "v1"), poison);
+}
+
+/// Rules shared spec and status blindly, and metadata was anyone's. Here status obeys the same laws, and metadata is not converted.
+#[test]
+fn weak_point_13_metadata_and_status() {
+    let bundle = bundle_of(
+        r"
+versions:
+  v1: {spec: {a: string}, status: {phase: string, hidden: string}}
+  v2: {spec: {a: string}, status: {state: {phase: string}}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: status.phase, destination: status.state.phase}]}
+  - {from: v2, to: v1, rules: [{field: status.state.phase, destination: status.phase}]}
+",
+    );
+    let managed =
+        json!([{"manager": "m", "operation": "Apply", "apiVersion": "example.io/v1", "fieldsV1": {"f:spec": {}}}]);
+    let first = json!({"status": {"phase": "A", "hidden": "h"}, "metadata": {"managedFields": managed}});
+    let first = write(&bundle, "v1", first, None);
+    assert_eq!(read(&bundle, &first, "v2")["metadata"]["managedFields"], managed);
+    let second = write(
+        &bundle,
+        "v2",
+        json!({"status": {"state": {"phase": "B"}}}),
+        Some(&first),
+    );
+    assert_eq!(
+        read(&bundle, &second, "v1")["status"],
+        json!({"phase": "B", "hidden": "h"})
+    );
+}
+
+/// Nothing checked the round trip before production did. `laws` are functions that admission can call on any object.
+#[test]
+fn weak_point_14_round_trip_unchecked() {
+    let bundle = bundle_of(NAMES);
+    let x = object("v2", &json!({"spec": {"name": {"first": "Bob"}, "more": "x"}}));
+    let after = bundle.put(&x, "v2", None, &mut object_budget()).unwrap();
+    insula_conversion::laws::put_get(&bundle, &x, "v2", &after).unwrap();
+    insula_conversion::laws::get_put(&bundle, &after).unwrap();
+    let broken = Owned {
+        residual: None,
+        ..after
+    };
+    let violation = insula_conversion::laws::put_get(&bundle, &x, "v2", &broken).unwrap_err();
+    assert_eq!(violation.to_string(), "PutGet does not hold in v2 at .spec.more");
+}
+
+/// An object stored before the storage version changed reads as before in every version, and is moved by its next write.
+#[test]
+fn stored_in_yesterdays_version() {
+    let mut doc = yaml(NAMES);
+    let old = bundle(&doc).unwrap();
+    let stored = write(
+        &old,
+        "v2",
+        json!({"spec": {"name": {"first": "Bob"}, "more": "x"}}),
+        None,
+    );
+    let stored = write(
+        &old,
+        "v1",
+        json!({"spec": {"first": "Rob", "last": "Jones"}}),
+        Some(&stored),
+    );
+    doc["storage"] = json!("v2");
+    doc["rules"]["hub"] = json!("v1");
+    let new = bundle(&doc).unwrap();
+    for version in ["v1", "v2", "v3"] {
+        let was = old.get(stored.stored("v1"), version, &mut object_budget()).unwrap();
+        assert_eq!(
+            new.get(stored.stored("v1"), version, &mut object_budget()).unwrap(),
+            was
+        );
+    }
+    let x = object("v3", &json!({"spec": {"given": "Al", "family": "Jones"}}));
+    let moved = new
+        .put(&x, "v3", Some(stored.stored("v1")), &mut object_budget())
+        .unwrap();
+    assert_eq!(moved.value["apiVersion"], "example.io/v2");
+    assert_eq!(
+        moved.value["spec"],
+        json!({"name": {"first": "Al", "last": "Jones"}, "more": "x"})
+    );
+    assert_eq!(moved.residual, None);
+    // The same object written back is moved, too, and nothing else.
+    let x = new.get(stored.stored("v1"), "v1", &mut object_budget()).unwrap();
+    let moved = new
+        .put(&x, "v1", Some(stored.stored("v1")), &mut object_budget())
+        .unwrap();
+    assert_eq!(
+        moved.value["spec"],
+        json!({"name": {"first": "Rob", "last": "Jones"}, "more": "x"})
+    );
+}
+
+/// The seed's options 1 and 2, and option 3, say the same.
+#[test]
+fn rules_in_a_schema() {
+    let rules = r"{fromHub: [{field: spec.name.first, rule: self.spec.firstName}], toHub: [{field: spec.firstName, rule: self.spec.name.first}]}";
+    let one = yaml(&format!(
+        "spec: {{conversion: {{strategy: None, hub: v1, conversions: [{{version: v2, {}}}]}}}}",
+        &rules[1..rules.len() - 1]
+    ));
+    let two = yaml(&format!(
+        "spec: {{hubVersion: v1, versions: [{{name: v1}}, {{name: v2, conversion: {rules}}}]}}"
+    ));
+    let three = yaml(&format!(
+        "{{hub: v1, conversions: [{{version: v2, {}}}]}}",
+        &rules[1..rules.len() - 1]
+    ));
+    let three = parse_rules(&three, &FieldPath::new("spec")).unwrap();
+    for set in [
+        rules_in_schema(&one).unwrap().unwrap(),
+        rules_in_schema(&two).unwrap().unwrap(),
+    ] {
+        assert_eq!(set.hub, three.hub);
+        for (a, b) in set.conversions.iter().zip(&three.conversions) {
+            assert_eq!((&a.from, &a.to, a.rules.len()), (&b.from, &b.to, b.rules.len()));
+            assert_eq!(
+                (&a.rules[0].source, &a.rules[0].destination),
+                (&b.rules[0].source, &b.rules[0].destination)
+            );
+        }
+    }
+    assert_eq!(
+        rules_in_schema(&yaml("spec: {conversion: {strategy: None}, versions: [{name: v1}]}")).unwrap(),
+        None
+    );
+    let both = yaml(&format!(
+        "spec: {{hubVersion: v1, conversion: {{hub: v1, conversions: []}}, versions: [{{name: v2, conversion: {rules}}}]}}"
+    ));
+    assert_eq!(
+        rules_in_schema(&both).unwrap_err()[0].to_string(),
+        "spec.conversion: Forbidden: rules are either here or in versions[].conversion, not in both"
+    );
+}
+
+/// Versions that differ in nothing but their name need no look at the object.
+#[test]
+fn equal_shapes_are_identities() {
+    let bundle = bundle_of("{versions: {v1: {spec: {a: string}}, v2: {spec: {a: string}}, v3: {spec: {a: integer}}}}");
+    assert!(bundle.is_identity("v1", "v2") && bundle.is_identity("v3", "v3"));
+    assert!(!bundle.is_identity("v1", "v3") && !bundle.is_identity("v1", "v9"));
+    let stored = write(&bundle, "v2", json!({"spec": {"a": "x"}}), None);
+    assert_eq!(
+        (&stored.value["apiVersion"], &stored.residual),
+        (&json!("example.io/v1"), &None)
+    );
+}
