@@ -1,0 +1,379 @@
+//! What is served, for clients to find: the documents of `/api`, `/apis`, `/apis/<group>`, `/apis/<group>/<version>` and
+//! their aggregated form. Pure functions of what a cluster serves.
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use insula_api::Json;
+use insula_registry::{ApiVersion, ScopeKind, Served};
+use serde_json::{Map, json};
+use sha2::{Digest, Sha256, Sha512};
+use std::{cmp::Reverse, collections::BTreeMap};
+
+/// Version of Kubernetes whose API this is.
+const KUBERNETES_MAJOR: &str = "1";
+const KUBERNETES_MINOR: &str = "36";
+
+/// Verbs of a custom resource, in the order that clients know.
+const CUSTOM_VERBS: &[&str] = &[
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "create",
+    "update",
+    "watch",
+];
+/// Verbs of a built-in resource.
+const BUILT_IN_VERBS: &[&str] = &[
+    "create",
+    "delete",
+    "deletecollection",
+    "get",
+    "list",
+    "patch",
+    "update",
+    "watch",
+];
+/// Verbs of a resource that goes away.
+const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
+const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
+
+/// `/version`. `insula` is this program's version.
+pub fn version(insula: &str) -> Json {
+    json!({
+        "major": KUBERNETES_MAJOR,
+        "minor": KUBERNETES_MINOR,
+        "gitVersion": format!("v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}.0+insula-{insula}"),
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),
+    })
+}
+
+fn go_architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+/// `/api`. `address` is `host:port` as clients reach this server.
+pub fn core_versions(address: &str) -> Json {
+    json!({
+        "kind": "APIVersions", "versions": ["v1"],
+        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+    })
+}
+
+/// `/apis`: every group but the core one, by name.
+pub fn groups(served: &[Served]) -> Json {
+    let names = named_groups(served).into_keys();
+    let groups: Vec<Json> = names.filter_map(|name| group_body(served, name)).collect();
+    json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+}
+
+/// `/apis/<group>`.
+pub fn group(served: &[Served], name: &str) -> Option<Json> {
+    let mut body = group_body(served, name)?;
+    body["kind"] = json!("APIGroup");
+    body["apiVersion"] = json!("v1");
+    Some(body)
+}
+
+fn group_body(served: &[Served], name: &str) -> Option<Json> {
+    let versions: Vec<Json> = versions(served, name)
+        .into_iter()
+        .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
+        .collect();
+    let preferred = versions.first()?.clone();
+    Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
+}
+
+/// The groups but the core one, each with what it serves.
+fn named_groups(served: &[Served]) -> BTreeMap<&str, Vec<&Served>> {
+    let mut groups: BTreeMap<&str, Vec<&Served>> = BTreeMap::new();
+    for one in served
+        .iter()
+        .filter(|one| !one.group().is_empty() && one.served_versions().next().is_some())
+    {
+        groups.entry(one.group()).or_default().push(one);
+    }
+    groups
+}
+
+/// The versions of a group, the preferred one first.
+pub fn versions<'a>(served: &'a [Served], group: &str) -> Vec<&'a str> {
+    let of_group = served.iter().filter(|one| **one.group() == *group);
+    let mut versions: Vec<&str> = of_group
+        .flat_map(|one| one.served_versions().map(|v| &*v.name))
+        .collect();
+    versions.sort_by_key(|version| priority(version));
+    versions.dedup();
+    versions
+}
+
+/// Sorts versions as people rank them: `v10`, `v2`, `v1`, `v11beta2`, `v10beta3`, `v3alpha1`, then others by name.
+fn priority(version: &str) -> (u8, Reverse<u64>, Reverse<u64>, &str) {
+    let other = (3, Reverse(0), Reverse(0), version);
+    let Some(rest) = version.strip_prefix('v') else {
+        return other;
+    };
+    let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+    let (major, rest) = rest.split_at(digits);
+    let Ok(major) = major.parse::<u64>() else { return other };
+    if rest.is_empty() {
+        return (0, Reverse(major), Reverse(0), "");
+    }
+    let stages = [(1, "beta"), (2, "alpha")];
+    let staged = stages
+        .into_iter()
+        .find_map(|(rank, stage)| Some((rank, rest.strip_prefix(stage)?.parse::<u64>().ok()?)));
+    staged.map_or(other, |(rank, minor)| (rank, Reverse(major), Reverse(minor), ""))
+}
+
+/// `/apis/<group>/<version>`, and `/api/v1` for the core group: resources by name, each followed by its subresources.
+pub fn resources(served: &[Served], group: &str, version: &str) -> Option<Json> {
+    let found = of_version(served, group, version);
+    if found.is_empty() {
+        return None;
+    }
+    let entries: Vec<Json> = found
+        .into_iter()
+        .flat_map(|(one, version)| resource_entries(one, version))
+        .collect();
+    let mut list = json!({"kind": "APIResourceList", "resources": entries});
+    if group.is_empty() {
+        list["groupVersion"] = json!(version);
+    } else {
+        list["apiVersion"] = json!("v1");
+        list["groupVersion"] = json!(format!("{group}/{version}"));
+    }
+    Some(list)
+}
+
+/// What a group version serves, by resource name.
+fn of_version<'a>(served: &'a [Served], group: &str, version: &str) -> Vec<(&'a Served, &'a ApiVersion)> {
+    let of_group = served.iter().filter(|one| **one.group() == *group);
+    let mut found: Vec<_> = of_group
+        .filter_map(|one| Some((one, one.served_versions().find(|v| *v.name == *version)?)))
+        .collect();
+    found.sort_by_key(|(one, _)| one.names().plural.clone());
+    found
+}
+
+/// A subresource as discovery shows it.
+struct Subresource {
+    name: &'static str,
+    /// Group, version and kind of its body where they are not the resource's own.
+    body: Option<(&'static str, &'static str, &'static str)>,
+    verbs: &'static [&'static str],
+}
+
+fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
+    let mut found = Vec::new();
+    if served.group().is_empty() && *served.names().plural == *"namespaces" {
+        found.push(Subresource {
+            name: "finalize",
+            body: None,
+            verbs: &["update"],
+        });
+    }
+    if version.status {
+        found.push(Subresource {
+            name: "status",
+            body: None,
+            verbs: SUBRESOURCE_VERBS,
+        });
+    }
+    if version.scale.is_some() {
+        let body = Some(("autoscaling", "v1", "Scale"));
+        found.push(Subresource {
+            name: "scale",
+            body,
+            verbs: SUBRESOURCE_VERBS,
+        });
+    }
+    found
+}
+
+fn verbs(served: &Served) -> Vec<&'static str> {
+    let all = match (served.terminating, is_built_in(served)) {
+        (true, _) => TERMINATING_VERBS,
+        (false, true) => BUILT_IN_VERBS,
+        (false, false) => CUSTOM_VERBS,
+    };
+    // A namespace takes everything in it along, so that they go one at a time.
+    let is_namespace = served.group().is_empty() && *served.names().plural == *"namespaces";
+    all.iter()
+        .copied()
+        .filter(|verb| !(is_namespace && *verb == "deletecollection"))
+        .collect()
+}
+
+/// Kubernetes' own kinds, which clients know by another order of verbs and a terser `responseKind`.
+fn is_built_in(served: &Served) -> bool {
+    served.api.strategy.traits().built_in || **served.group() == *"apiextensions.k8s.io"
+}
+
+fn resource_entries(served: &Served, version: &ApiVersion) -> Vec<Json> {
+    let names = served.names();
+    let namespaced = served.api.scope == ScopeKind::Namespaced;
+    let mut entry = json!({
+        "name": &*names.plural, "singularName": &*names.singular, "namespaced": namespaced, "kind": &*names.kind,
+        "verbs": verbs(served), "storageVersionHash": storage_version_hash(served),
+    });
+    insert_lists(&mut entry, served);
+    let subresources = subresources(served, version).into_iter().map(|sub| {
+        let mut entry = json!({
+            "name": format!("{}/{}", names.plural, sub.name), "singularName": "", "namespaced": namespaced,
+            "kind": &*names.kind, "verbs": sub.verbs,
+        });
+        if let Some((group, version, kind)) = sub.body {
+            entry["group"] = json!(group);
+            entry["version"] = json!(version);
+            entry["kind"] = json!(kind);
+        }
+        entry
+    });
+    std::iter::once(entry).chain(subresources).collect()
+}
+
+fn insert_lists(entry: &mut Json, served: &Served) {
+    let names = served.names();
+    for (field, list) in [("shortNames", &names.short_names), ("categories", &names.categories)] {
+        if !list.is_empty() {
+            entry[field] = json!(list);
+        }
+    }
+}
+
+/// Tells clients when the storage version changed, without saying what it is.
+fn storage_version_hash(served: &Served) -> String {
+    let version = served
+        .alias
+        .as_ref()
+        .map_or(&served.api.storage_version().name, |alias| &alias.version);
+    let digest = Sha256::digest(format!("{}/{version}/{}", served.group(), served.names().kind));
+    STANDARD.encode(&digest[..8])
+}
+
+/// `/api` in its aggregated form: the core group.
+pub fn aggregated_core(served: &[Served]) -> Json {
+    let item = aggregated_group(served, "");
+    group_discovery_list(item.into_iter().collect())
+}
+
+/// `/apis` in its aggregated form: every other group.
+pub fn aggregated_groups(served: &[Served]) -> Json {
+    let names = named_groups(served).into_keys();
+    group_discovery_list(names.filter_map(|name| aggregated_group(served, name)).collect())
+}
+
+fn group_discovery_list(items: Vec<Json>) -> Json {
+    json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
+}
+
+fn aggregated_group(served: &[Served], name: &str) -> Option<Json> {
+    let versions: Vec<Json> = versions(served, name)
+        .into_iter()
+        .map(|version| {
+            let resources: Vec<Json> = of_version(served, name, version)
+                .into_iter()
+                .map(|(one, version)| aggregated_resource(one, version))
+                .collect();
+            json!({"version": version, "resources": resources, "freshness": "Current"})
+        })
+        .collect();
+    if versions.is_empty() {
+        return None;
+    }
+    let metadata = if name.is_empty() {
+        json!({})
+    } else {
+        json!({"name": name})
+    };
+    Some(json!({"metadata": metadata, "versions": versions}))
+}
+
+fn aggregated_resource(served: &Served, version: &ApiVersion) -> Json {
+    let names = served.names();
+    // Built-ins leave out what is the same as where they stand.
+    let own = match is_built_in(served) {
+        true => json!({"group": "", "version": "", "kind": &*names.kind}),
+        false => json!({"group": &**served.group(), "version": &*version.name, "kind": &*names.kind}),
+    };
+    let scope = match served.api.scope {
+        ScopeKind::Namespaced => "Namespaced",
+        ScopeKind::Cluster => "Cluster",
+    };
+    let mut entry = json!({
+        "resource": &*names.plural, "responseKind": own, "scope": scope, "singularResource": &*names.singular,
+        "verbs": verbs(served),
+    });
+    insert_lists(&mut entry, served);
+    let subresources: Vec<Json> = subresources(served, version)
+        .into_iter()
+        .map(|sub| {
+            let kind = sub
+                .body
+                .map(|(group, version, kind)| json!({"group": group, "version": version, "kind": kind}));
+            json!({"subresource": sub.name, "responseKind": kind.unwrap_or_else(|| own.clone()), "verbs": sub.verbs})
+        })
+        .collect();
+    if !subresources.is_empty() {
+        entry["subresources"] = json!(subresources);
+    }
+    entry
+}
+
+/// A strong entity tag without its quotes: SHA-512 in upper-case hex, as kube-apiserver's.
+pub fn etag(bytes: &[u8]) -> String {
+    hex_upper(&Sha512::digest(bytes))
+}
+
+/// Whether an `If-None-Match` header names a tag.
+pub fn etag_matches(header: Option<&str>, tag: &str) -> bool {
+    header.is_some_and(|header| {
+        header
+            .split(',')
+            .map(|one| one.trim().trim_start_matches("W/").trim_matches('"'))
+            .any(|one| one == tag || one == "*")
+    })
+}
+
+pub(crate) fn hex_upper(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02X}")).collect()
+}
+
+/// Paths that `/` lists, from what is served.
+pub fn root_paths(served: &[Served]) -> Json {
+    let mut paths: Vec<String> = vec!["/api".into(), "/api/v1".into(), "/apis".into()];
+    for group in named_groups(served).into_keys() {
+        paths.push(format!("/apis/{group}"));
+        paths.extend(
+            versions(served, group)
+                .into_iter()
+                .map(|version| format!("/apis/{group}/{version}")),
+        );
+    }
+    paths.extend(
+        [
+            "/healthz",
+            "/livez",
+            "/openapi/v2",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ]
+        .map(str::to_owned),
+    );
+    Json::Object(Map::from_iter([("paths".to_owned(), json!(paths))]))
+}
+
+#[cfg(test)]
+#[path = "discovery_tests.rs"]
+mod tests;
