@@ -38,9 +38,7 @@ pub async fn serve(server: &ApiServer, request: Request<Body>) -> Answer {
         Rest::Groups => crate::documents::groups(server, &authorized),
         Rest::Group(group) => crate::documents::group(server, &authorized, &group),
         Rest::GroupVersion { group, version } => crate::documents::group_version(server, &authorized, &group, &version),
-        Rest::OpenApiV2 => crate::documents::openapi_v2(server, &authorized),
-        Rest::OpenApiV3(None) => crate::documents::openapi_v3_index(server, &authorized),
-        Rest::OpenApiV3(Some(path)) => crate::documents::openapi_v3(server, &authorized, &path),
+        Rest::OpenApiV2 | Rest::OpenApiV3(_) => Err(Reply::NotFoundPage),
         Rest::Other(path) => other(&authorized, &path),
     }
 }
@@ -162,7 +160,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Writes objects in the form that was negotiated.
-    pub fn renderer(&self, negotiated: Negotiated) -> Result<Renderer<'_>, Reply> {
+    pub fn renderer(&self, negotiated: Negotiated) -> Result<Renderer, Reply> {
         Renderer::new(self, negotiated)
     }
 
@@ -308,7 +306,8 @@ impl ResourceRequest<'_> {
     pub async fn body(&mut self) -> Result<body::Decoded, Reply> {
         let bytes = self.read_body().await?;
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
-        body::decode(&bytes, format).map_err(Reply::from)
+        let kind = self.target.served.names().kind.clone();
+        body::decode_object(&bytes, format, &kind).map_err(Reply::from)
     }
 
     async fn optional_body(&mut self) -> Result<Option<Json>, Reply> {

@@ -11,7 +11,6 @@ mod fixtures;
 pub mod handle;
 pub mod limits;
 pub mod negotiate;
-pub mod openapi;
 pub mod path;
 pub mod query;
 mod render;
@@ -29,6 +28,9 @@ use insula_registry::{Registry, access::Authenticator};
 use std::{panic::AssertUnwindSafe, sync::Arc};
 use tokio::sync::watch;
 
+/// This program's version.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
 /// The HTTP face of a registry.
 pub struct ApiServer {
     /// What is served.
@@ -37,8 +39,6 @@ pub struct ApiServer {
     pub authenticator: Arc<Authenticator>,
     /// What one user may have open.
     pub limits: limits::Limits,
-    /// OpenAPI documents, made when asked for.
-    pub openapi: openapi::Cache,
     /// Turns true when the server drains: watches end.
     pub closing: watch::Receiver<bool>,
 }

@@ -13,7 +13,7 @@ use insula_store::Entry;
 use serde_json::json;
 
 /// Serves GET, PUT and PATCH.
-pub async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
+pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
     let form = request.negotiate(Offer::Object)?;
     let paths = request.target.api_version()?.scale.clone().ok_or(Reply::NotFoundPage)?;
     let scale = match verb {

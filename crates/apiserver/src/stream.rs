@@ -27,7 +27,7 @@ const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 struct Running {
     registry: Arc<Registry>,
     watch: Watch,
-    renderer: Renderer<'static>,
+    renderer: Renderer,
     /// Changes of what defines the resource.
     definition: Vec<Cursor>,
     deadline: Instant,
@@ -42,7 +42,7 @@ struct Running {
 }
 
 /// Starts a watch.
-pub async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
+pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let negotiated = request.negotiate(Offer::Watch)?;
     let query = &request.request.parsed.query;
     let (mut options, start) = query.watch()?;
@@ -66,7 +66,7 @@ pub async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let definition = definition_cursors(&registry, &target);
     let now = Instant::now();
     let running = Running {
-        renderer: request.renderer(negotiated)?.detached(),
+        renderer: request.renderer(negotiated)?,
         registry,
         watch,
         definition,
@@ -236,7 +236,7 @@ impl Running {
             out.extend_from_slice(b"{\"type\":\"");
             out.extend_from_slice(kind.as_bytes());
             out.extend_from_slice(b"\",\"object\":");
-            if let Err(error) = self.renderer.event(&self.registry, &event.entry, &mut out) {
+            if let Err(error) = self.renderer.event(&event.entry, &mut out) {
                 out.truncate(before);
                 out.extend_from_slice(&error_frame(&error));
                 self.ended = true;

@@ -81,6 +81,7 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
         remove(&mut new, "status");
     }
     insula_schema::prune(&mut new, &version.schema);
+    insula_schema::drop_nulls(&mut new, &version.schema);
     insula_schema::default(&mut new, &version.schema);
     let mut errors = Vec::new();
     validate_metadata(served, &new["metadata"], &mut errors);
@@ -118,6 +119,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> 
         }
     }
     insula_schema::prune(&mut new, &version.schema);
+    insula_schema::drop_nulls(&mut new, &version.schema);
     insula_schema::default(&mut new, &version.schema);
     count_generation(served, version, &mut new, &old_seen, part);
 

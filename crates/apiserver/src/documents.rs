@@ -1,0 +1,88 @@
+//! Documents about what is served: discovery, OpenAPI, the version. Made from the catalog at the request's snapshot.
+
+use crate::{
+    ApiServer, VERSION, discovery,
+    handle::{Answer, header_text},
+    negotiate::{self, Negotiated, Offer, Representation},
+    reply::{self, Reply},
+    stage::Authorized,
+};
+use axum::body::Body;
+use http::{HeaderValue, Response, header};
+use insula_api::Json;
+use insula_registry::Served;
+
+fn accept(request: &Authorized, offer: Offer) -> Result<Negotiated, Reply> {
+    let header = reply::accept_header(&request.parsed.headers);
+    negotiate::accept(header.as_deref(), offer).map_err(Reply::from)
+}
+
+fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Reply> {
+    let cluster = request.place.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
+    Ok(server.registry.catalog.served(&request.place.snapshot, cluster))
+}
+
+fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
+    let agent = header_text(&request.parsed.headers, header::USER_AGENT);
+    let pretty = form.pretty || negotiate::pretty(request.parsed.query.get("pretty"), agent.as_deref());
+    reply::document(200, body, form.format, form.content_type(), pretty)
+}
+
+/// A document that clients keep: with a tag, and nothing sent to those who have it.
+pub(crate) fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
+    let tag = discovery::etag(&bytes);
+    let known = header_text(&request.parsed.headers, header::IF_NONE_MATCH);
+    let mut response = match discovery::etag_matches(known.as_deref(), &tag) {
+        true => reply::bytes(304, Vec::new(), content_type),
+        false => reply::bytes(200, bytes, content_type),
+    };
+    let headers = response.headers_mut();
+    if let Ok(value) = HeaderValue::from_str(&format!("\"{tag}\"")) {
+        headers.insert(header::ETAG, value);
+    }
+    headers.insert(header::VARY, HeaderValue::from_static("Accept"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public"));
+    response
+}
+
+/// `/api`
+pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer {
+    let form = accept(request, Offer::Discovery)?;
+    if form.representation == Representation::AggregatedDiscovery {
+        let body = discovery::aggregated_core(&served(server, request)?);
+        return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
+    }
+    let address = server.registry.external_url.trim_start_matches("https://");
+    Ok(show(request, form, &discovery::core_versions(address)))
+}
+
+/// `/apis`
+pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
+    let form = accept(request, Offer::Discovery)?;
+    let served = served(server, request)?;
+    if form.representation == Representation::AggregatedDiscovery {
+        let body = discovery::aggregated_groups(&served);
+        return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
+    }
+    Ok(show(request, form, &discovery::groups(&served)))
+}
+
+/// `/apis/<group>`
+pub(crate) fn group(server: &ApiServer, request: &Authorized, group: &str) -> Answer {
+    let form = accept(request, Offer::Document)?;
+    let body = discovery::group(&served(server, request)?, group).ok_or(Reply::NotFoundPage)?;
+    Ok(show(request, form, &body))
+}
+
+/// `/api/v1`, `/apis/<group>/<version>`
+pub(crate) fn group_version(server: &ApiServer, request: &Authorized, group: &str, version: &str) -> Answer {
+    let form = accept(request, Offer::Document)?;
+    let body = discovery::resources(&served(server, request)?, group, version).ok_or(Reply::NotFoundPage)?;
+    Ok(show(request, form, &body))
+}
+
+/// `/version` in a cluster.
+pub(crate) fn version(request: &Authorized) -> Answer {
+    let form = accept(request, Offer::Document)?;
+    Ok(show(request, form, &discovery::version(VERSION)))
+}

@@ -1,0 +1,203 @@
+//! Objects in the form that was negotiated: themselves, metadata only, or rows of a table; JSON or YAML.
+
+use crate::{
+    handle::{Answer, ResourceRequest, header_text},
+    negotiate::{self, Format, MetaVersion, Negotiated, Representation},
+    reply::{self, Reply},
+    table::{Columns, IncludeObject, Layout},
+};
+use http::header;
+use insula_api::{Json, Revision};
+use insula_registry::{Error, List, Registry, Result, Target};
+use insula_store::Entry;
+use serde_json::json;
+use std::sync::Arc;
+
+/// Writes objects of one target in one form.
+pub struct Renderer {
+    registry: Arc<Registry>,
+    target: Target,
+    form: Negotiated,
+    pretty: bool,
+    include: IncludeObject,
+    /// A watch as a table names its columns in the first event only.
+    columns_sent: bool,
+}
+
+impl Renderer {
+    /// The form of a request's answer.
+    pub fn new(request: &ResourceRequest<'_>, form: Negotiated) -> std::result::Result<Self, Reply> {
+        let query = &request.request.parsed.query;
+        let agent = header_text(&request.request.parsed.headers, header::USER_AGENT);
+        let include = match form.representation {
+            Representation::Table(_) => IncludeObject::parse(query.get("includeObject"))?,
+            _ => IncludeObject::default(),
+        };
+        Ok(Renderer {
+            registry: request.server.registry.clone(),
+            target: request.target.clone(),
+            form,
+            pretty: form.pretty || negotiate::pretty(query.get("pretty"), agent.as_deref()),
+            include,
+            columns_sent: false,
+        })
+    }
+
+    /// One object.
+    pub fn object(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
+        let plain = self.form.representation == Representation::Object
+            && self.form.format == Format::Json
+            && !self.pretty
+            && entry.revision != Revision(0);
+        let mut response = if plain {
+            let mut out = Vec::new();
+            self.write(entry, &mut out)?;
+            out.push(b'\n');
+            reply::bytes(code, out, self.form.content_type())
+        } else {
+            let body = match self.form.representation {
+                Representation::Table(version) => self.table(std::slice::from_ref(entry), version, list_metadata(entry.revision), Columns::Defined)?,
+                Representation::PartialMetadata(version) => partial(entry, version, "PartialObjectMetadata"),
+                _ => self.value(entry)?,
+            };
+            reply::document(code, &body, self.form.format, self.form.content_type(), self.pretty)
+        };
+        reply::add_warnings(&mut response, warnings);
+        Ok(response)
+    }
+
+    /// A list.
+    pub fn list(&self, list: &List, warnings: &[String]) -> Answer {
+        let mut metadata = list_metadata(list.revision);
+        if let Some(next) = &list.next {
+            metadata["continue"] = json!(next);
+        }
+        if let Some(remaining) = list.remaining {
+            metadata["remainingItemCount"] = json!(remaining);
+        }
+        let mut response = match self.form.representation {
+            Representation::Table(version) => {
+                let body = self.table(&list.entries, version, metadata, Columns::Defined)?;
+                reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty)
+            }
+            Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
+                let items: Vec<Json> =
+                    list.entries.iter().map(|entry| partial(entry, version, "PartialObjectMetadata")).collect();
+                let body = json!({
+                    "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(),
+                    "metadata": metadata, "items": items,
+                });
+                reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty)
+            }
+            _ => self.objects(&list.entries, metadata)?,
+        };
+        reply::add_warnings(&mut response, warnings);
+        Ok(response)
+    }
+
+    /// Stored bytes one behind the other: nothing is parsed unless somebody wants YAML or indentation.
+    fn objects(&self, entries: &[Entry], mut metadata: Json) -> Result<axum::response::Response> {
+        let built_in = self.target.served.api.strategy.traits().built_in;
+        if !built_in && metadata.get("continue").is_none() {
+            metadata["continue"] = json!("");
+        }
+        let total: usize = entries.iter().map(|entry| entry.object.body().len() + 48).sum();
+        let mut out = Vec::with_capacity(total + 512);
+        let head = json!({
+            "apiVersion": self.target.served.api_version(&self.target.version),
+            "kind": &*self.target.served.names().list_kind,
+            "metadata": metadata,
+        });
+        let head = head.to_string();
+        out.extend_from_slice(head.trim_end_matches('}').as_bytes());
+        // `trim_end_matches` took the metadata's brace too.
+        out.extend_from_slice(b"},\"items\":[");
+        for (i, entry) in entries.iter().enumerate() {
+            if i > 0 {
+                out.push(b',');
+            }
+            if built_in {
+                let mut value = self.value(entry)?;
+                if let Some(map) = value.as_object_mut() {
+                    map.remove("kind");
+                    map.remove("apiVersion");
+                }
+                serde_json::to_writer(&mut out, &value).map_err(|error| Error::Internal(error.to_string()))?;
+            } else {
+                self.write(entry, &mut out)?;
+            }
+        }
+        out.extend_from_slice(b"]}\n");
+        if self.form.format == Format::Json && !self.pretty {
+            return Ok(reply::bytes(200, out, self.form.content_type()));
+        }
+        let body: Json = serde_json::from_slice(&out).map_err(|error| Error::Internal(error.to_string()))?;
+        Ok(reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty))
+    }
+
+    /// The object of a watch event.
+    pub fn event(&mut self, entry: &Entry, out: &mut Vec<u8>) -> Result<()> {
+        let body = match self.form.representation {
+            Representation::Table(version) => {
+                let columns = match std::mem::replace(&mut self.columns_sent, true) {
+                    true => Columns::Known,
+                    false => Columns::Defined,
+                };
+                self.table(std::slice::from_ref(entry), version, list_metadata(entry.revision), columns)?
+            }
+            Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
+                partial(entry, version, "PartialObjectMetadata")
+            }
+            _ => return self.write(entry, out),
+        };
+        serde_json::to_writer(out, &body).map_err(|error| Error::Internal(error.to_string()))
+    }
+
+    /// The object of a bookmark.
+    pub fn bookmark(&self, metadata: Json) -> Json {
+        let (kind, api_version) = match self.form.representation {
+            Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
+                ("PartialObjectMetadata".to_owned(), version.api_version().to_owned())
+            }
+            Representation::Table(version) => ("Table".to_owned(), version.api_version().to_owned()),
+            _ => {
+                let served = &self.target.served;
+                (served.names().kind.to_string(), served.api_version(&self.target.version))
+            }
+        };
+        json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
+    }
+
+    fn write(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<()> {
+        self.registry.cache.write(&self.target.served, entry, &self.target.version, out)
+    }
+
+    /// The object as a value; a dry run's creation has no resourceVersion.
+    fn value(&self, entry: &Entry) -> Result<Json> {
+        let mut value = insula_registry::representation::value(&self.target.served, entry, &self.target.version)?;
+        if entry.revision == Revision(0)
+            && let Some(metadata) = value["metadata"].as_object_mut()
+        {
+            metadata.remove("resourceVersion");
+        }
+        Ok(value)
+    }
+
+    fn table(&self, entries: &[Entry], version: MetaVersion, metadata: Json, columns: Columns) -> Result<Json> {
+        let now = self.registry.clock.now();
+        let layout = Layout::of(&self.target.served, self.target.api_version()?);
+        let row = |entry: &Entry| self.value(entry).map(|object| layout.row(&object, self.include, version, now));
+        let rows = entries.iter().map(row).collect::<Result<Vec<Json>>>()?;
+        Ok(layout.table(rows, version, metadata, columns))
+    }
+}
+
+fn list_metadata(revision: Revision) -> Json {
+    json!({"resourceVersion": revision.to_string()})
+}
+
+/// Metadata alone: read from the stored bytes, whatever version they are in; nothing is converted.
+fn partial(entry: &Entry, version: MetaVersion, kind: &str) -> Json {
+    let metadata = entry.object.value(entry.revision)["metadata"].take();
+    json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata})
+}
