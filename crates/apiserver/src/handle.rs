@@ -15,7 +15,7 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
 use insula_api::Json;
 use insula_registry::{
-    Change, Deleted, Error, Part, ScopeKind, Served, Target, WriteOptions,
+    Change, Deleted, Error, Origin, Part, ScopeKind, Served, Target, WriteOptions,
 };
 use std::sync::Arc;
 
@@ -25,15 +25,38 @@ pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 /// What handlers give.
 pub type Answer = Result<Response<Body>, Reply>;
 
+/// What a request turned out to be, for those who count.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Kind {
+    /// Kubernetes' verb; empty for what is not about objects.
+    pub verb: &'static str,
+    /// Where the resource comes from.
+    pub class: Class,
+}
+
+/// Whose resource a request is about. A closed set: it labels metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Class {
+    /// Discovery, OpenAPI, or nothing that is served.
+    #[default]
+    NonResource,
+    /// A built-in.
+    System,
+    /// Bound from an export.
+    Bound,
+    /// Defined in the cluster.
+    Local,
+}
+
 /// Serves a request through all stages.
-pub async fn serve(server: &ApiServer, request: Request<Body>) -> Answer {
+pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) -> Answer {
     let authorized = Parsed::new(request)?
         .authenticate(&server.authenticator)?
         .locate(&server.registry)
         .await?
         .authorize()?;
     match authorized.place.rest.clone() {
-        Rest::Resource(path) => resource(server, authorized, path).await,
+        Rest::Resource(path) => resource(server, authorized, path, kind).await,
         Rest::CoreVersions => crate::documents::core_versions(server, &authorized),
         Rest::Groups => crate::documents::groups(server, &authorized),
         Rest::Group(group) => crate::documents::group(server, &authorized, &group),
@@ -70,7 +93,7 @@ pub struct ResourceRequest<'a> {
     pub warnings: Vec<String>,
 }
 
-async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath) -> Answer {
+async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, kind: &mut Kind) -> Answer {
     let Some(cluster) = request.place.cluster.clone() else {
         // Reads across all clusters are a matter of virtual workspaces.
         return Err(Reply::NotFoundPage);
@@ -81,6 +104,13 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath) -
     };
     let snapshot = &request.place.snapshot;
     let served = server.registry.catalog.resolve(snapshot, &cluster, &path.group, &path.resource).ok_or_else(unknown)?;
+    kind.verb = stage::verb(&request.parsed, &path);
+    kind.class = match served.origin {
+        Origin::System => Class::System,
+        Origin::Bound { .. } => Class::Bound,
+        Origin::Local { .. } => Class::Local,
+    };
+    let _place = server.limits.request(&request.user.name).map_err(Reply::from)?;
     let version = served.served_versions().find(|v| *v.name == *path.version).map(|v| v.name.clone()).ok_or_else(unknown)?;
     let namespace = namespace_of(&served, &path).ok_or_else(unknown)?;
     if served.api.scope == ScopeKind::Namespaced

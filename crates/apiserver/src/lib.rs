@@ -47,7 +47,8 @@ impl ApiServer {
     /// Serves one request. A panic becomes a 500 and stays in its request.
     pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
         let headers = request.headers().clone();
-        let served = AssertUnwindSafe(handle::serve(self, request)).catch_unwind().await;
+        let mut kind = handle::Kind::default();
+        let served = AssertUnwindSafe(handle::serve(self, request, &mut kind)).catch_unwind().await;
         let mut response = match served {
             Ok(Ok(response)) => response,
             Ok(Err(refusal)) => refusal.respond(&headers),
@@ -55,6 +56,7 @@ impl ApiServer {
         };
         let no_cache = HeaderValue::from_static("no-cache, private");
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);
+        response.extensions_mut().insert(kind);
         response
     }
 }

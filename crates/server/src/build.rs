@@ -1,19 +1,28 @@
 //! The one place where the parts meet: what was configured and opened becomes what is served.
 
-use std::{future::Future, pin::Pin, sync::Arc};
+use std::{future::Future, pin::Pin, sync::Arc, time::Instant};
 
-use axum::{Router, extract::Request, middleware, response::IntoResponse};
-use http::{StatusCode, header::CONTENT_TYPE};
-use insula_registry::access::Authenticator;
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::Response,
+};
+use http::{Method, header::CONTENT_TYPE};
+use insula_apiserver::{ApiServer, handle};
+use insula_controllers::Controllers;
+use insula_registry::{Registry, access::Authenticator};
 use insula_store::Store;
 use tower::ServiceExt;
 
 use crate::{
-    Env, StartError,
+    Env, StartError, VERSION,
     config::Config,
     health::{self, Health},
+    housekeeping,
     lifecycle::Lifecycle,
-    metrics::Metrics,
+    measured::Measured,
+    metrics::{Class, Effect, Metrics, Verb},
     trace,
 };
 
@@ -46,30 +55,103 @@ pub struct App {
     pub background: Vec<Background>,
 }
 
-/// Puts everything together. Nothing runs yet.
+/// Puts everything together. Nothing runs yet, but what every installation has is written: `root` and its types.
 pub async fn build(parts: Parts) -> Result<App, StartError> {
     let Parts {
-        config: _,
+        config,
         env,
         store,
         authenticator,
         metrics,
         lifecycle,
-        url: _,
+        url,
     } = parts;
+    let measured = Arc::new(Measured {
+        inner: Arc::clone(&store),
+        metrics: Arc::clone(&metrics),
+    });
+    let registry = Arc::new(Registry::new(measured, env.clock.clone(), env.rng.clone(), url));
+    insula_controllers::bootstrap(&registry)
+        .await
+        .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
+
+    let (closing, closed) = tokio::sync::watch::channel(false);
+    let server = Arc::new(ApiServer {
+        registry: Arc::clone(&registry),
+        authenticator: Arc::clone(&authenticator),
+        limits: insula_apiserver::limits::Limits::default(),
+        closing: closed,
+    });
+    let api = insula_apiserver::router(server).layer(middleware::from_fn_with_state(Arc::clone(&metrics), count));
     let health = health::routes(Health {
         store,
-        lifecycle,
+        lifecycle: lifecycle.clone(),
         metrics,
-        authenticator,
+        authenticator: Arc::clone(&authenticator),
     });
-    let http = health.fallback(not_found);
-    let grpc = Router::new().fallback(no_such_service);
+    let http = health.fallback_service(api);
+    let door = insula_admin::Door {
+        registry: Arc::clone(&registry),
+        authenticator,
+        info: Arc::new(insula_admin::Info {
+            version: VERSION.to_owned(),
+            kubernetes_version: "v1.36.0".to_owned(),
+            store: config.store.to_string(),
+            started: env.clock.now(),
+        }),
+    };
+    let services = insula_admin::routes(door)
+        .await
+        .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
+    let grpc = services.prepare().into_axum_router();
     let traced = by_content_type(http, grpc).layer(middleware::from_fn_with_state(env.rng, trace::trace));
+
+    let mut background: Vec<Background> = vec![
+        Box::pin(housekeeping::keep(Arc::clone(&registry))),
+        Box::pin(async move {
+            lifecycle.closing().await;
+            // Watches may all be gone already; then nobody has to be told.
+            let _ = closing.send(true);
+        }),
+    ];
+    let sleep: insula_controllers::Sleep =
+        Arc::new(|seconds| Box::pin(tokio::time::sleep(std::time::Duration::from_secs(seconds))));
+    let reconcilers = Controllers::new(registry).tasks(sleep);
+    background.extend(reconcilers.into_iter().map(|(_, task)| -> Background { task }));
     Ok(App {
         router: traced,
-        background: Vec::new(),
+        background,
     })
+}
+
+/// Counts what the API answered.
+async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
+    let started = Instant::now();
+    let _held = metrics.in_flight(match *request.method() {
+        Method::GET | Method::HEAD | Method::OPTIONS => Effect::ReadOnly,
+        _ => Effect::Mutating,
+    });
+    let response = next.run(request).await;
+    let kind = response.extensions().get::<handle::Kind>().copied().unwrap_or_default();
+    let verb = match kind.verb {
+        "get" => Verb::Get,
+        "list" => Verb::List,
+        "watch" => Verb::Watch,
+        "create" => Verb::Create,
+        "update" => Verb::Update,
+        "patch" => Verb::Patch,
+        "delete" => Verb::Delete,
+        "deletecollection" => Verb::DeleteCollection,
+        _ => Verb::Other,
+    };
+    let class = match kind.class {
+        handle::Class::NonResource => Class::NonResource,
+        handle::Class::System => Class::System,
+        handle::Class::Bound => Class::Bound,
+        handle::Class::Local => Class::Local,
+    };
+    metrics.request(verb, class, response.status(), started.elapsed());
+    response
 }
 
 /// One port for both: gRPC says so in its content type.
@@ -85,23 +167,6 @@ fn is_grpc(request: &Request) -> bool {
     // Not a prefix alone: gRPC-Web (`application/grpc-web`) is another protocol.
     kind.and_then(|kind| kind.strip_prefix(b"application/grpc"))
         .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-}
-
-async fn not_found() -> impl IntoResponse {
-    let body = serde_json::json!({
-        "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
-        "message": "the server could not find the requested resource",
-        "reason": "NotFound", "details": {}, "code": 404,
-    });
-    (
-        StatusCode::NOT_FOUND,
-        [(CONTENT_TYPE, "application/json")],
-        body.to_string(),
-    )
-}
-
-async fn no_such_service() -> impl IntoResponse {
-    tonic::Status::unimplemented("no such service").into_http::<axum::body::Body>()
 }
 
 #[cfg(test)]

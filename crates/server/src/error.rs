@@ -55,6 +55,9 @@ pub enum StartError {
         /// What is wrong, and what to do.
         cause: String,
     },
+    /// What every installation has could not be written. Exit code 1.
+    #[error("preparing the root workspace: {0}")]
+    Bootstrap(String),
     /// The data directory cannot be used. Exit code 1.
     #[error("cannot use the data directory {}: {cause}; check its owner and mode, or choose another with --data-dir", path.display())]
     DataDir {
@@ -136,7 +139,7 @@ impl StartError {
             Self::InUse { .. } => 3,
             Self::Listen { .. } => 4,
             Self::LooseKey { .. } | Self::Identity { .. } => 5,
-            Self::DataDir { .. } | Self::File { .. } | Self::Store { .. } | Self::Build(_) => 1,
+            Self::Bootstrap(_) | Self::DataDir { .. } | Self::File { .. } | Self::Store { .. } | Self::Build(_) => 1,
         }
     }
 }

@@ -1,0 +1,58 @@
+//! A store that counts and times its commits.
+
+use std::{sync::Arc, time::Instant};
+
+use insula_api::{Revision, Scope};
+use insula_store::{BoxFuture, CommitError, Cursor, Gone, Snapshot, SnapshotError, Store, Txn};
+
+use crate::metrics::{CommitOutcome, Metrics};
+
+/// The store inside, with every commit counted.
+pub(crate) struct Measured {
+    pub(crate) inner: Arc<dyn Store>,
+    pub(crate) metrics: Arc<Metrics>,
+}
+
+impl Store for Measured {
+    fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>> {
+        Box::pin(async move {
+            let started = Instant::now();
+            let done = self.inner.commit(txn).await;
+            let outcome = match &done {
+                Ok(_) => CommitOutcome::Committed,
+                Err(CommitError::Conflict { .. }) => CommitOutcome::Conflict,
+                Err(_) => CommitOutcome::Failed,
+            };
+            self.metrics.commit(outcome, started.elapsed());
+            done
+        })
+    }
+
+    fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>> {
+        self.inner.snapshot(at_least)
+    }
+
+    fn at(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+        self.inner.at(exactly)
+    }
+
+    fn latest(&self) -> Snapshot {
+        self.inner.latest()
+    }
+
+    fn watch(&self, scope: Scope, after: Revision) -> Result<Cursor, Gone> {
+        self.inner.watch(scope, after)
+    }
+
+    fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), Gone>> {
+        self.inner.compact(upto)
+    }
+
+    fn health(&self) -> Result<(), String> {
+        self.inner.health()
+    }
+
+    fn close(&self) -> BoxFuture<'_, ()> {
+        self.inner.close()
+    }
+}
