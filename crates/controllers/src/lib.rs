@@ -17,6 +17,9 @@ mod workspace;
 mod workspacetype;
 mod write;
 
+#[cfg(test)]
+mod testing;
+
 pub use bootstrap::{BootstrapError, bootstrap};
 pub use runtime::Sleep;
 

@@ -53,8 +53,12 @@ pub(super) fn find(resource: &Resource, api: &Api, others: &[Other]) -> Option<S
         let Resource { group, name, .. } = resource;
         return Some(format!("naming conflict with the built-in API {group:?}: spec.names.plural={name} is forbidden"));
     }
-    let same_group = others.iter().filter(|other| other.group == *api.group);
-    same_group.filter_map(|other| Some((other, clash(&api.names, &other.names)?))).next().map(|(other, clash)| {
+    let named = others.iter().filter(|other| other.group == *api.group);
+    if resource.lost && !named.clone().any(|other| other.names.plural == api.names.plural) {
+        let plural = &api.names.plural;
+        return Some(format!("naming conflict with an API that is not served: spec.names.plural={plural} is forbidden"));
+    }
+    named.filter_map(|other| Some((other, clash(&api.names, &other.names)?))).next().map(|(other, clash)| {
         format!("naming conflict with {}: spec.names.{clash} is forbidden", other.who)
     })
 }

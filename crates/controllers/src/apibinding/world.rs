@@ -66,6 +66,8 @@ pub(crate) struct Resource {
     pub(crate) stranded: BTreeMap<String, usize>,
     /// It is one of the server's own.
     pub(crate) built_in: bool,
+    /// Somebody else has the claim.
+    pub(crate) lost: bool,
 }
 
 pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
@@ -162,6 +164,7 @@ fn resource(
     };
     let bundle_key = ids::bundle(text(&wanted, "/metadata/name"));
     let claim_key = ids::claim(own, &group, &name);
+    let claim = snapshot.get(&claim_key);
     let stranded = match &compiled {
         Ok(api) => stranded(snapshot, own, api, text(export, "/status/identityHash"), binding),
         Err(_) => BTreeMap::new(),
@@ -174,13 +177,18 @@ fn resource(
         bundle_key,
         wanted,
         compiled,
-        claim: snapshot.get(&claim_key),
+        lost: claim.as_ref().is_some_and(|claim| claim.object.view(Claim::read).binding.as_deref() != Some(name_of(binding))),
+        claim,
         claim_key,
         stranded,
         group,
         name,
         schema_name,
     }
+}
+
+fn name_of(object: &Json) -> &str {
+    text(object, "/metadata/name")
 }
 
 /// The entry of a resource in `status.boundResources`.

@@ -17,13 +17,13 @@ pub(crate) struct Taken {
 impl Taken {
     /// Adds what a definition was given.
     pub(crate) fn add_accepted(&mut self, accepted: &Json) {
-        let mut resource = |name: &str| drop((!name.is_empty()).then(|| self.resources.insert(name.to_owned())));
-        resource(text(accepted, "/plural"));
-        resource(text(accepted, "/singular"));
-        list(accepted, "/shortNames").iter().filter_map(Json::as_str).for_each(&mut resource);
-        for kind in ["/kind", "/listKind"].map(|field| text(accepted, field)).into_iter().filter(|k| !k.is_empty()) {
-            self.kinds.insert(kind.to_owned());
-        }
+        let given = |fields: [&str; 2]| fields.map(|field| text(accepted, field).to_owned());
+        let short = list(accepted, "/shortNames").iter().filter_map(Json::as_str).map(str::to_owned);
+        self.resources.extend(given(["/plural", "/singular"]).into_iter().chain(short));
+        self.kinds.extend(given(["/kind", "/listKind"]));
+        // A name that was not accepted is nobody's.
+        self.resources.remove("");
+        self.kinds.remove("");
     }
 
     /// Adds the names of an API that is served.
@@ -40,30 +40,10 @@ pub(crate) fn accept(wanted: &Json, had: &Json, taken: &Taken) -> (Json, Conditi
     // Kubernetes always prints these two.
     accepted.insert("kind".into(), json!(text(had, "/kind")));
     accepted.insert("plural".into(), json!(text(had, "/plural")));
-    let mut problem = None;
-    let free = |name: &str, had: &str, taken: &BTreeSet<String>| name == had || !taken.contains(name);
-    let mut single = |field: &str, reason: &str, taken: &BTreeSet<String>, accepted: &mut Map<String, Json>| {
+    let single = |field: &str, reason: &str, taken: &BTreeSet<String>, accepted: &mut Map<String, Json>| {
         let pointer = format!("/{field}");
         let (name, old) = (text(wanted, &pointer), text(had, &pointer));
-        let keep = match free(name, old, taken) {
-            true => name,
-            false => {
-                problem = Some((reason.to_owned(), format!("{name:?} is already in use")));
-                old
-            }
-        };
-        if !keep.is_empty() {
-            accepted.insert(field.into(), json!(keep));
-        }
-    };
-    single("plural", "PluralConflict", &taken.resources, &mut accepted);
-    single("singular", "SingularConflict", &taken.resources, &mut accepted);
-    let short = short_names(wanted, had, taken, &mut accepted);
-    let before = problem.take();
-    let mut single = |field: &str, reason: &str, accepted: &mut Map<String, Json>| -> Option<(String, String)> {
-        let pointer = format!("/{field}");
-        let (name, old) = (text(wanted, &pointer), text(had, &pointer));
-        let (keep, problem) = match free(name, old, &taken.kinds) {
+        let (keep, problem) = match name == old || !taken.contains(name) {
             true => (name, None),
             false => (old, Some((reason.to_owned(), format!("{name:?} is already in use")))),
         };
@@ -72,15 +52,20 @@ pub(crate) fn accept(wanted: &Json, had: &Json, taken: &Taken) -> (Json, Conditi
         }
         problem
     };
-    let kind = single("kind", "KindConflict", &mut accepted);
-    let list_kind = single("listKind", "ListKindConflict", &mut accepted);
+    let problems = [
+        single("plural", "PluralConflict", &taken.resources, &mut accepted),
+        single("singular", "SingularConflict", &taken.resources, &mut accepted),
+        short_names(wanted, had, taken, &mut accepted),
+        single("kind", "KindConflict", &taken.kinds, &mut accepted),
+        single("listKind", "ListKindConflict", &taken.kinds, &mut accepted),
+    ];
     if let Some(categories) = wanted.get("categories") {
         accepted.insert("categories".into(), categories.clone());
     }
-    // The last one wins, as in Kubernetes.
-    let (status, reason, message) = match list_kind.or(kind).or(short).or(before) {
-        Some((reason, message)) => (ConditionStatus::False, reason, message),
-        None => (ConditionStatus::True, "NoConflicts".to_owned(), "no conflicts found".to_owned()),
+    // The last one is told, as in Kubernetes.
+    let (status, (reason, message)) = match problems.into_iter().flatten().next_back() {
+        Some(problem) => (ConditionStatus::False, problem),
+        None => (ConditionStatus::True, ("NoConflicts".to_owned(), "no conflicts found".to_owned())),
     };
     let condition = Condition { kind: "NamesAccepted".to_owned(), status, severity: String::new(), reason, message };
     (Json::Object(accepted), condition)

@@ -1,0 +1,98 @@
+#![allow(clippy::unwrap_used)]
+
+use super::names::{Taken, accept};
+use crate::testing::Rig;
+use insula_api::condition;
+use serde_json::json;
+
+const CRD: (&str, &str) = ("apiextensions.k8s.io/v1", "customresourcedefinitions");
+
+#[test]
+fn names_are_accepted_as_kubernetes_does() {
+    let mut taken = Taken::default();
+    taken.add_accepted(&json!({
+        "plural": "widgets", "singular": "widget", "shortNames": ["wd"], "kind": "Widget", "listKind": "WidgetList",
+    }));
+    let cases = [
+        (json!({"plural": "gadgets", "singular": "gadget", "kind": "Widget", "listKind": "GadgetList"}),
+         json!({"kind": "", "plural": "gadgets", "singular": "gadget", "listKind": "GadgetList"}),
+         "KindConflict", "\"Widget\" is already in use"),
+        (json!({"plural": "gizmos", "singular": "gizmo", "kind": "Gizmo", "listKind": "WidgetList"}),
+         json!({"kind": "Gizmo", "plural": "gizmos", "singular": "gizmo"}),
+         "ListKindConflict", "\"WidgetList\" is already in use"),
+        (json!({"plural": "tools", "singular": "wd", "kind": "Tool", "listKind": "ToolList"}),
+         json!({"kind": "Tool", "plural": "tools", "listKind": "ToolList"}),
+         "SingularConflict", "\"wd\" is already in use"),
+        (json!({"plural": "parts", "singular": "part", "kind": "Part", "listKind": "PartList",
+                "shortNames": ["wd", "widget"], "categories": ["all"]}),
+         json!({"kind": "Part", "plural": "parts", "singular": "part", "listKind": "PartList", "categories": ["all"]}),
+         "ShortNamesConflict", "[\"wd\" is already in use, \"widget\" is already in use]"),
+        (json!({"plural": "fine", "singular": "fine", "kind": "Fine", "listKind": "FineList"}),
+         json!({"kind": "Fine", "plural": "fine", "singular": "fine", "listKind": "FineList"}),
+         "NoConflicts", "no conflicts found"),
+    ];
+    for (wanted, accepted, reason, message) in cases {
+        let (got, condition) = accept(&wanted, &json!({"kind": "", "plural": ""}), &taken);
+        assert_eq!((got, &*condition.reason, &*condition.message), (accepted, reason, message));
+    }
+}
+
+fn definition(plural: &str, kind: &str) -> String {
+    format!(
+        "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: {plural}.example.io}}, \
+         spec: {{group: example.io, scope: Namespaced, names: {{plural: {plural}, kind: {kind}}}, versions: [\
+         {{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object}}}}}}]}}}}"
+    )
+}
+
+#[tokio::test]
+async fn a_definition_is_served_and_goes_with_its_instances() {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    let fresh = rig.create(&org, CRD.1, &definition("widgets", "Widget")).await;
+    assert_eq!(
+        fresh["status"],
+        json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": ["v1"]})
+    );
+    rig.settle().await;
+    let name = "widgets.example.io";
+    let served = rig.get(&org, CRD.0, CRD.1, name).unwrap();
+    assert_eq!(condition(&served, "Established").unwrap()["reason"], "InitialNamesAccepted");
+    assert_eq!(condition(&served, "NamesAccepted").unwrap()["message"], "no conflicts found");
+    assert_eq!(served["metadata"]["generation"], 1);
+
+    for (object, finalizers) in [("free", "[]"), ("held", "[a.io/hold]")] {
+        let yaml = format!(
+            "{{apiVersion: example.io/v1, kind: Widget, metadata: {{name: {object}, namespace: default, finalizers: {finalizers}}}}}"
+        );
+        rig.create(&org, "widgets", &yaml).await;
+    }
+    rig.delete(&org, CRD.0, CRD.1, name).await.unwrap();
+    let marked = rig.get(&org, CRD.0, CRD.1, name).unwrap();
+    assert_eq!(condition(&marked, "Terminating").unwrap()["reason"], "InstanceDeletionPending");
+    rig.settle().await;
+    let going = rig.get(&org, CRD.0, CRD.1, name).unwrap();
+    assert_eq!(condition(&going, "Terminating").unwrap()["reason"], "InstanceDeletionInProgress");
+    assert!(rig.get(&org, "example.io/v1", "widgets", "default/free").is_none());
+    let release = json!({"metadata": {"finalizers": null}});
+    rig.patch(&org, "example.io/v1", "widgets", "default/held", release).await.unwrap();
+    rig.settle().await;
+    assert!(rig.get(&org, CRD.0, CRD.1, name).is_none());
+    assert!(rig.target(&org, "example.io/v1", "widgets", "default").is_none());
+}
+
+#[tokio::test]
+async fn names_that_become_free_are_given_to_who_waits() {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    rig.create(&org, CRD.1, &definition("widgets", "Widget")).await;
+    rig.settle().await;
+    rig.create(&org, CRD.1, &definition("gadgets", "Widget")).await;
+    rig.settle().await;
+    let waiting = rig.get(&org, CRD.0, CRD.1, "gadgets.example.io").unwrap();
+    assert_eq!(condition(&waiting, "Established").unwrap()["reason"], "NotAccepted");
+    assert!(rig.target(&org, "example.io/v1", "gadgets", "default").is_none());
+    rig.delete(&org, CRD.0, CRD.1, "widgets.example.io").await.unwrap();
+    rig.settle().await;
+    assert!(rig.target(&org, "example.io/v1", "gadgets", "default").is_some());
+}

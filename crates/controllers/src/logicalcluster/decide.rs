@@ -94,7 +94,7 @@ fn create(wanted: &DefaultBinding, logical: &Entry) -> Option<Intent> {
 }
 
 /// A binding to an export, with all that the export claims accepted.
-pub(crate) fn default_binding(path: &str, name: &str, export: &Json) -> Json {
+fn default_binding(path: &str, name: &str, export: &Json) -> Json {
     let claims: Vec<Json> = list(export, "/spec/permissionClaims")
         .iter()
         .map(|claim| {

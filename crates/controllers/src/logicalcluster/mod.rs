@@ -12,8 +12,6 @@ use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
-pub(crate) use decide::default_binding;
-
 /// Reconciles LogicalClusters.
 pub(crate) struct LogicalClusters {
     registry: Arc<Registry>,

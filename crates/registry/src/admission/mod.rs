@@ -1,11 +1,24 @@
 //! What a write to one of our kinds must find in its surroundings: one file a kind. Runs on the storage version, after
 //! the strategy and before the commit, and reads the same snapshot as the rest of the request.
 
+mod apibinding;
+mod apiconversion;
+mod apiexport;
+mod apiresourceschema;
 pub mod bundle;
+mod definition;
 pub mod digest;
+mod endpointslice;
+mod logicalcluster;
+mod reserved;
 pub mod types;
+mod workspace;
+mod workspacetype;
 
-use crate::{Catalog, Error, Part, Result, Served};
+#[cfg(test)]
+mod tests;
+
+use crate::{locate, Catalog, Error, Part, Result, Served};
 use insula_api::{ClusterName, Json, Timestamp};
 use insula_auth::UserInfo;
 use insula_store::Snapshot;
@@ -44,34 +57,73 @@ pub struct Review<'a> {
 impl Review<'_> {
     /// Whether the caller is one of the groups that may do what tenants may not.
     pub fn privileged(&self) -> bool {
-        self.user
-            .groups
-            .iter()
-            .any(|group| group == "system:masters" || group == "system:kcp:admin")
+        self.is_master() || self.user.is_in(insula_auth::GROUP_KCP_ADMIN)
+    }
+
+    /// Whether the caller may do what only the server itself does.
+    fn is_master(&self) -> bool {
+        self.user.is_in(insula_auth::GROUP_MASTERS)
     }
 
     fn forbid(&self, object: &Json, why: impl Into<String>) -> Error {
-        self.served
-            .api
-            .forbidden(object["metadata"]["name"].as_str().unwrap_or_default(), why)
+        self.served.api.forbidden(object["metadata"]["name"].as_str().unwrap_or_default(), why)
     }
 }
 
 /// Looks at a write and may complete `new`. Refusals are kcp's: 403 for what its admission plugins refuse, 422 for what
 /// a kind's own rules do.
 pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
-    let id = (&*review.served.api.group, &*review.served.api.names.plural);
-    match (id, review.operation, old) {
-        (("", "namespaces"), Operation::Delete, Some(old)) => {
-            let name = old["metadata"]["name"].as_str().unwrap_or_default();
-            match name {
-                "default" | "kube-system" => Err(review.forbid(old, "this namespace may not be deleted")),
-                _ => Ok(()),
-            }
-        }
-        _ => {
-            let _ = new;
+    let review = &review;
+    let Some(new) = new else { return review_deletion(review, old) };
+    reserved::review(review, new, old)?;
+    let api = &review.served.api;
+    match (&*api.group, &*api.names.plural) {
+        ("tenancy.kcp.io", "workspaces") => workspace::review(review, new, old),
+        ("tenancy.kcp.io", "workspacetypes") => {
+            workspacetype::review(review, new)?;
+            annotate_path(review, new);
             Ok(())
         }
+        ("core.kcp.io", "logicalclusters") => logicalcluster::review(review, Some(new), old),
+        ("apis.kcp.io", "apiresourceschemas") => apiresourceschema::review(review, new, old),
+        ("apis.kcp.io", "apiconversions") => apiconversion::review(review, new, old),
+        ("apis.kcp.io", "apiexports") => {
+            apiexport::review(review, new)?;
+            annotate_path(review, new);
+            Ok(())
+        }
+        ("apis.kcp.io", "apibindings") => {
+            apibinding::review(review, new, old)?;
+            annotate_path(review, new);
+            Ok(())
+        }
+        ("apis.kcp.io", "apiexportendpointslices") => endpointslice::review(review, new),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => definition::review(review, new),
+        _ => Ok(()),
     }
+}
+
+fn review_deletion(review: &Review<'_>, old: Option<&Json>) -> Result<()> {
+    let Some(old) = old else { return Ok(()) };
+    let api = &review.served.api;
+    let name = old["metadata"]["name"].as_str().unwrap_or_default();
+    match (&*api.group, &*api.names.plural, name) {
+        ("", "namespaces", "default" | "kube-system" | "kube-public") => {
+            Err(review.forbid(old, "this namespace may not be deleted"))
+        }
+        ("core.kcp.io", "logicalclusters", _) => logicalcluster::review(review, None, Some(old)),
+        _ => Ok(()),
+    }
+}
+
+/// `kcp.io/path`: the canonical path of the workspace that an object is in.
+fn annotate_path(review: &Review<'_>, new: &mut Json) {
+    let path = locate::path_of(review.snapshot, review.cluster);
+    new["metadata"]["annotations"]["kcp.io/path"] = Json::String(path.to_string());
+}
+
+/// kcp's plugins print several errors like Go prints a list.
+fn spaced(errors: &[insula_api::FieldError]) -> String {
+    let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    format!("[{}]", words.join(" "))
 }

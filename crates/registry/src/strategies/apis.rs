@@ -5,7 +5,7 @@ use crate::Strategy;
 use insula_api::{Json, Timestamp};
 
 /// Holds a binding until its objects are gone.
-pub const BINDING_FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
+pub(super) const BINDING_FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
 
 /// APIBindings.
 pub(super) struct ApiBindings;

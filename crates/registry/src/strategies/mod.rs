@@ -3,6 +3,11 @@
 
 mod apis;
 mod core;
+mod definition;
+mod tenancy;
+
+#[cfg(test)]
+mod tests;
 
 use crate::{Custom, Strategy};
 use insula_api::Json;
@@ -14,6 +19,8 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         ("", "namespaces") => Arc::new(core::Namespaces),
         ("", "configmaps") => Arc::new(core::ConfigMaps),
         ("", "secrets") => Arc::new(core::Secrets),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => Arc::new(definition::Definitions),
+        ("tenancy.kcp.io", "workspaces") => Arc::new(tenancy::Workspaces),
         ("apis.kcp.io", "apibindings") => Arc::new(apis::ApiBindings),
         _ => Arc::new(Custom),
     }

@@ -1,0 +1,244 @@
+//! A registry in memory with all reconcilers, driven step by step: no clock, no tasks, the same run every time.
+
+use crate::{
+    apibinding::ApiBindings,
+    apiexport::{ApiExports, EndpointSlices},
+    bootstrap,
+    bundle::Bundles,
+    crd::Definitions,
+    logicalcluster::LogicalClusters,
+    namespace::Namespaces,
+    runtime::Reconciler,
+    workspace::Workspaces,
+    workspacetype::WorkspaceTypes,
+};
+use insula_api::{Clock, ClusterName, ClusterPath, Json, ObjectKey, Rng, Scope, Timestamp};
+use insula_auth::UserInfo;
+use insula_registry::{
+    Change, DeleteOptions, Error, FieldValidation, Part, Registry, Target, WriteOptions, locate, representation,
+};
+use insula_store::{Change as Event, MemoryStore};
+use serde_json::json;
+use std::{
+    collections::HashSet,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+};
+
+/// Rounds until everything must be at rest.
+const ROUNDS_MAX: usize = 40;
+
+struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.0.load(Ordering::Relaxed))
+    }
+}
+
+/// SplitMix64: the same numbers every time.
+struct TestRng(AtomicU64);
+
+impl Rng for TestRng {
+    fn fill(&self, buffer: &mut [u8]) {
+        for chunk in buffer.chunks_mut(8) {
+            let mut x = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+            x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            chunk.copy_from_slice(&(x ^ (x >> 31)).to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// A server in memory.
+pub(crate) struct Rig {
+    pub(crate) registry: Arc<Registry>,
+    pub(crate) user: UserInfo,
+}
+
+impl Rig {
+    /// A server that has begun.
+    pub(crate) async fn new() -> Rig {
+        let clock = Arc::new(TestClock(AtomicI64::new(1_795_255_200)));
+        let rng = Arc::new(TestRng(AtomicU64::new(7)));
+        let store = Arc::new(MemoryStore::new());
+        let registry = Registry::new(store, clock, rng, "https://server:6443".to_owned());
+        bootstrap(&registry).await.expect("the root workspace is written");
+        let user = UserInfo::authenticated("alice", "", vec!["system:kcp:admin".to_owned()]);
+        let rig = Rig { registry: Arc::new(registry), user };
+        rig.settle().await;
+        rig
+    }
+
+    pub(crate) fn cluster(&self, path: &str) -> ClusterName {
+        let path = ClusterPath::parse(path).expect("a path");
+        locate::locate(&self.registry.store.latest(), &path).expect("the workspace is there")
+    }
+
+    pub(crate) fn target(&self, path: &str, api_version: &str, plural: &str, namespace: &str) -> Option<Target> {
+        let cluster = self.cluster(path);
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let served = self.registry.catalog.resolve(&self.registry.store.latest(), &cluster, group, plural)?;
+        let namespace = (!namespace.is_empty()).then(|| namespace.into());
+        Some(Target { cluster, served, version: version.into(), namespace })
+    }
+
+    fn options(&self) -> WriteOptions<'_> {
+        WriteOptions {
+            user: &self.user,
+            dry_run: false,
+            field_validation: FieldValidation::Strict,
+            duplicates: Vec::new(),
+        }
+    }
+
+    /// Creates an object given as YAML.
+    pub(crate) async fn try_create(&self, path: &str, plural: &str, yaml: &str) -> Result<Json, Error> {
+        let body: Json = serde_saphyr::from_str(yaml).expect("YAML");
+        let namespace = body["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
+        let version = body["apiVersion"].as_str().expect("an apiVersion").to_owned();
+        let target = self.target(path, &version, plural, &namespace).ok_or(Error::UnknownResource)?;
+        let written = self.registry.create(&target, body, &self.options()).await?;
+        representation::value(&target.served, &written.entry, &target.version)
+    }
+
+    /// Creates an object that is fine.
+    pub(crate) async fn create(&self, path: &str, plural: &str, yaml: &str) -> Json {
+        match self.try_create(path, plural, yaml).await {
+            Ok(value) => value,
+            Err(error) => panic!("{plural}: {error}"),
+        }
+    }
+
+    /// What clients read.
+    pub(crate) fn get(&self, path: &str, api_version: &str, plural: &str, name: &str) -> Option<Json> {
+        let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
+        let target = self.target(path, api_version, plural, namespace)?;
+        let entry = self.registry.store.latest().get(&target.key(name))?;
+        Some(representation::value(&target.served, &entry, &target.version).expect("it can be shown"))
+    }
+
+    /// Merges fields into an object.
+    pub(crate) async fn patch(
+        &self,
+        path: &str,
+        api_version: &str,
+        plural: &str,
+        name: &str,
+        patch: Json,
+    ) -> Result<(), Error> {
+        let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
+        let target = self.target(path, api_version, plural, namespace).ok_or(Error::UnknownResource)?;
+        let change = |old: &Json| {
+            let mut new = old.clone();
+            merge(&mut new, &patch);
+            Ok(new)
+        };
+        let part = if patch.get("status").is_some() { Part::Status } else { Part::Main };
+        self.registry.update(&target, name, Change::Patch(&change), part, &self.options()).await.map(drop)
+    }
+
+    pub(crate) async fn delete(&self, path: &str, api_version: &str, plural: &str, name: &str) -> Result<(), Error> {
+        let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
+        let target = self.target(path, api_version, plural, namespace).ok_or(Error::UnknownResource)?;
+        self.registry.delete(&target, name, &DeleteOptions::default(), &self.options()).await.map(drop)
+    }
+
+    /// Creates a workspace and waits for it.
+    pub(crate) async fn workspace(&self, parent: &str, name: &str) -> String {
+        let yaml = format!(
+            "{{apiVersion: tenancy.kcp.io/v1alpha1, kind: Workspace, metadata: {{name: {name}}}, \
+             spec: {{type: {{name: universal, path: root}}}}}}"
+        );
+        self.create(parent, "workspaces", &yaml).await;
+        self.settle().await;
+        format!("{parent}:{name}")
+    }
+
+    /// Lets every reconciler look at everything until none writes any more, and checks that this comes to an end.
+    /// Returns how many transactions that took.
+    pub(crate) async fn settle(&self) -> usize {
+        let registry = &self.registry;
+        let mut total = 0;
+        for _ in 0..ROUNDS_MAX {
+            let mut commits = 0;
+            commits += pass(registry, &Workspaces::new(registry.clone())).await;
+            commits += pass(registry, &LogicalClusters::new(registry.clone())).await;
+            commits += pass(registry, &WorkspaceTypes::new(registry.clone())).await;
+            commits += pass(registry, &ApiExports::new(registry.clone())).await;
+            commits += pass(registry, &EndpointSlices::new(registry.clone())).await;
+            commits += pass(registry, &ApiBindings::new(registry.clone())).await;
+            commits += pass(registry, &Definitions::new(registry.clone())).await;
+            commits += pass(registry, &Namespaces::new(registry.clone())).await;
+            if commits == 0 {
+                return total;
+            }
+            total += commits;
+        }
+        panic!("a reconciler never comes to rest");
+    }
+
+    /// Collects bundles.
+    pub(crate) async fn collect(&self) -> usize {
+        let keys = self.registry.store.latest().range(&Scope::everywhere(insula_registry::ids::bundles()), None, 999);
+        let bundles = Bundles::new(self.registry.clone());
+        let mut collected = 0;
+        for entry in keys {
+            let plan = bundles.decide(&bundles.observe(&entry.key, &self.registry.store.latest()));
+            collected += usize::from(self.registry.apply(&plan).await.expect("no conflict").is_some());
+        }
+        collected
+    }
+
+    /// Every object of the store, by key.
+    pub(crate) fn keys(&self, resource: insula_api::ResourceId) -> Vec<ObjectKey> {
+        let all = self.registry.store.latest().range(&Scope::everywhere(resource), None, usize::MAX);
+        all.into_iter().map(|entry| entry.key).collect()
+    }
+}
+
+/// One look of a reconciler at everything.
+pub(crate) async fn pass<R: Reconciler>(registry: &Registry, reconciler: &R) -> usize {
+    let snapshot = registry.store.latest();
+    let mut keys = HashSet::new();
+    let mut order = Vec::new();
+    for resource in reconciler.watches() {
+        for entry in snapshot.range(&Scope::everywhere(resource), None, usize::MAX) {
+            let event =
+                Event { key: entry.key.clone(), revision: entry.revision, old: None, new: Some(entry.object.clone()) };
+            for key in reconciler.keys(&event, &snapshot) {
+                if keys.insert(key.clone()) {
+                    order.push(key);
+                }
+            }
+        }
+    }
+    let mut commits = 0;
+    for key in order {
+        let plan = reconciler.decide(&reconciler.observe(&key, &registry.store.latest()));
+        match registry.apply(&plan).await {
+            Ok(Some(_)) => commits += 1,
+            Ok(None) => {}
+            Err(error) => panic!("{} {key:?}: {error}", reconciler.name()),
+        }
+    }
+    commits
+}
+
+fn merge(target: &mut Json, patch: &Json) {
+    let Json::Object(patch) = patch else {
+        *target = patch.clone();
+        return;
+    };
+    if !target.is_object() {
+        *target = json!({});
+    }
+    for (key, value) in patch {
+        match value {
+            Json::Null => drop(target.as_object_mut().map(|fields| fields.remove(key))),
+            value => merge(&mut target[key], value),
+        }
+    }
+}

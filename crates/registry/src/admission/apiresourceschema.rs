@@ -1,0 +1,102 @@
+//! APIResourceSchemas: definitions with names of their own, which never change.
+
+use super::{Review, bundle, spaced};
+use crate::Result;
+use insula_api::{FieldError, FieldPath, Json};
+use insula_schema::validate_definition;
+use serde_json::json;
+
+/// Groups of Kubernetes without a dot in their name.
+const SHORT_GROUPS: [&str; 5] = ["apps", "batch", "extensions", "policy", "autoscaling"];
+/// What definitions report at their root where all versions have the same, and where schemas have it.
+const MOVED: [(&str, &str); 4] = [
+    ("spec.validation", "spec.versions[0].schema"),
+    ("spec.additionalPrinterColumns", "spec.versions[0].additionalPrinterColumns"),
+    ("spec.subresources", "spec.versions[0].subresources"),
+    ("spec.selectableFields", "spec.versions[0].selectableFields"),
+];
+
+pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    if let Some(old) = old {
+        if new["spec"] == old["spec"] {
+            return Ok(());
+        }
+        let error = FieldError::invalid_text(&FieldPath::new("spec"), "", "is immutable");
+        return Err(review.forbid(new, spaced(&[error])));
+    }
+    let mut errors = check_name(new);
+    errors.extend(check_definition(new));
+    if !errors.is_empty() {
+        return Err(review.forbid(new, spaced(&errors)));
+    }
+    check_rules(review, new)
+}
+
+fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
+}
+
+/// `<prefix>.<plural>.<group>`
+fn check_name(schema: &Json) -> Vec<FieldError> {
+    let (name, plural) = (text(schema, "/metadata/name"), text(schema, "/spec/names/plural"));
+    let group = text(schema, "/spec/group");
+    let suffix = format!(".{plural}.{}", if group.is_empty() { "core" } else { group });
+    let at = FieldPath::new("metadata").child("name");
+    let why = match name.strip_suffix(&suffix) {
+        Some(prefix) if is_label(prefix) => return Vec::new(),
+        Some(_) => format!("must match ^[a-z]([-a-z0-9]*[a-z0-9])?$ in front of {suffix}"),
+        None => format!("must end in {suffix}"),
+    };
+    vec![FieldError::invalid(&at, &json!(name), why)]
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.ends_with(inner)
+        && text.chars().all(|c| inner(c) || c == '-')
+}
+
+/// The rules of definitions, with the paths of schemas.
+fn check_definition(schema: &Json) -> Vec<FieldError> {
+    let mut spec = bundle::definition_of(&schema["spec"]);
+    spec["conversion"] = json!({"strategy": "None"});
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let storage: Vec<Json> = versions.filter(|v| v["storage"] == true).map(|v| v["name"].clone()).collect();
+    let group = text(schema, "/spec/group").to_owned();
+    let definition = json!({
+        "metadata": {"annotations": schema["metadata"]["annotations"]},
+        "spec": spec,
+        "status": {"storedVersions": storage},
+    });
+    let mut errors = Vec::new();
+    let at = FieldPath::new("spec").child("group");
+    if group == "core" {
+        errors.push(FieldError::invalid(&at, &json!(group), "must be empty string for the core group"));
+    }
+    let free = group.is_empty() || group == "core" || SHORT_GROUPS.contains(&&*group);
+    let found = validate_definition(&definition).into_iter().filter(|error| {
+        !(free && error.field == at) && !error.field.as_str().starts_with("status.")
+    });
+    errors.extend(found.map(|error| {
+        let moved = MOVED.iter().find_map(|(from, to)| Some(format!("{to}{}", error.field.as_str().strip_prefix(from)?)));
+        match moved {
+            Some(path) => FieldError { field: FieldPath::new(&path), ..error },
+            None => error,
+        }
+    }));
+    errors
+}
+
+/// Rules that stand in the schema itself must convert between its versions. Those of an APIConversion may come later.
+fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
+    let invalid = |errors| Err(review.served.api.invalid(text(schema, "/metadata/name"), errors));
+    match insula_conversion::rules_in_schema(schema) {
+        Err(errors) => invalid(errors),
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => match review.catalog.compile(&bundle::of_schema(schema, None)) {
+            Ok(_) => Ok(()),
+            Err(errors) => invalid(bundle::point_into_schema(schema, errors)),
+        },
+    }
+}

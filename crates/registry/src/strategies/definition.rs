@@ -1,0 +1,75 @@
+//! CustomResourceDefinitions.
+
+use super::add_finalizer;
+use crate::{OnDelete, Strategy, Traits};
+use insula_api::{Condition, FieldError, Json, Timestamp, set_condition};
+use insula_schema::{default_definition, validate_definition, validate_definition_update};
+use serde_json::json;
+
+const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
+
+/// Definitions of a workspace's own resources.
+pub(super) struct Definitions;
+
+impl Strategy for Definitions {
+    fn traits(&self) -> Traits {
+        Traits { deletes_to_object: true, ..Traits::CUSTOM }
+    }
+
+    fn default(&self, new: &mut Json) {
+        default_definition(new);
+    }
+
+    fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
+        new["status"] = json!({
+            "acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": storage_versions(new),
+        });
+    }
+
+    /// The version that objects are stored in from now on joins those that they were stored in.
+    fn prepare_for_update(&self, new: &mut Json, _old: &Json, _now: Timestamp) {
+        let storage = storage_versions(new);
+        if !new["status"].is_object() {
+            new["status"] = json!({"acceptedNames": {"kind": "", "plural": ""}, "conditions": null});
+        }
+        if !new["status"]["storedVersions"].is_array() {
+            new["status"]["storedVersions"] = json!([]);
+        }
+        let Some(stored) = new["status"]["storedVersions"].as_array_mut() else { return };
+        for version in storage {
+            if !stored.contains(&version) {
+                stored.push(version);
+            }
+        }
+    }
+
+    fn validate(&self, new: &Json) -> Vec<FieldError> {
+        // Changes are judged with what they change.
+        if new["status"]["conditions"].is_null() { validate_definition(new) } else { Vec::new() }
+    }
+
+    fn validate_update(&self, new: &Json, old: &Json) -> Vec<FieldError> {
+        if new["status"]["conditions"].is_null() && new["spec"] == old["spec"] {
+            return Vec::new();
+        }
+        validate_definition_update(new, old)
+    }
+
+    fn on_delete(&self, object: &mut Json, now: Timestamp) -> OnDelete {
+        let deleting = !object["metadata"]["deletionTimestamp"].is_null();
+        if !deleting {
+            add_finalizer(object, FINALIZER);
+            let pending = Condition::holds("Terminating").because(
+                "InstanceDeletionPending",
+                "CustomResourceDefinition marked for deletion; CustomResource deletion will begin soon",
+            );
+            set_condition(object, &pending, now);
+        }
+        OnDelete::Go
+    }
+}
+
+fn storage_versions(definition: &Json) -> Vec<Json> {
+    let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
+    versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone()).collect()
+}
