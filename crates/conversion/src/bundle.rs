@@ -77,6 +77,8 @@ pub struct Bundle {
     storage: usize,
     hub: usize,
     strategy: Strategy,
+    /// Whether any rule reads or writes labels, annotations or names.
+    rules_see_metadata: bool,
     converters: BTreeMap<(usize, usize), Converter>,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::carry::copy_fields;
 use crate::error::{Cause, ConvertError, FailedRule};
-use crate::plan::{Each, Into, Op, Plan, RuleFacts, This, Value};
+use crate::plan::{Each, Fill, Op, Plan, RuleFacts, This, Value};
 use crate::trace::{Inputs, Seg, Trace};
 use insula_cel::{Activation, Budget, Outcome, Program};
 use insula_schema::Structural;
@@ -291,7 +291,7 @@ impl Run<'_> {
                 .collect(),
             _ => return Ok(()),
         };
-        let mut filled = Filled::of(&each.into);
+        let mut filled = Filled::of(&each.fill);
         let mut trace_here = Trace::default();
         for (at, (index, item)) in entries.into_iter().enumerate() {
             let mut variables = scope.variables.clone();
@@ -325,10 +325,10 @@ impl Run<'_> {
 
     /// The key of an item that goes into a map; `None` when it has none, or goes into a list.
     fn key(&mut self, each: &Each, scope: &Scope<'_>) -> Result<Option<String>, Cause> {
-        let key = match &each.into {
-            Into::List => return Ok(None),
-            Into::SameKey => scope.variables.last().map(|(_, key)| key.clone()),
-            Into::Key(program) => self.evaluate(program, scope.this, scope)?,
+        let key = match &each.fill {
+            Fill::List => return Ok(None),
+            Fill::SameKey => scope.variables.last().map(|(_, key)| key.clone()),
+            Fill::Key(program) => self.evaluate(program, scope.this, scope)?,
         };
         match key {
             Some(Json::String(key)) => Ok(Some(key)),
@@ -364,10 +364,10 @@ enum Filled {
 }
 
 impl Filled {
-    fn of(into: &Into) -> Filled {
-        match into {
-            Into::List => Filled::List(Vec::new()),
-            Into::SameKey | Into::Key(_) => Filled::Map(Map::new(), std::collections::HashMap::new()),
+    fn of(fill: &Fill) -> Filled {
+        match fill {
+            Fill::List => Filled::List(Vec::new()),
+            Fill::SameKey | Fill::Key(_) => Filled::Map(Map::new(), std::collections::HashMap::new()),
         }
     }
 

@@ -13,6 +13,7 @@ use insula_cel::Program;
 use std::collections::BTreeMap;
 
 mod body;
+mod wide;
 
 /// Elements of a list that rules may name by index.
 pub(crate) const INDEX_MAX: usize = 64;
@@ -77,7 +78,7 @@ pub(crate) struct Each {
     pub(crate) over_map: bool,
     /// The variable that holds the index or key.
     pub(crate) variable: String,
-    pub(crate) into: Into,
+    pub(crate) fill: Fill,
     /// Fields that items have on both sides; `None` when an operation makes the whole item.
     pub(crate) carry: Option<Carry>,
     /// Items are objects, so that one without fields is still one.
@@ -88,11 +89,11 @@ pub(crate) struct Each {
 
 /// Where items go.
 #[derive(Debug)]
-pub(crate) enum Into {
+pub(crate) enum Fill {
     List,
-    /// Into a map, under the source's key, or the loop's variable.
+    /// Fill a map, under the source's key, or the loop's variable.
     SameKey,
-    /// Into a map, under the key that this gives.
+    /// Fill a map, under the key that this gives.
     Key(Program),
 }
 
@@ -196,8 +197,8 @@ impl Op {
             Op::Move { .. } => false,
             Op::Compute { value, .. } => value.can_fail(),
             Op::Each(each) => {
-                matches!(each.into, Into::Key(_))
-                    || !each.over_map && matches!(each.into, Into::SameKey)
+                matches!(each.fill, Fill::Key(_))
+                    || !each.over_map && matches!(each.fill, Fill::SameKey)
                     || each.body.iter().any(Op::can_fail)
             }
         }

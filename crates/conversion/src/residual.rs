@@ -386,3 +386,73 @@ fn forget_path(object: &mut Json, base: Option<&Json>, path: &[Segment]) {
         _ => {}
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+    use proptest::prelude::*;
+
+    fn json() -> impl Strategy<Value = Json> {
+        let leaf = prop_oneof![
+            Just(Json::Null),
+            (0..3i64).prop_map(Json::from),
+            "[ab]?".prop_map(Json::from),
+            Just(json!(1.0))
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Json::from),
+                prop::collection::btree_map("[abc]", inner, 0..4).prop_map(|m| json!(m)),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn a_patch_makes_its_object(base in json(), object in json()) {
+            let schema = Structural::default();
+            let (base, object) = (json!({"x": base}), json!({"x": object}));
+            let patch = diff_objects(&schema, Side::new(&base, &Trace::default()), &object);
+            prop_assert_eq!(patch.is_none(), base == object);
+            let Some(patch) = patch else { return Ok(()) };
+            let all = BTreeMap::from([("v1".to_owned(), patch.clone())]);
+            let bytes = encode(&all);
+            prop_assert_eq!(&decode(bytes.as_deref()).unwrap(), &all);
+            prop_assert_eq!(apply_objects(&schema, &patch, base, &Trace::default()), object);
+        }
+
+        #[test]
+        fn what_is_not_ours_is_refused_without_panic(bytes in "[\\[\\]{}\":,a-z0-9 ]{0,40}") {
+            let _ = decode(Some(bytes.as_bytes()));
+        }
+    }
+
+    #[test]
+    fn an_entry_is_void_when_its_rule_has_other_inputs() {
+        let schema = Structural::default();
+        let traced = |input: &str| {
+            let mut inputs = Inputs::default();
+            inputs.value(Some(&Json::from(input)));
+            let mut trace = Trace::default();
+            trace
+                .at(&crate::trace::Seg::single(&[Segment::Field("x".into())]))
+                .set(inputs.finish());
+            trace
+        };
+        let base = json!({"x": "JONES"});
+        let patch = diff_objects(&schema, Side::new(&base, &traced("jones")), &json!({"x": "mine"})).unwrap();
+        assert!(patch.has_guard());
+        assert_eq!(
+            apply_objects(&schema, &patch, base.clone(), &traced("jones")),
+            json!({"x": "mine"})
+        );
+        assert_eq!(
+            apply_objects(&schema, &patch, base, &traced("Jones")),
+            json!({"x": "JONES"})
+        );
+    }
+}

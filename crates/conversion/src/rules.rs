@@ -103,3 +103,29 @@ pub enum Template {
     /// A number or boolean written as such.
     Constant(Json),
 }
+
+impl Rule {
+    /// Whether it may read or write metadata. Any mention counts: a false yes costs a conversion, a false no an edit.
+    pub(crate) fn sees_metadata(&self) -> bool {
+        let mentions = |text: &str| text.contains("metadata");
+        let source = match &self.source {
+            Source::Field(path) => mentions(&path.to_string()),
+            Source::Expression(text) => mentions(text),
+        };
+        source
+            || mentions(&self.destination.to_string())
+            || self.transformation.as_ref().is_some_and(Template::mentions_metadata)
+            || self.item_rules.iter().any(Rule::sees_metadata)
+    }
+}
+
+impl Template {
+    fn mentions_metadata(&self) -> bool {
+        match self {
+            Template::Expression(text) => text.contains("metadata"),
+            Template::Fields(fields) => fields.values().any(Template::mentions_metadata),
+            Template::Items(items) => items.iter().any(Template::mentions_metadata),
+            Template::Constant(_) => false,
+        }
+    }
+}

@@ -289,11 +289,9 @@ fn story(bundle: &Bundle, doc: &Json, moves: bool, edits: &[Edit]) -> Result<(),
         };
         laws::put_get(bundle, &x, &edit.version, &after).map_err(told)?;
         laws::get_put(bundle, &after).map_err(told)?;
-        if let Some(before) = &stored {
-            if moves {
-                laws::non_interference(bundle, &edit.version, before, &after).map_err(told)?;
-                laws::later_edit_wins(bundle, &edit.version, before, &after).map_err(told)?;
-            }
+        if let (Some(before), true) = (&stored, moves) {
+            laws::non_interference(bundle, &edit.version, before, &after).map_err(told)?;
+            laws::later_edit_wins(bundle, &edit.version, before, &after).map_err(told)?;
         }
         stored = Some(after);
     }
@@ -325,7 +323,12 @@ fn mix<'b>(old: &Json, fresh: &Json, bits: &mut impl Iterator<Item = &'b u8>) ->
             for name in old.keys().chain(fresh.keys()) {
                 let value = match (old.get(name), fresh.get(name)) {
                     (Some(old), Some(fresh)) => Some(mix(old, fresh, bits)),
-                    (old, fresh) => if bits.next().unwrap() % 4 == 0 { fresh } else { old }.cloned(),
+                    (old, fresh) => if bits.next().unwrap().is_multiple_of(4) {
+                        fresh
+                    } else {
+                        old
+                    }
+                    .cloned(),
                 };
                 out.extend(value.map(|value| (name.clone(), value)));
             }
@@ -341,13 +344,18 @@ fn mix<'b>(old: &Json, fresh: &Json, bits: &mut impl Iterator<Item = &'b u8>) ->
                     _ => out.push(item.clone()),
                 }
             }
-            if bits.next().unwrap() % 4 == 0 {
+            if bits.next().unwrap().is_multiple_of(4) {
                 out.reverse();
             }
             out.extend(fresh.iter().skip(old.len()).cloned());
             Json::Array(out)
         }
-        _ => if bits.next().unwrap() % 3 == 0 { fresh } else { old }.clone(),
+        _ => if bits.next().unwrap().is_multiple_of(3) {
+            fresh
+        } else {
+            old
+        }
+        .clone(),
     }
 }
 

@@ -270,6 +270,15 @@ rules:
     };
     assert!(bundle.get(stored.stored("v1"), "v2", &mut object_budget()).is_err());
     assert_eq!(read(&bundle, &stored, "v1"), poison);
+    // Its metadata can be written, so that a finalizer comes off; its content only to something that every version can show.
+    let mut freed = poison.clone();
+    freed["metadata"]["finalizers"] = json!([]);
+    let freed = bundle
+        .put(&freed, "v1", Some(stored.stored("v1")), &mut object_budget())
+        .unwrap();
+    assert_eq!(freed.value["metadata"]["finalizers"], json!([]));
+    let fixed = write(&bundle, "v1", json!({"spec": {"age": "7"}}), Some(&freed));
+    assert_eq!(read(&bundle, &fixed, "v2")["spec"], json!({"years": 7}));
 }
 
 /// Rules shared spec and status blindly, and metadata was anyone's. Here status obeys the same laws, and metadata is not converted.

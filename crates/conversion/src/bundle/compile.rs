@@ -61,20 +61,9 @@ pub(super) fn compile(
     let mut converters = BTreeMap::new();
     for (a, b) in pairs {
         let rules = direction(a, b);
-        match plan::compile(views[a], views[b], rules) {
-            Ok((plan, facts)) => {
-                converters.insert(
-                    (a, b),
-                    Converter {
-                        group: group.to_owned(),
-                        from: versions[a].name.clone(),
-                        to: versions[b].name.clone(),
-                        schema: versions[b].schema.clone(),
-                        plan,
-                        facts,
-                        ruled: rules.is_some(),
-                    },
-                );
+        match converter(group, views[a], (views[b], &versions[b]), rules) {
+            Ok(converter) => {
+                converters.insert((a, b), converter);
             }
             Err(found) => errors.extend(found),
         }
@@ -89,26 +78,44 @@ pub(super) fn compile(
     if !errors.is_empty() {
         return Err(errors);
     }
-    let version = |v: VersionSchema| Version {
-        has_defaults: has_defaults(v.schema.root()),
-        drop: directions
-            .iter()
-            .filter(|d| d.from == v.name)
-            .flat_map(|d| d.drop.iter().cloned())
-            .collect(),
-        name: v.name,
-        served: v.served,
-        schema: v.schema,
-    };
-    let drops_of: Vec<Version> = versions.iter().cloned().map(version).collect();
     Ok(Bundle {
         group: group.to_owned(),
-        versions: drops_of,
+        versions: versions.iter().map(|v| version(v, directions)).collect(),
         storage: stored,
         hub,
         strategy,
+        rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
         converters,
     })
+}
+
+fn converter(
+    group: &str,
+    from: View<'_>,
+    (to, target): (View<'_>, &VersionSchema),
+    rules: Option<&Direction>,
+) -> Result<Converter, Vec<FieldError>> {
+    let (plan, facts) = plan::compile(from, to, rules)?;
+    Ok(Converter {
+        group: group.to_owned(),
+        from: from.name.to_owned(),
+        to: to.name.to_owned(),
+        schema: target.schema.clone(),
+        plan,
+        facts,
+        ruled: rules.is_some(),
+    })
+}
+
+fn version(version: &VersionSchema, directions: &[Direction]) -> Version {
+    let own = directions.iter().filter(|d| d.from == version.name);
+    Version {
+        name: version.name.clone(),
+        served: version.served,
+        schema: version.schema.clone(),
+        has_defaults: has_defaults(version.schema.root()),
+        drop: own.flat_map(|d| d.drop.iter().cloned()).collect(),
+    }
 }
 
 /// Names of versions, and how many rules there are.

@@ -125,16 +125,20 @@ pub(super) fn update(
     }
     let mut before = Views::open(bundle, root, old)?;
     before.make(from, budget)?;
-    let unchanged = if from == root {
-        bundle.relabelled(old.value, root) == *x
+    let own;
+    let shown = if from == root {
+        own = bundle.relabelled(old.value, root);
+        &own
     } else {
-        before.view(from) == x
+        before.view(from)
     };
-    if unchanged {
-        return Ok(Owned {
-            value: old.value.clone(),
-            residual: old.residual.map(<[u8]>::to_vec),
-        });
+    let value = match shown == x {
+        true => Some(old.value.clone()),
+        false => same_content(bundle, shown, x).then(|| with_metadata(bundle, old.value, x)),
+    };
+    if let Some(value) = value {
+        let residual = old.residual.map(<[u8]>::to_vec);
+        return Ok(Owned { value, residual });
     }
     let mut views = BTreeMap::from([(from, x.clone())]);
     let mut raw = None;
@@ -171,6 +175,45 @@ pub(super) fn update(
         budget,
     };
     write.finish(from)
+}
+
+/// Whether only metadata that no rule looks at differs. Such a write needs no converter: a finalizer comes off an object
+/// that cannot be converted, too.
+fn same_content(bundle: &Bundle, shown: &Json, x: &Json) -> bool {
+    let (Some(shown), Some(x)) = (shown.as_object(), x.as_object()) else {
+        return false;
+    };
+    let part =
+        |map: &'_ serde_json::Map<String, Json>, name: &str| map.get("metadata").and_then(|m| m.get(name)).cloned();
+    let seen = bundle.rules_see_metadata
+        && ["labels", "annotations"]
+            .iter()
+            .any(|name| part(shown, name) != part(x, name));
+    let others = |map: &serde_json::Map<String, Json>| map.keys().filter(|name| *name != "metadata").count();
+    !seen
+        && others(shown) == others(x)
+        && shown
+            .iter()
+            .all(|(name, value)| name == "metadata" || x.get(name) == Some(value))
+}
+
+/// What is stored, with the metadata of what is written.
+fn with_metadata(bundle: &Bundle, stored: &Json, x: &Json) -> Json {
+    let mut out = stored.clone();
+    let (Some(map), Some(metadata)) = (out.as_object_mut(), x.get("metadata")) else {
+        return out;
+    };
+    let mut metadata = metadata.clone();
+    if let (true, Some(new)) = (bundle.rules_see_metadata, metadata.as_object_mut()) {
+        for part in ["labels", "annotations"] {
+            match stored.get("metadata").and_then(|m| m.get(part)) {
+                Some(kept) => new.insert(part.to_owned(), kept.clone()),
+                None => new.remove(part),
+            };
+        }
+    }
+    map.insert("metadata".to_owned(), metadata);
+    out
 }
 
 fn traced(

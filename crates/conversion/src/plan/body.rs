@@ -1,27 +1,29 @@
 //! Rules to operations, scope by scope.
 
 use super::{
-    Each, FieldError, Into, Json, Kind, Op, Path, Place, Rule, RuleFacts, Seg, Segment, Source, Template, This, Value,
-    View, descend, is_map, kind_of, program, value,
+    Each, FieldError, Fill, Json, Kind, Op, Path, Place, Rule, RuleFacts, Seg, Segment, Source, This, Value, View,
+    descend, is_map, kind_of, program, value,
 };
 use crate::carry::{self, Carry, Except};
 
 /// Where rules are being compiled: the whole object, or the items of a loop.
 pub(super) struct Scope<'s> {
-    from: View<'s>,
+    pub(super) from: View<'s>,
     to: View<'s>,
     /// The item on each side; `None` for the whole object.
     item: Option<(Place<'s>, Place<'s>)>,
+    /// Whether rules here come from `itemRules`, whose destinations nobody has checked yet.
+    by_items: bool,
     /// Names of the indices and keys of the loops around.
     variables: Vec<String>,
 }
 
 /// One rule on its way down through loops: what is left of its paths.
-struct Rest<'r> {
-    rule: &'r Rule,
-    from: &'r [Segment],
-    to: &'r [Segment],
-    index: usize,
+pub(super) struct Rest<'r> {
+    pub(super) rule: &'r Rule,
+    pub(super) from: &'r [Segment],
+    pub(super) to: &'r [Segment],
+    pub(super) index: usize,
 }
 
 impl<'s> Scope<'s> {
@@ -30,6 +32,7 @@ impl<'s> Scope<'s> {
             from,
             to,
             item: None,
+            by_items: false,
             variables: Vec::new(),
         }
     }
@@ -58,7 +61,7 @@ impl<'s> Scope<'s> {
         }
     }
 
-    fn find_from(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+    pub(super) fn find_from(&self, path: &[Segment]) -> Result<Place<'s>, String> {
         match self.item {
             Some((place, _)) => descend(place, path, self.from.name),
             None if path.is_empty() => Ok(self.from.root()),
@@ -66,7 +69,7 @@ impl<'s> Scope<'s> {
         }
     }
 
-    fn find_to(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+    pub(super) fn find_to(&self, path: &[Segment]) -> Result<Place<'s>, String> {
         match self.item {
             Some((_, place)) => descend(place, path, self.to.name),
             None => self.to.find(path),
@@ -74,7 +77,7 @@ impl<'s> Scope<'s> {
     }
 
     /// The names that expressions may use here.
-    fn names(&self) -> Vec<&str> {
+    pub(super) fn names(&self) -> Vec<&str> {
         let mut names = vec!["self"];
         if crate::path::is_identifier(self.from.name) {
             names.push(self.from.name);
@@ -115,7 +118,7 @@ impl<'s> Scope<'s> {
     }
 
     fn no_destination(&self, rule: &Rule, why: String, errors: &mut Vec<FieldError>) {
-        if self.item.is_some() {
+        if self.by_items {
             let at = rule.at.path.child(rule.at.destination);
             errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
         }
@@ -278,60 +281,37 @@ impl<'s> Scope<'s> {
             from: self.from,
             to: self.to,
             item: Some((Some(from_item), Some(to_item))),
+            by_items: self.by_items || !rule.item_rules.is_empty(),
             variables: self.variables.iter().cloned().chain([variable.clone()]).collect(),
         };
-        let into = match (is_map(target), ends.1) {
-            (false, Some(Segment::Key(_))) => {
-                return errors.push(invalid("a list has no keys: end the path in []".to_owned()));
-            }
-            (false, _) => Into::List,
-            (true, Some(Segment::Key(text))) => {
-                match program(text, &inner.names(), &self.from, Some(Some(from_item)), &at_to, errors) {
-                    Some(key) => Into::Key(key),
-                    None => return,
-                }
-            }
-            (true, _) if over_map => Into::SameKey,
-            (true, _) => {
-                return errors.push(invalid(
-                    "items of a list need a key: end the path in [self.name], say".to_owned(),
-                ));
-            }
+        let Some(fill) = inner.fill(rule, (is_map(target), ends.1), over_map, errors) else {
+            return;
         };
         let (from, to) = (Seg::single(containers.0), Seg::single(containers.1));
-        let found = ops.iter().position(|op| matches!(op, Op::Each(each) if each.to == to));
-        let at = match found {
-            None => {
-                let each = Each {
-                    from,
-                    to,
-                    over_map,
-                    variable,
-                    into,
-                    carry: None,
-                    objects: kind_of(Some(to_item)) == Some(Kind::Object),
-                    body: Vec::new(),
-                    rule: rest.index,
-                };
-                ops.push(Op::Each(Box::new(each)));
-                ops.len() - 1
-            }
-            Some(at) => at,
-        };
+        let at = ops.iter().position(|op| matches!(op, Op::Each(each) if each.to == to));
+        let at = at.unwrap_or_else(|| {
+            ops.push(Op::Each(Box::new(Each {
+                from: from.clone(),
+                to,
+                over_map,
+                variable,
+                fill,
+                carry: None,
+                objects: kind_of(Some(to_item)) == Some(Kind::Object),
+                body: Vec::new(),
+                rule: rest.index,
+            })));
+            ops.len() - 1
+        });
         let Some(Op::Each(each)) = ops.get_mut(at) else { return };
-        let same_source = found.is_none() || *each.from == *Seg::single(containers.0) && each.same_key(ends.1);
-        if !same_source {
+        if each.from != from || !each.same_key(ends.1) {
             return errors.push(invalid(
                 "another rule fills this list or map from another source or by another key".to_owned(),
             ));
         }
-        // A second name for the same index or key.
-        if !inner.variables.contains(&each.variable)
-            || each.variable != *inner.variables.last().unwrap_or(&each.variable)
-        {
-            inner.variables.pop();
-            inner.variables.push(each.variable.clone());
-        }
+        // The loop's first rule names its index or key.
+        inner.variables.pop();
+        inner.variables.push(each.variable.clone());
         let before = errors.len();
         if rule.item_rules.is_empty() {
             inner.field(below, &mut each.body, facts, errors);
@@ -345,99 +325,35 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// Entries of a container inside a wider `field`: the one that the transformation indexes (`self.colors[key]`),
-    /// or the one that stands where the destination does. `self` is the wider value, with the entry's fields
-    /// where it has none of that name.
-    fn wide(&mut self, rest: &Rest<'_>, place: Place<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
-        let rule = rest.rule;
-        let at = rule.at.path.child("transformation");
-        let Some(template) = &rule.transformation else {
-            let why = "with a destination for items, `field` names items (field: spec.colors[i]), or `transformation` says them";
-            return errors.push(FieldError::required(&at, why));
-        };
-        let Some((container, variable)) = self.container(rest, template) else {
-            let why = "no list or map to take items from: name it in `field` (spec.colors[key]) or by self.colors[key]";
-            return errors.push(FieldError::invalid_text(&at, "", why));
-        };
-        let full: Vec<Segment> = rest.from.iter().chain(&container).cloned().collect();
-        let q = rest
-            .to
-            .iter()
-            .position(|s| matches!(s, Segment::Each(_) | Segment::Key(_)))
-            .unwrap_or_default();
-        let (source, target) = match (self.find_from(&full), self.find_to(&rest.to[..q])) {
-            (Ok(source), Ok(target)) => (source, target),
-            (Err(why), _) | (_, Err(why)) => return errors.push(FieldError::invalid_text(&at, "", why)),
-        };
-        let (Some(from_item), Some(to_item)) = (items(source), items(target)) else {
-            return;
-        };
-        if is_map(target) || rest.to.len() != q + 1 {
-            let why = "entries of a wider field go to a list, as whole items: end the destination in []";
-            let at = rule.at.path.child(rule.at.destination);
-            return errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
-        }
-        let mut names = self.names();
-        names.push(&variable);
-        let wanted = selected(template, &names);
-        let item: Vec<String> = wanted
-            .into_iter()
-            .filter(|name| place.is_some_and(|p| p.child(name).is_none()) && from_item.child(name).is_some())
-            .collect();
-        let around = Seg::single(rest.from);
-        // What `self` reads is declared in one of two places; the check by one would refuse the other's.
-        let this_place = if item.is_empty() { place } else { None };
-        let Some(value) = value(template, &names, &self.from, Some(this_place), &at, errors) else {
-            return;
-        };
-        let this = if item.is_empty() {
-            This::Around(around)
-        } else {
-            This::Both { around, item }
-        };
-        let make = Op::Compute {
-            this,
-            value,
-            to: Box::default(),
-            fit: fit(Some(to_item)),
-            unless_there: false,
-            rule: rest.index,
-        };
-        ops.push(Op::Each(Box::new(Each {
-            from: Seg::single(&full),
-            to: Seg::single(&rest.to[..q]),
-            over_map: is_map(source),
-            variable,
-            into: Into::List,
-            carry: None,
-            objects: false,
-            body: vec![make],
-            rule: rest.index,
-        })));
-    }
-
-    /// The container of a wide rule, relative to its `field`, and the name of its index or key.
-    fn container(&self, rest: &Rest<'_>, template: &Template) -> Option<(Vec<Segment>, String)> {
-        for variable in ["key", "i"] {
-            let indexed = expressions(template).iter().find_map(|text| indexed_by(text, variable));
-            if let Some(path) = indexed {
-                return Some((path, variable.to_owned()));
+    /// How items go into the target, which is a map or a list, named with this last segment.
+    fn fill(
+        &self,
+        rule: &Rule,
+        (map, end): (bool, Option<&Segment>),
+        over_map: bool,
+        errors: &mut Vec<FieldError>,
+    ) -> Option<Fill> {
+        let at = rule.at.path.child(rule.at.destination);
+        let why = match (map, end) {
+            (false, Some(Segment::Key(_))) => "a list has no keys: end the path in []",
+            (false, _) => return Some(Fill::List),
+            (true, Some(Segment::Key(text))) => {
+                let item = self.item.map(|(place, _)| place);
+                return program(text, &self.names(), &self.from, item, &at, errors).map(Fill::Key);
             }
-        }
-        let q = rest.to.iter().position(|s| matches!(s, Segment::Each(_)))?;
-        let relative = rest.to[..q].strip_prefix(rest.from)?;
-        let full: Vec<Segment> = rest.to[..q].to_vec();
-        let place = self.find_from(&full).ok()?;
-        items(place)?;
-        Some((relative.to_vec(), if is_map(place) { "key" } else { "i" }.to_owned()))
+            (true, _) if over_map => return Some(Fill::SameKey),
+            (true, _) => "items of a list need a key: end the path in [self.name], say",
+        };
+        errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
+        None
     }
 }
 
 impl Each {
     fn same_key(&self, end: Option<&Segment>) -> bool {
-        match (&self.into, end) {
-            (Into::Key(program), Some(Segment::Key(text))) => program.source() == text,
-            (Into::Key(_), _) => false,
+        match (&self.fill, end) {
+            (Fill::Key(program), Some(Segment::Key(text))) => program.source() == text,
+            (Fill::Key(_), _) => false,
             (_, Some(Segment::Key(_))) => false,
             _ => true,
         }
@@ -475,12 +391,12 @@ fn segments(path: &[Seg]) -> Path {
     Path::of(path.iter().map(step).collect())
 }
 
-fn items(place: Place<'_>) -> Option<&insula_schema::Node> {
+pub(super) fn items(place: Place<'_>) -> Option<&insula_schema::Node> {
     place.and_then(|node| node.items().or_else(|| node.additional()))
 }
 
 /// How a computed value must look to be written.
-fn fit(place: Place<'_>) -> Carry {
+pub(super) fn fit(place: Place<'_>) -> Carry {
     match place {
         None => Carry::Whole,
         Some(node) => carry::compile(None, node, &Except::default(), &mut Vec::new()).unwrap_or(Carry::Whole),
@@ -500,41 +416,4 @@ fn word(place: Place<'_>) -> &'static str {
         (false, Some(kind)) => kind.as_str(),
         (false, None) => "any",
     })
-}
-
-fn expressions(template: &Template) -> Vec<&str> {
-    match template {
-        Template::Expression(text) => vec![text],
-        Template::Constant(_) => Vec::new(),
-        Template::Fields(fields) => fields.values().flat_map(expressions).collect(),
-        Template::Items(items) => items.iter().flat_map(expressions).collect(),
-    }
-}
-
-/// The path `a.b` of `self.a.b[variable]` in an expression.
-fn indexed_by(text: &str, variable: &str) -> Option<Vec<Segment>> {
-    let bracket = format!("[{variable}]");
-    let before = &text[..text.find(&bracket)?];
-    let start = before
-        .rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')))
-        .map_or(0, |i| i + 1);
-    let path = before.get(start..)?.strip_prefix("self.")?;
-    Some(Path::parse(path).ok()?.segments().to_vec())
-}
-
-/// The fields of `self` that expressions select directly. Those that do not compile are reported elsewhere.
-fn selected(template: &Template, names: &[&str]) -> Vec<String> {
-    let mut out = Vec::new();
-    for text in expressions(template) {
-        let Ok(program) = insula_cel::Program::compile(text, names) else {
-            continue;
-        };
-        let fields = program
-            .references()
-            .iter()
-            .filter(|r| r.variable == "self")
-            .filter_map(|r| r.path.first().cloned());
-        out.extend(fields);
-    }
-    out
 }

@@ -1,0 +1,130 @@
+//! Rules over entries of a container inside a wider `field`, which see what stands beside the container, too.
+
+use super::body::{Rest, Scope, fit, items};
+use super::{Each, FieldError, Fill, Json, Op, Path, Place, Program, Seg, Segment, Template, This, is_map, value};
+
+impl<'s> Scope<'s> {
+    /// Entries of a container inside a wider `field`: the one that the transformation indexes (`self.colors[key]`),
+    /// or the one that stands where the destination does. `self` is the wider value, with the entry's fields
+    /// where it has none of that name.
+    pub(super) fn wide(&mut self, rest: &Rest<'_>, place: Place<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
+        let rule = rest.rule;
+        let at = rule.at.path.child("transformation");
+        let Some(template) = &rule.transformation else {
+            let why = "with a destination for items, `field` names items (field: spec.colors[i]), or `transformation` says them";
+            return errors.push(FieldError::required(&at, why));
+        };
+        let Some((container, variable)) = self.container(rest, template) else {
+            let why = "no list or map to take items from: name it in `field` (spec.colors[key]) or by self.colors[key]";
+            return errors.push(FieldError::invalid_text(&at, "", why));
+        };
+        let full: Vec<Segment> = rest.from.iter().chain(&container).cloned().collect();
+        let q = rest
+            .to
+            .iter()
+            .position(|s| matches!(s, Segment::Each(_) | Segment::Key(_)))
+            .unwrap_or_default();
+        let (source, target) = match (self.find_from(&full), self.find_to(&rest.to[..q])) {
+            (Ok(source), Ok(target)) => (source, target),
+            (Err(why), _) | (_, Err(why)) => return errors.push(FieldError::invalid_text(&at, "", why)),
+        };
+        let (Some(from_item), Some(to_item)) = (items(source), items(target)) else {
+            return;
+        };
+        if is_map(target) || rest.to.len() != q + 1 {
+            let why = "entries of a wider field go to a list, as whole items: end the destination in []";
+            let at = rule.at.path.child(rule.at.destination);
+            return errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
+        }
+        let mut names = self.names();
+        names.push(&variable);
+        let wanted = selected(template, &names);
+        let item: Vec<String> = wanted
+            .into_iter()
+            .filter(|name| place.is_some_and(|p| p.child(name).is_none()) && from_item.child(name).is_some())
+            .collect();
+        let around = Seg::single(rest.from);
+        // What `self` reads is declared in one of two places; the check by one would refuse the other's.
+        let this_place = if item.is_empty() { place } else { None };
+        let Some(value) = value(template, &names, &self.from, Some(this_place), &at, errors) else {
+            return;
+        };
+        let this = if item.is_empty() {
+            This::Around(around)
+        } else {
+            This::Both { around, item }
+        };
+        let make = Op::Compute {
+            this,
+            value,
+            to: Box::default(),
+            fit: fit(Some(to_item)),
+            unless_there: false,
+            rule: rest.index,
+        };
+        ops.push(Op::Each(Box::new(Each {
+            from: Seg::single(&full),
+            to: Seg::single(&rest.to[..q]),
+            over_map: is_map(source),
+            variable,
+            fill: Fill::List,
+            carry: None,
+            objects: false,
+            body: vec![make],
+            rule: rest.index,
+        })));
+    }
+
+    /// The container of a wide rule, relative to its `field`, and the name of its index or key.
+    fn container(&self, rest: &Rest<'_>, template: &Template) -> Option<(Vec<Segment>, String)> {
+        for variable in ["key", "i"] {
+            let indexed = expressions(template).iter().find_map(|text| indexed_by(text, variable));
+            if let Some(path) = indexed {
+                return Some((path, variable.to_owned()));
+            }
+        }
+        let q = rest.to.iter().position(|s| matches!(s, Segment::Each(_)))?;
+        let relative = rest.to[..q].strip_prefix(rest.from)?;
+        let full: Vec<Segment> = rest.to[..q].to_vec();
+        let place = self.find_from(&full).ok()?;
+        items(place)?;
+        Some((relative.to_vec(), if is_map(place) { "key" } else { "i" }.to_owned()))
+    }
+}
+
+fn expressions(template: &Template) -> Vec<&str> {
+    match template {
+        Template::Expression(text) => vec![text],
+        Template::Constant(_) => Vec::new(),
+        Template::Fields(fields) => fields.values().flat_map(expressions).collect(),
+        Template::Items(items) => items.iter().flat_map(expressions).collect(),
+    }
+}
+
+/// The path `a.b` of `self.a.b[variable]` in an expression.
+fn indexed_by(text: &str, variable: &str) -> Option<Vec<Segment>> {
+    let bracket = format!("[{variable}]");
+    let before = &text[..text.find(&bracket)?];
+    let start = before
+        .rfind(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '.')))
+        .map_or(0, |i| i + 1);
+    let path = before.get(start..)?.strip_prefix("self.")?;
+    Some(Path::parse(path).ok()?.segments().to_vec())
+}
+
+/// The fields of `self` that expressions select directly. Those that do not compile are reported elsewhere.
+fn selected(template: &Template, names: &[&str]) -> Vec<String> {
+    let mut out = Vec::new();
+    for text in expressions(template) {
+        let Ok(program) = Program::compile(text, names) else {
+            continue;
+        };
+        let fields = program
+            .references()
+            .iter()
+            .filter(|r| r.variable == "self")
+            .filter_map(|r| r.path.first().cloned());
+        out.extend(fields);
+    }
+    out
+}
