@@ -1,1 +1,59 @@
-//! Work in progress.
+//! Drives the shipped binary from outside: real processes, real sockets, real clients.
+//!
+//! Tests are plain functions; what has to wait runs on one runtime of this process. A test takes the [`shared`] server and
+//! makes workspaces of its own there, or starts a [`Server`] when it wants to kill it. Most tests are stories
+//! ([`story`]): scripts of requests and commands with the answers that they must get.
+//!
+//! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in), `INSULA_ETCD` an etcd.
+#![allow(
+    clippy::unwrap_used,
+    reason = "a harness fails by panicking, like the tests that it serves"
+)]
+
+mod etcd;
+mod http;
+mod kubectl;
+mod script;
+mod server;
+mod subset;
+mod world;
+
+pub use etcd::Etcd;
+pub use http::{Answer, Client, Who, tls};
+pub use kubectl::{Kubectl, Ran, run_bounded};
+pub use script::{scripts_on_disk, story};
+pub use server::{Server, Setup, insula, shared};
+pub use subset::{Captures, matches};
+pub use world::{ready_workspace, unique, workspace, workspace_owned_by};
+
+use std::{
+    sync::LazyLock,
+    time::{Duration, Instant},
+};
+
+/// The longest that anything is waited for.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Where futures of tests run.
+pub fn runtime() -> &'static tokio::runtime::Runtime {
+    static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .enable_all()
+            .build()
+            .unwrap()
+    });
+    &RUNTIME
+}
+
+/// Asks until there is a value. Gives up, naming `what`, when [`PATIENCE`] ends.
+pub fn until<T>(what: &str, mut ask: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(value) = ask() {
+            return value;
+        }
+        assert!(begun.elapsed() < PATIENCE, "waited {PATIENCE:?} in vain until {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

@@ -1,0 +1,248 @@
+//! An HTTPS client that shows everything: codes, headers, bodies, events.
+
+use std::{path::Path, time::Duration};
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, header};
+use http_body_util::{BodyExt, Full};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::{
+    client::legacy::{Client as Legacy, connect::HttpConnector},
+    rt::TokioExecutor,
+};
+use rustls::{
+    ClientConfig, RootCertStore,
+    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+};
+use serde_json::Value;
+
+use crate::{PATIENCE, runtime};
+
+/// As whom a client speaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Who {
+    /// The certificate of the contexts `base` and `root`.
+    KcpAdmin,
+    /// The certificate of the context `system:admin`.
+    ShardAdmin,
+    /// A bearer token.
+    Token(String),
+    /// Nobody.
+    Anonymous,
+}
+
+/// Speaks to one server as one user.
+#[derive(Clone)]
+pub struct Client {
+    http: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    url: String,
+    token: Option<String>,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answer {
+    /// HTTP status.
+    pub code: u16,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// The body as JSON; null if it is none.
+    pub body: Value,
+    /// The body as it came.
+    pub text: String,
+}
+
+impl Answer {
+    /// The body, if the code is this one.
+    #[track_caller]
+    pub fn expect(self, code: u16) -> Value {
+        assert_eq!(self.code, code, "{}", self.text);
+        self.body
+    }
+}
+
+/// TLS that trusts the server of a data directory, as somebody.
+pub fn tls(data_dir: &Path, who: &Who) -> ClientConfig {
+    let pki = data_dir.join("pki");
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_file(pki.join("ca.crt")).unwrap())
+        .unwrap();
+    let provider = rustls::crypto::aws_lc_rs::default_provider().into();
+    let builder = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .unwrap();
+    let builder = builder.with_root_certificates(roots);
+    let name = match who {
+        Who::KcpAdmin => "kcp-admin",
+        Who::ShardAdmin => "shard-admin",
+        Who::Token(_) | Who::Anonymous => return builder.with_no_client_auth(),
+    };
+    let chain = CertificateDer::pem_file_iter(pki.join(format!("{name}.crt"))).unwrap();
+    let key = PrivateKeyDer::from_pem_file(pki.join(format!("{name}.key"))).unwrap();
+    builder
+        .with_client_auth_cert(chain.map(Result::unwrap).collect(), key)
+        .unwrap()
+}
+
+impl Client {
+    pub(crate) fn new(url: &str, data_dir: &Path, who: Who) -> Self {
+        let connector = HttpsConnectorBuilder::new()
+            .with_tls_config(tls(data_dir, &who))
+            .https_only();
+        let connector = connector.enable_http1().enable_http2().build();
+        let token = match who {
+            Who::Token(token) => Some(token),
+            Who::KcpAdmin | Who::ShardAdmin | Who::Anonymous => None,
+        };
+        Self {
+            http: Legacy::builder(TokioExecutor::new()).build(connector),
+            url: url.to_owned(),
+            token,
+        }
+    }
+
+    /// The same server, below a path: `/clusters/root:a`.
+    pub fn below(&self, path: &str) -> Self {
+        Self {
+            url: format!("{}{path}", self.url),
+            ..self.clone()
+        }
+    }
+
+    /// The same server, inside a workspace.
+    pub fn at(&self, workspace: &str) -> Self {
+        self.below(&format!("/clusters/{workspace}"))
+    }
+
+    /// Any request.
+    pub fn try_send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Bytes) -> Result<Answer, String> {
+        let request = self.request(method, path, headers, body)?;
+        runtime().block_on(async {
+            let exchange = async {
+                let response = self.http.request(request).await.map_err(|error| format!("{error:?}"))?;
+                let (head, body) = response.into_parts();
+                let body = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
+                let text = String::from_utf8_lossy(&body).into_owned();
+                let body = serde_json::from_str(&text).unwrap_or_default();
+                Ok(Answer {
+                    code: head.status.as_u16(),
+                    headers: head.headers,
+                    body,
+                    text,
+                })
+            };
+            let answered = tokio::time::timeout(PATIENCE, exchange).await;
+            answered.unwrap_or_else(|_| Err(format!("{method} {path}: no answer within {PATIENCE:?}")))
+        })
+    }
+
+    fn request(
+        &self,
+        method: &str,
+        path: &str,
+        headers: &[(&str, &str)],
+        body: Bytes,
+    ) -> Result<Request<Full<Bytes>>, String> {
+        let mut request = Request::builder().method(method).uri(format!("{}{path}", self.url));
+        let given = |name: header::HeaderName| {
+            headers
+                .iter()
+                .any(|(given, _)| given.eq_ignore_ascii_case(name.as_str()))
+        };
+        if !given(header::ACCEPT) {
+            request = request.header(header::ACCEPT, "application/json");
+        }
+        if !given(header::CONTENT_TYPE) && !body.is_empty() {
+            request = request.header(header::CONTENT_TYPE, "application/json");
+        }
+        if let (Some(token), false) = (&self.token, given(header::AUTHORIZATION)) {
+            request = request.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        request
+            .body(Full::new(body))
+            .map_err(|error| format!("{path}: {error}"))
+    }
+
+    #[track_caller]
+    fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Option<&Value>) -> Answer {
+        let body = body.map(|body| Bytes::from(body.to_string())).unwrap_or_default();
+        self.try_send(method, path, headers, body)
+            .unwrap_or_else(|error| panic!("{method} {path}: {error}"))
+    }
+
+    /// GET.
+    #[track_caller]
+    pub fn get(&self, path: &str) -> Answer {
+        self.send("GET", path, &[], None)
+    }
+
+    /// GET with headers.
+    #[track_caller]
+    pub fn get_with(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
+        self.send("GET", path, headers, None)
+    }
+
+    /// POST.
+    #[track_caller]
+    pub fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send("POST", path, &[], Some(body))
+    }
+
+    /// PUT.
+    #[track_caller]
+    pub fn put(&self, path: &str, body: &Value) -> Answer {
+        self.send("PUT", path, &[], Some(body))
+    }
+
+    /// A merge patch.
+    #[track_caller]
+    pub fn merge(&self, path: &str, body: &Value) -> Answer {
+        self.send(
+            "PATCH",
+            path,
+            &[("content-type", "application/merge-patch+json")],
+            Some(body),
+        )
+    }
+
+    /// DELETE.
+    #[track_caller]
+    pub fn delete(&self, path: &str) -> Answer {
+        self.send("DELETE", path, &[], None)
+    }
+
+    /// Opens a watch, gives each event to `look` until it says enough. None if [`PATIENCE`] or the stream ended before.
+    pub fn watch<T>(&self, path: &str, mut look: impl FnMut(Value) -> Option<T>) -> Option<T> {
+        self.watch_for(PATIENCE, path, &mut look)
+    }
+
+    /// The same, for a time.
+    pub fn watch_for<T>(&self, time: Duration, path: &str, look: &mut dyn FnMut(Value) -> Option<T>) -> Option<T> {
+        let request = self.request("GET", path, &[], Bytes::new()).unwrap();
+        let read = async {
+            let response = self.http.request(request).await.unwrap();
+            let code = response.status().as_u16();
+            let mut body = response.into_body();
+            let mut rest = Vec::new();
+            while let Some(frame) = body.frame().await {
+                rest.extend_from_slice(frame.ok()?.data_ref().map(Bytes::as_ref).unwrap_or_default());
+                while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+                    let line: Vec<u8> = rest.drain(..=end).collect();
+                    let event = serde_json::from_slice(&line).unwrap_or_else(|_| String::from_utf8_lossy(&line).into());
+                    if let Some(enough) = look(event) {
+                        return Some(enough);
+                    }
+                }
+            }
+            // An answer that is no stream ends without a newline.
+            let text = String::from_utf8_lossy(&rest).into_owned();
+            assert_eq!(code, 200, "{path}: {text}");
+            None
+        };
+        runtime().block_on(async { tokio::time::timeout(time, read).await.ok().flatten() })
+    }
+}

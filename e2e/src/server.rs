@@ -1,0 +1,251 @@
+//! Processes of the binary: started, watched, killed by the one that started them.
+
+use std::{
+    io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Output, Stdio},
+    sync::{Arc, Mutex, Weak},
+    thread::JoinHandle,
+};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+use crate::{Client, Who, until};
+
+/// Users of every server here: token, name, uid and groups.
+const TOKENS: &str = "\
+alice-token,alice,1
+bob-token,bob,2,\"team\"
+carol-token,carol,3,\"system:masters\"
+dave-token,dave,4,\"system:kcp:admin\"
+";
+
+/// The binary with arguments, free of settings that this process was started with.
+pub fn insula(arguments: &[&str]) -> Command {
+    let mut command = Command::new(binary());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("INSULA_") || text == "KUBECONFIG" {
+            command.env_remove(&name);
+        }
+    }
+    command
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+/// Where the binary is.
+pub(crate) fn binary() -> PathBuf {
+    if let Some(given) = std::env::var_os("INSULA_BIN") {
+        return given.into();
+    }
+    // …/debug/deps/e2e-0123 → …/debug/insula
+    let this = std::env::current_exe().unwrap();
+    let beside = this.parent().and_then(Path::parent).unwrap().join("insula");
+    assert!(
+        beside.exists(),
+        "{} is not there: cargo build -p insula-insula, or set INSULA_BIN",
+        beside.display()
+    );
+    beside
+}
+
+/// How a server is started.
+#[derive(Debug, Clone, Default)]
+pub struct Setup {
+    /// Flags beyond those that every server here gets.
+    pub flags: Vec<String>,
+    /// Variables.
+    pub environment: Vec<(String, String)>,
+}
+
+/// A running server, killed at the end.
+pub struct Server {
+    process: Child,
+    setup: Setup,
+    reader: Option<JoinHandle<()>>,
+    lines: Arc<Mutex<Vec<String>>>,
+    url: String,
+    // Last, so that the folder outlives the process.
+    dir: Arc<TempDir>,
+}
+
+impl Server {
+    /// A server on a free port with a folder of its own, embedded store, and the users alice, bob, carol (of `system:masters`)
+    /// and dave (of `system:kcp:admin`), whose tokens are `alice-token` and so on.
+    pub fn start() -> Self {
+        Self::with(Setup::default())
+    }
+
+    /// The same with more flags.
+    pub fn with_flags(flags: &[&str]) -> Self {
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Self::with(Setup {
+            flags,
+            ..Setup::default()
+        })
+    }
+
+    /// The same with a setup.
+    pub fn with(setup: Setup) -> Self {
+        let dir = TempDir::with_prefix("insula-e2e-").unwrap();
+        let tokens = dir.path().join("tokens.csv");
+        std::fs::write(&tokens, TOKENS).unwrap();
+        std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
+        Self::launch(setup, Arc::new(dir))
+    }
+
+    fn launch(setup: Setup, dir: Arc<TempDir>) -> Self {
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let mut command = insula(&[
+            "start",
+            "--data-dir",
+            &path("data"),
+            "--kubeconfig",
+            &path("kubeconfig"),
+        ]);
+        command.args(["--token-file", &path("tokens.csv"), "--log-format", "json"]);
+        if !setup.flags.iter().any(|flag| flag == "--listen") {
+            command.args(["--listen", "127.0.0.1:0"]);
+        }
+        command.args(&setup.flags).stdout(Stdio::null());
+        command.envs(setup.environment.iter().cloned());
+        let mut process = command.spawn().unwrap();
+        let lines = Arc::new(Mutex::new(Vec::new()));
+        let (stderr, kept) = (BufReader::new(process.stderr.take().unwrap()), Arc::clone(&lines));
+        let reader = std::thread::spawn(move || {
+            for line in stderr.lines().map_while(Result::ok) {
+                kept.lock().unwrap().push(line);
+            }
+        });
+        let mut server = Self {
+            process,
+            setup,
+            reader: Some(reader),
+            lines,
+            url: String::new(),
+            dir,
+        };
+        server.url = until("the server is ready", || server.ready());
+        server
+    }
+
+    fn ready(&mut self) -> Option<String> {
+        if let Some(status) = self.process.try_wait().unwrap() {
+            panic!("the server ended with {status}:\n{}", self.log());
+        }
+        let steps = self.json_log();
+        let ready = steps.iter().find(|line| line["step"] == "ready")?;
+        Some(ready["detail"].as_str().unwrap().trim_end_matches('/').to_owned())
+    }
+
+    /// `https://127.0.0.1:PORT`.
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    /// `127.0.0.1:PORT`.
+    pub fn address(&self) -> &str {
+        self.url.trim_start_matches("https://")
+    }
+
+    /// The administrator's kubeconfig.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.dir.path().join("kubeconfig")
+    }
+
+    /// The data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// What it wrote so far.
+    pub fn log(&self) -> String {
+        self.lines.lock().unwrap().join("\n")
+    }
+
+    /// The lines of its log that are JSON.
+    pub fn json_log(&self) -> Vec<Value> {
+        let lines = self.lines.lock().unwrap();
+        lines
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok())
+            .collect()
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.process.id()
+    }
+
+    /// A client of it.
+    pub fn client(&self, who: Who) -> Client {
+        Client::new(&self.url, &self.data_dir(), who)
+    }
+
+    /// The platform's administrator.
+    pub fn admin(&self) -> Client {
+        self.client(Who::KcpAdmin)
+    }
+
+    /// A signal, by kill's name for it.
+    pub fn signal(&self, signal: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// Waits for its end: the exit code, and everything that it wrote.
+    pub fn wait(mut self) -> (Option<i32>, String) {
+        let status = until("the server ends", || self.process.try_wait().unwrap());
+        self.reader.take().map(JoinHandle::join);
+        (status.code(), self.log())
+    }
+
+    /// Ends it without a warning, as the kernel would.
+    pub fn kill9(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+
+    /// Another process on the same folder; this one is killed unless it ended.
+    pub fn restart(mut self) -> Self {
+        let (setup, dir) = (self.setup.clone(), Arc::clone(&self.dir));
+        // Already gone after kill9.
+        let _ = self.process.kill();
+        self.process.wait().unwrap();
+        drop(self);
+        Self::launch(setup, dir)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A command's output, both streams, and its exit code.
+pub(crate) fn both(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+/// The server that tests share: there as long as one of them holds it, so that the last one ends it.
+pub fn shared() -> Arc<Server> {
+    static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
+    // A test that failed while starting it must not fail all others.
+    let mut shared = SHARED.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if let Some(server) = shared.upgrade() {
+        return server;
+    }
+    let server = Arc::new(Server::start());
+    *shared = Arc::downgrade(&server);
+    server
+}

@@ -1,0 +1,45 @@
+//! Workspaces for a test to live in.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use serde_json::{Value, json};
+
+use crate::{Client, until};
+
+const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+
+/// A name that no other test has.
+pub fn unique(prefix: &str) -> String {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    format!(
+        "{prefix}-{}-{}",
+        std::process::id(),
+        NEXT.fetch_add(1, Ordering::Relaxed)
+    )
+}
+
+/// A new workspace below `root` that is ready: its path, and the name of its logical cluster.
+pub fn workspace(admin: &Client, prefix: &str) -> (String, String) {
+    ready_workspace(admin, "root", &unique(prefix), json!({}))
+}
+
+/// The same, administered by a user.
+pub fn workspace_owned_by(admin: &Client, user: &str) -> (String, String) {
+    let owner = json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()});
+    ready_workspace(admin, "root", &unique(user), owner)
+}
+
+/// A new workspace of this name and these annotations.
+pub fn ready_workspace(admin: &Client, parent: &str, name: &str, annotations: Value) -> (String, String) {
+    let parent_of = admin.at(parent);
+    let wanted = json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace",
+        "metadata": {"name": name, "annotations": annotations},
+    });
+    parent_of.post(WORKSPACES, &wanted).expect(201);
+    let cluster = until("the workspace is ready", || {
+        let found = parent_of.get(&format!("{WORKSPACES}/{name}")).expect(200);
+        (found["status"]["phase"] == "Ready").then(|| found["spec"]["cluster"].as_str().unwrap().to_owned())
+    });
+    (format!("{parent}:{name}"), cluster)
+}

@@ -1,0 +1,296 @@
+//! `insula start`: what a first start makes, what a second one refuses, and how it ends.
+
+use std::{
+    fs,
+    net::TcpStream,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use insula_e2e::{Server, Setup, Who, insula, ready_workspace, run_bounded, runtime, tls, unique, until, workspace};
+use serde_json::{Value, json};
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+fn config_map(name: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"a": "b"}})
+}
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+#[test]
+fn a_first_start_makes_an_identity_for_its_owner_only() {
+    let server = Server::start();
+    assert_eq!(mode(&server.data_dir()), 0o700);
+    assert_eq!(mode(&server.kubeconfig()), 0o600);
+    for key in fs::read_dir(server.data_dir().join("pki")).unwrap().map(Result::unwrap) {
+        if key.path().extension().is_some_and(|end| end == "key") {
+            assert_eq!(mode(&key.path()), 0o600, "{key:?}");
+        }
+    }
+    assert!(server.address().starts_with("127.0.0.1:"));
+    let port = server.address().rsplit(':').next().unwrap();
+    assert_ne!(port, "0");
+    server.admin().at("root").get("/api/v1/namespaces/default").expect(200);
+}
+
+#[test]
+fn the_kubeconfig_has_kcps_contexts_and_absolute_paths() {
+    let server = Server::start();
+    let config: Value = serde_saphyr::from_str(&fs::read_to_string(server.kubeconfig()).unwrap()).unwrap();
+    let names = |list: &str| -> Vec<String> {
+        config[list]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|entry| entry["name"].as_str().unwrap().to_owned())
+            .collect()
+    };
+    assert_eq!(names("contexts"), ["base", "root", "system:admin"]);
+    let servers: Vec<&str> = config["clusters"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| entry["cluster"]["server"].as_str().unwrap())
+        .collect();
+    let url = server.url();
+    assert_eq!(
+        servers,
+        [
+            url,
+            &format!("{url}/clusters/root"),
+            &format!("{url}/clusters/system:admin")
+        ]
+    );
+    let mut files = Vec::new();
+    for cluster in config["clusters"].as_array().unwrap() {
+        files.push(cluster["cluster"]["certificate-authority"].as_str().unwrap());
+    }
+    for user in config["users"].as_array().unwrap() {
+        files.extend(["client-certificate", "client-key"].map(|key| user["user"][key].as_str().unwrap()));
+    }
+    for file in files {
+        assert!(Path::new(file).is_absolute() && Path::new(file).exists(), "{file}");
+    }
+}
+
+#[test]
+fn only_tls_with_a_certificate_of_its_ca_is_spoken() {
+    let (server, stranger) = (Server::start(), Server::start());
+    // Whoever trusts another CA does not talk to this server.
+    let other = tls(&stranger.data_dir(), &Who::Anonymous);
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(other)
+        .https_only()
+        .enable_http1()
+        .build();
+    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build(connector);
+    let request = http::Request::get(format!("{}/readyz", server.url()))
+        .body(String::new())
+        .unwrap();
+    let error = runtime().block_on(client.request(request)).unwrap_err();
+    assert!(format!("{error:?}").contains("UnknownIssuer"), "{error:?}");
+    // Whoever does not speak TLS gets nothing of the API.
+    use std::io::{Read, Write};
+    let mut plain = TcpStream::connect(server.address()).unwrap();
+    plain.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    plain.write_all(b"GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+    let mut answer = Vec::new();
+    let _ = plain.read_to_end(&mut answer);
+    assert!(!String::from_utf8_lossy(&answer).contains("200"), "{answer:?}");
+}
+
+#[test]
+fn a_second_start_refuses_and_names_the_holder() {
+    let server = Server::start();
+    let data = server.data_dir();
+    let mut second = insula(&["start", "--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()]);
+    let output = run_bounded(&mut second, "", Duration::from_secs(20));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    for part in ["is in use", &server.pid().to_string(), "--data-dir"] {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    server.admin().at("root").get("/readyz").expect(200);
+}
+
+#[test]
+fn a_restart_keeps_everything() {
+    let server = Server::start();
+    let admin = server.admin();
+    let (path, cluster) = workspace(&admin, "kept");
+    admin.at(&path).post(MAPS, &config_map("a")).expect(201);
+    let read = |server: &Server| {
+        let admin = server.admin();
+        let map = admin.at(&path).get(&format!("{MAPS}/a")).expect(200);
+        let logical = admin
+            .at(&cluster)
+            .get("/apis/core.kcp.io/v1alpha1/logicalclusters/cluster")
+            .expect(200);
+        // Its URL names the port, which is a new one each time.
+        let spaces = admin.at(&path).get("/api/v1/namespaces").expect(200);
+        (
+            map,
+            logical["metadata"]["uid"].clone(),
+            logical["status"]["phase"].clone(),
+            spaces["items"].clone(),
+        )
+    };
+    let certificate = fs::read(server.data_dir().join("pki/ca.crt")).unwrap();
+    let before = read(&server);
+    server.signal("-TERM");
+    let server = server.restart();
+    assert_eq!(read(&server), before);
+    assert_eq!(fs::read(server.data_dir().join("pki/ca.crt")).unwrap(), certificate);
+    // Revisions go on: what was listed before can be watched from.
+    let version = before.0["metadata"]["resourceVersion"].as_str().unwrap();
+    let path_of_watch = format!("{MAPS}?watch=true&resourceVersion={version}");
+    let admin = server.admin().at(&path);
+    admin.post(MAPS, &config_map("b")).expect(201);
+    let added = admin.watch(&path_of_watch, |event| {
+        Some(event["object"]["metadata"]["name"].clone())
+    });
+    assert_eq!(added, Some(json!("b")));
+}
+
+#[test]
+fn sigterm_ends_watches_and_exits_with_0() {
+    let server = Server::start();
+    let admin = server.admin();
+    admin.at("root").post(MAPS, &config_map("seen")).expect(201);
+    let (client, watch) = (admin.at("root"), format!("{MAPS}?watch=true"));
+    let (send, open) = std::sync::mpsc::channel();
+    let watching = std::thread::spawn(move || {
+        client.watch::<()>(&watch, |event| {
+            // Nobody listens any more when the test is over.
+            let _ = send.send(event);
+            None
+        })
+    });
+    open.recv_timeout(Duration::from_secs(20)).unwrap();
+    let address = server.address().to_owned();
+    let begun = Instant::now();
+    server.signal("-TERM");
+    let (code, log) = server.wait();
+    assert_eq!(code, Some(0), "{log}");
+    assert!(
+        begun.elapsed() < Duration::from_secs(15),
+        "it drained, and did not wait for the watch for ever"
+    );
+    assert!(log.contains("stopped"), "{log}");
+    assert_eq!(watching.join().unwrap(), None);
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn a_request_in_flight_is_answered_during_the_drain() {
+    let server = Server::start();
+    let admin = server.admin().at("root");
+    admin.get("/readyz").expect(200);
+    // Writers go on until they are refused; whatever was answered with 201 is there after a restart.
+    let name = unique("drain");
+    let writer = {
+        let (admin, name) = (admin, name.clone());
+        std::thread::spawn(move || {
+            let mut acknowledged = 0;
+            for i in 0..10_000 {
+                let body = config_map(&format!("{name}-{i}")).to_string().into();
+                match admin.try_send("POST", MAPS, &[("content-type", "application/json")], body) {
+                    Ok(answer) if answer.code == 201 => acknowledged += 1,
+                    _ => break,
+                }
+            }
+            acknowledged
+        })
+    };
+    std::thread::sleep(Duration::from_millis(100));
+    server.signal("-TERM");
+    let acknowledged = writer.join().unwrap();
+    assert!(acknowledged > 0);
+    let server = server.restart();
+    let list = server.admin().at("root").get(MAPS).expect(200);
+    let found = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|item| item["metadata"]["name"].as_str().unwrap().starts_with(&name));
+    assert!(found.count() >= acknowledged);
+}
+
+#[test]
+fn settings_come_from_flags_then_variables_then_the_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    fs::write(
+        path("a.yaml"),
+        "store: memory\nlisten: 127.0.0.1:1\nlog:\n  level: error\nlimits:\n  bodyBytes: 2000\n",
+    )
+    .unwrap();
+    let server = Server::with(Setup {
+        flags: vec!["--config".to_owned(), path("a.yaml")],
+        environment: vec![
+            ("INSULA_LOG_LEVEL".to_owned(), "debug".to_owned()),
+            // The flag that every server here gets wins over this.
+            ("INSULA_LISTEN".to_owned(), "127.0.0.1:2".to_owned()),
+        ],
+    });
+    let steps = server.json_log();
+    assert!(
+        steps
+            .iter()
+            .any(|line| line["step"] == "store" && line["detail"] == "memory"),
+        "{steps:?}"
+    );
+    let admin = server.admin().at("root");
+    let mut large = config_map("large");
+    large["data"]["a"] = "x".repeat(5000).into();
+    admin.post(MAPS, &large).expect(413);
+    // The variable's level, not the file's.
+    until("requests are logged", || {
+        server
+            .json_log()
+            .iter()
+            .any(|line| line["level"] == "DEBUG")
+            .then_some(())
+    });
+}
+
+#[test]
+fn unknown_keys_are_refused_with_the_nearest_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("a.yaml");
+    fs::write(&file, "lisen: 127.0.0.1:0\n").unwrap();
+    let data = dir.path().join("data");
+    let start = |flags: &[&str], variable: Option<&str>| {
+        let mut command = insula(&["start", "--data-dir", data.to_str().unwrap()]);
+        command.args(flags).envs(variable.map(|name| (name, "x")));
+        let output = run_bounded(&mut command, "", Duration::from_secs(20));
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&output.stderr).into_owned(),
+        )
+    };
+    for (flags, variable, nearest) in [
+        (vec!["--config", file.to_str().unwrap()], None, "listen"),
+        (vec![], Some("INSULA_DATADIR"), "INSULA_DATA_DIR"),
+        (vec!["--tokenfile", "x"], None, "--token-file"),
+    ] {
+        let (code, said) = start(&flags, variable);
+        assert_eq!(code, Some(2), "{said}");
+        assert!(said.contains(nearest), "{nearest} in {said}");
+        assert!(!data.exists(), "nothing is made by a start that is refused");
+    }
+}
+
+#[test]
+fn it_is_ready_when_it_says_so() {
+    // No sleep, no retry: the first request after the line works, in a workspace made by the second.
+    let server = Server::with_flags(&["--store", "memory"]);
+    let admin = server.admin();
+    admin.get("/readyz").expect(200);
+    let (path, _) = ready_workspace(&admin, "root", "first", json!({}));
+    admin.at(&path).get("/api/v1/namespaces/default").expect(200);
+}
