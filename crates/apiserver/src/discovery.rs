@@ -6,7 +6,7 @@ use insula_api::Json;
 use insula_registry::{ApiVersion, ScopeKind, Served};
 use serde_json::{Map, json};
 use sha2::{Digest, Sha256, Sha512};
-use std::{cmp::Reverse, collections::BTreeMap};
+use std::{cmp::Reverse, collections::BTreeSet};
 
 /// Version of Kubernetes whose API this is.
 const KUBERNETES_MAJOR: &str = "1";
@@ -71,8 +71,7 @@ pub fn core_versions(address: &str) -> Json {
 
 /// `/apis`: every group but the core one, by name.
 pub fn groups(served: &[Served]) -> Json {
-    let names = named_groups(served).into_keys();
-    let groups: Vec<Json> = names.filter_map(|name| group_body(served, name)).collect();
+    let groups: Vec<Json> = group_names(served).into_iter().filter_map(|name| group_body(served, name)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
@@ -93,16 +92,11 @@ fn group_body(served: &[Served], name: &str) -> Option<Json> {
     Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
 }
 
-/// The groups but the core one, each with what it serves.
-fn named_groups(served: &[Served]) -> BTreeMap<&str, Vec<&Served>> {
-    let mut groups: BTreeMap<&str, Vec<&Served>> = BTreeMap::new();
-    for one in served
-        .iter()
-        .filter(|one| !one.group().is_empty() && one.served_versions().next().is_some())
-    {
-        groups.entry(one.group()).or_default().push(one);
-    }
-    groups
+/// The groups but the core one. Other spellings of a group come last: clients take the first group that has a name.
+fn group_names(served: &[Served]) -> Vec<&str> {
+    let shown = served.iter().filter(|one| !one.group().is_empty() && one.served_versions().next().is_some());
+    let names: BTreeSet<(bool, &str)> = shown.map(|one| (one.alias.is_some(), &**one.group())).collect();
+    names.into_iter().map(|(_, name)| name).collect()
 }
 
 /// The versions of a group, the preferred one first.
@@ -269,8 +263,7 @@ pub fn aggregated_core(served: &[Served]) -> Json {
 
 /// `/apis` in its aggregated form: every other group.
 pub fn aggregated_groups(served: &[Served]) -> Json {
-    let names = named_groups(served).into_keys();
-    group_discovery_list(names.filter_map(|name| aggregated_group(served, name)).collect())
+    group_discovery_list(group_names(served).into_iter().filter_map(|name| aggregated_group(served, name)).collect())
 }
 
 fn group_discovery_list(items: Vec<Json>) -> Json {
@@ -352,7 +345,7 @@ pub(crate) fn hex_upper(bytes: &[u8]) -> String {
 /// Paths that `/` lists, from what is served.
 pub fn root_paths(served: &[Served]) -> Json {
     let mut paths: Vec<String> = vec!["/api".into(), "/api/v1".into(), "/apis".into()];
-    for group in named_groups(served).into_keys() {
+    for group in group_names(served) {
         paths.push(format!("/apis/{group}"));
         paths.extend(
             versions(served, group)

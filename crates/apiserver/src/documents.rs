@@ -1,7 +1,7 @@
 //! Documents about what is served: discovery, OpenAPI, the version. Made from the catalog at the request's snapshot.
 
 use crate::{
-    ApiServer, VERSION, discovery,
+    ApiServer, VERSION, discovery, openapi,
     handle::{Answer, header_text},
     negotiate::{self, Negotiated, Offer, Representation},
     reply::{self, Reply},
@@ -31,8 +31,12 @@ fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
 /// A document that clients keep: with a tag, and nothing sent to those who have it.
 pub(crate) fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let tag = discovery::etag(&bytes);
+    with_tag(request, &tag, bytes, content_type)
+}
+
+fn with_tag(request: &Authorized, tag: &str, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let known = header_text(&request.parsed.headers, header::IF_NONE_MATCH);
-    let mut response = match discovery::etag_matches(known.as_deref(), &tag) {
+    let mut response = match discovery::etag_matches(known.as_deref(), tag) {
         true => reply::bytes(304, Vec::new(), content_type),
         false => reply::bytes(200, bytes, content_type),
     };
@@ -85,4 +89,40 @@ pub(crate) fn group_version(server: &ApiServer, request: &Authorized, group: &st
 pub(crate) fn version(request: &Authorized) -> Answer {
     let form = accept(request, Offer::Document)?;
     Ok(show(request, form, &discovery::version(VERSION)))
+}
+
+/// `/openapi/v3`
+pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answer {
+    let form = accept(request, Offer::Document)?;
+    let index = server.openapi.index(&served(server, request)?);
+    Ok(tagged(request, index.to_string().into_bytes(), form.content_type()))
+}
+
+/// `/openapi/v3/<path>`: with the right hash a document to keep for ever, with a wrong one the way to the right one.
+pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -> Answer {
+    let form = accept(request, Offer::Document)?;
+    let document = server.openapi.v3(&served(server, request)?, path).ok_or(Reply::NotFoundPage)?;
+    let asked = request.parsed.query.get("hash");
+    if asked.is_some_and(|hash| hash != document.hash) {
+        let mut response = reply::bytes(301, Vec::new(), form.content_type());
+        let prefix = request.place.path.as_ref().map(|path| format!("/clusters/{path}")).unwrap_or_default();
+        let place = format!("{prefix}{}", openapi::location(path, &document.hash));
+        if let Ok(place) = HeaderValue::from_str(&place) {
+            response.headers_mut().insert(header::LOCATION, place);
+        }
+        return Ok(response);
+    }
+    let mut response = with_tag(request, &document.hash, document.json.to_vec(), form.content_type());
+    if asked.is_some() {
+        let keep = HeaderValue::from_static("public, immutable");
+        response.headers_mut().insert(header::CACHE_CONTROL, keep);
+    }
+    Ok(response)
+}
+
+/// `/openapi/v2`, in JSON only.
+pub(crate) fn openapi_v2(server: &ApiServer, request: &Authorized) -> Answer {
+    let form = accept(request, Offer::Document)?;
+    let document = server.openapi.v2(&served(server, request)?);
+    Ok(with_tag(request, &document.hash, document.json.to_vec(), form.content_type()))
 }

@@ -61,7 +61,9 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         Rest::Groups => crate::documents::groups(server, &authorized),
         Rest::Group(group) => crate::documents::group(server, &authorized, &group),
         Rest::GroupVersion { group, version } => crate::documents::group_version(server, &authorized, &group, &version),
-        Rest::OpenApiV2 | Rest::OpenApiV3(_) => Err(Reply::NotFoundPage),
+        Rest::OpenApiV2 => crate::documents::openapi_v2(server, &authorized),
+        Rest::OpenApiV3(None) => crate::documents::openapi_v3_index(server, &authorized),
+        Rest::OpenApiV3(Some(path)) => crate::documents::openapi_v3(server, &authorized, &path),
         Rest::Other(path) => other(&authorized, &path),
     }
 }

@@ -11,6 +11,7 @@ mod fixtures;
 pub mod handle;
 pub mod limits;
 pub mod negotiate;
+pub mod openapi;
 pub mod path;
 pub mod query;
 mod render;
@@ -39,6 +40,8 @@ pub struct ApiServer {
     pub authenticator: Arc<Authenticator>,
     /// What one user may have open.
     pub limits: limits::Limits,
+    /// OpenAPI documents, made when asked for.
+    pub openapi: openapi::Cache,
     /// Turns true when the server drains: watches end.
     pub closing: watch::Receiver<bool>,
 }

@@ -105,11 +105,10 @@ impl Negotiated {
 /// # Errors
 /// 406 where no wish can be met.
 pub fn accept(header: Option<&str>, offer: Offer) -> Result<Negotiated, StatusReply> {
-    let wishes = wishes(header);
-    if wishes.is_empty() {
+    if header.is_none_or(|header| header.trim().is_empty()) {
         return Ok(Negotiated::default());
     }
-    let met = wishes
+    let met = wishes(header)
         .iter()
         .find_map(|wish| meet(wish, offer))
         .ok_or_else(status::not_acceptable)?;

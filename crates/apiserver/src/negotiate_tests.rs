@@ -3,7 +3,10 @@ use super::*;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const V1: MetaVersion = MetaVersion::V1;
 
-fn got(header: &str, offer: Offer) -> Option<(Format, Representation)> {
+/// What a wish gets; nothing where it cannot be met.
+type Form = Option<(Format, Representation)>;
+
+fn got(header: &str, offer: Offer) -> Form {
     accept(Some(header), offer).ok().map(|n| (n.format, n.representation))
 }
 
@@ -12,13 +15,14 @@ fn the_first_wish_that_can_be_met_wins() {
     use Format::{Json, Yaml};
     use Representation::{AggregatedDiscovery, Object, PartialMetadata, PartialMetadataList, Table};
     let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let rows: &[(&str, Offer, Option<(Format, Representation)>)] = &[
+    let rows: &[(&str, Offer, Form)] = &[
         ("application/json", Offer::Object, Some((Json, Object))),
         ("*/*", Offer::Object, Some((Json, Object))),
         ("application/*", Offer::Object, Some((Json, Object))),
         ("application/yaml", Offer::Object, Some((Yaml, Object))),
         ("application/yaml", Offer::Watch, None),
         ("text/csv", Offer::Object, None),
+        ("no media type", Offer::Object, None),
         (
             "text/csv, application/yaml;q=0.1, application/json",
             Offer::Object,

@@ -4,6 +4,7 @@
 //! names its document before it exists, so that the index costs no document and a thousand tenants of one API share one.
 
 mod paths;
+pub mod serve;
 mod v2;
 
 use crate::discovery;

@@ -80,6 +80,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         registry: Arc::clone(&registry),
         authenticator: Arc::clone(&authenticator),
         limits: insula_apiserver::limits::Limits::default(),
+        openapi: insula_apiserver::openapi::Cache::default(),
         closing: closed,
     });
     let api = insula_apiserver::router(server).layer(middleware::from_fn_with_state(Arc::clone(&metrics), count));

@@ -1,0 +1,87 @@
+//! OpenAPI over HTTP: tags, the redirect to the right hash, what may be kept for ever.
+
+use super::{Cache, Document, location};
+use crate::{
+    discovery,
+    negotiate::{self, Offer},
+};
+use bytes::Bytes;
+use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use insula_registry::Served;
+
+/// A document under its own hash never changes.
+const FOR_EVER: &str = "public, immutable, max-age=31536000";
+
+/// Answers `/openapi/v3`.
+pub fn index(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
+    let json = Bytes::from(cache.index(served).to_string());
+    let hash = discovery::etag(&json);
+    document(&Document { hash, json }, headers)
+}
+
+/// Answers `/openapi/v3/<path>`; nothing where that is not served. `hash` is the query's; `base` is what stands before
+/// `/openapi` in the request's path (`/clusters/root`), for the redirect to lead to the same place.
+pub fn v3(
+    cache: &Cache,
+    served: &[Served],
+    headers: &HeaderMap,
+    path: &str,
+    hash: Option<&str>,
+    base: &str,
+) -> Option<Response<Bytes>> {
+    let found = cache.v3(served, path)?;
+    Some(match hash.filter(|hash| !hash.is_empty()) {
+        None => document(&found, headers),
+        Some(hash) if hash == found.hash => {
+            let mut response = document(&found, headers);
+            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_EVER));
+            response
+        }
+        Some(_) => {
+            let mut response = empty(StatusCode::MOVED_PERMANENTLY);
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+            insert(&mut response, header::LOCATION, &format!("{base}{}", location(path, &found.hash)));
+            response
+        }
+    })
+}
+
+/// Answers `/openapi/v2`. Only JSON is spoken; a client that takes protobuf alone gets a 406 without a body.
+pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
+    document(&cache.v2(served), headers)
+}
+
+fn document(document: &Document, headers: &HeaderMap) -> Response<Bytes> {
+    let all = |name: header::HeaderName| {
+        let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        (!values.is_empty()).then(|| values.join(","))
+    };
+    // YAML is a wish that documents do not meet: clients that can have JSON too get that.
+    let form = negotiate::accept(all(header::ACCEPT).as_deref(), Offer::Document);
+    if form.is_err() {
+        return empty(StatusCode::NOT_ACCEPTABLE);
+    }
+    let mut response = match discovery::etag_matches(all(header::IF_NONE_MATCH).as_deref(), &document.hash) {
+        true => empty(StatusCode::NOT_MODIFIED),
+        false => Response::new(document.json.clone()),
+    };
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    fields.insert(header::VARY, HeaderValue::from_static("Accept"));
+    insert(&mut response, header::ETAG, &format!("\"{}\"", document.hash));
+    response
+}
+
+fn empty(code: StatusCode) -> Response<Bytes> {
+    let mut response = Response::new(Bytes::new());
+    *response.status_mut() = code;
+    response
+}
+
+/// Sets a header, unless its value (a path that a client made up) is none that a header can have.
+fn insert(response: &mut Response<Bytes>, name: header::HeaderName, value: &str) {
+    if let Ok(value) = HeaderValue::from_str(value) {
+        response.headers_mut().insert(name, value);
+    }
+}
