@@ -2,6 +2,7 @@
 
 use crate::carry::copy_fields;
 use crate::error::{Cause, ConvertError, FailedRule};
+use crate::place::{get, get_mut, put, type_of};
 use crate::plan::{Each, Fill, Op, Plan, RuleFacts, This, Value};
 use crate::trace::{Inputs, Seg, Trace};
 use insula_cel::{Activation, Budget, Outcome, Program};
@@ -424,62 +425,5 @@ fn first_fields<'v>(value: &'v Value, out: &mut Vec<&'v str>) {
         }
         Value::Fields(fields) => fields.iter().for_each(|(_, value)| first_fields(value, out)),
         Value::Items(items) => items.iter().for_each(|value| first_fields(value, out)),
-    }
-}
-
-fn get<'j>(json: &'j Json, path: &[Seg]) -> Option<&'j Json> {
-    let found = path.iter().try_fold(json, |json, seg| match seg {
-        Seg::Field(name) => json.get(&**name),
-        Seg::Index(index) => json.get(*index),
-    });
-    // The place of an item that is not made yet.
-    found.filter(|value| !path.is_empty() || !value.is_null())
-}
-
-fn get_mut<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Json> {
-    path.iter().try_fold(json, |json, seg| match seg {
-        Seg::Field(name) => json.get_mut(&**name),
-        Seg::Index(index) => json.get_mut(*index),
-    })
-}
-
-/// Writes a value, making the objects and lists above it. Earlier elements that are missing stand as null until the end.
-fn put(json: &mut Json, path: &[Seg], value: Json) {
-    let Some((seg, rest)) = path.split_first() else {
-        *json = value;
-        return;
-    };
-    match seg {
-        Seg::Field(name) => {
-            if !json.is_object() {
-                *json = Json::Object(Map::new());
-            }
-            if let Json::Object(map) = json {
-                put(map.entry(&**name).or_insert(Json::Null), rest, value);
-            }
-        }
-        Seg::Index(index) => {
-            if !json.is_array() {
-                *json = Json::Array(Vec::new());
-            }
-            if let Json::Array(items) = json {
-                while items.len() <= *index {
-                    items.push(Json::Null);
-                }
-                put(&mut items[*index], rest, value);
-            }
-        }
-    }
-}
-
-fn type_of(value: &Json) -> &'static str {
-    match value {
-        Json::Null => "null",
-        Json::Bool(_) => "boolean",
-        Json::Number(n) if n.is_f64() => "number",
-        Json::Number(_) => "integer",
-        Json::String(_) => "string",
-        Json::Array(_) => "array",
-        Json::Object(_) => "object",
     }
 }

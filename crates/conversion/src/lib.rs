@@ -95,6 +95,7 @@ mod error;
 pub mod laws;
 mod merge;
 mod path;
+mod place;
 mod plan;
 mod residual;
 mod rules;

@@ -233,7 +233,7 @@ fn merge_lists(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &[Json],
             },
         });
     }
-    let kept: Vec<usize> = placed.iter().filter_map(|(k, _)| *k).collect();
+    let kept: BTreeSet<usize> = placed.iter().filter_map(|(k, _)| *k).collect();
     let hidden = |k: &usize| !seen.contains(k) && !kept.contains(k);
     let order: Vec<usize> = to_after.iter().flatten().copied().collect();
     let reordered = order.windows(2).any(|pair| pair[0] > pair[1]);

@@ -16,7 +16,7 @@ use crate::path::{Path, Segment};
 use crate::trace::{Inputs, Trace};
 use insula_schema::{ListType, Node, Structural};
 use serde_json::{Map, Value as Json, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 mod codec;
 
@@ -258,8 +258,9 @@ fn apply(
                 return base;
             };
             let above = joined(above, trace);
+            let places = Places::of(entries.iter().map(|(at, _)| at), node, &items);
             for (at, patch) in entries {
-                let Some(i) = find(at, node, &items) else { continue };
+                let Some(i) = places.find(at) else { continue };
                 let item = std::mem::take(&mut items[i]);
                 let inner = trace.and_then(|t| t.index(i));
                 items[i] = apply(patch, node.and_then(Node::items), Some(item), inner, above).unwrap_or_default();
@@ -289,20 +290,18 @@ fn resequence(
     trace: Option<&Trace>,
     above: Option<u64>,
 ) -> Vec<Json> {
-    let places: Vec<Option<usize>> = items
-        .iter()
-        .map(|item| match item {
-            Item::Base(at, _) => find(at, node, &base),
-            Item::New(_) => None,
-        })
-        .collect();
+    let refs = items.iter().filter_map(|item| match item {
+        Item::Base(at, _) => Some(at),
+        Item::New(_) => None,
+    });
+    let places = Places::of(refs, node, &base);
     let mut base: Vec<Option<Json>> = base.into_iter().map(Some).collect();
     let mut out = Vec::with_capacity(items.len());
-    for (item, place) in items.iter().zip(places) {
+    for item in items {
         match item {
             Item::New(value) => out.push(value.clone()),
-            Item::Base(_, patch) => {
-                let Some((i, value)) = place.and_then(|i| Some((i, base.get_mut(i)?.take()?))) else {
+            Item::Base(at, patch) => {
+                let Some((i, value)) = places.find(at).and_then(|i| Some((i, base.get_mut(i)?.take()?))) else {
                     continue;
                 };
                 out.extend(match patch {
@@ -322,10 +321,25 @@ fn resequence(
     out
 }
 
-fn find(at: &Ref, node: Option<&Node>, items: &[Json]) -> Option<usize> {
-    match at {
-        Ref::Index(i) => (*i < items.len()).then_some(*i),
-        Ref::Key(want) => items.iter().position(|item| key(node, item).as_ref() == Some(want)),
+/// Where the items of a list are. Made once for a list: lists of thousands of items have patches of thousands of entries.
+struct Places(HashMap<String, usize>, usize);
+
+impl Places {
+    fn of<'r>(mut refs: impl Iterator<Item = &'r Ref>, node: Option<&Node>, items: &[Json]) -> Places {
+        let keyed = refs.any(|at| matches!(at, Ref::Key(_)));
+        let keys = items.iter().enumerate().filter(|_| keyed);
+        // The first of equal keys, should there be some.
+        let places = keys
+            .rev()
+            .filter_map(|(i, item)| Some((key(node, item)?.to_string(), i)));
+        Places(places.collect(), items.len())
+    }
+
+    fn find(&self, at: &Ref) -> Option<usize> {
+        match at {
+            Ref::Index(i) => (*i < self.1).then_some(*i),
+            Ref::Key(want) => self.0.get(&want.to_string()).copied(),
+        }
     }
 }
 

@@ -1,0 +1,61 @@
+//! Reading and writing one place of an object.
+
+use crate::trace::Seg;
+use serde_json::{Map, Value as Json};
+
+pub(crate) fn get<'j>(json: &'j Json, path: &[Seg]) -> Option<&'j Json> {
+    let found = path.iter().try_fold(json, |json, seg| match seg {
+        Seg::Field(name) => json.get(&**name),
+        Seg::Index(index) => json.get(*index),
+    });
+    // The place of an item that is not made yet.
+    found.filter(|value| !path.is_empty() || !value.is_null())
+}
+
+pub(crate) fn get_mut<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Json> {
+    path.iter().try_fold(json, |json, seg| match seg {
+        Seg::Field(name) => json.get_mut(&**name),
+        Seg::Index(index) => json.get_mut(*index),
+    })
+}
+
+/// Writes a value, making the objects and lists above it. Earlier elements that are missing stand as null until the end.
+pub(crate) fn put(json: &mut Json, path: &[Seg], value: Json) {
+    let Some((seg, rest)) = path.split_first() else {
+        *json = value;
+        return;
+    };
+    match seg {
+        Seg::Field(name) => {
+            if !json.is_object() {
+                *json = Json::Object(Map::new());
+            }
+            if let Json::Object(map) = json {
+                put(map.entry(&**name).or_insert(Json::Null), rest, value);
+            }
+        }
+        Seg::Index(index) => {
+            if !json.is_array() {
+                *json = Json::Array(Vec::new());
+            }
+            if let Json::Array(items) = json {
+                while items.len() <= *index {
+                    items.push(Json::Null);
+                }
+                put(&mut items[*index], rest, value);
+            }
+        }
+    }
+}
+
+pub(crate) fn type_of(value: &Json) -> &'static str {
+    match value {
+        Json::Null => "null",
+        Json::Bool(_) => "boolean",
+        Json::Number(n) if n.is_f64() => "number",
+        Json::Number(_) => "integer",
+        Json::String(_) => "string",
+        Json::Array(_) => "array",
+        Json::Object(_) => "object",
+    }
+}
