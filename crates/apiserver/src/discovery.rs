@@ -71,7 +71,10 @@ pub fn core_versions(address: &str) -> Json {
 
 /// `/apis`: every group but the core one, by name.
 pub fn groups(served: &[Served]) -> Json {
-    let groups: Vec<Json> = group_names(served).into_iter().filter_map(|name| group_body(served, name)).collect();
+    let groups: Vec<Json> = group_names(served)
+        .into_iter()
+        .filter_map(|name| group_body(served, name))
+        .collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
@@ -94,7 +97,9 @@ fn group_body(served: &[Served], name: &str) -> Option<Json> {
 
 /// The groups but the core one. Other spellings of a group come last: clients take the first group that has a name.
 fn group_names(served: &[Served]) -> Vec<&str> {
-    let shown = served.iter().filter(|one| !one.group().is_empty() && one.served_versions().next().is_some());
+    let shown = served
+        .iter()
+        .filter(|one| !one.group().is_empty() && one.served_versions().next().is_some());
     let names: BTreeSet<(bool, &str)> = shown.map(|one| (one.alias.is_some(), &**one.group())).collect();
     names.into_iter().map(|(_, name)| name).collect()
 }
@@ -263,7 +268,12 @@ pub fn aggregated_core(served: &[Served]) -> Json {
 
 /// `/apis` in its aggregated form: every other group.
 pub fn aggregated_groups(served: &[Served]) -> Json {
-    group_discovery_list(group_names(served).into_iter().filter_map(|name| aggregated_group(served, name)).collect())
+    group_discovery_list(
+        group_names(served)
+            .into_iter()
+            .filter_map(|name| aggregated_group(served, name))
+            .collect(),
+    )
 }
 
 fn group_discovery_list(items: Vec<Json>) -> Json {

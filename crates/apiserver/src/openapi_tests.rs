@@ -142,19 +142,33 @@ fn documents_are_kept_by_their_hash() {
     use http::{HeaderMap, header};
     let (cache, served, path) = (Cache::default(), golden(), "apis/golden.example.com/v1");
     let hash = cache.v3(&served, path).expect("is served").hash;
-    let get = |headers: &HeaderMap, hash| serve::v3(&cache, &served, headers, path, hash, "/clusters/root").expect("is served");
+    let get = |headers: &HeaderMap, hash| {
+        serve::v3(&cache, &served, headers, path, hash, "/clusters/root").expect("is served")
+    };
     let none = HeaderMap::new();
     let plain = get(&none, None);
-    assert_eq!((plain.status().as_u16(), plain.headers().get(header::CACHE_CONTROL)), (200, None));
+    assert_eq!(
+        (plain.status().as_u16(), plain.headers().get(header::CACHE_CONTROL)),
+        (200, None)
+    );
     assert_eq!(plain.headers()[header::ETAG], format!("\"{hash}\""));
-    assert!(get(&none, Some(&hash)).headers()[header::CACHE_CONTROL].to_str().is_ok_and(|v| v.contains("immutable")));
+    assert!(
+        get(&none, Some(&hash)).headers()[header::CACHE_CONTROL]
+            .to_str()
+            .is_ok_and(|v| v.contains("immutable"))
+    );
     let moved = get(&none, Some("0123"));
     assert_eq!(moved.status(), 301);
-    assert_eq!(moved.headers()[header::LOCATION], format!("/clusters/root/openapi/v3/{path}?hash={hash}"));
+    assert_eq!(
+        moved.headers()[header::LOCATION],
+        format!("/clusters/root/openapi/v3/{path}?hash={hash}")
+    );
     let known = HeaderMap::from_iter([(header::IF_NONE_MATCH, plain.headers()[header::ETAG].clone())]);
     let same = get(&known, None);
     assert_eq!((same.status().as_u16(), same.body().len()), (304, 0));
-    let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf".parse().expect("a value");
+    let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
+        .parse()
+        .expect("a value");
     let protobuf = HeaderMap::from_iter([(header::ACCEPT, protobuf)]);
     assert_eq!(serve::v2(&cache, &served, &protobuf).status(), 406);
     assert_eq!(serve::index(&cache, &served, &none).status(), 200);

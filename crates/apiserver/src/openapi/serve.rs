@@ -34,14 +34,20 @@ pub fn v3(
         None => document(&found, headers),
         Some(hash) if hash == found.hash => {
             let mut response = document(&found, headers);
-            response.headers_mut().insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_EVER));
+            response
+                .headers_mut()
+                .insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_EVER));
             response
         }
         Some(_) => {
             let mut response = empty(StatusCode::MOVED_PERMANENTLY);
             let json = HeaderValue::from_static("application/json");
             response.headers_mut().insert(header::CONTENT_TYPE, json);
-            insert(&mut response, header::LOCATION, &format!("{base}{}", location(path, &found.hash)));
+            insert(
+                &mut response,
+                header::LOCATION,
+                &format!("{base}{}", location(path, &found.hash)),
+            );
             response
         }
     })
@@ -54,7 +60,11 @@ pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Byt
 
 fn document(document: &Document, headers: &HeaderMap) -> Response<Bytes> {
     let all = |name: header::HeaderName| {
-        let values: Vec<&str> = headers.get_all(name).iter().filter_map(|value| value.to_str().ok()).collect();
+        let values: Vec<&str> = headers
+            .get_all(name)
+            .iter()
+            .filter_map(|value| value.to_str().ok())
+            .collect();
         (!values.is_empty()).then(|| values.join(","))
     };
     // YAML is a wish that documents do not meet: clients that can have JSON too get that.
