@@ -125,18 +125,7 @@ pub(super) fn update(
     }
     let mut before = Views::open(bundle, root, old)?;
     before.make(from, budget)?;
-    let own;
-    let shown = if from == root {
-        own = bundle.relabelled(old.value, root);
-        &own
-    } else {
-        before.view(from)
-    };
-    let value = match shown == x {
-        true => Some(old.value.clone()),
-        false => same_content(bundle, shown, x).then(|| with_metadata(bundle, old.value, x)),
-    };
-    if let Some(value) = value {
+    if let Some(value) = without_conversion(&before, x, from) {
         let residual = old.residual.map(<[u8]>::to_vec);
         return Ok(Owned { value, residual });
     }
@@ -175,6 +164,22 @@ pub(super) fn update(
         budget,
     };
     write.finish(from)
+}
+
+/// What is to be stored when the write changes nothing, or nothing that a rule looks at.
+fn without_conversion(before: &Views<'_>, x: &Json, from: usize) -> Option<Json> {
+    let bundle = before.bundle;
+    let own;
+    let shown = if from == before.root {
+        own = bundle.relabelled(before.raw, from);
+        &own
+    } else {
+        before.view(from)
+    };
+    match shown == x {
+        true => Some(before.raw.clone()),
+        false => same_content(bundle, shown, x).then(|| with_metadata(bundle, before.raw, x)),
+    }
 }
 
 /// Whether only metadata that no rule looks at differs. Such a write needs no converter: a finalizer comes off an object
