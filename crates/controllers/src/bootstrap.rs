@@ -30,9 +30,17 @@ pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
     for _ in 0..ATTEMPTS_MAX {
         let snapshot = registry.store.latest();
         let missing = wanted.iter().filter(|(key, _)| snapshot.get(key).is_none());
-        let mut intents: Vec<Intent> = missing.map(|(key, value)| Intent::Create(key.clone(), value.clone())).collect();
+        let mut intents: Vec<Intent> = missing
+            .map(|(key, value)| Intent::Create(key.clone(), value.clone()))
+            .collect();
         intents.extend(moved_shard(registry, &snapshot, &wanted));
-        match registry.apply(&Plan { intents, again_after: None }).await {
+        match registry
+            .apply(&Plan {
+                intents,
+                again_after: None,
+            })
+            .await
+        {
             Ok(_) => return Ok(()),
             Err(Error::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -42,11 +50,7 @@ pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
 }
 
 /// The server may be reached under another address than last time.
-fn moved_shard(
-    registry: &Registry,
-    snapshot: &insula_store::Snapshot,
-    wanted: &[(ObjectKey, Json)],
-) -> Option<Intent> {
+fn moved_shard(registry: &Registry, snapshot: &insula_store::Snapshot, wanted: &[(ObjectKey, Json)]) -> Option<Intent> {
     let (key, shard) = wanted.iter().find(|(key, _)| key.resource == ids::shards())?;
     let entry = snapshot.get(key)?;
     let mut value = entry.object.body_value();
@@ -62,7 +66,10 @@ fn objects(registry: &Registry) -> Result<Vec<(ObjectKey, Json)>, BootstrapError
     let url = &registry.external_url;
     let mut objects = vec![(ids::logical_cluster(&root), root_cluster(url, registry.clock.now()))];
     for name in ["default", "kube-system"] {
-        objects.push((ObjectKey::cluster_scoped(ids::namespaces(), root.clone(), name), fresh_namespace(name)));
+        objects.push((
+            ObjectKey::cluster_scoped(ids::namespaces(), root.clone(), name),
+            fresh_namespace(name),
+        ));
     }
     let shard = json!({
         "apiVersion": "core.kcp.io/v1alpha1", "kind": "Shard",
@@ -75,7 +82,10 @@ fn objects(registry: &Registry) -> Result<Vec<(ObjectKey, Json)>, BootstrapError
     for mut value in types {
         value["metadata"]["annotations"]["kcp.io/path"] = json!("root");
         let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        objects.push((ObjectKey::cluster_scoped(ids::workspacetypes(), root.clone(), &name), value));
+        objects.push((
+            ObjectKey::cluster_scoped(ids::workspacetypes(), root.clone(), &name),
+            value,
+        ));
     }
     Ok(objects)
 }

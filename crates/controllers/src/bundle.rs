@@ -40,7 +40,11 @@ impl Reconciler for Bundles {
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
         // One that was prepared and then not claimed.
         if change.key.resource == ids::bundles() {
-            return if change.old.is_none() { vec![change.key.clone()] } else { Vec::new() };
+            return if change.old.is_none() {
+                vec![change.key.clone()]
+            } else {
+                Vec::new()
+            };
         }
         let bundle = |object: &insula_api::Object| object.view(Claim::read).bundle.clone();
         let old = change.old.as_ref().and_then(|old| bundle(&old.object));
@@ -60,17 +64,25 @@ impl Reconciler for Bundles {
         let mut claimed = false;
         snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
             claimed = claim.object.view(Claim::read).bundle.as_deref() == Some(&*key.name);
-            if claimed { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            if claimed {
+                ControlFlow::Break(())
+            } else {
+                ControlFlow::Continue(())
+            }
         });
-        World { bundle: snapshot.get(key), claimed }
+        World {
+            bundle: snapshot.get(key),
+            claimed,
+        }
     }
 
     /// A claim that is made in this very moment is no harm: its reconciler sees the bundle go, and makes it again.
     fn decide(&self, world: &World) -> Plan {
         match &world.bundle {
-            Some(bundle) if !world.claimed => {
-                Plan { intents: vec![Intent::Delete(bundle.clone())], again_after: None }
-            }
+            Some(bundle) if !world.claimed => Plan {
+                intents: vec![Intent::Delete(bundle.clone())],
+                again_after: None,
+            },
             _ => Plan::rest(),
         }
     }

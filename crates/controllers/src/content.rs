@@ -19,12 +19,18 @@ pub(crate) struct Content {
 impl Content {
     /// Objects of a tenant's API: only finalizers hold them.
     pub(crate) fn custom(resource: ResourceId) -> Self {
-        Content { resource, strategy: None }
+        Content {
+            resource,
+            strategy: None,
+        }
     }
 
     pub(crate) fn of(served: &Served) -> Self {
         let strategy = (served.origin == insula_registry::Origin::System).then(|| served.api.strategy.clone());
-        Content { resource: served.resource_id(), strategy }
+        Content {
+            resource: served.resource_id(),
+            strategy,
+        }
     }
 }
 
@@ -54,13 +60,19 @@ impl Sweep {
 
     /// `secrets. has 1 resource instances, widgets.example.io has 3 resource instances`.
     pub(crate) fn remaining_words(&self) -> String {
-        let words = self.remaining.iter().map(|(what, n)| format!("{what} has {n} resource instances"));
+        let words = self
+            .remaining
+            .iter()
+            .map(|(what, n)| format!("{what} has {n} resource instances"));
         words.collect::<Vec<_>>().join(", ")
     }
 
     /// `example.io/hold in 1 resource instances`.
     pub(crate) fn finalizer_words(&self) -> String {
-        let words = self.finalizers.iter().map(|(what, n)| format!("{what} in {n} resource instances"));
+        let words = self
+            .finalizers
+            .iter()
+            .map(|(what, n)| format!("{what} in {n} resource instances"));
         words.collect::<Vec<_>>().join(", ")
     }
 }

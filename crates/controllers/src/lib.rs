@@ -45,7 +45,14 @@ impl Controllers {
         let Controllers { registry } = self;
         macro_rules! task {
             ($name:literal, $reconciler:expr) => {
-                ($name, Box::pin(run(registry.clone(), Arc::new($reconciler(registry.clone())), sleep.clone())))
+                (
+                    $name,
+                    Box::pin(run(
+                        registry.clone(),
+                        Arc::new($reconciler(registry.clone())),
+                        sleep.clone(),
+                    )),
+                )
             };
         }
         vec![

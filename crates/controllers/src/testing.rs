@@ -67,7 +67,10 @@ impl Rig {
         let registry = Registry::new(store, clock, rng, "https://server:6443".to_owned());
         bootstrap(&registry).await.expect("the root workspace is written");
         let user = UserInfo::authenticated("alice", "", vec!["system:kcp:admin".to_owned()]);
-        let rig = Rig { registry: Arc::new(registry), user };
+        let rig = Rig {
+            registry: Arc::new(registry),
+            user,
+        };
         rig.settle().await;
         rig
     }
@@ -80,9 +83,17 @@ impl Rig {
     pub(crate) fn target(&self, path: &str, api_version: &str, plural: &str, namespace: &str) -> Option<Target> {
         let cluster = self.cluster(path);
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-        let served = self.registry.catalog.resolve(&self.registry.store.latest(), &cluster, group, plural)?;
+        let served = self
+            .registry
+            .catalog
+            .resolve(&self.registry.store.latest(), &cluster, group, plural)?;
         let namespace = (!namespace.is_empty()).then(|| namespace.into());
-        Some(Target { cluster, served, version: version.into(), namespace })
+        Some(Target {
+            cluster,
+            served,
+            version: version.into(),
+            namespace,
+        })
     }
 
     fn options(&self) -> WriteOptions<'_> {
@@ -99,7 +110,9 @@ impl Rig {
         let body: Json = serde_saphyr::from_str(yaml).expect("YAML");
         let namespace = body["metadata"]["namespace"].as_str().unwrap_or_default().to_owned();
         let version = body["apiVersion"].as_str().expect("an apiVersion").to_owned();
-        let target = self.target(path, &version, plural, &namespace).ok_or(Error::UnknownResource)?;
+        let target = self
+            .target(path, &version, plural, &namespace)
+            .ok_or(Error::UnknownResource)?;
         let written = self.registry.create(&target, body, &self.options()).await?;
         representation::value(&target.served, &written.entry, &target.version)
     }
@@ -130,20 +143,34 @@ impl Rig {
         patch: Json,
     ) -> Result<(), Error> {
         let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
-        let target = self.target(path, api_version, plural, namespace).ok_or(Error::UnknownResource)?;
+        let target = self
+            .target(path, api_version, plural, namespace)
+            .ok_or(Error::UnknownResource)?;
         let change = |old: &Json| {
             let mut new = old.clone();
             merge(&mut new, &patch);
             Ok(new)
         };
-        let part = if patch.get("status").is_some() { Part::Status } else { Part::Main };
-        self.registry.update(&target, name, Change::Patch(&change), part, &self.options()).await.map(drop)
+        let part = if patch.get("status").is_some() {
+            Part::Status
+        } else {
+            Part::Main
+        };
+        self.registry
+            .update(&target, name, Change::Patch(&change), part, &self.options())
+            .await
+            .map(drop)
     }
 
     pub(crate) async fn delete(&self, path: &str, api_version: &str, plural: &str, name: &str) -> Result<(), Error> {
         let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
-        let target = self.target(path, api_version, plural, namespace).ok_or(Error::UnknownResource)?;
-        self.registry.delete(&target, name, &DeleteOptions::default(), &self.options()).await.map(drop)
+        let target = self
+            .target(path, api_version, plural, namespace)
+            .ok_or(Error::UnknownResource)?;
+        self.registry
+            .delete(&target, name, &DeleteOptions::default(), &self.options())
+            .await
+            .map(drop)
     }
 
     /// Creates a workspace and waits for it.
@@ -182,7 +209,11 @@ impl Rig {
 
     /// Collects bundles.
     pub(crate) async fn collect(&self) -> usize {
-        let keys = self.registry.store.latest().range(&Scope::everywhere(insula_registry::ids::bundles()), None, 999);
+        let keys = self
+            .registry
+            .store
+            .latest()
+            .range(&Scope::everywhere(insula_registry::ids::bundles()), None, 999);
         let bundles = Bundles::new(self.registry.clone());
         let mut collected = 0;
         for entry in keys {
@@ -194,7 +225,11 @@ impl Rig {
 
     /// Every object of the store, by key.
     pub(crate) fn keys(&self, resource: insula_api::ResourceId) -> Vec<ObjectKey> {
-        let all = self.registry.store.latest().range(&Scope::everywhere(resource), None, usize::MAX);
+        let all = self
+            .registry
+            .store
+            .latest()
+            .range(&Scope::everywhere(resource), None, usize::MAX);
         all.into_iter().map(|entry| entry.key).collect()
     }
 }
@@ -206,8 +241,12 @@ pub(crate) async fn pass<R: Reconciler>(registry: &Registry, reconciler: &R) -> 
     let mut order = Vec::new();
     for resource in reconciler.watches() {
         for entry in snapshot.range(&Scope::everywhere(resource), None, usize::MAX) {
-            let event =
-                Event { key: entry.key.clone(), revision: entry.revision, old: None, new: Some(entry.object.clone()) };
+            let event = Event {
+                key: entry.key.clone(),
+                revision: entry.revision,
+                old: None,
+                new: Some(entry.object.clone()),
+            };
             for key in reconciler.keys(&event, &snapshot) {
                 if keys.insert(key.clone()) {
                     order.push(key);

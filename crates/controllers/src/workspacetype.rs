@@ -38,7 +38,11 @@ impl Reconciler for WorkspaceTypes {
     }
 
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
-        if change.new.is_some() { vec![change.key.clone()] } else { Vec::new() }
+        if change.new.is_some() {
+            vec![change.key.clone()]
+        } else {
+            Vec::new()
+        }
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
@@ -46,11 +50,17 @@ impl Reconciler for WorkspaceTypes {
             let value = entry.object.body_value();
             (entry, value)
         });
-        World { workspace_type, external_url: self.registry.external_url.clone(), now: self.registry.clock.now() }
+        World {
+            workspace_type,
+            external_url: self.registry.external_url.clone(),
+            now: self.registry.clock.now(),
+        }
     }
 
     fn decide(&self, world: &World) -> Plan {
-        let Some((entry, old)) = &world.workspace_type else { return Plan::rest() };
+        let Some((entry, old)) = &world.workspace_type else {
+            return Plan::rest();
+        };
         if entry.object.meta.is_deleting() {
             return Plan::rest();
         }
@@ -67,6 +77,9 @@ impl Reconciler for WorkspaceTypes {
             set_condition(&mut value, &Condition::holds(condition), world.now);
         }
         sort_conditions(&mut value);
-        Plan { intents: vec![Intent::Update(entry.clone(), value)], again_after: None }
+        Plan {
+            intents: vec![Intent::Update(entry.clone(), value)],
+            again_after: None,
+        }
     }
 }

@@ -12,7 +12,10 @@ pub(crate) fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
 
 /// Items at a pointer.
 pub(crate) fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
-    value.pointer(pointer).and_then(Json::as_array).map_or(&[], Vec::as_slice)
+    value
+        .pointer(pointer)
+        .and_then(Json::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// `object.metadata.<map>[key] = value`.

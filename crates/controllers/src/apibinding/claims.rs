@@ -7,7 +7,11 @@ use insula_api::{Condition, Json, Timestamp, set_condition};
 const SHOWN_MAX: usize = 10;
 
 fn key(claim: &Json) -> (&str, &str, &str) {
-    (text(claim, "/group"), text(claim, "/resource"), text(claim, "/identityHash"))
+    (
+        text(claim, "/group"),
+        text(claim, "/resource"),
+        text(claim, "/identityHash"),
+    )
 }
 
 /// Writes claims and conditions about them into a binding's status.

@@ -24,13 +24,20 @@ pub(super) fn others(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey) 
             Origin::Bound { binding } if *binding == own.name => continue,
             Origin::Bound { binding } => {
                 let key = ObjectKey::cluster_scoped(ids::apibindings(), own.cluster.clone(), binding);
-                let value = snapshot.get(&key).map(|entry| entry.object.body_value()).unwrap_or_default();
+                let value = snapshot
+                    .get(&key)
+                    .map(|entry| entry.object.body_value())
+                    .unwrap_or_default();
                 describe_binding(binding, &value)
             }
             Origin::Local { definition } => describe_definition(definition),
             Origin::System => continue,
         };
-        others.push(Other { who, group: served.api.group.to_string(), names: served.api.names.clone() });
+        others.push(Other {
+            who,
+            group: served.api.group.to_string(),
+            names: served.api.names.clone(),
+        });
     }
     others
 }
@@ -51,16 +58,21 @@ fn describe_binding(name: &str, binding: &Json) -> String {
 pub(super) fn find(resource: &Resource, api: &Api, others: &[Other]) -> Option<String> {
     if resource.built_in {
         let Resource { group, name, .. } = resource;
-        return Some(format!("naming conflict with the built-in API {group:?}: spec.names.plural={name} is forbidden"));
+        return Some(format!(
+            "naming conflict with the built-in API {group:?}: spec.names.plural={name} is forbidden"
+        ));
     }
     let named = others.iter().filter(|other| other.group == *api.group);
     if resource.lost && !named.clone().any(|other| other.names.plural == api.names.plural) {
         let plural = &api.names.plural;
-        return Some(format!("naming conflict with an API that is not served: spec.names.plural={plural} is forbidden"));
+        return Some(format!(
+            "naming conflict with an API that is not served: spec.names.plural={plural} is forbidden"
+        ));
     }
-    named.filter_map(|other| Some((other, clash(&api.names, &other.names)?))).next().map(|(other, clash)| {
-        format!("naming conflict with {}: spec.names.{clash} is forbidden", other.who)
-    })
+    named
+        .filter_map(|other| Some((other, clash(&api.names, &other.names)?)))
+        .next()
+        .map(|(other, clash)| format!("naming conflict with {}: spec.names.{clash} is forbidden", other.who))
 }
 
 fn clash(wanted: &Names, taken: &Names) -> Option<String> {
@@ -69,7 +81,12 @@ fn clash(wanted: &Names, taken: &Names) -> Option<String> {
     };
     let kinds = |kind: &str| *taken.kind == *kind || *taken.list_kind == *kind;
     let single = |field: &str, name: &str, taken: bool| taken.then(|| format!("{field}={name}"));
-    let short: Vec<&str> = wanted.short_names.iter().map(String::as_str).filter(|name| resources(name)).collect();
+    let short: Vec<&str> = wanted
+        .short_names
+        .iter()
+        .map(String::as_str)
+        .filter(|name| resources(name))
+        .collect();
     single("plural", &wanted.plural, resources(&wanted.plural))
         .or_else(|| single("singular", &wanted.singular, resources(&wanted.singular)))
         .or_else(|| (!short.is_empty()).then(|| format!("shortNames=[{}]", short.join(" "))))

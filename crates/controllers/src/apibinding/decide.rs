@@ -4,7 +4,7 @@ use super::{
     claims, conflicts, delete,
     world::{Resource, World, bound},
 };
-use crate::write::{sort_conditions, text};
+use crate::write::{sort_conditions, text, unchanged};
 use insula_api::{Condition, Json, aggregate, condition, set_condition};
 use insula_registry::{Claim, Intent, Plan};
 use insula_store::Entry;
@@ -18,7 +18,9 @@ const BUNDLE_BYTES_MAX: usize = 1 << 20;
 const WAITING: &str = "Waiting for API(s) to be established";
 
 pub(super) fn decide(world: &World) -> Plan {
-    let Some((entry, value)) = &world.binding else { return Plan::rest() };
+    let Some((entry, value)) = &world.binding else {
+        return Plan::rest();
+    };
     if entry.object.meta.is_deleting() {
         return delete::delete(world, entry, value);
     }
@@ -71,7 +73,10 @@ fn usable_export(world: &World) -> Result<&Json, Condition> {
     let fails = |reason: &str, message: String| Condition::fails("APIExportValid", reason, message);
     let (place, name) = (&world.export.place, &world.export.name);
     let Some((_, export)) = &world.export.found else {
-        return Err(fails("APIExportNotFound", format!("APIExport {place}|{name} not found")));
+        return Err(fails(
+            "APIExportNotFound",
+            format!("APIExport {place}|{name} not found"),
+        ));
     };
     if text(export, "/status/identityHash").is_empty() {
         let message = format!("APIExport {place}|{name} is missing status.identityHash");
@@ -107,36 +112,51 @@ fn problem(world: &World, resource: &Resource) -> Option<Problem> {
         Err(errors) => return Some(Problem::Invalid(format!("{place} is invalid: {}", aggregate(errors)))),
     };
     if !resource.stranded.is_empty() {
-        let counts: Vec<String> =
-            resource.stranded.iter().map(|(version, n)| format!("{n} stored in {version}")).collect();
+        let counts: Vec<String> = resource
+            .stranded
+            .iter()
+            .map(|(version, n)| format!("{n} stored in {version}"))
+            .collect();
         return Some(Problem::Invalid(format!(
             "{place} is invalid: it lacks versions in which objects of this workspace are stored ({}): keep them in \
              spec.versions, not served if they are to go, until the objects were written again",
             counts.join(", ")
         )));
     }
-    conflicts::find(resource, api, &world.others).map(|clash| Problem::Conflict(format!("Unable to bind APIs: {clash}")))
+    conflicts::find(resource, api, &world.others)
+        .map(|clash| Problem::Conflict(format!("Unable to bind APIs: {clash}")))
 }
 
 fn bind(world: &World, export: &Json, value: &mut Json) -> Plan {
     set_condition(value, &Condition::holds("APIExportValid"), world.now);
     show_export(world, value);
-    let problems: Vec<Problem> = world.resources.iter().filter_map(|resource| problem(world, resource)).collect();
+    let problems: Vec<Problem> = world
+        .resources
+        .iter()
+        .filter_map(|resource| problem(world, resource))
+        .collect();
     let conflict = problems.iter().any(|problem| matches!(problem, Problem::Conflict(_)));
     // A conflict stops the whole binding; a schema that cannot be used stops only its resource.
     let bindable: Vec<&Resource> = match conflict {
         true => Vec::new(),
-        false => world.resources.iter().filter(|resource| problem(world, resource).is_none()).collect(),
+        false => world
+            .resources
+            .iter()
+            .filter(|resource| problem(world, resource).is_none())
+            .collect(),
     };
     let identity = text(export, "/status/identityHash");
-    let stale: Vec<&Resource> =
-        bindable.into_iter().filter(|r| !is_bound(world, r, value, identity)).collect();
+    let stale: Vec<&Resource> = bindable
+        .into_iter()
+        .filter(|r| !is_bound(world, r, value, identity))
+        .collect();
     if let Some(first) = prepare(&stale) {
         return first;
     }
     let mut plan = Plan::rest();
     for resource in stale.iter().take(RESOURCES_MAX) {
-        plan.intents.extend(bundle_intent(resource));
+        let bundle = bundle_intent(resource);
+        plan.intents.push(bundle.unwrap_or_else(|| unchanged(resource.bundle_key.clone(), resource.bundle.as_ref())));
         plan.intents.extend(resource.guards.iter().cloned());
         plan.intents.push(claim_intent(world, resource, identity));
         show_bound(value, resource, identity);
@@ -156,7 +176,11 @@ fn bind(world: &World, export: &Json, value: &mut Json) -> Plan {
 /// nobody claims.
 fn prepare(stale: &[&Resource]) -> Option<Plan> {
     let size = |resource: &&Resource| resource.wanted.to_string().len();
-    let writes: Vec<&&Resource> = stale.iter().take(RESOURCES_MAX).filter(|r| bundle_intent(r).is_some()).collect();
+    let writes: Vec<&&Resource> = stale
+        .iter()
+        .take(RESOURCES_MAX)
+        .filter(|r| bundle_intent(r).is_some())
+        .collect();
     let total: usize = writes.iter().map(|r| size(r)).sum();
     if total <= BUNDLE_BYTES_MAX {
         return None;
@@ -171,7 +195,10 @@ fn prepare(stale: &[&Resource]) -> Option<Plan> {
         intents.extend(bundle_intent(resource));
         intents.extend(resource.guards.iter().cloned());
     }
-    Some(Plan { intents, again_after: Some(0) })
+    Some(Plan {
+        intents,
+        again_after: Some(0),
+    })
 }
 
 const BUNDLE_FIELDS: [&str; 2] = ["spec", "rules"];
@@ -182,7 +209,10 @@ fn bundle_intent(resource: &Resource) -> Option<Intent> {
         return Some(Intent::Create(resource.bundle_key.clone(), resource.wanted.clone()));
     };
     let mut value = present.object.body_value();
-    if BUNDLE_FIELDS.iter().all(|field| value.get(field) == resource.wanted.get(field)) {
+    if BUNDLE_FIELDS
+        .iter()
+        .all(|field| value.get(field) == resource.wanted.get(field))
+    {
         return None;
     }
     for field in BUNDLE_FIELDS {
@@ -196,8 +226,12 @@ fn bundle_intent(resource: &Resource) -> Option<Intent> {
 
 fn wanted_claim(world: &World, resource: &Resource, identity: &str) -> Json {
     let binding = world.binding.as_ref().map(|(entry, _)| entry.key.name.clone());
-    let claim =
-        Claim { binding, definition: None, bundle: Some(resource.bundle_key.name.clone()), identity: identity.into() };
+    let claim = Claim {
+        binding,
+        definition: None,
+        bundle: Some(resource.bundle_key.name.clone()),
+        identity: identity.into(),
+    };
     claim.write(&resource.claim_key.name)
 }
 
@@ -217,19 +251,29 @@ fn claim_intent(world: &World, resource: &Resource, identity: &str) -> Intent {
 fn is_bound(world: &World, resource: &Resource, value: &Json, identity: &str) -> bool {
     let mut shown = value.clone();
     show_bound(&mut shown, resource, identity);
-    let claimed = resource.claim.as_ref().is_some_and(|claim| {
-        claim.object.body_value()["spec"] == wanted_claim(world, resource, identity)["spec"]
-    });
-    claimed && bundle_intent(resource).is_none() && shown["status"]["boundResources"] == value["status"]["boundResources"]
+    let claimed = resource
+        .claim
+        .as_ref()
+        .is_some_and(|claim| claim.object.body_value()["spec"] == wanted_claim(world, resource, identity)["spec"]);
+    claimed
+        && bundle_intent(resource).is_none()
+        && shown["status"]["boundResources"] == value["status"]["boundResources"]
 }
 
 fn show_bound(value: &mut Json, resource: &Resource, identity: &str) {
-    let (Some((schema, _)), Ok(api)) = (&resource.schema, &resource.compiled) else { return };
+    let (Some((schema, _)), Ok(api)) = (&resource.schema, &resource.compiled) else {
+        return;
+    };
     let known = |version: &&Json| version.as_str().is_some_and(|version| api.version(version).is_some());
     let before = bound(value, &resource.group, &resource.name).unwrap_or(&Json::Null);
     // Versions that the schema lost have no objects, or it would not be bound.
-    let mut versions: Vec<Json> =
-        before["storageVersions"].as_array().into_iter().flatten().filter(known).cloned().collect();
+    let mut versions: Vec<Json> = before["storageVersions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter(known)
+        .cloned()
+        .collect();
     let storage = json!(&*api.storage_version().name);
     if !versions.contains(&storage) {
         versions.push(storage);
@@ -244,7 +288,9 @@ fn show_bound(value: &mut Json, resource: &Resource, identity: &str) {
     if !value["status"]["boundResources"].is_array() {
         value["status"]["boundResources"] = json!([]);
     }
-    let Some(list) = value["status"]["boundResources"].as_array_mut() else { return };
+    let Some(list) = value["status"]["boundResources"].as_array_mut() else {
+        return;
+    };
     let same = |b: &&mut Json| text(b, "/group") == resource.group && text(b, "/resource") == resource.name;
     match list.iter_mut().find(same) {
         Some(known) => *known = entry,
@@ -254,7 +300,12 @@ fn show_bound(value: &mut Json, resource: &Resource, identity: &str) {
 
 /// What is no longer offered goes once no objects of it are left; until then it is served as it was.
 fn release(world: &World, value: &mut Json) -> Vec<Intent> {
-    let gone: Vec<&Json> = world.dropped.iter().filter(|(_, in_use)| !in_use).map(|(bound, _)| bound).collect();
+    let gone: Vec<&Json> = world
+        .dropped
+        .iter()
+        .filter(|(_, in_use)| !in_use)
+        .map(|(bound, _)| bound)
+        .collect();
     if let Some(list) = value["status"]["boundResources"].as_array_mut() {
         list.retain(|bound| !gone.contains(&bound));
     }
@@ -267,11 +318,21 @@ fn release(world: &World, value: &mut Json) -> Vec<Intent> {
         });
         !offered && !in_use
     };
-    world.claims.iter().filter(is_released).cloned().map(Intent::Delete).collect()
+    world
+        .claims
+        .iter()
+        .filter(is_released)
+        .cloned()
+        .map(Intent::Delete)
+        .collect()
 }
 
 fn show_outcome(world: &World, value: &mut Json, problems: &[Problem], complete: bool) {
-    let outcome = |kind: &str| match problems.iter().find(|p| matches!(p, Problem::Conflict(_))).or(problems.first()) {
+    let outcome = |kind: &str| match problems
+        .iter()
+        .find(|p| matches!(p, Problem::Conflict(_)))
+        .or(problems.first())
+    {
         Some(Problem::Conflict(message)) => Condition::fails(kind, "NamingConflicts", message.clone()),
         Some(Problem::Invalid(message)) => Condition::fails(kind, "APIResourceSchemaInvalid", message.clone()),
         None if !complete => waiting(kind),

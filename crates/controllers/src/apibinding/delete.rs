@@ -14,7 +14,10 @@ pub(super) fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         intents.extend(world.claims.iter().cloned().map(Intent::Delete));
         drop_finalizer(&mut value, FINALIZER);
         intents.push(Intent::Update(entry.clone(), value));
-        return Plan { intents, again_after: None };
+        return Plan {
+            intents,
+            again_after: None,
+        };
     }
     let again = match intents.is_empty() {
         false => 0,
@@ -25,16 +28,25 @@ pub(super) fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         }
     };
     intents.push(Intent::Update(entry.clone(), value));
-    Plan { intents, again_after: Some(again) }
+    Plan {
+        intents,
+        again_after: Some(again),
+    }
 }
 
 fn what_remains(world: &World) -> Condition {
     let content = &world.content;
     let (reason, message) = match content.finalizers.is_empty() {
-        true => ("SomeResourcesRemain", format!("Some resources are remaining: {}", content.remaining_words())),
+        true => (
+            "SomeResourcesRemain",
+            format!("Some resources are remaining: {}", content.remaining_words()),
+        ),
         false => (
             "SomeFinalizersRemain",
-            format!("Some content in the workspace has finalizers remaining: {}", content.finalizer_words()),
+            format!(
+                "Some content in the workspace has finalizers remaining: {}",
+                content.finalizer_words()
+            ),
         ),
     };
     Condition::fails("BindingResourceDeleteSuccess", reason, message)

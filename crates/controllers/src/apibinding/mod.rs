@@ -105,9 +105,15 @@ fn of_export(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Vec<Obje
 
 fn of_schema(snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Vec<ObjectKey> {
     let exports = snapshot.range(&Scope::cluster(ids::apiexports(), cluster.clone()), None, usize::MAX);
-    let names = |value: &Json| list(value, "/spec/resources").iter().any(|resource| resource["schema"] == schema);
+    let names = |value: &Json| {
+        list(value, "/spec/resources")
+            .iter()
+            .any(|resource| resource["schema"] == schema)
+    };
     let exports = exports.into_iter().filter(|export| names(&export.object.body_value()));
-    exports.flat_map(|export| of_export(snapshot, cluster, &export.key.name)).collect()
+    exports
+        .flat_map(|export| of_export(snapshot, cluster, &export.key.name))
+        .collect()
 }
 
 fn of_bundle(snapshot: &Snapshot, bundle: &str) -> Vec<ObjectKey> {
@@ -117,7 +123,11 @@ fn of_bundle(snapshot: &Snapshot, bundle: &str) -> Vec<ObjectKey> {
         if said.bundle.as_deref() == Some(bundle)
             && let Some(binding) = &said.binding
         {
-            keys.push(ObjectKey::cluster_scoped(ids::apibindings(), claim.key.cluster.clone(), binding));
+            keys.push(ObjectKey::cluster_scoped(
+                ids::apibindings(),
+                claim.key.cluster.clone(),
+                binding,
+            ));
         }
         ControlFlow::Continue(())
     });
@@ -132,5 +142,9 @@ fn in_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<ObjectKey> {
 fn waiting_in_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<ObjectKey> {
     let bindings = snapshot.range(&Scope::cluster(ids::apibindings(), cluster.clone()), None, usize::MAX);
     let waits = |object: &Object| object.body_value()["status"]["phase"] != "Bound";
-    bindings.into_iter().filter(|binding| waits(&binding.object)).map(|binding| binding.key).collect()
+    bindings
+        .into_iter()
+        .filter(|binding| waits(&binding.object))
+        .map(|binding| binding.key)
+        .collect()
 }

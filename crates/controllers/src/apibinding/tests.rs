@@ -35,41 +35,69 @@ fn export(resources: &[(&str, &str)]) -> String {
 }
 
 fn binding(name: &str, path: &str) -> String {
+    let path = if path.is_empty() {
+        String::new()
+    } else {
+        format!("path: '{path}', ")
+    };
     format!(
         "{{apiVersion: apis.kcp.io/v1alpha2, kind: APIBinding, metadata: {{name: {name}}}, \
-         spec: {{reference: {{export: {{path: '{path}', name: widgets}}}}}}}}"
+         spec: {{reference: {{export: {{{path}name: widgets}}}}}}}}"
     )
 }
 
-const WIDGET: &str = "{apiVersion: example.io/v1, kind: Widget, metadata: {name: a, namespace: default}, spec: {size: 3}}";
+const WIDGET: &str =
+    "{apiVersion: example.io/v1, kind: Widget, metadata: {name: a, namespace: default}, spec: {size: 3}}";
 
 /// A provider with widgets, and a tenant.
 async fn provider_and_tenant() -> Rig {
     let rig = Rig::new().await;
     rig.workspace("root", "provider").await;
     rig.workspace("root", "tenant").await;
-    rig.create("root:provider", "apiresourceschemas", &schema("today", "widgets", "Widget", V1)).await;
-    rig.create("root:provider", "apiexports", &export(&[("widgets", "today")])).await;
+    rig.create(
+        "root:provider",
+        "apiresourceschemas",
+        &schema("today", "widgets", "Widget", V1),
+    )
+    .await;
+    rig.create("root:provider", "apiexports", &export(&[("widgets", "today")]))
+        .await;
     rig.settle().await;
     rig
 }
 
 fn status(rig: &Rig, path: &str, name: &str) -> Json {
-    rig.get(path, BINDINGS.0, BINDINGS.1, name).expect("the binding is there")["status"].take()
+    rig.get(path, BINDINGS.0, BINDINGS.1, name)
+        .expect("the binding is there")["status"]
+        .take()
 }
 
 fn says(rig: &Rig, path: &str, name: &str, kind: &str) -> (String, String) {
-    let binding = rig.get(path, BINDINGS.0, BINDINGS.1, name).expect("the binding is there");
+    let binding = rig
+        .get(path, BINDINGS.0, BINDINGS.1, name)
+        .expect("the binding is there");
     let condition = condition(&binding, kind).cloned().unwrap_or_default();
     let text = |field: &str| condition[field].as_str().unwrap_or_default().to_owned();
-    (if text("status") == "True" { "True".into() } else { text("reason") }, text("message"))
+    (
+        if text("status") == "True" {
+            "True".into()
+        } else {
+            text("reason")
+        },
+        text("message"),
+    )
 }
 
 #[tokio::test]
 async fn a_binding_serves_at_one_revision() {
     let rig = provider_and_tenant().await;
-    let before = rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider")).await;
-    assert_eq!(before["metadata"]["finalizers"], json!(["apis.kcp.io/apibinding-finalizer"]));
+    let before = rig
+        .create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
+        .await;
+    assert_eq!(
+        before["metadata"]["finalizers"],
+        json!(["apis.kcp.io/apibinding-finalizer"])
+    );
     assert_eq!(before["metadata"]["annotations"]["kcp.io/path"], "root:tenant");
     assert!(rig.target("root:tenant", WIDGETS.0, WIDGETS.1, "default").is_none());
     rig.settle().await;
@@ -82,7 +110,12 @@ async fn a_binding_serves_at_one_revision() {
     assert_eq!((claim.revision, bundle.revision), (bound.revision, bound.revision));
 
     let status = status(&rig, "root:tenant", "widgets");
-    let kinds: Vec<&Json> = status["conditions"].as_array().unwrap().iter().map(|c| &c["type"]).collect();
+    let kinds: Vec<&Json> = status["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| &c["type"])
+        .collect();
     assert_eq!(
         json!(kinds),
         json!([
@@ -94,9 +127,18 @@ async fn a_binding_serves_at_one_revision() {
             "PermissionClaimsValid"
         ])
     );
-    assert!(status["conditions"].as_array().unwrap().iter().all(|c| c["status"] == "True"));
+    assert!(
+        status["conditions"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .all(|c| c["status"] == "True")
+    );
     assert_eq!(status["phase"], "Bound");
-    assert_eq!(status["boundResources"][0]["schema"]["name"], "today.widgets.example.io");
+    assert_eq!(
+        status["boundResources"][0]["schema"]["name"],
+        "today.widgets.example.io"
+    );
     assert_eq!(status["boundResources"][0]["storageVersions"], json!(["v1"]));
     rig.create("root:tenant", "widgets", WIDGET).await;
 }
@@ -105,7 +147,10 @@ async fn a_binding_serves_at_one_revision() {
 async fn a_binding_to_nothing_waits_and_recovers() {
     let rig = Rig::new().await;
     let org = rig.workspace("root", "org").await;
-    let error = rig.try_create(&org, "apibindings", &binding("a", "root:nowhere")).await.unwrap_err();
+    let error = rig
+        .try_create(&org, "apibindings", &binding("a", "root:nowhere"))
+        .await
+        .unwrap_err();
     assert_eq!(
         error.to_string(),
         "apibindings.apis.kcp.io \"a\" is forbidden: unable to create APIBinding: no permission to bind to export root:nowhere:widgets"
@@ -113,9 +158,15 @@ async fn a_binding_to_nothing_waits_and_recovers() {
     rig.create(&org, "apibindings", &binding("here", "")).await;
     rig.settle().await;
     let cluster = rig.cluster(&org);
-    let missing = ("APIExportNotFound".to_owned(), format!("APIExport {cluster}|widgets not found"));
+    let missing = (
+        "APIExportNotFound".to_owned(),
+        format!("APIExport {cluster}|widgets not found"),
+    );
     assert_eq!(says(&rig, &org, "here", "APIExportValid"), missing);
-    let waiting = ("WaitingForEstablished".to_owned(), "Waiting for API(s) to be established".to_owned());
+    let waiting = (
+        "WaitingForEstablished".to_owned(),
+        "Waiting for API(s) to be established".to_owned(),
+    );
     assert_eq!(says(&rig, &org, "here", "Ready"), waiting);
     assert_eq!(status(&rig, &org, "here")["phase"], "Binding");
 
@@ -123,9 +174,13 @@ async fn a_binding_to_nothing_waits_and_recovers() {
     rig.settle().await;
     let (reason, message) = says(&rig, &org, "here", "APIExportValid");
     assert_eq!(reason, "InternalError");
-    assert!(message.ends_with("APIResourceSchema \"today.widgets.example.io\" not found"), "{message}");
+    assert!(
+        message.ends_with("APIResourceSchema \"today.widgets.example.io\" not found"),
+        "{message}"
+    );
 
-    rig.create(&org, "apiresourceschemas", &schema("today", "widgets", "Widget", V1)).await;
+    rig.create(&org, "apiresourceschemas", &schema("today", "widgets", "Widget", V1))
+        .await;
     rig.settle().await;
     assert_eq!(status(&rig, &org, "here")["phase"], "Bound");
 }
@@ -133,7 +188,8 @@ async fn a_binding_to_nothing_waits_and_recovers() {
 #[tokio::test]
 async fn rules_and_schema_reach_tenants_together() {
     let rig = provider_and_tenant().await;
-    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider")).await;
+    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
+        .await;
     rig.settle().await;
     rig.create("root:tenant", "widgets", WIDGET).await;
 
@@ -141,10 +197,23 @@ async fn rules_and_schema_reach_tenants_together() {
         spec: {conversions: [{from: v1, to: v2, rules: [{field: .spec.size, destination: .spec.bytes}]}, \
         {from: v2, to: v1, rules: [{field: .spec.bytes, destination: .spec.size}]}]}}";
     rig.create("root:provider", "apiconversions", rules).await;
-    rig.create("root:provider", "apiresourceschemas", &schema("tomorrow", "widgets", "Widget", V1_AND_V2)).await;
+    rig.create(
+        "root:provider",
+        "apiresourceschemas",
+        &schema("tomorrow", "widgets", "Widget", V1_AND_V2),
+    )
+    .await;
     let renamed = json!({"spec": {"resources": [
         {"name": "widgets", "group": "example.io", "schema": "tomorrow.widgets.example.io"}]}});
-    rig.patch("root:provider", "apis.kcp.io/v1alpha2", "apiexports", "widgets", renamed).await.unwrap();
+    rig.patch(
+        "root:provider",
+        "apis.kcp.io/v1alpha2",
+        "apiexports",
+        "widgets",
+        renamed,
+    )
+    .await
+    .unwrap();
     rig.settle().await;
     let bound = status(&rig, "root:tenant", "widgets")["boundResources"].take();
     assert_eq!(bound[0]["schema"]["name"], "tomorrow.widgets.example.io");
@@ -158,36 +227,69 @@ async fn rules_and_schema_reach_tenants_together() {
 #[tokio::test]
 async fn a_schema_without_a_stored_version_is_not_taken() {
     let rig = provider_and_tenant().await;
-    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider")).await;
+    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
+        .await;
     rig.settle().await;
     rig.create("root:tenant", "widgets", WIDGET).await;
     let v2 = V1.replace("v1", "v2");
-    rig.create("root:provider", "apiresourceschemas", &schema("tomorrow", "widgets", "Widget", &v2)).await;
+    rig.create(
+        "root:provider",
+        "apiresourceschemas",
+        &schema("tomorrow", "widgets", "Widget", &v2),
+    )
+    .await;
     let renamed = json!({"spec": {"resources": [
         {"name": "widgets", "group": "example.io", "schema": "tomorrow.widgets.example.io"}]}});
-    rig.patch("root:provider", "apis.kcp.io/v1alpha2", "apiexports", "widgets", renamed).await.unwrap();
+    rig.patch(
+        "root:provider",
+        "apis.kcp.io/v1alpha2",
+        "apiexports",
+        "widgets",
+        renamed,
+    )
+    .await
+    .unwrap();
     rig.settle().await;
     let (reason, message) = says(&rig, "root:tenant", "widgets", "BindingUpToDate");
     assert_eq!(reason, "APIResourceSchemaInvalid");
     assert!(message.contains("(1 stored in v1)"), "{message}");
-    assert_eq!(says(&rig, "root:tenant", "widgets", "InitialBindingCompleted").0, "True");
-    assert!(rig.get("root:tenant", WIDGETS.0, WIDGETS.1, "default/a").is_some(), "it is served as before");
+    assert_eq!(
+        says(&rig, "root:tenant", "widgets", "InitialBindingCompleted").0,
+        "True"
+    );
+    assert!(
+        rig.get("root:tenant", WIDGETS.0, WIDGETS.1, "default/a").is_some(),
+        "it is served as before"
+    );
 
-    rig.delete("root:tenant", WIDGETS.0, WIDGETS.1, "default/a").await.unwrap();
+    rig.delete("root:tenant", WIDGETS.0, WIDGETS.1, "default/a")
+        .await
+        .unwrap();
     rig.settle().await;
     assert_eq!(says(&rig, "root:tenant", "widgets", "BindingUpToDate").0, "True");
-    assert_eq!(status(&rig, "root:tenant", "widgets")["boundResources"][0]["storageVersions"], json!(["v2"]));
+    assert_eq!(
+        status(&rig, "root:tenant", "widgets")["boundResources"][0]["storageVersions"],
+        json!(["v2"])
+    );
 }
 
 #[tokio::test]
 async fn names_are_won_once() {
     let rig = provider_and_tenant().await;
     rig.workspace("root", "other").await;
-    rig.create("root:other", "apiresourceschemas", &schema("mine", "widgets", "Widget", V1)).await;
-    rig.create("root:other", "apiexports", &export(&[("widgets", "mine")])).await;
-    rig.create("root:tenant", "apibindings", &binding("first", "root:provider")).await;
+    rig.create(
+        "root:other",
+        "apiresourceschemas",
+        &schema("mine", "widgets", "Widget", V1),
+    )
+    .await;
+    rig.create("root:other", "apiexports", &export(&[("widgets", "mine")]))
+        .await;
+    rig.create("root:tenant", "apibindings", &binding("first", "root:provider"))
+        .await;
     rig.settle().await;
-    rig.create("root:tenant", "apibindings", &binding("second", "root:other")).await;
+    rig.create("root:tenant", "apibindings", &binding("second", "root:other"))
+        .await;
     rig.settle().await;
     let (reason, message) = says(&rig, "root:tenant", "second", "Ready");
     assert_eq!(reason, "NamingConflicts");
@@ -202,12 +304,18 @@ async fn names_are_won_once() {
         versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}";
     rig.create("root:tenant", "customresourcedefinitions", definition).await;
     rig.settle().await;
-    let crd = ("apiextensions.k8s.io/v1", "customresourcedefinitions", "widgets.example.io");
+    let crd = (
+        "apiextensions.k8s.io/v1",
+        "customresourcedefinitions",
+        "widgets.example.io",
+    );
     let refused = rig.get("root:tenant", crd.0, crd.1, crd.2).unwrap();
     assert_eq!(condition(&refused, "NamesAccepted").unwrap()["status"], "False");
 
     rig.delete("root:tenant", crd.0, crd.1, crd.2).await.unwrap();
-    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "first").await.unwrap();
+    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "first")
+        .await
+        .unwrap();
     rig.settle().await;
     assert_eq!(status(&rig, "root:tenant", "second")["phase"], "Bound");
 }
@@ -217,15 +325,20 @@ async fn a_binding_that_goes_takes_its_objects_along_and_no_others() {
     let rig = provider_and_tenant().await;
     rig.workspace("root", "bob").await;
     for tenant in ["root:tenant", "root:bob"] {
-        rig.create(tenant, "apibindings", &binding("widgets", "root:provider")).await;
+        rig.create(tenant, "apibindings", &binding("widgets", "root:provider"))
+            .await;
         rig.settle().await;
         rig.create(tenant, "widgets", WIDGET).await;
     }
     let held = WIDGET.replace("name: a,", "name: held, finalizers: [a.io/hold],");
     rig.create("root:tenant", "widgets", &held).await;
     // Works without the export.
-    rig.delete("root:provider", "apis.kcp.io/v1alpha2", "apiexports", "widgets").await.unwrap();
-    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "widgets").await.unwrap();
+    rig.delete("root:provider", "apis.kcp.io/v1alpha2", "apiexports", "widgets")
+        .await
+        .unwrap();
+    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "widgets")
+        .await
+        .unwrap();
     rig.settle().await;
     assert_eq!(
         says(&rig, "root:tenant", "widgets", "BindingResourceDeleteSuccess"),
@@ -241,7 +354,9 @@ async fn a_binding_that_goes_takes_its_objects_along_and_no_others() {
         "widgets.example.io \"late\" is forbidden: create not allowed while custom resource definition is terminating"
     );
     let release = json!({"metadata": {"finalizers": null}});
-    rig.patch("root:tenant", WIDGETS.0, WIDGETS.1, "default/held", release).await.unwrap();
+    rig.patch("root:tenant", WIDGETS.0, WIDGETS.1, "default/held", release)
+        .await
+        .unwrap();
     rig.settle().await;
     assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "widgets").is_none());
     assert!(rig.target("root:tenant", WIDGETS.0, WIDGETS.1, "default").is_none());
@@ -253,19 +368,29 @@ async fn an_export_of_many_resources_is_bound_in_several_steps() {
     let rig = Rig::new().await;
     rig.workspace("root", "provider").await;
     rig.workspace("root", "tenant").await;
-    let kinds: Vec<String> = (0..60).map(|i| format!("thing{}{}", (b'a' + i / 26) as char, (b'a' + i % 26) as char)).collect();
+    let kinds: Vec<String> = (0..60)
+        .map(|i| format!("thing{}{}", (b'a' + i / 26) as char, (b'a' + i % 26) as char))
+        .collect();
     for plural in &kinds {
         let kind = format!("T{}", &plural[1..]);
-        rig.create("root:provider", "apiresourceschemas", &schema("today", plural, &kind, V1)).await;
+        rig.create(
+            "root:provider",
+            "apiresourceschemas",
+            &schema("today", plural, &kind, V1),
+        )
+        .await;
     }
     let resources: Vec<(&str, &str)> = kinds.iter().map(|plural| (plural.as_str(), "today")).collect();
     rig.create("root:provider", "apiexports", &export(&resources)).await;
     rig.settle().await;
-    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider")).await;
+    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
+        .await;
     rig.settle().await;
     assert_eq!(status(&rig, "root:tenant", "widgets")["phase"], "Bound");
     assert_eq!(rig.keys(ids::claims()).len(), 60);
-    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "widgets").await.unwrap();
+    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "widgets")
+        .await
+        .unwrap();
     rig.settle().await;
     assert_eq!(rig.keys(ids::claims()).len(), 0);
 }
@@ -274,7 +399,9 @@ async fn an_export_of_many_resources_is_bound_in_several_steps() {
 async fn only_accepted_claims_apply() {
     let rig = provider_and_tenant().await;
     let claims = json!({"spec": {"permissionClaims": [{"group": "", "resource": "configmaps", "verbs": ["get"]}]}});
-    rig.patch("root:provider", "apis.kcp.io/v1alpha2", "apiexports", "widgets", claims).await.unwrap();
+    rig.patch("root:provider", "apis.kcp.io/v1alpha2", "apiexports", "widgets", claims)
+        .await
+        .unwrap();
     let yaml = "{apiVersion: apis.kcp.io/v1alpha2, kind: APIBinding, metadata: {name: widgets}, spec: {reference: \
         {export: {path: 'root:provider', name: widgets}}, permissionClaims: [\
         {resource: configmaps, verbs: [get], state: Accepted, selector: {matchAll: true}},\
@@ -291,4 +418,62 @@ async fn only_accepted_claims_apply() {
         )
     );
     assert_eq!(status["phase"], "Bound");
+}
+
+#[tokio::test]
+async fn workspaces_of_a_type_begin_with_its_apis() {
+    let rig = provider_and_tenant().await;
+    let shop = "{apiVersion: tenancy.kcp.io/v1alpha1, kind: WorkspaceType, metadata: {name: shop}, spec: {extend: \
+        {with: [{name: universal, path: root}]}, defaultAPIBindings: [{path: 'root:provider', export: widgets}], \
+        additionalWorkspaceLabels: {sells: widgets}}}";
+    rig.create("root", "workspacetypes", shop).await;
+    let workspace =
+        "{apiVersion: tenancy.kcp.io/v1alpha1, kind: Workspace, metadata: {name: s}, spec: {type: {name: shop}}}";
+    let created = rig.create("root", "workspaces", workspace).await;
+    assert_eq!(created["metadata"]["labels"]["sells"], "widgets");
+    rig.settle().await;
+    let ready = rig.get("root", "tenancy.kcp.io/v1alpha1", "workspaces", "s").unwrap();
+    assert_eq!(ready["status"]["phase"], "Ready");
+    rig.create("root:s", "widgets", WIDGET).await;
+    let logical = rig
+        .get("root:s", "core.kcp.io/v1alpha1", "logicalclusters", "cluster")
+        .unwrap();
+    let kinds: Vec<&Json> = logical["status"]["conditions"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|c| &c["type"])
+        .collect();
+    assert_eq!(json!(kinds), json!(["WorkspaceInitialized"]));
+    rig.delete("root", "tenancy.kcp.io/v1alpha1", "workspaces", "s")
+        .await
+        .unwrap();
+    rig.settle().await;
+    assert_eq!(rig.keys(ids::claims()).len(), 0);
+}
+
+#[tokio::test]
+async fn what_an_export_no_longer_offers_is_served_while_it_is_used() {
+    let rig = provider_and_tenant().await;
+    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
+        .await;
+    rig.settle().await;
+    rig.create("root:tenant", "widgets", WIDGET).await;
+    let nothing = json!({"spec": {"resources": []}});
+    rig.patch(
+        "root:provider",
+        "apis.kcp.io/v1alpha2",
+        "apiexports",
+        "widgets",
+        nothing,
+    )
+    .await
+    .unwrap();
+    rig.settle().await;
+    rig.delete("root:tenant", WIDGETS.0, WIDGETS.1, "default/a")
+        .await
+        .unwrap();
+    rig.settle().await;
+    assert_eq!(rig.keys(ids::claims()).len(), 0);
+    assert_eq!(status(&rig, "root:tenant", "widgets")["boundResources"], json!([]));
 }

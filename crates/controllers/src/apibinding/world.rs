@@ -79,10 +79,14 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     });
     let none = Json::Null;
     let value = binding.as_ref().map_or(&none, |(_, value)| value);
-    let deleting = binding.as_ref().is_some_and(|(entry, _)| entry.object.meta.is_deleting());
+    let deleting = binding
+        .as_ref()
+        .is_some_and(|(entry, _)| entry.object.meta.is_deleting());
     let all = snapshot.range(&Scope::cluster(ids::claims(), cluster.clone()), None, usize::MAX);
-    let claims: Vec<Entry> =
-        all.into_iter().filter(|c| c.object.view(Claim::read).binding.as_deref() == Some(&*key.name)).collect();
+    let claims: Vec<Entry> = all
+        .into_iter()
+        .filter(|c| c.object.view(Claim::read).binding.as_deref() == Some(&*key.name))
+        .collect();
     let mut world = World {
         alive: alive(snapshot, cluster),
         export: Export::default(),
@@ -99,7 +103,9 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     } else if binding.is_some() {
         world.export = find_export(snapshot, cluster, value);
         if let Some((entry, export)) = &world.export.found {
-            let offered = list(export, "/spec/resources").iter().filter(|r| !r["storage"]["virtual"].is_object());
+            let offered = list(export, "/spec/resources")
+                .iter()
+                .filter(|r| !r["storage"]["virtual"].is_object());
             let look = |wanted| resource(registry, snapshot, cluster, &entry.key.cluster, export, wanted, value);
             world.resources = offered.map(look).collect();
         }
@@ -111,14 +117,22 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
 }
 
 fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &Json) -> Export {
-    let (path, name) =
-        (text(binding, "/spec/reference/export/path"), text(binding, "/spec/reference/export/name").to_owned());
+    let (path, name) = (
+        text(binding, "/spec/reference/export/path"),
+        text(binding, "/spec/reference/export/name").to_owned(),
+    );
     let cluster = match path.is_empty() {
         true => Some(own.clone()),
-        false => ClusterPath::parse(path).ok().and_then(|path| locate::locate(snapshot, &path).ok()),
+        false => ClusterPath::parse(path)
+            .ok()
+            .and_then(|path| locate::locate(snapshot, &path).ok()),
     };
     let Some(cluster) = cluster else {
-        return Export { place: path.to_owned(), name, ..Export::default() };
+        return Export {
+            place: path.to_owned(),
+            name,
+            ..Export::default()
+        };
     };
     let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), &name);
     let found = snapshot.get(&key).filter(|entry| !entry.object.meta.is_deleting());
@@ -148,7 +162,10 @@ fn resource(
     let conversion_key = ObjectKey::cluster_scoped(ids::apiconversions(), exporter.clone(), &schema_name);
     let schema = snapshot.get(&schema_key);
     let conversion = snapshot.get(&conversion_key);
-    let guards = vec![unchanged(schema_key, schema.as_ref()), unchanged(conversion_key, conversion.as_ref())];
+    let guards = vec![
+        unchanged(schema_key, schema.as_ref()),
+        unchanged(conversion_key, conversion.as_ref()),
+    ];
     let schema = schema.map(|entry| {
         let value = entry.object.body_value();
         (entry, value)
@@ -177,7 +194,9 @@ fn resource(
         bundle_key,
         wanted,
         compiled,
-        lost: claim.as_ref().is_some_and(|claim| claim.object.view(Claim::read).binding.as_deref() != Some(name_of(binding))),
+        lost: claim
+            .as_ref()
+            .is_some_and(|claim| claim.object.view(Claim::read).binding.as_deref() != Some(name_of(binding))),
         claim,
         claim_key,
         stranded,
@@ -212,8 +231,11 @@ fn stranded(
     if stored.filter(|version| !known.contains(version)).count() == 0 {
         return counts;
     }
-    let resource =
-        ResourceId { group: api.group.clone(), resource: api.names.plural.clone(), identity: identity.into() };
+    let resource = ResourceId {
+        group: api.group.clone(),
+        resource: api.names.plural.clone(),
+        identity: identity.into(),
+    };
     snapshot.for_each(&Scope::cluster(resource, cluster.clone()), |entry| {
         let version = entry.object.version();
         if !known.contains(version) {
@@ -226,9 +248,13 @@ fn stranded(
 
 fn dropped(snapshot: &Snapshot, cluster: &ClusterName, binding: &Json, offered: &[Resource]) -> Vec<(Json, bool)> {
     let is_offered = |bound: &Json| {
-        offered.iter().any(|r| text(bound, "/group") == r.group && text(bound, "/resource") == r.name)
+        offered
+            .iter()
+            .any(|r| text(bound, "/group") == r.group && text(bound, "/resource") == r.name)
     };
-    let dropped = list(binding, "/status/boundResources").iter().filter(|bound| !is_offered(bound));
+    let dropped = list(binding, "/status/boundResources")
+        .iter()
+        .filter(|bound| !is_offered(bound));
     let with_use = dropped.map(|bound| {
         let scope = Scope::cluster(resource_id(bound), cluster.clone());
         (bound.clone(), !snapshot.range(&scope, None, 1).is_empty())
@@ -246,12 +272,21 @@ fn resource_id(bound: &Json) -> ResourceId {
 
 /// Everything that was ever written under the binding: what its status lists and what its claims route to.
 fn bound_content(binding: &Json, claims: &[Entry]) -> Vec<Content> {
-    let mut resources: Vec<ResourceId> = list(binding, "/status/boundResources").iter().map(resource_id).collect();
+    let mut resources: Vec<ResourceId> = list(binding, "/status/boundResources")
+        .iter()
+        .map(resource_id)
+        .collect();
     for claim in claims {
-        let Some((plural, group)) = claim.key.name.split_once('.') else { continue };
+        let Some((plural, group)) = claim.key.name.split_once('.') else {
+            continue;
+        };
         let group = if group == "core" { "" } else { group };
         let identity = claim.object.view(Claim::read).identity.clone();
-        let id = ResourceId { group: group.into(), resource: plural.into(), identity };
+        let id = ResourceId {
+            group: group.into(),
+            resource: plural.into(),
+            identity,
+        };
         if !resources.contains(&id) {
             resources.push(id);
         }

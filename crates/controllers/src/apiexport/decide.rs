@@ -11,7 +11,9 @@ use insula_store::Entry;
 use serde_json::json;
 
 pub(super) fn decide(world: &World) -> Plan {
-    let (Some((entry, old)), Some(alive)) = (&world.export, &world.alive) else { return Plan::rest() };
+    let (Some((entry, old)), Some(alive)) = (&world.export, &world.alive) else {
+        return Plan::rest();
+    };
     if entry.object.meta.is_deleting() {
         return Plan::rest();
     }
@@ -27,7 +29,12 @@ pub(super) fn decide(world: &World) -> Plan {
                 Some(secret)
             }
             // Its namespace is going away: look again when it is gone.
-            None => return Plan { intents: Vec::new(), again_after: Some(5) },
+            None => {
+                return Plan {
+                    intents: Vec::new(),
+                    again_after: Some(5),
+                };
+            }
         },
     };
     if !named {
@@ -42,7 +49,10 @@ pub(super) fn decide(world: &World) -> Plan {
     intents.push(Intent::Update(entry.clone(), value));
     // Also where only the slice is made.
     intents.push(unchanged(entry.key.clone(), Some(entry)));
-    Plan { intents, again_after: None }
+    Plan {
+        intents,
+        again_after: None,
+    }
 }
 
 fn make_secret(world: &World) -> Option<(Json, Vec<Intent>)> {

@@ -50,10 +50,18 @@ impl Reconciler for ApiExports {
             "apiexports" if change.new.is_some() => vec![key.clone()],
             // A slice that was deleted comes back.
             "apiexportendpointslices" if change.new.is_none() => {
-                vec![ObjectKey::cluster_scoped(ids::apiexports(), key.cluster.clone(), &key.name)]
+                vec![ObjectKey::cluster_scoped(
+                    ids::apiexports(),
+                    key.cluster.clone(),
+                    &key.name,
+                )]
             }
             "secrets" => {
-                let exports = snapshot.range(&Scope::cluster(ids::apiexports(), key.cluster.clone()), None, usize::MAX);
+                let exports = snapshot.range(
+                    &Scope::cluster(ids::apiexports(), key.cluster.clone()),
+                    None,
+                    usize::MAX,
+                );
                 let names = exports.into_iter().filter(|export| {
                     let value = export.object.body_value();
                     text(&value, "/spec/identity/secretRef/name") == &*key.name

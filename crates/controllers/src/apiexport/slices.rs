@@ -64,7 +64,11 @@ impl Reconciler for EndpointSlices {
     /// Slices of an export that appears or goes, or that somebody begins or ceases to bind.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         if change.key.resource == ids::apiexportendpointslices() {
-            return if change.new.is_some() { vec![change.key.clone()] } else { Vec::new() };
+            return if change.new.is_some() {
+                vec![change.key.clone()]
+            } else {
+                Vec::new()
+            };
         }
         if change.old.is_some() && change.new.is_some() {
             return Vec::new();
@@ -120,20 +124,31 @@ fn is_consumed(snapshot: &Snapshot, label: &str) -> bool {
     let mut found = false;
     snapshot.for_each(&Scope::everywhere(ids::apibindings()), |binding| {
         found = binding.object.meta.label("internal.apis.kcp.io/export") == Some(label);
-        if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        if found {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
     });
     found
 }
 
 fn decide(world: &World) -> Plan {
-    let Some((entry, old)) = &world.slice else { return Plan::rest() };
+    let Some((entry, old)) = &world.slice else {
+        return Plan::rest();
+    };
     if entry.object.meta.is_deleting() {
         return Plan::rest();
     }
     let name = text(old, "/spec/export/name");
-    let owned = list(old, "/metadata/ownerReferences").iter().any(|owner| owner["kind"] == "APIExport");
+    let owned = list(old, "/metadata/ownerReferences")
+        .iter()
+        .any(|owner| owner["kind"] == "APIExport");
     if world.export.is_none() && owned {
-        return Plan { intents: vec![Intent::Delete(entry.clone())], again_after: None };
+        return Plan {
+            intents: vec![Intent::Delete(entry.clone())],
+            again_after: None,
+        };
     }
     let mut value = old.clone();
     let export = match world.export {
@@ -158,5 +173,8 @@ fn decide(world: &World) -> Plan {
         true => value["status"]["endpoints"] = json!([{"url": url}]),
         false => drop(value["status"].as_object_mut().map(|status| status.remove("endpoints"))),
     }
-    Plan { intents: vec![Intent::Update(entry.clone(), value)], again_after: None }
+    Plan {
+        intents: vec![Intent::Update(entry.clone(), value)],
+        again_after: None,
+    }
 }

@@ -15,9 +15,18 @@ async fn an_export_gets_an_identity_and_a_slice() {
     rig.create(&org, EXPORTS.1, EXPORT).await;
     rig.settle().await;
     let export = rig.get(&org, EXPORTS.0, EXPORTS.1, "gadgets").unwrap();
-    assert_eq!(export["spec"]["identity"], json!({"secretRef": {"name": "gadgets", "namespace": "kcp-system"}}));
+    assert_eq!(
+        export["spec"]["identity"],
+        json!({"secretRef": {"name": "gadgets", "namespace": "kcp-system"}})
+    );
     assert_eq!(export["status"]["identityHash"].as_str().unwrap().len(), 64);
-    assert_eq!((&export["metadata"]["generation"], &export["metadata"]["annotations"]["kcp.io/path"]), (&json!(2), &json!(org)));
+    assert_eq!(
+        (
+            &export["metadata"]["generation"],
+            &export["metadata"]["annotations"]["kcp.io/path"]
+        ),
+        (&json!(2), &json!(org))
+    );
     assert_eq!(condition(&export, "IdentityValid").unwrap()["status"], "True");
     assert!(rig.get(&org, "v1", "secrets", "kcp-system/gadgets").is_some());
     let slice = rig.get(&org, SLICES.0, SLICES.1, "gadgets").unwrap();
@@ -41,11 +50,17 @@ async fn an_export_gets_an_identity_and_a_slice() {
 async fn an_identity_of_ones_own_is_kept_and_never_changes() {
     let rig = Rig::new().await;
     let org = rig.workspace("root", "org").await;
-    let own = EXPORT.replace("spec: {}", "spec: {identity: {secretRef: {namespace: default, name: mine}}}");
+    let own = EXPORT.replace(
+        "spec: {}",
+        "spec: {identity: {secretRef: {namespace: default, name: mine}}}",
+    );
     rig.create(&org, EXPORTS.1, &own).await;
     rig.settle().await;
     let export = rig.get(&org, EXPORTS.0, EXPORTS.1, "gadgets").unwrap();
-    assert_eq!(condition(&export, "IdentityValid").unwrap()["reason"], "IdentityVerificationFailed");
+    assert_eq!(
+        condition(&export, "IdentityValid").unwrap()["reason"],
+        "IdentityVerificationFailed"
+    );
 
     let secret = "{apiVersion: v1, kind: Secret, metadata: {name: mine, namespace: default}, stringData: {key: abc}}";
     rig.create(&org, "secrets", secret).await;
@@ -59,6 +74,9 @@ async fn an_identity_of_ones_own_is_kept_and_never_changes() {
     rig.settle().await;
     let export = rig.get(&org, EXPORTS.0, EXPORTS.1, "gadgets").unwrap();
     assert_eq!(export["status"]["identityHash"], hash);
-    let message = condition(&export, "IdentityValid").unwrap()["message"].as_str().unwrap().to_owned();
+    let message = condition(&export, "IdentityValid").unwrap()["message"]
+        .as_str()
+        .unwrap()
+        .to_owned();
     assert!(message.starts_with("hash mismatch: identity secret hash "), "{message}");
 }

@@ -33,8 +33,16 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         (entry, value)
     });
     let none = Json::Null;
-    let reference = export.as_ref().map_or(&none, |(_, value)| &value["spec"]["identity"]["secretRef"]);
-    let or = |given: &str, otherwise: &str| if given.is_empty() { otherwise.into() } else { given.into() };
+    let reference = export
+        .as_ref()
+        .map_or(&none, |(_, value)| &value["spec"]["identity"]["secretRef"]);
+    let or = |given: &str, otherwise: &str| {
+        if given.is_empty() {
+            otherwise.into()
+        } else {
+            given.into()
+        }
+    };
     let namespace: std::sync::Arc<str> = or(text(reference, "/namespace"), IDENTITY_NAMESPACE);
     let secret_key = ObjectKey {
         resource: ids::secrets(),

@@ -11,7 +11,9 @@ use insula_store::Entry;
 use serde_json::json;
 
 pub(super) fn decide(world: &World) -> Plan {
-    let Some((entry, value)) = &world.definition else { return Plan::rest() };
+    let Some((entry, value)) = &world.definition else {
+        return Plan::rest();
+    };
     if entry.object.meta.is_deleting() {
         return delete(world, entry, value);
     }
@@ -20,11 +22,17 @@ pub(super) fn decide(world: &World) -> Plan {
     let had = value["status"]["acceptedNames"].clone();
     let (accepted, names_accepted) = names::accept(&value["spec"]["names"], &had, &world.taken);
     // Somebody may have taken the name a moment ago, before their names show.
-    let lost = world.claim.as_ref().is_some_and(|claim| !is_own(claim, &entry.key.name));
+    let lost = world
+        .claim
+        .as_ref()
+        .is_some_and(|claim| !is_own(claim, &entry.key.name));
     let names_accepted = match lost {
         true => plural_conflict(&value),
         false => names_accepted,
     };
+    if let Some(approval) = approval(&value) {
+        set_condition(&mut value, &approval, world.now);
+    }
     let free = names_accepted.status == ConditionStatus::True;
     if !value["status"].is_object() {
         value["status"] = json!({});
@@ -40,18 +48,42 @@ pub(super) fn decide(world: &World) -> Plan {
     if established {
         intents.extend(serve(world, entry));
     }
-    Plan { intents, again_after: None }
+    Plan {
+        intents,
+        again_after: None,
+    }
+}
+
+/// Groups of Kubernetes' own say who approved of them.
+fn approval(definition: &Json) -> Option<Condition> {
+    let group = text(definition, "/spec/group");
+    if !["k8s.io", "kubernetes.io"]
+        .iter()
+        .any(|own| group == *own || group.ends_with(&format!(".{own}")))
+    {
+        return None;
+    }
+    let kind = "KubernetesAPIApprovalPolicyConformant";
+    let said = definition["metadata"]["annotations"]["api-approved.kubernetes.io"]
+        .as_str()
+        .unwrap_or_default();
+    Some(match said.starts_with("unapproved") {
+        true => Condition::fails(kind, "UnapprovedAnnotation", format!("not approved: {said:?}")).severity(""),
+        false => Condition::holds(kind).because("ApprovedAnnotation", format!("approved in {said}")),
+    })
 }
 
 fn plural_conflict(value: &Json) -> Condition {
     let message = format!("{:?} is already in use", text(value, "/spec/names/plural"));
-    Condition { severity: String::new(), ..Condition::fails("NamesAccepted", "PluralConflict", message) }
+    Condition {
+        severity: String::new(),
+        ..Condition::fails("NamesAccepted", "PluralConflict", message)
+    }
 }
 
 fn establish(established: bool) -> Condition {
     match established {
-        true => Condition::holds("Established")
-            .because("InitialNamesAccepted", "the initial names have been accepted"),
+        true => Condition::holds("Established").because("InitialNamesAccepted", "the initial names have been accepted"),
         false => Condition::fails("Established", "NotAccepted", "not all names are accepted").severity(""),
     }
 }
@@ -70,7 +102,9 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
                 let fields = ["spec", "rules", "status"];
                 if fields.iter().any(|field| old[field] != bundle.value[field]) {
                     let mut value = old;
-                    fields.iter().for_each(|field| value[field] = bundle.value[field].clone());
+                    fields
+                        .iter()
+                        .for_each(|field| value[field] = bundle.value[field].clone());
                     intents.push(Intent::Update(present.clone(), value));
                 }
             }
@@ -83,7 +117,10 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
         identity: "".into(),
     };
     match &world.claim {
-        None => intents.push(Intent::Create(world.claim_key.clone(), wanted.write(&world.claim_key.name))),
+        None => intents.push(Intent::Create(
+            world.claim_key.clone(),
+            wanted.write(&world.claim_key.name),
+        )),
         Some(claim) => {
             let mut value = claim.object.body_value();
             value["spec"] = wanted.write(&world.claim_key.name)["spec"].clone();
@@ -104,7 +141,10 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         intents.push(Intent::Update(entry.clone(), value));
         let own = world.claim.iter().filter(|claim| is_own(claim, &entry.key.name));
         intents.extend(own.cloned().map(Intent::Delete));
-        return Plan { intents, again_after: None };
+        return Plan {
+            intents,
+            again_after: None,
+        };
     }
     let under_way =
         Condition::holds("Terminating").because("InstanceDeletionInProgress", "CustomResource deletion is in progress");
@@ -114,5 +154,8 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         false => 0,
     };
     intents.push(Intent::Update(entry.clone(), value));
-    Plan { intents, again_after: Some(again) }
+    Plan {
+        intents,
+        again_after: Some(again),
+    }
 }

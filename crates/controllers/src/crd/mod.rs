@@ -46,7 +46,11 @@ impl Reconciler for Definitions {
         match &*change.key.resource.resource {
             "apiconversions" => {
                 let key = ObjectKey::cluster_scoped(ids::customresourcedefinitions(), cluster.clone(), name);
-                if snapshot.get(&key).is_some() { vec![key] } else { Vec::new() }
+                if snapshot.get(&key).is_some() {
+                    vec![key]
+                } else {
+                    Vec::new()
+                }
             }
             "claims" => of_group(snapshot, cluster, name.split_once('.').map_or("", |(_, group)| group)),
             _ => {
@@ -75,5 +79,9 @@ fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Obje
     let scope = Scope::cluster(ids::customresourcedefinitions(), cluster.clone());
     let definitions = snapshot.range(&scope, None, usize::MAX);
     let of_group = |key: &ObjectKey| key.name.split_once('.').is_some_and(|(_, rest)| rest == group);
-    definitions.into_iter().map(|entry| entry.key).filter(of_group).collect()
+    definitions
+        .into_iter()
+        .map(|entry| entry.key)
+        .filter(of_group)
+        .collect()
 }

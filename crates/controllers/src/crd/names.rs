@@ -18,8 +18,12 @@ impl Taken {
     /// Adds what a definition was given.
     pub(crate) fn add_accepted(&mut self, accepted: &Json) {
         let given = |fields: [&str; 2]| fields.map(|field| text(accepted, field).to_owned());
-        let short = list(accepted, "/shortNames").iter().filter_map(Json::as_str).map(str::to_owned);
-        self.resources.extend(given(["/plural", "/singular"]).into_iter().chain(short));
+        let short = list(accepted, "/shortNames")
+            .iter()
+            .filter_map(Json::as_str)
+            .map(str::to_owned);
+        self.resources
+            .extend(given(["/plural", "/singular"]).into_iter().chain(short));
         self.kinds.extend(given(["/kind", "/listKind"]));
         // A name that was not accepted is nobody's.
         self.resources.remove("");
@@ -28,7 +32,8 @@ impl Taken {
 
     /// Adds the names of an API that is served.
     pub(crate) fn add(&mut self, names: &insula_registry::Names) {
-        self.resources.extend([names.plural.to_string(), names.singular.to_string()]);
+        self.resources
+            .extend([names.plural.to_string(), names.singular.to_string()]);
         self.resources.extend(names.short_names.iter().cloned());
         self.kinds.extend([names.kind.to_string(), names.list_kind.to_string()]);
     }
@@ -65,19 +70,23 @@ pub(crate) fn accept(wanted: &Json, had: &Json, taken: &Taken) -> (Json, Conditi
     // The last one is told, as in Kubernetes.
     let (status, (reason, message)) = match problems.into_iter().flatten().next_back() {
         Some(problem) => (ConditionStatus::False, problem),
-        None => (ConditionStatus::True, ("NoConflicts".to_owned(), "no conflicts found".to_owned())),
+        None => (
+            ConditionStatus::True,
+            ("NoConflicts".to_owned(), "no conflicts found".to_owned()),
+        ),
     };
-    let condition = Condition { kind: "NamesAccepted".to_owned(), status, severity: String::new(), reason, message };
+    let condition = Condition {
+        kind: "NamesAccepted".to_owned(),
+        status,
+        severity: String::new(),
+        reason,
+        message,
+    };
     (Json::Object(accepted), condition)
 }
 
 /// All short names or none.
-fn short_names(
-    wanted: &Json,
-    had: &Json,
-    taken: &Taken,
-    accepted: &mut Map<String, Json>,
-) -> Option<(String, String)> {
+fn short_names(wanted: &Json, had: &Json, taken: &Taken, accepted: &mut Map<String, Json>) -> Option<(String, String)> {
     let old = list(had, "/shortNames");
     let wanted = list(wanted, "/shortNames");
     let conflicts: Vec<String> = wanted

@@ -14,26 +14,44 @@ fn names_are_accepted_as_kubernetes_does() {
         "plural": "widgets", "singular": "widget", "shortNames": ["wd"], "kind": "Widget", "listKind": "WidgetList",
     }));
     let cases = [
-        (json!({"plural": "gadgets", "singular": "gadget", "kind": "Widget", "listKind": "GadgetList"}),
-         json!({"kind": "", "plural": "gadgets", "singular": "gadget", "listKind": "GadgetList"}),
-         "KindConflict", "\"Widget\" is already in use"),
-        (json!({"plural": "gizmos", "singular": "gizmo", "kind": "Gizmo", "listKind": "WidgetList"}),
-         json!({"kind": "Gizmo", "plural": "gizmos", "singular": "gizmo"}),
-         "ListKindConflict", "\"WidgetList\" is already in use"),
-        (json!({"plural": "tools", "singular": "wd", "kind": "Tool", "listKind": "ToolList"}),
-         json!({"kind": "Tool", "plural": "tools", "listKind": "ToolList"}),
-         "SingularConflict", "\"wd\" is already in use"),
-        (json!({"plural": "parts", "singular": "part", "kind": "Part", "listKind": "PartList",
+        (
+            json!({"plural": "gadgets", "singular": "gadget", "kind": "Widget", "listKind": "GadgetList"}),
+            json!({"kind": "", "plural": "gadgets", "singular": "gadget", "listKind": "GadgetList"}),
+            "KindConflict",
+            "\"Widget\" is already in use",
+        ),
+        (
+            json!({"plural": "gizmos", "singular": "gizmo", "kind": "Gizmo", "listKind": "WidgetList"}),
+            json!({"kind": "Gizmo", "plural": "gizmos", "singular": "gizmo"}),
+            "ListKindConflict",
+            "\"WidgetList\" is already in use",
+        ),
+        (
+            json!({"plural": "tools", "singular": "wd", "kind": "Tool", "listKind": "ToolList"}),
+            json!({"kind": "Tool", "plural": "tools", "listKind": "ToolList"}),
+            "SingularConflict",
+            "\"wd\" is already in use",
+        ),
+        (
+            json!({"plural": "parts", "singular": "part", "kind": "Part", "listKind": "PartList",
                 "shortNames": ["wd", "widget"], "categories": ["all"]}),
-         json!({"kind": "Part", "plural": "parts", "singular": "part", "listKind": "PartList", "categories": ["all"]}),
-         "ShortNamesConflict", "[\"wd\" is already in use, \"widget\" is already in use]"),
-        (json!({"plural": "fine", "singular": "fine", "kind": "Fine", "listKind": "FineList"}),
-         json!({"kind": "Fine", "plural": "fine", "singular": "fine", "listKind": "FineList"}),
-         "NoConflicts", "no conflicts found"),
+            json!({"kind": "Part", "plural": "parts", "singular": "part", "listKind": "PartList", "categories": ["all"]}),
+            "ShortNamesConflict",
+            "[\"wd\" is already in use, \"widget\" is already in use]",
+        ),
+        (
+            json!({"plural": "fine", "singular": "fine", "kind": "Fine", "listKind": "FineList"}),
+            json!({"kind": "Fine", "plural": "fine", "singular": "fine", "listKind": "FineList"}),
+            "NoConflicts",
+            "no conflicts found",
+        ),
     ];
     for (wanted, accepted, reason, message) in cases {
         let (got, condition) = accept(&wanted, &json!({"kind": "", "plural": ""}), &taken);
-        assert_eq!((got, &*condition.reason, &*condition.message), (accepted, reason, message));
+        assert_eq!(
+            (got, &*condition.reason, &*condition.message),
+            (accepted, reason, message)
+        );
     }
 }
 
@@ -57,8 +75,14 @@ async fn a_definition_is_served_and_goes_with_its_instances() {
     rig.settle().await;
     let name = "widgets.example.io";
     let served = rig.get(&org, CRD.0, CRD.1, name).unwrap();
-    assert_eq!(condition(&served, "Established").unwrap()["reason"], "InitialNamesAccepted");
-    assert_eq!(condition(&served, "NamesAccepted").unwrap()["message"], "no conflicts found");
+    assert_eq!(
+        condition(&served, "Established").unwrap()["reason"],
+        "InitialNamesAccepted"
+    );
+    assert_eq!(
+        condition(&served, "NamesAccepted").unwrap()["message"],
+        "no conflicts found"
+    );
     assert_eq!(served["metadata"]["generation"], 1);
 
     for (object, finalizers) in [("free", "[]"), ("held", "[a.io/hold]")] {
@@ -69,13 +93,21 @@ async fn a_definition_is_served_and_goes_with_its_instances() {
     }
     rig.delete(&org, CRD.0, CRD.1, name).await.unwrap();
     let marked = rig.get(&org, CRD.0, CRD.1, name).unwrap();
-    assert_eq!(condition(&marked, "Terminating").unwrap()["reason"], "InstanceDeletionPending");
+    assert_eq!(
+        condition(&marked, "Terminating").unwrap()["reason"],
+        "InstanceDeletionPending"
+    );
     rig.settle().await;
     let going = rig.get(&org, CRD.0, CRD.1, name).unwrap();
-    assert_eq!(condition(&going, "Terminating").unwrap()["reason"], "InstanceDeletionInProgress");
+    assert_eq!(
+        condition(&going, "Terminating").unwrap()["reason"],
+        "InstanceDeletionInProgress"
+    );
     assert!(rig.get(&org, "example.io/v1", "widgets", "default/free").is_none());
     let release = json!({"metadata": {"finalizers": null}});
-    rig.patch(&org, "example.io/v1", "widgets", "default/held", release).await.unwrap();
+    rig.patch(&org, "example.io/v1", "widgets", "default/held", release)
+        .await
+        .unwrap();
     rig.settle().await;
     assert!(rig.get(&org, CRD.0, CRD.1, name).is_none());
     assert!(rig.target(&org, "example.io/v1", "widgets", "default").is_none());

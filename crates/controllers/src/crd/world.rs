@@ -46,7 +46,9 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     let spec = definition.as_ref().map_or(&none, |(_, value)| &value["spec"]);
     let (group, plural) = (text(spec, "/group"), text(spec, "/names/plural"));
     let claim_key = ids::claim(cluster, group, plural);
-    let deleting = definition.as_ref().is_some_and(|(entry, _)| entry.object.meta.is_deleting());
+    let deleting = definition
+        .as_ref()
+        .is_some_and(|(entry, _)| entry.object.meta.is_deleting());
     let instances = match deleting {
         true => {
             let contents = [Content::custom(ResourceId::local(group, plural))];
@@ -94,7 +96,11 @@ fn taken(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey, group: &str)
             taken.add_accepted(&other.object.body_value()["status"]["acceptedNames"]);
         }
     }
-    let system = registry.catalog.system().iter().filter(|served| **served.group() == *group);
+    let system = registry
+        .catalog
+        .system()
+        .iter()
+        .filter(|served| **served.group() == *group);
     system.for_each(|served| taken.add(served.names()));
     for served in registry.catalog.claimed(snapshot, &own.cluster) {
         if **served.group() == *group && matches!(served.origin, Origin::Bound { .. }) {

@@ -15,10 +15,15 @@ use insula_store::Entry;
 use serde_json::json;
 
 /// Finalizers that stand for this very clean-up: they hold nothing here.
-const OWN_FINALIZERS: [&str; 2] = ["apis.kcp.io/apibinding-finalizer", "customresourcecleanup.apiextensions.k8s.io"];
+const OWN_FINALIZERS: [&str; 2] = [
+    "apis.kcp.io/apibinding-finalizer",
+    "customresourcecleanup.apiextensions.k8s.io",
+];
 
 pub(super) fn decide(world: &World) -> Plan {
-    let Some((entry, value)) = &world.logical else { return Plan::rest() };
+    let Some((entry, value)) = &world.logical else {
+        return Plan::rest();
+    };
     match &world.content {
         Some(remains) => delete(world, remains, entry, value),
         None => live(world, entry, value),
@@ -39,7 +44,10 @@ fn live(world: &World, entry: &Entry, old: &Json) -> Plan {
             set_condition(&mut value, &waits_on_bindings(&world.bindings), world.now);
         }
     }
-    let names: Vec<String> = initializers.iter().filter_map(|i| i.as_str().map(str::to_owned)).collect();
+    let names: Vec<String> = initializers
+        .iter()
+        .filter_map(|i| i.as_str().map(str::to_owned))
+        .collect();
     let phase = match text(old, "/status/phase") {
         "" | "Scheduling" | "Initializing" if names.is_empty() => "Ready",
         "" | "Scheduling" | "Initializing" => "Initializing",
@@ -51,17 +59,35 @@ fn live(world: &World, entry: &Entry, old: &Json) -> Plan {
         // Conditions of the way there do not linger.
         drop_condition(&mut value, "APIBindingsInitialized");
     }
-    set_condition(&mut value, &if names.is_empty() { initialized() } else { waits_for(&names) }, world.now);
+    set_condition(
+        &mut value,
+        &if names.is_empty() {
+            initialized()
+        } else {
+            waits_for(&names)
+        },
+        world.now,
+    );
     sort_conditions(&mut value);
     show_phase(&mut value, phase);
     match names.is_empty() {
-        true => drop(value["status"].as_object_mut().map(|status| status.remove("initializers"))),
+        true => drop(
+            value["status"]
+                .as_object_mut()
+                .map(|status| status.remove("initializers")),
+        ),
         false => value["status"]["initializers"] = json!(names),
     }
     intents.push(Intent::Update(entry.clone(), value));
     // Exports are not watched here: one that is missing is asked for again.
-    let missing = world.bindings.iter().any(|wanted| wanted.binding.is_none() && wanted.found.is_none());
-    Plan { intents, again_after: missing.then(|| patience(world.now, entry.object.meta.creation_timestamp)) }
+    let missing = world
+        .bindings
+        .iter()
+        .any(|wanted| wanted.binding.is_none() && wanted.found.is_none());
+    Plan {
+        intents,
+        again_after: missing.then(|| patience(world.now, entry.object.meta.creation_timestamp)),
+    }
 }
 
 fn is_inactive(value: &Json) -> bool {
@@ -69,15 +95,25 @@ fn is_inactive(value: &Json) -> bool {
 }
 
 fn is_bound(wanted: &DefaultBinding) -> bool {
-    wanted.binding.as_ref().is_some_and(|binding| text(binding, "/status/phase") == "Bound")
+    wanted
+        .binding
+        .as_ref()
+        .is_some_and(|binding| text(binding, "/status/phase") == "Bound")
 }
 
 fn waits_on_bindings(bindings: &[DefaultBinding]) -> Condition {
     let waiting = bindings.iter().filter(|wanted| !is_bound(wanted)).map(|wanted| {
-        let missing = if wanted.found.is_none() && wanted.binding.is_none() { " (which does not exist)" } else { "" };
+        let missing = if wanted.found.is_none() && wanted.binding.is_none() {
+            " (which does not exist)"
+        } else {
+            ""
+        };
         format!("{}:{}{missing}", wanted.path, wanted.export)
     });
-    let message = format!("APIBinding(s) not yet fully bound: {}", waiting.collect::<Vec<_>>().join(", "));
+    let message = format!(
+        "APIBinding(s) not yet fully bound: {}",
+        waiting.collect::<Vec<_>>().join(", ")
+    );
     Condition::fails("APIBindingsInitialized", "WaitingOnAPIBindings", message).severity("Info")
 }
 
@@ -99,7 +135,9 @@ fn default_binding(path: &str, name: &str, export: &Json) -> Json {
         .iter()
         .map(|claim| {
             let mut claim = claim.clone();
-            let selector = claim.as_object_mut().and_then(|fields| fields.remove("defaultSelector"));
+            let selector = claim
+                .as_object_mut()
+                .and_then(|fields| fields.remove("defaultSelector"));
             claim["selector"] = selector.unwrap_or_else(|| json!({"matchAll": true}));
             claim["state"] = json!("Accepted");
             claim
@@ -123,37 +161,58 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
     show_phase(&mut value, "Deleting");
     if !list(old, "/status/terminators").is_empty() {
         show_phase(&mut value, "Terminating");
-        return Plan { intents: vec![Intent::Update(entry.clone(), value)], again_after: None };
+        return Plan {
+            intents: vec![Intent::Update(entry.clone(), value)],
+            again_after: None,
+        };
     }
     let mut intents = remains.objects.intents.clone();
     let held = held_shells(remains);
     if !remains.objects.will_be_clean() || !held.is_empty() {
         let room = BATCH_MAX.saturating_sub(intents.len());
-        intents.extend(held.iter().filter_map(|shell| removal(shell, None, world.now)).take(room));
+        intents.extend(
+            held.iter()
+                .filter_map(|shell| removal(shell, None, world.now))
+                .take(room),
+        );
         // While there is something to remove nothing is said: it may well be gone in a moment.
         if intents.is_empty() {
             set_condition(&mut value, &what_is_left(remains, &held), world.now);
             sort_conditions(&mut value);
         }
         intents.push(Intent::Update(entry.clone(), value));
-        return Plan { intents, again_after: Some(wait(world.now, entry, remains)) };
+        return Plan {
+            intents,
+            again_after: Some(wait(world.now, entry, remains)),
+        };
     }
     let rest = remains.shells.iter().chain(&remains.claims);
     let room = BATCH_MAX.saturating_sub(intents.len());
     intents.extend(rest.clone().take(room).cloned().map(Intent::Delete));
     if rest.count() > room {
-        return Plan { intents, again_after: Some(0) };
+        return Plan {
+            intents,
+            again_after: Some(0),
+        };
     }
     drop_finalizer(&mut value, CLUSTER_FINALIZER);
     intents.push(Intent::Update(entry.clone(), value));
     intents.extend(release_owner(world));
-    Plan { intents, again_after: None }
+    Plan {
+        intents,
+        again_after: None,
+    }
 }
 
 /// Namespaces, definitions and bindings that somebody else's finalizer holds.
 fn held_shells(remains: &Remains) -> Vec<&Entry> {
     let foreign = |entry: &&Entry| {
-        entry.object.meta.finalizers.iter().any(|finalizer| !OWN_FINALIZERS.contains(&&**finalizer))
+        entry
+            .object
+            .meta
+            .finalizers
+            .iter()
+            .any(|finalizer| !OWN_FINALIZERS.contains(&&**finalizer))
     };
     remains.shells.iter().filter(foreign).collect()
 }
@@ -168,12 +227,22 @@ fn what_is_left(remains: &Remains, held: &[&Entry]) -> Condition {
             *finalizers.entry(finalizer.to_string()).or_default() += 1;
         }
     }
-    let words = crate::content::Sweep { remaining: resources, finalizers, ..Default::default() };
+    let words = crate::content::Sweep {
+        remaining: resources,
+        finalizers,
+        ..Default::default()
+    };
     let (reason, message) = match words.finalizers.is_empty() {
-        true => ("SomeResourcesRemain", format!("Some resources are remaining: {}", words.remaining_words())),
+        true => (
+            "SomeResourcesRemain",
+            format!("Some resources are remaining: {}", words.remaining_words()),
+        ),
         false => (
             "SomeFinalizersRemain",
-            format!("Some content in the logical cluster has finalizers remaining: {}", words.finalizer_words()),
+            format!(
+                "Some content in the logical cluster has finalizers remaining: {}",
+                words.finalizer_words()
+            ),
         ),
     };
     Condition::fails("WorkspaceContentDeleted", reason, message).severity("Info")

@@ -56,7 +56,9 @@ impl Reconciler for LogicalClusters {
 }
 
 fn is_deleting(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
-    snapshot.get(&ids::logical_cluster(cluster)).is_some_and(|entry| entry.object.meta.is_deleting())
+    snapshot
+        .get(&ids::logical_cluster(cluster))
+        .is_some_and(|entry| entry.object.meta.is_deleting())
 }
 
 fn is_initializing(snapshot: &Snapshot, cluster: &ClusterName) -> bool {

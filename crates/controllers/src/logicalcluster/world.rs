@@ -47,14 +47,26 @@ pub(crate) struct Remains {
 
 pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Snapshot) -> World {
     let now = registry.clock.now();
-    let load = |key: &ObjectKey| snapshot.get(key).map(|entry| (entry.clone(), entry.object.body_value()));
+    let load = |key: &ObjectKey| {
+        snapshot
+            .get(key)
+            .map(|entry| (entry.clone(), entry.object.body_value()))
+    };
     let logical = load(&ids::logical_cluster(cluster));
-    let deleting = logical.as_ref().is_some_and(|(entry, _)| entry.object.meta.is_deleting());
-    let waits = logical
+    let deleting = logical
         .as_ref()
-        .is_some_and(|(_, value)| list(value, "/status/initializers").iter().any(|i| i == BINDINGS_INITIALIZER));
+        .is_some_and(|(entry, _)| entry.object.meta.is_deleting());
+    let waits = logical.as_ref().is_some_and(|(_, value)| {
+        list(value, "/status/initializers")
+            .iter()
+            .any(|i| i == BINDINGS_INITIALIZER)
+    });
     World {
-        bindings: if waits && !deleting { default_bindings(snapshot, cluster) } else { Vec::new() },
+        bindings: if waits && !deleting {
+            default_bindings(snapshot, cluster)
+        } else {
+            Vec::new()
+        },
         content: deleting.then(|| remains(registry, snapshot, cluster, now)),
         owner: match &logical {
             Some((_, value)) if deleting => owner(value).and_then(|key| load(&key)),
@@ -67,13 +79,20 @@ pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Sna
 }
 
 fn default_bindings(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<DefaultBinding> {
-    let Some(own) = types::of_cluster(snapshot, cluster) else { return Vec::new() };
+    let Some(own) = types::of_cluster(snapshot, cluster) else {
+        return Vec::new();
+    };
     let mut found: Vec<DefaultBinding> = Vec::new();
-    for (path, export) in types::closure(snapshot, own).iter().flat_map(|t| t.view.default_bindings.clone()) {
+    for (path, export) in types::closure(snapshot, own)
+        .iter()
+        .flat_map(|t| t.view.default_bindings.clone())
+    {
         if types::is_built_in(&path, &export) || found.iter().any(|b| b.path == path && b.export == export) {
             continue;
         }
-        let exporter = insula_api::ClusterPath::parse(&path).ok().and_then(|p| locate::locate(snapshot, &p).ok());
+        let exporter = insula_api::ClusterPath::parse(&path)
+            .ok()
+            .and_then(|p| locate::locate(snapshot, &p).ok());
         let name = digest::default_binding_name(cluster, &path, &export);
         let key = ObjectKey::cluster_scoped(ids::apibindings(), cluster.clone(), &name);
         found.push(DefaultBinding {
@@ -113,5 +132,9 @@ fn remains(registry: &Registry, snapshot: &Snapshot, cluster: &ClusterName, now:
             }
         }
     }
-    Remains { objects: sweep(snapshot, &contents, cluster, None, now), shells, claims: in_cluster(ids::claims()) }
+    Remains {
+        objects: sweep(snapshot, &contents, cluster, None, now),
+        shells,
+        claims: in_cluster(ids::claims()),
+    }
 }

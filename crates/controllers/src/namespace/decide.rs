@@ -20,7 +20,9 @@ pub(crate) fn fresh_namespace(name: &str) -> Json {
 }
 
 pub(super) fn decide(world: &World) -> Plan {
-    let Some((entry, old)) = &world.namespace else { return Plan::rest() };
+    let Some((entry, old)) = &world.namespace else {
+        return Plan::rest();
+    };
     if !entry.object.meta.is_deleting() {
         return Plan::rest();
     }
@@ -31,7 +33,10 @@ pub(super) fn decide(world: &World) -> Plan {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
         intents.push(Intent::Update(entry.clone(), value));
-        return Plan { intents, again_after: None };
+        return Plan {
+            intents,
+            again_after: None,
+        };
     }
     // While there is something to remove nothing is said: it may well be gone in a moment.
     if intents.is_empty() {
@@ -41,17 +46,31 @@ pub(super) fn decide(world: &World) -> Plan {
     }
     // Also as the guard that two servers do not sweep on different views.
     intents.push(Intent::Update(entry.clone(), value));
-    let again = if world.content.more { 0 } else { patience(world.now, entry.object.meta.deletion_timestamp) };
-    Plan { intents, again_after: Some(again) }
+    let again = if world.content.more {
+        0
+    } else {
+        patience(world.now, entry.object.meta.deletion_timestamp)
+    };
+    Plan {
+        intents,
+        again_after: Some(again),
+    }
 }
 
 fn conditions(world: &World) -> [Condition; 5] {
     let content = &world.content;
     let no = |kind: &str, reason: &str, message: &str| say(kind, ConditionStatus::False, reason, message.to_owned());
     let remaining = format!("Some resources are remaining: {}", content.remaining_words());
-    let finalizers = format!("Some content in the namespace has finalizers remaining: {}", content.finalizer_words());
+    let finalizers = format!(
+        "Some content in the namespace has finalizers remaining: {}",
+        content.finalizer_words()
+    );
     [
-        no("NamespaceDeletionDiscoveryFailure", "ResourcesDiscovered", "All resources successfully discovered"),
+        no(
+            "NamespaceDeletionDiscoveryFailure",
+            "ResourcesDiscovered",
+            "All resources successfully discovered",
+        ),
         no(
             "NamespaceDeletionGroupVersionParsingFailure",
             "ParsedGroupVersions",
@@ -63,8 +82,17 @@ fn conditions(world: &World) -> [Condition; 5] {
             "All content successfully deleted, may be waiting on finalization",
         ),
         match content.remaining.is_empty() {
-            true => no("NamespaceContentRemaining", "ContentRemoved", "All content successfully removed"),
-            false => say("NamespaceContentRemaining", ConditionStatus::True, "SomeResourcesRemain", remaining),
+            true => no(
+                "NamespaceContentRemaining",
+                "ContentRemoved",
+                "All content successfully removed",
+            ),
+            false => say(
+                "NamespaceContentRemaining",
+                ConditionStatus::True,
+                "SomeResourcesRemain",
+                remaining,
+            ),
         },
         match content.finalizers.is_empty() {
             true => no(
@@ -72,11 +100,22 @@ fn conditions(world: &World) -> [Condition; 5] {
                 "ContentHasNoFinalizers",
                 "All content-preserving finalizers finished",
             ),
-            false => say("NamespaceFinalizersRemaining", ConditionStatus::True, "SomeFinalizersRemain", finalizers),
+            false => say(
+                "NamespaceFinalizersRemaining",
+                ConditionStatus::True,
+                "SomeFinalizersRemain",
+                finalizers,
+            ),
         },
     ]
 }
 
 fn say(kind: &str, status: ConditionStatus, reason: &str, message: String) -> Condition {
-    Condition { kind: kind.to_owned(), status, severity: String::new(), reason: reason.to_owned(), message }
+    Condition {
+        kind: kind.to_owned(),
+        status,
+        severity: String::new(),
+        reason: reason.to_owned(),
+        message,
+    }
 }

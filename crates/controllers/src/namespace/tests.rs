@@ -8,7 +8,12 @@ use serde_json::json;
 async fn a_namespace_takes_its_content_along() {
     let rig = Rig::new().await;
     let org = rig.workspace("root", "org").await;
-    rig.create(&org, "namespaces", "{apiVersion: v1, kind: Namespace, metadata: {name: doomed}}").await;
+    rig.create(
+        &org,
+        "namespaces",
+        "{apiVersion: v1, kind: Namespace, metadata: {name: doomed}}",
+    )
+    .await;
     for (name, finalizers) in [("plain", "[]"), ("held", "[a.io/hold]")] {
         let yaml = format!(
             "{{apiVersion: v1, kind: Secret, metadata: {{name: {name}, namespace: doomed, finalizers: {finalizers}}}}}"
@@ -34,5 +39,8 @@ async fn a_namespace_takes_its_content_along() {
     assert!(rig.get(&org, "v1", "namespaces", "doomed").is_none());
 
     let error = rig.delete(&org, "v1", "namespaces", "default").await.unwrap_err();
-    assert_eq!(error.to_string(), "namespaces \"default\" is forbidden: this namespace may not be deleted");
+    assert_eq!(
+        error.to_string(),
+        "namespaces \"default\" is forbidden: this namespace may not be deleted"
+    );
 }

@@ -20,7 +20,9 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     let content = match &entry {
         Some(entry) if entry.object.meta.is_deleting() => {
             let served = registry.catalog.served(snapshot, &key.cluster);
-            let namespaced = served.iter().filter(|s| s.api.scope == ScopeKind::Namespaced && s.alias.is_none());
+            let namespaced = served
+                .iter()
+                .filter(|s| s.api.scope == ScopeKind::Namespaced && s.alias.is_none());
             let contents: Vec<Content> = namespaced.map(Content::of).collect();
             sweep(snapshot, &contents, &key.cluster, Some(&key.name), now)
         }
@@ -30,5 +32,9 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         let value = entry.object.body_value();
         (entry, value)
     });
-    World { namespace, content, now }
+    World {
+        namespace,
+        content,
+        now,
+    }
 }

@@ -10,6 +10,9 @@
 mod queue;
 mod runner;
 
+#[cfg(test)]
+mod tests;
+
 use futures_util::future::BoxFuture;
 use insula_api::ResourceId;
 use insula_registry::Plan;

@@ -71,7 +71,10 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     /// Seconds until the next attempt: 1, 2, 4, … of each key alone.
     pub(super) fn failed(&mut self, key: &K) -> u64 {
         let failures = self.failures.entry(key.clone()).or_default();
-        let seconds = 1u64.checked_shl(*failures).unwrap_or(BACKOFF_SECONDS_MAX).min(BACKOFF_SECONDS_MAX);
+        let seconds = 1u64
+            .checked_shl(*failures)
+            .unwrap_or(BACKOFF_SECONDS_MAX)
+            .min(BACKOFF_SECONDS_MAX);
         *failures = (*failures + 1).min(16);
         seconds
     }

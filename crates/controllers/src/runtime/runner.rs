@@ -66,7 +66,10 @@ impl<R: Reconciler> Runner<R> {
             self.queue_existing(&snapshot, resource);
         }
         let after = snapshot.revision();
-        watches.into_iter().map(|id| self.registry.store.watch(Scope::everywhere(id), after)).collect()
+        watches
+            .into_iter()
+            .map(|id| self.registry.store.watch(Scope::everywhere(id), after))
+            .collect()
     }
 
     fn queue_existing(&mut self, snapshot: &Snapshot, resource: &ResourceId) {
@@ -114,7 +117,8 @@ impl<R: Reconciler> Runner<R> {
             while self.work.len() < IN_FLIGHT_MAX
                 && let Some(key) = self.queue.pop()
             {
-                self.work.push(Box::pin(attempt(self.registry.clone(), self.reconciler.clone(), key)));
+                self.work
+                    .push(Box::pin(attempt(self.registry.clone(), self.reconciler.clone(), key)));
             }
             tokio::select! {
                 Some((cursor, changes)) = watched.next() => match changes {
@@ -147,7 +151,13 @@ impl<R: Reconciler> Runner<R> {
             }
             Outcome::Failed(why) => {
                 let seconds = self.queue.failed(&key);
-                tracing::warn!(reconciler = self.reconciler.name(), ?key, why, seconds, "will try again");
+                tracing::warn!(
+                    reconciler = self.reconciler.name(),
+                    ?key,
+                    why,
+                    seconds,
+                    "will try again"
+                );
                 self.wait(key, seconds);
             }
         }
@@ -177,5 +187,8 @@ async fn attempt<R: Reconciler>(registry: Arc<Registry>, reconciler: Arc<R>, key
             Err(error) => return (key, Outcome::Failed(error.to_string())),
         }
     }
-    (key, Outcome::Failed("somebody else kept changing what it was about to change".to_owned()))
+    (
+        key,
+        Outcome::Failed("somebody else kept changing what it was about to change".to_owned()),
+    )
 }

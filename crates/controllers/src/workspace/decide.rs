@@ -17,7 +17,9 @@ use serde_json::json;
 const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 pub(super) fn decide(world: &World) -> Plan {
-    let Some((entry, value)) = &world.workspace else { return Plan::rest() };
+    let Some((entry, value)) = &world.workspace else {
+        return Plan::rest();
+    };
     let placed = !text(value, "/spec/cluster").is_empty();
     match (entry.object.meta.is_deleting(), placed) {
         (true, _) => delete(world, entry, value),
@@ -30,14 +32,19 @@ pub(super) fn decide(world: &World) -> Plan {
 
 /// Finds a name, makes the logical cluster, and says where it is.
 fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
-    let Some(parent) = &world.parent else { return Plan::rest() };
+    let Some(parent) = &world.parent else {
+        return Plan::rest();
+    };
     let mut value = old.clone();
     let Some(own) = world.types.first() else {
         let name = text(old, "/spec/type/name");
         let message = format!("workspace type {name:?} cannot be resolved: create it, or delete this workspace");
         let problem = Condition::fails("WorkspaceScheduled", "Unschedulable", message);
         set_condition(&mut value, &problem, world.now);
-        return Plan { intents: vec![Intent::Update(entry.clone(), value)], again_after: Some(30) };
+        return Plan {
+            intents: vec![Intent::Update(entry.clone(), value)],
+            again_after: Some(30),
+        };
     };
     let cluster = &world.fresh_name;
     let path = world.parent_path.join(&entry.key.name);
@@ -47,7 +54,12 @@ fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
     value["spec"]["cluster"] = json!(cluster.as_str());
     value["spec"]["URL"] = json!(format!("{}/clusters/{path}", world.external_url));
     count_generation(&mut value);
-    mark(&mut value, "annotations", "internal.tenancy.kcp.io/cluster", cluster.as_str());
+    mark(
+        &mut value,
+        "annotations",
+        "internal.tenancy.kcp.io/cluster",
+        cluster.as_str(),
+    );
     mark(&mut value, "annotations", "core.kcp.io/shard", "root");
     let owner = owner_of(old);
     if !owner.is_null() {
@@ -67,7 +79,10 @@ fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
             intents.push(Intent::Create(key, fresh_namespace(name)));
         }
     }
-    Plan { intents, again_after: None }
+    Plan {
+        intents,
+        again_after: None,
+    }
 }
 
 fn is_universal(found: &types::Resolved) -> bool {
@@ -132,10 +147,19 @@ fn logical_cluster(
         value["status"]["initializers"] = json!(waiting);
     }
     if !owner.is_null() {
-        mark(&mut value, "annotations", OWNER_ANNOTATION, &json!({"username": owner["username"]}).to_string());
+        mark(
+            &mut value,
+            "annotations",
+            OWNER_ANNOTATION,
+            &json!({"username": owner["username"]}).to_string(),
+        );
         value["spec"]["createdBy"] = owner.clone();
     }
-    let initialized = if waiting.is_empty() { initialized() } else { waits_for(waiting) };
+    let initialized = if waiting.is_empty() {
+        initialized()
+    } else {
+        waits_for(waiting)
+    };
     set_condition(&mut value, &initialized, world.now);
     value
 }
@@ -143,7 +167,8 @@ fn logical_cluster(
 /// The user in the annotation that admission wrote.
 fn owner_of(workspace: &Json) -> Json {
     let text = workspace["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
-    text.and_then(|text| serde_json::from_str(text).ok()).unwrap_or_default()
+    text.and_then(|text| serde_json::from_str(text).ok())
+        .unwrap_or_default()
 }
 
 /// Shows in the Workspace what its LogicalCluster says.
@@ -151,28 +176,42 @@ fn mirror(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     match &world.child {
         Some((_, child)) => {
-            let initializers: Vec<String> =
-                list(child, "/status/initializers").iter().filter_map(|i| i.as_str().map(str::to_owned)).collect();
+            let initializers: Vec<String> = list(child, "/status/initializers")
+                .iter()
+                .filter_map(|i| i.as_str().map(str::to_owned))
+                .collect();
             show(&mut value, text(child, "/status/phase"), &initializers, world);
         }
         None => {
-            let message = "the logical cluster of this workspace is gone, and its content with it: delete the workspace";
+            let message =
+                "the logical cluster of this workspace is gone, and its content with it: delete the workspace";
             let gone = Condition::fails("WorkspaceInitialized", "WorkspaceDisappeared", message);
             set_condition(&mut value, &gone, world.now);
             show_phase(&mut value, "Unavailable");
         }
     }
-    Plan { intents: vec![Intent::Update(entry.clone(), value)], again_after: None }
+    Plan {
+        intents: vec![Intent::Update(entry.clone(), value)],
+        again_after: None,
+    }
 }
 
 fn show(value: &mut Json, phase: &str, initializers: &[String], world: &World) {
     set_condition(value, &Condition::holds("WorkspaceScheduled"), world.now);
-    let condition = if initializers.is_empty() { initialized() } else { waits_for(initializers) };
+    let condition = if initializers.is_empty() {
+        initialized()
+    } else {
+        waits_for(initializers)
+    };
     set_condition(value, &condition, world.now);
     sort_conditions(value);
     show_phase(value, if phase.is_empty() { "Initializing" } else { phase });
     match initializers.is_empty() {
-        true => drop(value["status"].as_object_mut().map(|status| status.remove("initializers"))),
+        true => drop(
+            value["status"]
+                .as_object_mut()
+                .map(|status| status.remove("initializers")),
+        ),
         false => value["status"]["initializers"] = json!(initializers),
     }
 }
@@ -203,7 +242,10 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         }
     }
     intents.push(Intent::Update(entry.clone(), value));
-    Plan { intents, again_after: None }
+    Plan {
+        intents,
+        again_after: None,
+    }
 }
 
 fn marked(child: &Json, world: &World) -> Json {

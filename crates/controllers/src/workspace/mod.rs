@@ -55,14 +55,21 @@ impl Reconciler for Workspaces {
 
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
         if change.key.resource == ids::workspaces() {
-            return if change.new.is_some() { vec![change.key.clone()] } else { Vec::new() };
+            return if change.new.is_some() {
+                vec![change.key.clone()]
+            } else {
+                Vec::new()
+            };
         }
         // What a workspace creates together with itself is no news to it.
         if change.old.is_none() && change.new.as_ref().is_some_and(|new| !new.meta.is_deleting()) {
             return Vec::new();
         }
         let object = change.new.as_ref().or(change.old.as_ref().map(|old| &old.object));
-        object.and_then(|object| owner(&object.body_value())).into_iter().collect()
+        object
+            .and_then(|object| owner(&object.body_value()))
+            .into_iter()
+            .collect()
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> world::World {

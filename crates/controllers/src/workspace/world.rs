@@ -37,7 +37,9 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         })
     };
     let workspace = load(key);
-    let cluster = workspace.as_ref().and_then(|(_, value)| ClusterName::parse(text(value, "/spec/cluster")).ok());
+    let cluster = workspace
+        .as_ref()
+        .and_then(|(_, value)| ClusterName::parse(text(value, "/spec/cluster")).ok());
     let types = match (&workspace, &cluster) {
         (Some((_, value)), None) => types::TypeReference::read(&value["spec"]["type"])
             .and_then(|reference| types::at(snapshot, &reference))
@@ -49,7 +51,9 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         workspace,
         parent: alive(snapshot, &key.cluster),
         parent_path: locate::path_of(snapshot, &key.cluster),
-        child: cluster.as_ref().and_then(|cluster| load(&ids::logical_cluster(cluster))),
+        child: cluster
+            .as_ref()
+            .and_then(|cluster| load(&ids::logical_cluster(cluster))),
         types,
         fresh_name: fresh_name(registry, snapshot),
         external_url: registry.external_url.clone(),

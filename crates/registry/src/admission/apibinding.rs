@@ -14,17 +14,29 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
         return Err(review.forbid(new, spaced(&errors)));
     }
     let export = new["spec"]["reference"]["export"].clone();
-    let (path, name) = (export["path"].as_str().unwrap_or_default(), export["name"].as_str().unwrap_or_default());
+    let (path, name) = (
+        export["path"].as_str().unwrap_or_default(),
+        export["name"].as_str().unwrap_or_default(),
+    );
     let changed = old.is_none_or(|old| old["spec"]["reference"] != new["spec"]["reference"]);
     let cluster = match path.is_empty() {
         true => Some(review.cluster.clone()),
-        false => ClusterPath::parse(path).ok().and_then(|path| locate::locate(review.snapshot, &path).ok()),
+        false => ClusterPath::parse(path)
+            .ok()
+            .and_then(|path| locate::locate(review.snapshot, &path).ok()),
     };
     let exists = |cluster: &ClusterName| {
-        review.snapshot.get(&ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name)).is_some()
+        review
+            .snapshot
+            .get(&ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name))
+            .is_some()
     };
     if changed && !path.is_empty() && !cluster.as_ref().is_some_and(exists) {
-        let verb = if review.operation == Operation::Create { "create" } else { "update" };
+        let verb = if review.operation == Operation::Create {
+            "create"
+        } else {
+            "update"
+        };
         let why = format!("unable to {verb} APIBinding: no permission to bind to export {path}:{name}");
         return Err(review.forbid(new, why));
     }
@@ -43,7 +55,9 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
         }
     }
     let had = |old: &Json| {
-        old["metadata"]["finalizers"].as_array().is_some_and(|list| list.iter().any(|f| f == FINALIZER))
+        old["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|list| list.iter().any(|f| f == FINALIZER))
     };
     if !review.is_master() && old.is_some_and(had) {
         strategies::add_finalizer(new, FINALIZER);
@@ -65,8 +79,17 @@ fn check(new: &Json, old: Option<&Json>) -> Vec<FieldError> {
     {
         errors.push(FieldError::invalid(&at.child("path"), &json!(path), error.to_string()));
     }
-    for (i, claim) in new["spec"]["permissionClaims"].as_array().into_iter().flatten().enumerate() {
-        check_selector(&claim["selector"], &spec.child("permissionClaims").index(i).child("selector"), &mut errors);
+    for (i, claim) in new["spec"]["permissionClaims"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        check_selector(
+            &claim["selector"],
+            &spec.child("permissionClaims").index(i).child("selector"),
+            &mut errors,
+        );
     }
     let phase = |object: &Json| object["status"]["phase"].as_str().unwrap_or_default().to_owned();
     if phase(new).is_empty() && old.is_some_and(|old| !phase(old).is_empty()) {
@@ -83,7 +106,10 @@ fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>)
         Json::Array(list) => !list.is_empty(),
         _ => false,
     };
-    let some: Vec<&str> = ["matchLabels", "matchExpressions"].into_iter().filter(|field| filled(field)).collect();
+    let some: Vec<&str> = ["matchLabels", "matchExpressions"]
+        .into_iter()
+        .filter(|field| filled(field))
+        .collect();
     match (all, some.as_slice()) {
         (false, []) => {
             let why = "either one of matchAll, matchLabels, or matchExpressions must be set";
@@ -96,7 +122,11 @@ fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>)
                 .filter_map(|field| Some(format!("\"{field}\":{}", selector.get(field)?)))
                 .collect::<Vec<_>>()
                 .join(",");
-            FieldError::invalid_text(&at.child(field), format!("{{{printed}}}"), format!("{field} cannot be used with matchAll"))
+            FieldError::invalid_text(
+                &at.child(field),
+                format!("{{{printed}}}"),
+                format!("{field} cannot be used with matchAll"),
+            )
         })),
         (false, _) => {}
     }

@@ -11,7 +11,10 @@ const SHORT_GROUPS: [&str; 5] = ["apps", "batch", "extensions", "policy", "autos
 /// What definitions report at their root where all versions have the same, and where schemas have it.
 const MOVED: [(&str, &str); 4] = [
     ("spec.validation", "spec.versions[0].schema"),
-    ("spec.additionalPrinterColumns", "spec.versions[0].additionalPrinterColumns"),
+    (
+        "spec.additionalPrinterColumns",
+        "spec.versions[0].additionalPrinterColumns",
+    ),
     ("spec.subresources", "spec.versions[0].subresources"),
     ("spec.selectableFields", "spec.versions[0].selectableFields"),
 ];
@@ -62,7 +65,10 @@ fn check_definition(schema: &Json) -> Vec<FieldError> {
     let mut spec = bundle::definition_of(&schema["spec"]);
     spec["conversion"] = json!({"strategy": "None"});
     let versions = spec["versions"].as_array().into_iter().flatten();
-    let storage: Vec<Json> = versions.filter(|v| v["storage"] == true).map(|v| v["name"].clone()).collect();
+    let storage: Vec<Json> = versions
+        .filter(|v| v["storage"] == true)
+        .map(|v| v["name"].clone())
+        .collect();
     let group = text(schema, "/spec/group").to_owned();
     let definition = json!({
         "metadata": {"annotations": schema["metadata"]["annotations"]},
@@ -72,20 +78,41 @@ fn check_definition(schema: &Json) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let at = FieldPath::new("spec").child("group");
     if group == "core" {
-        errors.push(FieldError::invalid(&at, &json!(group), "must be empty string for the core group"));
+        errors.push(FieldError::invalid(
+            &at,
+            &json!(group),
+            "must be empty string for the core group",
+        ));
     }
     let free = group.is_empty() || group == "core" || SHORT_GROUPS.contains(&&*group);
-    let found = validate_definition(&definition).into_iter().filter(|error| {
-        !(free && error.field == at) && !error.field.as_str().starts_with("status.")
-    });
-    errors.extend(found.map(|error| {
-        let moved = MOVED.iter().find_map(|(from, to)| Some(format!("{to}{}", error.field.as_str().strip_prefix(from)?)));
-        match moved {
-            Some(path) => FieldError { field: FieldPath::new(&path), ..error },
-            None => error,
-        }
-    }));
+    let found = validate_definition(&definition)
+        .into_iter()
+        .filter(|error| !(error.field.as_str().starts_with("status.") || free && error.field == at));
+    let mut found: Vec<FieldError> = found.map(moved).collect();
+    // What is wrong inside of schemas is told in the order of its text, as Kubernetes does.
+    let inside = |error: &FieldError| error.field.as_str().contains("openAPIV3Schema");
+    let first = found.iter().position(inside).unwrap_or_default();
+    let last = found.iter().rposition(inside).map_or(first, |last| last + 1);
+    if found[first..last].iter().all(inside) {
+        found[first..last].sort_by_cached_key(ToString::to_string);
+    }
+    errors.extend(found);
     errors
+}
+
+/// The same error where schemas have it.
+fn moved(error: FieldError) -> FieldError {
+    let path = error.field.as_str();
+    let moved = MOVED
+        .iter()
+        .find_map(|(from, to)| Some(format!("{to}{}", path.strip_prefix(from)?)));
+    match moved {
+        Some(path) => FieldError {
+            field: FieldPath::new(&path),
+            ..error
+        },
+        None => error,
+    }
 }
 
 /// Rules that stand in the schema itself must convert between its versions. Those of an APIConversion may come later.

@@ -24,7 +24,12 @@ pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
         Some(conversion) => Some(conversion["spec"].clone()),
         None => rules_in(spec),
     };
-    assemble(metadata["uid"].as_str().unwrap_or_default(), annotations, definition_of(spec), rules)
+    assemble(
+        metadata["uid"].as_str().unwrap_or_default(),
+        annotations,
+        definition_of(spec),
+        rules,
+    )
 }
 
 /// The bundle of a CustomResourceDefinition with an APIConversion of its name.
@@ -35,7 +40,12 @@ pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
         "apis.kcp.io/schema-name": metadata["name"],
     });
     let name = metadata["uid"].as_str().unwrap_or_default();
-    let mut bundle = assemble(name, annotations, definition["spec"].clone(), Some(conversion["spec"].clone()));
+    let mut bundle = assemble(
+        name,
+        annotations,
+        definition["spec"].clone(),
+        Some(conversion["spec"].clone()),
+    );
     if let Some(accepted) = definition["status"].get("acceptedNames") {
         bundle["status"] = json!({"acceptedNames": accepted});
     }
@@ -120,7 +130,10 @@ pub(super) fn point_into_schema(schema: &Json, errors: Vec<FieldError>) -> Vec<F
         Some(format!("spec.versions[{version}].conversion{rest}"))
     };
     let moved = errors.into_iter().map(|error| match place(error.field.as_str()) {
-        Some(path) => FieldError { field: FieldPath::new(&path), ..error },
+        Some(path) => FieldError {
+            field: FieldPath::new(&path),
+            ..error
+        },
         None => error,
     });
     moved.collect()
@@ -133,15 +146,26 @@ mod tests {
     #[test]
     fn rules_of_every_spelling_become_one() {
         let by_pair = json!({"conversion": {"strategy": "None", "hub": "v1", "conversions": [{"from": "v1"}]}});
-        assert_eq!(rules_in(&by_pair), Some(json!({"hub": "v1", "conversions": [{"from": "v1"}]})));
-        let by_version = json!({"hubVersion": "v1", "versions": [{"name": "v1"}, {"name": "v2", "conversion": {"toHub": []}}]});
-        assert_eq!(rules_in(&by_version), Some(json!({"hub": "v1", "conversions": [{"version": "v2", "toHub": []}]})));
-        assert_eq!(rules_in(&json!({"conversion": {"strategy": "None"}, "versions": [{"name": "v1"}]})), None);
+        assert_eq!(
+            rules_in(&by_pair),
+            Some(json!({"hub": "v1", "conversions": [{"from": "v1"}]}))
+        );
+        let by_version =
+            json!({"hubVersion": "v1", "versions": [{"name": "v1"}, {"name": "v2", "conversion": {"toHub": []}}]});
+        assert_eq!(
+            rules_in(&by_version),
+            Some(json!({"hub": "v1", "conversions": [{"version": "v2", "toHub": []}]}))
+        );
+        assert_eq!(
+            rules_in(&json!({"conversion": {"strategy": "None"}, "versions": [{"name": "v1"}]})),
+            None
+        );
     }
 
     #[test]
     fn errors_point_where_the_rule_was_written() {
-        let schema = json!({"spec": {"hubVersion": "v1", "versions": [{"name": "v1"}, {"name": "v2", "conversion": {}}]}});
+        let schema =
+            json!({"spec": {"hubVersion": "v1", "versions": [{"name": "v1"}, {"name": "v2", "conversion": {}}]}});
         let error = FieldError::required(&FieldPath::new("spec.conversions[0].toHub[1]"), "x");
         let moved = point_into_schema(&schema, vec![error]);
         assert_eq!(moved[0].field.as_str(), "spec.versions[1].conversion.toHub[1]");

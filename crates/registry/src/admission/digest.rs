@@ -73,7 +73,10 @@ mod tests {
     fn numbers_are_written_in_their_base() {
         assert_eq!(in_base(&[0, 0, 61], 62), "Z");
         assert_eq!(in_base(&[1, 0], 36), "74");
-        assert_eq!(identity(b""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+        assert_eq!(
+            identity(b""),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
         assert_eq!(cluster_name(&[7; 32]).as_str().len(), 16);
     }
 }

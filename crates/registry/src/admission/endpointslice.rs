@@ -9,12 +9,21 @@ pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
         return Ok(());
     }
     let export = &new["spec"]["export"];
-    let (path, name) = (export["path"].as_str().unwrap_or_default(), export["name"].as_str().unwrap_or_default());
+    let (path, name) = (
+        export["path"].as_str().unwrap_or_default(),
+        export["name"].as_str().unwrap_or_default(),
+    );
     let cluster = match path.is_empty() {
         true => Some(review.cluster.clone()),
-        false => ClusterPath::parse(path).ok().and_then(|path| locate::locate(review.snapshot, &path).ok()),
+        false => ClusterPath::parse(path)
+            .ok()
+            .and_then(|path| locate::locate(review.snapshot, &path).ok()),
     };
-    let found = cluster.and_then(|c| review.snapshot.get(&ObjectKey::cluster_scoped(ids::apiexports(), c, name)));
+    let found = cluster.and_then(|c| {
+        review
+            .snapshot
+            .get(&ObjectKey::cluster_scoped(ids::apiexports(), c, name))
+    });
     if found.is_none() {
         let place = if path.is_empty() { review.cluster.as_str() } else { path };
         let why = format!("unable to create APIExportEndpointSlice: no permission to bind to export {place}:{name}");

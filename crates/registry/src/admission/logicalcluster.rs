@@ -55,7 +55,11 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
         if !is.is_empty() && from == "Initializing" {
             return Err(review.forbid(new, "status.initializers is not empty"));
         }
-        let ordinal = |phase: &str| ["", "Scheduling", "Initializing", "Ready"].iter().position(|p| *p == phase);
+        let ordinal = |phase: &str| {
+            ["", "Scheduling", "Initializing", "Ready"]
+                .iter()
+                .position(|p| *p == phase)
+        };
         let forward = matches!((ordinal(&from), ordinal(&to)), (Some(from), Some(to)) if from < to);
         if !forward {
             return Err(review.forbid(new, format!("cannot transition from {from:?} to {to:?}")));

@@ -18,7 +18,7 @@ mod workspacetype;
 #[cfg(test)]
 mod tests;
 
-use crate::{locate, Catalog, Error, Part, Result, Served};
+use crate::{Catalog, Error, Part, Result, Served, locate};
 use insula_api::{ClusterName, Json, Timestamp};
 use insula_auth::UserInfo;
 use insula_store::Snapshot;
@@ -66,7 +66,9 @@ impl Review<'_> {
     }
 
     fn forbid(&self, object: &Json, why: impl Into<String>) -> Error {
-        self.served.api.forbidden(object["metadata"]["name"].as_str().unwrap_or_default(), why)
+        self.served
+            .api
+            .forbidden(object["metadata"]["name"].as_str().unwrap_or_default(), why)
     }
 }
 
@@ -74,7 +76,9 @@ impl Review<'_> {
 /// a kind's own rules do.
 pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
     let review = &review;
-    let Some(new) = new else { return review_deletion(review, old) };
+    let Some(new) = new else {
+        return review_deletion(review, old);
+    };
     reserved::review(review, new, old)?;
     let api = &review.served.api;
     match (&*api.group, &*api.names.plural) {

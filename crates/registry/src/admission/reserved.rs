@@ -19,13 +19,21 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
     for map in ["labels", "annotations"] {
         let keys = |object: &Json| -> BTreeSet<String> {
             let map = object["metadata"][map].as_object();
-            map.into_iter().flatten().map(|(key, _)| key.clone()).filter(|key| is_reserved(key)).collect()
+            map.into_iter()
+                .flatten()
+                .map(|(key, _)| key.clone())
+                .filter(|key| is_reserved(key))
+                .collect()
         };
         let before = old.map(keys).unwrap_or_default();
         for key in keys(new) {
             let kept = old.is_some_and(|old| old["metadata"][map][&key] == new["metadata"][map][&key]);
             if !kept {
-                let verb = if review.operation == Operation::Create { "set" } else { "changed" };
+                let verb = if review.operation == Operation::Create {
+                    "set"
+                } else {
+                    "changed"
+                };
                 let why = format!("metadata.{map}[{key}] is the server's and cannot be {verb}: leave it out");
                 return Err(review.forbid(new, why));
             }

@@ -21,13 +21,19 @@ impl TypeReference {
     /// Reads `{path, name}`.
     pub fn read(value: &Json) -> Option<Self> {
         let name = value["name"].as_str().filter(|name| !name.is_empty())?;
-        Some(TypeReference { path: value["path"].as_str().unwrap_or_default().to_owned(), name: name.to_owned() })
+        Some(TypeReference {
+            path: value["path"].as_str().unwrap_or_default().to_owned(),
+            name: name.to_owned(),
+        })
     }
 
     /// Reads `<path>:<name>`, as the annotation on LogicalClusters has it.
     pub fn parse(text: &str) -> Option<Self> {
         let (path, name) = text.rsplit_once(':')?;
-        Some(TypeReference { path: path.to_owned(), name: name.to_owned() })
+        Some(TypeReference {
+            path: path.to_owned(),
+            name: name.to_owned(),
+        })
     }
 
     /// As JSON.
@@ -92,7 +98,10 @@ impl TypeView {
         let items = |value: &Json| value.as_array().cloned().unwrap_or_default();
         TypeView {
             initializer: spec["initializer"] == true,
-            extends: items(&spec["extend"]["with"]).iter().filter_map(TypeReference::read).collect(),
+            extends: items(&spec["extend"]["with"])
+                .iter()
+                .filter_map(TypeReference::read)
+                .collect(),
             default_bindings: items(&spec["defaultAPIBindings"])
                 .iter()
                 .map(|binding| (strings(&binding["path"]), strings(&binding["export"])))
@@ -126,15 +135,27 @@ fn get(snapshot: &Snapshot, cluster: &ClusterName, path: &ClusterPath, name: &st
     let key = ObjectKey::cluster_scoped(ids::workspacetypes(), cluster.clone(), name);
     let entry = snapshot.get(&key)?;
     let view = entry.object.view(|object| TypeView::read(&object.body_value()));
-    let reference = TypeReference { path: path.to_string(), name: name.to_owned() };
-    Some(Resolved { cluster: cluster.clone(), reference, view })
+    let reference = TypeReference {
+        path: path.to_string(),
+        name: name.to_owned(),
+    };
+    Some(Resolved {
+        cluster: cluster.clone(),
+        reference,
+        view,
+    })
 }
 
 /// The type that a reference with a path means.
 pub fn at(snapshot: &Snapshot, reference: &TypeReference) -> Option<Resolved> {
     let path = ClusterPath::parse(&reference.path).ok()?;
     let cluster = locate::locate(snapshot, &path).ok()?;
-    get(snapshot, &cluster, &locate::path_of(snapshot, &cluster), &reference.name)
+    get(
+        snapshot,
+        &cluster,
+        &locate::path_of(snapshot, &cluster),
+        &reference.name,
+    )
 }
 
 /// The type that a name without a path means in a workspace: its own, its parents', root's.

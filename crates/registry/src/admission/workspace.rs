@@ -27,7 +27,10 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
         new["metadata"]["annotations"][OWNER] = json!(user_json(review.user).to_string());
     }
     if new["spec"]["mount"].is_object() {
-        return Err(review.forbid(new, "spec.mount is not supported: leave it out, workspaces have their content here"));
+        return Err(review.forbid(
+            new,
+            "spec.mount is not supported: leave it out, workspaces have their content here",
+        ));
     }
     let found = resolve(review, new)?;
     new["spec"]["type"] = found.reference.write();
@@ -47,16 +50,20 @@ fn resolve(review: &Review<'_>, new: &Json) -> Result<types::Resolved> {
     let parent = types::of_cluster(review.snapshot, review.cluster);
     let wanted = types::TypeReference::read(&new["spec"]["type"]);
     match wanted {
-        Some(wanted) if wanted.path.is_empty() => types::upwards(review.snapshot, review.cluster, &wanted.name)
-            .ok_or_else(|| unresolved(&wanted.name)),
-        Some(wanted) => {
-            types::at(review.snapshot, &wanted).ok_or_else(|| unresolved(&wanted.to_string()))
+        Some(wanted) if wanted.path.is_empty() => {
+            types::upwards(review.snapshot, review.cluster, &wanted.name).ok_or_else(|| unresolved(&wanted.name))
         }
+        Some(wanted) => types::at(review.snapshot, &wanted).ok_or_else(|| unresolved(&wanted.to_string())),
         None => {
             let default = parent.as_ref().and_then(|parent| {
-                types::closure(review.snapshot, parent.clone()).iter().find_map(|t| t.view.default_child.clone())
+                types::closure(review.snapshot, parent.clone())
+                    .iter()
+                    .find_map(|t| t.view.default_child.clone())
             });
-            let default = default.unwrap_or(types::TypeReference { path: "root".into(), name: "universal".into() });
+            let default = default.unwrap_or(types::TypeReference {
+                path: "root".into(),
+                name: "universal".into(),
+            });
             types::at(review.snapshot, &default).ok_or_else(|| unresolved(&default.to_string()))
         }
     }
@@ -64,10 +71,17 @@ fn resolve(review: &Review<'_>, new: &Json) -> Result<types::Resolved> {
 
 /// The limits of the type on its parents, and of the parent on its children; what a type extends counts as the type.
 fn fits(review: &Review<'_>, new: &Json, child: Vec<types::Resolved>) -> Result<()> {
-    let Some(parent) = types::of_cluster(review.snapshot, review.cluster) else { return Ok(()) };
+    let Some(parent) = types::of_cluster(review.snapshot, review.cluster) else {
+        return Ok(());
+    };
     let parent = types::closure(review.snapshot, parent);
     let sides = [
-        ("parent", &child, &parent, (|t| &t.parents) as fn(&types::TypeView) -> &types::Limit),
+        (
+            "parent",
+            &child,
+            &parent,
+            (|t| &t.parents) as fn(&types::TypeView) -> &types::Limit,
+        ),
         ("child", &parent, &child, |t| &t.children),
     ];
     for (word, limiting, limited, limit) in sides {
@@ -75,7 +89,9 @@ fn fits(review: &Review<'_>, new: &Json, child: Vec<types::Resolved>) -> Result<
             let name = &one.reference;
             match limit(&one.view) {
                 types::Limit::Any => {}
-                types::Limit::None => return Err(review.forbid(new, format!("workspace type {name} cannot have any {word}"))),
+                types::Limit::None => {
+                    return Err(review.forbid(new, format!("workspace type {name} cannot have any {word}")));
+                }
                 types::Limit::Types(allowed) => {
                     if !limited.iter().any(|known| allowed.contains(&known.reference)) {
                         let why = format!(

@@ -1,5 +1,6 @@
 //! Namespaces, ConfigMaps and Secrets.
 
+use super::list_at;
 use crate::{OnDelete, Strategy, Traits};
 use insula_api::{FieldError, FieldPath, Json, Timestamp};
 use serde_json::json;
@@ -19,13 +20,57 @@ impl Strategy for Namespaces {
     }
 
     fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
-        new["spec"] = json!({"finalizers": ["kubernetes"]});
+        if !new["spec"].is_object() {
+            new["spec"] = json!({});
+        }
+        let finalizers = list_at(new, "spec", "finalizers");
+        if !finalizers.iter().any(|finalizer| finalizer == "kubernetes") {
+            finalizers.push(json!("kubernetes"));
+        }
         new["status"] = json!({"phase": "Active"});
         label_with_name(new);
     }
 
-    fn prepare_for_update(&self, new: &mut Json, _old: &Json, _now: Timestamp) {
+    /// Finalizers in `spec` are taken off by whoever does what they stand for.
+    fn prepare_for_update(&self, new: &mut Json, old: &Json, _now: Timestamp) {
+        if let Some(spec) = old.get("spec") {
+            new["spec"] = spec.clone();
+        }
         label_with_name(new);
+    }
+
+    fn validate(&self, new: &Json) -> Vec<FieldError> {
+        let at = FieldPath::new("spec").child("finalizers");
+        let unqualified = new["spec"]["finalizers"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter(|finalizer| {
+                finalizer
+                    .as_str()
+                    .is_some_and(|name| name != "kubernetes" && !name.contains('/'))
+            });
+        let why = "name is neither a standard finalizer name nor is it fully qualified";
+        unqualified
+            .map(|finalizer| FieldError::invalid(&at, finalizer, why))
+            .collect()
+    }
+
+    fn validate_update(&self, new: &Json, _old: &Json) -> Vec<FieldError> {
+        let phase = &new["status"]["phase"];
+        let deleting = !new["metadata"]["deletionTimestamp"].is_null();
+        let why = match (deleting, phase.as_str()) {
+            (false, Some(phase)) if phase != "Active" => "may only be 'Active' if `deletionTimestamp` is empty",
+            (true, Some(phase)) if phase != "Terminating" => {
+                "may only be 'Terminating' if `deletionTimestamp` is not empty"
+            }
+            _ => return Vec::new(),
+        };
+        vec![FieldError::invalid(
+            &FieldPath::new("status").child("Phase"),
+            phase,
+            why,
+        )]
     }
 
     fn on_delete(&self, object: &mut Json, _now: Timestamp) -> OnDelete {

@@ -13,7 +13,10 @@ pub(super) struct Definitions;
 
 impl Strategy for Definitions {
     fn traits(&self) -> Traits {
-        Traits { deletes_to_object: true, ..Traits::CUSTOM }
+        Traits {
+            deletes_to_object: true,
+            ..Traits::CUSTOM
+        }
     }
 
     fn default(&self, new: &mut Json) {
@@ -35,7 +38,9 @@ impl Strategy for Definitions {
         if !new["status"]["storedVersions"].is_array() {
             new["status"]["storedVersions"] = json!([]);
         }
-        let Some(stored) = new["status"]["storedVersions"].as_array_mut() else { return };
+        let Some(stored) = new["status"]["storedVersions"].as_array_mut() else {
+            return;
+        };
         for version in storage {
             if !stored.contains(&version) {
                 stored.push(version);
@@ -45,7 +50,11 @@ impl Strategy for Definitions {
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
         // Changes are judged with what they change.
-        if new["status"]["conditions"].is_null() { validate_definition(new) } else { Vec::new() }
+        if new["status"]["conditions"].is_null() {
+            validate_definition(new)
+        } else {
+            Vec::new()
+        }
     }
 
     fn validate_update(&self, new: &Json, old: &Json) -> Vec<FieldError> {
@@ -71,5 +80,8 @@ impl Strategy for Definitions {
 
 fn storage_versions(definition: &Json) -> Vec<Json> {
     let versions = definition["spec"]["versions"].as_array().into_iter().flatten();
-    versions.filter(|version| version["storage"] == true).map(|version| version["name"].clone()).collect()
+    versions
+        .filter(|version| version["storage"] == true)
+        .map(|version| version["name"].clone())
+        .collect()
 }

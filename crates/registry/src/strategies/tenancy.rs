@@ -9,7 +9,10 @@ pub(super) struct Workspaces;
 
 impl Strategy for Workspaces {
     fn traits(&self) -> Traits {
-        Traits { deletes_to_object: true, ..Traits::CUSTOM }
+        Traits {
+            deletes_to_object: true,
+            ..Traits::CUSTOM
+        }
     }
 
     fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {

@@ -1,0 +1,92 @@
+#![allow(clippy::unwrap_used)]
+
+use super::of;
+use crate::OnDelete;
+use insula_api::{Json, Timestamp, aggregate};
+use serde_json::json;
+
+const NOW: Timestamp = Timestamp(0);
+
+fn created(group: &str, plural: &str, mut object: Json) -> Json {
+    let strategy = of(group, plural);
+    strategy.default(&mut object);
+    strategy.prepare_for_create(&mut object, NOW);
+    object
+}
+
+#[test]
+fn namespaces_are_active_until_they_are_deleted() {
+    let mut namespace = created("", "namespaces", json!({"metadata": {"name": "a"}}));
+    assert_eq!(
+        namespace,
+        json!({
+            "metadata": {"name": "a", "labels": {"kubernetes.io/metadata.name": "a"}},
+            "spec": {"finalizers": ["kubernetes"]}, "status": {"phase": "Active"},
+        })
+    );
+    let strategy = of("", "namespaces");
+    let mut forced = namespace.clone();
+    forced["status"]["phase"] = json!("Terminating");
+    assert_eq!(
+        aggregate(&strategy.validate_update(&forced, &namespace)),
+        "status.Phase: Invalid value: \"Terminating\": may only be 'Active' if `deletionTimestamp` is empty"
+    );
+    assert_eq!(strategy.on_delete(&mut namespace, NOW), OnDelete::Hold);
+    assert_eq!(namespace["status"]["phase"], "Terminating");
+    namespace["spec"]["finalizers"] = json!([]);
+    assert!(!strategy.is_held(&namespace));
+    namespace["spec"]["finalizers"] = json!(["hold"]);
+    assert_eq!(
+        aggregate(&strategy.validate(&namespace)),
+        "spec.finalizers: Invalid value: \"hold\": name is neither a standard finalizer name nor is it fully qualified"
+    );
+}
+
+#[test]
+fn string_data_is_only_a_way_to_write_data() {
+    let secret = created("", "secrets", json!({"stringData": {"a": "b"}, "data": {"c": "ZA=="}}));
+    assert_eq!(secret, json!({"type": "Opaque", "data": {"a": "Yg==", "c": "ZA=="}}));
+}
+
+#[test]
+fn immutable_means_immutable() {
+    let old = json!({"immutable": true, "data": {"a": "b"}});
+    for (plural, new) in [
+        ("configmaps", json!({"data": {"a": "c"}})),
+        ("secrets", json!({"data": {"a": "c"}})),
+    ] {
+        assert_eq!(
+            aggregate(&of("", plural).validate_update(&new, &old)),
+            "[immutable: Forbidden: field is immutable when `immutable` is set, data: Forbidden: field is immutable when `immutable` is set]"
+        );
+    }
+}
+
+#[test]
+fn data_has_a_limit() {
+    let large = "a".repeat(1024 * 1024 + 1);
+    let errors = of("", "configmaps").validate(&json!({"data": {"a": large}}));
+    assert_eq!(aggregate(&errors), "[]: Too long: may not be more than 1048576 bytes");
+    let errors = of("", "configmaps").validate(&json!({"data": {"a": "1"}, "binaryData": {"a": "MQ=="}}));
+    assert_eq!(errors.len(), 1);
+    assert_eq!(
+        of("", "configmaps")
+            .validate(&json!({"data": {"no spaces": "1"}}))
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn definitions_remember_what_they_stored() {
+    let spec = |v1: bool| json!({"versions": [{"name": "v1", "storage": v1}, {"name": "v2", "storage": !v1}]});
+    let old = created(
+        "apiextensions.k8s.io",
+        "customresourcedefinitions",
+        json!({"spec": spec(true)}),
+    );
+    assert_eq!(old["status"]["storedVersions"], json!(["v1"]));
+    let mut new = json!({"spec": spec(false), "status": old["status"]});
+    of("apiextensions.k8s.io", "customresourcedefinitions").prepare_for_update(&mut new, &old, NOW);
+    assert_eq!(new["status"]["storedVersions"], json!(["v1", "v2"]));
+}

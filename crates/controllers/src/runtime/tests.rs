@@ -1,0 +1,118 @@
+//! The loops as the server runs them.
+#![allow(clippy::unwrap_used)]
+
+use super::{Reconciler, Sleep, run};
+use crate::{Controllers, testing::Rig};
+use insula_api::{ObjectKey, ResourceId};
+use insula_registry::{Intent, Plan, ids};
+use insula_store::{Change, Entry, Snapshot};
+use serde_json::json;
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// A hundredth of the time.
+fn sleep() -> Sleep {
+    Arc::new(|seconds| Box::pin(tokio::time::sleep(Duration::from_millis(seconds * 10))))
+}
+
+/// Waits until something holds.
+async fn until(what: &str, holds: impl Fn() -> bool) {
+    for _ in 0..1000 {
+        if holds() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("never happened: {what}");
+}
+
+#[tokio::test]
+async fn many_workspaces_come_and_go() {
+    let rig = Rig::new().await;
+    let registry = rig.registry.clone();
+    let tasks = Controllers::new(registry).tasks(sleep());
+    let tasks: Vec<_> = tasks.into_iter().map(|(_, task)| tokio::spawn(task)).collect();
+    let name = |i: usize| format!("w{i}");
+    for i in 0..200 {
+        let yaml = format!(
+            "{{apiVersion: tenancy.kcp.io/v1alpha1, kind: Workspace, metadata: {{name: {}}}}}",
+            name(i)
+        );
+        rig.create("root", "workspaces", &yaml).await;
+    }
+    let phase = |i: usize| {
+        let workspace = rig.get("root", "tenancy.kcp.io/v1alpha1", "workspaces", &name(i));
+        workspace.map(|workspace| workspace["status"]["phase"].as_str().unwrap_or_default().to_owned())
+    };
+    until("all are ready", || {
+        (0..200).all(|i| phase(i).as_deref() == Some("Ready"))
+    })
+    .await;
+    for i in 0..200 {
+        rig.delete("root", "tenancy.kcp.io/v1alpha1", "workspaces", &name(i))
+            .await
+            .unwrap();
+    }
+    until("all are gone", || (0..200).all(|i| phase(i).is_none())).await;
+    assert_eq!(rig.keys(ids::logicalclusters()).len(), 1);
+    tasks.into_iter().for_each(|task| task.abort());
+}
+
+/// Panics at every third look, and otherwise labels ConfigMaps.
+struct Clumsy(AtomicUsize);
+
+impl Reconciler for Clumsy {
+    type Key = ObjectKey;
+    type World = Option<Entry>;
+
+    fn name(&self) -> &'static str {
+        "clumsy"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::configmaps()]
+    }
+
+    fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
+        vec![change.key.clone()]
+    }
+
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Option<Entry> {
+        assert!(self.0.fetch_add(1, Ordering::Relaxed) % 3 != 0, "on purpose");
+        snapshot.get(key)
+    }
+
+    fn decide(&self, world: &Option<Entry>) -> Plan {
+        let Some(entry) = world else { return Plan::rest() };
+        let mut value = entry.object.body_value();
+        value["metadata"]["labels"] = json!({"seen": "yes"});
+        Plan {
+            intents: vec![Intent::Update(entry.clone(), value)],
+            again_after: None,
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_panic_is_an_error_like_any_other() {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    let task = tokio::spawn(run(
+        rig.registry.clone(),
+        Arc::new(Clumsy(AtomicUsize::new(0))),
+        sleep(),
+    ));
+    for i in 0..9 {
+        let yaml = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c{i}, namespace: default}}}}");
+        rig.create(&org, "configmaps", &yaml).await;
+    }
+    let seen =
+        |i| rig.get(&org, "v1", "configmaps", &format!("default/c{i}")).unwrap()["metadata"]["labels"]["seen"] == "yes";
+    until("all are labelled", || (0..9).all(seen)).await;
+    task.abort();
+}
