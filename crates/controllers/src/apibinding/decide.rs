@@ -156,7 +156,8 @@ fn bind(world: &World, export: &Json, value: &mut Json) -> Plan {
     let mut plan = Plan::rest();
     for resource in stale.iter().take(RESOURCES_MAX) {
         let bundle = bundle_intent(resource);
-        plan.intents.push(bundle.unwrap_or_else(|| unchanged(resource.bundle_key.clone(), resource.bundle.as_ref())));
+        plan.intents
+            .push(bundle.unwrap_or_else(|| unchanged(resource.bundle_key.clone(), resource.bundle.as_ref())));
         plan.intents.extend(resource.guards.iter().cloned());
         plan.intents.push(claim_intent(world, resource, identity));
         show_bound(value, resource, identity);

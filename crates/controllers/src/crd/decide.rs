@@ -45,7 +45,7 @@ pub(super) fn decide(world: &World) -> Plan {
 
     let mut intents = alive.clone();
     intents.push(Intent::Update(entry.clone(), value));
-    if established {
+    if established && !world.rules_broken {
         intents.extend(serve(world, entry));
     }
     Plan {

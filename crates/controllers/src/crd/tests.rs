@@ -128,3 +128,50 @@ async fn names_that_become_free_are_given_to_who_waits() {
     rig.settle().await;
     assert!(rig.target(&org, "example.io/v1", "gadgets", "default").is_some());
 }
+
+#[tokio::test]
+async fn a_definition_converts_by_the_rules_of_its_name() {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    let version = |name: &str, field: &str| {
+        format!(
+            "{{name: {name}, served: true, storage: {}, schema: {{openAPIV3Schema: {{type: object, properties: {{spec: \
+             {{type: object, properties: {{{field}: {{type: integer}}}}}}}}}}}}}}",
+            name == "v1"
+        )
+    };
+    let yaml = format!(
+        "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: widgets.example.io}}, \
+         spec: {{group: example.io, scope: Namespaced, names: {{plural: widgets, kind: Widget}}, versions: [{}, {}]}}}}",
+        version("v1", "size"),
+        version("v2", "bytes")
+    );
+    rig.create(&org, CRD.1, &yaml).await;
+    rig.settle().await;
+    let rules = "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: widgets.example.io}, spec: \
+        {conversions: [{from: v1, to: v2, rules: [{field: .spec.size, destination: .spec.bytes}]}, \
+        {from: v2, to: v1, rules: [{field: .spec.bytes, destination: .spec.size}]}]}}";
+    rig.create(&org, "apiconversions", rules).await;
+    rig.settle().await;
+    let widget = "{apiVersion: example.io/v2, kind: Widget, metadata: {name: a, namespace: default}, spec: {bytes: 3}}";
+    rig.create(&org, "widgets", widget).await;
+    let seen = rig.get(&org, "example.io/v1", "widgets", "default/a").unwrap();
+    assert_eq!(seen["spec"], json!({"size": 3}));
+    // A definition that the rules do not fit is refused.
+    let gone =
+        json!({"spec": {"versions": [serde_saphyr::from_str::<insula_api::Json>(&version("v1", "size")).unwrap()]}});
+    let error = rig
+        .patch(&org, CRD.0, CRD.1, "widgets.example.io", gone)
+        .await
+        .unwrap_err();
+    assert!(
+        error.to_string().contains("in the APIConversion of this name"),
+        "{error}"
+    );
+    rig.delete(&org, CRD.0, CRD.1, "widgets.example.io").await.unwrap();
+    rig.settle().await;
+    assert_eq!(
+        (rig.keys(insula_registry::ids::claims()).len(), rig.collect().await),
+        (0, 1)
+    );
+}

@@ -21,6 +21,8 @@ pub(crate) struct World {
     pub(crate) claim: Option<Entry>,
     /// The bundle that it is served from, if an APIConversion gives it rules that compile.
     pub(crate) bundle: Option<WantedBundle>,
+    /// There are rules, and they do not fit: what is served stays as it is.
+    pub(crate) rules_broken: bool,
     /// Its instances, while it is being deleted.
     pub(crate) instances: Sweep,
     pub(crate) now: Timestamp,
@@ -58,7 +60,11 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     };
     let bundle = match &definition {
         Some((_, value)) if !deleting => wanted_bundle(registry, snapshot, key, value),
-        _ => None,
+        _ => Ok(None),
+    };
+    let (bundle, rules_broken) = match bundle {
+        Ok(bundle) => (bundle, false),
+        Err(Broken) => (None, true),
     };
     World {
         taken: taken(registry, snapshot, key, group),
@@ -66,25 +72,35 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         claim: snapshot.get(&claim_key),
         claim_key,
         bundle,
+        rules_broken,
         instances,
         definition,
         now,
     }
 }
 
-fn wanted_bundle(registry: &Registry, snapshot: &Snapshot, key: &ObjectKey, definition: &Json) -> Option<WantedBundle> {
+/// Rules that do not compile. Admission refuses them, but it may have looked at another definition.
+struct Broken;
+
+fn wanted_bundle(
+    registry: &Registry,
+    snapshot: &Snapshot,
+    key: &ObjectKey,
+    definition: &Json,
+) -> Result<Option<WantedBundle>, Broken> {
     let conversion_key = ObjectKey::cluster_scoped(ids::apiconversions(), key.cluster.clone(), &key.name);
-    let conversion = snapshot.get(&conversion_key)?;
+    let Some(conversion) = snapshot.get(&conversion_key) else {
+        return Ok(None);
+    };
     let value = bundle::of_definition(definition, &conversion.object.body_value());
-    // Admission refuses rules that do not compile; a definition that changed later is served without them.
-    registry.catalog.compile(&value).ok()?;
+    registry.catalog.compile(&value).map_err(|_| Broken)?;
     let bundle_key = ids::bundle(text(&value, "/metadata/name"));
-    Some(WantedBundle {
+    Ok(Some(WantedBundle {
         present: snapshot.get(&bundle_key),
         conversion: Intent::Expect(conversion_key, Some(conversion.revision)),
         key: bundle_key,
         value,
-    })
+    }))
 }
 
 /// Names of every other API of the group in the cluster, built in, bound or defined.

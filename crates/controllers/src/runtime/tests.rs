@@ -34,9 +34,16 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 #[tokio::test]
 async fn many_workspaces_come_and_go() {
     let rig = Rig::new().await;
-    let registry = rig.registry.clone();
-    let tasks = Controllers::new(registry).tasks(sleep());
-    let tasks: Vec<_> = tasks.into_iter().map(|(_, task)| tokio::spawn(task)).collect();
+    let controllers = Controllers::new(rig.registry.clone());
+    let sleep = sleep();
+    tokio::select! {
+        () = controllers.run(move |seconds| sleep(seconds)) => unreachable!("loops never end"),
+        () = come_and_go(&rig) => {}
+    }
+    assert_eq!(rig.keys(ids::logicalclusters()).len(), 1);
+}
+
+async fn come_and_go(rig: &Rig) {
     let name = |i: usize| format!("w{i}");
     for i in 0..200 {
         let yaml = format!(
@@ -59,8 +66,6 @@ async fn many_workspaces_come_and_go() {
             .unwrap();
     }
     until("all are gone", || (0..200).all(|i| phase(i).is_none())).await;
-    assert_eq!(rig.keys(ids::logicalclusters()).len(), 1);
-    tasks.into_iter().for_each(|task| task.abort());
 }
 
 /// Panics at every third look, and otherwise labels ConfigMaps.
@@ -83,7 +88,7 @@ impl Reconciler for Clumsy {
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Option<Entry> {
-        assert!(self.0.fetch_add(1, Ordering::Relaxed) % 3 != 0, "on purpose");
+        assert!(!self.0.fetch_add(1, Ordering::Relaxed).is_multiple_of(3), "on purpose");
         snapshot.get(key)
     }
 
@@ -102,17 +107,20 @@ impl Reconciler for Clumsy {
 async fn a_panic_is_an_error_like_any_other() {
     let rig = Rig::new().await;
     let org = rig.workspace("root", "org").await;
-    let task = tokio::spawn(run(
-        rig.registry.clone(),
-        Arc::new(Clumsy(AtomicUsize::new(0))),
-        sleep(),
-    ));
+    tokio::select! {
+        () = run(rig.registry.clone(), Arc::new(Clumsy(AtomicUsize::new(0))), sleep()) => unreachable!("loops never end"),
+        () = label_all(&rig, &org) => {}
+    }
+}
+
+async fn label_all(rig: &Rig, org: &str) {
     for i in 0..9 {
         let yaml = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c{i}, namespace: default}}}}");
-        rig.create(&org, "configmaps", &yaml).await;
+        rig.create(org, "configmaps", &yaml).await;
     }
-    let seen =
-        |i| rig.get(&org, "v1", "configmaps", &format!("default/c{i}")).unwrap()["metadata"]["labels"]["seen"] == "yes";
+    let seen = |i| {
+        let found = rig.get(org, "v1", "configmaps", &format!("default/c{i}"));
+        found.unwrap()["metadata"]["labels"]["seen"] == "yes"
+    };
     until("all are labelled", || (0..9).all(seen)).await;
-    task.abort();
 }

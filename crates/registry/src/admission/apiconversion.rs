@@ -3,7 +3,7 @@
 
 use super::{Review, bundle};
 use crate::{Result, ids};
-use insula_api::{FieldPath, Json, ObjectKey};
+use insula_api::{FieldPath, Json, ObjectKey, Scope};
 
 pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if old.is_some_and(|old| old["spec"] == new["spec"]) {
@@ -23,4 +23,31 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     };
     review.catalog.compile(&bundle).map_err(invalid)?;
     Ok(())
+}
+
+/// Rules of a schema that somebody may be bound to stay: without them tenants would find their fields in no version but
+/// the stored one.
+pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
+    let name = &old["metadata"]["name"];
+    let exports = review.snapshot.range(
+        &Scope::cluster(ids::apiexports(), review.cluster.clone()),
+        None,
+        usize::MAX,
+    );
+    let offers = |export: &Json| {
+        export["spec"]["resources"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .any(|resource| resource["schema"] == *name)
+    };
+    let Some(export) = exports.iter().find(|export| offers(&export.object.body_value())) else {
+        return Ok(());
+    };
+    let why = format!(
+        "APIExport {:?} offers the schema of this name, and its versions convert by these rules: take the schema out of \
+         the export's spec.resources first",
+        export.key.name
+    );
+    Err(review.forbid(old, why))
 }

@@ -1,13 +1,39 @@
-//! CustomResourceDefinitions: not in the groups that are the server's own.
+//! CustomResourceDefinitions: not in the groups that are the server's own, and fit for the conversion rules of their name.
 
-use super::{Operation, Review};
+use super::{Operation, Review, bundle};
 use crate::{Result, ids};
-use insula_api::Json;
+use insula_api::{Json, ObjectKey};
 
-pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
-    if review.operation != Operation::Create {
-        return Ok(());
+pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    if review.operation == Operation::Create {
+        check_place(review, new)?;
     }
+    if old.is_none_or(|old| old["spec"] != new["spec"]) {
+        check_rules(review, new)?;
+    }
+    Ok(())
+}
+
+/// An APIConversion of the definition's name must still convert between its versions.
+fn check_rules(review: &Review<'_>, new: &Json) -> Result<()> {
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let key = ObjectKey::cluster_scoped(ids::apiconversions(), review.cluster.clone(), name);
+    let Some(conversion) = review.snapshot.get(&key) else {
+        return Ok(());
+    };
+    let bundle = bundle::of_definition(new, &conversion.object.body_value());
+    match review.catalog.compile(&bundle) {
+        Ok(_) => Ok(()),
+        Err(mut errors) => {
+            for error in &mut errors {
+                error.detail = format!("{} (in the APIConversion of this name: change it first)", error.detail);
+            }
+            Err(review.served.api.invalid(name, errors))
+        }
+    }
+}
+
+fn check_place(review: &Review<'_>, new: &Json) -> Result<()> {
     let group = new["spec"]["group"].as_str().unwrap_or_default();
     let plural = new["spec"]["names"]["plural"].as_str().unwrap_or_default();
     let reserved = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));

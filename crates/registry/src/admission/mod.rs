@@ -102,7 +102,7 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
             Ok(())
         }
         ("apis.kcp.io", "apiexportendpointslices") => endpointslice::review(review, new),
-        ("apiextensions.k8s.io", "customresourcedefinitions") => definition::review(review, new),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => definition::review(review, new, old),
         _ => Ok(()),
     }
 }
@@ -115,7 +115,11 @@ fn review_deletion(review: &Review<'_>, old: Option<&Json>) -> Result<()> {
         ("", "namespaces", "default" | "kube-system" | "kube-public") => {
             Err(review.forbid(old, "this namespace may not be deleted"))
         }
+        ("core.kcp.io", "logicalclusters", _) if *review.cluster == ClusterName::root() => {
+            Err(review.forbid(old, "LogicalCluster cannot be deleted"))
+        }
         ("core.kcp.io", "logicalclusters", _) => logicalcluster::review(review, None, Some(old)),
+        ("apis.kcp.io", "apiconversions", _) => apiconversion::review_deletion(review, old),
         _ => Ok(()),
     }
 }

@@ -206,7 +206,7 @@ fn too_long(path: &FieldPath) -> FieldError {
 
 /// Kubernetes' rule for keys of ConfigMaps and Secrets (`IsConfigMapKey`).
 fn check_key(path: &FieldPath, key: &str, errors: &mut Vec<FieldError>) {
-    let mut problem = |text: &str| errors.push(FieldError::invalid_text(path, &json!(key).to_string(), text));
+    let mut problem = |text: &str| errors.push(FieldError::invalid_text(path, json!(key).to_string(), text));
     if key.len() > 253 {
         problem("must be no more than 253 bytes");
     }
