@@ -237,7 +237,8 @@ impl<'a> Stage<'a> {
         let (method, path) = command.split_once(' ').ok_or("a request is METHOD PATH")?;
         let client = self.client(step);
         if method == "WATCH" {
-            return self.watch(&client, path, step);
+            let separator = if path.contains('?') { '&' } else { '?' };
+            return self.watch(&client, &format!("{path}{separator}watch=true"), step);
         }
         let body = self.body(step)?;
         let (method, content_type) = match method {

@@ -2,4 +2,20 @@
 //! server.
 #![allow(clippy::unwrap_used)]
 
+/// A test for each story, and the list of them.
+macro_rules! stories {
+    ($group:literal: $($name:ident),* $(,)?) => {
+        pub(crate) const STORIES: &[&str] = &[$(concat!($group, "/", stringify!($name))),*];
+        $(#[test]
+        fn $name() {
+            insula_e2e::story(concat!($group, "/", stringify!($name)));
+        })*
+    };
+}
+
+mod binding;
+mod conversion;
+mod kinds;
+mod kubectl;
+mod serving;
 mod start;

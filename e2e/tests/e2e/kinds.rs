@@ -1,0 +1,3 @@
+//! kcp's kinds in kcp's shapes.
+
+stories!("kinds": life, refusals, versions);

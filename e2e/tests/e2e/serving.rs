@@ -1,0 +1,75 @@
+//! Custom resources as Kubernetes serves them.
+
+use insula_e2e::{shared, workspace};
+use serde_json::{Value, json};
+
+stories!("serving": definition, discovery, lists);
+
+/// Pages of a list are of one revision, each object once, whatever the size of the page and whatever is written meanwhile.
+#[test]
+fn pages_of_any_size_make_the_same_list() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "pages").0);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = |name: String| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    for i in 0..23 {
+        client.post(maps, &map(format!("m{i:02}"))).expect(201);
+    }
+    let names = |list: &Value| -> Vec<String> {
+        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    };
+    let whole = names(&client.get(maps).expect(200));
+    for limit in [1, 5, 22, 23, 24] {
+        let (mut found, mut token, mut revisions) = (Vec::new(), String::new(), Vec::new());
+        loop {
+            let page = client.get(&format!("{maps}?limit={limit}&continue={token}")).expect(200);
+            found.extend(names(&page));
+            revisions.push(page["metadata"]["resourceVersion"].clone());
+            client.post(maps, &map(format!("z{limit}-{}", revisions.len()))).expect(201);
+            token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
+            if token.is_empty() {
+                break;
+            }
+        }
+        revisions.dedup();
+        assert_eq!(revisions.len(), 1, "limit {limit}: {revisions:?}");
+        assert_eq!(found[..23.min(whole.len())], whole[..], "limit {limit}");
+        for name in names(&client.get(maps).expect(200)).iter().filter(|name| name.starts_with('z')) {
+            client.delete(&format!("{maps}/{name}")).expect(200);
+        }
+    }
+}
+
+/// Of writers that read, change and write, exactly as many succeed as there are changes.
+#[test]
+fn no_update_is_lost_among_writers() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "writers").0);
+    let path = "/api/v1/namespaces/default/configmaps/counter";
+    let start = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "counter"}, "data": {"n": "0"}});
+    client.post("/api/v1/namespaces/default/configmaps", &start).expect(201);
+    let write = |client: insula_e2e::Client| {
+        let mut conflicts = 0;
+        for _ in 0..15 {
+            loop {
+                let mut now = client.get(path).expect(200);
+                let n: u32 = now["data"]["n"].as_str().unwrap().parse().unwrap();
+                now["data"]["n"] = (n + 1).to_string().into();
+                match client.put(path, &now).code {
+                    200 => break,
+                    409 => conflicts += 1,
+                    other => panic!("{other}"),
+                }
+            }
+        }
+        conflicts
+    };
+    let writers: Vec<_> = (0..4).map(|_| {
+        let client = client.clone();
+        std::thread::spawn(move || write(client))
+    }).collect();
+    let conflicts: u32 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+    assert_eq!(client.get(path).expect(200)["data"]["n"], "60", "after {conflicts} conflicts");
+}
