@@ -1,0 +1,66 @@
+//! Conversion of a 2 kB object between two versions that differ by so many names.
+
+use divan::Bencher;
+use insula_bench::fixtures::{bundle, widget};
+use insula_conversion::{Stored, object_budget};
+
+fn main() {
+    divan::main();
+}
+
+#[divan::bench(args = [0, 1, 10, 100])]
+fn get(bencher: Bencher<'_, '_>, moves: usize) {
+    let (bundle, object) = (bundle(moves), widget("a", "v1", 0));
+    let stored = Stored {
+        value: &object,
+        version: "v1",
+        residual: None,
+    };
+    bencher.bench_local(|| bundle.get(stored, "v2", &mut object_budget()).expect("converts"));
+}
+
+/// What a server does for a read: bytes in, bytes out.
+#[divan::bench(args = [0, 1, 10, 100])]
+fn get_from_bytes_to_bytes(bencher: Bencher<'_, '_>, moves: usize) {
+    let bundle = bundle(moves);
+    let bytes = widget("a", "v1", 0).to_string();
+    bencher.bench_local(|| {
+        let value = serde_json::from_str(&bytes).expect("parses");
+        let stored = Stored {
+            value: &value,
+            version: "v1",
+            residual: None,
+        };
+        let value = bundle.get(stored, "v2", &mut object_budget()).expect("converts");
+        serde_json::to_vec(&value).expect("prints")
+    });
+}
+
+#[divan::bench(args = [0, 1, 10, 100])]
+fn create(bencher: Bencher<'_, '_>, moves: usize) {
+    let (bundle, object) = (bundle(moves), widget("a", "v2", moves));
+    bencher.bench_local(|| bundle.put(&object, "v2", None, &mut object_budget()).expect("converts"));
+}
+
+/// One field changed through the version that is not stored.
+#[divan::bench(args = [0, 1, 10, 100])]
+fn update(bencher: Bencher<'_, '_>, moves: usize) {
+    let (bundle, old) = (bundle(moves), widget("a", "v1", 0));
+    let stored = Stored {
+        value: &old,
+        version: "v1",
+        residual: None,
+    };
+    let mut new = bundle.get(stored, "v2", &mut object_budget()).expect("converts");
+    new["spec"][if moves == 100 { "g099" } else { "f099" }] = "changed".into();
+    bencher.bench_local(|| {
+        bundle
+            .put(&new, "v2", Some(stored), &mut object_budget())
+            .expect("converts")
+    });
+}
+
+#[divan::bench(args = [0, 1, 10, 100])]
+fn compile(bencher: Bencher<'_, '_>, moves: usize) {
+    bencher.bench_local(|| bundle(divan::black_box(moves)));
+}

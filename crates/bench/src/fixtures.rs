@@ -1,0 +1,235 @@
+//! What the benchmarks work on: one kind of object of about 2 kB, in two versions that differ by a chosen number of fields.
+
+use insula_api::{Clock, ClusterName, FieldPath, Json, Object, ObjectKey, Rng, Timestamp};
+use insula_conversion::{Bundle, Strategy, VersionSchema, parse_rules};
+use insula_registry::{Api, Origin, Registry, Served, Target, ids};
+use insula_schema::Structural;
+use insula_store::{Guard, Store, Txn, Write};
+use serde_json::{Map, json};
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+/// API group of the benchmarks' kind.
+pub const GROUP: &str = "bench.example.io";
+/// Its plural.
+pub const PLURAL: &str = "widgets";
+/// Fields in `spec`; with names and punctuation they make 2 kB.
+pub const FIELDS: usize = 100;
+/// How many fields `v2` names otherwise where nothing else is said: one of them by CEL.
+pub const MOVES: usize = 10;
+
+/// The name of field `i` in a version in which the first `moved` fields have new names.
+fn field(i: usize, moved: usize) -> String {
+    if i < moved {
+        format!("g{i:03}")
+    } else {
+        format!("f{i:03}")
+    }
+}
+
+/// An object of 2 kB in a version whose first `moved` fields have new names (0: `v1`).
+pub fn widget(name: &str, version: &str, moved: usize) -> Json {
+    let text = if moved > 0 { "VALUE" } else { "value" };
+    let spec: Map<String, Json> = (0..FIELDS)
+        .map(|i| {
+            let word = if i == 0 { text } else { "value" };
+            (field(i, moved), json!(format!("{word}-{i:05}")))
+        })
+        .collect();
+    json!({"apiVersion": format!("{GROUP}/{version}"), "kind": "Widget", "metadata": {"name": name}, "spec": spec})
+}
+
+/// The schema of a version whose first `moved` fields have new names.
+pub fn widget_schema(moved: usize) -> Json {
+    let fields: Map<String, Json> = (0..FIELDS)
+        .map(|i| (field(i, moved), json!({"type": "string", "maxLength": 63})))
+        .collect();
+    json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}})
+}
+
+/// Rules between `v1` and a `v2` with `moved` new names: moves, the first one through CEL if `computed`.
+pub fn rules(moved: usize, computed: bool) -> Json {
+    let side = |from: usize, to: usize, function: &str| -> Vec<Json> {
+        (0..moved)
+            .map(|i| {
+                let mut rule = json!({
+                    "field": format!(".spec.{}", field(i, from)), "destination": format!(".spec.{}", field(i, to)),
+                });
+                if i == 0 && computed {
+                    rule["transformation"] = json!(format!("self.{function}()"));
+                }
+                rule
+            })
+            .collect()
+    };
+    json!({"hub": "v1", "conversions": [
+        {"from": "v1", "to": "v2", "rules": side(0, moved, "upperAscii")},
+        {"from": "v2", "to": "v1", "rules": side(moved, 0, "lowerAscii")},
+    ]})
+}
+
+/// A conversion between `v1` (stored) and `v2` by so many pure moves; with none the versions are of one shape.
+pub fn bundle(moved: usize) -> Bundle {
+    let version = |name: &str, moved: usize| VersionSchema {
+        name: name.to_owned(),
+        served: true,
+        schema: Arc::new(Structural::parse_trusted(&widget_schema(moved)).expect("the fixture's schema is valid")),
+    };
+    let at = FieldPath::new("spec");
+    let rules = parse_rules(&rules(moved, false), &at).expect("the fixture's rules parse");
+    let rules = (moved > 0).then_some(&rules);
+    let versions = vec![version("v1", 0), version("v2", moved)];
+    Bundle::compile(GROUP, versions, "v1", rules, Strategy::Lossless, &at).expect("the fixture's rules compile")
+}
+
+/// A schema with 64 leaves of all usual kinds, and an object that fills half of them.
+pub fn sixty_four_leaves() -> (Json, Json) {
+    let (mut groups, mut values) = (Map::new(), Map::new());
+    for group in 0..8 {
+        groups.insert(
+            format!("group{group}"),
+            json!({"type": "object", "properties": {
+            "name": {"type": "string", "minLength": 1, "maxLength": 63, "pattern": "^[a-z0-9-]+$"},
+            "mode": {"type": "string", "enum": ["Fast", "Safe", "Off"], "default": "Safe"},
+            "replicas": {"type": "integer", "format": "int32", "minimum": 0, "maximum": 100, "default": 1},
+            "weight": {"type": "number", "exclusiveMinimum": true, "minimum": 0},
+            "enabled": {"type": "boolean", "default": true},
+            "since": {"type": "string", "format": "date-time"},
+            "tags": {"type": "array", "x-kubernetes-list-type": "set", "maxItems": 16, "items": {"type": "string"}},
+            "labels": {"type": "object", "additionalProperties": {"type": "string"}},
+        }, "required": ["name"]}),
+        );
+        values.insert(
+            format!("group{group}"),
+            json!({
+                "name": format!("name-{group}"), "weight": 1.5, "since": "2026-11-21T09:40:00Z",
+                "tags": ["a", "b"], "labels": {"team": "blue"}, "unknown": {"goes": "away"},
+            }),
+        );
+    }
+    let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": groups}}});
+    let object =
+        json!({"apiVersion": "bench.example.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": values});
+    (schema, object)
+}
+
+/// A clock that stands.
+#[derive(Debug)]
+pub struct StillClock;
+
+impl Clock for StillClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(1_795_000_000)
+    }
+}
+
+/// Different numbers each time, the same in every run.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Rng for Counter {
+    fn fill(&self, buffer: &mut [u8]) {
+        for chunk in buffer.chunks_mut(8) {
+            let n = self
+                .0
+                .fetch_add(1, Ordering::Relaxed)
+                .wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            chunk.copy_from_slice(&n.to_le_bytes()[..chunk.len()]);
+        }
+    }
+}
+
+/// A tenant with the benchmarks' kind bound, over a store.
+pub struct Tenant {
+    /// The registry.
+    pub registry: Registry,
+    cluster: ClusterName,
+    api: Arc<Api>,
+}
+
+impl Tenant {
+    /// Makes the tenant's LogicalCluster and compiles the kind: [`MOVES`] rules, one of them CEL.
+    pub async fn new(store: Arc<dyn Store>) -> Tenant {
+        let url = "https://127.0.0.1:6443".to_owned();
+        let registry = Registry::new(store, Arc::new(StillClock), Arc::new(Counter::default()), url);
+        let cluster = ClusterName::parse("2xj8k1p0q9z7w3ab").expect("a cluster name");
+        let logical = json!({
+            "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "metadata": {"name": "cluster"},
+            "status": {"phase": "Ready"},
+        });
+        let key = ids::logical_cluster(&cluster);
+        put(&*registry.store, key, &logical).await;
+        let names = json!({"plural": PLURAL, "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
+        let version = |name: &str, moved: usize| {
+            let schema = json!({"openAPIV3Schema": widget_schema(moved)});
+            json!({"name": name, "served": true, "storage": moved == 0, "schema": schema})
+        };
+        let bundle = json!({"kind": "Bundle", "rules": rules(MOVES, true), "spec": {
+            "group": GROUP, "scope": "Cluster", "names": names, "versions": [version("v1", 0), version("v2", MOVES)],
+        }});
+        let api = registry
+            .catalog
+            .compile(&bundle)
+            .expect("the fixture's bundle compiles");
+        Tenant { registry, cluster, api }
+    }
+
+    /// The kind in a version.
+    pub fn target(&self, version: &str) -> Target {
+        let served = Served {
+            api: self.api.clone(),
+            identity: "0123456789abcdef".into(),
+            origin: Origin::Bound {
+                binding: "widgets".into(),
+            },
+            terminating: false,
+            alias: None,
+            guard: None,
+        };
+        Target {
+            cluster: self.cluster.clone(),
+            served,
+            version: version.into(),
+            namespace: None,
+        }
+    }
+}
+
+/// Writes an object past all strategies.
+pub async fn put(store: &dyn Store, key: ObjectKey, value: &Json) {
+    let object = Arc::new(Object::new(value, None).expect("the fixture is an object"));
+    store
+        .commit(Txn::one(Guard::Absent(key.clone()), Write::Put(key, object)))
+        .await
+        .expect("the fixture is written");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_conversion::{Stored, object_budget};
+
+    #[test]
+    fn the_two_versions_are_of_one_size_and_convert_into_each_other() {
+        let (v1, v2) = (widget("a", "v1", 0), widget("a", "v2", MOVES));
+        let bytes = v1.to_string().len();
+        assert!((1_900..2_400).contains(&bytes), "{bytes}");
+        assert_eq!(v2.to_string().len(), bytes);
+        for moved in [0, 1, 10, 100] {
+            let bundle = bundle(moved);
+            let stored = Stored {
+                value: &v1,
+                version: "v1",
+                residual: None,
+            };
+            let seen = bundle.get(stored, "v2", &mut object_budget()).expect("converts");
+            let back = bundle
+                .put(&seen, "v2", Some(stored), &mut object_budget())
+                .expect("converts");
+            assert_eq!(back.value, v1, "{moved} moves");
+            assert_eq!(bundle.is_identity("v1", "v2"), moved == 0);
+        }
+    }
+}

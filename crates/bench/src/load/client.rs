@@ -1,0 +1,198 @@
+//! HTTP/2 over TLS with the administrator's certificate, on a fixed number of connections.
+
+use anyhow::{Context, Result, anyhow, bail};
+use bytes::Bytes;
+use http::{Method, Request, StatusCode, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{
+    body::Incoming,
+    client::conn::http2::{Builder, SendRequest},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use rustls::{
+    ClientConfig, RootCertStore,
+    crypto::aws_lc_rs,
+    pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
+};
+use serde_json::Value;
+use std::{
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// Windows as large as a list, so that what is measured is the server and not the window.
+const STREAM_WINDOW_BYTES: u32 = 32 << 20;
+const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
+/// Streams that one connection carries; servers commonly allow a few hundred.
+const STREAMS_PER_CONNECTION: usize = 100;
+
+/// Requests go round the connections.
+pub(crate) struct Client {
+    connections: Vec<SendRequest<Full<Bytes>>>,
+    next: AtomicUsize,
+    address: Address,
+}
+
+#[derive(Clone)]
+struct Address {
+    host: String,
+    port: u16,
+    tls: Arc<ClientConfig>,
+}
+
+impl Client {
+    /// Connects as the user of the kubeconfig's context `base`.
+    pub(crate) async fn connect(kubeconfig: &Path, connections: usize) -> Result<Self> {
+        let address = Address::read(kubeconfig).with_context(|| kubeconfig.display().to_string())?;
+        Self::open(address, connections).await
+    }
+
+    async fn open(address: Address, count: usize) -> Result<Self> {
+        let mut connections = Vec::new();
+        for _ in 0..count.max(1) {
+            connections.push(address.connect().await?);
+        }
+        Ok(Client {
+            connections,
+            next: AtomicUsize::new(0),
+            address,
+        })
+    }
+
+    /// The same user on connections of its own, enough for so many streams that do not end.
+    pub(crate) async fn for_streams(&self, streams: usize) -> Result<Self> {
+        Self::open(self.address.clone(), streams.div_ceil(STREAMS_PER_CONNECTION)).await
+    }
+
+    /// How many connections there are.
+    pub(crate) fn connections(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Sends a request and reads all of the answer, whatever its code.
+    pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<(StatusCode, Bytes)> {
+        let response = self.begin(method, path, body).await?;
+        let code = response.status();
+        let body = response
+            .into_body()
+            .collect()
+            .await
+            .with_context(|| path.to_owned())?
+            .to_bytes();
+        Ok((code, body))
+    }
+
+    /// Sends a request that has to succeed.
+    pub(crate) async fn must(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<Bytes> {
+        let (code, answer) = self.send(method.clone(), path, body).await?;
+        if !code.is_success() {
+            let text = String::from_utf8_lossy(&answer);
+            bail!("{method} {path}: {code} {}", text.chars().take(600).collect::<String>());
+        }
+        Ok(answer)
+    }
+
+    /// Creates an object.
+    pub(crate) async fn create(&self, path: &str, object: &Value) -> Result<Bytes> {
+        self.must(Method::POST, path, Some(Bytes::from(object.to_string())))
+            .await
+    }
+
+    /// Reads JSON.
+    pub(crate) async fn get(&self, path: &str) -> Result<Value> {
+        let body = self.must(Method::GET, path, None).await?;
+        serde_json::from_slice(&body).with_context(|| path.to_owned())
+    }
+
+    /// Opens a stream, such as a watch.
+    pub(crate) async fn stream(&self, path: &str) -> Result<Incoming> {
+        let response = self.begin(Method::GET, path, None).await?;
+        if !response.status().is_success() {
+            bail!("GET {path}: {}", response.status());
+        }
+        Ok(response.into_body())
+    }
+
+    async fn begin(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<http::Response<Incoming>> {
+        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
+        let mut connection = self.connections[turn].clone();
+        let uri = format!("https://{}:{}{path}", self.address.host, self.address.port);
+        let request = Request::builder()
+            .method(method)
+            .uri(uri)
+            .header(header::ACCEPT, "application/json")
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(body.unwrap_or_default()))?;
+        connection.ready().await.context("the connection is gone")?;
+        connection.send_request(request).await.with_context(|| path.to_owned())
+    }
+}
+
+impl Address {
+    fn read(kubeconfig: &Path) -> Result<Self> {
+        let config: Value = serde_saphyr::from_str(&std::fs::read_to_string(kubeconfig)?)?;
+        let named = |list: &str, name: &Value, section: &str| -> Result<Value> {
+            let entries = config[list].as_array().into_iter().flatten();
+            let found = entries.into_iter().find(|entry| &entry["name"] == name);
+            found
+                .map(|entry| entry[section].clone())
+                .ok_or_else(|| anyhow!("no {section} {name}"))
+        };
+        let context = named("contexts", &Value::from("base"), "context")?;
+        let cluster = named("clusters", &context["cluster"], "cluster")?;
+        let user = named("users", &context["user"], "user")?;
+        let text = |value: &Value, field: &str| -> Result<String> {
+            value[field]
+                .as_str()
+                .map(str::to_owned)
+                .ok_or_else(|| anyhow!("no {field}"))
+        };
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(text(&cluster, "certificate-authority")?)? {
+            roots.add(certificate?)?;
+        }
+        let chain =
+            CertificateDer::pem_file_iter(text(&user, "client-certificate")?)?.collect::<Result<Vec<_>, _>>()?;
+        let key = PrivateKeyDer::from_pem_file(text(&user, "client-key")?)?;
+        let mut tls = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_client_auth_cert(chain, key)?;
+        tls.alpn_protocols = vec![b"h2".to_vec()];
+        let server = text(&cluster, "server")?;
+        let authority = server
+            .strip_prefix("https://")
+            .ok_or_else(|| anyhow!("{server} is no https URL"))?;
+        let authority = authority.split('/').next().unwrap_or(authority);
+        let (host, port) = authority
+            .rsplit_once(':')
+            .ok_or_else(|| anyhow!("{server} has no port"))?;
+        Ok(Address {
+            host: host.to_owned(),
+            port: port.parse()?,
+            tls: Arc::new(tls),
+        })
+    }
+
+    async fn connect(&self) -> Result<SendRequest<Full<Bytes>>> {
+        let tcp = TcpStream::connect((self.host.as_str(), self.port)).await?;
+        tcp.set_nodelay(true)?;
+        let name = ServerName::try_from(self.host.clone())?;
+        let tls = TlsConnector::from(self.tls.clone()).connect(name, tcp).await?;
+        let (sender, connection) = Builder::new(TokioExecutor::new())
+            .initial_stream_window_size(STREAM_WINDOW_BYTES)
+            .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+            .handshake(TokioIo::new(tls))
+            .await?;
+        tokio::spawn(async move {
+            // A connection that breaks shows in the requests on it.
+            drop(connection.await);
+        });
+        Ok(sender)
+    }
+}

@@ -1,0 +1,104 @@
+//! The measurements, one after the other on one server.
+
+mod scale;
+mod verbs;
+mod watch;
+
+use super::{
+    args::{Arguments, What},
+    client::Client,
+    report::{Measured, Report},
+    server::Server,
+    world,
+};
+use anyhow::{Context, Result};
+use futures_util::future::try_join_all;
+use std::{
+    cell::{Cell, RefCell},
+    time::Instant,
+};
+
+/// Tenants that have the API bound: requests are spread over them, the other workspaces are there.
+const BOUND_MAX: usize = 200;
+
+/// What all measurements share.
+struct Run<'a> {
+    arguments: &'a Arguments,
+    server: &'a Server,
+    client: Client,
+    workspaces: usize,
+    bound: usize,
+}
+
+/// Fills a fresh server with workspaces and measures what was asked for.
+pub(super) async fn everything(
+    arguments: &Arguments,
+    server: &Server,
+    workspaces: usize,
+    report: &mut Report,
+) -> Result<()> {
+    let client = Client::connect(server.kubeconfig(), arguments.connections).await?;
+    let run = Run {
+        arguments,
+        server,
+        client,
+        workspaces,
+        bound: workspaces.min(BOUND_MAX),
+    };
+    world::provide(&run.client).await.context("exporting the API")?;
+    scale::workspaces(&run, report).await.context("making workspaces")?;
+    scale::bind(&run, report).await.context("binding")?;
+    if arguments.wants(What::Create) {
+        verbs::create(&run, report).await.context("creating")?;
+    }
+    if [What::Get, What::List, What::Memory]
+        .into_iter()
+        .any(|what| arguments.wants(what))
+    {
+        scale::fill(&run, report).await.context("filling")?;
+    }
+    if arguments.wants(What::List) {
+        verbs::list(&run, report).await.context("listing")?;
+    }
+    if arguments.wants(What::Get) {
+        verbs::get(&run, report).await.context("reading")?;
+    }
+    if arguments.wants(What::Watch) {
+        watch::fan_out(&run, report).await.context("watching")?;
+    }
+    Ok(())
+}
+
+impl Run<'_> {
+    /// So many clients, each with one operation in flight, until `count` are done or the time is over.
+    async fn closed_loop<F, T>(&self, clients: usize, count: usize, operation: F) -> Result<Measured>
+    where
+        F: Fn(usize) -> T,
+        T: Future<Output = Result<()>>,
+    {
+        let limit = self.arguments.time();
+        let (next, times) = (Cell::new(0), RefCell::new(Vec::with_capacity(count)));
+        let (begun, cpu) = (Instant::now(), self.server.cpu());
+        let client = || async {
+            while next.get() < count && begun.elapsed() < limit {
+                let n = next.replace(next.get() + 1);
+                let sent = Instant::now();
+                operation(n).await?;
+                times.borrow_mut().push(sent.elapsed());
+            }
+            Ok::<(), anyhow::Error>(())
+        };
+        try_join_all((0..clients).map(|_| client())).await?;
+        let wall = begun.elapsed();
+        let cpu = self
+            .server
+            .cpu()
+            .zip(cpu)
+            .map(|(after, before)| after.saturating_sub(before));
+        Ok(Measured {
+            times: times.into_inner(),
+            wall,
+            cpu,
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! Workspaces, bindings, and the memory that they and objects take.
+
+use super::{Run, verbs::listed};
+use crate::{
+    fixtures::widget,
+    load::{
+        args::What,
+        lines::Lines,
+        report::{Measured, Report, Row},
+        world,
+    },
+};
+use anyhow::{Context, Result, bail};
+use serde::Deserialize;
+use std::{
+    cell::RefCell,
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+/// What a server needs to forget what it only holds for a moment.
+const SETTLE: Duration = Duration::from_millis(500);
+/// Nothing became ready for so long: something is wrong.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
+
+#[derive(Deserialize)]
+struct Event {
+    object: Workspace,
+}
+
+#[derive(Deserialize)]
+struct Workspace {
+    metadata: Metadata,
+    #[serde(default)]
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Metadata {
+    name: String,
+}
+
+#[derive(Deserialize, Default)]
+struct Status {
+    #[serde(default)]
+    phase: String,
+}
+
+/// Makes all workspaces under `root`, with the most clients in flight, and watches until each is Ready.
+pub(super) async fn workspaces(run: &Run<'_>, report: &mut Report) -> Result<()> {
+    let clients = run.arguments.many();
+    let before = settled(run).await;
+    let revision = revision(run, world::WORKSPACES).await?;
+    let watcher = run.client.for_streams(1).await?;
+    let path = format!("{}?watch=true&resourceVersion={revision}", world::WORKSPACES);
+    let mut lines = Lines::new(watcher.stream(&path).await?);
+
+    let sent = RefCell::new(HashMap::with_capacity(run.workspaces));
+    let (begun, cpu) = (Instant::now(), run.server.cpu());
+    let create = |n: usize| {
+        let name = world::tenant(n);
+        sent.borrow_mut().insert(name.clone(), Instant::now());
+        async move {
+            run.client
+                .create(world::WORKSPACES, &world::workspace(&name))
+                .await
+                .map(drop)
+        }
+    };
+    let ready = async {
+        let mut times = Vec::with_capacity(run.workspaces);
+        while times.len() < run.workspaces {
+            let next = tokio::time::timeout(SILENCE_MAX, lines.next()).await;
+            let next = next.with_context(|| format!("{} of {} are Ready", times.len(), run.workspaces))?;
+            for line in next?.context("the watch ended")? {
+                let event: Event = serde_json::from_slice(&line).context("an event")?;
+                if event.object.status.phase == "Ready"
+                    && let Some(sent) = sent.borrow_mut().remove(&event.object.metadata.name)
+                {
+                    times.push(sent.elapsed());
+                }
+            }
+        }
+        anyhow::Ok(times)
+    };
+    let made = futures_util::future::try_join(all(run, clients, create), ready).await?;
+    let wall = begun.elapsed();
+    let cpu = run
+        .server
+        .cpu()
+        .zip(cpu)
+        .map(|(after, before)| after.saturating_sub(before));
+    if run.arguments.wants(What::Workspaces) {
+        let measured = Measured {
+            times: made.1,
+            wall,
+            cpu,
+        };
+        report.add(measured.row("workspace, create until Ready", run.workspaces, clients));
+    }
+    if run.arguments.wants(What::Memory) {
+        memory(run, report, "memory, empty workspace", run.workspaces, before).await;
+    }
+    Ok(())
+}
+
+/// Like `closed_loop`, but everything has to be done: it is what the other measurements stand on.
+async fn all<F, T>(run: &Run<'_>, clients: usize, operation: F) -> Result<()>
+where
+    F: Fn(usize) -> T,
+    T: Future<Output = Result<()>>,
+{
+    let next = std::cell::Cell::new(0);
+    let client = || async {
+        while next.get() < run.workspaces {
+            operation(next.replace(next.get() + 1)).await?;
+        }
+        anyhow::Ok(())
+    };
+    futures_util::future::try_join_all((0..clients).map(|_| client()))
+        .await
+        .map(drop)
+}
+
+/// The revision of a list: where a watch begins.
+pub(super) async fn revision(run: &Run<'_>, path: &str) -> Result<String> {
+    let list = run.client.get(&format!("{path}?limit=1")).await?;
+    let revision = list["metadata"]["resourceVersion"].as_str();
+    revision
+        .map(str::to_owned)
+        .with_context(|| format!("{path} has no resourceVersion"))
+}
+
+/// Binds in as many tenants as the other measurements use: one at a time, then several.
+pub(super) async fn bind(run: &Run<'_>, report: &mut Report) -> Result<()> {
+    let alone = run.bound.div_ceil(2);
+    for (clients, first, last) in [(1, 0, alone), (run.arguments.many(), alone, run.bound)] {
+        if first == last {
+            continue;
+        }
+        let measured = run
+            .closed_loop(clients, last - first, |n| world::bind(&run.client, first + n))
+            .await?;
+        if measured.times.len() < last - first {
+            bail!(
+                "{} of {} bindings in {:?}",
+                measured.times.len(),
+                last - first,
+                measured.wall
+            );
+        }
+        if run.arguments.wants(What::Bind) {
+            report.add(measured.row("bind until served", run.workspaces, clients));
+        }
+    }
+    Ok(())
+}
+
+/// Writes the objects that lists are made of into the first tenant.
+pub(super) async fn fill(run: &Run<'_>, report: &mut Report) -> Result<()> {
+    let objects = run.arguments.objects();
+    let before = settled(run).await;
+    let path = world::widgets(0, "v1");
+    let clients = run.arguments.many();
+    let measured = run
+        .closed_loop(clients, objects, |n| {
+            let object = widget(&listed(n), "v1", 0);
+            let path = &path;
+            async move { run.client.create(path, &object).await.map(drop) }
+        })
+        .await?;
+    if measured.times.len() < objects {
+        bail!(
+            "{} of {objects} objects in {:?}; allow more --seconds",
+            measured.times.len(),
+            measured.wall
+        );
+    }
+    if run.arguments.wants(What::Memory) {
+        memory(run, report, "memory, object of 2 kB", objects, before).await;
+    }
+    Ok(())
+}
+
+async fn settled(run: &Run<'_>) -> Option<u64> {
+    tokio::time::sleep(SETTLE).await;
+    run.server.rss()
+}
+
+/// What the server's resident memory grew by, for each of `count` things.
+async fn memory(run: &Run<'_>, report: &mut Report, what: &str, count: usize, before: Option<u64>) {
+    let Some((after, before)) = settled(run).await.zip(before) else {
+        return;
+    };
+    let grown = after as f64 - before as f64;
+    report.add(Row {
+        what: what.to_owned(),
+        workspaces: run.workspaces,
+        count,
+        bytes_each: Some(grown / count as f64),
+        ..Row::default()
+    });
+}

@@ -1,0 +1,49 @@
+//! The load generator: starts the shipped binary, drives it as many tenants would, and says what it took.
+//!
+//! Closed loop: so many clients, each with one request in flight, over a few HTTP/2 connections with TLS. Everything is
+//! bounded in count and time. The server's CPU and memory come from `/proc`, since on a small machine this program and
+//! the server share the cores: CPU per operation is the figure that does not depend on who else runs.
+
+mod args;
+mod client;
+mod lines;
+mod measure;
+mod report;
+mod server;
+mod world;
+
+pub use args::Arguments;
+
+use anyhow::{Context, Result};
+use report::Report;
+use std::time::Instant;
+
+/// Runs what was asked for and prints it.
+pub fn run(arguments: &Arguments) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .context("no runtime")?;
+    let report = runtime.block_on(measure_all(arguments))?;
+    report.print(arguments.output)
+}
+
+async fn measure_all(arguments: &Arguments) -> Result<Report> {
+    let mut report = Report::default();
+    for workspaces in arguments.sizes() {
+        let begun = Instant::now();
+        let server = server::Server::start(arguments).await?;
+        let told = measure::everything(arguments, &server, workspaces, &mut report).await;
+        told.with_context(|| {
+            format!(
+                "with {workspaces} workspaces; the server's log ends with\n{}",
+                server.log_tail()
+            )
+        })?;
+        eprintln!(
+            "{workspaces} workspaces: measured in {:.0} s",
+            begun.elapsed().as_secs_f64()
+        );
+    }
+    Ok(report)
+}

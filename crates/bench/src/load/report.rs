@@ -1,0 +1,161 @@
+//! Figures, as a table or as JSON.
+
+use super::args::Output;
+use anyhow::Result;
+use serde::Serialize;
+use std::{
+    io::{Write, stdout},
+    time::Duration,
+};
+
+/// Times of single operations, and what all of them took.
+#[derive(Debug, Default)]
+pub(crate) struct Measured {
+    pub(crate) times: Vec<Duration>,
+    pub(crate) wall: Duration,
+    pub(crate) cpu: Option<Duration>,
+}
+
+/// One line.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub(crate) struct Row {
+    /// What was measured.
+    pub(crate) what: String,
+    /// Workspaces that existed.
+    pub(crate) workspaces: usize,
+    /// Requests in flight.
+    pub(crate) clients: usize,
+    /// Operations.
+    pub(crate) count: usize,
+    /// Operations a second.
+    pub(crate) per_second: Option<f64>,
+    /// Half of the operations took at most so long.
+    pub(crate) p50_us: Option<f64>,
+    /// 99 of 100 took at most so long.
+    pub(crate) p99_us: Option<f64>,
+    /// CPU of the server for one operation.
+    pub(crate) cpu_us: Option<f64>,
+    /// Resident memory of the server for each of `count`.
+    pub(crate) bytes_each: Option<f64>,
+}
+
+/// All lines, in the order in which they were measured.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    rows: Vec<Row>,
+}
+
+impl Measured {
+    /// As a line.
+    pub(crate) fn row(mut self, what: &str, workspaces: usize, clients: usize) -> Row {
+        self.times.sort_unstable();
+        let count = self.times.len();
+        let per = |duration: Duration| (count > 0).then(|| micros(duration) / count as f64);
+        Row {
+            what: what.to_owned(),
+            workspaces,
+            clients,
+            count,
+            per_second: Some(count as f64 / self.wall.as_secs_f64().max(1e-9)),
+            p50_us: percentile(&self.times, 50).map(micros),
+            p99_us: percentile(&self.times, 99).map(micros),
+            cpu_us: self.cpu.and_then(per),
+            bytes_each: None,
+        }
+    }
+}
+
+impl Report {
+    /// Adds a line, and shows on standard error that it goes on.
+    pub(crate) fn add(&mut self, row: Row) {
+        eprintln!("  {}", line(&row).join("  "));
+        self.rows.push(row);
+    }
+
+    /// Prints everything to standard output.
+    pub(crate) fn print(&self, output: Output) -> Result<()> {
+        let mut out = stdout().lock();
+        match output {
+            Output::Json => writeln!(out, "{}", serde_json::to_string_pretty(&self.rows)?)?,
+            Output::Table => {
+                writeln!(
+                    out,
+                    "| measurement | workspaces | in flight | count | ops/s | p50 | p99 | CPU/op | memory each |"
+                )?;
+                writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---:|")?;
+                for row in &self.rows {
+                    writeln!(out, "| {} |", line(row).join(" | "))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn line(row: &Row) -> [String; 9] {
+    let shown = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| "–".to_owned(), show);
+    [
+        row.what.clone(),
+        row.workspaces.to_string(),
+        row.clients.to_string(),
+        row.count.to_string(),
+        shown(row.per_second, |rate| {
+            if rate < 100.0 {
+                format!("{rate:.1}")
+            } else {
+                format!("{rate:.0}")
+            }
+        }),
+        shown(row.p50_us, time),
+        shown(row.p99_us, time),
+        shown(row.cpu_us, time),
+        shown(row.bytes_each, |bytes| format!("{:.1} KiB", bytes / 1024.0)),
+    ]
+}
+
+fn time(micros: f64) -> String {
+    match micros {
+        m if m < 1_000.0 => format!("{m:.0} µs"),
+        m if m < 100_000.0 => format!("{:.2} ms", m / 1e3),
+        m => format!("{:.0} ms", m / 1e3),
+    }
+}
+
+fn micros(duration: Duration) -> f64 {
+    duration.as_secs_f64() * 1e6
+}
+
+/// The smallest time that `percent` of all do not exceed.
+fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
+    let rank = (sorted.len() * percent).div_ceil(100);
+    sorted.get(rank.max(1) - 1).copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_are_times_that_were_measured() {
+        let times: Vec<Duration> = (1..=200).map(Duration::from_micros).collect();
+        assert_eq!(percentile(&times, 50), Some(Duration::from_micros(100)));
+        assert_eq!(percentile(&times, 99), Some(Duration::from_micros(198)));
+        assert_eq!(percentile(&times[..1], 50), Some(Duration::from_micros(1)));
+        assert_eq!(percentile(&[], 50), None);
+    }
+
+    #[test]
+    fn a_line_says_rate_and_cpu_of_one_operation() {
+        let times = vec![Duration::from_millis(2); 10];
+        let measured = Measured {
+            times,
+            wall: Duration::from_millis(5),
+            cpu: Some(Duration::from_millis(1)),
+        };
+        let row = measured.row("create", 1, 64);
+        assert_eq!(
+            line(&row),
+            ["create", "1", "64", "10", "2000", "2.00 ms", "2.00 ms", "100 µs", "–"]
+        );
+    }
+}
