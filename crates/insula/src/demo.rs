@@ -7,15 +7,15 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::{Context, bail};
-use http::StatusCode;
+use anyhow::Context;
 use insula_server::{Config, Env, Running};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    Output,
-    client::Client,
-    failed, runtime,
+    Output, failed, runtime,
+    samples::Samples,
     steps::{Done, Steps},
+    story,
 };
 
 #[derive(clap::Args)]
@@ -49,23 +49,33 @@ async fn demo(arguments: Arguments) -> anyhow::Result<()> {
     let env = Env::real();
     let directory = Directory::new(arguments.data_dir, &env)?;
     let mut steps = Steps::new(io::stdout(), arguments.output);
-    let running = steps.step("start", start(&directory, &arguments.listen, env)).await?;
-    let told = tell(&mut steps, &running).await;
-    if told.is_ok() && arguments.keep {
-        keep(&mut steps, &running).await?;
-    }
+    let samples = Samples::write(&directory.path, &env)?;
+    let running = steps
+        .step("start", start(&directory, &samples, &arguments.listen, env))
+        .await?;
+    let told = story::tell(&mut steps, &running, &samples).await;
+    let kept = match &told {
+        Ok(()) if arguments.keep => keep(&mut steps, &running, &samples).await,
+        Ok(()) | Err(_) => Ok(()),
+    };
     running.shutdown().await;
-    told
+    told.and(kept)
 }
 
-async fn start(directory: &Directory, listen: &str, env: Env) -> anyhow::Result<(Done, Running)> {
+async fn start(directory: &Directory, samples: &Samples, listen: &str, env: Env) -> anyhow::Result<(Done, Running)> {
     let config = Config {
         data_dir: directory.path.clone(),
         listen: listen.to_owned(),
+        token_file: Some(samples.tokens()),
         ..Config::default()
     };
     let running = insula_server::start(config, env, &|_| ()).await?;
-    let by_hand = format!("insula start --listen {listen} --data-dir {}", directory.path.display());
+    let by_hand = format!(
+        "insula start --listen {} --data-dir {} --token-file {}",
+        running.address(),
+        directory.path.display(),
+        samples.tokens().display()
+    );
     Ok((
         Done {
             what: format!("server on {}", running.url()),
@@ -75,35 +85,21 @@ async fn start(directory: &Directory, listen: &str, env: Env) -> anyhow::Result<
     ))
 }
 
-/// The story, step by step.
-async fn tell<W: Write>(steps: &mut Steps<W>, running: &Running) -> anyhow::Result<()> {
-    let client = Client::from_kubeconfig(running.kubeconfig(), "base")?;
-    let kubectl = format!("kubectl --kubeconfig {}", running.kubeconfig().display());
-    steps
-        .step("ready", async {
-            let (code, answer) = client.get("/readyz").await?;
-            if code != StatusCode::OK {
-                bail!("the server is not ready: {answer}");
-            }
-            Ok((
-                Done {
-                    what: "it is ready".to_owned(),
-                    by_hand: format!("{kubectl} get --raw /readyz"),
-                },
-                (),
-            ))
-        })
-        .await?;
-    let (count, took) = steps.total();
-    steps.say(&format!("{count} steps in {:.1} s", took.as_secs_f64()))?;
-    Ok(())
+async fn keep<W: Write>(steps: &mut Steps<W>, running: &Running, samples: &Samples) -> anyhow::Result<()> {
+    steps.say(&format!("serving on {} until Ctrl-C; to connect:", running.url()))?;
+    steps.say(&format!("  {}", story::connect(running, samples)))?;
+    steps.say("  kubectl get workspaces")?;
+    steps.say("  kubectl -s $S/root:tenant-b get widgets.v1.example.io grace -o yaml")?;
+    stopped().await.context("cannot wait for Ctrl-C")
 }
 
-async fn keep<W: Write>(steps: &mut Steps<W>, running: &Running) -> anyhow::Result<()> {
-    steps.say(&format!("serving on {} until Ctrl-C; to connect:", running.url()))?;
-    steps.say(&format!("  export KUBECONFIG={}", running.kubeconfig().display()))?;
-    steps.say("  kubectl get workspaces")?;
-    tokio::signal::ctrl_c().await.context("cannot wait for Ctrl-C")
+/// Ctrl-C, or a supervisor's SIGTERM: a temporary directory is removed after either.
+async fn stopped() -> io::Result<()> {
+    let mut terminated = signal(SignalKind::terminate())?;
+    tokio::select! {
+        interrupted = tokio::signal::ctrl_c() => interrupted,
+        _ = terminated.recv() => Ok(()),
+    }
 }
 
 /// Where the demonstration's server lives. A temporary one goes away with this.

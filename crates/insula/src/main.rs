@@ -2,8 +2,10 @@
 
 mod client;
 mod demo;
+mod samples;
 mod start;
 mod steps;
+mod story;
 mod version;
 
 use std::process::ExitCode;

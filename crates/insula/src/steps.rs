@@ -8,7 +8,7 @@ use std::{
 use crate::Output;
 
 /// Column of the time, wide enough for most lines.
-const WHAT_CHARS: usize = 56;
+const WHAT_CHARS: usize = 64;
 
 /// Prints to a writer, normally standard output.
 pub(crate) struct Steps<W> {

@@ -1,0 +1,165 @@
+//! The demonstration, run as a user runs it: its lines, its exit code, and its commands typed into a shell.
+#![allow(clippy::unwrap_used)]
+
+use std::{
+    io::{BufRead, BufReader},
+    path::Path,
+    process::{Child, Command, Stdio},
+};
+
+use serde_json::Value;
+
+const STEPS: [&str; 16] = [
+    "start",
+    "ready",
+    "workspaces",
+    "publish",
+    "bind",
+    "bind",
+    "write",
+    "read",
+    "write",
+    "read",
+    "update",
+    "read",
+    "lists",
+    "hidden",
+    "owner",
+    "refused",
+];
+
+fn demo(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_insula"));
+    let ours = std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("INSULA_"));
+    for (name, _) in ours {
+        command.env_remove(name);
+    }
+    command.arg("demo").args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().unwrap()
+}
+
+#[test]
+fn the_story_holds_from_beginning_to_end() {
+    let temporary = tempfile::tempdir().unwrap();
+    let output = demo(&[]).env("TMPDIR", temporary.path()).output().unwrap();
+    let (said, wrong) = (
+        String::from_utf8(output.stdout).unwrap(),
+        String::from_utf8_lossy(&output.stderr),
+    );
+    assert_eq!(output.status.code(), Some(0), "{said}{wrong}");
+    assert_eq!(
+        said.lines().filter(|line| line.starts_with("✔ ")).count(),
+        STEPS.len(),
+        "{said}"
+    );
+    assert!(
+        said.contains("grace in v2: color: navy, name: {first: Grace, last: Murray Hopper}"),
+        "{said}"
+    );
+    assert_eq!(
+        temporary.path().read_dir().unwrap().count(),
+        0,
+        "the temporary directory stays behind"
+    );
+}
+
+#[test]
+fn a_directory_that_was_given_stays_and_can_be_shown_again() {
+    let temporary = tempfile::tempdir().unwrap();
+    let data = temporary.path().join("data");
+    for _ in 0..2 {
+        let output = demo(&["--data-dir", text(&data), "--output", "json"]).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(
+            output.status.code(),
+            Some(0),
+            "{said}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        let steps: Vec<Value> = said.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let names: Vec<&str> = steps.iter().map(|step| step["step"].as_str().unwrap()).collect();
+        assert_eq!(names, STEPS, "{said}");
+        for step in &steps {
+            assert_eq!(step["ok"], true, "{step}");
+            assert!(
+                step["seconds"].as_f64().is_some() && step["command"].is_string(),
+                "{step}"
+            );
+        }
+    }
+    assert!(data.join("admin.kubeconfig").exists());
+}
+
+#[test]
+fn a_story_that_cannot_begin_says_why() {
+    let temporary = tempfile::tempdir().unwrap();
+    let file = temporary.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let output = demo(&["--data-dir", text(&file)]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    assert!(String::from_utf8_lossy(&output.stderr).contains(text(&file)));
+}
+
+/// A demonstration that goes on serving, ended with the test.
+struct Kept(Child);
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // Already gone in tests that passed.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn what_it_prints_works_in_a_shell() {
+    if !Command::new("kubectl")
+        .args(["version", "--client"])
+        .output()
+        .is_ok_and(|found| found.status.success())
+    {
+        eprintln!("skipped: no kubectl");
+        return;
+    }
+    let temporary = tempfile::tempdir().unwrap();
+    let data = temporary.path().join("data");
+    let arguments = ["--keep", "--data-dir", text(&data), "--output", "json"];
+    let mut kept = Kept(demo(&arguments).stdout(Stdio::piped()).spawn().unwrap());
+    let lines = BufReader::new(kept.0.stdout.take().unwrap()).lines();
+    let steps = lines
+        .take(STEPS.len())
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
+    let steps: Vec<Value> = steps.collect();
+
+    // All in one shell: the second command exports what the others use. The first is the server itself.
+    let mut script = format!("export HOME={}\n", text(temporary.path()));
+    for step in &steps[1..] {
+        let command = step["command"].as_str().unwrap();
+        // These two show that something is refused.
+        let is_refused = ["hidden", "refused"].contains(&step["step"].as_str().unwrap());
+        let expected = if is_refused { "-ne" } else { "-eq" };
+        script += &format!(
+            "{command}\n[ $? {expected} 0 ] || {{ echo 'not as told: {}'; exit 1; }}\n",
+            step["step"]
+        );
+    }
+    let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success(),
+        "{said}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        said.contains("last: Murray Hopper") && said.contains("color: navy"),
+        "{said}"
+    );
+
+    let pid = kept.0.id().to_string();
+    assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+    assert_eq!(kept.0.wait().unwrap().code(), Some(0));
+}
