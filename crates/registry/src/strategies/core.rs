@@ -114,7 +114,7 @@ impl Strategy for ConfigMaps {
                 check_key(&FieldPath::new(field).key(key), key, &mut errors);
                 if field == "data" && new["binaryData"].get(key).is_some() {
                     let text = "duplicate of key present in binaryData";
-                    errors.push(FieldError::invalid_text(&FieldPath::new("data").key(key), key, text));
+                    errors.push(FieldError::invalid(&FieldPath::new("data").key(key), &json!(key), text));
                 }
             }
         }
@@ -154,6 +154,7 @@ impl Strategy for Secrets {
         if size > DATA_MAX {
             errors.push(too_long(&FieldPath::new("data")));
         }
+        check_type(new, &mut errors);
         errors
     }
 
@@ -167,6 +168,60 @@ impl Strategy for Secrets {
             ));
         }
         errors
+    }
+}
+
+/// What secrets of Kubernetes' own types must have.
+fn check_type(secret: &Json, errors: &mut Vec<FieldError>) {
+    let has = |key: &str| secret["data"].get(key).is_some();
+    let data = |key: &str| FieldPath::new("data").key(key);
+    let mut require = |keys: &[&str]| {
+        errors.extend(
+            keys.iter()
+                .filter(|key| !has(key))
+                .map(|key| FieldError::required(&data(key), "")),
+        );
+    };
+    match secret["type"].as_str().unwrap_or_default() {
+        "kubernetes.io/tls" => require(&["tls.crt", "tls.key"]),
+        "kubernetes.io/ssh-auth" => require(&["ssh-privatekey"]),
+        "kubernetes.io/basic-auth" if !has("username") && !has("password") => require(&["password", "username"]),
+        "kubernetes.io/dockerconfigjson" => check_json(secret, ".dockerconfigjson", errors),
+        "kubernetes.io/dockercfg" => check_json(secret, ".dockercfg", errors),
+        "kubernetes.io/service-account-token" => {
+            let key = "kubernetes.io/service-account.name";
+            if secret["metadata"]["annotations"][key]
+                .as_str()
+                .unwrap_or_default()
+                .is_empty()
+            {
+                errors.push(FieldError::required(
+                    &FieldPath::new("metadata").child("annotations").key(key),
+                    "",
+                ));
+            }
+        }
+        _ => {}
+    }
+}
+
+fn check_json(secret: &Json, key: &str, errors: &mut Vec<FieldError>) {
+    use base64::Engine;
+    let at = FieldPath::new("data").key(key);
+    let Some(text) = secret["data"][key].as_str() else {
+        errors.push(FieldError::required(&at, ""));
+        return;
+    };
+    let bytes = base64::engine::general_purpose::STANDARD
+        .decode(text)
+        .unwrap_or_default();
+    if let Err(error) = serde_json::from_slice::<serde::de::IgnoredAny>(&bytes) {
+        let why = if error.is_eof() {
+            "unexpected end of JSON input"
+        } else {
+            "invalid JSON"
+        };
+        errors.push(FieldError::invalid(&at, &json!("<secret contents redacted>"), why));
     }
 }
 

@@ -3,7 +3,7 @@
 use super::add_finalizer;
 use crate::{OnDelete, Strategy, Traits};
 use insula_api::{Condition, FieldError, Json, Timestamp, set_condition};
-use insula_schema::{default_definition, validate_definition, validate_definition_update};
+use insula_schema::{default_definition, validate_definition, validate_definition_status, validate_definition_update};
 use serde_json::json;
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -61,7 +61,18 @@ impl Strategy for Definitions {
         if new["status"]["conditions"].is_null() && new["spec"] == old["spec"] {
             return Vec::new();
         }
-        validate_definition_update(new, old)
+        let mut errors = validate_definition_update(new, old);
+        // A name cannot change; if it does not fit any more then because of what is told anyway.
+        errors.retain(|error| error.field.as_str() != "metadata.name");
+        if new["status"] != old["status"] {
+            let status = validate_definition_status(new);
+            errors.extend(
+                status
+                    .into_iter()
+                    .filter(|error| error.field.as_str().starts_with("status.acceptedNames")),
+            );
+        }
+        errors
     }
 
     fn on_delete(&self, object: &mut Json, now: Timestamp) -> OnDelete {

@@ -49,6 +49,43 @@ fn string_data_is_only_a_way_to_write_data() {
 }
 
 #[test]
+fn secrets_of_known_types_are_complete() {
+    let cases = [
+        (
+            "kubernetes.io/tls",
+            json!({"tls.crt": ""}),
+            "data[tls.key]: Required value",
+        ),
+        (
+            "kubernetes.io/ssh-auth",
+            json!({}),
+            "data[ssh-privatekey]: Required value",
+        ),
+        (
+            "kubernetes.io/basic-auth",
+            json!({}),
+            "[data[password]: Required value, data[username]: Required value]",
+        ),
+        (
+            "kubernetes.io/dockerconfigjson",
+            json!({".dockerconfigjson": ""}),
+            "data[.dockerconfigjson]: Invalid value: \"<secret contents redacted>\": unexpected end of JSON input",
+        ),
+    ];
+    for (kind, data, why) in cases {
+        assert_eq!(
+            aggregate(&of("", "secrets").validate(&json!({"type": kind, "data": data}))),
+            why
+        );
+    }
+    assert!(
+        of("", "secrets")
+            .validate(&json!({"type": "a.io/b", "data": {}}))
+            .is_empty()
+    );
+}
+
+#[test]
 fn immutable_means_immutable() {
     let old = json!({"immutable": true, "data": {"a": "b"}});
     for (plural, new) in [
