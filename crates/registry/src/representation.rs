@@ -5,13 +5,13 @@
 
 use crate::{Error, Result, Served};
 use bytes::Bytes;
-use insula_api::{Json, ObjectKey, Revision};
+use insula_api::{Json, Object, ObjectKey, Revision};
 use insula_conversion::{ConvertError, Stored};
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{
     collections::{HashMap, VecDeque},
-    sync::Arc,
+    sync::{Arc, Weak},
 };
 
 /// Bytes of converted objects that are kept, over all tenants.
@@ -82,9 +82,16 @@ pub(crate) fn write_error(served: &Served, new: &Json, error: &ConvertError) -> 
 
 type CacheKey = (Arc<[u8]>, Revision, Arc<str>, u64);
 
+/// Bytes, and the object that they were made of: a dry run and a last finalizer's end answer with other content under a
+/// revision that is taken, and neither may be shown the stored object nor be kept in its place.
+struct Kept {
+    of: Weak<Object>,
+    bytes: Bytes,
+}
+
 #[derive(Default)]
 struct Shard {
-    map: HashMap<CacheKey, Bytes>,
+    map: HashMap<CacheKey, Kept>,
     order: VecDeque<CacheKey>,
     bytes: usize,
 }
@@ -118,19 +125,21 @@ impl Cache {
         }
         let key: CacheKey = (entry_key(&entry.key), entry.revision, version.clone(), served.api.fingerprint);
         let shard = &self.shards[shard_of(&key)];
-        if let Some(bytes) = shard.lock().map.get(&key) {
-            return Ok(bytes.clone());
+        let of = Arc::downgrade(&entry.object);
+        if let Some(kept) = shard.lock().map.get(&key).filter(|kept| kept.of.ptr_eq(&of)) {
+            return Ok(kept.bytes.clone());
         }
         let bytes = encode(&value(served, entry, version)?)?;
         let mut shard = shard.lock();
         shard.bytes += bytes.len();
-        if shard.map.insert(key.clone(), bytes.clone()).is_none() {
-            shard.order.push_back(key);
+        match shard.map.insert(key.clone(), Kept { of, bytes: bytes.clone() }) {
+            None => shard.order.push_back(key),
+            Some(before) => shard.bytes -= before.bytes.len(),
         }
         while shard.bytes > CACHE_BYTES_MAX / SHARDS {
             let Some(oldest) = shard.order.pop_front() else { break };
             if let Some(gone) = shard.map.remove(&oldest) {
-                shard.bytes -= gone.len();
+                shard.bytes -= gone.bytes.len();
             }
         }
         Ok(bytes)
