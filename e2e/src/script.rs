@@ -167,7 +167,8 @@ impl<'a> Stage<'a> {
                 "" => json!({}),
                 user => json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()}),
             };
-            let (path, cluster) = ready_workspace(&admin, "root", &unique(name), owner);
+            // Only masters make workspaces for others.
+            let (path, cluster) = ready_workspace(&server.client(Who::ShardAdmin), "root", &unique(name), owner);
             variables.insert(format!("name.{name}"), path.trim_start_matches("root:").to_owned());
             variables.insert(name.to_owned(), path);
             variables.insert(format!("cluster.{name}"), cluster);
@@ -312,7 +313,9 @@ impl<'a> Stage<'a> {
         let Some(kubectl) = &self.kubectl else { return Ok(()) };
         let words = words(&self.fill(&step.command));
         let arguments: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
-        let ran = kubectl.run(&self.place(step), &arguments, &self.fill(&step.body));
+        // kubectl takes what begins with a brace for JSON.
+        let input = self.body(step)?;
+        let ran = kubectl.run(&self.place(step), &arguments, &String::from_utf8_lossy(&input));
         if ran.code != step.code {
             return Err(format!("want exit code {}, got {}: {}", step.code, ran.code, ran.text));
         }

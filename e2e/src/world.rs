@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use serde_json::{Value, json};
 
-use crate::{Client, until};
+use crate::{Client, Server, Who, until};
 
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 
@@ -23,10 +23,10 @@ pub fn workspace(admin: &Client, prefix: &str) -> (String, String) {
     ready_workspace(admin, "root", &unique(prefix), json!({}))
 }
 
-/// The same, administered by a user.
-pub fn workspace_owned_by(admin: &Client, user: &str) -> (String, String) {
+/// The same, administered by a user. Only masters make workspaces for others.
+pub fn workspace_owned_by(server: &Server, user: &str) -> (String, String) {
     let owner = json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()});
-    ready_workspace(admin, "root", &unique(user), owner)
+    ready_workspace(&server.client(Who::ShardAdmin), "root", &unique(user), owner)
 }
 
 /// A new workspace of this name and these annotations.

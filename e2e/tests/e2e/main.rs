@@ -13,9 +13,12 @@ macro_rules! stories {
     };
 }
 
+mod access;
 mod binding;
 mod conversion;
 mod kinds;
+mod kube_rs;
 mod kubectl;
 mod serving;
 mod start;
+mod telemetry;
