@@ -23,11 +23,7 @@ fn runtime() -> Runtime {
 }
 
 fn object(n: u64, version: &str) -> Json {
-    widget(
-        &format!("widget-{n:08}"),
-        version,
-        if version == "v1" { 0 } else { MOVES },
-    )
+    widget(&format!("widget-{n:08}"), version, MOVES)
 }
 
 async fn create(tenant: &Tenant, target: &Target, user: &UserInfo, body: Json) {

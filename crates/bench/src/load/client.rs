@@ -103,6 +103,11 @@ impl Client {
             .await
     }
 
+    /// Creates an object from its bytes.
+    pub(crate) async fn post(&self, path: &str, object: Bytes) -> Result<Bytes> {
+        self.must(Method::POST, path, Some(object)).await
+    }
+
     /// Reads JSON.
     pub(crate) async fn get(&self, path: &str) -> Result<Value> {
         let body = self.must(Method::GET, path, None).await?;

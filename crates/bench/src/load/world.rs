@@ -1,8 +1,9 @@
 //! The tenants: a provider that exports one kind in two versions, and workspaces that bind it.
 
 use super::client::Client;
-use crate::fixtures::{GROUP, MOVES, PLURAL, rules, widget_schema};
+use crate::fixtures::{GROUP, MOVES, PLURAL, rules, widget, widget_schema};
 use anyhow::{Context, Result, bail};
+use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde_json::{Value, json};
 use std::time::{Duration, Instant};
@@ -35,18 +36,50 @@ pub(crate) fn widgets(n: usize, version: &str) -> String {
     )
 }
 
+/// Bodies of widgets that differ in their name: made once, so that the client does not take the server's time.
+pub(crate) struct Bodies {
+    head: String,
+    tail: String,
+}
+
+impl Bodies {
+    /// Widgets in a version.
+    pub(crate) fn new(version: &str) -> Self {
+        const MARK: &str = "@name";
+        let body = widget(MARK, version, MOVES).to_string();
+        let (head, tail) = body.split_once(MARK).unwrap_or((&body, ""));
+        Bodies {
+            head: head.to_owned(),
+            tail: tail.to_owned(),
+        }
+    }
+
+    /// The widget of a name.
+    pub(crate) fn named(&self, name: &str) -> Bytes {
+        Bytes::from([&self.head, name, &self.tail].concat())
+    }
+}
+
+/// Other widgets of tenant `n`, which no list is made of.
+pub(crate) fn other_widgets(n: usize, version: &str) -> String {
+    format!(
+        "/clusters/root:{}/apis/{GROUP}/{version}/namespaces/kube-system/{PLURAL}",
+        tenant(n)
+    )
+}
+
 /// Makes the provider's workspace and exports the kind from it.
 pub(crate) async fn provide(client: &Client) -> Result<()> {
     client.create(WORKSPACES, &workspace(PROVIDER)).await?;
     wait_ready(client, PROVIDER).await?;
     let base = format!("/clusters/root:{PROVIDER}/apis/apis.kcp.io");
-    let version = |name: &str, moved: usize| json!({"name": name, "served": true, "storage": moved == 0, "schema": widget_schema(moved)});
+    let version = |name: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": widget_schema(name, MOVES)});
     let names = json!({"plural": PLURAL, "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
     let schema = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": {"name": SCHEMA},
         "spec": {
             "group": GROUP, "scope": "Namespaced", "names": names,
-            "versions": [version("v1", 0), version("v2", MOVES)],
+            "versions": [version("v1"), version("v2")],
         },
     });
     client

@@ -1,14 +1,11 @@
 //! Workspaces, bindings, and the memory that they and objects take.
 
 use super::{Run, verbs::listed};
-use crate::{
-    fixtures::widget,
-    load::{
-        args::What,
-        lines::Lines,
-        report::{Measured, Report, Row},
-        world,
-    },
+use crate::load::{
+    args::What,
+    lines::Lines,
+    report::{Measured, Report, Row},
+    world,
 };
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -160,13 +157,12 @@ pub(super) async fn bind(run: &Run<'_>, report: &mut Report) -> Result<()> {
 pub(super) async fn fill(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let objects = run.arguments.objects();
     let before = settled(run).await;
-    let path = world::widgets(0, "v1");
+    let (path, bodies) = (world::widgets(0, "v1"), world::Bodies::new("v1"));
     let clients = run.arguments.many();
     let measured = run
         .closed_loop(clients, objects, |n| {
-            let object = widget(&listed(n), "v1", 0);
-            let path = &path;
-            async move { run.client.create(path, &object).await.map(drop) }
+            let (path, object) = (&path, bodies.named(&listed(n)));
+            async move { run.client.post(path, object).await.map(drop) }
         })
         .await?;
     if measured.times.len() < objects {

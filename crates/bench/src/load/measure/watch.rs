@@ -1,14 +1,11 @@
 //! Fan-out: one write, and the moment at which the last of many watchers has it.
 
 use super::{Run, scale::revision};
-use crate::{
-    fixtures::widget,
-    load::{
-        client::Client,
-        lines,
-        report::{Measured, Report},
-        world,
-    },
+use crate::load::{
+    client::Client,
+    lines,
+    report::{Measured, Report},
+    world,
 };
 use anyhow::{Context, Result, bail};
 use std::{
@@ -50,7 +47,7 @@ async fn rounds(run: &Run<'_>, versions: &[&str]) -> Result<Measured> {
     let client = run.client.for_streams(watchers).await?;
     let seen = Rc::new(Seen::default());
     open(run, &client, versions, &seen).await?;
-    let path = world::widgets(0, "v1");
+    let (path, bodies) = (world::widgets(0, "v1"), world::Bodies::new("v1"));
     let mut measured = Measured::default();
     let (begun, cpu) = (Instant::now(), run.server.cpu());
     for round in 0..ROUNDS {
@@ -58,9 +55,9 @@ async fn rounds(run: &Run<'_>, versions: &[&str]) -> Result<Measured> {
             break;
         }
         seen.wanted.set((round + 1) * watchers);
-        let object = widget(&format!("w{}-{round:07}", versions.len()), "v1", 0);
+        let object = bodies.named(&format!("w{}-{round:07}", versions.len()));
         let sent = Instant::now();
-        run.client.create(&path, &object).await?;
+        run.client.post(&path, object).await?;
         let reached = async {
             while seen.events.get() < seen.wanted.get() {
                 seen.reached.notified().await;
