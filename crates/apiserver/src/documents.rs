@@ -29,14 +29,10 @@ fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
 }
 
 /// A document that clients keep: with a tag, and nothing sent to those who have it.
-pub(crate) fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
+fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let tag = discovery::etag(&bytes);
-    with_tag(request, &tag, bytes, content_type)
-}
-
-fn with_tag(request: &Authorized, tag: &str, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let known = header_text(&request.parsed.headers, header::IF_NONE_MATCH);
-    let mut response = match discovery::etag_matches(known.as_deref(), tag) {
+    let mut response = match discovery::etag_matches(known.as_deref(), &tag) {
         true => reply::bytes(304, Vec::new(), content_type),
         false => reply::bytes(200, bytes, content_type),
     };
@@ -93,36 +89,21 @@ pub(crate) fn version(request: &Authorized) -> Answer {
 
 /// `/openapi/v3`
 pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answer {
-    let form = accept(request, Offer::Document)?;
-    let index = server.openapi.index(&served(server, request)?);
-    Ok(tagged(request, index.to_string().into_bytes(), form.content_type()))
+    let served = served(server, request)?;
+    Ok(openapi::serve::index(&server.openapi, &served, &request.parsed.headers).map(Body::from))
 }
 
-/// `/openapi/v3/<path>`: with the right hash a document to keep for ever, with a wrong one the way to the right one.
+/// `/openapi/v3/<path>`
 pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -> Answer {
-    let form = accept(request, Offer::Document)?;
-    let document = server.openapi.v3(&served(server, request)?, path).ok_or(Reply::NotFoundPage)?;
-    let asked = request.parsed.query.get("hash");
-    if asked.is_some_and(|hash| hash != document.hash) {
-        let mut response = reply::bytes(301, Vec::new(), form.content_type());
-        let prefix = request.place.path.as_ref().map(|path| format!("/clusters/{path}")).unwrap_or_default();
-        let place = format!("{prefix}{}", openapi::location(path, &document.hash));
-        if let Ok(place) = HeaderValue::from_str(&place) {
-            response.headers_mut().insert(header::LOCATION, place);
-        }
-        return Ok(response);
-    }
-    let mut response = with_tag(request, &document.hash, document.json.to_vec(), form.content_type());
-    if asked.is_some() {
-        let keep = HeaderValue::from_static("public, immutable");
-        response.headers_mut().insert(header::CACHE_CONTROL, keep);
-    }
-    Ok(response)
+    let served = served(server, request)?;
+    let (headers, hash) = (&request.parsed.headers, request.parsed.query.get("hash"));
+    let base = request.place.path.as_ref().map(|path| format!("/clusters/{path}")).unwrap_or_default();
+    let found = openapi::serve::v3(&server.openapi, &served, headers, path, hash, &base);
+    found.map(|response| response.map(Body::from)).ok_or(Reply::NotFoundPage)
 }
 
-/// `/openapi/v2`, in JSON only.
+/// `/openapi/v2`
 pub(crate) fn openapi_v2(server: &ApiServer, request: &Authorized) -> Answer {
-    let form = accept(request, Offer::Document)?;
-    let document = server.openapi.v2(&served(server, request)?);
-    Ok(with_tag(request, &document.hash, document.json.to_vec(), form.content_type()))
+    let served = served(server, request)?;
+    Ok(openapi::serve::v2(&server.openapi, &served, &request.parsed.headers).map(Body::from))
 }

@@ -19,9 +19,6 @@ use insula_registry::{
 };
 use std::sync::Arc;
 
-/// Largest request body (kube-apiserver: 3 MiB).
-pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-
 /// What handlers give.
 pub type Answer = Result<Response<Body>, Reply>;
 
@@ -147,9 +144,18 @@ fn namespace_of(served: &Served, path: &ResourcePath) -> Option<Option<Arc<str>>
     }
 }
 
-/// The warning that users of a deprecated version get.
+/// The warning that users of a deprecated version get: its author's words, or the best version to use in its place.
 fn deprecation(served: &Served, version: &str) -> Vec<String> {
-    served.api.version(version).and_then(|v| v.deprecated.clone()).into_iter().collect()
+    let Some(text) = served.api.version(version).and_then(|v| v.deprecated.clone()) else { return Vec::new() };
+    if text != format!("{} {} is deprecated", served.api_version(version), served.names().kind) {
+        return vec![text];
+    }
+    let ranked = crate::discovery::versions(std::slice::from_ref(served), served.group());
+    let usable = |candidate: &&str| served.api.version(candidate).is_some_and(|v| v.deprecated.is_none());
+    match ranked.into_iter().take_while(|ranked| *ranked != version).find(usable) {
+        Some(better) => vec![format!("{text}; use {} {}", served.api_version(better), served.names().kind)],
+        None => vec![text],
+    }
 }
 
 impl ResourceRequest<'_> {
@@ -331,7 +337,7 @@ impl ResourceRequest<'_> {
     /// The body's bytes, up to the limit.
     pub async fn read_body(&mut self) -> Result<Vec<u8>, Reply> {
         let body = std::mem::take(&mut self.request.parsed.body);
-        read_limited(body, &self.request.parsed.headers).await
+        read_limited(body, &self.request.parsed.headers, self.server.limits.settings.body_bytes).await
     }
 
     /// The body as an object.
@@ -357,16 +363,17 @@ pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<Stri
     headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
 }
 
-async fn read_limited(body: Body, headers: &HeaderMap) -> Result<Vec<u8>, Reply> {
-    let too_large = || Reply::error(&Error::TooLarge(format!("limit is {BODY_BYTES_MAX}")));
+async fn read_limited(body: Body, headers: &HeaderMap, max: usize) -> Result<Vec<u8>, Reply> {
+    let max = max.min(body::BODY_BYTES_MAX);
+    let too_large = || Reply::error(&Error::TooLarge(format!("limit is {max}")));
     let announced = header_text(headers, header::CONTENT_LENGTH).and_then(|text| text.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > BODY_BYTES_MAX) {
+    if announced.is_some_and(|length| length > max) {
         return Err(too_large());
     }
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         return Err(status::unsupported_among("identity encoding").into());
     }
-    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+    match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes().to_vec()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
         Err(error) => Err(Reply::error(&Error::BadRequest(format!("the body could not be read: {error}")))),

@@ -51,11 +51,12 @@ impl ApiServer {
     pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
         let headers = request.headers().clone();
         let mut kind = handle::Kind::default();
-        let served = AssertUnwindSafe(handle::serve(self, request, &mut kind)).catch_unwind().await;
-        let mut response = match served {
-            Ok(Ok(response)) => response,
-            Ok(Err(refusal)) => refusal.respond(&headers),
-            Err(_) => reply::Reply::from(status::panicked()).respond(&headers),
+        let served = AssertUnwindSafe(handle::serve(self, request, &mut kind)).catch_unwind();
+        let mut response = match tokio::time::timeout(self.limits.settings.request_time, served).await {
+            Ok(Ok(Ok(response))) => response,
+            Ok(Ok(Err(refusal))) => refusal.respond(&headers),
+            Ok(Err(_)) => reply::Reply::from(status::panicked()).respond(&headers),
+            Err(_) => reply::Reply::from(status::timeout()).respond(&headers),
         };
         let no_cache = HeaderValue::from_static("no-cache, private");
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);

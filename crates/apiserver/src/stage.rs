@@ -201,7 +201,11 @@ fn not_located(why: NotLocated, user: &UserInfo, parsed: &Parsed) -> Reply {
             let attributes = attributes(parsed, None);
             Reply::forbidden(&insula_auth::forbidden_message(user, &attributes), &attributes)
         }
-        NotLocated::UnknownWorkspace { name, .. } => {
+        NotLocated::UnknownWorkspace { .. } => {
+            let name = match &parsed.route {
+                Route::Cluster { path: Some(path), .. } => path.to_string(),
+                _ => String::new(),
+            };
             let resource = Named { group: "tenancy.kcp.io".into(), resource: "workspaces".into() };
             Reply::error(&Error::NotFound { resource, name })
         }

@@ -1,6 +1,11 @@
 //! The one place where the parts meet: what was configured and opened becomes what is served.
 
-use std::{future::Future, pin::Pin, sync::Arc, time::Instant};
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
@@ -9,7 +14,10 @@ use axum::{
     response::Response,
 };
 use http::{Method, header::CONTENT_TYPE};
-use insula_apiserver::{ApiServer, handle};
+use insula_apiserver::{
+    ApiServer, handle,
+    limits::{Limits, Settings},
+};
 use insula_controllers::Controllers;
 use insula_registry::{Registry, access::Authenticator};
 use insula_store::Store;
@@ -79,7 +87,13 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     let server = Arc::new(ApiServer {
         registry: Arc::clone(&registry),
         authenticator: Arc::clone(&authenticator),
-        limits: insula_apiserver::limits::Limits::default(),
+        limits: Limits::new(Settings {
+            body_bytes: config.limits.body_bytes,
+            request_time: Duration::from_secs(config.limits.request_seconds),
+            requests: config.limits.requests_in_flight,
+            requests_per_user: config.limits.requests_in_flight_per_user,
+            watches_per_user: config.limits.watches_per_user,
+        }),
         openapi: insula_apiserver::openapi::Cache::default(),
         closing: closed,
     });
@@ -116,7 +130,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         }),
     ];
     let sleep: insula_controllers::Sleep =
-        Arc::new(|seconds| Box::pin(tokio::time::sleep(std::time::Duration::from_secs(seconds))));
+        Arc::new(|seconds| Box::pin(tokio::time::sleep(Duration::from_secs(seconds))));
     let reconcilers = Controllers::new(registry).tasks(sleep);
     background.extend(reconcilers.into_iter().map(|(_, task)| -> Background { task }));
     Ok(App {
