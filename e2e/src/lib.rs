@@ -22,7 +22,7 @@ pub use etcd::Etcd;
 pub use http::{Answer, Client, Who, tls};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use script::{scripts_on_disk, story};
-pub use server::{Server, Setup, insula, shared};
+pub use server::{Server, Setup, binary, insula, shared, unused_port};
 pub use subset::{Captures, matches};
 pub use world::{ready_workspace, unique, workspace, workspace_owned_by};
 

@@ -40,7 +40,7 @@ pub fn insula(arguments: &[&str]) -> Command {
 }
 
 /// Where the binary is.
-pub(crate) fn binary() -> PathBuf {
+pub fn binary() -> PathBuf {
     if let Some(given) = std::env::var_os("INSULA_BIN") {
         return given.into();
     }
@@ -229,6 +229,11 @@ impl Drop for Server {
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
+}
+
+/// A port of this machine that nobody uses now.
+pub fn unused_port() -> u16 {
+    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
 }
 
 /// A command's output, both streams, and its exit code.

@@ -16,9 +16,12 @@ macro_rules! stories {
 mod access;
 mod binding;
 mod conversion;
+mod docs;
+mod golden;
 mod kinds;
 mod kube_rs;
 mod kubectl;
 mod serving;
 mod start;
+mod store;
 mod telemetry;

@@ -1,0 +1,111 @@
+//! What the documents tell people to type works when it is typed.
+//!
+//! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in an empty folder, with `insula` on the path and
+//! nothing else prepared: a block that needs a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X` is
+//! run as `insula X`; other `cargo` and `git` commands are not run. Other blocks (`text`, `yaml`) are for reading.
+
+use std::{fmt::Write, fs, path::Path, process::Command, time::Duration};
+
+use insula_e2e::{run_bounded, unused_port};
+
+/// Commands of a file, with a line that says where each block begins.
+fn script(name: &str, text: &str) -> Option<String> {
+    let (mut script, mut language, mut found) = (String::new(), None, false);
+    for (index, line) in text.lines().enumerate() {
+        match (line.trim_start().strip_prefix("```"), &language) {
+            (Some(tag), None) => {
+                let tag = tag.split_whitespace().next().unwrap_or_default().to_owned();
+                if ["sh", "bash", "console"].contains(&tag.as_str()) {
+                    found = true;
+                    writeln!(script, "echo '# {name}:{}'", index + 1).unwrap();
+                }
+                language = Some(tag);
+            }
+            (Some(_), Some(_)) => language = None,
+            (None, Some(tag)) => match tag.as_str() {
+                "sh" | "bash" => writeln!(script, "{}", command(line)).unwrap(),
+                "console" => {
+                    if let Some(typed) = line.strip_prefix("$ ") {
+                        writeln!(script, "{}", command(typed)).unwrap();
+                    }
+                }
+                _ => {}
+            },
+            (None, None) => {}
+        }
+    }
+    found.then_some(script)
+}
+
+fn command(line: &str) -> String {
+    if let Some(arguments) = line.strip_prefix("cargo run --release -- ") {
+        return format!("insula {arguments}");
+    }
+    let others = ["cargo ", "git ", "cd "];
+    match others.iter().any(|other| line.starts_with(other)) {
+        true => format!(": not run: {}", line.replace('\'', "")),
+        false => line.to_owned(),
+    }
+}
+
+fn run(name: &str, script: &str) -> Result<(), String> {
+    let dir = tempfile::tempdir().unwrap();
+    let bin = dir.path().join("bin");
+    let work = dir.path().join("work");
+    fs::create_dir(&bin).unwrap();
+    fs::create_dir(&work).unwrap();
+    std::os::unix::fs::symlink(insula_e2e::binary(), bin.join("insula")).unwrap();
+    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
+    let mut command = Command::new("bash");
+    // What a file starts in the background ends with it.
+    let ended = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
+    command.args(["-e", "-o", "pipefail", "-c", &ended]).current_dir(&work);
+    command.env("PATH", path).env("HOME", dir.path()).env_remove("KUBECONFIG");
+    // Documents speak of the default port, which may be taken here.
+    command.env("INSULA_LISTEN", format!("127.0.0.1:{}", unused_port()));
+    let output = run_bounded(&mut command, "", Duration::from_secs(180));
+    if output.status.success() {
+        return Ok(());
+    }
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Err(format!("{name}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+}
+
+#[test]
+fn every_command_of_the_documents_works() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut files = vec![root.join("README.md")];
+    if let Ok(docs) = fs::read_dir(root.join("docs")) {
+        files.extend(docs.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "md")));
+    }
+    files.sort();
+    let kubectl = Command::new("kubectl").args(["version", "--client"]).output();
+    let has_kubectl = kubectl.is_ok_and(|output| output.status.success());
+    let mut failures = Vec::new();
+    for file in files {
+        let Ok(text) = fs::read_to_string(&file) else { continue };
+        let name = file.file_name().unwrap().to_str().unwrap();
+        let Some(script) = script(name, &text) else { continue };
+        if script.contains("kubectl") && !has_kubectl {
+            eprintln!("skipped: no kubectl for {name}");
+            continue;
+        }
+        failures.extend(run(name, &script).err());
+    }
+    assert!(failures.is_empty(), "{}", failures.join("\n\n"));
+}
+
+#[test]
+fn blocks_are_found_by_their_mark() {
+    let text = "# T\n```sh\necho a\n```\n```text\nrm -rf x\n```\n```console\n$ cargo run --release -- version\ninsula 1\n```\n```bash\ngit clone x\n```\n";
+    let wanted = "echo '# T:2'\necho a\necho '# T:8'\ninsula version\necho '# T:12'\n: not run: git clone x\n";
+    assert_eq!(script("T", text).as_deref(), Some(wanted));
+    assert_eq!(script("T", "no blocks\n```yaml\na: b\n```\n"), None);
+}
+
+#[test]
+fn a_block_that_fails_is_shown() {
+    assert!(run("T", "insula version > out\ntest -s out\n").is_ok());
+    let shown = run("T", "echo '# T:7'\necho before\nfalse\necho after\n").unwrap_err();
+    assert!(shown.contains("# T:7") && shown.contains("before") && !shown.contains("after"), "{shown}");
+}

@@ -1,0 +1,40 @@
+//! Recorded answers of a real kcp, replayed against this server by the recorder's own program.
+//!
+//! The floors are what was reached; they only go up.
+
+use std::{path::Path, process::Command, time::Duration};
+
+use insula_e2e::{Server, run_bounded};
+
+/// Scenarios by name, and how many of their steps answer alike.
+const FLOORS: &[(&str, usize)] = &[("^crd-lifecycle", 0), ("^kcp-workspaces", 0), ("^kcp-schema", 0), ("^kcp-export", 0), ("^kcp-binding", 0)];
+
+#[test]
+fn recorded_answers_are_given() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/golden");
+    let yaml = Command::new("python3").args(["-c", "import yaml"]).output();
+    if !folder.join("golden.py").exists() || !yaml.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: no golden recordings");
+        return;
+    }
+    let server = Server::start();
+    let mut fallen = Vec::new();
+    for (only, floor) in FLOORS {
+        let mut command = Command::new("python3");
+        command.arg(folder.join("golden.py")).args(["check", "--context", "base", "--only", only, "--kubeconfig"]);
+        let output = run_bounded(command.arg(server.kubeconfig()), "", Duration::from_secs(240));
+        let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let equal = equal_steps(&text);
+        eprintln!("{only}: {equal} steps alike, floor {floor}");
+        if equal < *floor {
+            fallen.push(format!("{only}: {equal} < {floor}\n{text}"));
+        }
+    }
+    assert!(fallen.is_empty(), "{}", fallen.join("\n"));
+}
+
+/// The last line is `N passed, M failed`.
+fn equal_steps(text: &str) -> usize {
+    let counts = text.lines().rev().find_map(|line| line.split_once(" passed, "));
+    counts.and_then(|(passed, _)| passed.trim().parse().ok()).unwrap_or_default()
+}
