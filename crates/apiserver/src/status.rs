@@ -59,7 +59,7 @@ pub fn status(error: &Error) -> StatusReply {
             name,
             why,
             cause,
-        } => forbidden_with(resource, name, why, cause.as_ref()),
+        } => forbidden_with(resource, name, why, cause.as_deref()),
         Error::MethodNotAllowed => failure(405, "MethodNotAllowed", message).details(Map::new()),
         Error::Expired { message: _, next } => {
             let mut reply = failure(410, "Expired", message);

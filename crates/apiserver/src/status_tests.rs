@@ -89,11 +89,11 @@ fn errors_have_kubernetes_reasons_and_details() {
                 resource: widgets(),
                 name: name(),
                 why: "no".into(),
-                cause: Some(Cause {
+                cause: Some(Box::new(Cause {
                     reason: String::new(),
                     message: "m".into(),
                     field: String::new(),
-                }),
+                })),
             },
             403,
             "Forbidden",

@@ -5,6 +5,7 @@
 //! transaction under guards. So a binding's bundle, its claims on resource names and its status appear at one revision.
 
 mod apibinding;
+mod apiconversion;
 mod apiexport;
 mod bootstrap;
 mod bundle;
@@ -61,6 +62,7 @@ impl Controllers {
             task!("workspacetype", workspacetype::WorkspaceTypes::new),
             task!("apiexport", apiexport::ApiExports::new),
             task!("endpointslice", apiexport::EndpointSlices::new),
+            task!("apiconversion", apiconversion::ApiConversions::new),
             task!("apibinding", apibinding::ApiBindings::new),
             task!("bundle", bundle::Bundles::new),
             task!("crd", crd::Definitions::new),

@@ -2,6 +2,7 @@
 
 use crate::{
     apibinding::ApiBindings,
+    apiconversion::ApiConversions,
     apiexport::{ApiExports, EndpointSlices},
     bootstrap,
     bundle::Bundles,
@@ -196,6 +197,7 @@ impl Rig {
             commits += pass(registry, &WorkspaceTypes::new(registry.clone())).await;
             commits += pass(registry, &ApiExports::new(registry.clone())).await;
             commits += pass(registry, &EndpointSlices::new(registry.clone())).await;
+            commits += pass(registry, &ApiConversions::new(registry.clone())).await;
             commits += pass(registry, &ApiBindings::new(registry.clone())).await;
             commits += pass(registry, &Definitions::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;

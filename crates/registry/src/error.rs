@@ -46,7 +46,7 @@ pub enum Error {
     BadRequest(String),
     /// The caller may not do this, or the object's state does not allow it.
     #[error("{resource} {name:?} is forbidden: {why}")]
-    Forbidden { resource: Named, name: String, why: String, cause: Option<Cause> },
+    Forbidden { resource: Named, name: String, why: String, cause: Option<Box<Cause>> },
     /// The verb does not exist for the resource.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,

@@ -244,7 +244,7 @@ fn namespace_terminating(target: &Target, name: &str, namespace: &str) -> Error 
         message: format!("namespace {namespace} is being terminated"),
         field: "metadata.namespace".into(),
     };
-    Error::Forbidden { resource: target.served.api.named(), name: name.to_owned(), why, cause: Some(cause) }
+    Error::Forbidden { resource: target.served.api.named(), name: name.to_owned(), why, cause: Some(Box::new(cause)) }
 }
 
 /// The body's `apiVersion` and `kind` must be those of the URL.
