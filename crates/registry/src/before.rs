@@ -94,7 +94,7 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     strategy.default(&mut stored);
     strategy.prepare_for_create(&mut stored, now);
     let mut errors = strategy.validate(&stored);
-    if &*version.name != &*served.api.storage_version().name {
+    if version.name != served.api.storage_version().name {
         errors.extend(insula_schema::validate(&stored, &served.api.storage_version().schema));
     }
     refuse(served, &name, errors)?;
