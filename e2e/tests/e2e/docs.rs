@@ -1,10 +1,16 @@
 //! What the documents tell people to type works when it is typed.
 //!
-//! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in an empty folder, with `insula` on the path and
-//! nothing else prepared: a block that needs a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X` is
+//! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in a folder that has this repository's `config` and nothing
+//! else, with `insula` on the path: a block that needs a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X` is
 //! run as `insula X`; other `cargo` and `git` commands are not run. Other blocks (`text`, `yaml`) are for reading.
 
-use std::{fmt::Write, fs, path::Path, process::Command, time::Duration};
+use std::{
+    fmt::Write,
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
 
 use insula_e2e::{run_bounded, unused_port};
 
@@ -48,6 +54,11 @@ fn command(line: &str) -> String {
     }
 }
 
+/// The repository, which readers of the documents have checked out.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
 fn run(name: &str, script: &str) -> Result<(), String> {
     let dir = tempfile::tempdir().unwrap();
     let bin = dir.path().join("bin");
@@ -55,6 +66,7 @@ fn run(name: &str, script: &str) -> Result<(), String> {
     fs::create_dir(&bin).unwrap();
     fs::create_dir(&work).unwrap();
     std::os::unix::fs::symlink(insula_e2e::binary(), bin.join("insula")).unwrap();
+    std::os::unix::fs::symlink(root().join("config"), work.join("config")).unwrap();
     let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     let mut command = Command::new("bash");
     // What a file starts in the background ends with it.
@@ -73,9 +85,8 @@ fn run(name: &str, script: &str) -> Result<(), String> {
 
 #[test]
 fn every_command_of_the_documents_works() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
-    let mut files = vec![root.join("README.md")];
-    if let Ok(docs) = fs::read_dir(root.join("docs")) {
+    let mut files = vec![root().join("README.md")];
+    if let Ok(docs) = fs::read_dir(root().join("docs")) {
         files.extend(docs.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "md")));
     }
     files.sort();

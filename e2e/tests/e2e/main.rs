@@ -18,6 +18,7 @@ mod binding;
 mod conversion;
 mod docs;
 mod golden;
+mod grpc;
 mod kinds;
 mod kube_rs;
 mod kubectl;
@@ -25,3 +26,11 @@ mod serving;
 mod start;
 mod store;
 mod telemetry;
+
+#[test]
+fn every_story_is_told() {
+    let groups = [access::STORIES, binding::STORIES, conversion::STORIES, kinds::STORIES, kubectl::STORIES, serving::STORIES];
+    let mut told = groups.concat();
+    told.sort_unstable();
+    assert_eq!(told, insula_e2e::scripts_on_disk());
+}

@@ -226,7 +226,7 @@ fn settings_come_from_flags_then_variables_then_the_file() {
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     fs::write(
         path("a.yaml"),
-        "store: memory\nlisten: 127.0.0.1:1\nlog:\n  level: error\n",
+        "store: memory\nlisten: 127.0.0.1:1\nlog:\n  level: error\nlimits:\n  bodyBytes: 2000\n",
     )
     .unwrap();
     let server = Server::with(Setup {
@@ -244,7 +244,9 @@ fn settings_come_from_flags_then_variables_then_the_file() {
             .any(|line| line["step"] == "store" && line["detail"].as_str().unwrap().contains("memory")),
         "{steps:?}"
     );
-    server.admin().at("root").get("/api/v1/namespaces/default").expect(200);
+    let mut large = config_map("large");
+    large["data"]["a"] = "x".repeat(5000).into();
+    server.admin().at("root").post(MAPS, &large).expect(413);
     // The variable's level, not the file's.
     until("requests are logged", || {
         server
