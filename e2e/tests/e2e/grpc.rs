@@ -226,7 +226,8 @@ fn a_client_that_knows_only_reflection_gets_along() {
             MessageResponse::ListServicesResponse(list) => list.service.into_iter().map(|service| service.name).collect::<Vec<_>>(),
             other => panic!("{other:?}"),
         };
-        let ours: Vec<&String> = services.iter().filter(|name| name.starts_with("insula.")).collect();
+        let mut ours: Vec<&String> = services.iter().filter(|name| name.starts_with("insula.")).collect();
+        ours.sort();
         assert_eq!(ours, ["insula.admin.v1.ClusterService", "insula.admin.v1.ConversionService", "insula.admin.v1.WorkspaceService"]);
         let ask = MessageRequest::FileContainingSymbol("insula.admin.v1.WorkspaceService".to_owned());
         let files: Vec<FileDescriptorProto> = match reflect(&server, Who::KcpAdmin, ask).await.unwrap() {

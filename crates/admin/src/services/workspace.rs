@@ -87,27 +87,33 @@ impl WorkspaceService for Door {
         let (cluster, path) = self.locate(&visit, if root.is_empty() { "root" } else { &root })?;
         self.permit(&visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "")?;
         let mut out = Vec::new();
-        let mut open = vec![(cluster.clone(), canonical(&visit, &cluster, path), 1u32)];
-        while let Some((cluster, path, depth)) = open.pop() {
-            if max_depth != 0 && depth > max_depth {
-                continue;
+        let mut open = vec![(describe_cluster(&visit, &cluster, &path)?, 0u32)];
+        while let Some((workspace, depth)) = open.pop() {
+            if out.len() + open.len() >= TREE_MAX {
+                return Err(Status::resource_exhausted(format!("more than {TREE_MAX} workspaces: ask for a subtree")));
             }
-            let scope = Scope::cluster(ids::workspaces(), cluster);
-            for entry in visit.snapshot.range(&scope, None, TREE_MAX) {
-                if out.len() == TREE_MAX {
-                    return Err(Status::resource_exhausted(format!("more than {TREE_MAX} workspaces: ask for a subtree")));
-                }
-                let workspace = describe(&entry, &path);
-                if let Ok(child) = ClusterName::parse(&workspace.cluster) {
-                    // Children are told only to those who may list them.
-                    if self.permit(&visit, Some(&child), "list", "tenancy.kcp.io", "workspaces", "").is_ok() {
-                        open.push((child, path.join(&entry.key.name), depth + 1));
-                    }
-                }
-                out.push(Ok(TreeResponse { header: visit.header(), workspace: Some(workspace), depth }));
+            if max_depth == 0 || depth < max_depth {
+                // The first by name is taken next, before its siblings.
+                let children = self.children(&visit, &workspace);
+                open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
             }
+            out.push(Ok(TreeResponse { header: visit.header(), workspace: Some(workspace), depth }));
         }
         Ok(Response::new(Box::pin(iter(out))))
+    }
+}
+
+impl Door {
+    /// Children are told only to those who may list them. One that has no cluster yet has none.
+    fn children(&self, visit: &Visit, workspace: &Workspace) -> Vec<Workspace> {
+        let (Ok(cluster), Ok(path)) = (ClusterName::parse(&workspace.cluster), ClusterPath::parse(&workspace.path)) else {
+            return Vec::new();
+        };
+        if self.permit(visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "").is_err() {
+            return Vec::new();
+        }
+        let scope = Scope::cluster(ids::workspaces(), cluster);
+        visit.snapshot.range(&scope, None, TREE_MAX).iter().map(|entry| describe(entry, &path)).collect()
     }
 }
 
