@@ -13,6 +13,7 @@ pub mod limits;
 pub mod negotiate;
 pub mod openapi;
 pub mod path;
+pub mod protobuf;
 pub mod query;
 mod render;
 pub mod reply;

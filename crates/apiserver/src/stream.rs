@@ -15,8 +15,11 @@ use insula_api::{ClusterName, Json, Revision, Scope};
 use insula_registry::{Error, Event, EventKind, Origin, Registry, Target, Watch, ids};
 use insula_store::Cursor;
 use serde_json::json;
-use std::{convert::Infallible, future::pending, sync::Arc, time::Duration};
-use tokio::{sync::watch, time::Instant};
+use std::{convert::Infallible, future::pending, pin::Pin, sync::Arc, time::Duration};
+use tokio::{
+    sync::watch,
+    time::{Sleep, sleep},
+};
 
 /// A watch without `timeoutSeconds` ends after this time and a random part of it more, as kube-apiserver's do.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
@@ -30,8 +33,8 @@ struct Running {
     renderer: Renderer,
     /// Changes of what defines the resource.
     definition: Vec<Cursor>,
-    deadline: Instant,
-    next_bookmark: Instant,
+    deadline: Pin<Box<Sleep>>,
+    next_bookmark: Pin<Box<Sleep>>,
     /// Whether the client wants bookmarks.
     bookmarks: bool,
     /// Whether the end of the initial state is still to be marked, and the revision of that state.
@@ -64,14 +67,13 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
         Err(Begin::Refused(reply)) => return Err(reply),
     };
     let definition = definition_cursors(&registry, &target);
-    let now = Instant::now();
     let running = Running {
         renderer: request.renderer(negotiated)?,
         registry,
         watch,
         definition,
-        deadline: now + timeout,
-        next_bookmark: now + BOOKMARK_PERIOD,
+        deadline: Box::pin(sleep(timeout)),
+        next_bookmark: Box::pin(sleep(BOOKMARK_PERIOD)),
         bookmarks,
         initial_end,
         closing: request.server.closing.clone(),
@@ -179,7 +181,7 @@ impl Running {
                 }
                 Wake::Redefined if !self.is_redefined() => {}
                 Wake::Bookmark => {
-                    self.next_bookmark = Instant::now() + BOOKMARK_PERIOD;
+                    self.next_bookmark = Box::pin(sleep(BOOKMARK_PERIOD));
                     if self.bookmarks {
                         return Some(self.bookmark(self.watch.position(), false));
                     }
@@ -210,8 +212,8 @@ impl Running {
             biased;
             events = watch.next() => Wake::Events(events),
             () = redefined => Wake::Redefined,
-            () = tokio::time::sleep_until(*next_bookmark) => Wake::Bookmark,
-            () = tokio::time::sleep_until(*deadline) => Wake::Deadline,
+            () = next_bookmark => Wake::Bookmark,
+            () = deadline => Wake::Deadline,
             _ = closing.wait_for(|closing| *closing) => Wake::Closing,
         }
     }

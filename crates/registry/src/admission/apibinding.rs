@@ -1,8 +1,10 @@
 //! APIBindings: a complete reference to an export that is there, and selectors that select.
 
 use super::{Operation, Review, digest, spaced};
-use crate::{Result, ids, locate, strategies};
+use crate::{Result, access, ids, locate, strategies};
 use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json, ObjectKey};
+use insula_auth::Attributes;
+use insula_store::Entry;
 use serde_json::json;
 
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
@@ -25,13 +27,11 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
             .ok()
             .and_then(|path| locate::locate(review.snapshot, &path).ok()),
     };
-    let exists = |cluster: &ClusterName| {
-        review
-            .snapshot
-            .get(&ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name))
-            .is_some()
+    let bindable = |cluster: &ClusterName| {
+        let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name);
+        review.snapshot.get(&key).is_some_and(|export| may_bind(review, &export))
     };
-    if changed && !path.is_empty() && !cluster.as_ref().is_some_and(exists) {
+    if changed && !path.is_empty() && !cluster.as_ref().is_some_and(bindable) {
         let verb = if review.operation == Operation::Create {
             "create"
         } else {
@@ -130,4 +130,29 @@ fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>)
         })),
         (false, _) => {}
     }
+}
+
+/// Who may bind an export of another workspace, as `<user or group>,…`. Until RBAC is served this is how a provider grants
+/// the verb `bind`; `system:authenticated` opens an export to everybody with a credential.
+const BINDABLE_BY: &str = "apis.insula.io/bindable-by";
+
+/// Platform administrators and administrators of the export's workspace may bind, and those whom the export names. Others
+/// learn nothing: an export that may not be bound looks like one that does not exist.
+fn may_bind(review: &Review<'_>, export: &Entry) -> bool {
+    let attributes = Attributes {
+        verb: "bind".into(),
+        group: "apis.kcp.io".into(),
+        resource: "apiexports".into(),
+        name: export.key.name.to_string(),
+        cluster: Some(export.key.cluster.clone()),
+        is_resource_request: true,
+        ..Attributes::default()
+    };
+    let facts = access::facts(review.snapshot, &export.key.cluster);
+    if insula_auth::permit(review.user, attributes, &facts).is_ok() {
+        return true;
+    }
+    let export = export.object.body_value();
+    let named = export["metadata"]["annotations"][BINDABLE_BY].as_str().unwrap_or_default();
+    named.split(',').map(str::trim).any(|who| !who.is_empty() && (review.user.name == who || review.user.is_in(who)))
 }
