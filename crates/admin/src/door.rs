@@ -51,7 +51,10 @@ impl Door {
         let credentials = metadata.get_all("authorization");
         let user = self
             .authenticator
-            .authenticate(extensions.get::<PeerCertificate>(), credentials.iter().map(|value| value.as_encoded_bytes()))
+            .authenticate(
+                extensions.get::<PeerCertificate>(),
+                credentials.iter().map(|value| value.as_encoded_bytes()),
+            )
             .map_err(|why| {
                 tracing::info!(%why, "authentication failed");
                 Status::unauthenticated("Unauthorized")
@@ -69,7 +72,11 @@ impl Door {
         let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
         let given = request.metadata().get("audit-id").and_then(|id| id.to_str().ok());
         let request_id = given.map_or_else(|| Uid::random(&*self.registry.rng).to_string(), str::to_owned);
-        Ok(Visit { user, snapshot, request_id })
+        Ok(Visit {
+            user,
+            snapshot,
+            request_id,
+        })
     }
 
     /// Finds a workspace. One that does not exist and one that may not be seen look the same.
@@ -79,15 +86,16 @@ impl Door {
         })?;
         match locate::locate(&visit.snapshot, &path) {
             Ok(cluster) => Ok((cluster, path)),
-            Err(NotLocated::UnknownCluster(_)) => {
-                Err(Status::permission_denied(forbidden_message(&visit.user, &Attributes::default())))
-            }
-            Err(NotLocated::UnknownWorkspace { name, .. }) => {
-                Err(Status::not_found(format!("workspaces.tenancy.kcp.io {name:?} not found")))
-            }
-            Err(NotLocated::Unavailable { name, phase, .. }) => {
-                Err(Status::unavailable(format!("workspace {name:?} is not available: its phase is {phase}")))
-            }
+            Err(NotLocated::UnknownCluster(_)) => Err(Status::permission_denied(forbidden_message(
+                &visit.user,
+                &Attributes::default(),
+            ))),
+            Err(NotLocated::UnknownWorkspace { name, .. }) => Err(Status::not_found(format!(
+                "workspaces.tenancy.kcp.io {name:?} not found"
+            ))),
+            Err(NotLocated::Unavailable { name, phase, .. }) => Err(Status::unavailable(format!(
+                "workspace {name:?} is not available: its phase is {phase}"
+            ))),
         }
     }
 

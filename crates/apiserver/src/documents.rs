@@ -1,9 +1,10 @@
 //! Documents about what is served: discovery, OpenAPI, the version. Made from the catalog at the request's snapshot.
 
 use crate::{
-    ApiServer, VERSION, discovery, openapi,
+    ApiServer, VERSION, discovery,
     handle::{Answer, header_text},
     negotiate::{self, Negotiated, Offer, Representation},
+    openapi,
     reply::{self, Reply},
     stage::Authorized,
 };
@@ -97,9 +98,16 @@ pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answ
 pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -> Answer {
     let served = served(server, request)?;
     let (headers, hash) = (&request.parsed.headers, request.parsed.query.get("hash"));
-    let base = request.place.path.as_ref().map(|path| format!("/clusters/{path}")).unwrap_or_default();
+    let base = request
+        .place
+        .path
+        .as_ref()
+        .map(|path| format!("/clusters/{path}"))
+        .unwrap_or_default();
     let found = openapi::serve::v3(&server.openapi, &served, headers, path, hash, &base);
-    found.map(|response| response.map(Body::from)).ok_or(Reply::NotFoundPage)
+    found
+        .map(|response| response.map(Body::from))
+        .ok_or(Reply::NotFoundPage)
 }
 
 /// `/openapi/v2`

@@ -15,9 +15,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
 use insula_api::Json;
-use insula_registry::{
-    Change, Deleted, Error, Origin, Part, ScopeKind, Served, Target, WriteOptions,
-};
+use insula_registry::{Change, Deleted, Error, Origin, Part, ScopeKind, Served, Target, WriteOptions};
 use std::sync::Arc;
 
 /// What handlers give.
@@ -72,9 +70,9 @@ fn other(request: &Authorized, path: &str) -> Answer {
         ("/healthz" | "/livez" | "/readyz", Route::Cluster { .. }) => {
             Ok(reply::bytes(200, b"ok".to_vec(), "text/plain; charset=utf-8"))
         }
-        ("/metrics", Route::Cluster { .. }) => {
-            Err(Reply::error(&Error::Unavailable("shard-level endpoint not available at workspace scope".into())))
-        }
+        ("/metrics", Route::Cluster { .. }) => Err(Reply::error(&Error::Unavailable(
+            "shard-level endpoint not available at workspace scope".into(),
+        ))),
         _ => Err(Reply::NotFoundPage),
     }
 }
@@ -103,7 +101,11 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         false => Reply::NotFoundPage,
     };
     let snapshot = &request.place.snapshot;
-    let served = server.registry.catalog.resolve(snapshot, &cluster, &path.group, &path.resource).ok_or_else(unknown)?;
+    let served = server
+        .registry
+        .catalog
+        .resolve(snapshot, &cluster, &path.group, &path.resource)
+        .ok_or_else(unknown)?;
     kind.verb = stage::verb(&request.parsed, &path);
     kind.class = match served.origin {
         Origin::System => Class::System,
@@ -111,7 +113,11 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         Origin::Local { .. } => Class::Local,
     };
     let _place = server.limits.request(&request.user.name).map_err(Reply::from)?;
-    let version = served.served_versions().find(|v| *v.name == *path.version).map(|v| v.name.clone()).ok_or_else(unknown)?;
+    let version = served
+        .served_versions()
+        .find(|v| *v.name == *path.version)
+        .map(|v| v.name.clone())
+        .ok_or_else(unknown)?;
     let namespace = namespace_of(&served, &path).ok_or_else(unknown)?;
     if served.api.scope == ScopeKind::Namespaced
         && namespace.is_none()
@@ -120,11 +126,22 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         return Err(unknown());
     }
     let warnings = deprecation(&served, &version);
-    let target = Target { cluster, served, version, namespace };
+    let target = Target {
+        cluster,
+        served,
+        version,
+        namespace,
+    };
     let name = path.name.clone().unwrap_or_default();
     let verb = stage::verb(&request.parsed, &path);
     let subresource = path.subresource.clone().unwrap_or_default();
-    let mut request = ResourceRequest { server, request, target, name, warnings };
+    let mut request = ResourceRequest {
+        server,
+        request,
+        target,
+        name,
+        warnings,
+    };
     let late = request.warnings.clone();
     let answer = match &*subresource {
         "" => request.main(verb).await,
@@ -147,14 +164,20 @@ fn namespace_of(served: &Served, path: &ResourcePath) -> Option<Option<Arc<str>>
 
 /// The warning that users of a deprecated version get: its author's words, or the best version to use in its place.
 fn deprecation(served: &Served, version: &str) -> Vec<String> {
-    let Some(text) = served.api.version(version).and_then(|v| v.deprecated.clone()) else { return Vec::new() };
+    let Some(text) = served.api.version(version).and_then(|v| v.deprecated.clone()) else {
+        return Vec::new();
+    };
     if text != format!("{} {} is deprecated", served.api_version(version), served.names().kind) {
         return vec![text];
     }
     let ranked = crate::discovery::versions(std::slice::from_ref(served), served.group());
     let usable = |candidate: &&str| served.api.version(candidate).is_some_and(|v| v.deprecated.is_none());
     match ranked.into_iter().take_while(|ranked| *ranked != version).find(usable) {
-        Some(better) => vec![format!("{text}; use {} {}", served.api_version(better), served.names().kind)],
+        Some(better) => vec![format!(
+            "{text}; use {} {}",
+            served.api_version(better),
+            served.names().kind
+        )],
         None => vec![text],
     }
 }
@@ -205,21 +228,32 @@ impl ResourceRequest<'_> {
 
     fn get(&self) -> Answer {
         let renderer = self.renderer(self.negotiate(Offer::Object)?)?;
-        let entry = self.server.registry.get(&self.request.place.snapshot, &self.target, &self.name)?;
+        let entry = self
+            .server
+            .registry
+            .get(&self.request.place.snapshot, &self.target, &self.name)?;
         renderer.object(200, &entry, &self.warnings)
     }
 
     fn list(&self) -> Answer {
         let renderer = self.renderer(self.negotiate(Offer::List)?)?;
         let (options, _) = self.request.parsed.query.list()?;
-        let list = self.server.registry.list(&self.request.place.snapshot, &self.target, &options)?;
+        let list = self
+            .server
+            .registry
+            .list(&self.request.place.snapshot, &self.target, &options)?;
         renderer.list(&list, &self.warnings)
     }
 
     /// `dryRun` and `fieldValidation`, for a kind of options.
     pub fn write_options(&self, kind: &str) -> Result<WriteOptions<'_>, Reply> {
         let (dry_run, field_validation) = self.request.parsed.query.write(kind)?;
-        Ok(WriteOptions { user: &self.request.user, dry_run, field_validation, duplicates: Vec::new() })
+        Ok(WriteOptions {
+            user: &self.request.user,
+            dry_run,
+            field_validation,
+            duplicates: Vec::new(),
+        })
     }
 
     async fn create(&mut self) -> Answer {
@@ -251,7 +285,11 @@ impl ResourceRequest<'_> {
         let mut options = self.write_options("UpdateOptions")?;
         options.duplicates = sent.duplicates;
         let change = Change::Replace(sent.value);
-        let written = self.server.registry.update(&self.target, &self.name, change, part, &options).await?;
+        let written = self
+            .server
+            .registry
+            .update(&self.target, &self.name, change, part, &options)
+            .await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
         self.renderer(form)?.object(200, &written.entry, &warnings)
     }
@@ -265,7 +303,11 @@ impl ResourceRequest<'_> {
         let options = self.write_options("PatchOptions")?;
         let change = |current: &Json| -> insula_registry::Result<Json> { apply_patch(kind, current, &patch) };
         let change = Change::Patch(&change);
-        let written = self.server.registry.update(&self.target, &self.name, change, part, &options).await?;
+        let written = self
+            .server
+            .registry
+            .update(&self.target, &self.name, change, part, &options)
+            .await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
         self.renderer(form)?.object(200, &written.entry, &warnings)
     }
@@ -327,7 +369,11 @@ impl ResourceRequest<'_> {
             field_validation: insula_registry::FieldValidation::Ignore,
             duplicates: Vec::new(),
         };
-        let deleted = self.server.registry.delete_collection(&self.target, &list, &how, &options).await?;
+        let deleted = self
+            .server
+            .registry
+            .delete_collection(&self.target, &list, &how, &options)
+            .await?;
         self.renderer(form)?.list(&deleted, &self.warnings)
     }
 
@@ -338,7 +384,12 @@ impl ResourceRequest<'_> {
     /// The body's bytes, up to the limit.
     pub async fn read_body(&mut self) -> Result<Vec<u8>, Reply> {
         let body = std::mem::take(&mut self.request.parsed.body);
-        read_limited(body, &self.request.parsed.headers, self.server.limits.settings.body_bytes).await
+        read_limited(
+            body,
+            &self.request.parsed.headers,
+            self.server.limits.settings.body_bytes,
+        )
+        .await
     }
 
     /// The body as an object.
@@ -359,7 +410,10 @@ impl ResourceRequest<'_> {
             return Ok(None);
         }
         match protobuf::decode(bytes) {
-            Ok(value) => Ok(Some(body::Decoded { value, duplicates: Vec::new() })),
+            Ok(value) => Ok(Some(body::Decoded {
+                value,
+                duplicates: Vec::new(),
+            })),
             Err(protobuf::ProtobufError::UnknownKind { .. }) => {
                 Err(status::unsupported_among("application/json, application/yaml").into())
             }
@@ -376,13 +430,18 @@ impl ResourceRequest<'_> {
             return Ok(Some(decoded.value));
         }
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
-        body::decode(&bytes, format).map(|decoded| Some(decoded.value)).map_err(Reply::from)
+        body::decode(&bytes, format)
+            .map(|decoded| Some(decoded.value))
+            .map_err(Reply::from)
     }
 }
 
 /// A header's text.
 pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
-    headers.get(name).and_then(|value| value.to_str().ok()).map(str::to_owned)
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned)
 }
 
 async fn read_limited(body: Body, headers: &HeaderMap, max: usize) -> Result<Vec<u8>, Reply> {
@@ -392,13 +451,18 @@ async fn read_limited(body: Body, headers: &HeaderMap, max: usize) -> Result<Vec
     if announced.is_some_and(|length| length > max) {
         return Err(too_large());
     }
-    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|encoding| encoding != "identity")
+    {
         return Err(status::unsupported_among("identity encoding").into());
     }
     match Limited::new(body, max).collect().await {
         Ok(collected) => Ok(collected.to_bytes().to_vec()),
         Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(Reply::error(&Error::BadRequest(format!("the body could not be read: {error}")))),
+        Err(error) => Err(Reply::error(&Error::BadRequest(format!(
+            "the body could not be read: {error}"
+        )))),
     }
 }
 
@@ -408,8 +472,14 @@ pub fn apply_patch(kind: PatchType, current: &Json, patch: &Json) -> insula_regi
     let patched = match kind {
         PatchType::Json => insula_apply::json_patch(&mut new, patch),
         PatchType::Merge => insula_apply::merge_patch(&mut new, patch),
-        PatchType::StrategicMerge => insula_apply::strategic_merge(&mut new, patch, &insula_apply::MergeKeys::metadata()),
-        PatchType::Apply => return Err(Error::UnsupportedMediaType("server-side apply is not served yet".into())),
+        PatchType::StrategicMerge => {
+            insula_apply::strategic_merge(&mut new, patch, &insula_apply::MergeKeys::metadata())
+        }
+        PatchType::Apply => {
+            return Err(Error::UnsupportedMediaType(
+                "server-side apply is not served yet".into(),
+            ));
+        }
     };
     patched.map_err(|error| patch_error(&error))?;
     Ok(new)

@@ -54,7 +54,12 @@ impl Limits {
     /// Nothing is open yet.
     pub fn new(settings: Settings) -> Self {
         let all = Arc::new(Semaphore::new(settings.requests));
-        Limits { settings, watches: Arc::default(), requests: Arc::default(), all }
+        Limits {
+            settings,
+            watches: Arc::default(),
+            requests: Arc::default(),
+            all,
+        }
     }
 
     /// A place for a watch.
@@ -65,7 +70,11 @@ impl Limits {
     /// A place for a request.
     pub fn request(&self, user: &str) -> Result<RequestPermit, StatusReply> {
         let own = take(&self.requests, user, self.settings.requests_per_user)?;
-        let all = self.all.clone().try_acquire_owned().map_err(|_| status::too_many_requests())?;
+        let all = self
+            .all
+            .clone()
+            .try_acquire_owned()
+            .map_err(|_| status::too_many_requests())?;
         Ok(RequestPermit { _user: own, _all: all })
     }
 }
@@ -78,7 +87,10 @@ fn take(counts: &Arc<DashMap<String, AtomicUsize>>, user: &str, max: usize) -> R
         return Err(status::too_many_requests());
     }
     drop(count);
-    Ok(WatchPermit { counts: counts.clone(), user: user.to_owned() })
+    Ok(WatchPermit {
+        counts: counts.clone(),
+        user: user.to_owned(),
+    })
 }
 
 impl Drop for WatchPermit {
@@ -86,7 +98,8 @@ impl Drop for WatchPermit {
         if let Some(count) = self.counts.get(&self.user) {
             count.fetch_sub(1, Ordering::Relaxed);
         }
-        self.counts.remove_if(&self.user, |_, count| count.load(Ordering::Relaxed) == 0);
+        self.counts
+            .remove_if(&self.user, |_, count| count.load(Ordering::Relaxed) == 0);
     }
 }
 
@@ -96,7 +109,13 @@ mod tests {
 
     fn limits() -> Limits {
         let request_time = Duration::from_secs(60);
-        Limits::new(Settings { body_bytes: 1, request_time, requests: 3, requests_per_user: 2, watches_per_user: 2 })
+        Limits::new(Settings {
+            body_bytes: 1,
+            request_time,
+            requests: 3,
+            requests_per_user: 2,
+            watches_per_user: 2,
+        })
     }
 
     #[test]

@@ -73,13 +73,21 @@ pub fn parse(raw: &str) -> Result<Route, BadPath> {
     match parts.as_slice() {
         [] => Ok(Route::NoCluster),
         ["clusters"] => Err(BadPath("no cluster in the path".into())),
-        ["clusters", "*", rest @ ..] => Ok(Route::Cluster { path: None, rest: parse_rest(rest)? }),
+        ["clusters", "*", rest @ ..] => Ok(Route::Cluster {
+            path: None,
+            rest: parse_rest(rest)?,
+        }),
         ["clusters", cluster, rest @ ..] => {
             let path = ClusterPath::parse(cluster).map_err(|error| BadPath(error.to_string()))?;
-            Ok(Route::Cluster { path: Some(path), rest: parse_rest(rest)? })
+            Ok(Route::Cluster {
+                path: Some(path),
+                rest: parse_rest(rest)?,
+            })
         }
         ["services", ..] => Ok(Route::Service(format!("/{}", parts.join("/")))),
-        ["healthz" | "livez" | "readyz" | "version" | "metrics", ..] => Ok(Route::Server(format!("/{}", parts.join("/")))),
+        ["healthz" | "livez" | "readyz" | "version" | "metrics", ..] => {
+            Ok(Route::Server(format!("/{}", parts.join("/"))))
+        }
         _ => Ok(Route::NoCluster),
     }
 }
@@ -118,10 +126,16 @@ fn parse_rest(parts: &[&str]) -> Result<Rest, BadPath> {
     let own = |text: &&str| (*text).to_owned();
     Ok(match parts {
         ["api"] => Rest::CoreVersions,
-        ["api", version] => Rest::GroupVersion { group: String::new(), version: own(version) },
+        ["api", version] => Rest::GroupVersion {
+            group: String::new(),
+            version: own(version),
+        },
         ["apis"] => Rest::Groups,
         ["apis", group] => Rest::Group(own(group)),
-        ["apis", group, version] => Rest::GroupVersion { group: own(group), version: own(version) },
+        ["apis", group, version] => Rest::GroupVersion {
+            group: own(group),
+            version: own(version),
+        },
         ["api", version, rest @ ..] => Rest::Resource(resource("", version, rest)),
         ["apis", group, version, rest @ ..] => Rest::Resource(resource(group, version, rest)),
         ["openapi", "v2"] => Rest::OpenApiV2,
@@ -134,7 +148,11 @@ fn parse_rest(parts: &[&str]) -> Result<Rest, BadPath> {
 /// Kubernetes' `RequestInfo`: `namespaces/<ns>/<resource>/…` is a namespaced path, except for the namespace's own
 /// `status` and `finalize`.
 fn resource(group: &str, version: &str, mut parts: &[&str]) -> ResourcePath {
-    let mut path = ResourcePath { group: group.into(), version: version.into(), ..ResourcePath::default() };
+    let mut path = ResourcePath {
+        group: group.into(),
+        version: version.into(),
+        ..ResourcePath::default()
+    };
     if let ["watch", rest @ ..] = parts
         && !rest.is_empty()
     {
@@ -164,7 +182,10 @@ mod tests {
 
     fn of(path: &str) -> ResourcePath {
         match parse(&format!("/clusters/root:a{path}")) {
-            Ok(Route::Cluster { rest: Rest::Resource(resource), .. }) => resource,
+            Ok(Route::Cluster {
+                rest: Rest::Resource(resource),
+                ..
+            }) => resource,
             other => panic!("{path}: {other:?}"),
         }
     }
@@ -174,16 +195,30 @@ mod tests {
         let rows = [
             ("/api/v1/namespaces", (None, "namespaces", None, None)),
             ("/api/v1/namespaces/a", (None, "namespaces", Some("a"), None)),
-            ("/api/v1/namespaces/a/status", (None, "namespaces", Some("a"), Some("status"))),
+            (
+                "/api/v1/namespaces/a/status",
+                (None, "namespaces", Some("a"), Some("status")),
+            ),
             ("/api/v1/namespaces/a/configmaps", (Some("a"), "configmaps", None, None)),
-            ("/api/v1/namespaces/a/configmaps/b", (Some("a"), "configmaps", Some("b"), None)),
+            (
+                "/api/v1/namespaces/a/configmaps/b",
+                (Some("a"), "configmaps", Some("b"), None),
+            ),
             ("/apis/g.io/v1/widgets", (None, "widgets", None, None)),
-            ("/apis/g.io/v1/namespaces/a/widgets/b/status", (Some("a"), "widgets", Some("b"), Some("status"))),
+            (
+                "/apis/g.io/v1/namespaces/a/widgets/b/status",
+                (Some("a"), "widgets", Some("b"), Some("status")),
+            ),
         ];
         for (path, (namespace, resource, name, subresource)) in rows {
             let got = of(path);
             assert_eq!(
-                (got.namespace.as_deref(), &*got.resource, got.name.as_deref(), got.subresource.as_deref()),
+                (
+                    got.namespace.as_deref(),
+                    &*got.resource,
+                    got.name.as_deref(),
+                    got.subresource.as_deref()
+                ),
                 (namespace, resource, name, subresource),
                 "{path}"
             );
@@ -216,7 +251,13 @@ mod tests {
     fn other_paths() {
         assert_eq!(parse("/readyz"), Ok(Route::Server("/readyz".into())));
         assert_eq!(parse("/api/v1"), Ok(Route::NoCluster));
-        assert!(matches!(parse("/clusters/*/api/v1"), Ok(Route::Cluster { path: None, .. })));
-        assert!(matches!(parse("/services/apiexport/a/b/clusters/*/api"), Ok(Route::Service(_))));
+        assert!(matches!(
+            parse("/clusters/*/api/v1"),
+            Ok(Route::Cluster { path: None, .. })
+        ));
+        assert!(matches!(
+            parse("/services/apiexport/a/b/clusters/*/api"),
+            Ok(Route::Service(_))
+        ));
     }
 }

@@ -99,7 +99,9 @@ const DELETE_OPTIONS: &[Field] = &[
 /// # Errors
 /// It is malformed, or of a kind that is not read in this form.
 pub fn decode(body: &[u8]) -> Result<Json, ProtobufError> {
-    let envelope = body.strip_prefix(MAGIC).ok_or(ProtobufError::Malformed("no k8s prefix"))?;
+    let envelope = body
+        .strip_prefix(MAGIC)
+        .ok_or(ProtobufError::Malformed("no k8s prefix"))?;
     let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
     for field in Fields(envelope) {
         match field? {
@@ -131,18 +133,24 @@ pub fn decode(body: &[u8]) -> Result<Json, ProtobufError> {
 
 /// A message as JSON. Go writes empty strings, zeros and empty messages that its JSON leaves out, so they are left out here.
 fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, Json>, ProtobufError> {
-    let depth = depth.checked_sub(1).ok_or(ProtobufError::Malformed("nested too deep"))?;
+    let depth = depth
+        .checked_sub(1)
+        .ok_or(ProtobufError::Malformed("nested too deep"))?;
     let mut object = Map::new();
     for field in Fields(bytes) {
         let (number, value) = field?;
-        let Some((_, name, kind, repeats)) = fields.iter().find(|field| field.0 == number) else { continue };
+        let Some((_, name, kind, repeats)) = fields.iter().find(|field| field.0 == number) else {
+            continue;
+        };
         if let (Type::TextMap | Type::BytesMap, Value::Bytes(entry)) = (kind, value) {
             let (key, text) = map_entry(entry, *kind)?;
             let map = object.entry(*name).or_insert_with(|| json!({}));
             map[key] = text;
             continue;
         }
-        let Some(read) = scalar(value, *kind, depth)? else { continue };
+        let Some(read) = scalar(value, *kind, depth)? else {
+            continue;
+        };
         match (repeats, object.entry(*name).or_insert(Json::Null)) {
             (true, Json::Array(list)) => list.push(read),
             (true, slot) => *slot = json!([read]),
@@ -158,9 +166,9 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
         (Type::Integer, Value::Varint(number)) => Some(json!(number as i64)),
         (Type::Bool, Value::Varint(number)) => Some(json!(number != 0)),
         (Type::Time, Value::Bytes(bytes)) => time(bytes)?,
-        (Type::Message(fields), Value::Bytes(bytes)) => {
-            Some(message(bytes, fields, depth)?).filter(|object| !object.is_empty()).map(Json::Object)
-        }
+        (Type::Message(fields), Value::Bytes(bytes)) => Some(message(bytes, fields, depth)?)
+            .filter(|object| !object.is_empty())
+            .map(Json::Object),
         _ => return Err(ProtobufError::Malformed("a field of another type")),
     })
 }
@@ -277,14 +285,18 @@ mod tests {
         let config_map = [field(1, &meta), field(2, &entry), field(3, &entry), vec![4 << 3, 1]].concat();
         assert_eq!(
             decode(&envelope("ConfigMap", &config_map)),
-            Ok(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"k": "v"}},
-                "data": {"k": "v"}, "binaryData": {"k": "dg=="}, "immutable": true}))
+            Ok(
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "labels": {"k": "v"}},
+                "data": {"k": "v"}, "binaryData": {"k": "dg=="}, "immutable": true})
+            )
         );
         let options = [vec![1 << 3, 0], field(4, b"Background"), field(5, b"All")].concat();
         assert_eq!(
             decode(&envelope("DeleteOptions", &options)),
-            Ok(json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
-                "propagationPolicy": "Background", "dryRun": ["All"]}))
+            Ok(
+                json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
+                "propagationPolicy": "Background", "dryRun": ["All"]})
+            )
         );
     }
 
@@ -294,8 +306,17 @@ mod tests {
         for cut in 0..whole.len() - 1 {
             assert!(decode(&whole[..cut]).is_err() || cut > 4, "{cut}");
         }
-        assert!(matches!(decode(&envelope("Pod", b"")), Err(ProtobufError::UnknownKind { .. })));
-        for bytes in [&b""[..], b"k8s", b"k8s\0\xff", b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"{}"] {
+        assert!(matches!(
+            decode(&envelope("Pod", b"")),
+            Err(ProtobufError::UnknownKind { .. })
+        ));
+        for bytes in [
+            &b""[..],
+            b"k8s",
+            b"k8s\0\xff",
+            b"k8s\0\x12\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+            b"{}",
+        ] {
             assert!(decode(bytes).is_err(), "{bytes:?}");
         }
     }

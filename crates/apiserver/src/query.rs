@@ -44,7 +44,9 @@ impl Query {
                     b'+' => out.push(b' '),
                     b'%' => {
                         let digits: Vec<u8> = bytes.clone().take(2).collect();
-                        let hex = std::str::from_utf8(&digits).ok().and_then(|hex| u8::from_str_radix(hex, 16).ok());
+                        let hex = std::str::from_utf8(&digits)
+                            .ok()
+                            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
                         match hex.filter(|_| digits.len() == 2) {
                             Some(byte) => {
                                 out.push(byte);
@@ -59,7 +61,12 @@ impl Query {
             String::from_utf8_lossy(&out).into_owned()
         };
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
-        Query(pairs.map(|pair| pair.split_once('=').unwrap_or((pair, ""))).map(|(k, v)| (decode(k), decode(v))).collect())
+        Query(
+            pairs
+                .map(|pair| pair.split_once('=').unwrap_or((pair, "")))
+                .map(|(k, v)| (decode(k), decode(v)))
+                .collect(),
+        )
     }
 
     /// The first value of a parameter.
@@ -68,7 +75,11 @@ impl Query {
     }
 
     fn all(&self, name: &str) -> Vec<&str> {
-        self.0.iter().filter(|(key, _)| key == name).map(|(_, value)| &**value).collect()
+        self.0
+            .iter()
+            .filter(|(key, _)| key == name)
+            .map(|(_, value)| &**value)
+            .collect()
     }
 
     /// A boolean as Kubernetes reads it: present means true, unless it says `0` or `false`.
@@ -83,9 +94,9 @@ impl Query {
     fn number(&self, name: &str) -> Result<i64, Error> {
         match self.text(name) {
             "" => Ok(0),
-            text => text.parse().map_err(|_| {
-                Error::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))
-            }),
+            text => text
+                .parse()
+                .map_err(|_| Error::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))),
         }
     }
 
@@ -94,7 +105,9 @@ impl Query {
             "" => Ok(None),
             text => text.parse().map(|number| Some(Revision(number))).map_err(|_| {
                 let why = format!("strconv.ParseUint: parsing {text:?}: invalid syntax");
-                Error::BadRequest(format!("invalid resource version: resourceVersion: Invalid value: {text:?}: {why}"))
+                Error::BadRequest(format!(
+                    "invalid resource version: resourceVersion: Invalid value: {text:?}: {why}"
+                ))
             }),
         }
     }
@@ -119,7 +132,9 @@ impl Query {
     /// Parameters of a LIST, and at which state it looks (kube's delegator matrix).
     pub fn list(&self) -> Result<(ListOptions, At), Error> {
         let limit = self.number("limit")?.max(0) as usize;
-        let next = Some(self.text("continue")).filter(|token| !token.is_empty()).map(str::to_owned);
+        let next = Some(self.text("continue"))
+            .filter(|token| !token.is_empty())
+            .map(str::to_owned);
         let labels = self.labels()?;
         let fields = self.fields()?;
         let revision = self.revision()?;
@@ -127,7 +142,9 @@ impl Query {
         self.check_list_match(rule, next.is_some())?;
         let at = match (&next, revision, rule) {
             (Some(_), Some(revision), _) if revision.0 != 0 => {
-                return Err(Error::BadRequest("specifying resource version is not allowed when using continue".into()));
+                return Err(Error::BadRequest(
+                    "specifying resource version is not allowed when using continue".into(),
+                ));
             }
             (Some(token), _, _) => match insula_registry::verbs::Token::decode(token)?.revision {
                 Some(revision) => At::Exactly(revision),
@@ -140,7 +157,15 @@ impl Query {
             (None, Some(revision), "") if limit > 0 => At::Exactly(revision),
             (None, Some(revision), _) => At::NotOlderThan(revision),
         };
-        Ok((ListOptions { labels, fields, limit, next }, at))
+        Ok((
+            ListOptions {
+                labels,
+                fields,
+                limit,
+                next,
+            },
+            at,
+        ))
     }
 
     fn check_list_match(&self, rule: &str, continues: bool) -> Result<(), Error> {
@@ -149,13 +174,23 @@ impl Query {
         let mut errors = Vec::new();
         if !rule.is_empty() {
             if revision.is_empty() {
-                errors.push(FieldError::forbidden(&at, "resourceVersionMatch is forbidden unless resourceVersion is provided"));
+                errors.push(FieldError::forbidden(
+                    &at,
+                    "resourceVersionMatch is forbidden unless resourceVersion is provided",
+                ));
             }
             if continues {
-                errors.push(FieldError::forbidden(&at, "resourceVersionMatch is forbidden when continue is provided"));
+                errors.push(FieldError::forbidden(
+                    &at,
+                    "resourceVersionMatch is forbidden when continue is provided",
+                ));
             }
             if rule != "Exact" && rule != "NotOlderThan" {
-                errors.push(FieldError::not_supported(&at, &json!(rule), &["Exact", "NotOlderThan", ""]));
+                errors.push(FieldError::not_supported(
+                    &at,
+                    &json!(rule),
+                    &["Exact", "NotOlderThan", ""],
+                ));
             }
             if rule == "Exact" && revision == "0" {
                 errors.push(FieldError::forbidden(
@@ -173,10 +208,15 @@ impl Query {
 
     /// Parameters of a WATCH.
     pub fn watch(&self) -> Result<(WatchOptions, WatchStart), Error> {
-        let options = WatchOptions { labels: self.labels()?, fields: self.fields()? };
+        let options = WatchOptions {
+            labels: self.labels()?,
+            fields: self.fields()?,
+        };
         let revision = self.revision()?;
         let rule = self.text("resourceVersionMatch");
-        let initial = self.get("sendInitialEvents").map(|value| value != "0" && value != "false");
+        let initial = self
+            .get("sendInitialEvents")
+            .map(|value| value != "0" && value != "false");
         let bookmarks = self.flag("allowWatchBookmarks");
         let at = FieldPath::new("resourceVersionMatch");
         let mut errors = Vec::new();
@@ -196,17 +236,35 @@ impl Query {
             ));
         }
         if !self.text("continue").is_empty() {
-            errors.push(FieldError::forbidden(&at, "resourceVersionMatch is forbidden when continue is provided"));
+            errors.push(FieldError::forbidden(
+                &at,
+                "resourceVersionMatch is forbidden when continue is provided",
+            ));
         }
         list_options_errors(errors)?;
         let start = match (initial, revision) {
-            (Some(true), None) => WatchStart::State { at: At::Latest, bookmark: bookmarks },
-            (Some(true), Some(Revision(0))) => WatchStart::State { at: At::Any, bookmark: bookmarks },
-            (Some(true), Some(revision)) => WatchStart::State { at: At::NotOlderThan(revision), bookmark: bookmarks },
+            (Some(true), None) => WatchStart::State {
+                at: At::Latest,
+                bookmark: bookmarks,
+            },
+            (Some(true), Some(Revision(0))) => WatchStart::State {
+                at: At::Any,
+                bookmark: bookmarks,
+            },
+            (Some(true), Some(revision)) => WatchStart::State {
+                at: At::NotOlderThan(revision),
+                bookmark: bookmarks,
+            },
             (Some(false), None | Some(Revision(0))) => WatchStart::Now,
             // Without a revision the initial state is sent even to clients that did not ask for it.
-            (None, None) => WatchStart::State { at: At::Latest, bookmark: bookmarks },
-            (None, Some(Revision(0))) => WatchStart::State { at: At::Any, bookmark: false },
+            (None, None) => WatchStart::State {
+                at: At::Latest,
+                bookmark: bookmarks,
+            },
+            (None, Some(Revision(0))) => WatchStart::State {
+                at: At::Any,
+                bookmark: false,
+            },
             (_, Some(revision)) => WatchStart::After(revision),
         };
         Ok((options, start))
@@ -214,7 +272,9 @@ impl Query {
 
     /// Seconds that a watch may last.
     pub fn timeout_seconds(&self) -> Result<Option<u64>, Error> {
-        Ok(Some(self.number("timeoutSeconds")?).filter(|n| *n > 0).map(|n| n as u64))
+        Ok(Some(self.number("timeoutSeconds")?)
+            .filter(|n| *n > 0)
+            .map(|n| n as u64))
     }
 
     /// `dryRun`, `fieldValidation` of a write to an object of this kind of options.
@@ -222,7 +282,11 @@ impl Query {
         let mut errors = Vec::new();
         let dry = self.all("dryRun");
         if !dry.is_empty() && dry != ["All"] {
-            errors.push(FieldError::not_supported(&FieldPath::new("dryRun"), &json!(dry), &["All"]));
+            errors.push(FieldError::not_supported(
+                &FieldPath::new("dryRun"),
+                &json!(dry),
+                &["All"],
+            ));
         }
         let validation = match self.text("fieldValidation") {
             "" | "Warn" => FieldValidation::Warn,
@@ -230,7 +294,11 @@ impl Query {
             "Strict" => FieldValidation::Strict,
             other => {
                 let at = FieldPath::new("fieldValidation");
-                errors.push(FieldError::not_supported(&at, &json!(other), &["", "Ignore", "Strict", "Warn"]));
+                errors.push(FieldError::not_supported(
+                    &at,
+                    &json!(other),
+                    &["", "Ignore", "Strict", "Warn"],
+                ));
                 FieldValidation::Warn
             }
         };
@@ -256,7 +324,9 @@ impl Query {
         let mut errors = Vec::new();
         let policy = of_body("propagationPolicy").or_else(|| of_query("propagationPolicy").filter(|_| body.is_null()));
         let orphan = body["orphanDependents"].as_bool().or_else(|| {
-            of_query("orphanDependents").filter(|_| body.is_null()).map(|value| value != "false" && value != "0")
+            of_query("orphanDependents")
+                .filter(|_| body.is_null())
+                .map(|value| value != "false" && value != "0")
         });
         let at = FieldPath::new("propagationPolicy");
         if let (Some(policy), Some(_)) = (&policy, orphan) {
@@ -279,12 +349,25 @@ impl Query {
             None => self.all("dryRun").into_iter().map(|value| json!(value)).collect(),
         };
         if !dry.is_empty() && dry != [json!("All")] {
-            errors.push(FieldError::not_supported(&FieldPath::new("dryRun"), &json!(dry), &["All"]));
+            errors.push(FieldError::not_supported(
+                &FieldPath::new("dryRun"),
+                &json!(dry),
+                &["All"],
+            ));
         }
         meta_options_errors("DeleteOptions", errors)?;
         let of = |field: &str| body["preconditions"][field].as_str().map(str::to_owned);
-        let preconditions = Preconditions { uid: of("uid"), revision: of("resourceVersion") };
-        Ok((DeleteOptions { preconditions, propagation }, !dry.is_empty()))
+        let preconditions = Preconditions {
+            uid: of("uid"),
+            revision: of("resourceVersion"),
+        };
+        Ok((
+            DeleteOptions {
+                preconditions,
+                propagation,
+            },
+            !dry.is_empty(),
+        ))
     }
 }
 
@@ -296,8 +379,15 @@ fn meta_options_errors(kind: &str, errors: Vec<FieldError>) -> Result<(), Error>
     if errors.is_empty() {
         return Ok(());
     }
-    let subject = Named { group: "meta.k8s.io".into(), resource: kind.into() };
-    Err(Error::Invalid { subject, name: String::new(), errors })
+    let subject = Named {
+        group: "meta.k8s.io".into(),
+        resource: kind.into(),
+    };
+    Err(Error::Invalid {
+        subject,
+        name: String::new(),
+        errors,
+    })
 }
 
 #[cfg(test)]
@@ -322,7 +412,10 @@ mod tests {
             ("resourceVersion=7", At::NotOlderThan(Revision(7))),
             ("resourceVersion=7&limit=2", At::Exactly(Revision(7))),
             ("resourceVersion=7&resourceVersionMatch=Exact", At::Exactly(Revision(7))),
-            ("resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2", At::NotOlderThan(Revision(7))),
+            (
+                "resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2",
+                At::NotOlderThan(Revision(7)),
+            ),
         ] {
             assert_eq!(Query::parse(text).list().expect(text).1, want, "{text}");
         }

@@ -56,7 +56,12 @@ impl Renderer {
             reply::bytes(code, out, self.form.content_type())
         } else {
             let body = match self.form.representation {
-                Representation::Table(version) => self.table(std::slice::from_ref(entry), version, list_metadata(entry.revision), Columns::Defined)?,
+                Representation::Table(version) => self.table(
+                    std::slice::from_ref(entry),
+                    version,
+                    list_metadata(entry.revision),
+                    Columns::Defined,
+                )?,
                 Representation::PartialMetadata(version) => partial(entry, version, "PartialObjectMetadata"),
                 _ => self.value(entry)?,
             };
@@ -81,8 +86,11 @@ impl Renderer {
                 reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty)
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
-                let items: Vec<Json> =
-                    list.entries.iter().map(|entry| partial(entry, version, "PartialObjectMetadata")).collect();
+                let items: Vec<Json> = list
+                    .entries
+                    .iter()
+                    .map(|entry| partial(entry, version, "PartialObjectMetadata"))
+                    .collect();
                 let body = json!({
                     "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(),
                     "metadata": metadata, "items": items,
@@ -132,7 +140,13 @@ impl Renderer {
             return Ok(reply::bytes(200, out, self.form.content_type()));
         }
         let body: Json = serde_json::from_slice(&out).map_err(|error| Error::Internal(error.to_string()))?;
-        Ok(reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty))
+        Ok(reply::document(
+            200,
+            &body,
+            self.form.format,
+            self.form.content_type(),
+            self.pretty,
+        ))
     }
 
     /// The object of a watch event.
@@ -143,7 +157,12 @@ impl Renderer {
                     true => Columns::Known,
                     false => Columns::Defined,
                 };
-                self.table(std::slice::from_ref(entry), version, list_metadata(entry.revision), columns)?
+                self.table(
+                    std::slice::from_ref(entry),
+                    version,
+                    list_metadata(entry.revision),
+                    columns,
+                )?
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
                 partial(entry, version, "PartialObjectMetadata")
@@ -162,14 +181,19 @@ impl Renderer {
             Representation::Table(version) => ("Table".to_owned(), version.api_version().to_owned()),
             _ => {
                 let served = &self.target.served;
-                (served.names().kind.to_string(), served.api_version(&self.target.version))
+                (
+                    served.names().kind.to_string(),
+                    served.api_version(&self.target.version),
+                )
             }
         };
         json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
     }
 
     fn write(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<()> {
-        self.registry.cache.write(&self.target.served, entry, &self.target.version, out)
+        self.registry
+            .cache
+            .write(&self.target.served, entry, &self.target.version, out)
     }
 
     /// The object as a value; a dry run's creation has no resourceVersion.
@@ -186,7 +210,10 @@ impl Renderer {
     fn table(&self, entries: &[Entry], version: MetaVersion, metadata: Json, columns: Columns) -> Result<Json> {
         let now = self.registry.clock.now();
         let layout = Layout::of(&self.target.served, self.target.api_version()?);
-        let row = |entry: &Entry| self.value(entry).map(|object| layout.row(&object, self.include, version, now));
+        let row = |entry: &Entry| {
+            self.value(entry)
+                .map(|object| layout.row(&object, self.include, version, now))
+        };
         let rows = entries.iter().map(row).collect::<Result<Vec<Json>>>()?;
         Ok(layout.table(rows, version, metadata, columns))
     }

@@ -47,7 +47,10 @@ impl Reply {
     /// 403 with the message that authorisation wrote.
     pub fn forbidden(message: &str, attributes: &Attributes) -> Self {
         let mut reply = if attributes.is_resource_request {
-            let named = Named { group: (*attributes.group).into(), resource: (*attributes.resource).into() };
+            let named = Named {
+                group: (*attributes.group).into(),
+                resource: (*attributes.resource).into(),
+            };
             status::forbidden(&named, &attributes.name, "")
         } else {
             status::forbidden_path("")
@@ -75,14 +78,18 @@ impl Reply {
                 *response.status_mut() = http::StatusCode::NOT_FOUND;
                 let plain = HeaderValue::from_static("text/plain; charset=utf-8");
                 response.headers_mut().insert(header::CONTENT_TYPE, plain);
-                response.headers_mut().insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+                response
+                    .headers_mut()
+                    .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
                 return response;
             }
         };
         let format = negotiate::accept_error(accept_header(request).as_deref());
         let mut response = document(status.code, &status.body, format, format.content_type(), false);
         if let Some(seconds) = status.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         add_warnings(&mut response, &warnings);
         response
@@ -91,14 +98,20 @@ impl Reply {
 
 /// All `Accept` headers of a request as one.
 pub fn accept_header(headers: &HeaderMap) -> Option<String> {
-    let values: Vec<&str> = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok()).collect();
+    let values: Vec<&str> = headers
+        .get_all(header::ACCEPT)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
     (!values.is_empty()).then(|| values.join(","))
 }
 
 /// A JSON document in a format.
 pub fn document(code: u16, body: &Json, format: Format, content_type: &'static str, pretty: bool) -> Response<Body> {
     let text = match format {
-        Format::Json if pretty => serde_json::to_string_pretty(body).map(|text| text + "\n").unwrap_or_default(),
+        Format::Json if pretty => serde_json::to_string_pretty(body)
+            .map(|text| text + "\n")
+            .unwrap_or_default(),
         Format::Json => body.to_string() + "\n",
         Format::Yaml => serde_saphyr::to_string(body).unwrap_or_default(),
     };
@@ -109,7 +122,9 @@ pub fn document(code: u16, body: &Json, format: Format, content_type: &'static s
 pub fn bytes(code: u16, body: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     response
 }
 
@@ -126,7 +141,10 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
             continue;
         }
         seen.push(warning);
-        let quoted = warning.replace('\\', "\\\\").replace('"', "\\\"").replace(['\n', '\r'], " ");
+        let quoted = warning
+            .replace('\\', "\\\\")
+            .replace('"', "\\\"")
+            .replace(['\n', '\r'], " ");
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(header::WARNING, value);
         }

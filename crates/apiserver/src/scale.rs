@@ -18,7 +18,10 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
     let paths = request.target.api_version()?.scale.clone().ok_or(Reply::NotFoundPage)?;
     let scale = match verb {
         "get" => {
-            let entry = request.server.registry.get(&request.request.place.snapshot, &request.target, &request.name)?;
+            let entry = request
+                .server
+                .registry
+                .get(&request.request.place.snapshot, &request.target, &request.name)?;
             show(request, &entry, &paths)?
         }
         "update" => {
@@ -30,11 +33,23 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
             let kind = negotiate::patch_type(content_type.as_deref(), Patches::Custom)?;
             let bytes = request.read_body().await?;
             let patch = request.decode_patch(kind, &bytes)?;
-            write(request, &paths, move |shown| apply_patch(kind, shown, &patch), "PatchOptions").await?
+            write(
+                request,
+                &paths,
+                move |shown| apply_patch(kind, shown, &patch),
+                "PatchOptions",
+            )
+            .await?
         }
         _ => return Err(Reply::error(&Error::MethodNotAllowed)),
     };
-    Ok(reply::document(200, &scale, form.format, form.format.content_type(), false))
+    Ok(reply::document(
+        200,
+        &scale,
+        form.format,
+        form.format.content_type(),
+        false,
+    ))
 }
 
 /// The Scale of an object.
@@ -45,7 +60,10 @@ fn show(request: &ResourceRequest<'_>, entry: &Entry, paths: &Scale) -> Result<J
 
 fn of_object(object: &Json, paths: &Scale) -> Result<Json> {
     let replicas = at(object, &paths.spec_replicas).and_then(Json::as_i64).ok_or_else(|| {
-        Error::Internal(format!("the spec replicas field {:?} does not exist", paths.spec_replicas))
+        Error::Internal(format!(
+            "the spec replicas field {:?} does not exist",
+            paths.spec_replicas
+        ))
     })?;
     let metadata = &object["metadata"];
     let mut shown = json!({});
@@ -55,7 +73,11 @@ fn of_object(object: &Json, paths: &Scale) -> Result<Json> {
         }
     }
     let mut status = json!({"replicas": at(object, &paths.status_replicas).and_then(Json::as_i64).unwrap_or(0)});
-    let selector = if paths.selector.is_empty() { None } else { at(object, &paths.selector).and_then(Json::as_str) };
+    let selector = if paths.selector.is_empty() {
+        None
+    } else {
+        at(object, &paths.selector).and_then(Json::as_str)
+    };
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
@@ -82,7 +104,8 @@ async fn write(
         });
         let scale = wanted(&shown)?;
         let revision = &scale["metadata"]["resourceVersion"];
-        if revision.as_str().is_some_and(|text| !text.is_empty()) && *revision != current["metadata"]["resourceVersion"] {
+        if revision.as_str().is_some_and(|text| !text.is_empty()) && *revision != current["metadata"]["resourceVersion"]
+        {
             return Err(api.modified(&name));
         }
         let replicas = scale.pointer("/spec/replicas").and_then(Json::as_i64).unwrap_or(0);
@@ -101,7 +124,9 @@ async fn write(
     };
     let registry = &request.server.registry;
     let change = Change::Patch(&change);
-    let written = registry.update(&request.target, &request.name, change, Part::Main, &options).await?;
+    let written = registry
+        .update(&request.target, &request.name, change, Part::Main, &options)
+        .await?;
     Ok(show(request, &written.entry, paths)?)
 }
 

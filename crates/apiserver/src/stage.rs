@@ -86,19 +86,41 @@ impl Parsed {
         let route = parse(parts.uri.path()).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let peer = parts.extensions.get::<PeerCertificate>().cloned();
-        Ok(Parsed { method: parts.method, uri: parts.uri, route, query, headers: parts.headers, body, peer })
+        Ok(Parsed {
+            method: parts.method,
+            uri: parts.uri,
+            route,
+            query,
+            headers: parts.headers,
+            body,
+            peer,
+        })
     }
 
     /// Finds out who asks, and as whom.
     pub fn authenticate(self, authenticator: &Authenticator) -> Result<Authenticated, Reply> {
-        let credentials = self.headers.get_all(http::header::AUTHORIZATION).iter().map(|value| value.as_bytes());
-        let caller = authenticator.authenticate(self.peer.as_ref(), credentials).map_err(|why| {
-            tracing::info!(%why, "authentication failed");
-            Reply::unauthorized()
-        })?;
+        let credentials = self
+            .headers
+            .get_all(http::header::AUTHORIZATION)
+            .iter()
+            .map(|value| value.as_bytes());
+        let caller = authenticator
+            .authenticate(self.peer.as_ref(), credentials)
+            .map_err(|why| {
+                tracing::info!(%why, "authentication failed");
+                Reply::unauthorized()
+            })?;
         match impersonated(&self.headers)? {
-            Some(user) => Ok(Authenticated { parsed: self, user, behind: Some(caller) }),
-            None => Ok(Authenticated { parsed: self, user: caller, behind: None }),
+            Some(user) => Ok(Authenticated {
+                parsed: self,
+                user,
+                behind: Some(caller),
+            }),
+            None => Ok(Authenticated {
+                parsed: self,
+                user: caller,
+                behind: None,
+            }),
         }
     }
 }
@@ -108,7 +130,9 @@ fn impersonated(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
     let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let name = headers.get("impersonate-user").map(text).unwrap_or_default();
     let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
-    let rest = headers.keys().any(|key| key.as_str().starts_with("impersonate-") && key != "impersonate-user");
+    let rest = headers
+        .keys()
+        .any(|key| key.as_str().starts_with("impersonate-") && key != "impersonate-user");
     if name.is_empty() {
         return match rest {
             true => Err(Reply::error(&Error::BadRequest(
@@ -117,7 +141,11 @@ fn impersonated(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
             false => Ok(None),
         };
     }
-    let mut user = UserInfo { name, groups, ..UserInfo::default() };
+    let mut user = UserInfo {
+        name,
+        groups,
+        ..UserInfo::default()
+    };
     if !user.is_in(GROUP_AUTHENTICATED) && user.name != insula_auth::USER_ANONYMOUS {
         user.groups.push(GROUP_AUTHENTICATED.to_owned());
     }
@@ -130,29 +158,61 @@ impl Authenticated {
         let Authenticated { parsed, user, behind } = self;
         let snapshot = snapshot(registry, read_at(&parsed)?).await?;
         let place = match &parsed.route {
-            Route::Server(path) => {
-                Place { snapshot, cluster: None, path: None, rest: Rest::Other(path.clone()) }
-            }
-            Route::Service(path) => {
-                Place { snapshot, cluster: None, path: None, rest: Rest::Other(path.clone()) }
-            }
+            Route::Server(path) => Place {
+                snapshot,
+                cluster: None,
+                path: None,
+                rest: Rest::Other(path.clone()),
+            },
+            Route::Service(path) => Place {
+                snapshot,
+                cluster: None,
+                path: None,
+                rest: Rest::Other(path.clone()),
+            },
             Route::NoCluster => {
                 let rest = Rest::Other(parsed.uri.path().to_owned());
-                Place { snapshot, cluster: None, path: None, rest }
+                Place {
+                    snapshot,
+                    cluster: None,
+                    path: None,
+                    rest,
+                }
             }
-            Route::Cluster { path: None, rest } => Place { snapshot, cluster: None, path: None, rest: rest.clone() },
+            Route::Cluster { path: None, rest } => Place {
+                snapshot,
+                cluster: None,
+                path: None,
+                rest: rest.clone(),
+            },
             Route::Cluster { path: Some(path), rest } => {
                 let cluster = locate::locate(&snapshot, path).map_err(|why| not_located(why, &user, &parsed))?;
-                Place { snapshot, cluster: Some(cluster), path: Some(path.clone()), rest: rest.clone() }
+                Place {
+                    snapshot,
+                    cluster: Some(cluster),
+                    path: Some(path.clone()),
+                    rest: rest.clone(),
+                }
             }
         };
-        Ok(Located { parsed, user, behind, place })
+        Ok(Located {
+            parsed,
+            user,
+            behind,
+            place,
+        })
     }
 }
 
 /// Reads say which state they look at; writes decide on the latest.
 fn read_at(parsed: &Parsed) -> Result<At, Reply> {
-    let Route::Cluster { rest: Rest::Resource(path), .. } = &parsed.route else { return Ok(At::Latest) };
+    let Route::Cluster {
+        rest: Rest::Resource(path),
+        ..
+    } = &parsed.route
+    else {
+        return Ok(At::Latest);
+    };
     if parsed.method != Method::GET {
         return Ok(At::Latest);
     }
@@ -206,7 +266,10 @@ fn not_located(why: NotLocated, user: &UserInfo, parsed: &Parsed) -> Reply {
                 Route::Cluster { path: Some(path), .. } => path.to_string(),
                 _ => String::new(),
             };
-            let resource = Named { group: "tenancy.kcp.io".into(), resource: "workspaces".into() };
+            let resource = Named {
+                group: "tenancy.kcp.io".into(),
+                resource: "workspaces".into(),
+            };
             Reply::error(&Error::NotFound { resource, name })
         }
         NotLocated::Unavailable { name, phase, .. } => Reply::error(&Error::Unavailable(format!(
@@ -218,7 +281,12 @@ fn not_located(why: NotLocated, user: &UserInfo, parsed: &Parsed) -> Reply {
 impl Located {
     /// Asks the chain.
     pub fn authorize(self) -> Result<Authorized, Reply> {
-        let Located { parsed, user, behind, place } = self;
+        let Located {
+            parsed,
+            user,
+            behind,
+            place,
+        } = self;
         let facts = match &place.cluster {
             Some(cluster) => access::facts(&place.snapshot, cluster),
             None => ClusterFacts::default(),
@@ -228,7 +296,12 @@ impl Located {
         }
         let attributes = attributes(&parsed, place.cluster.clone());
         match permit(&user, attributes.clone(), &facts) {
-            Ok(permit) => Ok(Authorized { parsed, user: Arc::new(user), place, permit }),
+            Ok(permit) => Ok(Authorized {
+                parsed,
+                user: Arc::new(user),
+                place,
+                permit,
+            }),
             Err(forbidden) => {
                 tracing::info!(user = user.name, reason = forbidden.reason, "forbidden");
                 Err(Reply::forbidden(&forbidden.message, &attributes))
@@ -243,8 +316,12 @@ fn may_impersonate(
     cluster: Option<&ClusterName>,
     facts: &ClusterFacts,
 ) -> Result<(), Reply> {
-    let wishes = std::iter::once(("users", user.name.clone()))
-        .chain(user.groups.iter().filter(|g| *g != GROUP_AUTHENTICATED).map(|group| ("groups", group.clone())));
+    let wishes = std::iter::once(("users", user.name.clone())).chain(
+        user.groups
+            .iter()
+            .filter(|g| *g != GROUP_AUTHENTICATED)
+            .map(|group| ("groups", group.clone())),
+    );
     for (resource, name) in wishes {
         let attributes = Attributes {
             verb: "impersonate".into(),
@@ -263,8 +340,19 @@ fn may_impersonate(
 fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
     let method = parsed.method.as_str().to_ascii_lowercase();
     match &parsed.route {
-        Route::Cluster { rest: Rest::Resource(path), .. } => {
-            let ResourcePath { group, version, namespace, resource, name, subresource, .. } = path.clone();
+        Route::Cluster {
+            rest: Rest::Resource(path),
+            ..
+        } => {
+            let ResourcePath {
+                group,
+                version,
+                namespace,
+                resource,
+                name,
+                subresource,
+                ..
+            } = path.clone();
             let is_namespace = resource == "namespaces" && group.is_empty();
             let name = name.unwrap_or_default();
             Attributes {
@@ -281,11 +369,22 @@ fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
                 is_resource_request: true,
             }
         }
-        Route::Cluster { rest, .. } => {
-            Attributes { verb: method, path: path_of(rest), cluster, ..Attributes::default() }
-        }
-        Route::Server(path) | Route::Service(path) => Attributes { verb: method, path: path.clone(), ..Attributes::default() },
-        Route::NoCluster => Attributes { verb: method, path: parsed.uri.path().to_owned(), ..Attributes::default() },
+        Route::Cluster { rest, .. } => Attributes {
+            verb: method,
+            path: path_of(rest),
+            cluster,
+            ..Attributes::default()
+        },
+        Route::Server(path) | Route::Service(path) => Attributes {
+            verb: method,
+            path: path.clone(),
+            ..Attributes::default()
+        },
+        Route::NoCluster => Attributes {
+            verb: method,
+            path: parsed.uri.path().to_owned(),
+            ..Attributes::default()
+        },
     }
 }
 
@@ -307,7 +406,9 @@ fn path_of(rest: &Rest) -> String {
 /// Kubernetes' verb of a request for objects.
 pub fn verb(parsed: &Parsed, path: &ResourcePath) -> &'static str {
     match parsed.method {
-        Method::GET | Method::HEAD if path.watch_prefix || (path.name.is_none() && parsed.query.flag("watch")) => "watch",
+        Method::GET | Method::HEAD if path.watch_prefix || (path.name.is_none() && parsed.query.flag("watch")) => {
+            "watch"
+        }
         Method::GET | Method::HEAD if path.name.is_none() => "list",
         Method::GET | Method::HEAD => "get",
         Method::POST => "create",

@@ -50,14 +50,21 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let query = &request.request.parsed.query;
     let (mut options, start) = query.watch()?;
     if !request.name.is_empty() {
-        options.fields.terms.push(("metadata.name".into(), request.name.clone(), true));
+        options
+            .fields
+            .terms
+            .push(("metadata.name".into(), request.name.clone(), true));
     }
     let timeout = match query.timeout_seconds()? {
         Some(seconds) => Duration::from_secs(seconds),
         None => TIMEOUT_MIN + TIMEOUT_MIN.mul_f64((request.server.registry.rng.next_u64() % 1000) as f64 / 1000.0),
     };
     let bookmarks = query.flag("allowWatchBookmarks");
-    let permit = request.server.limits.watch(&request.request.user.name).map_err(Reply::from)?;
+    let permit = request
+        .server
+        .limits
+        .watch(&request.request.user.name)
+        .map_err(Reply::from)?;
     let registry = request.server.registry.clone();
     let target = request.target.clone();
     let (watch, initial_end) = match begin(&registry, target.clone(), options, start).await {
@@ -114,11 +121,16 @@ async fn begin(
         }
         WatchStart::After(revision) => {
             // A server that lags behind another waits until it has seen the revision.
-            stage::snapshot(registry, At::NotOlderThan(revision)).await.map_err(Begin::Refused)?;
+            stage::snapshot(registry, At::NotOlderThan(revision))
+                .await
+                .map_err(Begin::Refused)?;
             Ok((registry.watch_after(revision, target, options).map_err(refused)?, None))
         }
         WatchStart::Now => {
-            let now = stage::snapshot(registry, At::Latest).await.map_err(Begin::Refused)?.revision();
+            let now = stage::snapshot(registry, At::Latest)
+                .await
+                .map_err(Begin::Refused)?
+                .revision();
             Ok((registry.watch_after(now, target, options).map_err(refused)?, None))
         }
     }
@@ -133,7 +145,10 @@ fn definition_cursors(registry: &Registry, target: &Target) -> Vec<Cursor> {
         Origin::Local { .. } => Scope::cluster(ids::customresourcedefinitions(), target.cluster.clone()),
     };
     let now = registry.store.latest().revision();
-    [claims, source].into_iter().filter_map(|scope| registry.store.watch(scope, now).ok()).collect()
+    [claims, source]
+        .into_iter()
+        .filter_map(|scope| registry.store.watch(scope, now).ok())
+        .collect()
 }
 
 /// A stream of one ERROR event.
@@ -198,7 +213,14 @@ impl Running {
     }
 
     async fn wake(&mut self) -> Wake {
-        let Running { watch, definition, closing, next_bookmark, deadline, .. } = self;
+        let Running {
+            watch,
+            definition,
+            closing,
+            next_bookmark,
+            deadline,
+            ..
+        } = self;
         let redefined = async {
             match definition.as_mut_slice() {
                 [claims, source] => tokio::select! {
@@ -221,7 +243,10 @@ impl Running {
     fn is_redefined(&self) -> bool {
         let Target { cluster, served, .. } = &self.watch.target;
         let snapshot = self.registry.store.latest();
-        let now = self.registry.catalog.resolve(&snapshot, cluster, served.group(), &served.names().plural);
+        let now = self
+            .registry
+            .catalog
+            .resolve(&snapshot, cluster, served.group(), &served.names().plural);
         now.is_none_or(|now| now.api.fingerprint != served.api.fingerprint || now.identity != served.identity)
     }
 

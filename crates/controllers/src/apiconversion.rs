@@ -44,18 +44,32 @@ impl Reconciler for ApiConversions {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        vec![ids::apiconversions(), ids::apiresourceschemas(), ids::customresourcedefinitions()]
+        vec![
+            ids::apiconversions(),
+            ids::apiresourceschemas(),
+            ids::customresourcedefinitions(),
+        ]
     }
 
     /// All three have the same name.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
-        let key = ObjectKey { resource: ids::apiconversions(), ..change.key.clone() };
-        if snapshot.get(&key).is_some() { vec![key] } else { Vec::new() }
+        let key = ObjectKey {
+            resource: ids::apiconversions(),
+            ..change.key.clone()
+        };
+        if snapshot.get(&key).is_some() {
+            vec![key]
+        } else {
+            Vec::new()
+        }
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
         let find = |resource| {
-            let key = ObjectKey { resource, ..key.clone() };
+            let key = ObjectKey {
+                resource,
+                ..key.clone()
+            };
             snapshot.get(&key).map(|entry| entry.object.body_value())
         };
         let conversion = snapshot.get(key).map(|entry| {
@@ -63,7 +77,11 @@ impl Reconciler for ApiConversions {
             (entry, value)
         });
         let rules = conversion.as_ref().map(|(_, value)| value);
-        let bundle = match (rules, find(ids::apiresourceschemas()), find(ids::customresourcedefinitions())) {
+        let bundle = match (
+            rules,
+            find(ids::apiresourceschemas()),
+            find(ids::customresourcedefinitions()),
+        ) {
             (Some(rules), Some(schema), _) => Some(bundle::of_schema(&schema, Some(rules))),
             (Some(rules), None, Some(definition)) => Some(bundle::of_definition(&definition, rules)),
             _ => None,
@@ -73,11 +91,17 @@ impl Reconciler for ApiConversions {
             Some(Ok(_)) => Outcome::Fit,
             Some(Err(errors)) => Outcome::Wrong(aggregate(&errors)),
         };
-        World { conversion, outcome, now: self.registry.clock.now() }
+        World {
+            conversion,
+            outcome,
+            now: self.registry.clock.now(),
+        }
     }
 
     fn decide(&self, world: &World) -> Plan {
-        let Some((entry, old)) = &world.conversion else { return Plan::rest() };
+        let Some((entry, old)) = &world.conversion else {
+            return Plan::rest();
+        };
         if entry.object.meta.is_deleting() {
             return Plan::rest();
         }
@@ -95,7 +119,10 @@ impl Reconciler for ApiConversions {
         let mut value = old.clone();
         set_condition(&mut value, &valid, world.now);
         sort_conditions(&mut value);
-        Plan { intents: vec![Intent::Update(entry.clone(), value)], again_after: None }
+        Plan {
+            intents: vec![Intent::Update(entry.clone(), value)],
+            again_after: None,
+        }
     }
 }
 
@@ -104,10 +131,12 @@ mod tests {
     use crate::testing::Rig;
     use insula_api::condition;
 
-    const RULES: &str = "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: today.widgets.example.io},
+    const RULES: &str =
+        "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: today.widgets.example.io},
         spec: {conversions: [{from: v1, to: v2, rules: [{field: .spec.a, destination: .spec.b}]},
                              {from: v2, to: v1, rules: [{field: .spec.b, destination: .spec.a}]}]}}";
-    const SCHEMA: &str = "{apiVersion: apis.kcp.io/v1alpha1, kind: APIResourceSchema, metadata: {name: today.widgets.example.io},
+    const SCHEMA: &str =
+        "{apiVersion: apis.kcp.io/v1alpha1, kind: APIResourceSchema, metadata: {name: today.widgets.example.io},
         spec: {group: example.io, scope: Namespaced,
                names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}, versions: [
           {name: v1, served: true, storage: true, schema: {type: object, properties: {
@@ -124,7 +153,10 @@ mod tests {
         rig.settle().await;
         let waiting = rig.get(&org, group, "apiconversions", name).expect("stored");
         let valid = condition(&waiting, "Valid").expect("has a status");
-        assert_eq!((&valid["status"], &valid["reason"]), (&"False".into(), &"SchemaNotFound".into()));
+        assert_eq!(
+            (&valid["status"], &valid["reason"]),
+            (&"False".into(), &"SchemaNotFound".into())
+        );
         rig.create(&org, "apiresourceschemas", SCHEMA).await;
         rig.settle().await;
         let fits = rig.get(&org, group, "apiconversions", name).expect("stored");

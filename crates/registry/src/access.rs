@@ -5,10 +5,34 @@ use bytes::Bytes;
 use insula_api::ClusterName;
 use insula_auth::{ClusterFacts, TokenFile, UserInfo, bearer, certificate};
 use insula_store::Snapshot;
+use std::sync::{Arc, OnceLock};
 
 /// The certificate (DER) that a client showed on its connection, already verified against our CA.
+///
+/// Whose it is gets read once for the connection, not for each of its requests.
 #[derive(Debug, Clone)]
-pub struct PeerCertificate(pub Bytes);
+pub struct PeerCertificate(Arc<Peer>);
+
+#[derive(Debug)]
+struct Peer {
+    der: Bytes,
+    user: OnceLock<Result<UserInfo, Unauthenticated>>,
+}
+
+impl PeerCertificate {
+    /// The certificate of a new connection.
+    pub fn new(der: Bytes) -> Self {
+        PeerCertificate(Arc::new(Peer {
+            der,
+            user: OnceLock::new(),
+        }))
+    }
+
+    fn user(&self) -> &Result<UserInfo, Unauthenticated> {
+        let read = || certificate::user(&self.0.der).map_err(|error| Unauthenticated(error.to_string()));
+        self.0.user.get_or_init(read)
+    }
+}
 
 /// Turns credentials into users.
 #[derive(Debug, Default)]
@@ -30,14 +54,16 @@ impl Authenticator {
         peer: Option<&PeerCertificate>,
         authorization: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<UserInfo, Unauthenticated> {
-        if let Some(PeerCertificate(der)) = peer {
-            return certificate::user(der).map_err(|error| Unauthenticated(error.to_string()));
+        if let Some(peer) = peer {
+            return peer.user().clone();
         }
         match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
             None => Ok(UserInfo::anonymous()),
-            Some(token) => {
-                self.tokens.lookup(token).cloned().ok_or_else(|| Unauthenticated("unknown token".to_owned()))
-            }
+            Some(token) => self
+                .tokens
+                .lookup(token)
+                .cloned()
+                .ok_or_else(|| Unauthenticated("unknown token".to_owned())),
         }
     }
 }

@@ -7,22 +7,16 @@
 
 use crate::{
     ApiVersion, Error, Result, ScopeKind, Served,
-    names::{self, NameRule},
+    metadata::{self, generated_name},
     representation,
 };
-use insula_api::{ClusterName, Clock, FieldError, FieldPath, Json, Object, Rng, Timestamp, Uid};
+use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, Object, Rng, Timestamp, Uid};
 use insula_conversion::Stored;
 use insula_store::Entry;
 use serde_json::{Map, json};
 
 /// Every object says which cluster it is in, as kcp's clients expect.
 pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
-
-/// Metadata fields that a client may send; all else is unknown.
-const METADATA_FIELDS: &[&str] = &[
-    "annotations", "creationTimestamp", "deletionGracePeriodSeconds", "deletionTimestamp", "finalizers", "generateName",
-    "generation", "labels", "managedFields", "name", "namespace", "ownerReferences", "resourceVersion", "selfLink", "uid",
-];
 
 /// Which part of an object a write may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,7 +60,10 @@ impl Draft {
             .map(|object| object.written_under(served.api.fingerprint))
             .map_err(|error| {
                 let kind = &served.names().kind;
-                Error::BadRequest(format!("{kind} in version {:?} cannot be handled as a {kind}: {error}", self.value["apiVersion"]))
+                Error::BadRequest(format!(
+                    "{kind} in version {:?} cannot be handled as a {kind}: {error}",
+                    self.value["apiVersion"]
+                ))
             })
     }
 }
@@ -76,6 +73,7 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     let Context { served, version, .. } = context;
     let now = context.clock.now();
     own_new_metadata(context, &mut new, now)?;
+    let mut warnings = metadata::unite_owners(metadata_of(&mut new));
     let name = new["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     if version.status {
         remove(&mut new, "status");
@@ -84,9 +82,9 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     insula_schema::drop_nulls(&mut new, &version.schema);
     insula_schema::default(&mut new, &version.schema);
     let mut errors = Vec::new();
-    validate_metadata(served, &new["metadata"], &mut errors);
+    metadata::validate(served, &new["metadata"], &mut errors);
     errors.extend(insula_schema::validate(&new, &version.schema));
-    let warnings = metadata_warnings(&new["metadata"]);
+    warnings.extend(metadata::warnings(&new["metadata"]));
     refuse(served, &name, errors)?;
 
     let (mut stored, residual) = to_storage(context, &new, None)?;
@@ -99,7 +97,11 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     }
     refuse(served, &name, errors)?;
     strategy.canonicalize(&mut stored);
-    Ok(Draft { value: stored, residual, warnings })
+    Ok(Draft {
+        value: stored,
+        residual,
+        warnings,
+    })
 }
 
 /// Prepares a changed object, sent in the request's version, over the old one.
@@ -112,6 +114,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> 
         new = status_only(served, new, &old_seen);
     }
     keep_old_metadata(context, &mut new, &old_seen);
+    let mut warnings = metadata::unite_owners(metadata_of(&mut new));
     if version.status && part == Part::Main {
         match old_seen.get("status") {
             Some(status) => new["status"] = status.clone(),
@@ -124,12 +127,12 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> 
     count_generation(served, version, &mut new, &old_seen, part);
 
     let mut errors = Vec::new();
-    validate_metadata(served, &new["metadata"], &mut errors);
-    validate_metadata_update(&new["metadata"], &old_seen["metadata"], &mut errors);
+    metadata::validate(served, &new["metadata"], &mut errors);
+    metadata::validate_update(&new["metadata"], &old_seen["metadata"], &mut errors);
     let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema);
     errors.extend(outcome.errors);
-    let mut warnings = outcome.warnings;
-    warnings.extend(metadata_warnings(&new["metadata"]));
+    warnings.extend(outcome.warnings);
+    warnings.extend(metadata::warnings(&new["metadata"]));
     refuse(served, &name, errors)?;
 
     let old_stored = representation::stored_value(old);
@@ -141,11 +144,19 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> 
     errors.extend(strategy.validate_update(&stored, &old_stored));
     refuse(served, &name, errors)?;
     strategy.canonicalize(&mut stored);
-    Ok(Draft { value: stored, residual, warnings })
+    Ok(Draft {
+        value: stored,
+        residual,
+        warnings,
+    })
 }
 
 fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
-    if errors.is_empty() { Ok(()) } else { Err(served.api.invalid(name, errors)) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(served.api.invalid(name, errors))
+    }
 }
 
 fn remove(object: &mut Json, field: &str) {
@@ -175,18 +186,39 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
 
 /// Sets what the server owns on a new object's metadata and completes its name.
 fn own_new_metadata(context: &Context<'_>, new: &mut Json, now: Timestamp) -> Result<()> {
-    let Context { served, cluster, namespace, rng, .. } = context;
+    let Context {
+        served,
+        cluster,
+        namespace,
+        rng,
+        ..
+    } = context;
     let metadata = metadata_of(new);
-    for field in ["uid", "creationTimestamp", "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "managedFields", "generation", "resourceVersion"] {
+    for field in [
+        "uid",
+        "creationTimestamp",
+        "deletionTimestamp",
+        "deletionGracePeriodSeconds",
+        "selfLink",
+        "managedFields",
+        "generation",
+        "resourceVersion",
+    ] {
         metadata.remove(field);
     }
-    prune_metadata(metadata);
+    metadata::prune(metadata);
     if served.api.scope == ScopeKind::Namespaced {
         metadata.insert("namespace".into(), json!(namespace));
     } else {
         metadata.remove("namespace");
     }
-    let text = |field: &str| metadata.get(field).and_then(Json::as_str).unwrap_or_default().to_owned();
+    let text = |field: &str| {
+        metadata
+            .get(field)
+            .and_then(Json::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let (mut name, prefix) = (text("name"), text("generateName"));
     if name.is_empty() && !prefix.is_empty() {
         name = generated_name(&prefix, *rng);
@@ -194,7 +226,9 @@ fn own_new_metadata(context: &Context<'_>, new: &mut Json, now: Timestamp) -> Re
     }
     if name.is_empty() {
         let at = FieldPath::new("metadata").child("name");
-        return Err(served.api.invalid("", vec![FieldError::required(&at, "name or generateName is required")]));
+        return Err(served
+            .api
+            .invalid("", vec![FieldError::required(&at, "name or generateName is required")]));
     }
     metadata.insert("uid".into(), json!(Uid::random(*rng).to_string()));
     metadata.insert("creationTimestamp".into(), json!(now.to_string()));
@@ -213,34 +247,11 @@ pub(crate) fn metadata_of(object: &mut Json) -> &mut Map<String, Json> {
     object["metadata"].as_object_mut().expect("was just made one")
 }
 
-fn prune_metadata(metadata: &mut Map<String, Json>) {
-    metadata.retain(|field, value| METADATA_FIELDS.contains(&field.as_str()) && !value.is_null());
-}
-
-/// Metadata fields that Kubernetes does not know, for `fieldValidation`.
-pub fn unknown_metadata(object: &Json) -> Vec<String> {
-    let metadata = object["metadata"].as_object();
-    let unknown = metadata.into_iter().flatten().filter(|(field, _)| !METADATA_FIELDS.contains(&field.as_str()));
-    unknown.map(|(field, _)| format!("metadata.{field}")).collect()
-}
-
 fn annotate_cluster(metadata: &mut Map<String, Json>, cluster: &ClusterName) {
     let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
     if let Some(annotations) = annotations.as_object_mut() {
         annotations.insert(CLUSTER_ANNOTATION.into(), json!(cluster.as_str()));
     }
-}
-
-/// A name of at most 63 characters: the prefix, cut to 58, and five that make no words.
-fn generated_name(prefix: &str, rng: &dyn Rng) -> String {
-    const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
-    let mut random = rng.next_u64();
-    let mut name: String = prefix.chars().take(58).collect();
-    for _ in 0..5 {
-        name.push(LETTERS[(random % LETTERS.len() as u64) as usize] as char);
-        random /= LETTERS.len() as u64;
-    }
-    name
 }
 
 /// A write to `/status` is the old object with a new status; built-ins take labels and annotations too.
@@ -266,18 +277,20 @@ fn status_only(served: &Served, new: Json, old: &Json) -> Json {
 fn keep_old_metadata(context: &Context<'_>, new: &mut Json, old: &Json) {
     let old = &old["metadata"];
     let metadata = metadata_of(new);
-    prune_metadata(metadata);
+    metadata::prune(metadata);
     metadata.remove("managedFields");
     metadata.remove("selfLink");
     metadata.remove("resourceVersion");
-    for field in ["name", "namespace", "uid", "creationTimestamp", "generation", "generateName"] {
+    for field in ["name", "namespace", "uid", "creationTimestamp", "generation"] {
         match old.get(field) {
             Some(value) => metadata.insert(field.into(), value.clone()),
             None => metadata.remove(field),
         };
     }
     for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if !metadata.contains_key(field) && let Some(value) = old.get(field) {
+        if !metadata.contains_key(field)
+            && let Some(value) = old.get(field)
+        {
             metadata.insert(field.into(), value.clone());
         }
     }
@@ -291,92 +304,11 @@ fn count_generation(served: &Served, version: &ApiVersion, new: &mut Json, old: 
     let counts = |field: &str| field != "metadata" && !(field == "status" && version.status);
     let fields = |object: &Json| -> Vec<(String, Json)> {
         let map = object.as_object().into_iter().flatten();
-        map.filter(|(field, _)| counts(field)).map(|(field, value)| (field.clone(), value.clone())).collect()
+        map.filter(|(field, _)| counts(field))
+            .map(|(field, value)| (field.clone(), value.clone()))
+            .collect()
     };
     let generation = old["metadata"]["generation"].as_i64().unwrap_or(0);
     let grows = fields(new) != fields(old);
     metadata_of(new).insert("generation".into(), json!(generation + i64::from(grows)));
-}
-
-fn name_rule(served: &Served) -> NameRule {
-    match (&*served.api.group, &*served.api.names.plural) {
-        ("", "namespaces") | ("tenancy.kcp.io", "workspaces") => NameRule::Label,
-        _ if served.api.path_segment_names => NameRule::PathSegment,
-        _ => NameRule::Subdomain,
-    }
-}
-
-fn validate_metadata(served: &Served, metadata: &Json, errors: &mut Vec<FieldError>) {
-    let at = FieldPath::new("metadata");
-    names::check_name(metadata["name"].as_str().unwrap_or_default(), name_rule(served), &at.child("name"), errors);
-    names::check_labels_and_annotations(metadata, &at, errors);
-    let owners = at.child("ownerReferences");
-    let mut controllers = Vec::new();
-    for (i, owner) in metadata["ownerReferences"].as_array().into_iter().flatten().enumerate() {
-        for field in ["apiVersion", "kind", "name", "uid"] {
-            if owner[field].as_str().unwrap_or_default().is_empty() {
-                let text = match field {
-                    "apiVersion" => "version must not be empty",
-                    _ => "must not be empty",
-                };
-                errors.push(FieldError::invalid(&owners.index(i).child(field), &json!(""), text));
-            }
-        }
-        if owner["controller"] == true {
-            controllers.push(owner["name"].as_str().unwrap_or_default());
-        }
-    }
-    if controllers.len() > 1 {
-        let text = format!(
-            "Only one reference can have Controller set to true. Found \"true\" in references for {} and {}",
-            controllers[0], controllers[1]
-        );
-        errors.push(FieldError::invalid_text(&owners, "", text));
-    }
-    let finalizers = at.child("finalizers");
-    for finalizer in metadata["finalizers"].as_array().into_iter().flatten() {
-        let problems = names::qualified_name_problems(finalizer.as_str().unwrap_or_default());
-        errors.extend(problems.into_iter().map(|p| FieldError::invalid(&finalizers, finalizer, p)));
-    }
-}
-
-fn validate_metadata_update(new: &Json, old: &Json, errors: &mut Vec<FieldError>) {
-    let at = FieldPath::new("metadata");
-    for field in ["deletionTimestamp", "deletionGracePeriodSeconds"] {
-        if new.get(field) != old.get(field) {
-            let value = new.get(field).unwrap_or(&Json::Null);
-            errors.push(FieldError::invalid(&at.child(field), value, "field is immutable"));
-        }
-    }
-    if !old["deletionTimestamp"].is_null() {
-        let had = |f: &&Json| old["finalizers"].as_array().is_some_and(|list| list.contains(*f));
-        let added: Vec<String> = new["finalizers"]
-            .as_array()
-            .into_iter()
-            .flatten()
-            .filter(|f| !had(f))
-            .map(|f| f.to_string())
-            .collect();
-        if !added.is_empty() {
-            let text = format!(
-                "no new finalizers can be added if the object is being deleted, found new finalizers []string{{{}}}",
-                added.join(", ")
-            );
-            errors.push(FieldError::forbidden(&at.child("finalizers"), text));
-        }
-    }
-}
-
-fn metadata_warnings(metadata: &Json) -> Vec<String> {
-    const KNOWN: &[&str] = &["orphan", "foregroundDeletion", "kubernetes"];
-    let finalizers = metadata["finalizers"].as_array().into_iter().flatten().enumerate();
-    finalizers
-        .filter_map(|(i, f)| Some((i, f.as_str()?)))
-        .filter(|(_, f)| !f.contains('/') && !KNOWN.contains(f))
-        .map(|(_, f)| {
-            format!(
-                "metadata.finalizers: {f:?}: prefer a domain-qualified finalizer name including a path (/) to avoid accidental conflicts with other finalizer writers"
-            )
-        })
-        .collect()
 }

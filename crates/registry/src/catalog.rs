@@ -50,7 +50,11 @@ impl Claim {
     /// The claim as an object.
     pub fn write(&self, name: &str) -> Json {
         let mut spec = serde_json::Map::new();
-        for (field, value) in [("binding", &self.binding), ("definition", &self.definition), ("bundle", &self.bundle)] {
+        for (field, value) in [
+            ("binding", &self.binding),
+            ("definition", &self.definition),
+            ("bundle", &self.bundle),
+        ] {
             if let Some(value) = value {
                 spec.insert(field.into(), Json::String(value.to_string()));
             }
@@ -69,7 +73,11 @@ type Compiled = Result<Arc<Api>, Vec<FieldError>>;
 impl Catalog {
     /// A catalog of the built-in kinds.
     pub fn new() -> Self {
-        Catalog { system: System::load(), compiled: DashMap::new(), bundles: Served::system(Arc::new(bundle_api())) }
+        Catalog {
+            system: System::load(),
+            compiled: DashMap::new(),
+            bundles: Served::system(Arc::new(bundle_api())),
+        }
     }
 
     /// The built-in kinds.
@@ -104,7 +112,10 @@ impl Catalog {
     pub fn claimed(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
         let scope = Scope::cluster(ids::claims(), cluster.clone());
         let claims = snapshot.range(&scope, None, usize::MAX);
-        claims.iter().filter_map(|claim| self.follow(snapshot, cluster, claim.key.clone(), claim)).collect()
+        claims
+            .iter()
+            .filter_map(|claim| self.follow(snapshot, cluster, claim.key.clone(), claim))
+            .collect()
     }
 
     fn follow(&self, snapshot: &Snapshot, cluster: &ClusterName, key: ObjectKey, claim: &Entry) -> Option<Served> {
@@ -121,17 +132,32 @@ impl Catalog {
         let api = self.compiled(&source.object).ok()?;
         let (origin, owner) = match (&said.binding, &said.definition) {
             (Some(name), _) => (Origin::Bound { binding: name.clone() }, (ids::apibindings(), name)),
-            (None, Some(name)) => (Origin::Local { definition: name.clone() }, (ids::customresourcedefinitions(), name)),
+            (None, Some(name)) => (
+                Origin::Local {
+                    definition: name.clone(),
+                },
+                (ids::customresourcedefinitions(), name),
+            ),
             (None, None) => return None,
         };
         let owner = snapshot.get(&ObjectKey::cluster_scoped(owner.0, cluster.clone(), owner.1));
         let terminating = owner.is_none_or(|owner| owner.object.meta.is_deleting());
-        Some(Served { api, identity: said.identity.clone(), origin, terminating, alias: None, guard })
+        Some(Served {
+            api,
+            identity: said.identity.clone(),
+            origin,
+            terminating,
+            alias: None,
+            guard,
+        })
     }
 
     /// The API that a bundle or a CustomResourceDefinition defines, compiled at most once for each content.
     pub fn compiled(&self, source: &Object) -> Compiled {
-        source.view(|source| self.compile(&source.body_value())).as_ref().clone()
+        source
+            .view(|source| self.compile(&source.body_value()))
+            .as_ref()
+            .clone()
     }
 
     /// Compiles a bundle or a definition given as JSON.
@@ -139,9 +165,15 @@ impl Catalog {
         let is_bundle = source["kind"] == "Bundle";
         let definition = compile::Definition {
             spec: &source["spec"],
-            accepted_names: source.pointer("/status/acceptedNames").filter(|n| n["plural"].as_str().is_some_and(|p| !p.is_empty())),
+            accepted_names: source
+                .pointer("/status/acceptedNames")
+                .filter(|n| n["plural"].as_str().is_some_and(|p| !p.is_empty())),
             rules: source.get("rules").filter(|rules| rules.is_object()),
-            strategy: if is_bundle { insula_conversion::Strategy::Lossless } else { insula_conversion::Strategy::None },
+            strategy: if is_bundle {
+                insula_conversion::Strategy::Lossless
+            } else {
+                insula_conversion::Strategy::None
+            },
         };
         let fingerprint = compile::fingerprint(&definition);
         if let Some(api) = self.compiled.get(&fingerprint).and_then(|weak| weak.upgrade()) {

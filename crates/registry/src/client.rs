@@ -57,7 +57,8 @@ impl Registry {
                         continue;
                     }
                     guards.push(Guard::At(old.key.clone(), old.revision));
-                    let gone = object.meta.is_deleting() && object.meta.finalizers.is_empty() && !self.held(&old.key, value);
+                    let gone =
+                        object.meta.is_deleting() && object.meta.finalizers.is_empty() && !self.held(&old.key, value);
                     writes.push(match gone {
                         true => Write::Delete(old.key.clone()),
                         false => Write::Put(old.key.clone(), Arc::new(object)),
@@ -74,7 +75,11 @@ impl Registry {
         if writes.is_empty() {
             return Ok(None);
         }
-        self.store.commit(Txn { guards, writes }).await.map(Some).map_err(verbs::commit_error)
+        self.store
+            .commit(Txn { guards, writes })
+            .await
+            .map(Some)
+            .map_err(verbs::commit_error)
     }
 
     /// A new object with the metadata that every object has. Fields that the reconciler set (a UID that others refer to)
@@ -85,13 +90,19 @@ impl Registry {
         if !key.namespace.is_empty() {
             metadata.insert("namespace".into(), json!(&*key.namespace));
         }
-        metadata.entry("uid").or_insert_with(|| json!(Uid::random(&*self.rng).to_string()));
-        metadata.entry("creationTimestamp").or_insert_with(|| json!(self.clock.now().to_string()));
+        metadata
+            .entry("uid")
+            .or_insert_with(|| json!(Uid::random(&*self.rng).to_string()));
+        metadata
+            .entry("creationTimestamp")
+            .or_insert_with(|| json!(self.clock.now().to_string()));
         let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
         annotations[CLUSTER_ANNOTATION] = json!(key.cluster.as_str());
         let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
         if served.is_some_and(|served| served.api.strategy.traits().generation) {
-            crate::before::metadata_of(&mut value).entry("generation").or_insert_with(|| json!(1));
+            crate::before::metadata_of(&mut value)
+                .entry("generation")
+                .or_insert_with(|| json!(1));
         }
         Object::new(&value, None)
             .map(|object| object.written_under(self.written_under(key)))

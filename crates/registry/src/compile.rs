@@ -47,7 +47,12 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         if version["storage"] == true {
             storage = Some(i);
         }
-        versions.push(compile_version(version, text("/names/kind"), &group, &versions_at.index(i))?);
+        versions.push(compile_version(
+            version,
+            text("/names/kind"),
+            &group,
+            &versions_at.index(i),
+        )?);
     }
     let Some(storage) = storage else {
         return Err(vec![FieldError::invalid_text(
@@ -63,7 +68,11 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
     let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
     Ok(Api {
         names: names(&spec["names"], definition.accepted_names),
-        scope: if text("/scope") == "Cluster" { ScopeKind::Cluster } else { ScopeKind::Namespaced },
+        scope: if text("/scope") == "Cluster" {
+            ScopeKind::Cluster
+        } else {
+            ScopeKind::Namespaced
+        },
         group,
         versions,
         storage,
@@ -83,21 +92,29 @@ fn compile_bundle(
 ) -> Result<Bundle, Vec<FieldError>> {
     let schemas = versions
         .iter()
-        .map(|v| VersionSchema { name: v.name.to_string(), served: v.served, schema: v.schema.clone() })
+        .map(|v| VersionSchema {
+            name: v.name.to_string(),
+            served: v.served,
+            schema: v.schema.clone(),
+        })
         .collect();
-    Bundle::compile(group, schemas, &versions[storage].name, rules, strategy, &FieldPath::new("spec"))
+    Bundle::compile(
+        group,
+        schemas,
+        &versions[storage].name,
+        rules,
+        strategy,
+        &FieldPath::new("spec"),
+    )
 }
 
-fn compile_version(
-    version: &Json,
-    kind: &str,
-    group: &str,
-    at: &FieldPath,
-) -> Result<ApiVersion, Vec<FieldError>> {
+fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> Result<ApiVersion, Vec<FieldError>> {
     let name = version["name"].as_str().unwrap_or_default();
-    let openapi = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| serde_json::json!({
-        "type": "object", "x-kubernetes-preserve-unknown-fields": true
-    }));
+    let openapi = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| {
+        serde_json::json!({
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true
+        })
+    });
     let schema = Structural::parse_trusted(&openapi).map_err(|mut errors| {
         for error in &mut errors {
             error.detail = format!("{} (in {})", error.detail, at.child("schema"));
@@ -105,23 +122,43 @@ fn compile_version(
         errors
     })?;
     let status = version.pointer("/subresources/status").is_some_and(Json::is_object);
-    let scale = version.pointer("/subresources/scale").filter(|s| s.is_object()).map(|scale| Scale {
-        spec_replicas: string(scale, "specReplicasPath"),
-        status_replicas: string(scale, "statusReplicasPath"),
-        selector: string(scale, "labelSelectorPath"),
-    });
-    let columns = list(version, "/additionalPrinterColumns").iter().filter_map(column).collect();
+    let scale = version
+        .pointer("/subresources/scale")
+        .filter(|s| s.is_object())
+        .map(|scale| Scale {
+            spec_replicas: string(scale, "specReplicasPath"),
+            status_replicas: string(scale, "statusReplicasPath"),
+            selector: string(scale, "labelSelectorPath"),
+        });
+    let columns = list(version, "/additionalPrinterColumns")
+        .iter()
+        .filter_map(column)
+        .collect();
     let selectable = list(version, "/selectableFields")
         .iter()
         .map(|f| string(f, "jsonPath").trim_start_matches('.').to_owned())
         .collect();
     let deprecated = (version["deprecated"] == true).then(|| {
         let own = string(version, "deprecationWarning");
-        if own.is_empty() { format!("{group}/{name} {kind} is deprecated") } else { own }
+        if own.is_empty() {
+            format!("{group}/{name} {kind} is deprecated")
+        } else {
+            own
+        }
     });
     let name: Arc<str> = name.into();
     let served = version["served"] == true;
-    Ok(ApiVersion { name, served, deprecated, schema: Arc::new(schema), openapi, status, scale, columns, selectable })
+    Ok(ApiVersion {
+        name,
+        served,
+        deprecated,
+        schema: Arc::new(schema),
+        openapi,
+        status,
+        scale,
+        columns,
+        selectable,
+    })
 }
 
 /// Columns whose path does not parse are accepted by Kubernetes and stay empty.
@@ -147,7 +184,12 @@ fn names(spec: &Json, accepted: Option<&Json>) -> Names {
     };
     let text = |field: &str| pick(field).as_str().unwrap_or_default();
     let strings = |value: &Json| -> Vec<String> {
-        value.as_array().into_iter().flatten().filter_map(|s| s.as_str().map(str::to_owned)).collect()
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|s| s.as_str().map(str::to_owned))
+            .collect()
     };
     let kind = text("kind");
     let or = |given: &str, otherwise: String| if given.is_empty() { otherwise } else { given.to_owned() };
@@ -167,7 +209,10 @@ fn string(value: &Json, field: &str) -> String {
 }
 
 fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
-    value.pointer(pointer).and_then(Json::as_array).map_or(&[], Vec::as_slice)
+    value
+        .pointer(pointer)
+        .and_then(Json::as_array)
+        .map_or(&[], Vec::as_slice)
 }
 
 /// An APIResourceSchema's `spec` in the form of a definition's: there the schema of a version stands one level deeper.

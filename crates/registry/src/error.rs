@@ -16,7 +16,11 @@ pub struct Named {
 
 impl std::fmt::Display for Named {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        if self.group.is_empty() { f.write_str(&self.resource) } else { write!(f, "{}.{}", self.resource, self.group) }
+        if self.group.is_empty() {
+            f.write_str(&self.resource)
+        } else {
+            write!(f, "{}.{}", self.resource, self.group)
+        }
     }
 }
 
@@ -31,22 +35,39 @@ pub enum Error {
     UnknownResource,
     /// An object of this name exists.
     #[error("{}{resource} {name:?} already exists", if *deleting { "object is being deleted: " } else { "" })]
-    AlreadyExists { resource: Named, name: String, deleting: bool },
+    AlreadyExists {
+        resource: Named,
+        name: String,
+        deleting: bool,
+    },
     /// No free name was found for a `generateName`.
     #[error("{resource} {name:?} already exists, the server was not able to generate a unique name for the object")]
     NoFreeName { resource: Named, name: String },
     /// Somebody else wrote meanwhile, or a precondition does not hold.
     #[error("Operation cannot be fulfilled on {resource} {name:?}: {detail}")]
-    Conflict { resource: Named, name: String, detail: String },
+    Conflict {
+        resource: Named,
+        name: String,
+        detail: String,
+    },
     /// Fields are wrong. `subject` is the kind (or, for some refusals, the resource).
     #[error("{subject} {name:?} is invalid: {}", aggregate(errors))]
-    Invalid { subject: Named, name: String, errors: Vec<FieldError> },
+    Invalid {
+        subject: Named,
+        name: String,
+        errors: Vec<FieldError>,
+    },
     /// The request itself is malformed.
     #[error("{0}")]
     BadRequest(String),
     /// The caller may not do this, or the object's state does not allow it.
     #[error("{resource} {name:?} is forbidden: {why}")]
-    Forbidden { resource: Named, name: String, why: String, cause: Option<Box<Cause>> },
+    Forbidden {
+        resource: Named,
+        name: String,
+        why: String,
+        cause: Option<Box<Cause>>,
+    },
     /// The verb does not exist for the resource.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,

@@ -1,13 +1,18 @@
 //! Prefixes and keys of the objects that the server itself looks for.
 
 use insula_api::{ClusterName, ObjectKey, ResourceId};
+use std::sync::LazyLock;
 
 /// Group of the objects that no tenant sees: claims and bundles.
 pub const INTERNAL: &str = "internal.insula.io";
 
 macro_rules! resource {
     ($($(#[$doc:meta])* $name:ident = $group:expr, $plural:expr;)*) => {
-        $($(#[$doc])* pub fn $name() -> ResourceId { ResourceId::local($group, $plural) })*
+        $($(#[$doc])* pub fn $name() -> ResourceId {
+            // Made once: every key of the resource shares its names, and a request looks for several.
+            static ID: LazyLock<ResourceId> = LazyLock::new(|| ResourceId::local($group, $plural));
+            ID.clone()
+        })*
     };
 }
 

@@ -33,7 +33,7 @@ pub use verbs::{
     Watch, WatchOptions, WriteOptions, Written,
 };
 
-use insula_api::{ClusterName, Clock, Rng};
+use insula_api::{Clock, ClusterName, Rng};
 use insula_store::Store;
 use std::sync::Arc;
 
@@ -56,7 +56,14 @@ pub struct Registry {
 impl Registry {
     /// A registry over a store.
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, external_url: String) -> Self {
-        Registry { store, catalog: Catalog::new(), cache: representation::Cache::default(), clock, rng, external_url }
+        Registry {
+            store,
+            catalog: Catalog::new(),
+            cache: representation::Cache::default(),
+            clock,
+            rng,
+            external_url,
+        }
     }
 }
 

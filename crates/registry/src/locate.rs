@@ -13,7 +13,11 @@ pub enum NotLocated {
     /// A workspace on the way does not exist (404).
     UnknownWorkspace { parent: ClusterName, name: String },
     /// The workspace exists and cannot be entered yet or any more (503).
-    Unavailable { parent: ClusterName, name: String, phase: String },
+    Unavailable {
+        parent: ClusterName,
+        name: String,
+        phase: String,
+    },
 }
 
 /// What routing has to know of a Workspace, read once for each state of it.
@@ -37,14 +41,21 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
     for name in rest {
         let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name);
         let Some(entry) = snapshot.get(&key) else {
-            return Err(NotLocated::UnknownWorkspace { parent: cluster, name: name.to_owned() });
+            return Err(NotLocated::UnknownWorkspace {
+                parent: cluster,
+                name: name.to_owned(),
+            });
         };
         let route = entry.object.view(|object| read_route(&object.body_value()));
         cluster = match &route.cluster {
             Some(child) if route.phase != "Unavailable" && route.phase != "Scheduling" => child.clone(),
             _ => {
                 let phase = route.phase.clone();
-                return Err(NotLocated::Unavailable { parent: cluster, name: name.to_owned(), phase });
+                return Err(NotLocated::Unavailable {
+                    parent: cluster,
+                    name: name.to_owned(),
+                    phase,
+                });
             }
         };
     }
@@ -53,13 +64,20 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
 
 fn read_route(workspace: &Json) -> Route {
     let text = |pointer: &str| workspace.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
-    Route { cluster: ClusterName::parse(text("/spec/cluster")).ok(), phase: text("/status/phase").to_owned() }
+    Route {
+        cluster: ClusterName::parse(text("/spec/cluster")).ok(),
+        phase: text("/status/phase").to_owned(),
+    }
 }
 
 /// The canonical path of a cluster, as its LogicalCluster is annotated; the name itself where it is not.
 pub fn path_of(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterPath {
     let known = snapshot.get(&ids::logical_cluster(cluster)).and_then(|entry| {
-        entry.object.view(|object| LogicalClusterView::read(&object.body_value())).path.clone()
+        entry
+            .object
+            .view(|object| LogicalClusterView::read(&object.body_value()))
+            .path
+            .clone()
     });
     known.unwrap_or_else(|| ClusterPath::from(cluster))
 }
@@ -88,7 +106,9 @@ impl LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: object["status"]["phase"].as_str().unwrap_or_default().to_owned(),
             owner,
-            workspace_type: annotation("internal.tenancy.kcp.io/type").unwrap_or_default().to_owned(),
+            workspace_type: annotation("internal.tenancy.kcp.io/type")
+                .unwrap_or_default()
+                .to_owned(),
         }
     }
 }
@@ -96,5 +116,9 @@ impl LogicalClusterView {
 /// The view of a cluster's LogicalCluster.
 pub fn logical_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Arc<LogicalClusterView>> {
     let entry = snapshot.get(&ids::logical_cluster(cluster))?;
-    Some(entry.object.view(|object| LogicalClusterView::read(&object.body_value())))
+    Some(
+        entry
+            .object
+            .view(|object| LogicalClusterView::read(&object.body_value())),
+    )
 }

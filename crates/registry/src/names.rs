@@ -80,7 +80,11 @@ pub fn qualified_name_problems(key: &str) -> Vec<String> {
             if prefix.is_empty() {
                 problems.push("prefix part must be non-empty".to_owned());
             } else {
-                problems.extend(name_problems(prefix, NameRule::Subdomain).into_iter().map(|p| format!("prefix part {p}")));
+                problems.extend(
+                    name_problems(prefix, NameRule::Subdomain)
+                        .into_iter()
+                        .map(|p| format!("prefix part {p}")),
+                );
             }
             name
         }
@@ -105,7 +109,11 @@ pub fn qualified_name_problems(key: &str) -> Vec<String> {
 pub fn check_labels_and_annotations(metadata: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let labels = at.child("labels");
     for (key, value) in metadata["labels"].as_object().into_iter().flatten() {
-        errors.extend(qualified_name_problems(key).into_iter().map(|p| FieldError::invalid(&labels, &json!(key), p)));
+        errors.extend(
+            qualified_name_problems(key)
+                .into_iter()
+                .map(|p| FieldError::invalid(&labels, &json!(key), p)),
+        );
         let value = value.as_str().unwrap_or_default();
         let invalid = |problem: &str| FieldError::invalid(&labels, &json!(value), problem);
         if value.len() > 63 {
@@ -120,7 +128,11 @@ pub fn check_labels_and_annotations(metadata: &Json, at: &FieldPath, errors: &mu
     for (key, value) in metadata["annotations"].as_object().into_iter().flatten() {
         // Upstream lower-cases the key first: annotation keys may have capitals in the prefix.
         let problems = qualified_name_problems(&key.to_lowercase());
-        errors.extend(problems.into_iter().map(|p| FieldError::invalid(&annotations, &json!(key), p)));
+        errors.extend(
+            problems
+                .into_iter()
+                .map(|p| FieldError::invalid(&annotations, &json!(key), p)),
+        );
         total += key.len() + value.as_str().map_or(0, str::len);
     }
     if total > ANNOTATIONS_BYTES_MAX {
@@ -130,7 +142,11 @@ pub fn check_labels_and_annotations(metadata: &Json, at: &FieldPath, errors: &mu
 
 /// Checks a name or, before the server completed it, a `generateName`.
 pub fn check_name(name: &str, rule: NameRule, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    errors.extend(name_problems(name, rule).into_iter().map(|p| FieldError::invalid(at, &json!(name), p)));
+    errors.extend(
+        name_problems(name, rule)
+            .into_iter()
+            .map(|p| FieldError::invalid(at, &json!(name), p)),
+    );
 }
 
 #[cfg(test)]
@@ -155,7 +171,14 @@ mod tests {
 
     #[test]
     fn qualified_names() {
-        for (key, fine) in [("a", true), ("a.b/c_D", true), ("/c", false), ("a/", false), ("a/b/c", false), ("-a", false)] {
+        for (key, fine) in [
+            ("a", true),
+            ("a.b/c_D", true),
+            ("/c", false),
+            ("a/", false),
+            ("a/b/c", false),
+            ("-a", false),
+        ] {
             assert_eq!(qualified_name_problems(key).is_empty(), fine, "{key}");
         }
     }

@@ -74,10 +74,16 @@ fn read_error(served: &Served, entry: &Entry, version: &str, error: &ConvertErro
 pub(crate) fn write_error(served: &Served, new: &Json, error: &ConvertError) -> Error {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     // What the writer sent is what the rule reads, where that is a path; an expression is named as it is.
-    let source = error.rule.as_ref().map(|rule| rule.source.trim_start_matches('.')).unwrap_or_default();
+    let source = error
+        .rule
+        .as_ref()
+        .map(|rule| rule.source.trim_start_matches('.'))
+        .unwrap_or_default();
     let field = insula_api::FieldPath::new(source);
     let detail = error.to_string();
-    served.api.invalid(name, vec![insula_api::FieldError::invalid_text(&field, "", detail)])
+    served
+        .api
+        .invalid(name, vec![insula_api::FieldError::invalid_text(&field, "", detail)])
 }
 
 type CacheKey = (Arc<[u8]>, Revision, Arc<str>, u64);
@@ -103,7 +109,9 @@ pub struct Cache {
 
 impl Default for Cache {
     fn default() -> Self {
-        Cache { shards: std::array::from_fn(|_| Mutex::default()) }
+        Cache {
+            shards: std::array::from_fn(|_| Mutex::default()),
+        }
     }
 }
 
@@ -123,7 +131,12 @@ impl Cache {
         if served.alias.is_some() {
             return encode(&value(served, entry, version)?);
         }
-        let key: CacheKey = (entry_key(&entry.key), entry.revision, version.clone(), served.api.fingerprint);
+        let key: CacheKey = (
+            entry_key(&entry.key),
+            entry.revision,
+            version.clone(),
+            served.api.fingerprint,
+        );
         let shard = &self.shards[shard_of(&key)];
         let of = Arc::downgrade(&entry.object);
         if let Some(kept) = shard.lock().map.get(&key).filter(|kept| kept.of.ptr_eq(&of)) {
@@ -132,7 +145,13 @@ impl Cache {
         let bytes = encode(&value(served, entry, version)?)?;
         let mut shard = shard.lock();
         shard.bytes += bytes.len();
-        match shard.map.insert(key.clone(), Kept { of, bytes: bytes.clone() }) {
+        match shard.map.insert(
+            key.clone(),
+            Kept {
+                of,
+                bytes: bytes.clone(),
+            },
+        ) {
             None => shard.order.push_back(key),
             Some(before) => shard.bytes -= before.bytes.len(),
         }
@@ -147,7 +166,9 @@ impl Cache {
 }
 
 fn encode(value: &Json) -> Result<Bytes> {
-    serde_json::to_vec(value).map(Bytes::from).map_err(|error| Error::Internal(error.to_string()))
+    serde_json::to_vec(value)
+        .map(Bytes::from)
+        .map_err(|error| Error::Internal(error.to_string()))
 }
 
 fn entry_key(key: &ObjectKey) -> Arc<[u8]> {

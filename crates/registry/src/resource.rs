@@ -127,38 +127,64 @@ impl Api {
 
     /// Group and plural, as messages name them.
     pub fn named(&self) -> Named {
-        Named { group: self.group.clone(), resource: self.names.plural.clone() }
+        Named {
+            group: self.group.clone(),
+            resource: self.names.plural.clone(),
+        }
     }
 
     /// Group and kind, as refusals of fields name them.
     pub fn kind(&self) -> Named {
-        Named { group: self.group.clone(), resource: self.names.kind.clone() }
+        Named {
+            group: self.group.clone(),
+            resource: self.names.kind.clone(),
+        }
     }
 
     /// `group/version` of a version.
     pub fn api_version(&self, version: &str) -> String {
-        if self.group.is_empty() { version.to_owned() } else { format!("{}/{version}", self.group) }
+        if self.group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{}/{version}", self.group)
+        }
     }
 
     /// `NotFound` for an object.
     pub fn not_found(&self, name: &str) -> Error {
-        Error::NotFound { resource: self.named(), name: name.to_owned() }
+        Error::NotFound {
+            resource: self.named(),
+            name: name.to_owned(),
+        }
     }
 
     /// `Invalid` for an object.
     pub fn invalid(&self, name: &str, errors: Vec<FieldError>) -> Error {
-        Error::Invalid { subject: self.kind(), name: name.to_owned(), errors }
+        Error::Invalid {
+            subject: self.kind(),
+            name: name.to_owned(),
+            errors,
+        }
     }
 
     /// `Conflict` in the usual words.
     pub fn modified(&self, name: &str) -> Error {
         let detail = "the object has been modified; please apply your changes to the latest version and try again";
-        Error::Conflict { resource: self.named(), name: name.to_owned(), detail: detail.to_owned() }
+        Error::Conflict {
+            resource: self.named(),
+            name: name.to_owned(),
+            detail: detail.to_owned(),
+        }
     }
 
     /// `Forbidden` with a reason.
     pub fn forbidden(&self, name: &str, why: impl Into<String>) -> Error {
-        Error::Forbidden { resource: self.named(), name: name.to_owned(), why: why.into(), cause: None }
+        Error::Forbidden {
+            resource: self.named(),
+            name: name.to_owned(),
+            why: why.into(),
+            cause: None,
+        }
     }
 }
 
@@ -205,7 +231,14 @@ impl Served {
     /// A built-in resource.
     pub fn system(api: Arc<Api>) -> Self {
         let identity = "".into();
-        Served { api, identity, origin: Origin::System, terminating: false, alias: None, guard: None }
+        Served {
+            api,
+            identity,
+            origin: Origin::System,
+            terminating: false,
+            alias: None,
+            guard: None,
+        }
     }
 
     /// The prefix of its objects.
@@ -229,14 +262,19 @@ impl Served {
 
     /// The versions that clients may use, in order of the definition.
     pub fn served_versions(&self) -> impl Iterator<Item = &ApiVersion> {
-        self.api.versions.iter().filter(|v| {
-            v.served && self.alias.as_ref().is_none_or(|alias| alias.version == v.name)
-        })
+        self.api
+            .versions
+            .iter()
+            .filter(|v| v.served && self.alias.as_ref().is_none_or(|alias| alias.version == v.name))
     }
 
     /// `group/version` that clients see.
     pub fn api_version(&self, version: &str) -> String {
         let group = self.group();
-        if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") }
+        if group.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{group}/{version}")
+        }
     }
 }

@@ -1,6 +1,10 @@
 //! The built-in kinds: schemas from `config/crds`, strategies from [`crate::strategies`].
 
-use crate::{Alias, Api, Names, Served, compile::{Definition, compile}, strategies};
+use crate::{
+    Alias, Api, Names, Served,
+    compile::{Definition, compile},
+    strategies,
+};
 use insula_api::Json;
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -9,13 +13,31 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
     (include_str!("../../../config/crds/core_namespaces.yaml"), None),
     (include_str!("../../../config/crds/core_configmaps.yaml"), None),
     (include_str!("../../../config/crds/core_secrets.yaml"), None),
-    (include_str!("../../../config/crds/apiextensions.k8s.io_customresourcedefinitions.yaml"), None),
-    (include_str!("../../../config/crds/tenancy.kcp.io_workspaces.yaml"), None),
-    (include_str!("../../../config/crds/tenancy.kcp.io_workspacetypes.yaml"), None),
-    (include_str!("../../../config/crds/core.kcp.io_logicalclusters.yaml"), None),
+    (
+        include_str!("../../../config/crds/apiextensions.k8s.io_customresourcedefinitions.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/tenancy.kcp.io_workspaces.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/tenancy.kcp.io_workspacetypes.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/core.kcp.io_logicalclusters.yaml"),
+        None,
+    ),
     (include_str!("../../../config/crds/core.kcp.io_shards.yaml"), None),
-    (include_str!("../../../config/crds/apis.kcp.io_apiresourceschemas.yaml"), None),
-    (include_str!("../../../config/crds/apis.kcp.io_apiconversions.yaml"), None),
+    (
+        include_str!("../../../config/crds/apis.kcp.io_apiresourceschemas.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/apis.kcp.io_apiconversions.yaml"),
+        None,
+    ),
     (
         include_str!("../../../config/crds/apis.kcp.io_apiexports.yaml"),
         Some(include_str!("../../../config/conversions/apis.kcp.io_apiexports.yaml")),
@@ -24,7 +46,10 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
         include_str!("../../../config/crds/apis.kcp.io_apibindings.yaml"),
         Some(include_str!("../../../config/conversions/apis.kcp.io_apibindings.yaml")),
     ),
-    (include_str!("../../../config/crds/apis.kcp.io_apiexportendpointslices.yaml"), None),
+    (
+        include_str!("../../../config/crds/apis.kcp.io_apiexportendpointslices.yaml"),
+        None,
+    ),
 ];
 
 /// Group and kinds of kcp's first spelling, which the seed's manifests use: `(resource, its plural there, kind there)`.
@@ -51,7 +76,9 @@ impl System {
             by_name.insert((served.group().clone(), served.names().plural.clone()), served);
         }
         for (resource, plural, kind) in OLD_NAMES {
-            let Some(own) = by_name.get(&("apis.kcp.io".into(), Arc::from(*resource))).cloned() else { continue };
+            let Some(own) = by_name.get(&("apis.kcp.io".into(), Arc::from(*resource))).cloned() else {
+                continue;
+            };
             let names = Names {
                 plural: (*plural).into(),
                 singular: kind.to_lowercase().into(),
@@ -59,8 +86,18 @@ impl System {
                 list_kind: format!("{kind}List").into(),
                 ..own.names().clone()
             };
-            let alias = Alias { group: OLD_GROUP.into(), names, version: "v1alpha1".into() };
-            by_name.insert((alias.group.clone(), alias.names.plural.clone()), Served { alias: Some(alias), ..own });
+            let alias = Alias {
+                group: OLD_GROUP.into(),
+                names,
+                version: "v1alpha1".into(),
+            };
+            by_name.insert(
+                (alias.group.clone(), alias.names.plural.clone()),
+                Served {
+                    alias: Some(alias),
+                    ..own
+                },
+            );
         }
         System { by_name }
     }
@@ -81,7 +118,10 @@ fn load_one(definition: &str, rules: Option<&str>) -> Api {
     let definition = yaml(definition);
     let rules = rules.map(yaml);
     let spec = &definition["spec"];
-    let id = (spec["group"].as_str().unwrap_or_default(), spec["names"]["plural"].as_str().unwrap_or_default());
+    let id = (
+        spec["group"].as_str().unwrap_or_default(),
+        spec["names"]["plural"].as_str().unwrap_or_default(),
+    );
     let definition = Definition {
         spec,
         accepted_names: None,

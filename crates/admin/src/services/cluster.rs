@@ -15,8 +15,14 @@ impl ClusterService for Door {
             kubernetes_version: info.kubernetes_version.clone(),
             external_url: self.registry.external_url.clone(),
             store: info.store.clone(),
-            start_time: Some(prost_types::Timestamp { seconds: info.started.0, nanos: 0 }),
-            caller: Some(Identity { username: visit.user.name, groups: visit.user.groups }),
+            start_time: Some(prost_types::Timestamp {
+                seconds: info.started.0,
+                nanos: 0,
+            }),
+            caller: Some(Identity {
+                username: visit.user.name,
+                groups: visit.user.groups,
+            }),
         }))
     }
 }

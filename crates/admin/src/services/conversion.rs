@@ -25,12 +25,20 @@ impl ConversionService for Door {
             Ok(_) => Vec::new(),
             Err(errors) => errors.iter().map(violation).collect(),
         };
-        Ok(Response::new(ValidateResponse { header: visit.header(), valid: violations.is_empty(), violations }))
+        Ok(Response::new(ValidateResponse {
+            header: visit.header(),
+            valid: violations.is_empty(),
+            violations,
+        }))
     }
 
     async fn convert(&self, request: Request<ConvertRequest>) -> Result<Response<ConvertResponse>, Status> {
         let visit = self.enter(&request).await?;
-        let ConvertRequest { source, object: sent, to_version } = request.into_inner();
+        let ConvertRequest {
+            source,
+            object: sent,
+            to_version,
+        } = request.into_inner();
         let sent = object("object", sent)?.ok_or_else(|| Status::invalid_argument("object: is required"))?;
         let (schema, rules) = match source {
             Some(Source::Inline(InlineRules { schema, rules })) => {
@@ -55,9 +63,14 @@ impl ConversionService for Door {
         let converted = bundle
             .convert(&sent, &to_version, &mut budget)
             .map_err(|error| Status::failed_precondition(error.to_string()))?;
-        let map = converted.as_object().ok_or_else(|| Status::internal("a converted object is an object"))?;
+        let map = converted
+            .as_object()
+            .ok_or_else(|| Status::internal("a converted object is an object"))?;
         let object = value::from_json(map).map_err(|error| Status::out_of_range(error.to_string()))?;
-        Ok(Response::new(ConvertResponse { header: visit.header(), object: Some(object) }))
+        Ok(Response::new(ConvertResponse {
+            header: visit.header(),
+            object: Some(object),
+        }))
     }
 }
 
@@ -68,11 +81,21 @@ impl Door {
         let name = &stored.schema_name;
         self.permit(visit, Some(&cluster), "get", "apis.kcp.io", "apiresourceschemas", name)?;
         self.permit(visit, Some(&cluster), "get", "apis.kcp.io", "apiconversions", name)?;
-        let find = |resource| visit.snapshot.get(&ObjectKey::cluster_scoped(resource, cluster.clone(), name));
+        let find = |resource| {
+            visit
+                .snapshot
+                .get(&ObjectKey::cluster_scoped(resource, cluster.clone(), name))
+        };
         let schema = find(ids::apiresourceschemas()).ok_or_else(|| {
-            Status::not_found(format!("apiresourceschemas.apis.kcp.io {name:?} not found in workspace {}", stored.workspace))
+            Status::not_found(format!(
+                "apiresourceschemas.apis.kcp.io {name:?} not found in workspace {}",
+                stored.workspace
+            ))
         })?;
-        Ok((schema.object.body_value(), find(ids::apiconversions()).map(|entry| entry.object.body_value())))
+        Ok((
+            schema.object.body_value(),
+            find(ids::apiconversions()).map(|entry| entry.object.body_value()),
+        ))
     }
 }
 
@@ -80,8 +103,12 @@ impl Door {
 fn bundle(schema: &Json, rules: Option<&Json>) -> Result<Bundle, Vec<FieldError>> {
     let spec = compile::spec_of_schema(schema);
     let rules = rules.map(|rules| &rules["spec"]);
-    let definition =
-        compile::Definition { spec: &spec, accepted_names: None, rules, strategy: Strategy::Lossless };
+    let definition = compile::Definition {
+        spec: &spec,
+        accepted_names: None,
+        rules,
+        strategy: Strategy::Lossless,
+    };
     compile::compile(&definition, None).map(|api| api.bundle)
 }
 

@@ -22,7 +22,11 @@ const TREE_MAX: usize = 100_000;
 impl WorkspaceService for Door {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
         let visit = self.enter(&request).await?;
-        let ListRequest { parent, page_size, page_token } = request.into_inner();
+        let ListRequest {
+            parent,
+            page_size,
+            page_token,
+        } = request.into_inner();
         let (cluster, path) = self.locate(&visit, if parent.is_empty() { "root" } else { &parent })?;
         self.permit(&visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "")?;
         let size = match usize::try_from(page_size) {
@@ -43,7 +47,10 @@ impl WorkspaceService for Door {
         let mut found = visit.snapshot.range(&scope, after.as_ref(), size + 1);
         let more = found.len() > size;
         found.truncate(size);
-        let next = found.last().filter(|_| more).map(|last| format!("{cluster}/{}", last.key.name));
+        let next = found
+            .last()
+            .filter(|_| more)
+            .map(|last| format!("{cluster}/{}", last.key.name));
         let path = canonical(&visit, &cluster, path);
         Ok(Response::new(ListResponse {
             header: visit.header(),
@@ -55,19 +62,35 @@ impl WorkspaceService for Door {
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
         let visit = self.enter(&request).await?;
         let path = request.into_inner().workspace;
-        let path = ClusterPath::parse(&path).map_err(|error| Status::invalid_argument(format!("workspace: {error}")))?;
+        let path =
+            ClusterPath::parse(&path).map_err(|error| Status::invalid_argument(format!("workspace: {error}")))?;
         let workspace = match path.parent() {
             None => {
                 let (cluster, path) = self.locate(&visit, path.as_str())?;
-                self.permit(&visit, Some(&cluster), "get", "core.kcp.io", "logicalclusters", "cluster")?;
+                self.permit(
+                    &visit,
+                    Some(&cluster),
+                    "get",
+                    "core.kcp.io",
+                    "logicalclusters",
+                    "cluster",
+                )?;
                 describe_cluster(&visit, &cluster, &path)?
             }
             Some(parent) => {
                 let (cluster, parent) = self.locate(&visit, parent.as_str())?;
                 // An owner sees their workspace even where they may not see its parent.
-                if let Err(refusal) = self.permit(&visit, Some(&cluster), "get", "tenancy.kcp.io", "workspaces", path.base()) {
+                if let Err(refusal) = self.permit(
+                    &visit,
+                    Some(&cluster),
+                    "get",
+                    "tenancy.kcp.io",
+                    "workspaces",
+                    path.base(),
+                ) {
                     let (own, _) = self.locate(&visit, path.as_str()).map_err(|_| refusal.clone())?;
-                    self.permit(&visit, Some(&own), "get", "core.kcp.io", "logicalclusters", "cluster").map_err(|_| refusal)?;
+                    self.permit(&visit, Some(&own), "get", "core.kcp.io", "logicalclusters", "cluster")
+                        .map_err(|_| refusal)?;
                 }
                 let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), path.base());
                 let entry = visit.snapshot.get(&key).ok_or_else(|| {
@@ -76,7 +99,10 @@ impl WorkspaceService for Door {
                 describe(&entry, &canonical(&visit, &cluster, parent))
             }
         };
-        Ok(Response::new(GetResponse { header: visit.header(), workspace: Some(workspace) }))
+        Ok(Response::new(GetResponse {
+            header: visit.header(),
+            workspace: Some(workspace),
+        }))
     }
 
     type TreeStream = Pin<Box<dyn Stream<Item = Result<TreeResponse, Status>> + Send>>;
@@ -90,14 +116,20 @@ impl WorkspaceService for Door {
         let mut open = vec![(describe_cluster(&visit, &cluster, &path)?, 0u32)];
         while let Some((workspace, depth)) = open.pop() {
             if out.len() + open.len() >= TREE_MAX {
-                return Err(Status::resource_exhausted(format!("more than {TREE_MAX} workspaces: ask for a subtree")));
+                return Err(Status::resource_exhausted(format!(
+                    "more than {TREE_MAX} workspaces: ask for a subtree"
+                )));
             }
             if max_depth == 0 || depth < max_depth {
                 // The first by name is taken next, before its siblings.
                 let children = self.children(&visit, &workspace);
                 open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
             }
-            out.push(Ok(TreeResponse { header: visit.header(), workspace: Some(workspace), depth }));
+            out.push(Ok(TreeResponse {
+                header: visit.header(),
+                workspace: Some(workspace),
+                depth,
+            }));
         }
         Ok(Response::new(Box::pin(iter(out))))
     }
@@ -106,25 +138,43 @@ impl WorkspaceService for Door {
 impl Door {
     /// Children are told only to those who may list them. One that has no cluster yet has none.
     fn children(&self, visit: &Visit, workspace: &Workspace) -> Vec<Workspace> {
-        let (Ok(cluster), Ok(path)) = (ClusterName::parse(&workspace.cluster), ClusterPath::parse(&workspace.path)) else {
+        let (Ok(cluster), Ok(path)) = (
+            ClusterName::parse(&workspace.cluster),
+            ClusterPath::parse(&workspace.path),
+        ) else {
             return Vec::new();
         };
-        if self.permit(visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "").is_err() {
+        if self
+            .permit(visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "")
+            .is_err()
+        {
             return Vec::new();
         }
         let scope = Scope::cluster(ids::workspaces(), cluster);
-        visit.snapshot.range(&scope, None, TREE_MAX).iter().map(|entry| describe(entry, &path)).collect()
+        visit
+            .snapshot
+            .range(&scope, None, TREE_MAX)
+            .iter()
+            .map(|entry| describe(entry, &path))
+            .collect()
     }
 }
 
 fn canonical(visit: &Visit, cluster: &ClusterName, asked: ClusterPath) -> ClusterPath {
     let known = locate::path_of(&visit.snapshot, cluster);
-    if known.as_str() == cluster.as_str() { asked } else { known }
+    if known.as_str() == cluster.as_str() {
+        asked
+    } else {
+        known
+    }
 }
 
 fn time(value: &Json) -> Option<prost_types::Timestamp> {
     let moment = Timestamp::parse(value.as_str()?)?;
-    Some(prost_types::Timestamp { seconds: moment.0, nanos: 0 })
+    Some(prost_types::Timestamp {
+        seconds: moment.0,
+        nanos: 0,
+    })
 }
 
 fn text(value: &Json) -> String {

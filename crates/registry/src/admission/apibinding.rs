@@ -29,7 +29,10 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
     };
     let bindable = |cluster: &ClusterName| {
         let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name);
-        review.snapshot.get(&key).is_some_and(|export| may_bind(review, &export))
+        review
+            .snapshot
+            .get(&key)
+            .is_some_and(|export| may_bind(review, &export))
     };
     if changed && !path.is_empty() && !cluster.as_ref().is_some_and(bindable) {
         let verb = if review.operation == Operation::Create {
@@ -153,6 +156,11 @@ fn may_bind(review: &Review<'_>, export: &Entry) -> bool {
         return true;
     }
     let export = export.object.body_value();
-    let named = export["metadata"]["annotations"][BINDABLE_BY].as_str().unwrap_or_default();
-    named.split(',').map(str::trim).any(|who| !who.is_empty() && (review.user.name == who || review.user.is_in(who)))
+    let named = export["metadata"]["annotations"][BINDABLE_BY]
+        .as_str()
+        .unwrap_or_default();
+    named
+        .split(',')
+        .map(str::trim)
+        .any(|who| !who.is_empty() && (review.user.name == who || review.user.is_in(who)))
 }

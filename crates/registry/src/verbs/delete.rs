@@ -2,9 +2,7 @@
 
 use super::write::{WriteOptions, commit_error};
 use crate::{
-    Error, ListOptions, OnDelete, Part, Registry, Result, Target,
-    admission::Operation,
-    before, representation,
+    Error, ListOptions, OnDelete, Part, Registry, Result, Target, admission::Operation, before, representation,
 };
 use insula_api::{Json, Object};
 use insula_store::{CommitError, Entry, Guard, Txn, Write};
@@ -66,11 +64,22 @@ impl Registry {
             let old = self.get(&snapshot, target, name)?;
             check_preconditions(target, &how.preconditions, &old)?;
             let old_value = representation::stored_value(&old);
-            self.admit(&snapshot, target, options.user, Operation::Delete, None, Some(&old_value), Part::Main)?;
+            self.admit(
+                &snapshot,
+                target,
+                options.user,
+                Operation::Delete,
+                None,
+                Some(&old_value),
+                Part::Main,
+            )?;
             let marked = self.mark(target, &old)?;
             if options.dry_run {
                 return Ok(match marked {
-                    Some(object) => Deleted::Held(Entry { object: Arc::new(object), ..old }),
+                    Some(object) => Deleted::Held(Entry {
+                        object: Arc::new(object),
+                        ..old
+                    }),
                     None => Deleted::Gone(old),
                 });
             }
@@ -83,10 +92,21 @@ impl Registry {
                 None => (Write::Delete(old.key.clone()), None),
             };
             let guards = vec![Guard::At(old.key.clone(), old.revision)];
-            match self.store.commit(Txn { guards, writes: vec![write] }).await {
+            match self
+                .store
+                .commit(Txn {
+                    guards,
+                    writes: vec![write],
+                })
+                .await
+            {
                 Ok(revision) => {
                     return Ok(match object {
-                        Some(object) => Deleted::Held(Entry { object, revision, ..old }),
+                        Some(object) => Deleted::Held(Entry {
+                            object,
+                            revision,
+                            ..old
+                        }),
                         None => Deleted::Gone(old),
                     });
                 }
@@ -108,7 +128,10 @@ impl Registry {
         let snapshot = self.store.latest();
         let found = self.list(&snapshot, target, list)?;
         for entry in &found.entries {
-            let one = Target { namespace: Some(entry.key.namespace.clone()), ..target.clone() };
+            let one = Target {
+                namespace: Some(entry.key.namespace.clone()),
+                ..target.clone()
+            };
             match self.delete(&one, &entry.key.name, how, options).await {
                 Ok(_) | Err(Error::NotFound { .. }) => {}
                 Err(error) => return Err(error),
@@ -122,7 +145,9 @@ impl Registry {
         let now = self.clock.now();
         let mut value = old.object.body_value();
         let hold = target.served.api.strategy.on_delete(&mut value, now);
-        let finalizers = value["metadata"]["finalizers"].as_array().is_some_and(|list| !list.is_empty());
+        let finalizers = value["metadata"]["finalizers"]
+            .as_array()
+            .is_some_and(|list| !list.is_empty());
         if hold == OnDelete::Go && !finalizers {
             return Ok(None);
         }

@@ -6,8 +6,8 @@ mod watch;
 mod write;
 
 pub(crate) use delete::rewrite;
-pub(crate) use write::commit_error;
 pub use delete::{DeleteOptions, Deleted, Preconditions, Propagation};
 pub use read::{List, ListOptions, Token};
-pub use watch::{gone, Event, EventKind, Watch, WatchOptions};
+pub use watch::{Event, EventKind, Watch, WatchOptions, gone};
+pub(crate) use write::commit_error;
 pub use write::{Change, FieldValidation, WriteOptions, Written};

@@ -52,7 +52,9 @@ impl Token {
     /// Reads a token that a client sent.
     pub fn decode(text: &str) -> Result<Token> {
         let bad = |why: &str| Error::BadRequest(format!("continue key is not valid: {why}"));
-        let bytes = URL_SAFE_NO_PAD.decode(text.trim_end_matches('=')).map_err(|e| bad(&e.to_string()))?;
+        let bytes = URL_SAFE_NO_PAD
+            .decode(text.trim_end_matches('='))
+            .map_err(|e| bad(&e.to_string()))?;
         let value: Json = serde_json::from_slice(&bytes).map_err(|e| bad(&e.to_string()))?;
         let start = value["start"].as_str().ok_or_else(|| bad("no start"))?;
         if value["v"] != "meta.k8s.io/v1" || start.contains("..") || !start.contains('/') {
@@ -63,14 +65,19 @@ impl Token {
             Some(rv) if rv > 0 => Some(Revision(rv as u64)),
             _ => return Err(bad("no revision")),
         };
-        Ok(Token { revision, start: start.to_owned() })
+        Ok(Token {
+            revision,
+            start: start.to_owned(),
+        })
     }
 }
 
 impl Registry {
     /// One object.
     pub fn get(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
-        snapshot.get(&target.key(name)).ok_or_else(|| target.served.api.not_found(name))
+        snapshot
+            .get(&target.key(name))
+            .ok_or_else(|| target.served.api.not_found(name))
     }
 
     /// A page of objects. With a token, `snapshot` must be the one at the token's revision (see [`Token`]).
@@ -97,10 +104,21 @@ impl Registry {
         let last = if more { entries.last() } else { None };
         let next = last.map(|last| {
             let start = format!("{}/{}", last.key.namespace, last.key.name);
-            Token { revision: Some(snapshot.revision()), start }.encode()
+            Token {
+                revision: Some(snapshot.revision()),
+                start,
+            }
+            .encode()
         });
-        let remaining = last.filter(|_| all).map(|last| snapshot.count_after(&scope, Some(&last.key)));
-        Ok(List { entries, revision: snapshot.revision(), next, remaining })
+        let remaining = last
+            .filter(|_| all)
+            .map(|last| snapshot.count_after(&scope, Some(&last.key)));
+        Ok(List {
+            entries,
+            revision: snapshot.revision(),
+            next,
+            remaining,
+        })
     }
 }
 
@@ -116,17 +134,18 @@ fn start_key(target: &Target, token: &Token) -> ObjectKey {
 
 /// Whether an object satisfies both selectors.
 pub(crate) fn selects(labels: &LabelSelector, fields: &FieldSelector, object: &Object) -> bool {
-    labels.matches(&object.meta.labels) && (fields.is_empty() || {
-        let mut body: Option<Json> = None;
-        fields.terms.iter().all(|(field, want, equal)| {
-            let value = match field.as_str() {
-                "metadata.name" => object.meta.name.to_string(),
-                "metadata.namespace" => object.meta.namespace.to_string(),
-                path => text_at(body.get_or_insert_with(|| object.body_value()), path),
-            };
-            (value == *want) == *equal
+    labels.matches(&object.meta.labels)
+        && (fields.is_empty() || {
+            let mut body: Option<Json> = None;
+            fields.terms.iter().all(|(field, want, equal)| {
+                let value = match field.as_str() {
+                    "metadata.name" => object.meta.name.to_string(),
+                    "metadata.namespace" => object.meta.namespace.to_string(),
+                    path => text_at(body.get_or_insert_with(|| object.body_value()), path),
+                };
+                (value == *want) == *equal
+            })
         })
-    })
 }
 
 /// A scalar as text, as Go's `fmt.Sprint` gives it; empty where there is none.
@@ -169,12 +188,27 @@ mod tests {
     #[test]
     fn tokens_come_back_and_forgeries_do_not() {
         for token in [
-            Token { revision: Some(Revision(7)), start: "ns/a".into() },
-            Token { revision: None, start: "/a".into() },
+            Token {
+                revision: Some(Revision(7)),
+                start: "ns/a".into(),
+            },
+            Token {
+                revision: None,
+                start: "/a".into(),
+            },
         ] {
             assert_eq!(Token::decode(&token.encode()).expect("decodes"), token);
         }
-        for forged in ["", "x", "e30", &Token { revision: Some(Revision(1)), start: "../a".into() }.encode()] {
+        for forged in [
+            "",
+            "x",
+            "e30",
+            &Token {
+                revision: Some(Revision(1)),
+                start: "../a".into(),
+            }
+            .encode(),
+        ] {
             assert!(Token::decode(forged).is_err(), "{forged}");
         }
     }

@@ -59,14 +59,24 @@ impl Registry {
             }
             ControlFlow::Continue(())
         });
-        Ok(Watch { target, options, initial, cursor })
+        Ok(Watch {
+            target,
+            options,
+            initial,
+            cursor,
+        })
     }
 
     /// Watches what changes after a revision.
     pub fn watch_after(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
         check_fields(&target, &options.fields)?;
         let cursor = self.cursor(&target, after)?;
-        Ok(Watch { target, options, initial: VecDeque::new(), cursor })
+        Ok(Watch {
+            target,
+            options,
+            initial: VecDeque::new(),
+            cursor,
+        })
     }
 
     fn cursor(&self, target: &Target, after: Revision) -> Result<Cursor> {
@@ -77,10 +87,14 @@ impl Registry {
 /// A revision that is gone, in Kubernetes' words.
 pub fn gone(gone: Gone) -> Error {
     match gone {
-        Gone::Compacted { asked, oldest } => {
-            Error::Expired { message: format!("too old resource version: {asked} ({oldest})"), next: None }
-        }
-        Gone::Future { asked, latest } => Error::RevisionTooLarge { wanted: asked, current: latest },
+        Gone::Compacted { asked, oldest } => Error::Expired {
+            message: format!("too old resource version: {asked} ({oldest})"),
+            next: None,
+        },
+        Gone::Future { asked, latest } => Error::RevisionTooLarge {
+            wanted: asked,
+            current: latest,
+        },
     }
 }
 
@@ -96,7 +110,12 @@ impl Watch {
         if !self.initial.is_empty() {
             let count = self.initial.len().min(INITIAL_CHUNK);
             let added = self.initial.drain(..count);
-            return Ok(added.map(|entry| Event { kind: EventKind::Added, entry }).collect());
+            return Ok(added
+                .map(|entry| Event {
+                    kind: EventKind::Added,
+                    entry,
+                })
+                .collect());
         }
         let changes = self.cursor.next().await.map_err(gone)?;
         Ok(changes.iter().filter_map(|change| self.see(change)).collect())
@@ -117,10 +136,18 @@ impl Watch {
             (Some(old), None) => (EventKind::Deleted, &old.object),
             (None, None) => return None,
         };
-        Some(Event { kind, entry: entry(&change.key, object, change.revision) })
+        Some(Event {
+            kind,
+            entry: entry(&change.key, object, change.revision),
+        })
     }
 }
 
 fn entry(key: &ObjectKey, object: &Arc<Object>, revision: Revision) -> Entry {
-    Entry { key: key.clone(), object: object.clone(), revision, created: revision }
+    Entry {
+        key: key.clone(),
+        object: object.clone(),
+        revision,
+        created: revision,
+    }
 }

@@ -68,7 +68,9 @@ impl Registry {
         let mut warnings = check_fields(target, &body, options, UnknownFields::Create)?;
         let user_asked = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if !user_asked.is_empty() && user_asked != "0" {
-            return Err(Error::Internal("resourceVersion should not be set on objects to be created".into()));
+            return Err(Error::Internal(
+                "resourceVersion should not be set on objects to be created".into(),
+            ));
         }
         let api = &target.served.api;
         let mut last = Error::Internal("no attempt was made".into());
@@ -79,26 +81,60 @@ impl Registry {
             let context = self.context(target, version);
             let mut draft = before::create(&context, body.clone())?;
             let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
-            self.admit(&snapshot, target, options.user, Operation::Create, Some(&mut draft.value), None, Part::Main)?;
+            self.admit(
+                &snapshot,
+                target,
+                options.user,
+                Operation::Create,
+                Some(&mut draft.value),
+                None,
+                Part::Main,
+            )?;
             if let Some(found) = snapshot.get(&key) {
                 if generated {
-                    last = Error::NoFreeName { resource: api.named(), name: key.name.to_string() };
+                    last = Error::NoFreeName {
+                        resource: api.named(),
+                        name: key.name.to_string(),
+                    };
                     continue;
                 }
                 let deleting = found.object.meta.is_deleting();
-                return Err(Error::AlreadyExists { resource: api.named(), name: key.name.to_string(), deleting });
+                return Err(Error::AlreadyExists {
+                    resource: api.named(),
+                    name: key.name.to_string(),
+                    deleting,
+                });
             }
             warnings.append(&mut draft.warnings);
             let object = Arc::new(draft.finish(&target.served)?);
             if options.dry_run {
                 let (revision, created) = (Revision(0), Revision(0));
-                return Ok(Written { entry: Entry { key, object, revision, created }, warnings });
+                return Ok(Written {
+                    entry: Entry {
+                        key,
+                        object,
+                        revision,
+                        created,
+                    },
+                    warnings,
+                });
             }
             guards.push(Guard::Absent(key.clone()));
-            let txn = Txn { guards, writes: vec![Write::Put(key.clone(), object.clone())] };
+            let txn = Txn {
+                guards,
+                writes: vec![Write::Put(key.clone(), object.clone())],
+            };
             match self.store.commit(txn).await {
                 Ok(revision) => {
-                    return Ok(Written { entry: Entry { key, object, revision, created: revision }, warnings });
+                    return Ok(Written {
+                        entry: Entry {
+                            key,
+                            object,
+                            revision,
+                            created: revision,
+                        },
+                        warnings,
+                    });
                 }
                 // Somebody took the name, or the namespace, claim or workspace changed: look again.
                 Err(CommitError::Conflict { .. }) => last = api.modified(&key.name),
@@ -126,13 +162,33 @@ impl Registry {
             let old = self.get(&snapshot, target, name)?;
             let (new, patched) = match &change {
                 Change::Replace(new) => (new.clone(), false),
-                Change::Patch(patch) => (patch(&representation::value(&target.served, &old, &version.name)?)?, true),
+                Change::Patch(patch) => (
+                    patch(&representation::value(&target.served, &old, &version.name)?)?,
+                    true,
+                ),
             };
             check_identity(target, name, &new, &old, patched)?;
-            let mut warnings = check_fields(target, &new, options, if patched { UnknownFields::Patch } else { UnknownFields::Create })?;
+            let mut warnings = check_fields(
+                target,
+                &new,
+                options,
+                if patched {
+                    UnknownFields::Patch
+                } else {
+                    UnknownFields::Create
+                },
+            )?;
             let mut draft = before::update(&self.context(target, version), new, &old, part)?;
             let old_value = representation::stored_value(&old);
-            self.admit(&snapshot, target, options.user, Operation::Update, Some(&mut draft.value), Some(&old_value), part)?;
+            self.admit(
+                &snapshot,
+                target,
+                options.user,
+                Operation::Update,
+                Some(&mut draft.value),
+                Some(&old_value),
+                part,
+            )?;
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);
             let object = Arc::new(draft.finish(&target.served)?);
@@ -142,16 +198,44 @@ impl Registry {
                 return Ok(Written { entry: old, warnings });
             }
             if options.dry_run {
-                return Ok(Written { entry: Entry { object, ..old }, warnings });
+                return Ok(Written {
+                    entry: Entry { object, ..old },
+                    warnings,
+                });
             }
-            let write = if gone { Write::Delete(key.clone()) } else { Write::Put(key.clone(), object.clone()) };
+            let write = if gone {
+                Write::Delete(key.clone())
+            } else {
+                Write::Put(key.clone(), object.clone())
+            };
             let mut guards = vec![Guard::At(key.clone(), old.revision)];
-            guards.extend(target.served.guard.iter().map(|(key, revision)| Guard::At(key.clone(), *revision)));
-            match self.store.commit(Txn { guards, writes: vec![write] }).await {
+            guards.extend(
+                target
+                    .served
+                    .guard
+                    .iter()
+                    .map(|(key, revision)| Guard::At(key.clone(), *revision)),
+            );
+            match self
+                .store
+                .commit(Txn {
+                    guards,
+                    writes: vec![write],
+                })
+                .await
+            {
                 // An object that its last finalizer let go answers with the revision it had.
                 Ok(revision) => {
                     let revision = if gone { old.revision } else { revision };
-                    return Ok(Written { entry: Entry { key, object, revision, created: old.created }, warnings });
+                    return Ok(Written {
+                        entry: Entry {
+                            key,
+                            object,
+                            revision,
+                            created: old.created,
+                        },
+                        warnings,
+                    });
                 }
                 Err(CommitError::Conflict { .. }) if attempt < ATTEMPTS_MAX && change.may_retry() => {}
                 Err(CommitError::Conflict { .. }) => return Err(api.modified(name)),
@@ -171,7 +255,10 @@ impl Registry {
         }
     }
 
-    #[allow(clippy::too_many_arguments, reason = "each is a different thing that admission looks at")]
+    #[allow(
+        clippy::too_many_arguments,
+        reason = "each is a different thing that admission looks at"
+    )]
     pub(crate) fn admit(
         &self,
         snapshot: &Snapshot,
@@ -184,7 +271,20 @@ impl Registry {
     ) -> Result<()> {
         let (cluster, served, catalog) = (&target.cluster, &target.served, &self.catalog);
         let now = self.clock.now();
-        admission::review(Review { snapshot, catalog, user, cluster, served, operation, part, now }, new, old)
+        admission::review(
+            Review {
+                snapshot,
+                catalog,
+                user,
+                cluster,
+                served,
+                operation,
+                part,
+                now,
+            },
+            new,
+            old,
+        )
     }
 
     /// What must stay as it is for a creation to hold: the workspace, the namespace, the claim that routes here.
@@ -192,9 +292,18 @@ impl Registry {
         let api = &target.served.api;
         let mut guards = Vec::new();
         if target.served.terminating {
-            return Err(api.forbidden(name, "create not allowed while custom resource definition is terminating"));
+            return Err(api.forbidden(
+                name,
+                "create not allowed while custom resource definition is terminating",
+            ));
         }
-        guards.extend(target.served.guard.iter().map(|(key, revision)| Guard::At(key.clone(), *revision)));
+        guards.extend(
+            target
+                .served
+                .guard
+                .iter()
+                .map(|(key, revision)| Guard::At(key.clone(), *revision)),
+        );
         if !target.cluster.is_system() {
             guards.push(open_workspace(snapshot, target, name)?);
         }
@@ -202,9 +311,15 @@ impl Registry {
             && api.scope == crate::ScopeKind::Namespaced
         {
             let key = ObjectKey::cluster_scoped(ids::namespaces(), target.cluster.clone(), namespace);
-            let resource = crate::Named { group: "".into(), resource: "namespaces".into() };
+            let resource = crate::Named {
+                group: "".into(),
+                resource: "namespaces".into(),
+            };
             let Some(found) = snapshot.get(&key) else {
-                return Err(Error::NotFound { resource, name: namespace.to_string() });
+                return Err(Error::NotFound {
+                    resource,
+                    name: namespace.to_string(),
+                });
             };
             if found.object.meta.is_deleting() {
                 return Err(namespace_terminating(target, name, namespace));
@@ -231,9 +346,15 @@ fn open_workspace(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Gu
         Some(found) if !found.object.meta.is_deleting() => Ok(Guard::At(key, found.revision)),
         Some(_) => Err(target.served.api.forbidden(
             name,
-            format!("unable to create new content in workspace {} because it is being terminated", target.cluster),
+            format!(
+                "unable to create new content in workspace {} because it is being terminated",
+                target.cluster
+            ),
         )),
-        None => Err(target.served.api.forbidden(name, format!("workspace {} does not exist", target.cluster))),
+        None => Err(target
+            .served
+            .api
+            .forbidden(name, format!("workspace {} does not exist", target.cluster))),
     }
 }
 
@@ -244,7 +365,12 @@ fn namespace_terminating(target: &Target, name: &str, namespace: &str) -> Error 
         message: format!("namespace {namespace} is being terminated"),
         field: "metadata.namespace".into(),
     };
-    Error::Forbidden { resource: target.served.api.named(), name: name.to_owned(), why, cause: Some(Box::new(cause)) }
+    Error::Forbidden {
+        resource: target.served.api.named(),
+        name: name.to_owned(),
+        why,
+        cause: Some(Box::new(cause)),
+    }
 }
 
 /// The body's `apiVersion` and `kind` must be those of the URL.
@@ -260,7 +386,11 @@ pub(crate) fn check_type(target: &Target, body: &Json) -> Result<()> {
     if kind.as_str() != Some(want) {
         let at = FieldPath::new("kind");
         let name = body["metadata"]["name"].as_str().unwrap_or_default();
-        let error = FieldError::invalid(&at, &json!(kind.as_str().unwrap_or_default()), format!("must be {want}"));
+        let error = FieldError::invalid(
+            &at,
+            &json!(kind.as_str().unwrap_or_default()),
+            format!("must be {want}"),
+        );
         return Err(target.served.api.invalid(name, vec![error]));
     }
     Ok(())
@@ -275,7 +405,10 @@ fn check_identity(target: &Target, name: &str, new: &Json, old: &Entry, patched:
         return Err(Error::BadRequest(if text("name").is_empty() {
             format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
         } else {
-            format!("the name of the object ({}) does not match the name on the URL ({name})", text("name"))
+            format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                text("name")
+            )
         }));
     }
     let namespace = target.namespace.as_deref().unwrap_or_default();
@@ -288,10 +421,20 @@ fn check_identity(target: &Target, name: &str, new: &Json, old: &Entry, patched:
     if !text("uid").is_empty() && text("uid") != uid {
         if patched {
             let at = FieldPath::new("metadata").child("uid");
-            return Err(api.invalid(name, vec![FieldError::invalid(&at, &json!(text("uid")), "field is immutable")]));
+            return Err(api.invalid(
+                name,
+                vec![FieldError::invalid(&at, &json!(text("uid")), "field is immutable")],
+            ));
         }
-        let detail = format!("Precondition failed: UID in precondition: {}, UID in object meta: {uid}", text("uid"));
-        return Err(Error::Conflict { resource: api.named(), name: name.to_owned(), detail });
+        let detail = format!(
+            "Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
+            text("uid")
+        );
+        return Err(Error::Conflict {
+            resource: api.named(),
+            name: name.to_owned(),
+            detail,
+        });
     }
     check_revision(target, name, text("resourceVersion"), old)
 }
@@ -304,7 +447,11 @@ fn check_revision(target: &Target, name: &str, given: &str, old: &Entry) -> Resu
             return Ok(());
         }
         let error = FieldError::invalid_text(&at, "0", "must be specified for an update");
-        return Err(Error::Invalid { subject: api.named(), name: name.to_owned(), errors: vec![error] });
+        return Err(Error::Invalid {
+            subject: api.named(),
+            name: name.to_owned(),
+            errors: vec![error],
+        });
     }
     match given.parse::<u64>() {
         Ok(revision) if revision == old.revision.0 => Ok(()),
@@ -324,7 +471,11 @@ fn check_fields(target: &Target, body: &Json, options: &WriteOptions<'_>, from: 
         return Ok(Vec::new());
     }
     let schema = &target.api_version()?.schema;
-    let mut problems: Vec<String> = options.duplicates.iter().map(|f| format!("duplicate field \"{f}\"")).collect();
+    let mut problems: Vec<String> = options
+        .duplicates
+        .iter()
+        .map(|f| format!("duplicate field \"{f}\""))
+        .collect();
     let mut unknown = insula_schema::prune_report(body, schema);
     unknown.extend(before::unknown_metadata(body));
     unknown.sort();
@@ -337,7 +488,10 @@ fn check_fields(target: &Target, body: &Json, options: &WriteOptions<'_>, from: 
     Err(match from {
         UnknownFields::Create => {
             let kind = &target.served.names().kind;
-            Error::BadRequest(format!("{kind} in version {:?} cannot be handled as a {kind}: {text}", target.version))
+            Error::BadRequest(format!(
+                "{kind} in version {:?} cannot be handled as a {kind}: {text}",
+                target.version
+            ))
         }
         UnknownFields::Patch => {
             let error = FieldError::invalid_text(&FieldPath::new("patch"), body.to_string(), text);
@@ -350,9 +504,13 @@ fn check_fields(target: &Target, body: &Json, options: &WriteOptions<'_>, from: 
 pub(crate) fn commit_error(error: CommitError) -> Error {
     match error {
         CommitError::Conflict { key, .. } => Error::Conflict {
-            resource: crate::Named { group: key.resource.group.clone(), resource: key.resource.resource.clone() },
+            resource: crate::Named {
+                group: key.resource.group.clone(),
+                resource: key.resource.resource.clone(),
+            },
             name: key.name.to_string(),
-            detail: "the object has been modified; please apply your changes to the latest version and try again".into(),
+            detail: "the object has been modified; please apply your changes to the latest version and try again"
+                .into(),
         },
         CommitError::TooLarge { .. } => Error::TooLarge(error.to_string()),
         CommitError::Unknown(_) | CommitError::Unavailable(_) => Error::Unavailable(error.to_string()),
