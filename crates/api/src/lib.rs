@@ -15,7 +15,7 @@ mod time;
 pub use cluster::{ClusterName, ClusterPath, InvalidCluster};
 pub use condition::{Condition, ConditionStatus, condition, set_condition};
 pub use error::{FieldError, FieldErrorKind, aggregate};
-pub use meta::{Meta, OwnerReference, Uid};
+pub use meta::{Labels, Meta, OwnerReference, Uid};
 pub use object::{Object, ObjectError};
 pub use path::FieldPath;
 pub use resource::{GroupVersionResource, ObjectKey, ResourceId, Revision, Scope};

@@ -33,7 +33,7 @@ impl ResourceId {
         ResourceId {
             group: group.into(),
             resource: resource.into(),
-            identity: "".into(),
+            identity: Arc::default(),
         }
     }
 
@@ -105,7 +105,8 @@ impl ObjectKey {
         ObjectKey {
             resource,
             cluster,
-            namespace: "".into(),
+            // Shared by all; `"".into()` would be an allocation for each key.
+            namespace: Arc::default(),
             name: name.into(),
         }
     }

@@ -11,8 +11,8 @@ mod names;
 #[cfg(test)]
 mod tests;
 
-use crate::Json;
-use std::{collections::BTreeMap, fmt};
+use crate::{Json, Labels};
+use std::fmt;
 
 /// One term of a label selector.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -108,8 +108,8 @@ impl LabelSelector {
     }
 
     /// Whether the labels satisfy every term.
-    pub fn matches(&self, labels: &BTreeMap<Box<str>, Box<str>>) -> bool {
-        let get = |key: &String| labels.get(key.as_str()).map(|v| &**v);
+    pub fn matches(&self, labels: &Labels) -> bool {
+        let get = |key: &String| labels.get(key.as_str());
         let number = |key: &String| get(key).and_then(|v| v.parse::<i64>().ok());
         self.requirements.iter().all(|requirement| match requirement {
             Requirement::In(key, values) => get(key).is_some_and(|v| values.iter().any(|w| w == v)),

@@ -176,7 +176,7 @@ async fn converse(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr) 
     let certificate = session
         .peer_certificates()
         .and_then(|chain| chain.first())
-        .map(|leaf| PeerCertificate(Bytes::copy_from_slice(leaf)));
+        .map(|leaf| PeerCertificate::new(Bytes::copy_from_slice(leaf)));
     let http2 = session.alpn_protocol() == Some(b"h2");
     let router = shared.router.clone();
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {

@@ -108,8 +108,11 @@ impl State {
         newest.object.as_ref().map(|_| (newest.revision, newest.created))
     }
 
-    pub(crate) fn write(&mut self, revision: Revision, key: ObjectKey, object: Option<Arc<Object>>) {
+    pub(crate) fn write(&mut self, revision: Revision, mut key: ObjectKey, object: Option<Arc<Object>>) {
         let encoded = key.encode();
+        if let Some(object) = &object {
+            share_names(&mut key, object);
+        }
         let old = match self.keys.get_mut(&encoded) {
             None => {
                 let Some(object) = &object else { return };
@@ -143,6 +146,8 @@ impl State {
                     object: object.clone(),
                 };
                 slot.older.push(std::mem::replace(&mut slot.newest, newest));
+                // The same key, whose names are there already.
+                key = slot.key.clone();
                 old
             }
         };
@@ -223,6 +228,16 @@ impl State {
             }
         }
         true
+    }
+}
+
+/// A key lives as long as its object does: the name is kept once.
+fn share_names(key: &mut ObjectKey, object: &Object) {
+    if key.name == object.meta.name {
+        key.name = object.meta.name.clone();
+    }
+    if key.namespace == object.meta.namespace {
+        key.namespace = object.meta.namespace.clone();
     }
 }
 

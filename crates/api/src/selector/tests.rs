@@ -7,7 +7,7 @@ const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', an
                     character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
                     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
-fn labels(pairs: &[(&str, &str)]) -> BTreeMap<Box<str>, Box<str>> {
+fn labels(pairs: &[(&str, &str)]) -> Labels {
     pairs
         .iter()
         .map(|(key, value)| ((*key).into(), (*value).into()))
