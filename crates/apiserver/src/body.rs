@@ -70,6 +70,13 @@ pub fn decode(bytes: &[u8], format: Format) -> Result<Decoded, StatusReply> {
     read(bytes, format).map_err(StatusReply::from)
 }
 
+/// Paths of keys that come twice in a JSON body; none if it is no JSON.
+pub fn duplicates(bytes: &[u8]) -> Vec<String> {
+    read(bytes, Format::Json)
+        .map(|decoded| decoded.duplicates)
+        .unwrap_or_default()
+}
+
 fn read(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
     if bytes.len() > BODY_BYTES_MAX {
         return Err(DecodeError::TooLarge);

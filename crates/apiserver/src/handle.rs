@@ -300,7 +300,10 @@ impl ResourceRequest<'_> {
         let kind = negotiate::patch_type(self.header(header::CONTENT_TYPE).as_deref(), patches)?;
         let bytes = self.read_body().await?;
         let patch = self.decode_patch(kind, &bytes)?;
-        let options = self.write_options("PatchOptions")?;
+        let mut options = self.write_options("PatchOptions")?;
+        if kind != PatchType::Json {
+            options.duplicates = body::duplicates(&bytes);
+        }
         let change = |current: &Json| -> insula_registry::Result<Json> { apply_patch(kind, current, &patch) };
         let change = Change::Patch(&change);
         let written = self

@@ -92,12 +92,18 @@ impl Query {
     }
 
     fn number(&self, name: &str) -> Result<i64, Error> {
-        match self.text(name) {
-            "" => Ok(0),
-            text => text
-                .parse()
-                .map_err(|_| Error::BadRequest(format!("strconv.ParseInt: parsing {text:?}: invalid syntax"))),
+        use std::num::IntErrorKind::{NegOverflow, PosOverflow};
+        let text = self.text(name);
+        if text.is_empty() {
+            return Ok(0);
         }
+        text.parse().map_err(|error: std::num::ParseIntError| {
+            let why = match error.kind() {
+                PosOverflow | NegOverflow => "value out of range",
+                _ => "invalid syntax",
+            };
+            Error::BadRequest(format!("strconv.ParseInt: parsing {text:?}: {why}"))
+        })
     }
 
     fn revision(&self) -> Result<Option<Revision>, Error> {
@@ -132,6 +138,7 @@ impl Query {
     /// Parameters of a LIST, and at which state it looks (kube's delegator matrix).
     pub fn list(&self) -> Result<(ListOptions, At), Error> {
         let limit = self.number("limit")?.max(0) as usize;
+        self.timeout_seconds()?;
         let next = Some(self.text("continue"))
             .filter(|token| !token.is_empty())
             .map(str::to_owned);
@@ -220,20 +227,16 @@ impl Query {
         let bookmarks = self.flag("allowWatchBookmarks");
         let at = FieldPath::new("resourceVersionMatch");
         let mut errors = Vec::new();
-        if initial.is_some() {
-            if rule.is_empty() {
-                errors.push(FieldError::forbidden(
-                    &at,
-                    "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
-                ));
-            } else if rule != "NotOlderThan" {
-                errors.push(FieldError::not_supported(&at, &json!(rule), &["NotOlderThan"]));
-            }
-        } else if !rule.is_empty() {
-            errors.push(FieldError::forbidden(
-                &at,
-                "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided",
-            ));
+        if initial.is_some() && rule != "NotOlderThan" {
+            let why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan";
+            errors.push(FieldError::forbidden(&at, why));
+        }
+        if initial.is_none() && !rule.is_empty() {
+            let why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided";
+            errors.push(FieldError::forbidden(&at, why));
+        }
+        if !rule.is_empty() && rule != "NotOlderThan" {
+            errors.push(FieldError::not_supported(&at, &json!(rule), &["NotOlderThan"]));
         }
         if !self.text("continue").is_empty() {
             errors.push(FieldError::forbidden(
@@ -281,7 +284,7 @@ impl Query {
     pub fn write(&self, options: &str) -> Result<(bool, FieldValidation), Error> {
         let mut errors = Vec::new();
         let dry = self.all("dryRun");
-        if !dry.is_empty() && dry != ["All"] {
+        if dry.iter().any(|value| *value != "All") {
             errors.push(FieldError::not_supported(
                 &FieldPath::new("dryRun"),
                 &json!(dry),
@@ -302,9 +305,7 @@ impl Query {
                 FieldValidation::Warn
             }
         };
-        if self.text("fieldManager").len() > 128 {
-            errors.push(FieldError::too_long(&FieldPath::new("fieldManager"), 128));
-        }
+        check_manager(self.text("fieldManager"), &mut errors);
         if options != "PatchOptions" || self.get("force").is_none() {
             meta_options_errors(options, errors)?;
         } else {
@@ -319,6 +320,8 @@ impl Query {
     pub fn delete(&self, body: Option<&Json>) -> Result<(DeleteOptions, bool), Error> {
         let none = Json::Null;
         let body = body.unwrap_or(&none);
+        check_delete_options(body)?;
+        self.number("gracePeriodSeconds")?;
         let of_query = |name: &str| self.get(name).map(str::to_owned);
         let of_body = |name: &str| body[name].as_str().map(str::to_owned);
         let mut errors = Vec::new();
@@ -348,7 +351,7 @@ impl Query {
             Some(list) => list.clone(),
             None => self.all("dryRun").into_iter().map(|value| json!(value)).collect(),
         };
-        if !dry.is_empty() && dry != [json!("All")] {
+        if dry.iter().any(|value| *value != "All") {
             errors.push(FieldError::not_supported(
                 &FieldPath::new("dryRun"),
                 &json!(dry),
@@ -369,6 +372,46 @@ impl Query {
             !dry.is_empty(),
         ))
     }
+}
+
+fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
+    let at = FieldPath::new("fieldManager");
+    if manager.len() > 128 {
+        errors.push(FieldError::too_long(&at, 128));
+    }
+    if let Some((i, c)) = manager.chars().enumerate().find(|(_, c)| c.is_control()) {
+        let why = format!("invalid character U+{:04X} (at position {i})", u32::from(c));
+        errors.push(FieldError::invalid_text(&at, go_quoted(manager), why));
+    }
+}
+
+/// A text as Go's `%q` prints it.
+fn go_quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// A body of a DELETE is options, in whichever group's name, whether it says so or not.
+fn check_delete_options(body: &Json) -> Result<(), Error> {
+    let kind = body["kind"].as_str().unwrap_or_default();
+    if (kind.is_empty() || kind == "DeleteOptions") && (body.is_null() || body.is_object()) {
+        return Ok(());
+    }
+    let version = body["apiVersion"].as_str().unwrap_or_default();
+    Err(Error::BadRequest(format!(
+        "the body of a DELETE must be DeleteOptions, not {kind:?} in version {version:?}"
+    )))
 }
 
 fn list_options_errors(errors: Vec<FieldError>) -> Result<(), Error> {
@@ -405,6 +448,28 @@ mod tests {
     }
 
     #[test]
+    fn options_of_writes_and_deletes() {
+        for (text, fine) in [
+            ("dryRun=All&dryRun=All", true),
+            ("dryRun=", false),
+            ("fieldManager=a%20b", true),
+            ("fieldManager=a%00b", false),
+        ] {
+            assert_eq!(Query::parse(text).write("CreateOptions").is_ok(), fine, "{text}");
+        }
+        for (text, body, fine) in [
+            ("gracePeriodSeconds=30", json!({}), true),
+            ("gracePeriodSeconds=soon", json!({}), false),
+            ("", json!({"kind": "DeleteOptions", "apiVersion": "v1"}), true),
+            ("", json!({"kind": "DeleteOptions", "apiVersion": "apps/v1"}), true),
+            ("", json!({"kind": "Widget", "apiVersion": "g/v1"}), false),
+            ("", json!(["x"]), false),
+        ] {
+            assert_eq!(Query::parse(text).delete(Some(&body)).is_ok(), fine, "{text} {body}");
+        }
+    }
+
+    #[test]
     fn lists_look_where_kubernetes_looks() {
         for (text, want) in [
             ("", At::Latest),
@@ -425,6 +490,8 @@ mod tests {
             "resourceVersion=1&resourceVersionMatch=x",
             "sendInitialEvents=true",
             "limit=abc",
+            "limit=99999999999999999999",
+            "timeoutSeconds=soon",
             "resourceVersion=abc",
             "continue=garbage",
         ] {

@@ -130,7 +130,10 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> 
     metadata::validate(served, &new["metadata"], &mut errors);
     metadata::validate_update(&new["metadata"], &old_seen["metadata"], &mut errors);
     let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema);
-    errors.extend(outcome.errors);
+    errors.extend(outcome.errors.into_iter().map(|error| match part {
+        Part::Main => error,
+        Part::Status => seen_from_status(error),
+    }));
     warnings.extend(outcome.warnings);
     warnings.extend(metadata::warnings(&new["metadata"]));
     refuse(served, &name, errors)?;
@@ -157,6 +160,14 @@ fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
     } else {
         Err(served.api.invalid(name, errors))
     }
+}
+
+/// Messages about a status name its fields without the `status` in front.
+fn seen_from_status(mut error: FieldError) -> FieldError {
+    if let Some(rest) = error.detail.strip_prefix("status.") {
+        error.detail = rest.to_owned();
+    }
+    error
 }
 
 fn remove(object: &mut Json, field: &str) {

@@ -13,6 +13,7 @@ pub mod compile;
 mod error;
 pub mod ids;
 pub mod locate;
+mod metadata;
 pub mod names;
 pub mod representation;
 mod resource;

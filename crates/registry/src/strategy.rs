@@ -11,6 +11,9 @@ pub struct Traits {
     pub generation: bool,
     /// DELETE answers with the object instead of a Status.
     pub deletes_to_object: bool,
+    /// Its deletion is not the general one (Kubernetes' namespaces and definitions): no grace period, no new generation,
+    /// preconditions in other words.
+    pub own_deletion: bool,
     /// Built-in: lists leave `metadata.continue` out when empty, other field selectors.
     pub built_in: bool,
     /// `/status` writes may also change labels and annotations (built-ins; never custom resources).
@@ -23,6 +26,7 @@ impl Traits {
         unconditional_update: false,
         generation: true,
         deletes_to_object: false,
+        own_deletion: false,
         built_in: false,
         status_takes_metadata: false,
     };
@@ -31,6 +35,7 @@ impl Traits {
         unconditional_update: true,
         generation: false,
         deletes_to_object: false,
+        own_deletion: false,
         built_in: true,
         status_takes_metadata: true,
     };

@@ -1,5 +1,4 @@
 //! Refusals with the words that were recorded from kcp.
-#![allow(clippy::unwrap_used)]
 
 use super::{Operation, Review, review};
 use crate::{Catalog, Part};

@@ -15,6 +15,7 @@ impl Strategy for Definitions {
     fn traits(&self) -> Traits {
         Traits {
             deletes_to_object: true,
+            own_deletion: true,
             ..Traits::CUSTOM
         }
     }

@@ -73,7 +73,7 @@ impl Registry {
                 Some(&old_value),
                 Part::Main,
             )?;
-            let marked = self.mark(target, &old)?;
+            let marked = self.mark(target, &old, how)?;
             if options.dry_run {
                 return Ok(match marked {
                     Some(object) => Deleted::Held(Entry {
@@ -141,10 +141,19 @@ impl Registry {
     }
 
     /// The object marked as deleting, if anything holds it. Works on the stored JSON, whatever its version.
-    fn mark(&self, target: &Target, old: &Entry) -> Result<Option<Object>> {
+    fn mark(&self, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
         let now = self.clock.now();
         let mut value = old.object.body_value();
         let hold = target.served.api.strategy.on_delete(&mut value, now);
+        if how.propagation == Propagation::Background {
+            // Whoever waits for dependents to be let go need not any more.
+            let finalizers = before::metadata_of(&mut value)
+                .get_mut("finalizers")
+                .and_then(Json::as_array_mut);
+            finalizers
+                .into_iter()
+                .for_each(|list| list.retain(|finalizer| finalizer != "orphan"));
+        }
         let finalizers = value["metadata"]["finalizers"]
             .as_array()
             .is_some_and(|list| !list.is_empty());
@@ -154,8 +163,11 @@ impl Registry {
         let metadata = before::metadata_of(&mut value);
         if !old.object.meta.is_deleting() {
             metadata.insert("deletionTimestamp".into(), json!(now.to_string()));
-            metadata.insert("deletionGracePeriodSeconds".into(), json!(0));
-            if target.served.api.strategy.traits().generation {
+            let traits = target.served.api.strategy.traits();
+            if !traits.own_deletion {
+                metadata.insert("deletionGracePeriodSeconds".into(), json!(0));
+            }
+            if traits.generation && !traits.own_deletion {
                 metadata.insert("generation".into(), json!(old.object.meta.generation + 1));
             }
         }
@@ -171,28 +183,45 @@ pub(crate) fn rewrite(old: &Object, value: &Json) -> Result<Object> {
 }
 
 fn check_preconditions(target: &Target, want: &Preconditions, old: &Entry) -> Result<()> {
+    let api = &target.served.api;
+    let own = api.strategy.traits().own_deletion;
+    let subject = if own { api.named() } else { api.kind() };
     let conflict = |detail: String| {
+        let name = old.key.name.to_string();
         Err(Error::Conflict {
-            resource: target.served.api.kind(),
-            name: old.key.name.to_string(),
+            resource: subject.clone(),
+            name,
             detail,
         })
     };
-    let uid = old.object.meta.uid.to_string();
-    if let Some(want) = &want.uid
-        && *want != uid
-    {
-        return conflict(format!(
-            "the UID in the precondition ({want}) does not match the UID in record ({uid}). The object might have been deleted and then recreated"
-        ));
-    }
-    let revision = old.revision.to_string();
-    if let Some(want) = &want.revision
-        && *want != revision
-    {
-        return conflict(format!(
-            "the ResourceVersion in the precondition ({want}) does not match the ResourceVersion in record ({revision}). The object might have been modified"
-        ));
+    let checks = [
+        (
+            "UID",
+            &want.uid,
+            old.object.meta.uid.to_string(),
+            "The object might have been deleted and then recreated",
+        ),
+        (
+            "ResourceVersion",
+            &want.revision,
+            old.revision.to_string(),
+            "The object might have been modified",
+        ),
+    ];
+    for (field, want, is, guess) in checks {
+        match want {
+            Some(want) if *want != is && own => {
+                return conflict(format!(
+                    "Precondition failed: {field} in precondition: {want}, {field} in object meta: {is}"
+                ));
+            }
+            Some(want) if *want != is => {
+                return conflict(format!(
+                    "the {field} in the precondition ({want}) does not match the {field} in record ({is}). {guess}"
+                ));
+            }
+            _ => {}
+        }
     }
     Ok(())
 }

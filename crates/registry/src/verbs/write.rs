@@ -4,7 +4,7 @@ use crate::{
     Error, Part, Registry, Result, Target,
     admission::{self, Operation, Review},
     before::{self, Context},
-    ids, representation,
+    ids, metadata, representation,
 };
 use insula_api::{FieldError, FieldPath, Json, ObjectKey, Revision};
 use insula_auth::UserInfo;
@@ -155,11 +155,20 @@ impl Registry {
     ) -> Result<Written> {
         let api = &target.served.api;
         let version = target.api_version()?;
+        // What cannot be read is refused before anything else is looked at.
+        let unknown = match &change {
+            Change::Replace(new) => {
+                check_type(target, new)?;
+                check_fields(target, new, options, UnknownFields::Create)?
+            }
+            Change::Patch(_) => Vec::new(),
+        };
         let mut attempt = 0;
         loop {
             attempt += 1;
             let snapshot = self.store.latest();
             let old = self.get(&snapshot, target, name)?;
+            let mut warnings = unknown.clone();
             let (new, patched) = match &change {
                 Change::Replace(new) => (new.clone(), false),
                 Change::Patch(patch) => (
@@ -167,17 +176,11 @@ impl Registry {
                     true,
                 ),
             };
+            if patched {
+                check_patched(target, name, &new)?;
+                warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
+            }
             check_identity(target, name, &new, &old, patched)?;
-            let mut warnings = check_fields(
-                target,
-                &new,
-                options,
-                if patched {
-                    UnknownFields::Patch
-                } else {
-                    UnknownFields::Create
-                },
-            )?;
             let mut draft = before::update(&self.context(target, version), new, &old, part)?;
             let old_value = representation::stored_value(&old);
             self.admit(
@@ -385,20 +388,41 @@ pub(crate) fn check_type(target: &Target, body: &Json) -> Result<()> {
     let (kind, want) = (&body["kind"], &target.served.names().kind);
     if kind.as_str() != Some(want) {
         let at = FieldPath::new("kind");
-        let name = body["metadata"]["name"].as_str().unwrap_or_default();
-        let error = FieldError::invalid(
-            &at,
-            &json!(kind.as_str().unwrap_or_default()),
-            format!("must be {want}"),
-        );
-        return Err(target.served.api.invalid(name, vec![error]));
+        let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        let given = kind.as_str().unwrap_or_default();
+        let errors = vec![FieldError::invalid(&at, &json!(given), format!("must be {want}"))];
+        // The message is about what was sent.
+        let subject = crate::Named {
+            resource: given.into(),
+            ..target.served.api.kind()
+        };
+        return Err(Error::Invalid { subject, name, errors });
     }
     Ok(())
 }
 
+/// What only a patch can do to an object: change its version, or give metadata a type that it cannot have.
+fn check_patched(target: &Target, name: &str, new: &Json) -> Result<()> {
+    let api = &target.served.api;
+    let (given, want) = (&new["apiVersion"], target.served.api_version(&target.version));
+    if *given != json!(want) {
+        let error = FieldError::invalid(&FieldPath::new("apiVersion"), given, format!("must be {want}"));
+        return Err(api.invalid(name, vec![error]));
+    }
+    match insula_schema::metadata_type_error(&new["metadata"]) {
+        Some(why) => {
+            let error = FieldError::invalid_text(&FieldPath::new("patch"), new.to_string(), why);
+            Err(api.invalid("", vec![error]))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Name, namespace, uid and resourceVersion of a new object against the URL and the old object.
 fn check_identity(target: &Target, name: &str, new: &Json, old: &Entry, patched: bool) -> Result<()> {
-    check_type(target, new)?;
+    if patched {
+        check_type(target, new)?;
+    }
     let api = &target.served.api;
     let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
     if text("name") != name {
@@ -477,7 +501,7 @@ fn check_fields(target: &Target, body: &Json, options: &WriteOptions<'_>, from: 
         .map(|f| format!("duplicate field \"{f}\""))
         .collect();
     let mut unknown = insula_schema::prune_report(body, schema);
-    unknown.extend(before::unknown_metadata(body));
+    unknown.extend(metadata::unknown(body));
     unknown.sort();
     unknown.dedup();
     problems.extend(unknown.iter().map(|f| format!("unknown field \"{f}\"")));
