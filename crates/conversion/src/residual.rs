@@ -403,7 +403,6 @@ fn forget_path(object: &mut Json, base: Option<&Json>, path: &[Segment]) {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
 
     use super::*;
     use proptest::prelude::*;

@@ -108,7 +108,6 @@ fn seconds(took: Duration) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use super::*;
 
     async fn printed(output: Output) -> String {

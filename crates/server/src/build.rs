@@ -186,7 +186,6 @@ fn is_grpc(request: &Request) -> bool {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use axum::body::Body;
 
     use super::*;

@@ -69,7 +69,6 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    #![allow(clippy::unwrap_used)]
     use std::{fs, os::unix::fs::PermissionsExt};
 
     use serde_json::{Value, json};

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 
 use crate::testing::Rig;
 use insula_api::{Json, condition};

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 
 use super::names::{Taken, accept};
 use crate::testing::Rig;

@@ -1,5 +1,4 @@
 //! The loops as the server runs them.
-#![allow(clippy::unwrap_used)]
 
 use super::{Reconciler, Sleep, run};
 use crate::{Controllers, testing::Rig};

@@ -1,5 +1,4 @@
 //! Paths and where they lead.
-#![allow(clippy::unwrap_used)]
 use super::*;
 use serde_json::json;
 

@@ -1,4 +1,3 @@
-#![allow(clippy::unwrap_used)]
 use std::{collections::BTreeMap, fs, os::unix::fs::PermissionsExt};
 
 use super::*;

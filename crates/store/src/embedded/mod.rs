@@ -51,7 +51,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             holder: String::new(),
-            cache_bytes: 64 << 20,
+            cache_bytes: 16 << 20,
             queue: 4096,
         }
     }
