@@ -233,7 +233,11 @@ impl Drop for Server {
 
 /// A port of this machine that nobody uses now.
 pub fn unused_port() -> u16 {
-    std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+    std::net::TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port()
 }
 
 /// A command's output, both streams, and its exit code.

@@ -40,10 +40,8 @@ fn compare(want: &Value, got: Option<&Value>, path: &str, captures: &mut Capture
                     items.len()
                 ));
             }
-            let pairs = wants.iter().zip(items).enumerate();
-            pairs
-                .map(|(i, (want, item))| compare(want, Some(item), &format!("{path}[{i}]"), captures))
-                .collect()
+            let mut pairs = wants.iter().zip(items).enumerate();
+            pairs.try_for_each(|(i, (want, item))| compare(want, Some(item), &format!("{path}[{i}]"), captures))
         }
         (want, got) if want == got => Ok(()),
         (_, got) => wrong(got),

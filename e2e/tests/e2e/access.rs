@@ -9,9 +9,23 @@ stories!("access": everybody, tenants);
 #[test]
 fn only_the_whole_token_is_one() {
     let server = shared();
-    for token in ["alice-toke", "lice-token", "ALICE-TOKEN", "alice-token2", "alice-token,alice", "alice"] {
-        let answer = server.client(Who::Token(token.to_owned())).at("root").get("/api/v1/namespaces");
-        assert_eq!((answer.code, answer.body["reason"].as_str()), (401, Some("Unauthorized")), "{token}");
+    for token in [
+        "alice-toke",
+        "lice-token",
+        "ALICE-TOKEN",
+        "alice-token2",
+        "alice-token,alice",
+        "alice",
+    ] {
+        let answer = server
+            .client(Who::Token(token.to_owned()))
+            .at("root")
+            .get("/api/v1/namespaces");
+        assert_eq!(
+            (answer.code, answer.body["reason"].as_str()),
+            (401, Some("Unauthorized")),
+            "{token}"
+        );
     }
 }
 
@@ -22,7 +36,10 @@ fn refusals_do_not_tell_what_exists() {
     let admin = server.admin();
     let (theirs, _) = workspace_owned_by(&server, "somebody");
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "there"}, "data": {"secret": "x"}});
-    admin.at(&theirs).post("/api/v1/namespaces/default/configmaps", &map).expect(201);
+    admin
+        .at(&theirs)
+        .post("/api/v1/namespaces/default/configmaps", &map)
+        .expect(201);
     let alice = server.client(Who::Token("alice-token".to_owned())).at(&theirs);
     let refusal = |name: &str| {
         let answer = alice.get(&format!("/api/v1/namespaces/default/configmaps/{name}"));
@@ -36,11 +53,21 @@ fn refusals_do_not_tell_what_exists() {
 #[test]
 fn a_strangers_certificate_is_refused() {
     let (server, stranger) = (shared(), Server::with_flags(&["--store", "memory"]));
-    std::fs::copy(server.data_dir().join("pki/ca.crt"), stranger.data_dir().join("pki/ca.crt")).unwrap();
+    std::fs::copy(
+        server.data_dir().join("pki/ca.crt"),
+        stranger.data_dir().join("pki/ca.crt"),
+    )
+    .unwrap();
     let mut tls = insula_e2e::tls(&stranger.data_dir(), &Who::KcpAdmin);
     tls.alpn_protocols.clear();
-    let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls).https_only().enable_http1().build();
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls)
+        .https_only()
+        .enable_http1()
+        .build();
     let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build(connector);
-    let request = http::Request::get(format!("{}/readyz", server.url())).body(String::new()).unwrap();
+    let request = http::Request::get(format!("{}/readyz", server.url()))
+        .body(String::new())
+        .unwrap();
     assert!(insula_e2e::runtime().block_on(client.request(request)).is_err());
 }

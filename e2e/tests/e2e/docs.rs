@@ -2,7 +2,7 @@
 //!
 //! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in a folder that has this repository's `config` and nothing
 //! else, with `insula` on the path: a block that needs a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X` is
-//! run as `insula X`; other `cargo` and `git` commands are not run. Other blocks (`text`, `yaml`) are for reading.
+//! run as `insula X`; other `cargo`, `git` and `target/` commands are not run. Other blocks (`text`, `yaml`) are for reading.
 
 use std::{
     fmt::Write,
@@ -47,7 +47,8 @@ fn command(line: &str) -> String {
     if let Some(arguments) = line.strip_prefix("cargo run --release -- ") {
         return format!("insula {arguments}");
     }
-    let others = ["cargo ", "git ", "cd "];
+    // Builds, and measurements with a release build.
+    let others = ["cargo ", "git ", "cd ", "target/"];
     match others.iter().any(|other| line.starts_with(other)) {
         true => format!(": not run: {}", line.replace('\'', "")),
         false => line.to_owned(),
@@ -72,7 +73,10 @@ fn run(name: &str, script: &str) -> Result<(), String> {
     // What a file starts in the background ends with it.
     let ended = format!("trap 'kill $(jobs -p) 2>/dev/null || true' EXIT\n{script}");
     command.args(["-e", "-o", "pipefail", "-c", &ended]).current_dir(&work);
-    command.env("PATH", path).env("HOME", dir.path()).env_remove("KUBECONFIG");
+    command
+        .env("PATH", path)
+        .env("HOME", dir.path())
+        .env_remove("KUBECONFIG");
     // Documents speak of the default port, which may be taken here.
     command.env("INSULA_LISTEN", format!("127.0.0.1:{}", unused_port()));
     let output = run_bounded(&mut command, "", Duration::from_secs(180));
@@ -80,14 +84,22 @@ fn run(name: &str, script: &str) -> Result<(), String> {
         return Ok(());
     }
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    Err(format!("{name}: {}\n{}{}", output.status, text(&output.stdout), text(&output.stderr)))
+    Err(format!(
+        "{name}: {}\n{}{}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    ))
 }
 
 #[test]
 fn every_command_of_the_documents_works() {
     let mut files = vec![root().join("README.md")];
     if let Ok(docs) = fs::read_dir(root().join("docs")) {
-        files.extend(docs.map(|entry| entry.unwrap().path()).filter(|path| path.extension().is_some_and(|end| end == "md")));
+        files.extend(
+            docs.map(|entry| entry.unwrap().path())
+                .filter(|path| path.extension().is_some_and(|end| end == "md")),
+        );
     }
     files.sort();
     let kubectl = Command::new("kubectl").args(["version", "--client"]).output();
@@ -118,5 +130,8 @@ fn blocks_are_found_by_their_mark() {
 fn a_block_that_fails_is_shown() {
     assert!(run("T", "insula version > out\ntest -s out\n").is_ok());
     let shown = run("T", "echo '# T:7'\necho before\nfalse\necho after\n").unwrap_err();
-    assert!(shown.contains("# T:7") && shown.contains("before") && !shown.contains("after"), "{shown}");
+    assert!(
+        shown.contains("# T:7") && shown.contains("before") && !shown.contains("after"),
+        "{shown}"
+    );
 }

@@ -27,7 +27,9 @@ fn recorded_answers_are_given() {
     let mut fallen = Vec::new();
     for (only, floor) in FLOORS {
         let mut command = Command::new("python3");
-        command.arg(folder.join("golden.py")).args(["check", "--context", "base", "--only", only, "--kubeconfig"]);
+        command
+            .arg(folder.join("golden.py"))
+            .args(["check", "--context", "base", "--only", only, "--kubeconfig"]);
         let output = run_bounded(command.arg(server.kubeconfig()), "", Duration::from_secs(240));
         let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
         let equal = equal_steps(&text);
@@ -42,5 +44,7 @@ fn recorded_answers_are_given() {
 /// The last line is `N passed, M failed`.
 fn equal_steps(text: &str) -> usize {
     let counts = text.lines().rev().find_map(|line| line.split_once(" passed, "));
-    counts.and_then(|(passed, _)| passed.trim().parse().ok()).unwrap_or_default()
+    counts
+        .and_then(|(passed, _)| passed.trim().parse().ok())
+        .unwrap_or_default()
 }

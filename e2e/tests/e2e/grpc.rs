@@ -9,8 +9,8 @@ use insula_e2e::{Server, Who, runtime, shared, tls, workspace, workspace_owned_b
 use insula_proto::{
     admin::v1::{
         ConvertRequest, GetInfoRequest, GetRequest, InlineRules, ListRequest, TreeRequest, ValidateRequest,
-        cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient, convert_request::Source,
-        workspace_service_client::WorkspaceServiceClient,
+        cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
+        convert_request::Source, workspace_service_client::WorkspaceServiceClient,
     },
     value::{from_json, to_json},
 };
@@ -19,14 +19,16 @@ use prost_types::{FileDescriptorProto, MethodDescriptorProto};
 use serde_json::{Value, json};
 use tonic::{Code, Request, Status, metadata::MetadataValue};
 use tonic_reflection::pb::v1::{
-    ServerReflectionRequest, server_reflection_client::ServerReflectionClient, server_reflection_request::MessageRequest,
-    server_reflection_response::MessageResponse,
+    ServerReflectionRequest, server_reflection_client::ServerReflectionClient,
+    server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
 type Channel = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, tonic::body::Body>;
 
 fn channel(server: &Server, who: &Who) -> Channel {
-    let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls(&server.data_dir(), who)).https_only();
+    let connector = hyper_rustls::HttpsConnectorBuilder::new()
+        .with_tls_config(tls(&server.data_dir(), who))
+        .https_only();
     let mut client = hyper_util::client::legacy::Client::builder(TokioExecutor::new());
     client.http2_only(true).build(connector.enable_http2().build())
 }
@@ -44,8 +46,10 @@ fn as_user<T>(token: &str, message: T) -> Request<T> {
 
 fn widgets() -> (Value, Value) {
     let text = json!({"type": "string", "maxLength": 100});
-    let version = |name: &str, spec: Value| json!({"name": name, "served": true, "storage": name == "v1", "schema": {"type": "object",
-        "properties": {"spec": {"type": "object", "properties": spec}}}});
+    let version = |name: &str, spec: Value| {
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"type": "object",
+        "properties": {"spec": {"type": "object", "properties": spec}}}})
+    };
     let schema = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": {"name": "v1.widgets.example.io"},
         "spec": {"group": "example.io", "scope": "Namespaced",
@@ -67,11 +71,22 @@ fn cluster_info_tells_who_answers_and_who_asks() {
     runtime().block_on(async {
         let mut client = ClusterServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
         let info = client.get_info(GetInfoRequest {}).await.unwrap().into_inner();
-        assert_eq!((info.store.as_str(), info.caller.unwrap().username.as_str()), ("embedded", "kcp-admin"));
-        assert!(info.kubernetes_version.starts_with("v1.36"), "{}", info.kubernetes_version);
+        assert_eq!(
+            (info.store.as_str(), info.caller.unwrap().username.as_str()),
+            ("embedded", "kcp-admin")
+        );
+        assert!(
+            info.kubernetes_version.starts_with("v1.36"),
+            "{}",
+            info.kubernetes_version
+        );
         assert!(!info.version.is_empty() && info.header.unwrap().revision > 0);
         let mut client = ClusterServiceClient::with_origin(channel(&server, &Who::Anonymous), origin(&server));
-        let info = client.get_info(as_user("alice-token", GetInfoRequest {})).await.unwrap().into_inner();
+        let info = client
+            .get_info(as_user("alice-token", GetInfoRequest {}))
+            .await
+            .unwrap()
+            .into_inner();
         assert_eq!(info.caller.unwrap().username, "alice");
     });
 }
@@ -86,13 +101,23 @@ fn nobody_gets_in_without_a_credential() {
         let mut conversions = ConversionServiceClient::with_origin(anonymous(), origin(&server));
         let refusals: Vec<Status> = vec![
             clusters.get_info(GetInfoRequest {}).await.unwrap_err(),
-            clusters.get_info(as_user("wrong", GetInfoRequest {})).await.unwrap_err(),
+            clusters
+                .get_info(as_user("wrong", GetInfoRequest {}))
+                .await
+                .unwrap_err(),
             workspaces.list(ListRequest::default()).await.unwrap_err(),
-            workspaces.get(GetRequest { workspace: "root".to_owned() }).await.unwrap_err(),
+            workspaces
+                .get(GetRequest {
+                    workspace: "root".to_owned(),
+                })
+                .await
+                .unwrap_err(),
             workspaces.tree(TreeRequest::default()).await.unwrap_err(),
             conversions.validate(ValidateRequest::default()).await.unwrap_err(),
             conversions.convert(ConvertRequest::default()).await.unwrap_err(),
-            reflect(&server, Who::Anonymous, MessageRequest::ListServices(String::new())).await.unwrap_err(),
+            reflect(&server, Who::Anonymous, MessageRequest::ListServices(String::new()))
+                .await
+                .unwrap_err(),
         ];
         for refusal in refusals {
             assert_eq!(refusal.code(), Code::Unauthenticated, "{refusal}");
@@ -116,9 +141,16 @@ fn health_is_for_everybody() {
     let server = shared();
     runtime().block_on(async {
         let mut grpc = tonic::client::Grpc::with_origin(channel(&server, &Who::Anonymous), origin(&server));
-        for service in ["", "insula.admin.v1.ClusterService", "insula.admin.v1.WorkspaceService", "insula.admin.v1.ConversionService"] {
+        for service in [
+            "",
+            "insula.admin.v1.ClusterService",
+            "insula.admin.v1.WorkspaceService",
+            "insula.admin.v1.ConversionService",
+        ] {
             grpc.ready().await.unwrap();
-            let request = Request::new(HealthCheckRequest { service: service.to_owned() });
+            let request = Request::new(HealthCheckRequest {
+                service: service.to_owned(),
+            });
             let path = PathAndQuery::from_static("/grpc.health.v1.Health/Check");
             let codec = tonic_prost::ProstCodec::<HealthCheckRequest, HealthCheckResponse>::default();
             let answer = grpc.unary(request, path, codec).await.unwrap().into_inner();
@@ -140,7 +172,11 @@ fn the_tree_is_walked_page_by_page_and_at_once() {
         let mut client = WorkspaceServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
         let (mut found, mut page_token) = (Vec::new(), String::new());
         loop {
-            let page = ListRequest { parent: parent.clone(), page_size: 2, page_token };
+            let page = ListRequest {
+                parent: parent.clone(),
+                page_size: 2,
+                page_token,
+            };
             let page = client.list(page).await.unwrap().into_inner();
             found.extend(page.workspaces.into_iter().map(|workspace| workspace.name));
             page_token = page.next_page_token;
@@ -149,17 +185,39 @@ fn the_tree_is_walked_page_by_page_and_at_once() {
             }
         }
         assert_eq!(found, ["a", "b", "c"]);
-        let one = client.get(GetRequest { workspace: parent.clone() }).await.unwrap().into_inner().workspace.unwrap();
-        assert_eq!((one.cluster.as_str(), one.phase.as_str(), one.path.as_str()), (cluster.as_str(), "Ready", parent.as_str()));
-        let tree = TreeRequest { root: parent.clone(), max_depth: 0 };
+        let one = client
+            .get(GetRequest {
+                workspace: parent.clone(),
+            })
+            .await
+            .unwrap()
+            .into_inner()
+            .workspace
+            .unwrap();
+        assert_eq!(
+            (one.cluster.as_str(), one.phase.as_str(), one.path.as_str()),
+            (cluster.as_str(), "Ready", parent.as_str())
+        );
+        let tree = TreeRequest {
+            root: parent.clone(),
+            max_depth: 0,
+        };
         let mut tree = client.tree(tree).await.unwrap().into_inner();
         let mut nodes = Vec::new();
         while let Some(node) = tree.message().await.unwrap() {
-            nodes.push((node.depth, node.workspace.unwrap().path.trim_start_matches(&parent).to_owned()));
+            nodes.push((
+                node.depth,
+                node.workspace.unwrap().path.trim_start_matches(&parent).to_owned(),
+            ));
         }
         let wanted = [(0, ""), (1, ":a"), (1, ":b"), (2, ":b:leaf"), (1, ":c")];
         assert_eq!(nodes, wanted.map(|(depth, path)| (depth, path.to_owned())));
-        let missing = client.get(GetRequest { workspace: format!("{parent}:nothing") }).await.unwrap_err();
+        let missing = client
+            .get(GetRequest {
+                workspace: format!("{parent}:nothing"),
+            })
+            .await
+            .unwrap_err();
         assert_eq!(missing.code(), Code::NotFound);
     });
 }
@@ -171,15 +229,35 @@ fn a_tenant_reaches_its_own_workspace_only() {
     let (theirs, cluster) = workspace_owned_by(&server, "other");
     runtime().block_on(async {
         let mut client = WorkspaceServiceClient::with_origin(channel(&server, &Who::Anonymous), origin(&server));
-        let own = client.list(as_user("alice-token", ListRequest { parent: mine.clone(), ..ListRequest::default() })).await;
+        let own = client
+            .list(as_user(
+                "alice-token",
+                ListRequest {
+                    parent: mine.clone(),
+                    ..ListRequest::default()
+                },
+            ))
+            .await;
         assert!(own.is_ok(), "{own:?}");
         for foreign in [theirs.as_str(), cluster.as_str(), "root", "system:bound-crds"] {
-            let list = ListRequest { parent: foreign.to_owned(), ..ListRequest::default() };
+            let list = ListRequest {
+                parent: foreign.to_owned(),
+                ..ListRequest::default()
+            };
             let refused = client.list(as_user("alice-token", list)).await.unwrap_err();
-            assert!([Code::PermissionDenied, Code::NotFound].contains(&refused.code()), "{foreign}: {refused}");
-            let tree = TreeRequest { root: foreign.to_owned(), max_depth: 0 };
+            assert!(
+                [Code::PermissionDenied, Code::NotFound].contains(&refused.code()),
+                "{foreign}: {refused}"
+            );
+            let tree = TreeRequest {
+                root: foreign.to_owned(),
+                max_depth: 0,
+            };
             let refused = client.tree(as_user("alice-token", tree)).await.map(drop).unwrap_err();
-            assert!([Code::PermissionDenied, Code::NotFound].contains(&refused.code()), "{foreign}: {refused}");
+            assert!(
+                [Code::PermissionDenied, Code::NotFound].contains(&refused.code()),
+                "{foreign}: {refused}"
+            );
         }
     });
 }
@@ -210,10 +288,18 @@ fn rules_are_validated_and_tried_without_being_stored() {
 
 async fn reflect(server: &Server, who: Who, ask: MessageRequest) -> Result<MessageResponse, Status> {
     let mut client = ServerReflectionClient::with_origin(channel(server, &who), origin(server));
-    let request = ServerReflectionRequest { host: String::new(), message_request: Some(ask) };
-    let mut answers = client.server_reflection_info(futures_util::stream::iter([request])).await?.into_inner();
+    let request = ServerReflectionRequest {
+        host: String::new(),
+        message_request: Some(ask),
+    };
+    let mut answers = client
+        .server_reflection_info(futures_util::stream::iter([request]))
+        .await?
+        .into_inner();
     let answer = answers.message().await?.ok_or_else(|| Status::internal("no answer"))?;
-    answer.message_response.ok_or_else(|| Status::internal("an empty answer"))
+    answer
+        .message_response
+        .ok_or_else(|| Status::internal("an empty answer"))
 }
 
 /// A client that was built without any of our definitions: it asks for the services, learns the messages' fields, makes a
@@ -222,38 +308,72 @@ async fn reflect(server: &Server, who: Who, ask: MessageRequest) -> Result<Messa
 fn a_client_that_knows_only_reflection_gets_along() {
     let server = shared();
     runtime().block_on(async {
-        let services = match reflect(&server, Who::KcpAdmin, MessageRequest::ListServices(String::new())).await.unwrap() {
-            MessageResponse::ListServicesResponse(list) => list.service.into_iter().map(|service| service.name).collect::<Vec<_>>(),
+        let services = match reflect(&server, Who::KcpAdmin, MessageRequest::ListServices(String::new()))
+            .await
+            .unwrap()
+        {
+            MessageResponse::ListServicesResponse(list) => {
+                list.service.into_iter().map(|service| service.name).collect::<Vec<_>>()
+            }
             other => panic!("{other:?}"),
         };
         let mut ours: Vec<&String> = services.iter().filter(|name| name.starts_with("insula.")).collect();
         ours.sort();
-        assert_eq!(ours, ["insula.admin.v1.ClusterService", "insula.admin.v1.ConversionService", "insula.admin.v1.WorkspaceService"]);
+        assert_eq!(
+            ours,
+            [
+                "insula.admin.v1.ClusterService",
+                "insula.admin.v1.ConversionService",
+                "insula.admin.v1.WorkspaceService"
+            ]
+        );
         let ask = MessageRequest::FileContainingSymbol("insula.admin.v1.WorkspaceService".to_owned());
         let files: Vec<FileDescriptorProto> = match reflect(&server, Who::KcpAdmin, ask).await.unwrap() {
-            MessageResponse::FileDescriptorResponse(found) => {
-                found.file_descriptor_proto.iter().map(|bytes| FileDescriptorProto::decode(&bytes[..]).unwrap()).collect()
-            }
+            MessageResponse::FileDescriptorResponse(found) => found
+                .file_descriptor_proto
+                .iter()
+                .map(|bytes| FileDescriptorProto::decode(&bytes[..]).unwrap())
+                .collect(),
             other => panic!("{other:?}"),
         };
         let file = files.iter().find(|file| !file.service.is_empty()).unwrap();
-        let method = file.service[0].method.iter().find(|method| method.name() == "Get").unwrap();
+        let method = file.service[0]
+            .method
+            .iter()
+            .find(|method| method.name() == "Get")
+            .unwrap();
         let answer = call(&server, file, method, &[("workspace", "root")]).await;
         let workspace = read(&answer, &fields(file, method.output_type()));
         let workspace = read(&workspace["workspace"], &fields(file, ".insula.admin.v1.Workspace"));
-        assert_eq!((&workspace["path"][..], &workspace["phase"][..]), (&b"root"[..], &b"Ready"[..]));
+        assert_eq!(
+            (&workspace["path"][..], &workspace["phase"][..]),
+            (&b"root"[..], &b"Ready"[..])
+        );
     });
 }
 
 /// Numbers of a message's fields by name.
 fn fields(file: &FileDescriptorProto, message: &str) -> BTreeMap<String, u32> {
     let short = message.rsplit('.').next().unwrap();
-    let found = file.message_type.iter().find(|candidate| candidate.name() == short).unwrap();
-    found.field.iter().map(|field| (field.name().to_owned(), field.number() as u32)).collect()
+    let found = file
+        .message_type
+        .iter()
+        .find(|candidate| candidate.name() == short)
+        .unwrap();
+    found
+        .field
+        .iter()
+        .map(|field| (field.name().to_owned(), field.number() as u32))
+        .collect()
 }
 
 /// The wire form of a message of strings; how a field is encoded follows from its type alone.
-async fn call(server: &Server, file: &FileDescriptorProto, method: &MethodDescriptorProto, values: &[(&str, &str)]) -> Vec<u8> {
+async fn call(
+    server: &Server,
+    file: &FileDescriptorProto,
+    method: &MethodDescriptorProto,
+    values: &[(&str, &str)],
+) -> Vec<u8> {
     let numbers = fields(file, method.input_type());
     let mut message = Vec::new();
     for (name, text) in values {
@@ -263,15 +383,21 @@ async fn call(server: &Server, file: &FileDescriptorProto, method: &MethodDescri
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
     let frame = [&[0][..], &length, &message].concat();
     let client: hyper_util::client::legacy::Client<_, http_body_util::Full<bytes::Bytes>> = {
-        let connector = hyper_rustls::HttpsConnectorBuilder::new().with_tls_config(tls(&server.data_dir(), &Who::KcpAdmin)).https_only();
-        hyper_util::client::legacy::Client::builder(TokioExecutor::new()).http2_only(true).build(connector.enable_http2().build())
+        let connector = hyper_rustls::HttpsConnectorBuilder::new()
+            .with_tls_config(tls(&server.data_dir(), &Who::KcpAdmin))
+            .https_only();
+        hyper_util::client::legacy::Client::builder(TokioExecutor::new())
+            .http2_only(true)
+            .build(connector.enable_http2().build())
     };
     let request = http::Request::post(format!("{}{path}", server.url()))
         .header("content-type", "application/grpc")
         .header("te", "trailers")
         .body(frame.into())
         .unwrap();
-    let body = http_body_util::BodyExt::collect(client.request(request).await.unwrap().into_body()).await.unwrap();
+    let body = http_body_util::BodyExt::collect(client.request(request).await.unwrap().into_body())
+        .await
+        .unwrap();
     assert_eq!(body.trailers().unwrap()["grpc-status"], "0");
     body.to_bytes()[5..].to_vec()
 }
@@ -282,7 +408,9 @@ fn read(mut message: &[u8], numbers: &BTreeMap<String, u32>) -> BTreeMap<String,
     let mut found = BTreeMap::new();
     while !message.is_empty() {
         let (number, wire) = decode_key(&mut message).unwrap();
-        let name = numbers.iter().find_map(|(name, field)| (*field == number).then_some(name));
+        let name = numbers
+            .iter()
+            .find_map(|(name, field)| (*field == number).then_some(name));
         match (wire, name) {
             (WireType::LengthDelimited, Some(name)) => {
                 let mut value = Vec::new();

@@ -15,7 +15,10 @@ use kube::{
 use serde_json::json;
 
 async fn client(server: &Server, workspace: &str) -> Client {
-    let options = KubeConfigOptions { context: Some("base".to_owned()), ..KubeConfigOptions::default() };
+    let options = KubeConfigOptions {
+        context: Some("base".to_owned()),
+        ..KubeConfigOptions::default()
+    };
     let kubeconfig = Kubeconfig::read_from(server.kubeconfig()).unwrap();
     let mut config = Config::from_custom_kubeconfig(kubeconfig, &options).await.unwrap();
     config.cluster_url = format!("{}/clusters/{workspace}", server.url()).parse().unwrap();
@@ -38,24 +41,54 @@ fn with_widgets(server: &Server) -> String {
     let (path, _) = workspace(&admin, "kube");
     let client = admin.at(&path);
     let text = json!({"type": "string"});
-    let version = |name: &str, spec: serde_json::Value| json!({"name": name, "served": true, "storage": name == "v1",
-        "schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}});
-    let (v1, v2) = (json!({"firstName": text}), json!({"name": {"type": "object", "properties": {"first": text}}, "more": text}));
+    let version = |name: &str, spec: serde_json::Value| {
+        json!({"name": name, "served": true, "storage": name == "v1",
+        "schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}})
+    };
+    let (v1, v2) = (
+        json!({"firstName": text}),
+        json!({"name": {"type": "object", "properties": {"first": text}}, "more": text}),
+    );
     let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
     let field = |from: &str, to: &str| json!([{"field": from, "destination": to}]);
     for (resource, kind, name, spec) in [
-        ("apiresourceschemas", "APIResourceSchema", "v1.widgets.example.io", json!({"group": "example.io", "scope": "Namespaced",
-            "names": names, "versions": [version("v1", v1), version("v2", v2)]})),
-        ("apiconversions", "APIConversion", "v1.widgets.example.io", json!({"conversions": [
+        (
+            "apiresourceschemas",
+            "APIResourceSchema",
+            "v1.widgets.example.io",
+            json!({"group": "example.io", "scope": "Namespaced",
+            "names": names, "versions": [version("v1", v1), version("v2", v2)]}),
+        ),
+        (
+            "apiconversions",
+            "APIConversion",
+            "v1.widgets.example.io",
+            json!({"conversions": [
             {"from": "v1", "to": "v2", "rules": field(".spec.firstName", ".spec.name.first")},
-            {"from": "v2", "to": "v1", "rules": field(".spec.name.first", ".spec.firstName")}]})),
-        ("apiexports", "APIExport", "widgets", json!({"latestResourceSchemas": ["v1.widgets.example.io"]})),
-        ("apibindings", "APIBinding", "widgets", json!({"reference": {"export": {"name": "widgets"}}})),
+            {"from": "v2", "to": "v1", "rules": field(".spec.name.first", ".spec.firstName")}]}),
+        ),
+        (
+            "apiexports",
+            "APIExport",
+            "widgets",
+            json!({"latestResourceSchemas": ["v1.widgets.example.io"]}),
+        ),
+        (
+            "apibindings",
+            "APIBinding",
+            "widgets",
+            json!({"reference": {"export": {"name": "widgets"}}}),
+        ),
     ] {
-        let object = json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
-        client.post(&format!("/apis/apis.kcp.io/v1alpha1/{resource}"), &object).expect(201);
+        let object =
+            json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+        client
+            .post(&format!("/apis/apis.kcp.io/v1alpha1/{resource}"), &object)
+            .expect(201);
     }
-    insula_e2e::until("widgets are served", || (client.get("/apis/example.io/v2/widgets").code == 200).then_some(()));
+    insula_e2e::until("widgets are served", || {
+        (client.get("/apis/example.io/v2/widgets").code == 200).then_some(())
+    });
     path
 }
 
@@ -74,14 +107,26 @@ fn typed_objects_are_made_changed_listed_and_deleted() {
         let made = maps.create(&PostParams::default(), &map).await.unwrap();
         assert_eq!(made.data, map.data);
         let again = maps.create(&PostParams::default(), &map).await.unwrap_err();
-        assert!(matches!(again, kube::Error::Api(ref status) if status.is_already_exists()), "{again}");
+        assert!(
+            matches!(again, kube::Error::Api(ref status) if status.is_already_exists()),
+            "{again}"
+        );
         let patch = Patch::Merge(json!({"data": {"c": "d"}}));
         maps.patch(&name, &PatchParams::default(), &patch).await.unwrap();
         let stale = maps.replace(&name, &PostParams::default(), &made).await.unwrap_err();
-        assert!(matches!(stale, kube::Error::Api(ref status) if status.is_conflict()), "{stale}");
-        let listed = maps.list(&ListParams::default().fields(&format!("metadata.name={name}"))).await.unwrap();
+        assert!(
+            matches!(stale, kube::Error::Api(ref status) if status.is_conflict()),
+            "{stale}"
+        );
+        let listed = maps
+            .list(&ListParams::default().fields(&format!("metadata.name={name}")))
+            .await
+            .unwrap();
         assert_eq!(listed.items[0].data.as_ref().unwrap().len(), 2);
-        assert_eq!(maps.get_metadata(&name).await.unwrap().metadata.name.as_deref(), Some(name.as_str()));
+        assert_eq!(
+            maps.get_metadata(&name).await.unwrap().metadata.name.as_deref(),
+            Some(name.as_str())
+        );
         maps.delete(&name, &DeleteParams::default()).await.unwrap();
         assert!(maps.get_opt(&name).await.unwrap().is_none());
     });
@@ -114,26 +159,48 @@ fn watchers_of_both_versions_see_each_change() {
     runtime().block_on(async {
         let client = client(&server, &path).await;
         let (v1, v2) = (widgets(&client, "v1"), widgets(&client, "v2"));
-        v1.create(&PostParams::default(), &widget("v1", "a", json!({"firstName": "Bob"}))).await.unwrap();
+        v1.create(&PostParams::default(), &widget("v1", "a", json!({"firstName": "Bob"})))
+            .await
+            .unwrap();
         let mut old = pin!(watcher(v1.clone(), watcher::Config::default()).applied_objects());
         // The newer protocol, where the list comes through the watch.
         let mut new = pin!(watcher(v2.clone(), watcher::Config::default().streaming_lists()).applied_objects());
         let patience = Duration::from_secs(20);
-        let first = tokio::time::timeout(patience, old.try_next()).await.unwrap().unwrap().unwrap();
+        let first = tokio::time::timeout(patience, old.try_next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         assert_eq!(first.data["spec"], json!({"firstName": "Bob"}));
-        let first = tokio::time::timeout(patience, new.try_next()).await.unwrap().unwrap().unwrap();
+        let first = tokio::time::timeout(patience, new.try_next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         assert_eq!(first.data["spec"], json!({"name": {"first": "Bob"}}));
         let patch = Patch::Merge(json!({"spec": {"name": {"first": "Eve"}, "more": "hidden"}}));
         v2.patch("a", &PatchParams::default(), &patch).await.unwrap();
-        let seen = tokio::time::timeout(patience, old.next()).await.unwrap().unwrap().unwrap();
+        let seen = tokio::time::timeout(patience, old.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         assert_eq!(seen.data["spec"], json!({"firstName": "Eve"}));
-        let seen = tokio::time::timeout(patience, new.next()).await.unwrap().unwrap().unwrap();
+        let seen = tokio::time::timeout(patience, new.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         assert_eq!(seen.data["spec"], json!({"name": {"first": "Eve"}, "more": "hidden"}));
         assert_eq!(seen.types.unwrap().api_version, "example.io/v2");
         let mut through_v1 = v1.get("a").await.unwrap();
         through_v1.data["spec"]["firstName"] = "Zoe".into();
         v1.replace("a", &PostParams::default(), &through_v1).await.unwrap();
-        let seen = tokio::time::timeout(patience, new.next()).await.unwrap().unwrap().unwrap();
+        let seen = tokio::time::timeout(patience, new.next())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         assert_eq!(seen.data["spec"], json!({"name": {"first": "Zoe"}, "more": "hidden"}));
     });
 }

@@ -29,7 +29,14 @@ mod telemetry;
 
 #[test]
 fn every_story_is_told() {
-    let groups = [access::STORIES, binding::STORIES, conversion::STORIES, kinds::STORIES, kubectl::STORIES, serving::STORIES];
+    let groups = [
+        access::STORIES,
+        binding::STORIES,
+        conversion::STORIES,
+        kinds::STORIES,
+        kubectl::STORIES,
+        serving::STORIES,
+    ];
     let mut told = groups.concat();
     told.sort_unstable();
     assert_eq!(told, insula_e2e::scripts_on_disk());

@@ -17,16 +17,25 @@ fn pages_of_any_size_make_the_same_list() {
         client.post(maps, &map(format!("m{i:02}"))).expect(201);
     }
     let names = |list: &Value| -> Vec<String> {
-        list["items"].as_array().unwrap().iter().map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+        list["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+            .collect()
     };
     let whole = names(&client.get(maps).expect(200));
     for limit in [1, 5, 22, 23, 24] {
         let (mut found, mut token, mut revisions) = (Vec::new(), String::new(), Vec::new());
         loop {
-            let page = client.get(&format!("{maps}?limit={limit}&continue={token}")).expect(200);
+            let page = client
+                .get(&format!("{maps}?limit={limit}&continue={token}"))
+                .expect(200);
             found.extend(names(&page));
             revisions.push(page["metadata"]["resourceVersion"].clone());
-            client.post(maps, &map(format!("z{limit}-{}", revisions.len()))).expect(201);
+            client
+                .post(maps, &map(format!("z{limit}-{}", revisions.len())))
+                .expect(201);
             token = page["metadata"]["continue"].as_str().unwrap_or_default().to_owned();
             if token.is_empty() {
                 break;
@@ -35,7 +44,10 @@ fn pages_of_any_size_make_the_same_list() {
         revisions.dedup();
         assert_eq!(revisions.len(), 1, "limit {limit}: {revisions:?}");
         assert_eq!(found[..23.min(whole.len())], whole[..], "limit {limit}");
-        for name in names(&client.get(maps).expect(200)).iter().filter(|name| name.starts_with('z')) {
+        for name in names(&client.get(maps).expect(200))
+            .iter()
+            .filter(|name| name.starts_with('z'))
+        {
             client.delete(&format!("{maps}/{name}")).expect(200);
         }
     }
@@ -66,10 +78,16 @@ fn no_update_is_lost_among_writers() {
         }
         conflicts
     };
-    let writers: Vec<_> = (0..4).map(|_| {
-        let client = client.clone();
-        std::thread::spawn(move || write(client))
-    }).collect();
+    let writers: Vec<_> = (0..4)
+        .map(|_| {
+            let client = client.clone();
+            std::thread::spawn(move || write(client))
+        })
+        .collect();
     let conflicts: u32 = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
-    assert_eq!(client.get(path).expect(200)["data"]["n"], "60", "after {conflicts} conflicts");
+    assert_eq!(
+        client.get(path).expect(200)["data"]["n"],
+        "60",
+        "after {conflicts} conflicts"
+    );
 }

@@ -20,7 +20,12 @@ fn config_map(name: &str) -> Value {
 }
 
 fn create(client: &Client, path: &str, body: &Value) -> Option<u16> {
-    let sent = client.try_send("POST", path, &[("content-type", "application/json")], body.to_string().into());
+    let sent = client.try_send(
+        "POST",
+        path,
+        &[("content-type", "application/json")],
+        body.to_string().into(),
+    );
     sent.ok().map(|answer| answer.code)
 }
 
@@ -41,7 +46,9 @@ fn write_until_killed(client: Client, prefix: String) -> Vec<String> {
 fn names(client: &Client) -> BTreeSet<String> {
     let list = client.get(MAPS).expect(200);
     let items = list["items"].as_array().unwrap().iter();
-    items.map(|item| item["metadata"]["name"].as_str().unwrap().to_owned()).collect()
+    items
+        .map(|item| item["metadata"]["name"].as_str().unwrap().to_owned())
+        .collect()
 }
 
 #[test]
@@ -69,9 +76,19 @@ fn kill_9_loses_no_acknowledged_write() {
         let lost: Vec<_> = all.iter().filter(|name| !found.contains(*name)).collect();
         assert!(lost.is_empty(), "round {round} lost {lost:?}");
         // At most what was under way is there besides.
-        assert!(found.len() <= all.len() + 1 + 4 * (round as usize + 1), "{} of {}", found.len(), all.len());
+        assert!(
+            found.len() <= all.len() + 1 + 4 * (round as usize + 1),
+            "{} of {}",
+            found.len(),
+            all.len()
+        );
         let whole = server.admin().at(&path).get(MAPS).expect(200);
-        for item in whole["items"].as_array().unwrap().iter().filter(|item| item["data"]["of"].is_string()) {
+        for item in whole["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter(|item| item["data"]["of"].is_string())
+        {
             assert_eq!(item["data"]["of"], item["metadata"]["name"]);
         }
     }
@@ -87,27 +104,55 @@ fn is_whole(client: &Client, plural: &str) -> bool {
     if bound {
         assert_eq!(binding.body["status"]["boundResources"][0]["resource"], *plural);
         for version in ["v1", "v2"] {
-            client.get(&format!("/apis/{plural}.example.io/{version}/{plural}")).expect(200);
+            client
+                .get(&format!("/apis/{plural}.example.io/{version}/{plural}"))
+                .expect(200);
         }
     }
     bound
 }
 
 fn publish(client: &Client, plural: &str) -> Option<()> {
-    let (group, schema_name) = (format!("{plural}.example.io"), format!("v1.{plural}.{plural}.example.io"));
-    let version = |name: &str, field: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": {"type": "object",
-        "properties": {"spec": {"type": "object", "properties": {field: {"type": "string"}}}}}});
+    let (group, schema_name) = (
+        format!("{plural}.example.io"),
+        format!("v1.{plural}.{plural}.example.io"),
+    );
+    let version = |name: &str, field: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"type": "object",
+        "properties": {"spec": {"type": "object", "properties": {field: {"type": "string"}}}}}})
+    };
     let names = json!({"plural": plural, "singular": plural, "kind": "Thing", "listKind": "ThingList"});
     let rule = |from: &str, to: &str, a: &str, b: &str| json!({"from": from, "to": to, "rules": [{"field": a, "destination": b}]});
     for (resource, kind, name, spec) in [
-        ("apiresourceschemas", "APIResourceSchema", schema_name.as_str(), json!({"group": group, "scope": "Cluster", "names": names,
-            "versions": [version("v1", "a"), version("v2", "b")]})),
-        ("apiconversions", "APIConversion", &schema_name, json!({"conversions": [
-            rule("v1", "v2", ".spec.a", ".spec.b"), rule("v2", "v1", ".spec.b", ".spec.a")]})),
-        ("apiexports", "APIExport", plural, json!({"latestResourceSchemas": [schema_name]})),
-        ("apibindings", "APIBinding", plural, json!({"reference": {"export": {"name": plural}}})),
+        (
+            "apiresourceschemas",
+            "APIResourceSchema",
+            schema_name.as_str(),
+            json!({"group": group, "scope": "Cluster", "names": names,
+            "versions": [version("v1", "a"), version("v2", "b")]}),
+        ),
+        (
+            "apiconversions",
+            "APIConversion",
+            &schema_name,
+            json!({"conversions": [
+            rule("v1", "v2", ".spec.a", ".spec.b"), rule("v2", "v1", ".spec.b", ".spec.a")]}),
+        ),
+        (
+            "apiexports",
+            "APIExport",
+            plural,
+            json!({"latestResourceSchemas": [schema_name]}),
+        ),
+        (
+            "apibindings",
+            "APIBinding",
+            plural,
+            json!({"reference": {"export": {"name": plural}}}),
+        ),
     ] {
-        let object = json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+        let object =
+            json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
         match create(client, &format!("{APIS}/{resource}"), &object)? {
             201 => {}
             other => panic!("{resource} {name}: {other}"),
@@ -149,7 +194,9 @@ fn kill_9_leaves_no_half_bundle() {
             is_whole(&client, plural);
         }
         for plural in &published {
-            until("every acknowledged binding gets bound", || is_whole(&client, plural).then_some(()));
+            until("every acknowledged binding gets bound", || {
+                is_whole(&client, plural).then_some(())
+            });
         }
     }
     assert!(!published.is_empty());
@@ -171,15 +218,31 @@ fn an_observer_never_sees_half_a_binding() {
 fn two_servers_on_one_etcd_serve_the_same_tenants() {
     let Some(etcd) = Etcd::start() else { return };
     let store = etcd.store();
-    let (one, two) = (Server::with_flags(&["--store", &store]), Server::with_flags(&["--store", &store]));
+    let (one, two) = (
+        Server::with_flags(&["--store", &store]),
+        Server::with_flags(&["--store", &store]),
+    );
     let (a, b) = (one.admin(), two.admin());
     let (path, cluster) = workspace(&a, "both");
-    until("the other one knows the workspace", || (b.at(&path).get(MAPS).code == 200).then_some(()));
+    until("the other one knows the workspace", || {
+        (b.at(&path).get(MAPS).code == 200).then_some(())
+    });
     let made = a.at(&path).post(MAPS, &config_map("a")).expect(201);
     let version = made["metadata"]["resourceVersion"].as_str().unwrap();
     // Asked for that revision, the other one waits until it has it.
-    let read = b.at(&cluster).get(&format!("{MAPS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan")).expect(200);
-    assert!(read["items"].as_array().unwrap().iter().any(|item| item["metadata"]["uid"] == made["metadata"]["uid"]));
+    let read = b
+        .at(&cluster)
+        .get(&format!(
+            "{MAPS}?resourceVersion={version}&resourceVersionMatch=NotOlderThan"
+        ))
+        .expect(200);
+    assert!(
+        read["items"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|item| item["metadata"]["uid"] == made["metadata"]["uid"])
+    );
     // A change through the other one conflicts with what this one still holds.
     let mut newer = made.clone();
     newer["data"]["x"] = "from b".into();
@@ -189,13 +252,19 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
     a.at(&path).put(&format!("{MAPS}/a"), &stale).expect(409);
     // A watch here sees what is written there.
     let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
-    let seen = a.at(&path).watch(&watch, |event| Some(event["object"]["data"]["x"].clone()));
+    let seen = a
+        .at(&path)
+        .watch(&watch, |event| Some(event["object"]["data"]["x"].clone()));
     assert_eq!(seen, Some(json!("from b")));
     // A binding made there converts here.
     publish(&b.at(&path), "shared").unwrap();
-    until("it is bound for both", || (is_whole(&a.at(&path), "shared") && is_whole(&b.at(&path), "shared")).then_some(()));
+    until("it is bound for both", || {
+        (is_whole(&a.at(&path), "shared") && is_whole(&b.at(&path), "shared")).then_some(())
+    });
     let object = json!({"apiVersion": "shared.example.io/v1", "kind": "Thing", "metadata": {"name": "x"}, "spec": {"a": "hello"}});
-    a.at(&path).post("/apis/shared.example.io/v1/shared", &object).expect(201);
+    a.at(&path)
+        .post("/apis/shared.example.io/v1/shared", &object)
+        .expect(201);
     let there = until("the other one has it", || {
         let answer = b.at(&path).get("/apis/shared.example.io/v2/shared/x");
         (answer.code == 200).then_some(answer.body)
@@ -207,9 +276,14 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
 fn a_server_killed_on_etcd_loses_nothing_and_the_other_goes_on() {
     let Some(etcd) = Etcd::start() else { return };
     let store = etcd.store();
-    let (mut one, two) = (Server::with_flags(&["--store", &store]), Server::with_flags(&["--store", &store]));
+    let (mut one, two) = (
+        Server::with_flags(&["--store", &store]),
+        Server::with_flags(&["--store", &store]),
+    );
     let (path, _) = workspace(&one.admin(), "etcd");
-    until("the other one knows the workspace", || (two.admin().at(&path).get(MAPS).code == 200).then_some(()));
+    until("the other one knows the workspace", || {
+        (two.admin().at(&path).get(MAPS).code == 200).then_some(())
+    });
     let writer = {
         let client = one.admin().at(&path);
         std::thread::spawn(move || write_until_killed(client, "m".to_owned()))
@@ -219,9 +293,18 @@ fn a_server_killed_on_etcd_loses_nothing_and_the_other_goes_on() {
     let acknowledged = writer.join().unwrap();
     assert!(!acknowledged.is_empty());
     let client = two.admin().at(&path);
-    until("the other one has everything", || acknowledged.iter().all(|name| names(&client).contains(name)).then_some(()));
+    until("the other one has everything", || {
+        acknowledged
+            .iter()
+            .all(|name| names(&client).contains(name))
+            .then_some(())
+    });
     // Controllers go on: a workspace gets ready without the one that was killed.
     workspace(&two.admin(), "after");
     let one = one.restart();
-    assert!(acknowledged.iter().all(|name| names(&one.admin().at(&path)).contains(name)));
+    assert!(
+        acknowledged
+            .iter()
+            .all(|name| names(&one.admin().at(&path)).contains(name))
+    );
 }

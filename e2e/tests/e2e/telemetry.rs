@@ -25,8 +25,12 @@ fn metrics_have_closed_labels() {
         client.get(&format!("{maps}/{name}")).expect(200);
         client.get(&format!("{maps}/absent-{n}")).expect(404);
         client.get(&format!("/apis/group-{n}.example.io/v1/things")).expect(404);
-        client.get_with(maps, &[("user-agent", &format!("agent-{n}"))]).expect(200);
-        client.merge(&format!("{maps}/{name}"), &json!({"data": {"a": "b"}})).expect(200);
+        client
+            .get_with(maps, &[("user-agent", &format!("agent-{n}"))])
+            .expect(200);
+        client
+            .merge(&format!("{maps}/{name}"), &json!({"data": {"a": "b"}}))
+            .expect(200);
         client.delete(&format!("{maps}/{name}")).expect(200);
         client.get(maps).expect(200);
     };
@@ -34,7 +38,10 @@ fn metrics_have_closed_labels() {
     // Asking for the metrics is counted as well, once it was answered.
     series();
     let before = series();
-    assert!(before.iter().any(|name| name.starts_with("insula_requests_total{")), "{before:#?}");
+    assert!(
+        before.iter().any(|name| name.starts_with("insula_requests_total{")),
+        "{before:#?}"
+    );
     for n in 1..4 {
         play(n);
     }
@@ -53,7 +60,9 @@ fn requests_are_counted_by_what_they_do() {
     let admin = server.admin().at("root");
     let counted = |line: &str| -> u64 {
         let text = server.admin().get("/metrics").text;
-        text.lines().find_map(|found| found.strip_prefix(line)?.trim().parse().ok()).unwrap_or_default()
+        text.lines()
+            .find_map(|found| found.strip_prefix(line)?.trim().parse().ok())
+            .unwrap_or_default()
     };
     let lists = r#"insula_requests_total{verb="List",class="System",code="Success"}"#;
     let before = counted(lists);
@@ -88,9 +97,15 @@ fn log_lines_name_the_request_and_its_workspace() {
     let answer = admin.at(&path).get("/api/v1/namespaces/default/configmaps/absent");
     let id = answer.headers["audit-id"].to_str().unwrap();
     let line = until("the request is logged", || {
-        server.json_log().into_iter().find(|line| line["message"] == "answered" && line["span"]["id"] == id)
+        server
+            .json_log()
+            .into_iter()
+            .find(|line| line["message"] == "answered" && line["span"]["id"] == id)
     });
-    assert_eq!((&line["span"]["workspace"], &line["span"]["method"]), (&json!(path), &json!("GET")));
+    assert_eq!(
+        (&line["span"]["workspace"], &line["span"]["method"]),
+        (&json!(path), &json!("GET"))
+    );
     assert_eq!(line["code"], 404);
     for line in server.log().lines() {
         serde_json::from_str::<serde_json::Value>(line).unwrap_or_else(|_| panic!("no JSON: {line}"));
@@ -100,8 +115,11 @@ fn log_lines_name_the_request_and_its_workspace() {
 #[test]
 fn secrets_and_tokens_are_not_logged() {
     let server = Server::with_flags(&["--store", "memory", "--log-level", "trace"]);
-    let client = server.client(insula_e2e::Who::Token("carol-token".to_owned())).at("root");
-    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"password": "aHVudGVyMg=="}});
+    let client = server
+        .client(insula_e2e::Who::Token("carol-token".to_owned()))
+        .at("root");
+    let secret =
+        json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "a"}, "data": {"password": "aHVudGVyMg=="}});
     client.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
     let mut bad = secret.clone();
     bad["data"]["password"] = json!({"x": "aHVudGVyMg=="});
