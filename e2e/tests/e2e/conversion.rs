@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use insula_e2e::{Client, shared, story, until, workspace};
 use serde_json::{Value, json};
 
-stories!("conversion": acceptance, failing, forms, laws, spellings);
+stories!("conversion": acceptance, change, failing, forms, laws, spellings, weak_points);
 
 const APIS: &str = "/apis/apis.kcp.io/v1alpha1";
 

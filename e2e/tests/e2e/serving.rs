@@ -91,3 +91,79 @@ fn no_update_is_lost_among_writers() {
         "after {conflicts} conflicts"
     );
 }
+
+/// A watch gives every change once, in order, while several write; and another that begins in the middle gives the same rest.
+#[test]
+fn watches_are_ordered_unique_and_complete() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "watched").0);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let begin = client.get(maps).expect(200)["metadata"]["resourceVersion"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let (writers, changes) = (3, 12);
+    let threads: Vec<_> = (0..writers)
+        .map(|writer| {
+            let client = client.clone();
+            std::thread::spawn(move || {
+                let name = format!("m{writer}");
+                client
+                    .post(
+                        maps,
+                        &json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}}),
+                    )
+                    .expect(201);
+                for change in 0..changes {
+                    client
+                        .merge(&format!("{maps}/{name}"), &json!({"data": {"n": change.to_string()}}))
+                        .expect(200);
+                }
+                client.delete(&format!("{maps}/{name}")).expect(200);
+            })
+        })
+        .collect();
+    let wanted = writers * (changes + 2);
+    let follow = |from: &str, count: usize| {
+        let mut events: Vec<(u64, Value)> = Vec::new();
+        client.watch(&format!("{maps}?watch=true&resourceVersion={from}"), |event| {
+            let revision = event["object"]["metadata"]["resourceVersion"]
+                .as_str()
+                .unwrap()
+                .parse()
+                .unwrap();
+            events.push((
+                revision,
+                json!([
+                    event["type"],
+                    event["object"]["metadata"]["name"],
+                    event["object"]["data"]["n"]
+                ]),
+            ));
+            (events.len() == count).then_some(())
+        });
+        events
+    };
+    let events = follow(&begin, wanted);
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!(events.len(), wanted);
+    assert!(events.windows(2).all(|pair| pair[0].0 < pair[1].0), "{events:#?}");
+    for writer in 0..writers {
+        let name = format!("m{writer}");
+        let own: Vec<String> = events
+            .iter()
+            .filter(|(_, event)| event[1] == name)
+            .map(|(_, event)| event.to_string())
+            .collect();
+        let last = changes - 1;
+        assert_eq!(own[0], format!("[\"ADDED\",\"{name}\",null]"));
+        assert_eq!(own[changes], format!("[\"MODIFIED\",\"{name}\",\"{last}\"]"));
+        assert_eq!(own[changes + 1], format!("[\"DELETED\",\"{name}\",\"{last}\"]"));
+    }
+    let middle = wanted / 2;
+    assert_eq!(
+        follow(&events[middle].0.to_string(), wanted - middle - 1),
+        events[middle + 1..]
+    );
+}

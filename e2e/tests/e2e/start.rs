@@ -294,3 +294,34 @@ fn it_is_ready_when_it_says_so() {
     let (path, _) = ready_workspace(&admin, "root", "first", json!({}));
     admin.at(&path).get("/api/v1/namespaces/default").expect(200);
 }
+
+/// History need not outlive a process, but nothing may be passed over: either the deletion is told, or the client is told to list again.
+#[test]
+fn a_watch_from_before_a_restart_misses_nothing() {
+    let mut server = Server::start();
+    let admin = server.admin().at("root");
+    let made = admin.post(MAPS, &config_map("short")).expect(201);
+    let version = made["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    admin.delete(&format!("{MAPS}/short")).expect(200);
+    server.kill9();
+    let server = server.restart();
+    let admin = server.admin().at("root");
+    let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
+    let refused = admin.try_send(
+        "GET",
+        &format!("{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact"),
+        &[],
+        Vec::new().into(),
+    );
+    assert!([200, 410].contains(&refused.unwrap().code));
+    admin.post(MAPS, &config_map("later")).expect(201);
+    let first = admin.watch(&watch, Some).unwrap();
+    match first["type"].as_str() {
+        Some("DELETED") => assert_eq!(first["object"]["metadata"]["name"], "short"),
+        Some("ERROR") => assert_eq!(
+            (&first["object"]["code"], &first["object"]["reason"]),
+            (&json!(410), &json!("Expired"))
+        ),
+        _ => panic!("{first}"),
+    }
+}
