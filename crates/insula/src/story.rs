@@ -49,8 +49,20 @@ pub(crate) async fn tell<W: Write>(steps: &mut Steps<W>, running: &Running, samp
         .step("workspaces", workspaces(&masters.at("/clusters/root")))
         .await?;
     steps.step("publish", publish(&at("provider"))).await?;
-    steps.step("bind", bind(&a, "tenant-a")).await?;
-    steps.step("bind", bind(&b, "tenant-b")).await?;
+    let own = alice.at("/clusters/root:tenant-a");
+    let by_alice = "kubectl --kubeconfig $W/alice.kubeconfig";
+    steps
+        .step(
+            "bind",
+            bind(&own, "tenant-a", by_alice, "alice binds it in tenant-a, which is hers"),
+        )
+        .await?;
+    steps
+        .step(
+            "bind",
+            bind(&b, "tenant-b", "kubectl", "and the administrator in tenant-b"),
+        )
+        .await?;
 
     steps.step("write", write(&a, "tenant-a", &ADA, "v1")).await?;
     let want = json!({"name": {"first": "Ada", "last": "Lovelace"}});
@@ -103,14 +115,15 @@ async fn publish(provider: &Client) -> anyhow::Result<(Done, ())> {
     )
 }
 
-async fn bind(tenant: &Client, name: &str) -> anyhow::Result<(Done, ())> {
+async fn bind(tenant: &Client, name: &str, kubectl: &str, what: &str) -> anyhow::Result<(Done, ())> {
     apply(tenant, &BINDING).await?;
     phase(tenant, &format!("{BINDINGS}/widgets"), "Bound").await?;
+    let kubectl = format!("{kubectl} -s $S/root:{name}");
     done(
-        format!("{name} binds it"),
+        what,
         format!(
-            "kubectl -s $S/root:{name} apply -f $W/binding.yaml && \
-             kubectl -s $S/root:{name} wait apibinding/widgets --for=jsonpath={{.status.phase}}=Bound"
+            "{kubectl} apply -f $W/binding.yaml && \
+             {kubectl} wait apibinding/widgets --for=jsonpath={{.status.phase}}=Bound"
         ),
     )
 }
