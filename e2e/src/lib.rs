@@ -24,7 +24,7 @@ pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use script::{scripts_on_disk, story};
 pub use server::{Server, Setup, binary, insula, shared, unused_port};
 pub use subset::{Captures, matches};
-pub use world::{ready_workspace, unique, workspace, workspace_owned_by};
+pub use world::{publish_widgets, ready_workspace, unique, workspace, workspace_owned_by};
 
 use std::{
     sync::LazyLock,

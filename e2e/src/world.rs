@@ -43,3 +43,46 @@ pub fn ready_workspace(admin: &Client, parent: &str, name: &str, annotations: Va
     });
     (format!("{parent}:{name}"), cluster)
 }
+
+/// Publishes the seed's widgets in a workspace: v1 has `spec.firstName`, v2 `spec.name.first` and `spec.more`, which v1 cannot see.
+pub fn publish_widgets(client: &Client) {
+    let text = json!({"type": "string"});
+    let version = |name: &str, spec: Value| {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}});
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": schema})
+    };
+    let v1 = version("v1", json!({"firstName": text}));
+    let v2 = version(
+        "v2",
+        json!({"name": {"type": "object", "properties": {"first": text}}, "more": text}),
+    );
+    let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
+    let rules = |from: &str, to: &str, field: &str, destination: &str| json!({"from": from, "to": to, "rules": [{"field": field, "destination": destination}]});
+    let schema = json!({"group": "example.io", "scope": "Namespaced", "names": names, "versions": [v1, v2]});
+    let conversions = json!([
+        rules("v1", "v2", ".spec.firstName", ".spec.name.first"),
+        rules("v2", "v1", ".spec.name.first", ".spec.firstName"),
+    ]);
+    let name = "v1.widgets.example.io";
+    for (resource, kind, name, spec) in [
+        ("apiresourceschemas", "APIResourceSchema", name, schema),
+        (
+            "apiconversions",
+            "APIConversion",
+            name,
+            json!({ "conversions": conversions }),
+        ),
+        (
+            "apiexports",
+            "APIExport",
+            "widgets",
+            json!({"latestResourceSchemas": [name]}),
+        ),
+    ] {
+        let object =
+            json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+        client
+            .post(&format!("/apis/apis.kcp.io/v1alpha1/{resource}"), &object)
+            .expect(201);
+    }
+}

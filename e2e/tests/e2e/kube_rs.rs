@@ -40,52 +40,12 @@ fn with_widgets(server: &Server) -> String {
     let admin = server.admin();
     let (path, _) = workspace(&admin, "kube");
     let client = admin.at(&path);
-    let text = json!({"type": "string"});
-    let version = |name: &str, spec: serde_json::Value| {
-        json!({"name": name, "served": true, "storage": name == "v1",
-        "schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}})
-    };
-    let (v1, v2) = (
-        json!({"firstName": text}),
-        json!({"name": {"type": "object", "properties": {"first": text}}, "more": text}),
-    );
-    let names = json!({"plural": "widgets", "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
-    let field = |from: &str, to: &str| json!([{"field": from, "destination": to}]);
-    for (resource, kind, name, spec) in [
-        (
-            "apiresourceschemas",
-            "APIResourceSchema",
-            "v1.widgets.example.io",
-            json!({"group": "example.io", "scope": "Namespaced",
-            "names": names, "versions": [version("v1", v1), version("v2", v2)]}),
-        ),
-        (
-            "apiconversions",
-            "APIConversion",
-            "v1.widgets.example.io",
-            json!({"conversions": [
-            {"from": "v1", "to": "v2", "rules": field(".spec.firstName", ".spec.name.first")},
-            {"from": "v2", "to": "v1", "rules": field(".spec.name.first", ".spec.firstName")}]}),
-        ),
-        (
-            "apiexports",
-            "APIExport",
-            "widgets",
-            json!({"latestResourceSchemas": ["v1.widgets.example.io"]}),
-        ),
-        (
-            "apibindings",
-            "APIBinding",
-            "widgets",
-            json!({"reference": {"export": {"name": "widgets"}}}),
-        ),
-    ] {
-        let object =
-            json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
-        client
-            .post(&format!("/apis/apis.kcp.io/v1alpha1/{resource}"), &object)
-            .expect(201);
-    }
+    insula_e2e::publish_widgets(&client);
+    let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
+        "spec": {"reference": {"export": {"name": "widgets"}}}});
+    client
+        .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+        .expect(201);
     insula_e2e::until("widgets are served", || {
         (client.get("/apis/example.io/v2/widgets").code == 200).then_some(())
     });

@@ -3,7 +3,7 @@
 use std::{io::BufRead, process::Stdio};
 
 use insula_e2e::{Kubectl, shared, story, until, workspace};
-use serde_json::json;
+use serde_json::{Value, json};
 
 stories!("kubectl": bound, kinds);
 
@@ -111,4 +111,183 @@ fn the_contexts_work_as_they_are() {
 fn two_users_of_kubectl_do_not_see_each_other() {
     let both = [(); 2].map(|()| std::thread::spawn(|| story("kubectl/bound")));
     both.into_iter().for_each(|one| one.join().unwrap());
+}
+
+/// One object of each kind: what kubectl calls it, a condition to wait for, and its manifest.
+fn objects(provider: &str) -> Vec<(&'static str, Option<&'static str>, Value)> {
+    let schema =
+        json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {"a": {"type": "string"}}}}});
+    let names = |plural: &str, kind: &str| json!({"plural": plural, "singular": kind.to_lowercase(), "kind": kind, "listKind": format!("{kind}List")});
+    let version = json!([{"name": "v1", "served": true, "storage": true, "schema": schema}]);
+    let crd_version = json!([{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": schema}}]);
+    let kcp = |kind: &str, name: &str, spec: Value| json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    vec![
+        (
+            "workspace",
+            Some("jsonpath={.status.phase}=Ready"),
+            json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "one"}}),
+        ),
+        (
+            "apiresourceschema",
+            None,
+            kcp(
+                "APIResourceSchema",
+                "v1.ones.example.io",
+                json!({"group": "example.io", "scope": "Cluster", "names": names("ones", "One"), "versions": version}),
+            ),
+        ),
+        (
+            "apiconversion",
+            None,
+            kcp("APIConversion", "v1.ones.example.io", json!({"conversions": []})),
+        ),
+        (
+            "apiexport.v1alpha1.apis.kcp.io",
+            Some("condition=IdentityValid"),
+            kcp(
+                "APIExport",
+                "ones",
+                json!({"latestResourceSchemas": ["v1.ones.example.io"]}),
+            ),
+        ),
+        ("apibinding", Some("condition=Ready"), {
+            let mut binding = kcp(
+                "APIBinding",
+                "widgets",
+                json!({"reference": {"export": {"path": provider, "name": "widgets"}}}),
+            );
+            binding["apiVersion"] = "apis.kcp.io/v1alpha2".into();
+            binding
+        }),
+        (
+            "customresourcedefinition",
+            Some("condition=Established"),
+            json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+            "metadata": {"name": "twos.two.example.io"}, "spec": {"group": "two.example.io", "scope": "Cluster", "names": names("twos", "Two"), "versions": crd_version}}),
+        ),
+        (
+            "namespace",
+            Some("jsonpath={.status.phase}=Active"),
+            json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "one"}}),
+        ),
+        (
+            "configmap",
+            None,
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "one"}, "data": {"a": "b"}}),
+        ),
+        (
+            "secret",
+            None,
+            json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "one"}, "type": "Opaque", "data": {"a": "Yg=="}}),
+        ),
+        (
+            "widgets.v1.example.io",
+            None,
+            json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "one"}, "spec": {"firstName": "a"}}),
+        ),
+        (
+            "widgets.v2.example.io",
+            None,
+            json!({"apiVersion": "example.io/v2", "kind": "Widget", "metadata": {"name": "two"}, "spec": {"name": {"first": "a"}}}),
+        ),
+    ]
+}
+
+/// Each verb of the list on each kind of the list, every other one by the name of the cluster instead of its path.
+#[test]
+fn every_verb_works_on_every_kind() {
+    let server = shared();
+    let Some(kubectl) = Kubectl::of(&server) else { return };
+    let admin = server.admin();
+    let ((provider, _), (path, cluster)) = (workspace(&admin, "verbs-provider"), workspace(&admin, "verbs"));
+    insula_e2e::publish_widgets(&admin.at(&provider));
+    let run = |i: usize, arguments: &[&str], stdin: &str, wanted: &str| {
+        let place = if i.is_multiple_of(2) { &path } else { &cluster };
+        let ran = kubectl.run(place, arguments, stdin);
+        assert!(
+            ran.code == 0 && ran.text.contains(wanted),
+            "kubectl {arguments:?} in {place}: {}\nwant {wanted}",
+            ran.text
+        );
+    };
+    let objects = objects(&provider);
+    for (kind, condition, manifest) in &objects {
+        let (name, text) = (manifest["metadata"]["name"].as_str().unwrap(), manifest.to_string());
+        run(0, &["create", "-f", "-"], &text, "created");
+        if let Some(condition) = condition {
+            run(
+                1,
+                &["wait", kind, name, &format!("--for={condition}"), "--timeout=30s"],
+                "",
+                "condition met",
+            );
+        }
+        run(2, &["get", kind], "", name);
+        run(3, &["get", kind, name, "-o", "yaml"], "", &format!("name: {name}"));
+        run(4, &["label", kind, name, "a=b"], "", "labeled");
+        run(5, &["annotate", kind, name, "a=b"], "", "annotated");
+        run(
+            6,
+            &[
+                "patch",
+                kind,
+                name,
+                "--type=merge",
+                "-p",
+                r#"{"metadata":{"labels":{"m":"1"}}}"#,
+            ],
+            "",
+            "patched",
+        );
+        run(
+            7,
+            &[
+                "patch",
+                kind,
+                name,
+                "--type=json",
+                "-p",
+                r#"[{"op":"add","path":"/metadata/labels/j","value":"2"}]"#,
+            ],
+            "",
+            "patched",
+        );
+        let mut labelled = manifest.clone();
+        labelled["metadata"]["labels"] = json!({"applied": "yes"});
+        run(8, &["apply", "-f", "-"], &labelled.to_string(), "configured");
+        run(9, &["apply", "-f", "-"], &labelled.to_string(), "unchanged");
+        run(0, &["get", kind, "-l", "a=b,m=1,j=2,applied=yes"], "", name);
+        let ran = kubectl.run(&path, &["get", kind, name, "-o", "json"], "");
+        let mut whole: Value = serde_json::from_str(&ran.text).unwrap_or_else(|_| panic!("{}", ran.text));
+        whole["metadata"]["labels"] = json!({"replaced": "yes"});
+        run(1, &["replace", "-f", "-"], &whole.to_string(), "replaced");
+        let mut edit = kubectl.command(&path, &["edit", kind, name]);
+        edit.env("KUBE_EDITOR", "sed -i 's/replaced: \"yes\"/replaced: edited/'");
+        let output = insula_e2e::run_bounded(&mut edit, "", std::time::Duration::from_secs(60));
+        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("edited"), "kubectl edit {kind}: {said}");
+        run(2, &["get", kind, "-l", "replaced=edited", "-o", "name"], "", name);
+        let mut parts = kind.splitn(3, '.');
+        let resource = parts.next().unwrap();
+        let version = manifest["apiVersion"].as_str().unwrap();
+        run(
+            3,
+            &["explain", resource, &format!("--api-version={version}")],
+            "",
+            "FIELDS:",
+        );
+    }
+    for (kind, _, manifest) in objects.iter().rev() {
+        run(
+            4,
+            &[
+                "delete",
+                kind,
+                manifest["metadata"]["name"].as_str().unwrap(),
+                "--timeout=30s",
+            ],
+            "",
+            "deleted",
+        );
+    }
 }
