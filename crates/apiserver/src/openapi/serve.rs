@@ -53,10 +53,36 @@ pub fn v3(
     })
 }
 
-/// Answers `/openapi/v2`. Only JSON is spoken; a client that takes protobuf alone gets a 406 without a body.
+/// Answers `/openapi/v2`: the whole document in JSON. To clients that take protobuf alone (kubectl, to look whether a kind
+/// is validated by the server) it gives a document without paths and definitions: they then go by OpenAPI v3, or find that
+/// a kind is unknown, where a refusal would end them with an error about content types.
 pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
+    let accepts = headers
+        .get(header::ACCEPT)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let wishes = accepts
+        .split(',')
+        .map(|wish| wish.split(';').next().unwrap_or_default().trim());
+    if wishes.clone().next().is_some() && wishes.clone().all(|wish| V2_PROTOBUF_ASKED.contains(&wish)) {
+        let mut response = Response::new(Bytes::from_static(V2_PROTOBUF_EMPTY));
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(V2_PROTOBUF_ASKED[1]));
+        fields.insert(header::VARY, HeaderValue::from_static("Accept"));
+        return response;
+    }
     document(&cache.v2(served), headers)
 }
+
+/// How clients ask for OpenAPI v2 in protobuf; the answer is always named by the second.
+const V2_PROTOBUF_ASKED: [&str; 2] = [
+    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+];
+
+/// gnostic's `openapi.v2.Document`: swagger (1) "2.0", info (2) of title (1) and version (2), empty paths (8) and
+/// definitions (9).
+const V2_PROTOBUF_EMPTY: &[u8] = b"\x0a\x032.0\x12\x0f\x0a\x06Insula\x12\x05v1.36\x42\x00\x4a\x00";
 
 fn document(document: &Document, headers: &HeaderMap) -> Response<Bytes> {
     let all = |name: header::HeaderName| {
