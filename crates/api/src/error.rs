@@ -3,6 +3,11 @@
 use crate::FieldPath;
 use std::fmt;
 
+/// Bytes of a value that a message repeats: enough to know it again. What a client sends is not sent back whole.
+const VALUE_BYTES_MAX: usize = 800;
+/// Bytes of an explanation: it may quote what it explains.
+const DETAIL_BYTES_MAX: usize = 4096;
+
 /// What is wrong with a field. The reason that clients see is [`FieldErrorKind::reason`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldErrorKind {
@@ -153,14 +158,27 @@ impl FieldError {
     /// The message without the field: what a Status cause carries.
     pub fn body(&self) -> String {
         let mut out = self.kind.words().to_owned();
-        for part in [&self.value, &self.detail] {
-            if !part.is_empty() {
-                out.push_str(": ");
-                out.push_str(part);
+        for (part, max) in [(&self.value, VALUE_BYTES_MAX), (&self.detail, DETAIL_BYTES_MAX)] {
+            if part.is_empty() {
+                continue;
+            }
+            out.push_str(": ");
+            out.push_str(beginning(part, max));
+            if part.len() > max {
+                out.push_str(&format!("… ({} bytes)", part.len()));
             }
         }
         out
     }
+}
+
+/// The first bytes of a text, in whole characters.
+fn beginning(text: &str, max: usize) -> &str {
+    let mut end = max.min(text.len());
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    &text[..end]
 }
 
 impl fmt::Display for FieldError {
@@ -189,6 +207,13 @@ pub fn aggregate(errors: &[FieldError]) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn long_values_are_cut() {
+        let text = FieldError::invalid(&FieldPath::new("a"), &json!("ü".repeat(100_000)), "bad").to_string();
+        assert!(text.len() < 1000, "{}", text.len());
+        assert!(text.ends_with("ü… (200002 bytes): bad"), "{text}");
+    }
 
     #[test]
     fn errors_print_as_kubernetes_prints_them() {

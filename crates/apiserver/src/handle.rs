@@ -51,6 +51,7 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         .locate(&server.registry)
         .await?
         .authorize()?;
+    refuse_inactive(&authorized)?;
     match authorized.place.rest.clone() {
         Rest::Resource(path) => resource(server, authorized, path, kind).await,
         Rest::CoreVersions => crate::documents::core_versions(server, &authorized),
@@ -62,6 +63,26 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         Rest::OpenApiV3(Some(path)) => crate::documents::openapi_v3(server, &authorized, &path),
         Rest::Other(path) => other(&authorized, &path),
     }
+}
+
+/// A cluster that is switched off answers only about itself, so that it can be switched on.
+fn refuse_inactive(request: &Authorized) -> Result<(), Reply> {
+    let Some(cluster) = &request.place.cluster else {
+        return Ok(());
+    };
+    let about_itself = match &request.place.rest {
+        Rest::Resource(path) => path.group == "core.kcp.io" && path.resource == "logicalclusters",
+        Rest::OpenApiV2 | Rest::OpenApiV3(_) => true,
+        _ => false,
+    };
+    if about_itself || !insula_registry::locate::is_inactive(&request.place.snapshot, cluster) {
+        return Ok(());
+    }
+    let named = insula_registry::Named {
+        group: "core.kcp.io".into(),
+        resource: "logicalclusters".into(),
+    };
+    Err(status::forbidden(&named, cluster.as_str(), "logical cluster is marked inactive").into())
 }
 
 fn other(request: &Authorized, path: &str) -> Answer {
@@ -94,7 +115,12 @@ pub struct ResourceRequest<'a> {
 async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, kind: &mut Kind) -> Answer {
     let Some(cluster) = request.place.cluster.clone() else {
         // Reads across all clusters are a matter of virtual workspaces.
-        return Err(Reply::NotFoundPage);
+        let named = insula_registry::Named {
+            group: (*path.group).into(),
+            resource: (*path.resource).into(),
+        };
+        let why = "requests across logical clusters are served by virtual workspaces: name a cluster, /clusters/<path>";
+        return Err(status::forbidden(&named, path.name.as_deref().unwrap_or_default(), why).into());
     };
     let unknown = || match path.group.is_empty() && path.version == "v1" {
         true => Reply::error(&Error::UnknownResource),
@@ -194,7 +220,16 @@ impl ResourceRequest<'_> {
             ("delete", false) => self.delete().await,
             ("deletecollection", _) => self.delete_collection().await,
             ("patch", true) => Err(Reply::error(&Error::BadRequest("name must be provided".into()))),
-            _ => Err(Reply::error(&Error::MethodNotAllowed)),
+            _ => Err(self.not_supported(verb)),
+        }
+    }
+
+    /// Custom resources name the verb and the resource in a 405, built-ins do not.
+    fn not_supported(&self, verb: &str) -> Reply {
+        let api = &self.target.served.api;
+        match api.strategy.traits().built_in || &*api.group == "apiextensions.k8s.io" {
+            true => Reply::error(&Error::MethodNotAllowed),
+            false => status::not_supported(&api.named(), verb).into(),
         }
     }
 
@@ -203,7 +238,7 @@ impl ResourceRequest<'_> {
             "get" => self.get(),
             "update" => self.update(Part::Status).await,
             "patch" => self.patch(Part::Status).await,
-            _ => Err(Reply::error(&Error::MethodNotAllowed)),
+            _ => Err(self.not_supported(verb)),
         }
     }
 
@@ -347,7 +382,11 @@ impl ResourceRequest<'_> {
         let registry = &self.server.registry;
         let renderer = self.renderer(form)?;
         match registry.delete(&self.target, &self.name, &how, &options).await? {
-            Deleted::Held(entry) => renderer.object(200, &entry, &self.warnings),
+            Deleted::Held(entry) => {
+                // Kubernetes: only who asked for it in the old way is told that dependents are still to go.
+                let old_way = body.as_ref().is_some_and(|body| body["orphanDependents"] == false);
+                renderer.object(if old_way { 202 } else { 200 }, &entry, &self.warnings)
+            }
             Deleted::Gone(entry) if self.target.served.api.strategy.traits().deletes_to_object => {
                 renderer.object(200, &entry, &self.warnings)
             }

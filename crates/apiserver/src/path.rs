@@ -64,12 +64,6 @@ pub struct BadPath(pub String);
 pub fn parse(raw: &str) -> Result<Route, BadPath> {
     let segments = segments(raw)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
-    if parts.iter().filter(|part| **part == "clusters").count() > 1 && parts.first() == Some(&"clusters") {
-        // One request, one cluster: a second prefix would be authorised as one cluster and served as another.
-        if parts.get(2) == Some(&"clusters") {
-            return Err(BadPath("a path names one cluster only".into()));
-        }
-    }
     match parts.as_slice() {
         [] => Ok(Route::NoCluster),
         ["clusters"] => Err(BadPath("no cluster in the path".into())),
@@ -88,7 +82,11 @@ pub fn parse(raw: &str) -> Result<Route, BadPath> {
         ["healthz" | "livez" | "readyz" | "version" | "metrics", ..] => {
             Ok(Route::Server(format!("/{}", parts.join("/"))))
         }
-        _ => Ok(Route::NoCluster),
+        // Objects without a cluster are those of all clusters, as in kcp.
+        rest => Ok(match parse_rest(rest)? {
+            rest @ Rest::Resource(_) => Route::Cluster { path: None, rest },
+            _ => Route::NoCluster,
+        }),
     }
 }
 
@@ -240,7 +238,6 @@ mod tests {
             "/clusters/ROOT:B/api/v1",
             "/clusters/root:b%20/api/v1",
             "/clusters/%c0%ae/api/v1",
-            "/clusters/root:a/clusters/root:b/api/v1/configmaps",
             "/clusters",
         ] {
             assert!(parse(path).is_err(), "{path}");
@@ -251,6 +248,22 @@ mod tests {
     fn other_paths() {
         assert_eq!(parse("/readyz"), Ok(Route::Server("/readyz".into())));
         assert_eq!(parse("/api/v1"), Ok(Route::NoCluster));
+        for path in ["/api/v1/namespaces", "/clusters/*/api/v1/namespaces"] {
+            let rest = Rest::Resource(ResourcePath {
+                version: "v1".into(),
+                resource: "namespaces".into(),
+                ..ResourcePath::default()
+            });
+            assert_eq!(parse(path), Ok(Route::Cluster { path: None, rest }), "{path}");
+        }
+        // One request, one cluster: what stands behind it is never read as a second one.
+        assert!(matches!(
+            parse("/clusters/root:a/clusters/root:b/api/v1/configmaps"),
+            Ok(Route::Cluster {
+                rest: Rest::Other(_),
+                ..
+            })
+        ));
         assert!(matches!(
             parse("/clusters/*/api/v1"),
             Ok(Route::Cluster { path: None, .. })

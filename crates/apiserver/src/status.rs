@@ -88,6 +88,12 @@ pub fn status(error: &Error) -> StatusReply {
     }
 }
 
+/// The verb is not one of a custom resource's.
+pub fn not_supported(resource: &Named, verb: &str) -> StatusReply {
+    let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
+    failure(405, "MethodNotAllowed", message).details(named(resource, ""))
+}
+
 /// No credentials, or wrong ones.
 pub fn unauthorized() -> StatusReply {
     failure(401, "Unauthorized", "Unauthorized".into())

@@ -138,7 +138,6 @@ pub(crate) fn compile(
         indexed: Vec::new(),
     };
     if let Some(direction) = direction {
-        conflicts(&direction.rules, &mut errors);
         let mut scope = body::Scope::object(from, to);
         for rule in &direction.rules {
             check_destination(rule, &to, &mut errors);
@@ -217,7 +216,7 @@ impl Value {
 }
 
 /// Two rules may not write the same place, nor one inside what the other writes.
-fn conflicts(rules: &[Rule], errors: &mut Vec<FieldError>) {
+pub(crate) fn conflicts(rules: &[Rule], errors: &mut Vec<FieldError>) {
     for (i, rule) in rules.iter().enumerate() {
         let clash = rules[..i]
             .iter()

@@ -96,6 +96,7 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
         errors.extend(insula_schema::validate(&stored, &served.api.storage_version().schema));
     }
     refuse(served, &name, errors)?;
+    warnings.extend(strategy.warnings(&stored));
     strategy.canonicalize(&mut stored);
     Ok(Draft {
         value: stored,
@@ -146,6 +147,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> 
     let mut errors = strategy.validate(&stored);
     errors.extend(strategy.validate_update(&stored, &old_stored));
     refuse(served, &name, errors)?;
+    warnings.extend(strategy.warnings(&stored));
     strategy.canonicalize(&mut stored);
     Ok(Draft {
         value: stored,

@@ -77,6 +77,11 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
+    /// What the sender should know of an object that is fine.
+    fn warnings(&self, _new: &Json) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Brings equal content into one form.
     fn canonicalize(&self, _new: &mut Json) {}
 

@@ -202,6 +202,13 @@ fn pair(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<Fiel
         return;
     }
     known(entry, &["from", "to", "rules", "preserve", "drop"], at, errors);
+    if !["rules", "preserve", "drop"]
+        .iter()
+        .any(|said| entry.contains_key(*said))
+    {
+        // Versions of one shape need no entry at all; one that says nothing was meant to say something.
+        errors.push(FieldError::required(&at.child("rules"), ""));
+    }
     let direction = Direction {
         rules: rules(entry, "rules", at, &from, 0, errors),
         preserve: paths(entry, "preserve", at, errors),
@@ -214,7 +221,8 @@ fn pair(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<Fiel
 }
 
 fn add(set: &mut RuleSet, direction: Direction, errors: &mut Vec<FieldError>) {
-    let key = Json::from(format!("{} to {}", direction.from, direction.to));
+    let key = serde_json::json!({"from": direction.from, "to": direction.to});
+    crate::plan::conflicts(&direction.rules, errors);
     if set
         .conversions
         .iter()

@@ -3,7 +3,10 @@
 use super::add_finalizer;
 use crate::{OnDelete, Strategy, Traits};
 use insula_api::{Condition, FieldError, Json, Timestamp, set_condition};
-use insula_schema::{default_definition, validate_definition, validate_definition_status, validate_definition_update};
+use insula_schema::{
+    default_definition, definition_warnings, validate_definition, validate_definition_status,
+    validate_definition_update,
+};
 use serde_json::json;
 
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
@@ -74,6 +77,10 @@ impl Strategy for Definitions {
             );
         }
         errors
+    }
+
+    fn warnings(&self, new: &Json) -> Vec<String> {
+        definition_warnings(new)
     }
 
     fn on_delete(&self, object: &mut Json, now: Timestamp) -> OnDelete {

@@ -13,7 +13,7 @@ use serde_json::json;
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const APPROVAL_POLICY: &str = "https://github.com/kubernetes/enhancements/pull/1111";
 
-/// Fills in what a definition may leave out: singular, listKind, the conversion strategy, a webhook's port. Drops
+/// Fills in what a definition may leave out: singular, listKind, flags, the conversion strategy, a webhook's port. Drops
 /// defaults that are null, which mean nothing.
 pub fn default_definition(definition: &mut Json) {
     let Some(spec) = definition.get_mut("spec").filter(|s| s.is_object()) else {
@@ -40,6 +40,14 @@ pub fn default_definition(definition: &mut Json) {
         .into_iter()
         .flatten()
     {
+        if let Json::Object(version) = version {
+            for flag in ["served", "storage"] {
+                version.entry(flag).or_insert(Json::Bool(false));
+            }
+            if version.get("deprecated") == Some(&Json::Bool(false)) {
+                version.remove("deprecated");
+            }
+        }
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
             drop_null_defaults(schema, 0);
         }
