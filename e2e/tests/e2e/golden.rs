@@ -9,7 +9,7 @@ use insula_e2e::{Server, run_bounded};
 /// Scenarios by name, and how many of their steps answer alike.
 const FLOORS: &[(&str, usize)] = &[
     ("^crd-lifecycle", 5),
-    ("^kcp-workspaces", 21),
+    ("^kcp-workspaces", 22),
     ("^kcp-schema", 39),
     ("^kcp-export", 38),
     ("^kcp-binding", 104),
