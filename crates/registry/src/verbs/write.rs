@@ -68,7 +68,7 @@ impl Registry {
         let mut warnings = check_fields(target, &body, options, UnknownFields::Create)?;
         let user_asked = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if !user_asked.is_empty() && user_asked != "0" {
-            return Err(Error::Internal(
+            return Err(Error::BadRequest(
                 "resourceVersion should not be set on objects to be created".into(),
             ));
         }
