@@ -13,6 +13,13 @@ const FLOORS: &[(&str, usize)] = &[
     ("^kcp-schema", 39),
     ("^kcp-export", 38),
     ("^kcp-binding", 104),
+    ("^kcp-routing", 24),
+    ("^kcp-logicalcluster", 16),
+    ("^kcp-apiconversion", 12),
+    ("^kcp-bound-serving", 20),
+    ("^kcp-endpoint", 16),
+    ("^kcp-workspacetypes", 20),
+    ("^kcp-workspace-validation", 16),
 ];
 
 #[test]
