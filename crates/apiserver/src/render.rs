@@ -105,8 +105,10 @@ impl Renderer {
 
     /// Stored bytes one behind the other: nothing is parsed unless somebody wants YAML or indentation.
     fn objects(&self, entries: &[Entry], mut metadata: Json) -> Result<axum::response::Response> {
-        let built_in = self.target.served.api.strategy.traits().built_in;
-        if !built_in && metadata.get("continue").is_none() {
+        let api = &self.target.served.api;
+        // Lists of kinds that Kubernetes has types for leave out what is empty.
+        let typed = api.strategy.traits().built_in || &*api.group == "apiextensions.k8s.io";
+        if !typed && metadata.get("continue").is_none() {
             metadata["continue"] = json!("");
         }
         let total: usize = entries.iter().map(|entry| entry.object.body().len() + 48).sum();
@@ -124,7 +126,7 @@ impl Renderer {
             if i > 0 {
                 out.push(b',');
             }
-            if built_in {
+            if api.strategy.traits().built_in {
                 let mut value = self.value(entry)?;
                 if let Some(map) = value.as_object_mut() {
                     map.remove("kind");

@@ -1,15 +1,15 @@
 //! Create and update: prepare, admit, commit under guards, and answer with what was written.
 
+use super::check::{UnknownFields, check_fields, check_identity, check_patched, check_type};
 use crate::{
     Error, Part, Registry, Result, Target,
     admission::{self, Operation, Review},
     before::{self, Context},
-    ids, metadata, representation,
+    ids, representation,
 };
-use insula_api::{FieldError, FieldPath, Json, ObjectKey, Revision};
+use insula_api::{Json, ObjectKey, Revision};
 use insula_auth::UserInfo;
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
-use serde_json::json;
 use std::sync::Arc;
 
 /// Attempts of a write whose conflict the caller did not ask to see.
@@ -374,154 +374,6 @@ fn namespace_terminating(target: &Target, name: &str, namespace: &str) -> Error 
         why,
         cause: Some(Box::new(cause)),
     }
-}
-
-/// The body's `apiVersion` and `kind` must be those of the URL.
-pub(crate) fn check_type(target: &Target, body: &Json) -> Result<()> {
-    let want = target.served.api_version(&target.version);
-    let got = body["apiVersion"].as_str().unwrap_or_default();
-    if got != want {
-        return Err(Error::BadRequest(format!(
-            "the API version in the data ({got}) does not match the expected API version ({want})"
-        )));
-    }
-    let (kind, want) = (&body["kind"], &target.served.names().kind);
-    if kind.as_str() != Some(want) {
-        let at = FieldPath::new("kind");
-        let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let given = kind.as_str().unwrap_or_default();
-        let errors = vec![FieldError::invalid(&at, &json!(given), format!("must be {want}"))];
-        // The message is about what was sent.
-        let subject = crate::Named {
-            resource: given.into(),
-            ..target.served.api.kind()
-        };
-        return Err(Error::Invalid { subject, name, errors });
-    }
-    Ok(())
-}
-
-/// What only a patch can do to an object: change its version, or give metadata a type that it cannot have.
-fn check_patched(target: &Target, name: &str, new: &Json) -> Result<()> {
-    let api = &target.served.api;
-    let (given, want) = (&new["apiVersion"], target.served.api_version(&target.version));
-    if *given != json!(want) {
-        let error = FieldError::invalid(&FieldPath::new("apiVersion"), given, format!("must be {want}"));
-        return Err(api.invalid(name, vec![error]));
-    }
-    match insula_schema::metadata_type_error(&new["metadata"]) {
-        Some(why) => {
-            let error = FieldError::invalid_text(&FieldPath::new("patch"), new.to_string(), why);
-            Err(api.invalid("", vec![error]))
-        }
-        None => Ok(()),
-    }
-}
-
-/// Name, namespace, uid and resourceVersion of a new object against the URL and the old object.
-fn check_identity(target: &Target, name: &str, new: &Json, old: &Entry, patched: bool) -> Result<()> {
-    if patched {
-        check_type(target, new)?;
-    }
-    let api = &target.served.api;
-    let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
-    if text("name") != name {
-        return Err(Error::BadRequest(if text("name").is_empty() {
-            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
-        } else {
-            format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                text("name")
-            )
-        }));
-    }
-    let namespace = target.namespace.as_deref().unwrap_or_default();
-    if !text("namespace").is_empty() && !namespace.is_empty() && text("namespace") != namespace {
-        return Err(Error::BadRequest(
-            "the namespace of the provided object does not match the namespace sent on the request".into(),
-        ));
-    }
-    let uid = old.object.meta.uid.to_string();
-    if !text("uid").is_empty() && text("uid") != uid {
-        if patched {
-            let at = FieldPath::new("metadata").child("uid");
-            return Err(api.invalid(
-                name,
-                vec![FieldError::invalid(&at, &json!(text("uid")), "field is immutable")],
-            ));
-        }
-        let detail = format!(
-            "Precondition failed: UID in precondition: {}, UID in object meta: {uid}",
-            text("uid")
-        );
-        return Err(Error::Conflict {
-            resource: api.named(),
-            name: name.to_owned(),
-            detail,
-        });
-    }
-    check_revision(target, name, text("resourceVersion"), old)
-}
-
-fn check_revision(target: &Target, name: &str, given: &str, old: &Entry) -> Result<()> {
-    let api = &target.served.api;
-    let at = FieldPath::new("metadata").child("resourceVersion");
-    if given.is_empty() || given == "0" {
-        if api.strategy.traits().unconditional_update {
-            return Ok(());
-        }
-        let error = FieldError::invalid_text(&at, "0", "must be specified for an update");
-        return Err(Error::Invalid {
-            subject: api.named(),
-            name: name.to_owned(),
-            errors: vec![error],
-        });
-    }
-    match given.parse::<u64>() {
-        Ok(revision) if revision == old.revision.0 => Ok(()),
-        Ok(_) => Err(api.modified(name)),
-        Err(_) => Err(Error::BadRequest(format!("invalid resource version: {given:?}"))),
-    }
-}
-
-enum UnknownFields {
-    Create,
-    Patch,
-}
-
-/// Unknown and duplicate fields: an error, warnings, or nothing. Duplicates come first.
-fn check_fields(target: &Target, body: &Json, options: &WriteOptions<'_>, from: UnknownFields) -> Result<Vec<String>> {
-    if options.field_validation == FieldValidation::Ignore {
-        return Ok(Vec::new());
-    }
-    let schema = &target.api_version()?.schema;
-    let mut problems: Vec<String> = options
-        .duplicates
-        .iter()
-        .map(|f| format!("duplicate field \"{f}\""))
-        .collect();
-    let mut unknown = insula_schema::prune_report(body, schema);
-    unknown.extend(metadata::unknown(body));
-    unknown.sort();
-    unknown.dedup();
-    problems.extend(unknown.iter().map(|f| format!("unknown field \"{f}\"")));
-    if problems.is_empty() || options.field_validation == FieldValidation::Warn {
-        return Ok(problems);
-    }
-    let text = format!("strict decoding error: {}", problems.join(", "));
-    Err(match from {
-        UnknownFields::Create => {
-            let kind = &target.served.names().kind;
-            Error::BadRequest(format!(
-                "{kind} in version {:?} cannot be handled as a {kind}: {text}",
-                target.version
-            ))
-        }
-        UnknownFields::Patch => {
-            let error = FieldError::invalid_text(&FieldPath::new("patch"), body.to_string(), text);
-            target.served.api.invalid("", vec![error])
-        }
-    })
 }
 
 /// A commit's failure as a verb's.
