@@ -1,4 +1,3 @@
-
 use crate::testing::Rig;
 use insula_api::{Json, condition};
 use insula_registry::ids;

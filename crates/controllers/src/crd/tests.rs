@@ -1,4 +1,3 @@
-
 use super::names::{Taken, accept};
 use crate::testing::Rig;
 use insula_api::condition;

@@ -1,4 +1,3 @@
-
 use crate::testing::Rig;
 use serde_json::json;
 

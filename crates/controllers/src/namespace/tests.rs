@@ -1,4 +1,3 @@
-
 use crate::testing::Rig;
 use insula_api::condition;
 use serde_json::json;

@@ -1,4 +1,3 @@
-
 use crate::testing::Rig;
 use insula_registry::ids;
 use serde_json::json;

@@ -1,4 +1,3 @@
-
 use super::of;
 use crate::OnDelete;
 use insula_api::{Json, Timestamp, aggregate};
