@@ -91,9 +91,7 @@ fn other(request: &Authorized, path: &str) -> Answer {
         ("/healthz" | "/livez" | "/readyz", Route::Cluster { .. }) => {
             Ok(reply::bytes(200, b"ok".to_vec(), "text/plain; charset=utf-8"))
         }
-        ("/metrics", Route::Cluster { .. }) => Err(Reply::error(&Error::Unavailable(
-            "shard-level endpoint not available at workspace scope".into(),
-        ))),
+        ("/metrics", Route::Cluster { .. }) => Err(status::not_in_workspaces().into()),
         _ => Err(Reply::NotFoundPage),
     }
 }

@@ -167,6 +167,15 @@ pub fn unsupported_route() -> StatusReply {
     failure(415, "UnsupportedMediaType", "415: Unsupported Media Type".into()).details(Map::new())
 }
 
+/// A path of the whole server, asked for in a workspace (kcp `pkg/server/filters/shardlevelpaths.go`).
+pub fn not_in_workspaces() -> StatusReply {
+    failure(
+        501,
+        "NotImplemented",
+        "shard-level endpoint not available at workspace scope".into(),
+    )
+}
+
 /// The answer took longer than it may.
 pub fn timeout() -> StatusReply {
     let message = "Timeout: request did not complete within the allotted timeout".into();

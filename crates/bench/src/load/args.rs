@@ -73,6 +73,9 @@ pub struct Arguments {
     /// The running server's process, for CPU and memory.
     #[arg(long, requires = "server")]
     pub(crate) pid: Option<u32>,
+    /// Rules that only move fields, none that computes with CEL: no write has to be tried in the other version.
+    #[arg(long)]
+    pub(crate) moves_only: bool,
     /// Everything small: whether it works, in seconds.
     #[arg(long)]
     quick: bool,

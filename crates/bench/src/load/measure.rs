@@ -45,7 +45,9 @@ pub(super) async fn everything(
         workspaces,
         bound: workspaces.min(BOUND_MAX),
     };
-    world::provide(&run.client).await.context("exporting the API")?;
+    world::provide(&run.client, !arguments.moves_only)
+        .await
+        .context("exporting the API")?;
     scale::workspaces(&run, report).await.context("making workspaces")?;
     scale::bind(&run, report).await.context("binding")?;
     if arguments.wants(What::Create) {

@@ -68,8 +68,8 @@ pub(crate) fn other_widgets(n: usize, version: &str) -> String {
     )
 }
 
-/// Makes the provider's workspace and exports the kind from it.
-pub(crate) async fn provide(client: &Client) -> Result<()> {
+/// Makes the provider's workspace and exports the kind from it, with one field computed by CEL if asked for.
+pub(crate) async fn provide(client: &Client, computed: bool) -> Result<()> {
     client.create(WORKSPACES, &workspace(PROVIDER)).await?;
     wait_ready(client, PROVIDER).await?;
     let base = format!("/clusters/root:{PROVIDER}/apis/apis.kcp.io");
@@ -87,7 +87,7 @@ pub(crate) async fn provide(client: &Client) -> Result<()> {
         .await?;
     let conversion = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": SCHEMA},
-        "spec": rules(MOVES, true),
+        "spec": rules(MOVES, computed),
     });
     client
         .create(&format!("{base}/v1alpha1/apiconversions"), &conversion)
