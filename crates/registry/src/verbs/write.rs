@@ -2,7 +2,7 @@
 
 use super::check::{UnknownFields, check_fields, check_identity, check_patched, check_type};
 use crate::{
-    Error, Part, Registry, Result, Target,
+    Error, Origin, Part, Registry, Result, Target,
     admission::{self, Operation, Review},
     before::{self, Context},
     ids, representation,
@@ -61,7 +61,7 @@ pub enum Change<'a> {
 
 impl Registry {
     /// Creates an object.
-    pub async fn create(&self, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
+    pub async fn create(&self, target: &Target, mut body: Json, options: &WriteOptions<'_>) -> Result<Written> {
         let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
         let version = target.api_version()?;
         check_type(target, &body)?;
@@ -73,13 +73,17 @@ impl Registry {
             ));
         }
         let api = &target.served.api;
+        // A custom resource in its stored version can be read back from what was made of it, should an attempt fail, which is
+        // rare; everything else is kept, since strategies and admission may have changed it.
+        let readable = target.served.origin != Origin::System && version.name == api.storage_version().name;
+        let spare = (generated || !readable).then(|| body.clone());
         let mut last = Error::Internal("no attempt was made".into());
         for _ in 0..NAMES_MAX {
             let snapshot = self.store.latest();
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let mut guards = self.surroundings(&snapshot, target, name)?;
             let context = self.context(target, version);
-            let mut draft = before::create(&context, body.clone())?;
+            let mut draft = before::create(&context, std::mem::take(&mut body))?;
             let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
             self.admit(
                 &snapshot,
@@ -96,6 +100,7 @@ impl Registry {
                         resource: api.named(),
                         name: key.name.to_string(),
                     };
+                    body = spare.clone().unwrap_or_default();
                     continue;
                 }
                 let deleting = found.object.meta.is_deleting();
@@ -137,7 +142,10 @@ impl Registry {
                     });
                 }
                 // Somebody took the name, or the namespace, claim or workspace changed: look again.
-                Err(CommitError::Conflict { .. }) => last = api.modified(&key.name),
+                Err(CommitError::Conflict { .. }) => {
+                    last = api.modified(&key.name);
+                    body = spare.clone().unwrap_or_else(|| object.body_value());
+                }
                 Err(error) => return Err(commit_error(error)),
             }
         }
