@@ -4,7 +4,7 @@
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::Json;
 use insula_registry::{ApiVersion, ScopeKind, Served};
-use serde_json::{Map, json};
+use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
 use std::{cmp::Reverse, collections::BTreeSet};
 
@@ -38,15 +38,16 @@ const BUILT_IN_VERBS: &[&str] = &[
 const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// `/version`. `insula` is this program's version.
+/// `/version`, of the whole server and in a workspace. `insula` is this program's version; commit and date are those that the
+/// build was told.
 pub fn version(insula: &str) -> Json {
     json!({
         "major": KUBERNETES_MAJOR,
         "minor": KUBERNETES_MINOR,
         "gitVersion": format!("v{KUBERNETES_MAJOR}.{KUBERNETES_MINOR}.0+insula-{insula}"),
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
+        "gitCommit": option_env!("INSULA_BUILD_COMMIT").unwrap_or_default(),
+        "gitTreeState": "",
+        "buildDate": option_env!("INSULA_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
         "goVersion": "",
         "compiler": "rustc",
         "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),
@@ -350,31 +351,6 @@ pub fn etag_matches(header: Option<&str>, tag: &str) -> bool {
 
 pub(crate) fn hex_upper(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02X}")).collect()
-}
-
-/// Paths that `/` lists, from what is served.
-pub fn root_paths(served: &[Served]) -> Json {
-    let mut paths: Vec<String> = vec!["/api".into(), "/api/v1".into(), "/apis".into()];
-    for group in group_names(served) {
-        paths.push(format!("/apis/{group}"));
-        paths.extend(
-            versions(served, group)
-                .into_iter()
-                .map(|version| format!("/apis/{group}/{version}")),
-        );
-    }
-    paths.extend(
-        [
-            "/healthz",
-            "/livez",
-            "/openapi/v2",
-            "/openapi/v3",
-            "/readyz",
-            "/version",
-        ]
-        .map(str::to_owned),
-    );
-    Json::Object(Map::from_iter([("paths".to_owned(), json!(paths))]))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use crate::{
     handle::{Answer, ResourceRequest, header_text},
     negotiate::{self, Format, MetaVersion, Negotiated, Representation},
     reply::{self, Reply},
-    table::{Columns, IncludeObject, Layout},
+    table::{self, Columns, IncludeObject, Layout},
 };
 use http::header;
 use insula_api::{Json, Revision};
@@ -59,10 +59,10 @@ impl Renderer {
                 Representation::Table(version) => self.table(
                     std::slice::from_ref(entry),
                     version,
-                    list_metadata(entry.revision),
+                    metadata_at(entry.revision),
                     Columns::Defined,
                 )?,
-                Representation::PartialMetadata(version) => partial(entry, version, "PartialObjectMetadata"),
+                Representation::PartialMetadata(version) => partial(entry, version),
                 _ => self.value(entry)?,
             };
             reply::document(code, &body, self.form.format, self.form.content_type(), self.pretty)
@@ -73,28 +73,16 @@ impl Renderer {
 
     /// A list.
     pub fn list(&self, list: &List, warnings: &[String]) -> Answer {
-        let mut metadata = list_metadata(list.revision);
-        if let Some(next) = &list.next {
-            metadata["continue"] = json!(next);
-        }
-        if let Some(remaining) = list.remaining {
-            metadata["remainingItemCount"] = json!(remaining);
-        }
+        let revision = list.revision.to_string();
+        let metadata = table::list_metadata(&revision, list.next.as_deref(), list.remaining);
         let mut response = match self.form.representation {
             Representation::Table(version) => {
                 let body = self.table(&list.entries, version, metadata, Columns::Defined)?;
                 reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty)
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
-                let items: Vec<Json> = list
-                    .entries
-                    .iter()
-                    .map(|entry| partial(entry, version, "PartialObjectMetadata"))
-                    .collect();
-                let body = json!({
-                    "kind": "PartialObjectMetadataList", "apiVersion": version.api_version(),
-                    "metadata": metadata, "items": items,
-                });
+                let items: Vec<Json> = list.entries.iter().map(|entry| partial(entry, version)).collect();
+                let body = table::partial_list(items, version, metadata);
                 reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty)
             }
             _ => self.objects(&list.entries, metadata)?,
@@ -162,12 +150,12 @@ impl Renderer {
                 self.table(
                     std::slice::from_ref(entry),
                     version,
-                    list_metadata(entry.revision),
+                    metadata_at(entry.revision),
                     columns,
                 )?
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
-                partial(entry, version, "PartialObjectMetadata")
+                partial(entry, version)
             }
             _ => return self.write(entry, out),
         };
@@ -221,12 +209,12 @@ impl Renderer {
     }
 }
 
-fn list_metadata(revision: Revision) -> Json {
-    json!({"resourceVersion": revision.to_string()})
+/// Metadata of a table of one object.
+fn metadata_at(revision: Revision) -> Json {
+    table::list_metadata(&revision.to_string(), None, None)
 }
 
 /// Metadata alone: read from the stored bytes, whatever version they are in; nothing is converted.
-fn partial(entry: &Entry, version: MetaVersion, kind: &str) -> Json {
-    let metadata = entry.object.value(entry.revision)["metadata"].take();
-    json!({"kind": kind, "apiVersion": version.api_version(), "metadata": metadata})
+fn partial(entry: &Entry, version: MetaVersion) -> Json {
+    table::partial(&entry.object.value(entry.revision)["metadata"], version)
 }

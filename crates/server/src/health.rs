@@ -28,9 +28,6 @@ use crate::{
     metrics::{Class, Metrics, Verb},
 };
 
-/// The Kubernetes whose API this is. Clients read the numbers to know what to expect.
-const KUBERNETES: (&str, &str) = ("1", "36");
-
 /// What the answers are made from.
 #[derive(Clone)]
 pub(crate) struct Health {
@@ -113,30 +110,7 @@ async fn version(State(health): State<Health>, request: Request) -> Response {
     if let Err(refusal) = permit(&health, &request, request.uri().path()) {
         return refusal.into_response();
     }
-    let (major, minor) = KUBERNETES;
-    axum_json(
-        StatusCode::OK,
-        &json!({
-            "major": major,
-            "minor": minor,
-            "gitVersion": format!("v{major}.{minor}.0+insula-{VERSION}"),
-            "gitCommit": option_env!("INSULA_BUILD_COMMIT").unwrap_or_default(),
-            "gitTreeState": "",
-            "buildDate": option_env!("INSULA_BUILD_DATE").unwrap_or("1970-01-01T00:00:00Z"),
-            "goVersion": "",
-            "compiler": "rustc",
-            "platform": format!("{}/{}", std::env::consts::OS, go_architecture()),
-        }),
-    )
-}
-
-/// Clients compare the platform with Go's names.
-fn go_architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "x86_64" => "amd64",
-        "aarch64" => "arm64",
-        other => other,
-    }
+    axum_json(StatusCode::OK, &insula_apiserver::discovery::version(VERSION))
 }
 
 async fn text(State(health): State<Health>, request: Request) -> Response {
