@@ -10,6 +10,7 @@
 mod admit;
 mod at;
 mod columns;
+mod declare;
 mod default;
 mod definition;
 mod embedded;

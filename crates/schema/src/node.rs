@@ -1,6 +1,7 @@
 //! The compiled schema tree. A node is read by every walk (prune, default, validate), so that each walk is one
 //! recursion over value and node side by side.
 
+use crate::declare::{Stands, declaration};
 use crate::regexp::Pattern;
 use crate::rules::Rule;
 use insula_api::Json;
@@ -254,6 +255,13 @@ impl Node {
     /// Whether the node has rules (`x-kubernetes-validations`) of its own.
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// What expressions may know of values here: their type, bounds and fields. None where the schema does not say the
+    /// type, or not that of a list's items or a map's values. `name` names the type; types of fields are named after it,
+    /// and objects of one name are of one type. Made anew at each call; [`crate::Structural::declaration`] keeps its own.
+    pub fn declaration(&self, name: &str) -> Option<insula_cel::Decl> {
+        declaration(self, Stands::of(self), name)
     }
 
     /// Whether every value that `other` accepts **by type** is acceptable here, however deep. Bounds (lengths,

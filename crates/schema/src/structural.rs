@@ -4,10 +4,13 @@
 //! schemas that were admitted before: it only lowers. Both are bounded in size and depth first.
 
 use crate::at::{At, Keys, join};
+use crate::declare::{Stands, declaration};
 use crate::node::{Below, Junctors, Limits, ListType, MapType, Node, Type};
 use crate::regexp::Pattern;
 use crate::rules::Rule;
 use insula_api::{FieldError, FieldPath, Json};
+use insula_cel::Decl;
+use std::sync::OnceLock;
 
 /// Deeper schemas are refused: walks recurse, and a stack is finite.
 pub const SCHEMA_DEPTH_MAX: usize = 100;
@@ -20,6 +23,7 @@ pub const SCHEMA_BYTES_MAX: usize = 3 * 1024 * 1024;
 #[derive(Debug, Clone, Default)]
 pub struct Structural {
     root: Node,
+    declaration: OnceLock<Decl>,
 }
 
 impl Structural {
@@ -50,7 +54,7 @@ impl Structural {
         if !errors.is_empty() {
             return Err(errors);
         }
-        let lowered = Structural { root };
+        let lowered = Structural::of(root);
         let errors = crate::admit::check_compiled(schema, &lowered, path);
         if errors.is_empty() { Ok(lowered) } else { Err(errors) }
     }
@@ -74,6 +78,19 @@ impl Structural {
         })
     }
 
+    fn of(root: Node) -> Structural {
+        Structural {
+            root,
+            declaration: OnceLock::new(),
+        }
+    }
+
+    /// What expressions may know of an object: types and bounds of its fields. Made when first asked for.
+    pub fn declaration(&self) -> &Decl {
+        let declare = || declaration(&self.root, Stands::AsObject, "object").unwrap_or_else(Decl::dynamic);
+        self.declaration.get_or_init(declare)
+    }
+
     /// The schema of the whole object.
     pub fn root(&self) -> &Node {
         &self.root
@@ -84,7 +101,7 @@ fn lower_root(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldEr
     let mut errors = Vec::new();
     let root = lower(schema, &At::ROOT, path, &mut errors);
     if errors.is_empty() {
-        Ok(Structural { root })
+        Ok(Structural::of(root))
     } else {
         Err(errors)
     }
