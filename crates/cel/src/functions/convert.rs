@@ -7,12 +7,64 @@ use crate::value::Val;
 use std::rc::Rc;
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    global("int", 1, 1, int),
-    global("uint", 1, 1, uint),
-    global("double", 1, 1, double),
-    global("string", 1, 1, string),
-    global("bool", 1, 1, bool),
-    global("bytes", 1, 1, bytes),
+    global(
+        "int",
+        &[
+            "int64_to_int64: (int) -> int",
+            "double_to_int64: (double) -> int",
+            "duration_to_int64: (duration) -> int",
+            "string_to_int64: (string) -> int",
+            "timestamp_to_int64: (timestamp) -> int",
+            "uint64_to_int64: (uint) -> int",
+        ],
+        int,
+    ),
+    global(
+        "uint",
+        &[
+            "uint64_to_uint64: (uint) -> uint",
+            "double_to_uint64: (double) -> uint",
+            "int64_to_uint64: (int) -> uint",
+            "string_to_uint64: (string) -> uint",
+        ],
+        uint,
+    ),
+    global(
+        "double",
+        &[
+            "double_to_double: (double) -> double",
+            "int64_to_double: (int) -> double",
+            "string_to_double: (string) -> double",
+            "uint64_to_double: (uint) -> double",
+        ],
+        double,
+    ),
+    global(
+        "string",
+        &[
+            "string_to_string: (string) -> string",
+            "bool_to_string: (bool) -> string",
+            "bytes_to_string: (bytes) -> string",
+            "double_to_string: (double) -> string",
+            "duration_to_string: (duration) -> string",
+            "int64_to_string: (int) -> string",
+            "timestamp_to_string: (timestamp) -> string",
+            "uint64_to_string: (uint) -> string",
+            "ip_to_string: (net.IP) -> string",
+            "cidr_to_string: (net.CIDR) -> string",
+        ],
+        string,
+    ),
+    global(
+        "bool",
+        &["bool_to_bool: (bool) -> bool", "string_to_bool: (string) -> bool"],
+        bool,
+    ),
+    global(
+        "bytes",
+        &["bytes_to_bytes: (bytes) -> bytes", "string_to_bytes: (string) -> bytes"],
+        bytes,
+    ),
 ];
 
 fn impossible(from: &Val<'_>, to: &'static str) -> EvalError {

@@ -1,6 +1,6 @@
-//! Lists: Kubernetes' functions (`sum`, `min`, `isSorted` …) and the extension's (`sort`, `slice`, `flatten` …).
+//! Lists: Kubernetes' functions (`sum`, `min`, `isSorted` …) and cel-go's extension's (`sort`, `slice`, `flatten` …).
 
-use super::{Context, Function, global, integer, made, member, strings};
+use super::{Context, Function, global, integer, member, strings};
 use crate::arithmetic;
 use crate::compare;
 use crate::error::{EvalError, invalid, no_overload};
@@ -10,26 +10,116 @@ use crate::value::{Items, Val};
 use std::cmp::Ordering;
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    member("sum", 1, 1, sum),
-    member("min", 1, 1, |cx, a| extreme(cx, a, Ordering::Less, "min")),
-    member("max", 1, 1, |cx, a| extreme(cx, a, Ordering::Greater, "max")),
-    member("isSorted", 1, 1, is_sorted),
-    member("includes", 2, 2, |cx, a| match a {
-        [list @ (Val::JsonList(_) | Val::List(_)), element] => {
-            Ok(Val::Bool(compare::contains(list, element, cx.budget)?))
-        }
-        _ => Err(no_overload("includes")),
-    }),
-    member("indexOf", 2, 3, |cx, a| index_of(cx, a, false)),
-    member("lastIndexOf", 2, 3, |cx, a| index_of(cx, a, true)),
-    member("sort", 1, 1, sort),
-    member("distinct", 1, 1, distinct),
-    member("flatten", 1, 2, flatten),
-    member("slice", 3, 3, slice),
-    member("reverse", 1, 1, reverse),
-    member("first", 1, 1, |_, a| end(a, "first", |i| i.get(0))),
-    member("last", 1, 1, |_, a| end(a, "last", |i| i.get(i.len().wrapping_sub(1)))),
-    global("lists.range", 1, 1, range),
+    member(
+        "isSorted",
+        &[
+            "list_int_is_sorted_bool: list(int).() -> bool",
+            "list_uint_is_sorted_bool: list(uint).() -> bool",
+            "list_double_is_sorted_bool: list(double).() -> bool",
+            "list_bool_is_sorted_bool: list(bool).() -> bool",
+            "list_duration_is_sorted_bool: list(duration).() -> bool",
+            "list_timestamp_is_sorted_bool: list(timestamp).() -> bool",
+            "list_string_is_sorted_bool: list(string).() -> bool",
+            "list_bytes_is_sorted_bool: list(bytes).() -> bool",
+        ],
+        is_sorted,
+    ),
+    member(
+        "sum",
+        &[
+            "list_int_sum_int: list(int).() -> int",
+            "list_uint_sum_uint: list(uint).() -> uint",
+            "list_double_sum_double: list(double).() -> double",
+            "list_duration_sum_duration: list(duration).() -> duration",
+        ],
+        sum,
+    ),
+    member(
+        "min",
+        &[
+            "list_int_min_int: list(int).() -> int",
+            "list_uint_min_uint: list(uint).() -> uint",
+            "list_double_min_double: list(double).() -> double",
+            "list_bool_min_bool: list(bool).() -> bool",
+            "list_duration_min_duration: list(duration).() -> duration",
+            "list_timestamp_min_timestamp: list(timestamp).() -> timestamp",
+            "list_string_min_string: list(string).() -> string",
+            "list_bytes_min_bytes: list(bytes).() -> bytes",
+        ],
+        |cx, a| extreme(cx, a, Ordering::Less, "min"),
+    ),
+    member(
+        "max",
+        &[
+            "list_int_max_int: list(int).() -> int",
+            "list_uint_max_uint: list(uint).() -> uint",
+            "list_double_max_double: list(double).() -> double",
+            "list_bool_max_bool: list(bool).() -> bool",
+            "list_duration_max_duration: list(duration).() -> duration",
+            "list_timestamp_max_timestamp: list(timestamp).() -> timestamp",
+            "list_string_max_string: list(string).() -> string",
+            "list_bytes_max_bytes: list(bytes).() -> bytes",
+        ],
+        |cx, a| extreme(cx, a, Ordering::Greater, "max"),
+    ),
+    member(
+        "indexOf",
+        &[
+            "list_a_index_of_int: list(A).(A) -> int",
+            "string_index_of_string: string.(string) -> int",
+            "string_index_of_string_int: string.(string, int) -> int",
+        ],
+        |cx, a| index_of(cx, a, false),
+    ),
+    member(
+        "lastIndexOf",
+        &[
+            "list_a_last_index_of_int: list(A).(A) -> int",
+            "string_last_index_of_string: string.(string) -> int",
+            "string_last_index_of_string_int: string.(string, int) -> int",
+        ],
+        |cx, a| index_of(cx, a, true),
+    ),
+    member(
+        "sort",
+        &[
+            "list_int_sort: list(int).() -> list(int)",
+            "list_uint_sort: list(uint).() -> list(uint)",
+            "list_double_sort: list(double).() -> list(double)",
+            "list_bool_sort: list(bool).() -> list(bool)",
+            "list_google.protobuf.Duration_sort: list(duration).() -> list(duration)",
+            "list_google.protobuf.Timestamp_sort: list(timestamp).() -> list(timestamp)",
+            "list_string_sort: list(string).() -> list(string)",
+            "list_bytes_sort: list(bytes).() -> list(bytes)",
+        ],
+        sort,
+    ),
+    member(
+        "@sortByAssociatedKeys",
+        &[
+            "list_int_sortByAssociatedKeys: list(T).(list(int)) -> list(T)",
+            "list_uint_sortByAssociatedKeys: list(T).(list(uint)) -> list(T)",
+            "list_double_sortByAssociatedKeys: list(T).(list(double)) -> list(T)",
+            "list_bool_sortByAssociatedKeys: list(T).(list(bool)) -> list(T)",
+            "list_google.protobuf.Duration_sortByAssociatedKeys: list(T).(list(duration)) -> list(T)",
+            "list_google.protobuf.Timestamp_sortByAssociatedKeys: list(T).(list(timestamp)) -> list(T)",
+            "list_string_sortByAssociatedKeys: list(T).(list(string)) -> list(T)",
+            "list_bytes_sortByAssociatedKeys: list(T).(list(bytes)) -> list(T)",
+        ],
+        sort_by,
+    ),
+    member("distinct", &["list_distinct: list(T).() -> list(T)"], distinct),
+    member(
+        "flatten",
+        &[
+            "list_flatten: list(list(T)).() -> list(T)",
+            "list_flatten_int: list(dyn).(int) -> list(dyn)",
+        ],
+        flatten,
+    ),
+    member("slice", &["list_slice: list(T).(int, int) -> list(T)"], slice),
+    member("reverse", &["list_reverse: list(T).() -> list(T)"], reverse),
+    global("lists.range", &["lists_range: (int) -> list(int)"], range),
 ];
 
 fn items<'s, 'v>(value: &'s Val<'v>, function: &'static str) -> std::result::Result<Items<'s, 'v>, EvalError> {
@@ -125,23 +215,58 @@ fn index_of<'v>(cx: &mut Context<'_>, args: &[Val<'v>], last: bool) -> Result<'v
 
 fn sort<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [list] = args else { return Err(no_overload("sort")) };
-    let mut sorted: Vec<Val<'v>> = items(list, "sort")?.iter().collect();
-    charge(cx, sorted.len())?;
-    // A failed comparison (types, NaN, or cost) is remembered: the sort itself cannot be stopped, but from then on
-    // its comparisons are free of work.
+    let list = items(list, "sort")?;
+    sorted_by(cx, list, list)
+}
+
+fn sort_by<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
+    let [list, keys] = args else {
+        return Err(no_overload("sortBy"));
+    };
+    let (list, keys) = (items(list, "sortBy")?, items(keys, "sortBy")?);
+    if list.len() != keys.len() {
+        return Err(invalid(format!(
+            "@sortByAssociatedKeys() expected a list of the same size as the associated keys list, but got {} and {} \
+             elements respectively",
+            list.len(),
+            keys.len()
+        )));
+    }
+    sorted_by(cx, list, keys)
+}
+
+/// The list in the order of its keys, equal keys in the order they came.
+fn sorted_by<'v>(cx: &mut Context<'_>, list: Items<'_, 'v>, keys: Items<'_, 'v>) -> Result<'v> {
+    charge(cx, list.len())?;
+    let mut pairs: Vec<(Val<'v>, Val<'v>)> = keys.iter().zip(list.iter()).collect();
+    let Some((first, _)) = pairs.first() else {
+        return Ok(Val::list(Vec::new()));
+    };
+    if compare::order(first, first, cx.budget)?.is_none() {
+        return Err(invalid("list elements must be comparable"));
+    }
+    let name = first.type_name();
+    if pairs.iter().any(|(key, _)| key.type_name() != name) {
+        return Err(invalid("list elements must have the same type"));
+    }
+    // A failed comparison (cost) is remembered: the sort itself cannot be stopped, but from then on its comparisons
+    // are free of work. Not a number is in no order and stays where it is, so this compares as cel-go does.
     let mut failure = None;
-    sorted.sort_by(|a, b| {
+    pairs.sort_by(|(a, _), (b, _)| {
         if failure.is_some() {
             return Ordering::Equal;
         }
-        order(cx, a, b, "sort").unwrap_or_else(|error| {
-            failure = Some(error);
-            Ordering::Equal
-        })
+        match cx.budget.charge(1).and_then(|()| compare::order(a, b, cx.budget)) {
+            Ok(order) => order.flatten().unwrap_or(Ordering::Equal),
+            Err(error) => {
+                failure = Some(error);
+                Ordering::Equal
+            }
+        }
     });
     match failure {
         Some(error) => Err(error),
-        None => Ok(Val::list(sorted)),
+        None => Ok(Val::list(pairs.into_iter().map(|(_, value)| value).collect())),
     }
 }
 
@@ -227,21 +352,12 @@ fn slice<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
 }
 
 fn reverse<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
-    let [value] = args else {
+    let [list] = args else {
         return Err(no_overload("reverse"));
     };
-    if let Some(text) = value.as_str() {
-        cx.budget.traverse(text.len())?;
-        return made(cx, text.chars().rev().collect());
-    }
-    let list = items(value, "reverse")?;
+    let list = items(list, "reverse")?;
     charge(cx, list.len())?;
     Ok(Val::list(list.iter().rev().collect()))
-}
-
-fn end<'v>(args: &[Val<'v>], name: &'static str, pick: impl Fn(Items<'_, 'v>) -> Option<Val<'v>>) -> Result<'v> {
-    let [list] = args else { return Err(no_overload(name)) };
-    Ok(pick(items(list, name)?).map_or(Val::Optional(None), Val::some))
 }
 
 /// Elements of `lists.range`; more would be refused by the memory bound anyway, with the allocation made.

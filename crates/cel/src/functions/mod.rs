@@ -5,8 +5,10 @@
 
 mod convert;
 mod lists;
+mod optionals;
 pub(crate) mod quantity;
 mod sets;
+mod signature;
 mod strings;
 mod text;
 pub(crate) mod time;
@@ -17,6 +19,8 @@ use crate::eval::Result;
 use crate::value::Val;
 use std::fmt;
 use std::rc::Rc;
+
+pub(crate) use signature::{Overload, is_for_patches, is_namespace, overloads};
 
 /// What functions may use besides their arguments.
 pub(crate) struct Context<'m> {
@@ -68,8 +72,8 @@ enum Style {
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     style: Style,
-    /// Numbers of arguments, the receiver included.
-    arguments: (usize, usize),
+    /// What it takes and gives, an overload a text; see `signature`.
+    signatures: &'static [&'static str],
     pub(crate) call: Implementation,
 }
 
@@ -79,31 +83,45 @@ impl fmt::Debug for Function {
     }
 }
 
-const fn global(name: &'static str, min: usize, max: usize, call: Implementation) -> Function {
+const fn function(
+    style: Style,
+    name: &'static str,
+    signatures: &'static [&'static str],
+    call: Implementation,
+) -> Function {
     Function {
         name,
-        style: Style::Global,
-        arguments: (min, max),
+        style,
+        signatures,
         call,
     }
 }
 
-const fn member(name: &'static str, min: usize, max: usize, call: Implementation) -> Function {
-    Function {
-        name,
-        style: Style::Member,
-        arguments: (min, max),
-        call,
-    }
+const fn global(name: &'static str, signatures: &'static [&'static str], call: Implementation) -> Function {
+    function(Style::Global, name, signatures, call)
 }
 
-const fn both(name: &'static str, count: usize, call: Implementation) -> Function {
-    Function {
-        name,
-        style: Style::Both,
-        arguments: (count, count),
-        call,
-    }
+const fn member(name: &'static str, signatures: &'static [&'static str], call: Implementation) -> Function {
+    function(Style::Member, name, signatures, call)
+}
+
+const fn both(name: &'static str, signatures: &'static [&'static str], call: Implementation) -> Function {
+    function(Style::Both, name, signatures, call)
+}
+
+/// Every function there is.
+fn tables() -> [&'static [Function]; 9] {
+    [
+        CORE,
+        optionals::FUNCTIONS,
+        strings::FUNCTIONS,
+        text::FUNCTIONS,
+        lists::FUNCTIONS,
+        convert::FUNCTIONS,
+        time::FUNCTIONS,
+        sets::FUNCTIONS,
+        quantity::FUNCTIONS,
+    ]
 }
 
 /// The result of looking a function up.
@@ -113,24 +131,16 @@ pub(crate) enum Found {
     Nothing,
 }
 
+/// A function by name, style and number of arguments, the receiver included.
 pub(crate) fn find(name: &str, is_member: bool, count: usize) -> Found {
     let mut result = Found::Nothing;
-    let tables = [
-        CORE,
-        strings::FUNCTIONS,
-        text::FUNCTIONS,
-        lists::FUNCTIONS,
-        convert::FUNCTIONS,
-        time::FUNCTIONS,
-        sets::FUNCTIONS,
-        quantity::FUNCTIONS,
-    ];
-    for function in tables.into_iter().flatten().filter(|f| f.name == name) {
+    for function in tables().into_iter().flatten().filter(|f| f.name == name) {
         let style = match function.style {
             Style::Both => true,
             style => (style == Style::Member) == is_member,
         };
-        if style && (function.arguments.0..=function.arguments.1).contains(&count) {
+        let fits = |o: &Overload| o.receiver == is_member && o.arguments.len() == count;
+        if style && overloads(name).iter().any(fits) {
             return Found::Function(function);
         }
         result = Found::WrongArguments;
@@ -159,30 +169,35 @@ pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
 }
 
 static CORE: &[Function] = &[
-    both("size", 1, size),
-    both("matches", 2, matches),
-    global("dyn", 1, 1, |_, args| match args {
+    both(
+        "size",
+        &[
+            "size_bytes: (bytes) -> int",
+            "bytes_size: bytes.() -> int",
+            "size_list: (list(A)) -> int",
+            "list_size: list(A).() -> int",
+            "size_map: (map(A, B)) -> int",
+            "map_size: map(A, B).() -> int",
+            "size_string: (string) -> int",
+            "string_size: string.() -> int",
+        ],
+        size,
+    ),
+    both(
+        "matches",
+        &[
+            "matches: (string, string) -> bool",
+            "matches_string: string.(string) -> bool",
+        ],
+        matches,
+    ),
+    global("dyn", &["to_dyn: (A) -> dyn"], |_, args| match args {
         [value] => Ok(value.clone()),
         _ => Err(no_overload("dyn")),
     }),
-    global("type", 1, 1, |_, args| match args {
+    global("type", &["type: (A) -> type(A)"], |_, args| match args {
         [value] => Ok(Val::Type(value.type_name())),
         _ => Err(no_overload("type")),
-    }),
-    global("optional.of", 1, 1, |_, args| match args {
-        [value] => Ok(Val::some(value.clone())),
-        _ => Err(no_overload("optional.of")),
-    }),
-    global("optional.none", 0, 0, |_, _| Ok(Val::Optional(None))),
-    global("optional.ofNonZeroValue", 1, 1, |_, args| match args {
-        [value] if is_zero(value) => Ok(Val::Optional(None)),
-        [value] => Ok(Val::some(value.clone())),
-        _ => Err(no_overload("optional.ofNonZeroValue")),
-    }),
-    member("value", 1, 1, |_, args| match args {
-        [Val::Optional(Some(inner))] => Ok((**inner).clone()),
-        [Val::Optional(None)] => Err(crate::error::invalid("optional.none() dereference")),
-        _ => Err(no_overload("value")),
     }),
 ];
 
@@ -204,25 +219,6 @@ fn size<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
 fn matches<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let (text, pattern) = two_strings(args, "matches")?;
     Ok(Val::Bool(cx.is_match(text, pattern)?))
-}
-
-/// The zero value of its type, as `ofNonZeroValue` has it.
-fn is_zero(value: &Val<'_>) -> bool {
-    match value {
-        Val::Null => true,
-        Val::Bool(b) => !b,
-        Val::Int(i) => *i == 0,
-        Val::Uint(u) => *u == 0,
-        Val::Double(d) => *d == 0.0,
-        Val::Duration(nanos) => *nanos == 0,
-        Val::Bytes(bytes) => bytes.is_empty(),
-        Val::Timestamp(_) | Val::Type(_) | Val::Quantity(_) | Val::Optional(_) => false,
-        Val::Str(_) | Val::String(_) | Val::JsonList(_) | Val::List(_) | Val::JsonMap(_) | Val::Map(_) => {
-            value.as_str().is_some_and(str::is_empty)
-                || value.items().is_some_and(|i| i.len() == 0)
-                || value.map_len() == Some(0)
-        }
-    }
 }
 
 /// A length or index as a value.

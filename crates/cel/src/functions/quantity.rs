@@ -11,42 +11,86 @@ use std::cmp::Ordering;
 use std::rc::Rc;
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    global("quantity", 1, 1, |cx, a| {
-        let text = text_of(cx, a, "quantity")?;
-        let quantity = Quantity::parse(&text).ok_or_else(|| {
-            invalid("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
-        })?;
-        Ok(Val::Quantity(Rc::new(quantity)))
-    }),
-    global("isQuantity", 1, 1, |cx, a| {
+    global(
+        "quantity",
+        &["string_to_quantity: (string) -> kubernetes.Quantity"],
+        |cx, a| {
+            let text = text_of(cx, a, "quantity")?;
+            let quantity = Quantity::parse(&text).ok_or_else(|| {
+                invalid("quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'")
+            })?;
+            Ok(Val::Quantity(Rc::new(quantity)))
+        },
+    ),
+    global("isQuantity", &["is_quantity_string: (string) -> bool"], |cx, a| {
         Ok(Val::Bool(Quantity::parse(&text_of(cx, a, "isQuantity")?).is_some()))
     }),
-    member("sign", 1, 1, |_, a| match a {
-        [Val::Quantity(q)] => Ok(Val::Int(q.nanos.signum() as i64)),
-        _ => Err(no_overload("sign")),
-    }),
-    member("isGreaterThan", 2, 2, |_, a| {
-        Ok(Val::Bool(pair(a, "isGreaterThan")?.is_gt()))
-    }),
-    member("isLessThan", 2, 2, |_, a| Ok(Val::Bool(pair(a, "isLessThan")?.is_lt()))),
-    member("compareTo", 2, 2, |_, a| Ok(Val::Int(pair(a, "compareTo")? as i64))),
-    member("isInteger", 1, 1, |_, a| match a {
-        [Val::Quantity(q)] => Ok(Val::Bool(q.integer().is_some())),
-        _ => Err(no_overload("isInteger")),
-    }),
-    member("asInteger", 1, 1, |_, a| match a {
-        [Val::Quantity(q)] => q
-            .integer()
-            .map(Val::Int)
-            .ok_or_else(|| invalid("cannot convert value to integer")),
-        _ => Err(no_overload("asInteger")),
-    }),
-    member("asApproximateFloat", 1, 1, |_, a| match a {
-        [Val::Quantity(q)] => Ok(Val::Double(q.nanos as f64 / NANO as f64)),
-        _ => Err(no_overload("asApproximateFloat")),
-    }),
-    member("add", 2, 2, |_, a| combine(a, "add", 1)),
-    member("sub", 2, 2, |_, a| combine(a, "sub", -1)),
+    global(
+        "sign",
+        &["quantity_sign: (kubernetes.Quantity) -> int"],
+        |_, a| match a {
+            [Val::Quantity(q)] => Ok(Val::Int(q.nanos.signum() as i64)),
+            _ => Err(no_overload("sign")),
+        },
+    ),
+    member(
+        "isGreaterThan",
+        &["quantity_is_greater_than: kubernetes.Quantity.(kubernetes.Quantity) -> bool"],
+        |_, a| Ok(Val::Bool(pair(a, "isGreaterThan")?.is_gt())),
+    ),
+    member(
+        "isLessThan",
+        &["quantity_is_less_than: kubernetes.Quantity.(kubernetes.Quantity) -> bool"],
+        |_, a| Ok(Val::Bool(pair(a, "isLessThan")?.is_lt())),
+    ),
+    member(
+        "compareTo",
+        &["quantity_compare_to: kubernetes.Quantity.(kubernetes.Quantity) -> int"],
+        |_, a| Ok(Val::Int(pair(a, "compareTo")? as i64)),
+    ),
+    member(
+        "isInteger",
+        &["quantity_is_integer: kubernetes.Quantity.() -> bool"],
+        |_, a| match a {
+            [Val::Quantity(q)] => Ok(Val::Bool(q.integer().is_some())),
+            _ => Err(no_overload("isInteger")),
+        },
+    ),
+    member(
+        "asInteger",
+        &["quantity_get_int: kubernetes.Quantity.() -> int"],
+        |_, a| match a {
+            [Val::Quantity(q)] => q
+                .integer()
+                .map(Val::Int)
+                .ok_or_else(|| invalid("cannot convert value to integer")),
+            _ => Err(no_overload("asInteger")),
+        },
+    ),
+    member(
+        "asApproximateFloat",
+        &["quantity_get_float: kubernetes.Quantity.() -> double"],
+        |_, a| match a {
+            [Val::Quantity(q)] => Ok(Val::Double(q.nanos as f64 / NANO as f64)),
+            _ => Err(no_overload("asApproximateFloat")),
+        },
+    ),
+    member(
+        "add",
+        &[
+            "quantity_add: kubernetes.Quantity.(kubernetes.Quantity) -> kubernetes.Quantity",
+            "quantity_add_int: kubernetes.Quantity.(int) -> kubernetes.Quantity",
+        ],
+        |_, a| combine(a, "add", 1),
+    ),
+    member(
+        "sub",
+        &[
+            "quantity_sub: kubernetes.Quantity.(kubernetes.Quantity) -> kubernetes.Quantity",
+            "quantity_sub_int: kubernetes.Quantity.(int) -> kubernetes.Quantity",
+        ],
+        |_, a| combine(a, "sub", -1),
+    ),
 ];
 
 const NANO: i128 = 1_000_000_000;

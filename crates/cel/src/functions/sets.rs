@@ -6,23 +6,35 @@ use crate::error::{EvalError, no_overload};
 use crate::value::{Items, Val};
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    global("sets.contains", 2, 2, |cx, a| {
-        let (a, b) = two_lists(a, "sets.contains")?;
-        Ok(Val::Bool(all_in(cx, b, a)?))
-    }),
-    global("sets.equivalent", 2, 2, |cx, a| {
-        let (a, b) = two_lists(a, "sets.equivalent")?;
-        Ok(Val::Bool(all_in(cx, a, b)? && all_in(cx, b, a)?))
-    }),
-    global("sets.intersects", 2, 2, |cx, a| {
-        let (a, b) = two_lists(a, "sets.intersects")?;
-        for item in a.iter() {
-            if is_in(cx, &item, b)? {
-                return Ok(Val::Bool(true));
+    global(
+        "sets.contains",
+        &["list_sets_contains_list: (list(T), list(T)) -> bool"],
+        |cx, a| {
+            let (a, b) = two_lists(a, "sets.contains")?;
+            Ok(Val::Bool(all_in(cx, b, a)?))
+        },
+    ),
+    global(
+        "sets.equivalent",
+        &["list_sets_equivalent_list: (list(T), list(T)) -> bool"],
+        |cx, a| {
+            let (a, b) = two_lists(a, "sets.equivalent")?;
+            Ok(Val::Bool(all_in(cx, a, b)? && all_in(cx, b, a)?))
+        },
+    ),
+    global(
+        "sets.intersects",
+        &["list_sets_intersects_list: (list(T), list(T)) -> bool"],
+        |cx, a| {
+            let (a, b) = two_lists(a, "sets.intersects")?;
+            for item in a.iter() {
+                if is_in(cx, &item, b)? {
+                    return Ok(Val::Bool(true));
+                }
             }
-        }
-        Ok(Val::Bool(false))
-    }),
+            Ok(Val::Bool(false))
+        },
+    ),
 ];
 
 type Lists<'s, 'v> = (Items<'s, 'v>, Items<'s, 'v>);

@@ -6,24 +6,60 @@ use crate::eval::Result;
 use crate::value::Val;
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    member("contains", 2, 2, |cx, a| test(cx, a, "contains", |s, p| s.contains(p))),
-    member("startsWith", 2, 2, |cx, a| {
-        test(cx, a, "startsWith", |s, p| s.starts_with(p))
+    member("contains", &["contains_string: string.(string) -> bool"], |cx, a| {
+        test(cx, a, "contains", |s, p| s.contains(p))
     }),
-    member("endsWith", 2, 2, |cx, a| test(cx, a, "endsWith", |s, p| s.ends_with(p))),
-    member("lowerAscii", 1, 1, |cx, a| {
+    member(
+        "startsWith",
+        &["starts_with_string: string.(string) -> bool"],
+        |cx, a| test(cx, a, "startsWith", |s, p| s.starts_with(p)),
+    ),
+    member("endsWith", &["ends_with_string: string.(string) -> bool"], |cx, a| {
+        test(cx, a, "endsWith", |s, p| s.ends_with(p))
+    }),
+    member("lowerAscii", &["string_lower_ascii: string.() -> string"], |cx, a| {
         map(cx, a, "lowerAscii", |s| s.to_ascii_lowercase())
     }),
-    member("upperAscii", 1, 1, |cx, a| {
+    member("upperAscii", &["string_upper_ascii: string.() -> string"], |cx, a| {
         map(cx, a, "upperAscii", |s| s.to_ascii_uppercase())
     }),
-    member("trim", 1, 1, |cx, a| map(cx, a, "trim", |s| s.trim().to_owned())),
-    member("charAt", 2, 2, char_at),
-    member("substring", 2, 3, substring),
-    member("split", 2, 3, split),
-    member("join", 1, 2, join),
-    member("replace", 3, 4, replace),
-    global("strings.quote", 1, 1, quote),
+    member("trim", &["string_trim: string.() -> string"], |cx, a| {
+        map(cx, a, "trim", |s| s.trim().to_owned())
+    }),
+    member("charAt", &["string_char_at_int: string.(int) -> string"], char_at),
+    member(
+        "substring",
+        &[
+            "string_substring_int: string.(int) -> string",
+            "string_substring_int_int: string.(int, int) -> string",
+        ],
+        substring,
+    ),
+    member(
+        "split",
+        &[
+            "string_split_string: string.(string) -> list(string)",
+            "string_split_string_int: string.(string, int) -> list(string)",
+        ],
+        split,
+    ),
+    member(
+        "join",
+        &[
+            "list_join: list(string).() -> string",
+            "list_join_string: list(string).(string) -> string",
+        ],
+        join,
+    ),
+    member(
+        "replace",
+        &[
+            "string_replace_string_string: string.(string, string) -> string",
+            "string_replace_string_string_int: string.(string, string, int) -> string",
+        ],
+        replace,
+    ),
+    global("strings.quote", &["strings_quote: (string) -> string"], quote),
 ];
 
 fn test<'v>(

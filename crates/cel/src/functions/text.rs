@@ -7,7 +7,11 @@ use crate::eval::Result;
 use crate::value::Val;
 use std::fmt::Write;
 
-pub(super) static FUNCTIONS: &[Function] = &[member("format", 2, 2, format)];
+pub(super) static FUNCTIONS: &[Function] = &[member(
+    "format",
+    &["string_format: string.(list(dyn)) -> string"],
+    format,
+)];
 
 type Unit = std::result::Result<(), EvalError>;
 

@@ -9,40 +9,120 @@ use jiff::SignedDuration;
 use jiff::civil::DateTime;
 
 pub(super) static FUNCTIONS: &[Function] = &[
-    global("timestamp", 1, 1, timestamp),
-    global("duration", 1, 1, duration),
-    member("getFullYear", 1, 2, |_, a| {
-        civil(a, "getFullYear", |t| i64::from(t.year()))
-    }),
-    member("getMonth", 1, 2, |_, a| {
-        civil(a, "getMonth", |t| i64::from(t.month()) - 1)
-    }),
-    member("getDate", 1, 2, |_, a| civil(a, "getDate", |t| i64::from(t.day()))),
-    member("getDayOfMonth", 1, 2, |_, a| {
-        civil(a, "getDayOfMonth", |t| i64::from(t.day()) - 1)
-    }),
-    member("getDayOfWeek", 1, 2, |_, a| {
-        civil(a, "getDayOfWeek", |t| i64::from(t.weekday().to_sunday_zero_offset()))
-    }),
-    member("getDayOfYear", 1, 2, |_, a| {
-        civil(a, "getDayOfYear", |t| i64::from(t.day_of_year()) - 1)
-    }),
-    member("getHours", 1, 2, |_, a| match a {
-        [Val::Duration(nanos)] => Ok(Val::Int(nanos / HOUR)),
-        _ => civil(a, "getHours", |t| i64::from(t.hour())),
-    }),
-    member("getMinutes", 1, 2, |_, a| match a {
-        [Val::Duration(nanos)] => Ok(Val::Int(nanos / MINUTE)),
-        _ => civil(a, "getMinutes", |t| i64::from(t.minute())),
-    }),
-    member("getSeconds", 1, 2, |_, a| match a {
-        [Val::Duration(nanos)] => Ok(Val::Int(nanos / SECOND)),
-        _ => civil(a, "getSeconds", |t| i64::from(t.second())),
-    }),
-    member("getMilliseconds", 1, 2, |_, a| match a {
-        [Val::Duration(nanos)] => Ok(Val::Int(nanos % SECOND / 1_000_000)),
-        _ => civil(a, "getMilliseconds", |t| i64::from(t.millisecond())),
-    }),
+    global(
+        "timestamp",
+        &[
+            "timestamp_to_timestamp: (timestamp) -> timestamp",
+            "int64_to_timestamp: (int) -> timestamp",
+            "string_to_timestamp: (string) -> timestamp",
+        ],
+        timestamp,
+    ),
+    global(
+        "duration",
+        &[
+            "duration_to_duration: (duration) -> duration",
+            "int64_to_duration: (int) -> duration",
+            "string_to_duration: (string) -> duration",
+        ],
+        duration,
+    ),
+    member(
+        "getFullYear",
+        &[
+            "timestamp_to_year: timestamp.() -> int",
+            "timestamp_to_year_with_tz: timestamp.(string) -> int",
+        ],
+        |_, a| civil(a, "getFullYear", |t| i64::from(t.year())),
+    ),
+    member(
+        "getMonth",
+        &[
+            "timestamp_to_month: timestamp.() -> int",
+            "timestamp_to_month_with_tz: timestamp.(string) -> int",
+        ],
+        |_, a| civil(a, "getMonth", |t| i64::from(t.month()) - 1),
+    ),
+    member(
+        "getDate",
+        &[
+            "timestamp_to_day_of_month_1_based: timestamp.() -> int",
+            "timestamp_to_day_of_month_1_based_with_tz: timestamp.(string) -> int",
+        ],
+        |_, a| civil(a, "getDate", |t| i64::from(t.day())),
+    ),
+    member(
+        "getDayOfMonth",
+        &[
+            "timestamp_to_day_of_month: timestamp.() -> int",
+            "timestamp_to_day_of_month_with_tz: timestamp.(string) -> int",
+        ],
+        |_, a| civil(a, "getDayOfMonth", |t| i64::from(t.day()) - 1),
+    ),
+    member(
+        "getDayOfWeek",
+        &[
+            "timestamp_to_day_of_week: timestamp.() -> int",
+            "timestamp_to_day_of_week_with_tz: timestamp.(string) -> int",
+        ],
+        |_, a| civil(a, "getDayOfWeek", |t| i64::from(t.weekday().to_sunday_zero_offset())),
+    ),
+    member(
+        "getDayOfYear",
+        &[
+            "timestamp_to_day_of_year: timestamp.() -> int",
+            "timestamp_to_day_of_year_with_tz: timestamp.(string) -> int",
+        ],
+        |_, a| civil(a, "getDayOfYear", |t| i64::from(t.day_of_year()) - 1),
+    ),
+    member(
+        "getHours",
+        &[
+            "timestamp_to_hours: timestamp.() -> int",
+            "timestamp_to_hours_with_tz: timestamp.(string) -> int",
+            "duration_to_hours: duration.() -> int",
+        ],
+        |_, a| match a {
+            [Val::Duration(nanos)] => Ok(Val::Int(nanos / HOUR)),
+            _ => civil(a, "getHours", |t| i64::from(t.hour())),
+        },
+    ),
+    member(
+        "getMinutes",
+        &[
+            "timestamp_to_minutes: timestamp.() -> int",
+            "timestamp_to_minutes_with_tz: timestamp.(string) -> int",
+            "duration_to_minutes: duration.() -> int",
+        ],
+        |_, a| match a {
+            [Val::Duration(nanos)] => Ok(Val::Int(nanos / MINUTE)),
+            _ => civil(a, "getMinutes", |t| i64::from(t.minute())),
+        },
+    ),
+    member(
+        "getSeconds",
+        &[
+            "timestamp_to_seconds: timestamp.() -> int",
+            "timestamp_to_seconds_tz: timestamp.(string) -> int",
+            "duration_to_seconds: duration.() -> int",
+        ],
+        |_, a| match a {
+            [Val::Duration(nanos)] => Ok(Val::Int(nanos / SECOND)),
+            _ => civil(a, "getSeconds", |t| i64::from(t.second())),
+        },
+    ),
+    member(
+        "getMilliseconds",
+        &[
+            "timestamp_to_milliseconds: timestamp.() -> int",
+            "timestamp_to_milliseconds_with_tz: timestamp.(string) -> int",
+            "duration_to_milliseconds: duration.() -> int",
+        ],
+        |_, a| match a {
+            [Val::Duration(nanos)] => Ok(Val::Int(nanos % SECOND / 1_000_000)),
+            _ => civil(a, "getMilliseconds", |t| i64::from(t.millisecond())),
+        },
+    ),
 ];
 
 const SECOND: i64 = 1_000_000_000;
@@ -114,6 +194,8 @@ fn parse_timestamp(text: &str) -> Option<DateTime> {
 fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     match args {
         [Val::Duration(nanos)] => Ok(Val::Duration(*nanos)),
+        // An integer is a number of nanoseconds, as Go has it.
+        [Val::Int(nanos)] => Ok(Val::Duration(*nanos)),
         [value] => {
             let text = value.as_str().ok_or(no_overload("duration"))?;
             cx.budget.traverse(text.len())?;
