@@ -40,7 +40,7 @@ fn outcome(source: String, input: Value) -> (String, Duration, bool) {
         let start = Instant::now();
         let program = match Program::compile(&source, &["self"]) {
             Ok(program) => program,
-            Err(error) => return (format!("refused: {}", error.message), start.elapsed(), true),
+            Err(error) => return (format!("refused: {}", error.issues[0].message), start.elapsed(), true),
         };
         let mut budget = Budget::new(CALL_COST_MAX);
         let text = match program.eval(&Activation::new().with("self", &input), &mut budget) {

@@ -27,7 +27,7 @@ fn run(case: &Value) -> (String, u64) {
     let names: Vec<&str> = vars.keys().map(String::as_str).chain(absent.iter().copied()).collect();
     let program = match Program::compile_with(source, &names, mode) {
         Ok(program) => program,
-        Err(error) => return (format!("refused: {}", error.message), 0),
+        Err(error) => return (format!("refused: {}", error.issues[0].message), 0),
     };
     let mut activation = Activation::new();
     for (name, value) in vars {

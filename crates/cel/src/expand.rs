@@ -1,0 +1,480 @@
+//! The macros, expanded while parsing to the trees that cel-go makes of them. The parser's own set lacks those over
+//! two variables, of optional values and of sorting, and reports some mistakes in other words.
+
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators,
+};
+use cel::parser::{Macro, MacroExprHelper};
+use cel::{Env, ParseError};
+use std::sync::LazyLock;
+
+/// The accumulator of comprehensions: no name that can be written.
+pub(crate) const ACCUMULATOR: &str = "@result";
+/// The accumulator's name in older versions, which stays reserved.
+const OLD_ACCUMULATOR: &str = "__result__";
+/// The loop variable of a comprehension that only binds its accumulator.
+pub(crate) const UNUSED: &str = "#unused";
+/// What `sortBy` binds the list to.
+const SORT_INPUT: &str = "@__sortBy_input__";
+/// What `sortBy` calls with the list and its keys.
+pub(crate) const SORT: &str = "@sortByAssociatedKeys";
+/// What `transformMap` and `transformMapEntry` call to add to the result.
+pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
+
+/// `optMap` names its target twice in the tree, so a row of them doubles it each time; this bounds the target.
+const COPIED_NODES_MAX: usize = 1_000;
+
+type Helper<'a, 'b> = &'a mut MacroExprHelper<'b>;
+type Expansion = Result<Option<IdedExpr>, ParseError>;
+
+/// An environment that has the macros and nothing else; it makes parsers.
+pub(crate) fn environment() -> &'static Env {
+    static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
+        let mut env = Env::default();
+        for expansion in macros() {
+            // Fails for a macro that is there twice, which the tests of each macro would show.
+            let added = env.add_macro(expansion);
+            debug_assert!(added.is_ok(), "{added:?}");
+        }
+        env
+    });
+    &ENVIRONMENT
+}
+
+fn macros() -> Vec<Macro> {
+    let mut macros = vec![
+        Macro::global("has", 1, |helper, _, args| has(helper, args)),
+        Macro::receiver("map", 2, |helper, target, args| map(helper, target, args)),
+        Macro::receiver("map", 3, |helper, target, args| map(helper, target, args)),
+        Macro::receiver("filter", 2, filter),
+        Macro::receiver("optMap", 2, |helper, target, args| {
+            optional(helper, target, args, false)
+        }),
+        Macro::receiver("optFlatMap", 2, |helper, target, args| {
+            optional(helper, target, args, true)
+        }),
+        Macro::receiver("sortBy", 2, sort_by),
+    ];
+    for (name, quantifier) in [
+        ("all", Quantifier::All),
+        ("exists", Quantifier::Exists),
+        ("exists_one", Quantifier::One),
+        ("existsOne", Quantifier::One),
+    ] {
+        macros.push(Macro::receiver(name, 2, move |helper, target, args| {
+            quantify(helper, target, args, quantifier)
+        }));
+        // Of the two spellings only `existsOne` has a form of two variables.
+        if name != "exists_one" {
+            macros.push(Macro::receiver(name, 3, move |helper, target, args| {
+                quantify(helper, target, args, quantifier)
+            }));
+        }
+    }
+    for (name, transform) in [
+        ("transformList", Transform::List),
+        ("transformMap", Transform::Values),
+        ("transformMapEntry", Transform::Entries),
+    ] {
+        for arguments in [3, 4] {
+            macros.push(Macro::receiver(name, arguments, move |helper, target, args| {
+                transforming(helper, target, args, transform)
+            }));
+        }
+    }
+    macros
+}
+
+/// The node at fault, of an error that an expansion made.
+///
+/// The parser's own way to place an error counts bytes where columns count characters, so the position carries the
+/// node's id instead; a line below zero marks it.
+pub(crate) fn failed_node(error: &ParseError) -> Option<u64> {
+    (error.pos.0 == FAILED_NODE)
+        .then(|| u64::try_from(error.pos.1).ok())
+        .flatten()
+}
+
+const FAILED_NODE: isize = -1;
+
+fn fail(node: &IdedExpr, message: &str) -> ParseError {
+    ParseError {
+        source: None,
+        pos: (FAILED_NODE, isize::try_from(node.id).unwrap_or_default()),
+        msg: message.to_owned(),
+        expr_id: node.id,
+        source_info: None,
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Quantifier {
+    All,
+    Exists,
+    One,
+}
+
+#[derive(Clone, Copy)]
+enum Transform {
+    List,
+    Values,
+    Entries,
+}
+
+fn has(helper: Helper<'_, '_>, args: &mut Vec<IdedExpr>) -> Expansion {
+    match args.pop() {
+        Some(IdedExpr {
+            expr: Expr::Select(mut select),
+            ..
+        }) => {
+            select.test = true;
+            Ok(Some(helper.next_expr(Expr::Select(select))))
+        }
+        Some(other) => Err(fail(&other, "invalid argument to has() macro")),
+        None => Ok(None),
+    }
+}
+
+fn quantify(
+    helper: Helper<'_, '_>,
+    target: &mut Option<IdedExpr>,
+    args: &mut Vec<IdedExpr>,
+    quantifier: Quantifier,
+) -> Expansion {
+    let (Some(range), Some(predicate)) = (target.take(), args.pop()) else {
+        return Ok(None);
+    };
+    let variables = Variables::read(args, "argument must be a simple name")?;
+    let mut make = Make(helper);
+    let accumulator = make.accumulator();
+    let fold = match quantifier {
+        Quantifier::All => Parts {
+            init: make.bool(true),
+            condition: make.call(operators::NOT_STRICTLY_FALSE, vec![accumulator]),
+            step: {
+                let args = vec![make.accumulator(), predicate];
+                make.call(operators::LOGICAL_AND, args)
+            },
+            result: make.accumulator(),
+        },
+        Quantifier::Exists => Parts {
+            init: make.bool(false),
+            condition: {
+                let not = make.call(operators::LOGICAL_NOT, vec![accumulator]);
+                make.call(operators::NOT_STRICTLY_FALSE, vec![not])
+            },
+            step: {
+                let args = vec![make.accumulator(), predicate];
+                make.call(operators::LOGICAL_OR, args)
+            },
+            result: make.accumulator(),
+        },
+        Quantifier::One => Parts {
+            init: make.int(0),
+            condition: make.bool(true),
+            step: {
+                let more = vec![make.accumulator(), make.int(1)];
+                let more = make.call(operators::ADD, more);
+                make.call(operators::CONDITIONAL, vec![predicate, more, accumulator])
+            },
+            result: {
+                let args = vec![make.accumulator(), make.int(1)];
+                make.call(operators::EQUALS, args)
+            },
+        },
+    };
+    Ok(Some(make.fold(range, variables, fold)))
+}
+
+/// `map(v, f)` and `map(v, p, f)`.
+fn map(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>) -> Expansion {
+    let (Some(range), Some(item)) = (target.take(), args.pop()) else {
+        return Ok(None);
+    };
+    let condition = if args.len() > 1 { args.pop() } else { None };
+    let variables = Variables::read(args, "argument is not an identifier")?;
+    let mut make = Make(helper);
+    let step = make.append(item);
+    Ok(Some(make.collect(
+        range,
+        variables,
+        condition,
+        step,
+        Expr::List(ListExpr::default()),
+    )))
+}
+
+fn filter(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>) -> Expansion {
+    let (Some(range), Some(condition)) = (target.take(), args.pop()) else {
+        return Ok(None);
+    };
+    let variables = Variables::read(args, "argument is not an identifier")?;
+    let Some(variable) = args.pop() else { return Ok(None) };
+    let mut make = Make(helper);
+    let step = make.append(variable);
+    let empty = Expr::List(ListExpr::default());
+    Ok(Some(make.collect(range, variables, Some(condition), step, empty)))
+}
+
+/// `transformList`, `transformMap` and `transformMapEntry`, with a condition before the last argument or without.
+fn transforming(
+    helper: Helper<'_, '_>,
+    target: &mut Option<IdedExpr>,
+    args: &mut Vec<IdedExpr>,
+    transform: Transform,
+) -> Expansion {
+    let (Some(range), Some(item)) = (target.take(), args.pop()) else {
+        return Ok(None);
+    };
+    let condition = if args.len() > 2 { args.pop() } else { None };
+    let variables = Variables::read(args, "argument must be a simple name")?;
+    let mut make = Make(helper);
+    let (step, empty) = match transform {
+        Transform::List => (make.append(item), Expr::List(ListExpr::default())),
+        Transform::Values => {
+            let key = make.ident(&variables.first);
+            let args = vec![make.accumulator(), key, item];
+            (make.call(MAP_INSERT, args), Expr::Map(MapExpr::default()))
+        }
+        Transform::Entries => {
+            let args = vec![make.accumulator(), item];
+            (make.call(MAP_INSERT, args), Expr::Map(MapExpr::default()))
+        }
+    };
+    Ok(Some(make.collect(range, variables, condition, step, empty)))
+}
+
+/// `target.optMap(x, body)` is `target.hasValue() ? optional.of(x = target.value(); body) : optional.none()`.
+fn optional(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>, flat: bool) -> Expansion {
+    let (Some(target), Some(body), Some(variable)) = (target.take(), args.pop(), args.pop()) else {
+        return Ok(None);
+    };
+    let Expr::Ident(name) = variable.expr else {
+        let message = if flat {
+            "optFlatMap() variable name must be a simple identifier"
+        } else {
+            "optMap() variable name must be a simple identifier"
+        };
+        return Err(fail(&variable, message));
+    };
+    let mut nodes = 0;
+    each(&target, &mut |_| nodes += 1);
+    if nodes > COPIED_NODES_MAX {
+        return Err(fail(&target, "expression too large to be the target of a macro"));
+    }
+    let mut make = Make(helper);
+    // Both places of the target have the same nodes: what is true of one is true of the other.
+    let tested = make.member("hasValue", target.clone(), Vec::new());
+    let value = make.member("value", target, Vec::new());
+    let bound = make.bind(name, value, body);
+    let some = if flat {
+        bound
+    } else {
+        make.call("optional.of", vec![bound])
+    };
+    let none = make.call("optional.none", Vec::new());
+    Ok(Some(make.call(operators::CONDITIONAL, vec![tested, some, none])))
+}
+
+/// `target.sortBy(x, key)` binds the target, maps it to its keys, and sorts the one by the other.
+fn sort_by(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>) -> Expansion {
+    let Some(list) = target.take() else { return Ok(None) };
+    if !matches!(
+        list.expr,
+        Expr::List(_) | Expr::Select(_) | Expr::Ident(_) | Expr::Comprehension(_) | Expr::Call(_)
+    ) {
+        let message = "sortBy can only be applied to a list, identifier, comprehension, call or select expression";
+        return Err(fail(&list, message));
+    }
+    let mut input = Some(Make(helper).ident(SORT_INPUT));
+    let Some(keys) = map(helper, &mut input, args)? else {
+        return Ok(None);
+    };
+    let mut make = Make(helper);
+    let input = make.ident(SORT_INPUT);
+    let sorted = make.member(SORT, input, vec![keys]);
+    Ok(Some(make.bind(SORT_INPUT.to_owned(), list, sorted)))
+}
+
+struct Variables {
+    first: String,
+    second: Option<String>,
+}
+
+impl Variables {
+    /// The one or two variables that `args` begin with.
+    fn read(args: &[IdedExpr], not_a_name: &str) -> Result<Variables, ParseError> {
+        let name = |node: &IdedExpr| match &node.expr {
+            Expr::Ident(name) => Ok(name.clone()),
+            _ => Err(fail(node, not_a_name)),
+        };
+        let (one, two) = match args {
+            [one, two, ..] => (one, Some(two)),
+            [one] => (one, None),
+            [] => {
+                return Ok(Variables {
+                    first: UNUSED.to_owned(),
+                    second: None,
+                });
+            }
+        };
+        let first = name(one)?;
+        let second = two.map(name).transpose()?;
+        if let Some(two) = two
+            && second.as_ref() == Some(&first)
+        {
+            return Err(fail(two, &format!("duplicate variable name: {first}")));
+        }
+        for (node, name) in [(Some(one), Some(&first)), (two, second.as_ref())] {
+            if let (Some(node), Some(name)) = (node, name)
+                && [ACCUMULATOR, OLD_ACCUMULATOR].contains(&name.as_str())
+            {
+                return Err(fail(node, "iteration variable overwrites accumulator variable"));
+            }
+        }
+        Ok(Variables { first, second })
+    }
+}
+
+struct Parts {
+    init: IdedExpr,
+    condition: IdedExpr,
+    step: IdedExpr,
+    result: IdedExpr,
+}
+
+/// Makes nodes at the place of the macro's call.
+struct Make<'a, 'b>(&'a mut MacroExprHelper<'b>);
+
+impl Make<'_, '_> {
+    fn ident(&mut self, name: &str) -> IdedExpr {
+        self.0.next_expr(Expr::Ident(name.to_owned()))
+    }
+
+    fn accumulator(&mut self) -> IdedExpr {
+        self.ident(ACCUMULATOR)
+    }
+
+    fn bool(&mut self, value: bool) -> IdedExpr {
+        self.0.next_expr(Expr::Literal(LiteralValue::Boolean(value.into())))
+    }
+
+    fn int(&mut self, value: i64) -> IdedExpr {
+        self.0.next_expr(Expr::Literal(LiteralValue::Int(value.into())))
+    }
+
+    fn call(&mut self, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+        self.0.next_expr(Expr::Call(CallExpr {
+            func_name: name.to_owned(),
+            target: None,
+            args,
+        }))
+    }
+
+    fn member(&mut self, name: &str, target: IdedExpr, args: Vec<IdedExpr>) -> IdedExpr {
+        self.0.next_expr(Expr::Call(CallExpr {
+            func_name: name.to_owned(),
+            target: Some(Box::new(target)),
+            args,
+        }))
+    }
+
+    /// `@result + [item]`
+    fn append(&mut self, item: IdedExpr) -> IdedExpr {
+        let list = self.0.next_expr(Expr::List(ListExpr::new(vec![item])));
+        let args = vec![self.accumulator(), list];
+        self.call(operators::ADD, args)
+    }
+
+    /// A fold that takes `step` where `condition` holds.
+    fn collect(
+        &mut self,
+        range: IdedExpr,
+        variables: Variables,
+        condition: Option<IdedExpr>,
+        step: IdedExpr,
+        empty: Expr,
+    ) -> IdedExpr {
+        let step = match condition {
+            Some(condition) => {
+                let args = vec![condition, step, self.accumulator()];
+                self.call(operators::CONDITIONAL, args)
+            }
+            None => step,
+        };
+        let parts = Parts {
+            init: self.0.next_expr(empty),
+            condition: self.bool(true),
+            step,
+            result: self.accumulator(),
+        };
+        self.fold(range, variables, parts)
+    }
+
+    fn fold(&mut self, range: IdedExpr, variables: Variables, parts: Parts) -> IdedExpr {
+        self.0.next_expr(Expr::Comprehension(Box::new(ComprehensionExpr {
+            iter_range: range,
+            iter_var: variables.first,
+            iter_var2: variables.second,
+            accu_var: ACCUMULATOR.to_owned(),
+            accu_init: parts.init,
+            loop_cond: parts.condition,
+            loop_step: parts.step,
+            result: parts.result,
+        })))
+    }
+
+    /// A comprehension over nothing, whose result sees `value` as `name`.
+    fn bind(&mut self, name: String, value: IdedExpr, body: IdedExpr) -> IdedExpr {
+        let fold = ComprehensionExpr {
+            iter_range: self.0.next_expr(Expr::List(ListExpr::default())),
+            iter_var: UNUSED.to_owned(),
+            iter_var2: None,
+            accu_init: value,
+            loop_cond: self.bool(false),
+            loop_step: self.ident(&name),
+            accu_var: name,
+            result: body,
+        };
+        self.0.next_expr(Expr::Comprehension(Box::new(fold)))
+    }
+}
+
+/// Visits each node of a tree, outer ones first.
+pub(crate) fn each<'e>(expr: &'e IdedExpr, visit: &mut impl FnMut(&'e IdedExpr)) {
+    visit(expr);
+    match &expr.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+        Expr::Select(select) => each(&select.operand, visit),
+        Expr::Call(call) => call
+            .target
+            .as_deref()
+            .into_iter()
+            .chain(&call.args)
+            .for_each(|e| each(e, visit)),
+        Expr::List(list) => list.elements.iter().for_each(|e| each(e, visit)),
+        Expr::Map(MapExpr { entries }) => entries.iter().for_each(|e| each_entry(&e.expr, visit)),
+        Expr::Struct(literal) => literal.entries.iter().for_each(|e| each_entry(&e.expr, visit)),
+        Expr::Comprehension(fold) => {
+            for part in [
+                &fold.iter_range,
+                &fold.accu_init,
+                &fold.loop_cond,
+                &fold.loop_step,
+                &fold.result,
+            ] {
+                each(part, visit);
+            }
+        }
+    }
+}
+
+fn each_entry<'e>(entry: &'e EntryExpr, visit: &mut impl FnMut(&'e IdedExpr)) {
+    match entry {
+        EntryExpr::StructField(field) => each(&field.value, visit),
+        EntryExpr::MapEntry(entry) => {
+            each(&entry.key, visit);
+            each(&entry.value, visit);
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! From text to a tree with places: the `cel` crate's ANTLR parser, which is cel-go's grammar with its messages, and
+//! the macros of [`crate::expand`]. Everything later (checking, pricing, lowering) reads the one tree made here.
+
+use crate::error::{CompileError, Issue};
+use crate::expand;
+use cel::common::ast::{IdedExpr, SourceInfo};
+use cel::{ParseError, ParseErrors};
+
+/// Nesting that the parser itself bears. The scan before it refuses less, so this limit is not met in practice.
+const PARSER_DEPTH_MAX: u16 = 250;
+
+/// An expression, parsed, with the place of each node.
+#[derive(Debug)]
+pub(crate) struct Parsed {
+    pub(crate) tree: IdedExpr,
+    info: SourceInfo,
+}
+
+impl Parsed {
+    /// The byte offset at which cel-go reports the node: its operator, parenthesis or first character.
+    pub(crate) fn offset(&self, id: u64) -> Option<usize> {
+        offset(&self.info, id)
+    }
+
+    /// The text that was parsed.
+    pub(crate) fn source(&self) -> &str {
+        &self.info.source
+    }
+
+    /// Something wrong with a node.
+    pub(crate) fn issue(&self, id: u64, message: impl Into<String>) -> Issue {
+        match self.offset(id) {
+            Some(offset) => Issue::at(self.source(), offset, message),
+            None => Issue::whole(message),
+        }
+    }
+}
+
+/// Parses a source that is within the limits of [`crate::scan`].
+pub(crate) fn parse(source: &str) -> Result<Parsed, CompileError> {
+    expand::environment()
+        .parser()
+        .enable_optional_syntax(true)
+        .enable_ident_escape_syntax(true)
+        .max_recursion_depth(PARSER_DEPTH_MAX)
+        .parse_with_source_info(source)
+        .map(|(tree, info)| Parsed { tree, info })
+        .map_err(|errors| refused(source, errors))
+}
+
+fn offset(info: &SourceInfo, id: u64) -> Option<usize> {
+    let (start, _) = info.offset_for(id)?;
+    usize::try_from(start).ok()
+}
+
+fn refused(source: &str, errors: ParseErrors) -> CompileError {
+    let issues: Vec<Issue> = errors
+        .errors
+        .into_iter()
+        .filter(|e| !is_aftermath(&e.msg))
+        .map(|e| issue(source, e))
+        .collect();
+    if issues.is_empty() {
+        return CompileError::whole("Syntax error");
+    }
+    CompileError::collect(issues)
+}
+
+/// The parser also says of each node that it could not build that it is incomplete; the syntax error that made it so
+/// is another entry.
+fn is_aftermath(message: &str) -> bool {
+    message.starts_with("Incomplete ") || message.starts_with("No `") || message == "UNKNOWN"
+}
+
+fn issue(source: &str, error: ParseError) -> Issue {
+    if let Some(id) = expand::failed_node(&error) {
+        let place = error.source_info.as_deref().and_then(|info| offset(info, id));
+        return match place {
+            Some(offset) => Issue::at(source, offset, error.msg),
+            None => Issue::whole(error.msg),
+        };
+    }
+    match (u32::try_from(error.pos.0), u32::try_from(error.pos.1)) {
+        (Ok(line), Ok(column)) if line > 0 => Issue::on(source, line, column, error.msg),
+        _ => Issue::whole(error.msg),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::parse;
+    use cel::common::ast::{Expr, IdedExpr};
+
+    fn refusal(source: &str) -> String {
+        match parse(source) {
+            Ok(parsed) => panic!("{source:?} parses: {:?}", parsed.tree),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    const ALTERNATIVES: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+
+    #[test]
+    fn syntax_errors_are_those_of_the_reference() {
+        let table = [
+            (
+                "self >",
+                format!(
+                    "ERROR: <input>:1:7: Syntax error: mismatched input '<EOF>' expecting {ALTERNATIVES}\n | self >\n | ......^"
+                ),
+            ),
+            (
+                "(self > 1",
+                "ERROR: <input>:1:10: Syntax error: missing ')' at '<EOF>'\n | (self > 1\n | .........^".to_owned(),
+            ),
+            (
+                "self = 1",
+                "ERROR: <input>:1:6: Syntax error: token recognition error at: '= '\n | self = 1\n | .....^\nERROR: <input>:1:8: Syntax error: extraneous input '1' expecting <EOF>\n | self = 1\n | .......^".to_owned(),
+            ),
+            (
+                "self == 'open",
+                format!(
+                    "ERROR: <input>:1:9: Syntax error: token recognition error at: ''open'\n | self == 'open\n | ........^\nERROR: <input>:1:14: Syntax error: mismatched input '<EOF>' expecting {ALTERNATIVES}\n | self == 'open\n | .............^"
+                ),
+            ),
+            (
+                "é == for",
+                "ERROR: <input>:1:1: Syntax error: token recognition error at: 'é'\n | é == for\n | ＾".to_owned(),
+            ),
+            (
+                "'é' == for",
+                "ERROR: <input>:1:8: reserved identifier: for\n | 'é' == for\n | .．.....^".to_owned(),
+            ),
+            (
+                "1 +\n\tfor",
+                "ERROR: <input>:2:2: reserved identifier: for\n |  for\n | .^".to_owned(),
+            ),
+        ];
+        for (source, want) in table {
+            assert!(
+                refusal(source).starts_with(&want),
+                "{source:?}\n{}\n{want}",
+                refusal(source)
+            );
+        }
+    }
+
+    #[test]
+    fn macros_are_refused_where_their_argument_is() {
+        let table = [
+            ("has(a)", 5, "invalid argument to has() macro"),
+            (
+                "'é' == 'é' && [1, 2].all(1 + 2, true)",
+                28,
+                "argument must be a simple name",
+            ),
+            (
+                "[1, 2].all(__result__, true)",
+                12,
+                "iteration variable overwrites accumulator variable",
+            ),
+            ("a.map(1, b)", 7, "argument is not an identifier"),
+            ("a.filter(b.c, b)", 11, "argument is not an identifier"),
+            ("a.all(i, i, i < i)", 10, "duplicate variable name: i"),
+            ("a.transformMap(1, i, i)", 16, "argument must be a simple name"),
+            (
+                "x.optMap(y.z, y.z + 1)",
+                11,
+                "optMap() variable name must be a simple identifier",
+            ),
+            (
+                "x.optFlatMap(y.z, 1)",
+                15,
+                "optFlatMap() variable name must be a simple identifier",
+            ),
+            (
+                "'b'.sortBy(x, x)",
+                1,
+                "sortBy can only be applied to a list, identifier, comprehension, call or select expression",
+            ),
+        ];
+        for (source, column, message) in table {
+            let error = parse(source).err().map(|e| e.issues).unwrap_or_default();
+            let found: Vec<_> = error.iter().map(|i| (i.column, i.message.as_str())).collect();
+            assert_eq!(found, [(column, message)], "{source}");
+        }
+    }
+
+    fn offsets(source: &str, at: impl Fn(&Expr) -> bool) -> Vec<usize> {
+        let parsed = parse(source).expect(source);
+        let mut found = Vec::new();
+        crate::expand::each(&parsed.tree, &mut |e: &IdedExpr| {
+            if at(&e.expr) {
+                found.extend(parsed.offset(e.id));
+            }
+        });
+        found
+    }
+
+    #[test]
+    fn nodes_have_the_places_that_errors_are_reported_at() {
+        let call = |e: &Expr| matches!(e, Expr::Call(_));
+        assert_eq!(offsets("'é' + b", call), ["'é' ".len()]);
+        assert_eq!(offsets("a.b.size()", call), [8]);
+        let ident = |e: &Expr| matches!(e, Expr::Ident(name) if name == "b");
+        assert_eq!(offsets("'é' + b", ident), ["'é' + ".len()]);
+        let fold = |e: &Expr| matches!(e, Expr::Comprehension(_));
+        assert_eq!(offsets("a.all(k, v, v)", fold), [5]);
+        let test = |e: &Expr| matches!(e, Expr::Select(s) if s.test);
+        assert_eq!(offsets("has(a.b)", test), [3]);
+    }
+}
