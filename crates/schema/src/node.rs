@@ -230,6 +230,26 @@ impl Node {
         self.limits.as_ref()?.max_properties
     }
 
+    /// The fewest items a list may have.
+    pub fn min_items(&self) -> Option<usize> {
+        self.limits.as_ref()?.min_items
+    }
+
+    /// The fewest characters a string may have.
+    pub fn min_length(&self) -> Option<usize> {
+        self.limits.as_ref()?.min_length
+    }
+
+    /// The fewest entries an object may have.
+    pub fn min_properties(&self) -> Option<usize> {
+        self.limits.as_ref()?.min_properties
+    }
+
+    /// The regular expression that strings match, as written.
+    pub fn pattern(&self) -> Option<&str> {
+        Some(self.limits.as_ref()?.pattern.as_ref()?.source())
+    }
+
     /// The format, as written.
     pub fn format(&self) -> Option<&str> {
         self.limits.as_ref()?.format.as_deref()
