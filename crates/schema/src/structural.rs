@@ -7,7 +7,7 @@ use crate::at::{At, Keys, join};
 use crate::declare::{Stands, declaration};
 use crate::node::{Below, Junctors, Limits, ListType, MapType, Node, Type};
 use crate::regexp::Pattern;
-use crate::rules::Rule;
+use crate::rules::{Trust, compile};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Decl;
 use std::sync::OnceLock;
@@ -40,33 +40,38 @@ impl Structural {
             return Err(wording);
         }
         let mut errors = Vec::new();
-        let root = lower(schema, &At::ROOT, path, &mut errors);
-        // A rule with a wrong message or path is not compiled; the others are.
-        let of_rule = |e: &FieldError| {
-            e.field
-                .as_str()
-                .rsplit_once('.')
-                .map_or("", |(rule, _)| rule)
-                .to_owned()
-        };
-        errors.retain(|error| !wording.iter().any(|w| of_rule(w) == of_rule(error)));
-        errors.extend(wording);
-        if !errors.is_empty() {
-            return Err(errors);
+        let mut root = lower(schema, &At::ROOT, path, &mut errors);
+        if errors.is_empty() {
+            let of_rules = compile(&mut root, schema, path, &wording, Trust::New);
+            // A default that is no good is said first, and alone.
+            errors = crate::admit::check_defaults(&root, path);
+            if errors.is_empty() {
+                errors = of_rules;
+            }
         }
-        let lowered = Structural::of(root);
-        let errors = crate::admit::check_compiled(schema, &lowered, path);
-        if errors.is_empty() { Ok(lowered) } else { Err(errors) }
+        errors.extend(wording);
+        if errors.is_empty() {
+            Ok(Structural::of(root))
+        } else {
+            Err(errors)
+        }
     }
 
-    /// Compiles a schema that was admitted before, or is our own. Only what is needed to run is looked at.
+    /// Compiles a schema that was admitted before, or is our own. Only what is needed to run is looked at. A rule that
+    /// does not compile any more refuses every value in its place.
     ///
     /// # Errors
-    /// A pattern or rule that does not compile, a type that is none, or a limit.
+    /// A pattern that does not compile, a type that is none, or a limit.
     pub fn parse_trusted(schema: &Json) -> Result<Structural, Vec<FieldError>> {
         let path = FieldPath::new("openAPIV3Schema");
         within_limits(schema, &path).map_err(|e| vec![e])?;
-        lower_root(schema, &path)
+        let mut errors = Vec::new();
+        let mut root = lower(schema, &At::ROOT, &path, &mut errors);
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        compile(&mut root, schema, &path, &[], Trust::Stored);
+        Ok(Structural::of(root))
     }
 
     /// The node at a path of field names. Map values are reached by any name, list items by `*`.
@@ -94,16 +99,6 @@ impl Structural {
     /// The schema of the whole object.
     pub fn root(&self) -> &Node {
         &self.root
-    }
-}
-
-fn lower_root(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldError>> {
-    let mut errors = Vec::new();
-    let root = lower(schema, &At::ROOT, path, &mut errors);
-    if errors.is_empty() {
-        Ok(Structural::of(root))
-    } else {
-        Err(errors)
     }
 }
 
@@ -215,16 +210,7 @@ fn lower(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldErr
         Some(Json::Bool(true)) => Some(Box::default()),
         _ => None,
     };
-    if let Some(Json::Array(rules)) = schema.get("x-kubernetes-validations") {
-        let at = at.field("x-kubernetes-validations");
-        for (i, rule) in rules.iter().enumerate() {
-            match Rule::parse(rule, || place(base, &at.index(i))) {
-                Ok(rule) => node.rules.push(rule),
-                Err(error) => errors.push(error),
-            }
-        }
-    }
-    node.below = below(&node);
+    node.below = below(schema, &node);
     node
 }
 
@@ -347,10 +333,11 @@ fn junctors(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<Field
     (!empty).then(|| Box::new(junctors))
 }
 
-fn below(node: &Node) -> Below {
+fn below(schema: &Json, node: &Node) -> Below {
+    let rules = schema.get("x-kubernetes-validations").and_then(Json::as_array);
     let mut below = Below {
         defaults: node.default.is_some(),
-        rules: !node.rules.is_empty(),
+        rules: rules.is_some_and(|rules| !rules.is_empty()),
         lists: node.list_type != ListType::Atomic,
         embedded: node.embedded,
     };

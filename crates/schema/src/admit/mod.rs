@@ -1,14 +1,14 @@
 //! Admission of schemas: what Kubernetes refuses in a definition, each with its path and text.
 //!
-//! In order: keywords and their combinations; structure; then, only for schemas without errors so far, that rules
-//! compile; then defaults, which must fit the schema and its rules.
+//! In order: keywords and their combinations; structure; then, only for schemas without errors so far, defaults, which
+//! must fit the schema and its rules; then that rules compile (`crate::rules`).
 
 mod defaults;
 mod keywords;
 mod rules;
 mod shape;
 
-use crate::structural::Structural;
+use crate::node::Node;
 use insula_api::{FieldError, FieldPath, Json};
 
 /// Everything that can be said of the document as it is written.
@@ -26,11 +26,10 @@ pub(crate) fn check_rules(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
-/// What can only be said once it is compiled.
-pub(crate) fn check_compiled(schema: &Json, compiled: &Structural, path: &FieldPath) -> Vec<FieldError> {
+/// Defaults must fit the compiled schema and its rules.
+pub(crate) fn check_defaults(root: &Node, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    rules::check_compiled(schema, compiled.root(), path, &mut errors);
-    defaults::check(compiled.root(), path, &mut errors);
+    defaults::check(root, path, &mut errors);
     errors
 }
 

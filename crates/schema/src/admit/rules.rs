@@ -1,7 +1,6 @@
-//! Rules (`x-kubernetes-validations`): their messages, reasons and paths; and where `oldSelf` may be read.
+//! The words around rules (`x-kubernetes-validations`): messages, reasons and paths.
 
 use super::children;
-use crate::node::{ListType, Node};
 use crate::rules::{Segment, parse_field_path, reason};
 use crate::structural::text;
 use insula_api::{FieldError, FieldPath, Json};
@@ -96,54 +95,4 @@ fn leads_somewhere(field_path: &str, schema: &Json) -> bool {
         declared.or_else(|| schema.get("additionalProperties").filter(|a| a.is_object()))
     });
     found.is_some()
-}
-
-/// Checks what is known of compiled rules: the uses of `oldSelf`.
-pub(super) fn check_compiled(schema: &Json, node: &Node, path: &FieldPath, errors: &mut Vec<FieldError>) {
-    walk(schema, node, path, None, errors);
-}
-
-fn walk(schema: &Json, node: &Node, path: &FieldPath, lost: Option<&FieldPath>, errors: &mut Vec<FieldError>) {
-    if !node.below.rules {
-        return;
-    }
-    let rules = schema
-        .get(RULES)
-        .and_then(Json::as_array)
-        .map(Vec::as_slice)
-        .unwrap_or_default();
-    for (i, (rule, compiled)) in rules.iter().zip(&node.rules).enumerate() {
-        let at = path.child(RULES).index(i);
-        if let Some(given @ Json::Bool(_)) = rule.get("optionalOldSelf")
-            && !compiled.reads_old()
-        {
-            let why = "may not be set if oldSelf is not used in rule";
-            errors.push(FieldError::invalid(&at.child("optionalOldSelf"), given, why));
-        }
-        if let Some(lost) = lost
-            && compiled.reads_old()
-        {
-            let why = format!("oldSelf cannot be used on the uncorrelatable portion of the schema within {lost}");
-            errors.push(FieldError::invalid(
-                &at.child("rule"),
-                &Json::from(text(rule, "rule")),
-                why,
-            ));
-        }
-    }
-    if let (Some(Json::Object(properties)), at) = (schema.get("properties"), path.child("properties")) {
-        for (name, field) in node.properties() {
-            if let Some(schema) = properties.get(name) {
-                walk(schema, field, &at.key(name), lost, errors);
-            }
-        }
-    }
-    if let (Some(schema), Some(values)) = (schema.get("additionalProperties"), node.additional()) {
-        walk(schema, values, &path.child("additionalProperties"), lost, errors);
-    }
-    if let (Some(schema), Some(items)) = (schema.get("items"), node.items()) {
-        let keyed = matches!(node.list_type(), ListType::Map { .. });
-        let lost = if keyed { lost } else { lost.or(Some(path)) };
-        walk(schema, items, &path.child("items"), lost, errors);
-    }
 }

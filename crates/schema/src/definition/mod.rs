@@ -9,6 +9,9 @@ mod versions;
 
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
+use std::collections::HashMap;
+
+const SCHEMA: &str = "openAPIV3Schema";
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const APPROVAL_POLICY: &str = "https://github.com/kubernetes/enhancements/pull/1111";
@@ -106,9 +109,20 @@ pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
 pub fn validate_definition_update(new: &Json, old: &Json) -> Vec<FieldError> {
     let mut errors = validate_definition(new);
     if !errors.is_empty() {
+        // The same rule may stand in another version now: where a schema stands does not count.
+        let within = |error: &FieldError| Some(error.field.as_str().split_once(SCHEMA)?.1.to_owned());
+        let same = |a: &FieldError, b: &FieldError| a.kind == b.kind && a.value == b.value && a.detail == b.detail;
         let earlier = validate_definition(old);
-        let of_schema = |e: &FieldError| e.field.as_str().contains("openAPIV3Schema");
-        errors.retain(|error| !of_schema(error) || !earlier.contains(error));
+        let mut known: HashMap<String, Vec<&FieldError>> = HashMap::new();
+        for error in &earlier {
+            if let Some(place) = within(error) {
+                known.entry(place).or_default().push(error);
+            }
+        }
+        errors.retain(|error| {
+            let known = within(error).and_then(|place| known.get(&place));
+            known.is_none_or(|known| !known.iter().any(|k| same(k, error)))
+        });
     }
     let established = old
         .pointer("/status/conditions")

@@ -1,0 +1,272 @@
+//! Running rules over an object.
+//!
+//! Rules of an object run before those of its fields. A transition rule (one that reads `oldSelf`) only runs where the
+//! old value is known: fields and map entries by name, items of keyed lists by key, items of other lists never. On an
+//! update, a rule without `oldSelf` that finds a value wrong which did not change warns only; where the old value is
+//! not known, what did not change is the list that holds it.
+
+use super::{Findings, Rule, Segment};
+use crate::at::{At, Keys};
+use crate::list_type::Correlation;
+use crate::node::{Node, Type};
+use crate::validate::kind_of;
+use insula_api::{FieldError, FieldErrorKind, Json};
+use insula_cel::{Activation, Budget, EvalError, Outcome};
+use std::cell::OnceCell;
+
+/// Longer messages are not used, as in Kubernetes.
+const MESSAGE_BYTES_MAX: usize = 5 * 1024;
+/// Rules stop after so many errors, as validation does.
+const ERRORS_MAX: usize = 1000;
+
+/// As [`super::check`], of a value that stands at `node`.
+pub(crate) fn check_value(value: &Json, old: Option<&Json>, node: &Node, budget: &mut Budget) -> Findings {
+    let mut run = Run {
+        findings: Findings::default(),
+        budget,
+        exhausted: false,
+    };
+    let pair = old.map(|old| Pair::new(value, old));
+    let before = Before {
+        old,
+        pair: pair.as_ref(),
+        known: old.is_some(),
+    };
+    run.walk(value, node, before, &At::ROOT);
+    run.findings
+}
+
+/// A value and what it was before.
+struct Pair<'a> {
+    new: &'a Json,
+    old: &'a Json,
+    equal: OnceCell<bool>,
+}
+
+impl<'a> Pair<'a> {
+    fn new(new: &'a Json, old: &'a Json) -> Pair<'a> {
+        let equal = OnceCell::new();
+        Pair { new, old, equal }
+    }
+
+    fn unchanged(&self) -> bool {
+        *self.equal.get_or_init(|| self.new == self.old)
+    }
+}
+
+/// What is known of a value's past.
+#[derive(Clone, Copy)]
+struct Before<'p, 'a> {
+    /// The value before.
+    old: Option<&'a Json>,
+    /// The value and its past, or those of the nearest value above that has one.
+    pair: Option<&'p Pair<'a>>,
+    /// Whether `pair` is the value's own.
+    known: bool,
+}
+
+impl<'p, 'a> Before<'p, 'a> {
+    /// The past of a value below, given its own.
+    fn below<'q>(self, old: Option<&'a Json>, own: Option<&'q Pair<'a>>) -> Before<'q, 'a>
+    where
+        'p: 'q,
+    {
+        Before {
+            old,
+            pair: own.or(self.pair),
+            known: own.is_some(),
+        }
+    }
+
+    fn unchanged(&self) -> bool {
+        self.pair.is_some_and(Pair::unchanged)
+    }
+}
+
+struct Run<'b> {
+    findings: Findings,
+    budget: &'b mut Budget,
+    exhausted: bool,
+}
+
+impl Run<'_> {
+    fn walk<'a>(&mut self, value: &'a Json, node: &Node, before: Before<'_, 'a>, at: &At<'_>) {
+        if !node.below.rules || value.is_null() || self.exhausted || self.findings.errors.len() >= ERRORS_MAX {
+            return;
+        }
+        for rule in &node.rules {
+            self.rule(rule, value, node, before, at);
+            if self.exhausted {
+                return;
+            }
+        }
+        match value {
+            Json::Object(map) => {
+                let olds = before.old.and_then(Json::as_object);
+                for (name, child) in map {
+                    let (below, at) = match (node.property(name), node.additional()) {
+                        (Some(field), _) => (field, at.field(name)),
+                        (None, Some(values)) => (values, at.key(name)),
+                        (None, None) => continue,
+                    };
+                    self.child(child, below, before, olds.and_then(|o| o.get(name)), &at);
+                }
+            }
+            Json::Array(list) => {
+                let Some(items) = node.items().filter(|i| i.below.rules) else {
+                    return;
+                };
+                let mut olds = Correlation::of(before.old, node);
+                for (index, item) in list.iter().enumerate() {
+                    self.child(item, items, before, olds.find(item), &at.index(index));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn child<'a>(&mut self, value: &'a Json, node: &Node, parent: Before<'_, 'a>, old: Option<&'a Json>, at: &At<'_>) {
+        let own = old.filter(|_| parent.known).map(|old| Pair::new(value, old));
+        self.walk(value, node, parent.below(old, own.as_ref()), at);
+    }
+
+    fn rule(&mut self, rule: &Rule, value: &Json, node: &Node, before: Before<'_, '_>, at: &At<'_>) {
+        let old = before.old.filter(|o| !o.is_null());
+        if rule.reads_old && !rule.optional_old && old.is_none() {
+            return;
+        }
+        let program = match &rule.program {
+            Ok(program) => program,
+            Err(why) => {
+                let why = format!("rule compile error: {why}");
+                return self.findings.errors.push(type_at(at, value, why));
+            }
+        };
+        let error = match program.eval(&activation(rule, value, old, node), self.budget) {
+            Ok(Outcome::Value(Json::Bool(true))) => return,
+            Ok(Outcome::Value(Json::Bool(false))) => {
+                let error = self.failed(rule, value, old, node, at);
+                if !rule.reads_old && !self.exhausted && before.unchanged() {
+                    return self.findings.warnings.push(error.to_string());
+                }
+                error
+            }
+            Ok(_) => type_at(at, value, format!("{NOT_BOOL} evaluating rule: {}", rule.shown())),
+            Err(EvalError::CostExceeded) => {
+                self.exhausted = true;
+                let why = if self.budget.exhausted() {
+                    "validation failed due to running out of cost budget, no further validation rules will be run"
+                        .to_owned()
+                } else {
+                    format!(
+                        "'{}': no further validation rules will be run due to call cost exceeds limit for rule: {}",
+                        EvalError::CostExceeded,
+                        rule.shown()
+                    )
+                };
+                type_at(at, value, why)
+            }
+            Err(EvalError::NoSuchOverload { .. }) => {
+                const WORDS: &str = "call arguments did not match a supported operator, function or macro signature";
+                let why = format!("'no such overload': {WORDS} for rule: {}", rule.shown());
+                type_at(at, value, why)
+            }
+            Err(error) => type_at(at, value, format!("{error} evaluating rule: {}", rule.shown())),
+        };
+        self.findings.errors.push(error);
+    }
+
+    /// The error of a rule that does not hold.
+    fn failed(&mut self, rule: &Rule, value: &Json, old: Option<&Json>, node: &Node, at: &At<'_>) -> FieldError {
+        let detail = match self.message(rule, value, old, node) {
+            Ok(Some(text)) => text,
+            Ok(None) if rule.message.is_empty() => format!("failed rule: {}", rule.source().trim()),
+            Ok(None) => rule.message.trim().to_owned(),
+            Err(why) => {
+                self.exhausted = true;
+                return type_at(at, value, why);
+            }
+        };
+        let place = at.path(Keys::Bracketed);
+        let field = rule.field_path.iter().fold(place, |path, step| match step {
+            Segment::Field(name) => path.child(name),
+            Segment::Key(key) => path.key(key),
+        });
+        // Objects and lists are not echoed; neither is anything when the error points elsewhere.
+        let shown = match value {
+            Json::Object(_) | Json::Array(_) => String::new(),
+            scalar => scalar.to_string(),
+        };
+        let mut error = match rule.reason {
+            FieldErrorKind::Required => FieldError::required(&field, detail),
+            FieldErrorKind::Forbidden => FieldError::forbidden(&field, detail),
+            _ => FieldError::invalid_text(&field, shown, detail),
+        };
+        if rule.reason == FieldErrorKind::Duplicate {
+            error.kind = FieldErrorKind::Duplicate;
+            error.detail.clear();
+        }
+        error
+    }
+
+    /// What the rule's `messageExpression` says; nothing when there is none or it says nothing that can be used.
+    ///
+    /// # Errors
+    /// The budget is used up.
+    fn message(
+        &mut self,
+        rule: &Rule,
+        value: &Json,
+        old: Option<&Json>,
+        node: &Node,
+    ) -> Result<Option<String>, String> {
+        let Some(program) = &rule.message_program else {
+            return Ok(None);
+        };
+        let text = match program.eval(&activation(rule, value, old, node), self.budget) {
+            Ok(Outcome::Value(Json::String(text))) => text,
+            Err(EvalError::CostExceeded) if self.budget.exhausted() => {
+                let why = "messageExpression evaluation failed due to running out of cost budget, no further validation \
+                           rules will be run";
+                return Err(why.to_owned());
+            }
+            Err(EvalError::CostExceeded) => {
+                return Err(format!(
+                    "no further validation rules will be run due to call cost exceeds limit for messageExpression: {}",
+                    Json::from(program.source())
+                ));
+            }
+            _ => return Ok(None),
+        };
+        let text = text.trim();
+        let usable = !text.is_empty() && !text.contains('\n') && text.len() <= MESSAGE_BYTES_MAX;
+        Ok(usable.then(|| text.to_owned()))
+    }
+}
+
+const NOT_BOOL: &str = "rule did not evaluate to a bool";
+
+/// An error that names the type of the value, not the value.
+fn type_at(at: &At<'_>, value: &Json, detail: String) -> FieldError {
+    FieldError::invalid_text(&at.path(Keys::Bracketed), format!("\"{}\"", kind_of(value)), detail)
+}
+
+fn activation<'a>(rule: &Rule, value: &'a Json, old: Option<&'a Json>, node: &Node) -> Activation<'a> {
+    let activation = bind(Activation::new(), "self", value, node);
+    match old {
+        Some(old) if rule.optional_old => activation.with_optional("oldSelf", Some(old)),
+        Some(old) => bind(activation, "oldSelf", old, node),
+        None if rule.optional_old => activation.with_optional("oldSelf", None),
+        None => activation,
+    }
+}
+
+/// Numbers written without a fraction are still of type double where the schema says `number`.
+fn bind<'a>(activation: Activation<'a>, name: &'static str, value: &'a Json, node: &Node) -> Activation<'a> {
+    match (node.kind, value) {
+        (Some(Type::Number), Json::Number(n)) if n.is_i64() => {
+            activation.with_owned(name, Json::from(n.as_f64().unwrap_or_default()))
+        }
+        _ => activation.with(name, value),
+    }
+}
