@@ -84,7 +84,7 @@ fn add<'v>(left: &Val<'v>, right: &Val<'v>, budget: &mut Budget) -> Result<'v> {
         // cel-go concatenates lazily for one unit; we copy, so the copy is paid for.
         budget.charge(tenth(a.len() + b.len()))?;
         budget.memory((a.len() + b.len()) * size_of::<Val<'_>>())?;
-        return Ok(Val::List(a.iter().chain(b.iter()).collect()));
+        return Ok(Val::list(a.iter().chain(b.iter()).collect()));
     }
     if let (Val::Bytes(a), Val::Bytes(b)) = (left, right) {
         budget.charge(tenth(a.len() + b.len()))?;

@@ -126,7 +126,7 @@ pub(crate) fn contains(container: &Val<'_>, element: &Val<'_>, budget: &mut Budg
         return Ok(false);
     }
     match container {
-        Val::JsonMap(fields) => Ok(element.as_str().is_some_and(|k| fields.contains_key(k))),
+        Val::JsonMap(..) => Ok(element.as_str().is_some_and(|k| container.field(k).is_some())),
         Val::Map(map) => Ok(map.get(element).is_some()),
         _ => Err(no_overload("@in")),
     }

@@ -44,17 +44,18 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
             budget.memory(bytes.len().div_ceil(3) * 4)?;
             Value::String(base64(bytes))
         }
-        Val::JsonList(items) => items
+        Val::JsonList(items, _) => items
             .iter()
             .map(|i| to_json(&Val::from_json(i), budget, depth))
             .collect::<Result<_, _>>()
             .map(Value::Array)?,
-        Val::List(items) => items
+        Val::List(list) => list
+            .items
             .iter()
             .map(|i| to_json(i, budget, depth))
             .collect::<Result<_, _>>()
             .map(Value::Array)?,
-        Val::JsonMap(fields) => {
+        Val::JsonMap(fields, _) => {
             let mut made = Map::new();
             for (key, value) in *fields {
                 budget.memory(key.len() + NODE_BYTES)?;
@@ -74,6 +75,7 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
         Val::Timestamp(t) => Value::String(time::timestamp_text(*t)),
         Val::Duration(nanos) => Value::String(time::duration_text(*nanos)),
         Val::Quantity(quantity) => text(quantity.text(), budget)?,
+        Val::Invalid(message) => return Err(invalid(&**message)),
         Val::Optional(_) | Val::Type(_) => {
             return Err(invalid(format!(
                 "a value of type '{}' has no JSON form",

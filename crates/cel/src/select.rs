@@ -13,7 +13,7 @@ impl<'v> Machine<'v, '_> {
         let start = match base {
             Node::Variable(slot) => self.object(*slot),
             Node::Local(index) => match self.locals.get(*index) {
-                Some(Val::JsonMap(fields)) => Some(*fields),
+                Some(Val::JsonMap(fields, None)) => Some(*fields),
                 _ => None,
             },
             _ => None,
@@ -34,7 +34,7 @@ impl<'v> Machine<'v, '_> {
             let walked = cost::SELECT * (i as u64 + 1);
             let Step::Field { field, optional: false } = step else {
                 self.charge(walked)?;
-                return self.steps(Val::JsonMap(fields), &steps[i..]);
+                return self.steps(Val::JsonMap(fields, None), &steps[i..]);
             };
             let Some(next) = field.find(fields) else {
                 self.charge(walked + cost::SELECT)?;
@@ -49,7 +49,7 @@ impl<'v> Machine<'v, '_> {
             }
         }
         self.charge(cost::SELECT * (steps.len() as u64 + 1))?;
-        Ok(Val::JsonMap(fields))
+        Ok(Val::JsonMap(fields, None))
     }
 
     fn missing(&self, name: &str) -> EvalError {
@@ -121,9 +121,9 @@ impl<'v> Machine<'v, '_> {
         }
         let missing = || EvalError::NoSuchKey(crate::value::key_text(index).unwrap_or_default());
         match value {
-            Val::JsonMap(fields) => {
+            Val::JsonMap(..) => {
                 let key = index.as_str().ok_or_else(missing)?;
-                fields.get(key).map(Val::from_json).ok_or_else(missing)
+                value.field(key).ok_or_else(missing)
             }
             Val::Map(map) => map.get(index).cloned().ok_or_else(missing),
             _ => Err(no_overload("_[_]")),

@@ -1,8 +1,13 @@
 //! Values during an evaluation: JSON is borrowed where it lies, everything made is shared by reference count.
+//!
+//! Lists and maps out of JSON carry the declaration they were reached by, if there is one; reading a part of them
+//! reads it by the part's declaration (`typed`). Nothing is converted before it is read.
 
+use crate::decl::Decl;
 use crate::error::{EvalError, invalid};
 use crate::functions::quantity::Quantity;
 use crate::ir::Const;
+use crate::typed;
 use jiff::civil::DateTime;
 use serde_json::{Map, Value};
 use std::rc::Rc;
@@ -18,9 +23,9 @@ pub(crate) enum Val<'v> {
     Str(&'v str),
     String(Rc<str>),
     Bytes(Rc<[u8]>),
-    JsonList(&'v [Value]),
-    List(Rc<[Val<'v>]>),
-    JsonMap(&'v Map<String, Value>),
+    JsonList(&'v Vec<Value>, Declared<'v>),
+    List(Rc<ListVal<'v>>),
+    JsonMap(&'v Map<String, Value>, Declared<'v>),
     Map(Rc<MapVal<'v>>),
     Optional(Option<Rc<Val<'v>>>),
     /// In UTC. Not `jiff::Timestamp`, which ends a day before `9999-12-31T23:59:59Z`, a usual "never".
@@ -29,6 +34,19 @@ pub(crate) enum Val<'v> {
     Duration(i64),
     Type(&'static str),
     Quantity(Rc<Quantity>),
+    /// Data that does not fit its declaration (stored before the schema changed, say). The evaluator turns it into
+    /// an error where it is read.
+    Invalid(Rc<str>),
+}
+
+/// What is known of a value out of JSON; `None` is `dyn`.
+pub(crate) type Declared<'v> = Option<&'v Decl>;
+
+/// A made list. It keeps the declaration of the list that it grew out of: the union of two sets is a set.
+#[derive(Debug)]
+pub(crate) struct ListVal<'v> {
+    pub(crate) items: Vec<Val<'v>>,
+    pub(crate) declared: Declared<'v>,
 }
 
 /// A made map. Invariant: entries sorted by `key_order`, no two keys equal; so lookups are binary searches and
@@ -110,8 +128,38 @@ impl<'v> Val<'v> {
                 (None, None) => Self::Double(n.as_f64().unwrap_or(f64::NAN)),
             },
             Value::String(s) => Self::Str(s),
-            Value::Array(items) => Self::JsonList(items),
-            Value::Object(fields) => Self::JsonMap(fields),
+            Value::Array(items) => Self::JsonList(items, None),
+            Value::Object(fields) => Self::JsonMap(fields, None),
+        }
+    }
+
+    /// The same by a declaration.
+    pub(crate) fn read(json: &'v Value, declared: Declared<'v>) -> Self {
+        match declared {
+            None => Self::from_json(json),
+            Some(decl) => typed::read(json, decl),
+        }
+    }
+
+    /// A value that does not borrow: for what lives no longer than the activation.
+    pub(crate) fn owned(json: &Value) -> Val<'static> {
+        match json {
+            Value::Null => Val::Null,
+            Value::Bool(b) => Val::Bool(*b),
+            Value::String(s) => Val::string(s.as_str()),
+            Value::Array(items) => Val::list(items.iter().map(Val::owned).collect()),
+            Value::Object(fields) => {
+                // Sorted and unique already, as keys of a map of JSON are.
+                let entries = fields.iter().map(|(k, v)| (Val::string(k.as_str()), Val::owned(v)));
+                Val::Map(Rc::new(MapVal {
+                    entries: entries.collect(),
+                }))
+            }
+            Value::Number(n) => match (n.as_i64(), n.as_u64()) {
+                (Some(i), _) => Val::Int(i),
+                (None, Some(u)) => Val::Uint(u),
+                (None, None) => Val::Double(n.as_f64().unwrap_or(f64::NAN)),
+            },
         }
     }
 
@@ -133,7 +181,7 @@ impl<'v> Val<'v> {
     }
 
     pub(crate) fn list(items: Vec<Val<'v>>) -> Self {
-        Self::List(items.into())
+        Self::List(Rc::new(ListVal { items, declared: None }))
     }
 
     pub(crate) fn some(value: Val<'v>) -> Self {
@@ -150,8 +198,17 @@ impl<'v> Val<'v> {
 
     pub(crate) fn items(&self) -> Option<Items<'_, 'v>> {
         match self {
-            Self::JsonList(items) => Some(Items::Json(items)),
-            Self::List(items) => Some(Items::Made(items)),
+            Self::JsonList(items, declared) => Some(Items::Json(items, typed::items_of(*declared))),
+            Self::List(list) => Some(Items::Made(&list.items)),
+            _ => None,
+        }
+    }
+
+    /// The declaration of a list, which may make it a set.
+    pub(crate) fn declared(&self) -> Declared<'v> {
+        match self {
+            Self::JsonList(_, declared) | Self::JsonMap(_, declared) => *declared,
+            Self::List(list) => list.declared,
             _ => None,
         }
     }
@@ -159,14 +216,15 @@ impl<'v> Val<'v> {
     /// The value under a text key of a map; `None` too if this is no map, see `is_map`.
     pub(crate) fn field(&self, name: &str) -> Option<Val<'v>> {
         match self {
-            Self::JsonMap(fields) => fields.get(name).map(Val::from_json),
+            Self::JsonMap(fields, None) => fields.get(name).map(Val::from_json),
+            Self::JsonMap(fields, Some(decl)) => typed::field(fields, name, decl),
             Self::Map(map) => map.get_str(name).cloned(),
             _ => None,
         }
     }
 
     pub(crate) fn is_map(&self) -> bool {
-        matches!(self, Self::JsonMap(_) | Self::Map(_))
+        matches!(self, Self::JsonMap(..) | Self::Map(_))
     }
 
     fn is_key(&self) -> bool {
@@ -179,7 +237,7 @@ impl<'v> Val<'v> {
     /// Number of entries of a map.
     pub(crate) fn map_len(&self) -> Option<usize> {
         match self {
-            Self::JsonMap(fields) => Some(fields.len()),
+            Self::JsonMap(fields, _) => Some(fields.len()),
             Self::Map(map) => Some(map.entries.len()),
             _ => None,
         }
@@ -188,7 +246,8 @@ impl<'v> Val<'v> {
     /// Entries of a map, in key order.
     pub(crate) fn entries(&self) -> Option<Vec<(Val<'v>, Val<'v>)>> {
         match self {
-            Self::JsonMap(fields) => Some(fields.iter().map(|(k, v)| (Val::Str(k), Val::from_json(v))).collect()),
+            Self::JsonMap(fields, None) => Some(fields.iter().map(|(k, v)| (Val::Str(k), Val::from_json(v))).collect()),
+            Self::JsonMap(fields, Some(decl)) => Some(typed::entries(fields, decl)),
             Self::Map(map) => Some(map.entries.clone()),
             _ => None,
         }
@@ -203,13 +262,14 @@ impl<'v> Val<'v> {
             Self::Double(_) => "double",
             Self::Str(_) | Self::String(_) => "string",
             Self::Bytes(_) => "bytes",
-            Self::JsonList(_) | Self::List(_) => "list",
-            Self::JsonMap(_) | Self::Map(_) => "map",
+            Self::JsonList(..) | Self::List(_) => "list",
+            Self::JsonMap(..) | Self::Map(_) => "map",
             Self::Optional(_) => "optional_type",
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Type(_) => "type",
             Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Invalid(_) => "error",
         }
     }
 }
@@ -217,21 +277,21 @@ impl<'v> Val<'v> {
 /// A list's elements, wherever they are.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Items<'s, 'v> {
-    Json(&'v [Value]),
+    Json(&'v [Value], Declared<'v>),
     Made(&'s [Val<'v>]),
 }
 
 impl<'s, 'v> Items<'s, 'v> {
     pub(crate) fn len(self) -> usize {
         match self {
-            Self::Json(items) => items.len(),
+            Self::Json(items, _) => items.len(),
             Self::Made(items) => items.len(),
         }
     }
 
     pub(crate) fn get(self, index: usize) -> Option<Val<'v>> {
         match self {
-            Self::Json(items) => items.get(index).map(Val::from_json),
+            Self::Json(items, declared) => items.get(index).map(|i| Val::read(i, declared)),
             Self::Made(items) => items.get(index).cloned(),
         }
     }

@@ -159,7 +159,7 @@ fn timestamp<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
 }
 
 /// RFC 3339 as Go reads it, in UTC; jiff alone would take more spellings.
-fn parse_timestamp(text: &str) -> Option<DateTime> {
+pub(crate) fn parse_timestamp(text: &str) -> Option<DateTime> {
     let (local, zone) = match text.strip_suffix('Z') {
         Some(local) => (local, 0),
         None => {
@@ -208,7 +208,7 @@ fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
 }
 
 /// Go's syntax: a sign, then numbers with units: `-1h30m`, `1.5s`, `0`.
-fn parse_duration(text: &str) -> Option<i64> {
+pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
