@@ -1,0 +1,103 @@
+//! Tables of schemas with rules (`data/rules.yaml`): what their admission refuses, and what the rules refuse.
+#![allow(clippy::unwrap_used)]
+
+use insula_api::{FieldPath, Json};
+use insula_schema::{Structural, validate, validate_definition, validate_definition_update, validate_update};
+
+fn strings(row: &Json, name: &str) -> Vec<String> {
+    let list = row.get(name).and_then(Json::as_array).into_iter().flatten();
+    let mut list: Vec<String> = list.map(|s| s.as_str().unwrap().to_owned()).collect();
+    list.sort();
+    list
+}
+
+fn sorted<T: ToString>(list: &[T]) -> Vec<String> {
+    let mut list: Vec<String> = list.iter().map(ToString::to_string).collect();
+    list.sort();
+    list
+}
+
+fn rows() -> Vec<Json> {
+    let options = serde_saphyr::options! { strict_booleans: true };
+    serde_saphyr::from_str_with_options(include_str!("data/rules.yaml"), options).unwrap()
+}
+
+#[test]
+fn tables() {
+    for row in rows() {
+        let name = row["name"].as_str().unwrap();
+        let schema = match Structural::parse(&row["schema"], &FieldPath::new("s")) {
+            Err(errors) => {
+                assert_eq!(sorted(&errors), strings(&row, "refused"), "{name}");
+                continue;
+            }
+            Ok(schema) => schema,
+        };
+        assert!(row.get("refused").is_none(), "{name}: accepted");
+        for case in row["cases"].as_array().unwrap() {
+            let (errors, warnings) = match case.get("old") {
+                Some(old) => {
+                    let outcome = validate_update(&case["object"], old, &schema);
+                    (outcome.errors, outcome.warnings)
+                }
+                None => (validate(&case["object"], &schema), Vec::new()),
+            };
+            assert_eq!(sorted(&errors), strings(case, "errors"), "{name}: {case}");
+            assert_eq!(sorted(&warnings), strings(case, "warnings"), "{name}: {case}");
+        }
+    }
+}
+
+/// What was stored stays usable, whatever became stricter since; a rule that means nothing lets nothing pass.
+#[test]
+fn stored_schemas_compile_always() {
+    for row in rows() {
+        Structural::parse_trusted(&row["schema"]).unwrap();
+    }
+    let document = serde_json::json!({"type": "object", "properties": {
+        "typed": {"type": "integer", "x-kubernetes-validations": [{"rule": "self == 'text' || self > 0"}]},
+        "broken": {"type": "integer", "x-kubernetes-validations": [{"rule": "self >", "message": "grows"}]},
+    }});
+    let schema = Structural::parse_trusted(&document).unwrap();
+    assert!(validate(&serde_json::json!({"typed": 1}), &schema).is_empty());
+    assert_eq!(validate(&serde_json::json!({"typed": 0}), &schema).len(), 1);
+    let errors = validate(&serde_json::json!({"broken": 1}), &schema);
+    assert!(
+        errors[0]
+            .to_string()
+            .contains("rule compile error: compilation failed: ERROR"),
+        "{}",
+        errors[0]
+    );
+}
+
+/// A definition whose rules would be refused today can still be changed, in other places and to other versions; a rule
+/// that is new is judged.
+#[test]
+fn unchanged_rules_are_not_newly_refused() {
+    let version = |name: &str, rules: &[&str]| {
+        let rules: Vec<Json> = rules.iter().map(|rule| serde_json::json!({"rule": rule})).collect();
+        serde_json::json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema": {
+            "type": "object", "properties": {name: {"type": "string"},
+            "spec": {"type": "object", "x-kubernetes-validations": rules}}}}})
+    };
+    let definition = |versions: Vec<Json>| {
+        let names = serde_json::json!({"plural": "tries", "singular": "try", "kind": "Try", "listKind": "TryList"});
+        serde_json::json!({
+            "metadata": {"name": "tries.example.com"},
+            "spec": {"group": "example.com", "scope": "Cluster", "names": names, "conversion": {"strategy": "None"},
+                "versions": versions},
+        })
+    };
+    let old = definition(vec![version("v1", &["nothing > 1"])]);
+    assert_eq!(validate_definition(&old).len(), 1);
+    let moved = definition(vec![version("v2", &["true"]), version("v1", &["nothing > 1"])]);
+    assert_eq!(validate_definition(&moved).len(), 1);
+    assert_eq!(sorted(&validate_definition_update(&moved, &old)), [""; 0]);
+    let changed = definition(vec![version("v1", &["nothing > 2"])]);
+    let errors = sorted(&validate_definition_update(&changed, &old));
+    assert!(
+        errors.len() == 1 && errors[0].contains("undeclared reference to 'nothing'"),
+        "{errors:?}"
+    );
+}
