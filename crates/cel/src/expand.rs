@@ -64,12 +64,9 @@ fn macros() -> Vec<Macro> {
         macros.push(Macro::receiver(name, 2, move |helper, target, args| {
             quantify(helper, target, args, quantifier)
         }));
-        // Of the two spellings only `existsOne` has a form of two variables.
-        if name != "exists_one" {
-            macros.push(Macro::receiver(name, 3, move |helper, target, args| {
-                quantify(helper, target, args, quantifier)
-            }));
-        }
+        macros.push(Macro::receiver(name, 3, move |helper, target, args| {
+            quantify(helper, target, args, quantifier)
+        }));
     }
     for (name, transform) in [
         ("transformList", Transform::List),

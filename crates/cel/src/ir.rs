@@ -52,7 +52,7 @@ pub(crate) enum Node {
         pattern_bytes: usize,
     },
     Fold(Box<Fold>),
-    /// `cel.bind(x, init, body)`.
+    /// A value with a name, as `sortBy` makes: `x = init; body`.
     Bind {
         init: Box<Node>,
         body: Box<Node>,

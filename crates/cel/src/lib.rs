@@ -39,6 +39,7 @@ mod program;
 mod regex;
 mod scan;
 mod select;
+mod tokens;
 mod typed;
 mod types;
 mod value;

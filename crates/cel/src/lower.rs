@@ -3,14 +3,11 @@
 use crate::error::CompileError;
 use crate::functions::{self, Found};
 use crate::ir::{Const, Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator};
+use crate::macros::OptionalBinding;
+use crate::parse::Parsed;
 use crate::path::{Absence, is_access};
 use crate::program::Reference;
-use crate::scan::Token;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
-use cel::parser::pratt_parser::TokenKind;
-
-/// Prefixes of functions that are not values: `sets.contains(a, b)`.
-const NAMESPACES: [&str; 4] = ["optional", "sets", "lists", "strings"];
 
 /// What lowering found out.
 #[derive(Debug)]
@@ -21,16 +18,15 @@ pub(crate) struct Lowered {
     pub(crate) references: Vec<Reference>,
 }
 
-pub(crate) fn lower(source: &str, tokens: &[Token], tree: &IdedExpr, variables: &[&str]) -> Result<Lowered> {
+pub(crate) fn lower(parsed: &Parsed, variables: &[&str]) -> Result<Lowered> {
     let mut lowering = Lowering {
-        source,
-        tokens,
+        parsed,
         declared: variables,
         used: Vec::new(),
         locals: Vec::new(),
         references: Vec::new(),
     };
-    let node = lowering.node(tree, 0)?;
+    let node = lowering.node(&parsed.tree, 0)?;
     Ok(Lowered {
         node,
         variables: lowering.used,
@@ -39,8 +35,7 @@ pub(crate) fn lower(source: &str, tokens: &[Token], tree: &IdedExpr, variables: 
 }
 
 pub(crate) struct Lowering<'s> {
-    source: &'s str,
-    tokens: &'s [Token],
+    parsed: &'s Parsed,
     declared: &'s [&'s str],
     used: Vec<String>,
     /// Variables of the comprehensions around this point, outermost first.
@@ -61,7 +56,7 @@ impl Lowering<'_> {
         match &expr.expr {
             Expr::Unspecified => Err(CompileError::whole("incomplete expression")),
             Expr::Literal(literal) => Ok(Node::Const(constant(literal))),
-            Expr::Ident(name) => self.identifier(name),
+            Expr::Ident(name) => self.identifier(expr, name),
             Expr::Select(select) if select.test => {
                 let field = Field::parse(&select.field);
                 let base = self.access(&select.operand, Absence::TestedFor(&field.name), below)?;
@@ -75,16 +70,12 @@ impl Lowering<'_> {
             Expr::Call(call) => self.call(expr, call.target.as_deref(), &call.func_name, &call.args, below),
             Expr::List(list) => self.list(list, below),
             Expr::Map(map) => self.map(map, below),
-            Expr::Struct(literal) => Err(self.undeclared(&literal.type_name, Place::Identifier)),
+            Expr::Struct(literal) => Err(self.undeclared(expr, &literal.type_name)),
             Expr::Comprehension(fold) => self.comprehension(fold, below),
         }
     }
 
-    pub(crate) fn nodes(&mut self, exprs: &[IdedExpr], depth: usize) -> Result<Box<[Node]>> {
-        exprs.iter().map(|e| self.node(e, depth)).collect()
-    }
-
-    fn identifier(&mut self, name: &str) -> Result<Node> {
+    fn identifier(&mut self, expr: &IdedExpr, name: &str) -> Result<Node> {
         let name = name.strip_prefix('.').unwrap_or(name);
         match self.resolve(name) {
             Some(Node::Variable(slot)) => {
@@ -92,7 +83,7 @@ impl Lowering<'_> {
                 Ok(Node::Variable(slot))
             }
             Some(node) => Ok(node),
-            None => Err(self.undeclared(name, Place::Identifier)),
+            None => Err(self.undeclared(expr, name)),
         }
     }
 
@@ -124,8 +115,8 @@ impl Lowering<'_> {
         depth: usize,
     ) -> Result<Node> {
         match (name, args) {
-            (operators::LOGICAL_AND, _) if target.is_none() => return Ok(Node::And(self.nodes(args, depth)?)),
-            (operators::LOGICAL_OR, _) if target.is_none() => return Ok(Node::Or(self.nodes(args, depth)?)),
+            (operators::LOGICAL_AND, _) => return Ok(Node::And(self.terms(expr, name, depth)?)),
+            (operators::LOGICAL_OR, _) => return Ok(Node::Or(self.terms(expr, name, depth)?)),
             (operators::LOGICAL_NOT, [operand]) => return Ok(Node::Not(Box::new(self.node(operand, depth)?))),
             (operators::NEGATE, [operand]) => return Ok(Node::Negate(Box::new(self.node(operand, depth)?))),
             (operators::CONDITIONAL, [_, _, _]) => return self.conditional(expr, depth),
@@ -136,25 +127,40 @@ impl Lowering<'_> {
         }
         let name = name.strip_prefix('.').unwrap_or(name);
         let Some(target) = target else {
-            return self.function(name, None, args, depth);
+            return self.function(expr, name, None, args, depth);
         };
         if let Expr::Ident(namespace) = &target.expr
             && !self.is_value(namespace)
+            && functions::is_namespace(namespace)
         {
-            if namespace == "cel" && name == "bind" {
-                return self.bind(args, depth);
-            }
-            if NAMESPACES.contains(&namespace.as_str()) {
-                return self.function(&format!("{namespace}.{name}"), None, args, depth);
-            }
+            return self.function(expr, &format!("{namespace}.{name}"), None, args, depth);
         }
-        if let Some(node) = self.macro_call(target, name, args, depth)? {
+        if let Some(node) = self.lazy(target, name, args, depth)? {
             return Ok(node);
         }
-        self.function(name, Some(target), args, depth)
+        self.function(expr, name, Some(target), args, depth)
     }
 
-    fn function(&mut self, name: &str, target: Option<&IdedExpr>, args: &[IdedExpr], depth: usize) -> Result<Node> {
+    /// The terms of `a && b && c`, which the parser makes a balanced tree of.
+    fn terms(&mut self, expr: &IdedExpr, operator: &str, depth: usize) -> Result<Box<[Node]>> {
+        let (mut terms, mut pending) = (Vec::new(), vec![expr]);
+        while let Some(next) = pending.pop() {
+            match &next.expr {
+                Expr::Call(call) if call.func_name == operator => pending.extend(call.args.iter().rev()),
+                _ => terms.push(self.node(next, depth)?),
+            }
+        }
+        Ok(terms.into())
+    }
+
+    fn function(
+        &mut self,
+        expr: &IdedExpr,
+        name: &str,
+        target: Option<&IdedExpr>,
+        args: &[IdedExpr],
+        depth: usize,
+    ) -> Result<Node> {
         let count = args.len() + usize::from(target.is_some());
         let function = match functions::find(name, target.is_some(), count) {
             Found::Function(function) => function,
@@ -165,31 +171,33 @@ impl Lowering<'_> {
                 } else {
                     format!("({types})")
                 };
-                return Err(self.error(
-                    last_segment(name),
-                    Place::Call,
-                    format!("found no matching overload for '{name}' applied to '{shape}'"),
-                ));
+                let message = format!("found no matching overload for '{name}' applied to '{shape}'");
+                return Err(self.error(expr, message));
             }
-            Found::Nothing => return Err(self.undeclared(name, Place::Call)),
+            Found::Nothing => return Err(self.undeclared(expr, name)),
         };
         let arguments: Box<[Node]> = target
             .into_iter()
             .chain(args)
             .map(|a| self.node(a, depth))
             .collect::<Result<_>>()?;
-        self.constant_pattern(function, arguments)
+        self.constant_pattern(expr, function, arguments)
     }
 
     /// A constant regular expression is compiled with the program; a wrong one is a compile error.
-    fn constant_pattern(&self, function: &'static functions::Function, arguments: Box<[Node]>) -> Result<Node> {
+    fn constant_pattern(
+        &self,
+        expr: &IdedExpr,
+        function: &'static functions::Function,
+        arguments: Box<[Node]>,
+    ) -> Result<Node> {
         if function.name != "matches" {
             return Ok(Node::Call { function, arguments });
         }
         match <[Node; 2]>::try_from(arguments.into_vec()) {
             Ok([target, Node::Const(Const::String(text))]) => {
                 let pattern = crate::regex::compile(&text)
-                    .map_err(|e| self.error("matches", Place::Call, format!("invalid matches argument: {e}")))?;
+                    .map_err(|e| self.error(expr, format!("invalid matches argument: {e}")))?;
                 Ok(Node::Matches {
                     target: Box::new(target),
                     pattern: pattern.into(),
@@ -209,11 +217,15 @@ impl Lowering<'_> {
 
     /// `c ? t : d ? u : e` as one list of arms.
     fn conditional(&mut self, expr: &IdedExpr, depth: usize) -> Result<Node> {
+        if let Some(binding) = OptionalBinding::of(expr) {
+            return self.optional_map(&binding, depth);
+        }
         let mut arms = Vec::new();
         let mut rest = expr;
         while let Expr::Call(call) = &rest.expr
             && call.func_name == operators::CONDITIONAL
             && let [condition, then, otherwise] = call.args.as_slice()
+            && OptionalBinding::of(rest).is_none()
         {
             arms.push((self.node(condition, depth)?, self.node(then, depth)?));
             rest = otherwise;
@@ -243,13 +255,13 @@ impl Lowering<'_> {
             .rev()
             .map(|(op, e)| Ok((op, self.node(e, depth)?)))
             .collect::<Result<Box<[_]>>>()?;
-        self.refuse_mixed_constants(&first, &rest)?;
+        self.refuse_mixed_constants(expr, &first, &rest)?;
         Ok(Node::Chain { first, rest })
     }
 
     /// `1 + 1.5` has no overload. At run time an integer beside a double is a whole number out of JSON, where the
     /// two are one type, and is taken as a double; between literals there is no such excuse.
-    fn refuse_mixed_constants(&self, first: &Node, rest: &[(Operator, Node)]) -> Result<()> {
+    fn refuse_mixed_constants(&self, expr: &IdedExpr, first: &Node, rest: &[(Operator, Node)]) -> Result<()> {
         use Operator::{Add, Divide, Multiply, Subtract};
         let [(Add | Subtract | Multiply | Divide, right)] = rest else {
             return Ok(());
@@ -258,8 +270,8 @@ impl Lowering<'_> {
             return Ok(());
         };
         match (left, right) {
-            (Const::Int(_), Const::Double(_)) => Err(mixed(rest[0].0, "int", "double")),
-            (Const::Double(_), Const::Int(_)) => Err(mixed(rest[0].0, "double", "int")),
+            (Const::Int(_), Const::Double(_)) => Err(self.mixed(expr, rest[0].0, "int", "double")),
+            (Const::Double(_), Const::Int(_)) => Err(self.mixed(expr, rest[0].0, "double", "int")),
             _ => Ok(()),
         }
     }
@@ -308,54 +320,21 @@ impl Lowering<'_> {
         }
     }
 
-    pub(crate) fn undeclared(&self, name: &str, place: Place) -> CompileError {
+    pub(crate) fn undeclared(&self, expr: &IdedExpr, name: &str) -> CompileError {
+        self.error(expr, format!("undeclared reference to '{name}' (in container '')"))
+    }
+
+    fn mixed(&self, expr: &IdedExpr, operator: Operator, left: &str, right: &str) -> CompileError {
+        let operator = operator.name();
         self.error(
-            last_segment(name),
-            place,
-            format!("undeclared reference to '{name}' (in container '')"),
+            expr,
+            format!("found no matching overload for '{operator}' applied to '({left}, {right})'"),
         )
     }
 
-    /// An error at the first token that is `name` used in that way. The parser keeps no positions, so this finds
-    /// the place again; with the same name twice it may point at the other one.
-    pub(crate) fn error(&self, name: &str, place: Place, message: String) -> CompileError {
-        let found = self.tokens.iter().enumerate().position(|(i, token)| {
-            let before = i.checked_sub(1).map(|b| self.tokens[b].kind);
-            let after = self.tokens.get(i + 1).map(|t| t.kind);
-            self.source.get(token.start..token.end) == Some(name)
-                && match place {
-                    Place::Identifier => before != Some(TokenKind::TokDot),
-                    Place::Call => after == Some(TokenKind::TokLeftParen),
-                }
-        });
-        match (found, place) {
-            (Some(i), Place::Identifier) => CompileError::at(self.source, self.tokens[i].start, message),
-            // cel-go gives a call the place of its parenthesis.
-            (Some(i), Place::Call) => {
-                let start = self.tokens.get(i + 1).map_or(self.source.len(), |t| t.start);
-                CompileError::at(self.source, start, message)
-            }
-            (None, _) => CompileError::whole(message),
-        }
+    pub(crate) fn error(&self, expr: &IdedExpr, message: String) -> CompileError {
+        CompileError::collect(vec![self.parsed.issue(expr.id, message)])
     }
-}
-
-/// Where in a source a name is looked for.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Place {
-    Identifier,
-    Call,
-}
-
-fn last_segment(name: &str) -> &str {
-    name.rsplit('.').next().unwrap_or(name)
-}
-
-fn mixed(operator: Operator, left: &str, right: &str) -> CompileError {
-    CompileError::whole(format!(
-        "found no matching overload for '{}' applied to '({left}, {right})'",
-        operator.name()
-    ))
 }
 
 fn constant(literal: &LiteralValue) -> Const {

@@ -3,7 +3,7 @@
 use crate::error::CompileError;
 use crate::functions;
 use crate::ir::{Const, Field, Node, Step};
-use crate::lower::{Lowering, Place};
+use crate::lower::Lowering;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
 type Result<T> = std::result::Result<T, CompileError>;
@@ -59,8 +59,7 @@ impl Lowering<'_> {
             // Not `identifier`: the reference is to the whole path, not to the variable alone.
             Expr::Ident(name) => {
                 let name = name.strip_prefix('.').unwrap_or(name);
-                self.resolve(name)
-                    .ok_or_else(|| self.undeclared(name, Place::Identifier))?
+                self.resolve(name).ok_or_else(|| self.undeclared(base, name))?
             }
             _ => self.node(base, depth)?,
         };

@@ -5,10 +5,10 @@ use crate::cost::Budget;
 use crate::env::Env;
 use crate::error::{CompileError, EvalError};
 use crate::lower::{Lowered, lower};
-use crate::scan::{self, TOKENS_MAX};
+use crate::parse::parse;
+use crate::scan::scan;
 use crate::types::Type;
 use crate::{eval, json};
-use cel::parser::PrattParser;
 use serde_json::Value;
 
 /// What reading a field that is not there means.
@@ -87,23 +87,8 @@ impl Program {
 
     /// Compiles an expression, saying what absence means in it.
     pub fn compile_with(source: &str, variables: &[&str], mode: AbsenceMode) -> Result<Program, CompileError> {
-        let tokens = scan::scan(source)?;
-        if tokens.is_empty() {
-            return Err(CompileError::at(
-                source,
-                source.len(),
-                "Syntax error: mismatched input '<EOF>' expecting expression",
-            ));
-        }
-        let tree = PrattParser::new()
-            .enable_optional_syntax(true)
-            .enable_ident_escape_syntax(true)
-            .enable_variadic_operator_asts(true)
-            // A macro makes some ten nodes of one token; the tokens themselves are counted already.
-            .max_expression_node_count(TOKENS_MAX * 16)
-            .parse(source)
-            .map_err(|errors| parse_error(source, &errors))?;
-        let lowered = lower(source, &tokens, &tree, variables)?;
+        scan(source)?;
+        let lowered = lower(&parse(source)?, variables)?;
         Ok(Program {
             source: source.into(),
             mode,
@@ -142,23 +127,4 @@ impl Program {
             other => other,
         }
     }
-}
-
-fn parse_error(source: &str, errors: &cel::ParseErrors) -> CompileError {
-    let Some(first) = errors.errors.first() else {
-        return CompileError::whole("Syntax error");
-    };
-    let (Ok(line), Ok(column)) = (usize::try_from(first.pos.0), usize::try_from(first.pos.1)) else {
-        return CompileError::whole(first.msg.clone());
-    };
-    if line == 0 {
-        return CompileError::whole(first.msg.clone());
-    }
-    let start: usize = source.split_inclusive('\n').take(line - 1).map(str::len).sum();
-    let offset = (start + column.saturating_sub(1)).min(source.len());
-    let offset = (0..=offset)
-        .rev()
-        .find(|o| source.is_char_boundary(*o))
-        .unwrap_or_default();
-    CompileError::at(source, offset, first.msg.clone())
 }

@@ -166,7 +166,7 @@ fn nesting_up_to_the_limit_evaluates() {
         ("[1].map(x,", "1", ")"),
         ("[1].all(x,", "true", ")"),
         ("dyn(", "1", ")"),
-        ("cel.bind(x,1,", "x", ")"),
+        ("optional.of(1).optFlatMap(x,", "optional.of(x)", ")"),
         ("(true?", "1", ":1)"),
         ("(1+", "1", ")"),
         ("has(self.a)||(", "true", ")"),
@@ -182,12 +182,27 @@ fn nesting_up_to_the_limit_evaluates() {
 }
 
 #[test]
+fn targets_that_macros_name_twice() {
+    let mut source = "optional.of(1)".to_owned();
+    for _ in 0..60 {
+        source += ".optMap(x, x)";
+    }
+    compile_bomb("a row of optMap", source, "too large");
+    let mut nested = "x".to_owned();
+    for _ in 0..40 {
+        nested = format!("optional.of(optional.of(1).optMap(x, {nested})).optMap(x, x)");
+    }
+    compile_bomb("optMap in targets of optMap", nested, "too large");
+}
+
+#[test]
 fn unterminated_and_strange_text() {
     compile_bomb("40 KB string", "'".to_owned() + &"a".repeat(40_000), "limit");
     compile_bomb("10 KB string", "'".to_owned() + &"a".repeat(10_000), "Syntax error");
     compile_bomb("quotes", "'\"".repeat(2_000), "");
-    compile_bomb("controls", "\u{0}\u{1}\u{7f}".repeat(1_000), "Syntax error");
-    compile_bomb("multibyte", "é".repeat(2_000), "Syntax error");
+    compile_bomb("controls", "\u{0}\u{1}\u{7f}".repeat(600), "Syntax error");
+    compile_bomb("multibyte", "é".repeat(900), "Syntax error");
+    compile_bomb("many strange", "é(".repeat(2_000), "limit");
     compile_bomb("colons", ":".repeat(2_000), "");
     compile_bomb("question marks", "?".repeat(1_999), "");
     compile_bomb("dots", ".".repeat(1_999), "");
@@ -240,13 +255,13 @@ fn nested_map_is_stopped_by_its_cost() {
     );
 }
 
-/// `cel.bind(a, seed, cel.bind(b, a + a, … ))`: doubles at each of `times` levels.
+/// `optional.of(seed).optFlatMap(a, optional.of(a + a).optFlatMap(b, … ))`: doubles at each of `times` levels.
 fn doubling(seed: &str, times: usize) -> String {
-    let mut source = format!("cel.bind(v0, {seed}, ");
+    let mut source = format!("optional.of({seed}).optFlatMap(v0, ");
     for i in 0..times {
-        source += &format!("cel.bind(v{}, v{i} + v{i}, ", i + 1);
+        source += &format!("optional.of(v{i} + v{i}).optFlatMap(v{}, ", i + 1);
     }
-    source + &format!("size(v{times})") + &")".repeat(times + 1)
+    source + &format!("optional.of(size(v{times}))") + &")".repeat(times + 1)
 }
 
 #[test]
@@ -254,14 +269,14 @@ fn string_and_list_doubling_is_stopped_by_memory() {
     run_bomb("strings", doubling("'0123456789'", 40), Value::Null, &[MEMORY, COST]);
     run_bomb("lists", doubling("[1]", 40), Value::Null, &[MEMORY, COST]);
     run_bomb("bytes", doubling("b'0123456789'", 40), Value::Null, &[MEMORY, COST]);
-    let mut shared = "cel.bind(v0, [1], ".to_owned();
+    let mut shared = "optional.of([1]).optFlatMap(v0, ".to_owned();
     for i in 0..40 {
-        shared += &format!("cel.bind(v{}, [v{i}, v{i}], ", i + 1);
+        shared += &format!("optional.of([v{i}, v{i}]).optFlatMap(v{}, ", i + 1);
     }
     // The value is small, since it is shared; its JSON would not be.
     run_bomb(
         "shared lists",
-        shared + "v40" + &")".repeat(41),
+        shared + "optional.of(v40)" + &")".repeat(41),
         Value::Null,
         &[MEMORY, COST],
     );

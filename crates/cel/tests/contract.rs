@@ -69,11 +69,11 @@ fn errors_show_their_place() {
         ),
         (
             "1 +",
-            "ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting expression\n | 1 +\n | ...^",
+            "ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | 1 +\n | ...^",
         ),
         (
             "1 + 1.5",
-            "ERROR: <input>: found no matching overload for '_+_' applied to '(int, double)'",
+            "ERROR: <input>:1:3: found no matching overload for '_+_' applied to '(int, double)'\n | 1 + 1.5\n | ..^",
         ),
     ] {
         let error = Program::compile(source, &["self"]).expect_err(source);
