@@ -190,6 +190,22 @@ impl Bundle {
         self.versions.iter().find(|v| v.name == version).map(|v| &v.schema)
     }
 
+    /// The versions that clients can use.
+    pub fn served(&self) -> impl Iterator<Item = &str> {
+        self.versions.iter().filter(|v| v.served).map(|v| v.name.as_str())
+    }
+
+    /// What objects of a version have as their `apiVersion`.
+    pub(crate) fn api_version_of(&self, version: &str) -> Option<Json> {
+        Some(self.api_version(self.index(version).ok()?))
+    }
+
+    /// Whether every value in one version stands for at most one value of another: no expressions, no drops.
+    pub(crate) fn only_moves(&self) -> bool {
+        let dropped = self.versions.iter().any(|version| !version.drop.is_empty());
+        !dropped && self.converters.values().all(Converter::only_moves)
+    }
+
     fn index(&self, version: &str) -> Result<usize, ConvertError> {
         let found = self.versions.iter().position(|v| v.name == version);
         found.ok_or_else(|| self.failure(version, version, Cause::UnknownVersion(version.to_owned())))

@@ -69,6 +69,11 @@ impl Converter {
         Ok(out)
     }
 
+    /// Whether it computes nothing.
+    pub(crate) fn only_moves(&self) -> bool {
+        self.plan.ops.iter().all(Op::only_moves)
+    }
+
     /// Whether it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
         self.plan.ops.iter().any(Op::can_fail)

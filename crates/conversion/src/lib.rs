@@ -83,8 +83,8 @@
 //!
 //! `rules`: every spelling to one model. `plan`: rules to operations (`carry`: what crosses by itself; `scope`: names and paths against
 //! schemas). `convert`: running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside an object.
-//! `bundle`: the tree of versions, get and put. `laws`: the laws as functions. Not here: the search for counterexamples at admission,
-//! and when to convert (the registry's).
+//! `bundle`: the tree of versions, get and put. `laws`: the laws as functions. `proof`: the search for
+//! counterexamples. Not here: when to convert (the registry's).
 #![warn(missing_docs)]
 
 mod align;
@@ -97,6 +97,7 @@ mod merge;
 mod path;
 mod place;
 mod plan;
+pub mod proof;
 mod residual;
 mod rules;
 mod scope;

@@ -190,6 +190,15 @@ impl Op {
         }
     }
 
+    /// Whether it computes nothing, here and in its loops.
+    pub(crate) fn only_moves(&self) -> bool {
+        match self {
+            Op::Move { .. } => true,
+            Op::Compute { .. } => false,
+            Op::Each(each) => !matches!(each.fill, Fill::Key(_)) && each.body.iter().all(Op::only_moves),
+        }
+    }
+
     /// Whether it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
         match self {

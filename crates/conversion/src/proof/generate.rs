@@ -1,0 +1,233 @@
+//! Objects from schemas: empty ones, full ones, and everything between; each as a client could send it.
+
+use super::random::Random;
+use super::text::text;
+use insula_api::Json;
+use insula_schema::{ListType, Node, Structural, Type};
+use serde_json::{Map, Number, json};
+
+/// Values in one object; what is optional is left out beyond.
+const VALUES_MAX: usize = 400;
+/// How often an object is tried again that its schema refuses.
+const TRIES: usize = 8;
+
+/// How much of an object is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fill {
+    /// What must be.
+    Required,
+    /// Everything.
+    Full,
+    /// So many of 100 optional fields.
+    Some(usize),
+}
+
+/// An object that the schema accepts, or none if none was found.
+pub(super) fn object(schema: &Structural, api_version: &Json, fill: Fill, random: &mut Random) -> Option<Json> {
+    (0..TRIES).find_map(|_| {
+        let mut maker = Maker {
+            fill,
+            left: VALUES_MAX,
+            random: random.fork(),
+        };
+        let mut made = maker.fields(schema.root(), true);
+        made.insert("apiVersion".to_owned(), api_version.clone());
+        made.insert("kind".to_owned(), Json::from("Kind"));
+        made.insert("metadata".to_owned(), maker.metadata());
+        normal(Json::Object(made), schema)
+    })
+}
+
+/// The object as the server takes it in: pruned, defaulted, valid; none if it is not.
+pub(super) fn normal(mut object: Json, schema: &Structural) -> Option<Json> {
+    insula_schema::prune(&mut object, schema);
+    insula_schema::drop_nulls(&mut object, schema);
+    insula_schema::default(&mut object, schema);
+    insula_schema::validate(&object, schema).is_empty().then_some(object)
+}
+
+struct Maker {
+    fill: Fill,
+    left: usize,
+    random: Random,
+}
+
+impl Maker {
+    fn metadata(&mut self) -> Json {
+        let mut metadata = Map::from_iter([("name".to_owned(), Json::from("a"))]);
+        for name in ["labels", "annotations"] {
+            if self.random.chance(30) {
+                metadata.insert(name.to_owned(), json!({"a": "x", "example.com/b": "y"}));
+            }
+        }
+        Json::Object(metadata)
+    }
+
+    fn wanted(&mut self, required: bool) -> bool {
+        required
+            || self.left > 0
+                && match self.fill {
+                    Fill::Required => false,
+                    Fill::Full => true,
+                    Fill::Some(of_100) => self.random.chance(of_100),
+                }
+    }
+
+    fn fields(&mut self, node: &Node, root: bool) -> Map<String, Json> {
+        let mut out = Map::new();
+        for (name, child) in node.properties() {
+            if root && matches!(name, "apiVersion" | "kind" | "metadata") {
+                continue;
+            }
+            let required = node.required().iter().any(|r| r == name);
+            if self.wanted(required)
+                && let Some(value) = self.value(child)
+            {
+                out.insert(name.to_owned(), value);
+            }
+        }
+        out
+    }
+
+    fn value(&mut self, node: &Node) -> Option<Json> {
+        self.left = self.left.saturating_sub(1);
+        if node.nullable() && self.random.chance(15) {
+            return Some(Json::Null);
+        }
+        if !node.choices().is_empty() {
+            return self.random.pick(node.choices()).cloned();
+        }
+        if let Some(default) = node.default().filter(|_| self.random.chance(15)) {
+            return Some(default.clone());
+        }
+        if node.int_or_string() {
+            let string = self.random.chance(50);
+            return Some(if string {
+                Json::from(text(node, &mut self.random))
+            } else {
+                self.number(node, true)
+            });
+        }
+        Some(match node.kind() {
+            Some(Type::String) => Json::from(text(node, &mut self.random)),
+            Some(Type::Boolean) => Json::from(self.random.chance(50)),
+            Some(Type::Integer) => self.number(node, true),
+            Some(Type::Number) => self.number(node, false),
+            Some(Type::Array) => self.list(node),
+            Some(Type::Object) => self.object(node),
+            None => self.anything(),
+        })
+    }
+
+    fn anything(&mut self) -> Json {
+        let values = [
+            json!("x"),
+            json!(1),
+            json!(true),
+            json!({"a": 1}),
+            json!([1, "b"]),
+            json!({"a": {"b": "c"}}),
+        ];
+        self.random.pick(&values).cloned().unwrap_or_default()
+    }
+
+    fn object(&mut self, node: &Node) -> Json {
+        if node.embedded() {
+            return json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+        }
+        let mut out = self.fields(node, false);
+        if let Some(values) = node.additional() {
+            const KEYS: [&str; 5] = ["a", "b", "k-1", "x.y/z", "C"];
+            let count = self.count(node.min_properties(), node.max_properties());
+            let first = self.random.below(KEYS.len());
+            for key in KEYS.iter().cycle().skip(first).take(count) {
+                out.extend(self.value(values).map(|value| ((*key).to_owned(), value)));
+            }
+        } else if node.preserves_unknown() && self.wanted(false) {
+            out.insert("free".to_owned(), self.anything());
+        }
+        Json::Object(out)
+    }
+
+    /// How many items or entries: few, but within the bounds.
+    fn count(&mut self, min: Option<usize>, max: Option<usize>) -> usize {
+        let (min, max) = (min.unwrap_or(0), max.unwrap_or(3).min(3));
+        let wanted = match self.fill {
+            Fill::Required => 0,
+            Fill::Full => 2,
+            Fill::Some(_) if self.left == 0 => 0,
+            Fill::Some(_) => self.random.below(4),
+        };
+        wanted.min(max).max(min).min(50)
+    }
+
+    fn list(&mut self, node: &Node) -> Json {
+        let Some(items) = node.items() else {
+            return json!([]);
+        };
+        let count = self.count(node.min_items(), node.max_items());
+        let mut out: Vec<Json> = Vec::with_capacity(count);
+        for _ in 0..count * 2 {
+            if out.len() == count {
+                break;
+            }
+            let Some(item) = self.value(items) else { break };
+            let again = match node.list_type() {
+                ListType::Atomic => false,
+                ListType::Set => out.contains(&item),
+                ListType::Map { keys } => out
+                    .iter()
+                    .any(|other| keys.iter().all(|key| other.get(key) == item.get(key))),
+            };
+            if !again {
+                out.push(item);
+            }
+        }
+        Json::Array(out)
+    }
+
+    fn number(&mut self, node: &Node, whole: bool) -> Json {
+        const WHOLE: [i64; 14] = [
+            0,
+            1,
+            2,
+            3,
+            -1,
+            10,
+            60,
+            80,
+            443,
+            1024,
+            i32::MAX as i64,
+            i32::MIN as i64,
+            9_007_199_254_740_993,
+            i64::MAX,
+        ];
+        const BROKEN: [f64; 6] = [0.5, -0.25, 1.5, 99.9, 1e300, 1e-9];
+        let low = node
+            .minimum()
+            .map(|(bound, excluded)| bound + f64::from(u8::from(excluded)));
+        let high = node
+            .maximum()
+            .map(|(bound, excluded)| bound - f64::from(u8::from(excluded)));
+        let narrow = node.format() == Some("int32");
+        let fits = |n: f64| low.is_none_or(|low| n >= low) && high.is_none_or(|high| n <= high);
+        let mut fitting: Vec<Number> = WHOLE
+            .iter()
+            .filter(|n| fits(**n as f64) && (!narrow || i32::try_from(**n).is_ok()))
+            .map(|n| Number::from(*n))
+            .collect();
+        for bound in [low, high].into_iter().flatten() {
+            let exact = bound.fract() == 0.0 && bound.abs() < 9e15;
+            if exact && fits(bound) {
+                fitting.push(Number::from(bound as i64));
+            } else if !whole {
+                fitting.extend(Number::from_f64(bound));
+            }
+        }
+        if !whole {
+            fitting.extend(BROKEN.iter().filter(|n| fits(**n)).filter_map(|n| Number::from_f64(*n)));
+        }
+        self.random.pick(&fitting).cloned().map_or(json!(0), Json::Number)
+    }
+}

@@ -1,0 +1,380 @@
+//! The search for a counterexample: objects generated from the schemas, written through one version and edited through
+//! others. Each write must convert, come out valid, and keep the laws. What is found is made as small as it gets.
+//!
+//! Deterministic: the same rules, schemas, seed and number of cases give the same answer.
+//!
+//! A proof in the mathematician's sense it is not: rules are programs. It is a search over the corners where such
+//! programs break (empty, full and partial objects, bounds, other alphabets, duplicates), that says how far it went.
+
+mod edit;
+mod generate;
+mod random;
+mod shrink;
+mod text;
+
+use crate::bundle::{Bundle, Owned};
+use crate::error::{Cause, ConvertError};
+use crate::laws::{self, Law};
+use crate::object_budget;
+use crate::rules::{Rule, RuleSet};
+use generate::Fill;
+use insula_api::Json;
+use random::Random;
+use std::fmt;
+
+/// Stories tried while a counterexample is made smaller.
+const SHRINKS_MAX: usize = 2_000;
+
+/// How far to search.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Search {
+    /// Where the sequence of cases begins.
+    pub seed: u64,
+    /// Cases: stories of some writes each.
+    pub cases: u32,
+    /// Writes of one story at most.
+    pub writes: usize,
+}
+
+impl Default for Search {
+    fn default() -> Self {
+        Search {
+            seed: 2026,
+            cases: 300,
+            writes: 4,
+        }
+    }
+}
+
+/// How far a search went without finding anything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Searched {
+    /// Stories.
+    pub cases: u32,
+    /// Writes that were stored and read in every version.
+    pub writes: u64,
+    /// Writes that a rule refused whose author allows that (`mayFail`).
+    pub refused: u64,
+    /// Objects that could not be generated, since the schema refused what was tried.
+    pub skipped: u64,
+    /// The caller ended it before all cases were tried.
+    pub stopped: bool,
+}
+
+/// A write: this object, through this version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Write {
+    /// The version that the client speaks.
+    pub version: String,
+    /// What it sends.
+    pub object: Json,
+}
+
+/// Writes after which something does not hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counterexample {
+    /// The writes, one after the other, of one object. The last one shows it.
+    pub story: Vec<Write>,
+    /// What does not hold.
+    pub finding: Finding,
+    /// The case it was found in.
+    pub case: u32,
+    /// The seed that finds it again.
+    pub seed: u64,
+}
+
+/// What does not hold.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finding {
+    /// A rule fails, and its author did not say that it may.
+    Fails(ConvertError),
+    /// What a version shows is not valid by its schema.
+    Invalid {
+        /// The version.
+        version: String,
+        /// The first error.
+        error: String,
+        /// Its field.
+        field: String,
+    },
+    /// A law is broken.
+    Breaks(laws::Violation),
+}
+
+/// Searches. `go_on` is asked before every case: callers with a clock end the search by it.
+///
+/// # Errors
+/// What was found, made small.
+pub fn search(
+    bundle: &Bundle,
+    rules: Option<&RuleSet>,
+    how: Search,
+    go_on: &dyn Fn() -> bool,
+) -> Result<Searched, Box<Counterexample>> {
+    let prover = Prover {
+        bundle,
+        rules,
+        moves: bundle.only_moves(),
+    };
+    let mut random = Random::new(how.seed);
+    let mut searched = Searched::default();
+    for case in 0..how.cases {
+        if !go_on() {
+            searched.stopped = true;
+            break;
+        }
+        searched.cases += 1;
+        if let Err((story, finding)) = prover.case(case, how.writes, random.fork(), &mut searched) {
+            let (story, finding) = prover.smallest(story, finding);
+            return Err(Box::new(Counterexample {
+                story,
+                finding,
+                case,
+                seed: how.seed,
+            }));
+        }
+    }
+    Ok(searched)
+}
+
+struct Prover<'b> {
+    bundle: &'b Bundle,
+    rules: Option<&'b RuleSet>,
+    /// Laws 3 and 4 say something general only of rules that move.
+    moves: bool,
+}
+
+/// What came of one write.
+enum Told {
+    Stored(Owned),
+    /// A rule that may fail did.
+    Refused,
+}
+
+impl Prover<'_> {
+    fn case(
+        &self,
+        case: u32,
+        writes: usize,
+        mut random: Random,
+        searched: &mut Searched,
+    ) -> Result<(), (Vec<Write>, Finding)> {
+        let versions: Vec<&str> = self.bundle.served().collect();
+        let mut story: Vec<Write> = Vec::new();
+        let mut stored: Option<Owned> = None;
+        for turn in 0..=random.below(writes) {
+            let at = (case as usize + if turn == 0 { 0 } else { random.below(versions.len()) }) % versions.len().max(1);
+            let Some(version) = versions.get(at) else { break };
+            let Some(object) = self.next(
+                version,
+                fill(case, versions.len(), &mut random),
+                stored.as_ref(),
+                &mut random,
+            ) else {
+                searched.skipped += 1;
+                continue;
+            };
+            story.push(Write {
+                version: (*version).to_owned(),
+                object,
+            });
+            match self.write(story.last().unwrap_or(&story[0]), stored.as_ref()) {
+                Ok(Told::Stored(after)) => {
+                    searched.writes += 1;
+                    stored = Some(after);
+                }
+                Ok(Told::Refused) => {
+                    searched.refused += 1;
+                    story.pop();
+                }
+                Err(finding) => return Err((story, finding)),
+            }
+        }
+        Ok(())
+    }
+
+    /// What the next client sends: a fresh object, or what it read with some of that in it.
+    fn next(&self, version: &str, fill: Fill, stored: Option<&Owned>, random: &mut Random) -> Option<Json> {
+        let schema = self.bundle.schema(version)?;
+        let fresh = generate::object(schema, &self.bundle.api_version_of(version)?, fill, random)?;
+        let Some(stored) = stored else { return Some(fresh) };
+        let shown = self
+            .bundle
+            .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
+            .ok()?;
+        generate::normal(edit::mix(&shown, &fresh, random), schema)
+    }
+
+    fn write(&self, write: &Write, before: Option<&Owned>) -> Result<Told, Finding> {
+        let old = before.map(|stored| stored.stored(self.bundle.storage()));
+        let after = match self
+            .bundle
+            .put(&write.object, &write.version, old, &mut object_budget())
+        {
+            Ok(after) => after,
+            Err(error) if self.may_fail(&error) => return Ok(Told::Refused),
+            Err(error) => return Err(Finding::Fails(error)),
+        };
+        self.shows_valid(&after)?;
+        laws::put_get(self.bundle, &write.object, &write.version, &after).map_err(Finding::Breaks)?;
+        laws::get_put(self.bundle, &after).map_err(Finding::Breaks)?;
+        if let (Some(before), true) = (before, self.moves) {
+            laws::non_interference(self.bundle, &write.version, before, &after).map_err(Finding::Breaks)?;
+            laws::later_edit_wins(self.bundle, &write.version, before, &after).map_err(Finding::Breaks)?;
+        }
+        Ok(Told::Stored(after))
+    }
+
+    fn shows_valid(&self, stored: &Owned) -> Result<(), Finding> {
+        for version in self.bundle.served() {
+            let shown = self
+                .bundle
+                .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
+                .map_err(Finding::Fails)?;
+            let errors = self
+                .bundle
+                .schema(version)
+                .map(|schema| insula_schema::validate(&shown, schema));
+            if let Some(error) = errors.unwrap_or_default().first() {
+                return Err(Finding::Invalid {
+                    version: version.to_owned(),
+                    error: error.to_string(),
+                    field: error.field.to_string(),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the rule's author allows that it fails.
+    fn may_fail(&self, error: &ConvertError) -> bool {
+        let (Some(failed), Some(rules)) = (&error.rule, self.rules) else {
+            return false;
+        };
+        !matches!(error.cause, Cause::Budget(_)) && rules.conversions.iter().any(|d| allowed(&d.rules, &failed.path))
+    }
+
+    /// The same finding from less.
+    fn smallest(&self, mut story: Vec<Write>, mut finding: Finding) -> (Vec<Write>, Finding) {
+        let mut tries = 0;
+        'again: loop {
+            for candidate in shrink::smaller(&story) {
+                tries += 1;
+                if tries > SHRINKS_MAX {
+                    return (story, finding);
+                }
+                if let Some((told, found)) = self.replay(candidate)
+                    && found.is_like(&finding)
+                {
+                    (story, finding) = (told, found);
+                    continue 'again;
+                }
+            }
+            return (story, finding);
+        }
+    }
+
+    /// Tells a story again; none if a write of it is not valid, or nothing is found.
+    fn replay(&self, story: Vec<Write>) -> Option<(Vec<Write>, Finding)> {
+        let mut stored: Option<Owned> = None;
+        let mut told = Vec::new();
+        for write in story {
+            let object = generate::normal(write.object.clone(), self.bundle.schema(&write.version)?)?;
+            told.push(Write { object, ..write });
+            match self.write(told.last()?, stored.as_ref()) {
+                Ok(Told::Stored(after)) => stored = Some(after),
+                Ok(Told::Refused) => {}
+                Err(finding) => return Some((told, finding)),
+            }
+        }
+        None
+    }
+}
+
+/// The first cases of every version are the corners: nothing, everything.
+fn fill(case: u32, versions: usize, random: &mut Random) -> Fill {
+    match case as usize / versions.max(1) {
+        0 => Fill::Required,
+        1 => Fill::Full,
+        _ => Fill::Some(*random.pick(&[15, 40, 70, 95]).unwrap_or(&50)),
+    }
+}
+
+fn allowed(rules: &[Rule], path: &str) -> bool {
+    rules.iter().any(|rule| {
+        let at = rule.at.path.as_str();
+        at.strip_prefix("spec.").unwrap_or(at) == path && rule.may_fail || allowed(&rule.item_rules, path)
+    })
+}
+
+impl Finding {
+    fn is_like(&self, other: &Finding) -> bool {
+        match (self, other) {
+            (Finding::Fails(a), Finding::Fails(b)) => {
+                a.rule.as_ref().map(|r| &r.path) == b.rule.as_ref().map(|r| &r.path)
+            }
+            (Finding::Invalid { version: a, .. }, Finding::Invalid { version: b, .. }) => a == b,
+            (Finding::Breaks(a), Finding::Breaks(b)) => a.law == b.law && a.version == b.version,
+            _ => false,
+        }
+    }
+
+    /// What would help.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Finding::Fails(_) => {
+                "bound the field in the schema (pattern, enum, minimum, maxLength), make the expression total (has(), orValue, a \
+                 condition), or write mayFail: true, so that such writes are refused"
+            }
+            Finding::Invalid { .. } => {
+                "give both versions the same bounds, convert to a value that the schema accepts, or give the field a default"
+            }
+            Finding::Breaks(violation) => match violation.law {
+                Law::Readable => "make every expression total, or write mayFail: true at the rule",
+                _ => "write a rule for the way back, or put the field under drop if its loss is meant",
+            },
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Fails(error) => write!(f, "{error}"),
+            Finding::Invalid { version, error, .. } => {
+                write!(f, "{version} would show what its schema refuses: {error}")
+            }
+            Finding::Breaks(violation) => write!(f, "{violation}"),
+        }
+    }
+}
+
+impl fmt::Display for Counterexample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; shown by ", self.finding)?;
+        for (i, write) in self.story.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", then ")?;
+            }
+            write!(f, "{} written as {}", shown(&write.object), write.version)?;
+        }
+        write!(
+            f,
+            " (seed {}, case {}); what would help: {}",
+            self.seed,
+            self.case,
+            self.finding.help()
+        )
+    }
+}
+
+/// The object without what every object has.
+fn shown(object: &Json) -> Json {
+    let mut out = object.clone();
+    if let Some(map) = out.as_object_mut() {
+        map.remove("apiVersion");
+        map.remove("kind");
+        map.retain(|name, value| name != "metadata" || value.get("labels").or(value.get("annotations")).is_some());
+    }
+    out
+}

@@ -1,0 +1,160 @@
+//! The search for counterexamples: rule sets that hold, and what is found of those that do not.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use insula_api::FieldPath;
+use insula_conversion::parse_rules;
+use insula_conversion::proof::{Search, search};
+use support::{bundle, yaml};
+
+fn found(text: &str) -> String {
+    let doc = yaml(text);
+    let bundle = bundle(&doc).unwrap_or_else(|e| panic!("{e:#?}"));
+    let rules = doc
+        .get("rules")
+        .map(|rules| parse_rules(rules, &FieldPath::new("spec")).unwrap());
+    match search(&bundle, rules.as_ref(), Search::default(), &|| true) {
+        Ok(searched) => {
+            assert!(searched.writes > 300, "{searched:?}");
+            String::new()
+        }
+        Err(example) => example.to_string(),
+    }
+}
+
+const HOLD: &[(&str, &str)] = &[
+    (
+        "renames and moves",
+        r"
+versions:
+  v1: {spec: {firstName: string, lastName: string, old: string}}
+  v2: {spec: {name: {first: string, last: string, middle: string}, new: {hello: string}}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.firstName, destination: spec.name.first}, {field: spec.lastName, destination: spec.name.last}]}
+  - {from: v2, to: v1, rules: [{field: spec.name.first, destination: spec.firstName}, {field: spec.name.last, destination: spec.lastName}]}
+",
+    ),
+    (
+        "a number as text, bounded by a pattern",
+        r"
+versions:
+  v1: {spec: {size: integer}}
+  v2: {spec: {size: {$: {type: string, pattern: '^-?[0-9]{1,9}$'}}}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{from: string(v1.spec.size % 1000), to: spec.size}]}
+  - {from: v2, to: v1, rules: [{from: int(v2.spec.size), to: spec.size}]}
+",
+    ),
+    (
+        "an author who allows that it fails",
+        r"
+versions:
+  v1: {spec: {size: integer}}
+  v2: {spec: {size: string}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{from: string(v1.spec.size), to: spec.size}]}
+  - {from: v2, to: v1, rules: [{from: int(v2.spec.size), to: spec.size, mayFail: true}]}
+",
+    ),
+    (
+        "keyed lists, maps, drops, defaults",
+        r"
+versions:
+  v1: {spec: {'ports[name]': [{name!: string, port: integer, note: string}], labels: {'*': string}, mode: {$: {type: string, default: a}}, gone: string}}
+  v2: {spec: {'ports[name]': [{name!: string, number: integer}], tags: {'*': string}}}
+rules:
+  conversions:
+  - from: v1
+    to: v2
+    drop: [spec.gone]
+    rules:
+    - {from: v1.spec.ports, to: spec.ports, itemRules: [{from: self.port, to: item.number}]}
+    - {field: spec.labels, destination: spec.tags}
+  - from: v2
+    to: v1
+    rules:
+    - {from: v2.spec.ports, to: spec.ports, itemRules: [{from: self.number, to: item.port}]}
+    - {field: spec.tags, destination: spec.labels}
+",
+    ),
+];
+
+#[test]
+fn rules_that_hold_are_let_through() {
+    for (name, text) in HOLD {
+        assert_eq!(found(text), "", "{name}");
+    }
+}
+
+/// Rules, and what the message must say.
+const BREAK: &[(&str, &str, &[&str])] = &[
+    (
+        "text that is no number",
+        r"
+versions:
+  v1: {spec: {size: integer}}
+  v2: {spec: {size: string, other: [string]}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{from: string(v1.spec.size), to: spec.size}]}
+  - {from: v2, to: v1, rules: [{from: int(v2.spec.size), to: spec.size}]}
+",
+        &[
+            "conversions[1].rules[0]",
+            r#"shown by {"spec":{"size":""}} written as v2 (seed"#,
+            "mayFail: true",
+        ],
+    ),
+    (
+        "an element that is not always there",
+        r#"
+versions:
+  v1: {spec: {first: string}}
+  v2: {spec: {names: string}}
+rules:
+  conversions:
+  - {from: v2, to: v1, rules: [{from: 'v2.spec.names.split("-")[1]', to: spec.first}]}
+"#,
+        &[
+            "conversions[0].rules[0]",
+            r#"shown by {"spec":{"names":""}} written as v2"#,
+        ],
+    ),
+    (
+        "a value that the other schema refuses",
+        r"
+versions:
+  v1: {spec: {mode: string}}
+  v2: {spec: {kindOf: {$: {type: string, enum: [Fast, Slow]}}}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{field: spec.mode, destination: spec.kindOf}]}
+  - {from: v2, to: v1, rules: [{field: spec.kindOf, destination: spec.mode}]}
+",
+        &[
+            "v2 would show what its schema refuses: spec.kindOf",
+            r#"shown by {"spec":{"mode":""}} written as v1"#,
+            "same bounds",
+        ],
+    ),
+];
+
+#[test]
+fn what_does_not_hold_is_shown_by_the_smallest_object() {
+    for (name, text, wanted) in BREAK {
+        let told = found(text);
+        for part in *wanted {
+            assert!(told.contains(part), "{name}: {part:?} is not in {told:?}");
+        }
+    }
+}
+
+#[test]
+fn the_same_seed_finds_the_same() {
+    let (_, text, _) = BREAK[0];
+    assert_eq!(found(text), found(text));
+}
