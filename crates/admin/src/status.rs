@@ -10,7 +10,7 @@ pub fn status(error: &Error) -> Status {
         Error::AlreadyExists { .. } | Error::NoFreeName { .. } => Code::AlreadyExists,
         Error::Conflict { .. } => Code::Aborted,
         Error::Invalid { .. } | Error::BadRequest(_) | Error::BadPatch | Error::TooLarge(_) => Code::InvalidArgument,
-        Error::Forbidden { .. } => Code::PermissionDenied,
+        Error::Forbidden { .. } | Error::Denied { .. } => Code::PermissionDenied,
         Error::MethodNotAllowed | Error::UnsupportedMediaType(_) => Code::Unimplemented,
         Error::Expired { .. } | Error::RevisionTooLarge { .. } => Code::OutOfRange,
         Error::Conversion(_) => Code::FailedPrecondition,

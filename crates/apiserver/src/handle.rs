@@ -379,20 +379,22 @@ impl ResourceRequest<'_> {
         };
         let registry = &self.server.registry;
         let renderer = self.renderer(form)?;
-        match registry.delete(&self.target, &self.name, &how, &options).await? {
+        let deletion = registry.delete(&self.target, &self.name, &how, &options).await?;
+        let warnings = [self.warnings.clone(), deletion.warnings].concat();
+        match deletion.deleted {
             Deleted::Held(entry) => {
                 // Kubernetes: only who asked for it in the old way is told that dependents are still to go.
                 let old_way = body.as_ref().is_some_and(|body| body["orphanDependents"] == false);
-                renderer.object(if old_way { 202 } else { 200 }, &entry, &self.warnings)
+                renderer.object(if old_way { 202 } else { 200 }, &entry, &warnings)
             }
             Deleted::Gone(entry) if self.target.served.api.strategy.traits().deletes_to_object => {
-                renderer.object(200, &entry, &self.warnings)
+                renderer.object(200, &entry, &warnings)
             }
             Deleted::Gone(entry) => {
                 let named = self.target.served.api.named();
                 let gone = status::deleted(&named, &self.name, &entry.object.meta.uid.to_string());
                 let mut response = reply::document(200, &gone.body, form.format, form.format.content_type(), false);
-                reply::add_warnings(&mut response, &self.warnings);
+                reply::add_warnings(&mut response, &warnings);
                 Ok(response)
             }
         }
@@ -409,12 +411,13 @@ impl ResourceRequest<'_> {
             field_validation: insula_registry::FieldValidation::Ignore,
             duplicates: Vec::new(),
         };
-        let deleted = self
+        let (deleted, warnings) = self
             .server
             .registry
             .delete_collection(&self.target, &list, &how, &options)
             .await?;
-        self.renderer(form)?.list(&deleted, &self.warnings)
+        let warnings = [self.warnings.clone(), warnings].concat();
+        self.renderer(form)?.list(&deleted, &warnings)
     }
 
     fn header(&self, name: header::HeaderName) -> Option<String> {

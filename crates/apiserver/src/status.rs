@@ -4,7 +4,7 @@
 //! registry. Messages of registry errors are their `Display`; what is added here is code, reason and details.
 
 use insula_api::{FieldError, Json};
-use insula_registry::{Cause, Error, Named};
+use insula_registry::{Cause, Denial, Error, Named};
 use serde_json::{Map, json};
 
 /// What a mux answers for a path that nothing is registered at: plain text, not a Status.
@@ -60,6 +60,25 @@ pub fn status(error: &Error) -> StatusReply {
             why,
             cause,
         } => forbidden_with(resource, name, why, cause.as_deref()),
+        Error::Denied {
+            resource,
+            name,
+            denial,
+            message: _,
+            causes,
+        } => {
+            let (code, reason) = match denial {
+                Denial::Invalid => (422, "Invalid"),
+                Denial::Forbidden => (403, "Forbidden"),
+                Denial::TooLarge => (413, "RequestEntityTooLarge"),
+                // Kubernetes leaves the code of the refusal that it would have been otherwise.
+                Denial::Mutation => (403, "Invalid"),
+            };
+            let mut details = named(resource, name);
+            let causes = causes.iter().map(|cause| json!({"message": cause}));
+            details.insert("causes".into(), causes.collect());
+            failure(code, reason, message).details(details)
+        }
         Error::MethodNotAllowed => failure(405, "MethodNotAllowed", message).details(Map::new()),
         Error::Expired { message: _, next } => {
             let mut reply = failure(410, "Expired", message);

@@ -8,7 +8,7 @@
 use crate::{
     ApiVersion, Error, Result, ScopeKind, Served,
     metadata::{self, generated_name},
-    representation,
+    policy, representation,
 };
 use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, Object, Rng, Timestamp, Uid};
 use insula_conversion::Stored;
@@ -54,6 +54,14 @@ pub struct Draft {
 }
 
 impl Draft {
+    /// The object as policies see it.
+    pub(crate) fn as_new(&self) -> policy::New<'_> {
+        policy::New::Stored {
+            value: &self.value,
+            residual: self.residual.as_deref(),
+        }
+    }
+
     /// The object to store.
     pub fn finish(self, served: &Served) -> Result<Object> {
         Object::new(&self.value, self.residual.map(Into::into))

@@ -68,6 +68,16 @@ pub enum Error {
         why: String,
         cause: Option<Box<Cause>>,
     },
+    /// An admission policy of the workspace refuses.
+    #[error("{message}")]
+    Denied {
+        resource: Named,
+        name: String,
+        denial: Denial,
+        message: String,
+        /// One for each refusal that is told.
+        causes: Vec<String>,
+    },
     /// The verb does not exist for the resource.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,
@@ -98,6 +108,19 @@ pub enum Error {
     /// A subresource patch of this media type is not supported.
     #[error("{0}")]
     UnsupportedMediaType(String),
+}
+
+/// What kind of refusal a policy asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Denial {
+    /// The content is wrong: what policies mean that do not say otherwise.
+    Invalid,
+    /// The caller may not.
+    Forbidden,
+    /// It is too much.
+    TooLarge,
+    /// A mutating policy could not do its work.
+    Mutation,
 }
 
 /// A machine-readable cause of a refusal, e.g. `NamespaceTerminating`.

@@ -47,6 +47,14 @@ resource! {
     apiexportendpointslices = "apis.kcp.io", "apiexportendpointslices";
     /// CustomResourceDefinitions.
     customresourcedefinitions = "apiextensions.k8s.io", "customresourcedefinitions";
+    /// ValidatingAdmissionPolicies.
+    validatingadmissionpolicies = "admissionregistration.k8s.io", "validatingadmissionpolicies";
+    /// ValidatingAdmissionPolicyBindings.
+    validatingadmissionpolicybindings = "admissionregistration.k8s.io", "validatingadmissionpolicybindings";
+    /// MutatingAdmissionPolicies.
+    mutatingadmissionpolicies = "admissionregistration.k8s.io", "mutatingadmissionpolicies";
+    /// MutatingAdmissionPolicyBindings.
+    mutatingadmissionpolicybindings = "admissionregistration.k8s.io", "mutatingadmissionpolicybindings";
 }
 
 /// The LogicalCluster of a cluster: always named `cluster`.

@@ -15,6 +15,7 @@ pub mod ids;
 pub mod locate;
 mod metadata;
 pub mod names;
+mod policy;
 pub mod representation;
 mod resource;
 pub mod strategies;
@@ -25,13 +26,13 @@ pub mod verbs;
 pub use before::Part;
 pub use catalog::{Catalog, Claim};
 pub use client::{Intent, Plan};
-pub use error::{Cause, Error, Named, Result};
+pub use error::{Cause, Denial, Error, Named, Result};
 pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Scale, ScopeKind, Served};
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
 pub use verbs::{
-    Change, DeleteOptions, Deleted, Event, EventKind, FieldValidation, List, ListOptions, Preconditions, Propagation,
-    Watch, WatchOptions, WriteOptions, Written,
+    Change, DeleteOptions, Deleted, Deletion, Event, EventKind, FieldValidation, List, ListOptions, Preconditions,
+    Propagation, Watch, WatchOptions, WriteOptions, Written,
 };
 
 use insula_api::{Clock, ClusterName, Rng};
@@ -52,6 +53,7 @@ pub struct Registry {
     pub rng: Arc<dyn Rng>,
     /// Base URL of this server as clients reach it, e.g. `https://127.0.0.1:6443`.
     pub external_url: String,
+    policies: policy::Policies,
 }
 
 impl Registry {
@@ -64,6 +66,7 @@ impl Registry {
             clock,
             rng,
             external_url,
+            policies: policy::Policies::default(),
         }
     }
 }

@@ -18,6 +18,22 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
         None,
     ),
     (
+        include_str!("../../../config/crds/admissionregistration.k8s.io_validatingadmissionpolicies.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/admissionregistration.k8s.io_validatingadmissionpolicybindings.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/admissionregistration.k8s.io_mutatingadmissionpolicies.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/admissionregistration.k8s.io_mutatingadmissionpolicybindings.yaml"),
+        None,
+    ),
+    (
         include_str!("../../../config/crds/tenancy.kcp.io_workspaces.yaml"),
         None,
     ),

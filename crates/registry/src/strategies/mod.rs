@@ -4,6 +4,7 @@
 mod apis;
 mod core;
 mod definition;
+mod policies;
 mod tenancy;
 
 #[cfg(test)]
@@ -13,6 +14,8 @@ use crate::{Custom, Strategy};
 use insula_api::Json;
 use std::sync::Arc;
 
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
 /// The hooks of a built-in kind; those of a custom resource for all others.
 pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
     match (group, plural) {
@@ -20,6 +23,10 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         ("", "configmaps") => Arc::new(core::ConfigMaps),
         ("", "secrets") => Arc::new(core::Secrets),
         ("apiextensions.k8s.io", "customresourcedefinitions") => Arc::new(definition::Definitions),
+        (ADMISSION, "validatingadmissionpolicies") => Arc::new(policies::ValidatingPolicies),
+        (ADMISSION, "validatingadmissionpolicybindings") => Arc::new(policies::ValidatingBindings),
+        (ADMISSION, "mutatingadmissionpolicies") => Arc::new(policies::MutatingPolicies),
+        (ADMISSION, "mutatingadmissionpolicybindings") => Arc::new(policies::MutatingBindings),
         ("tenancy.kcp.io", "workspaces") => Arc::new(tenancy::Workspaces),
         ("apis.kcp.io", "apibindings") => Arc::new(apis::ApiBindings),
         _ => Arc::new(Custom),

@@ -1,9 +1,7 @@
 //! Delete: mark what something still holds, remove the rest.
 
-use super::write::{WriteOptions, commit_error};
-use crate::{
-    Error, ListOptions, OnDelete, Part, Registry, Result, Target, admission::Operation, before, representation,
-};
+use super::write::{Admission, WriteOptions, commit_error};
+use crate::{Error, ListOptions, OnDelete, Part, Registry, Result, Target, admission::Operation, before};
 use insula_api::{Json, Object};
 use insula_store::{CommitError, Entry, Guard, Txn, Write};
 use serde_json::json;
@@ -50,6 +48,15 @@ pub enum Deleted {
     Held(Entry),
 }
 
+/// What DELETE did, and what its sender should know.
+#[derive(Debug)]
+pub struct Deletion {
+    /// What it did.
+    pub deleted: Deleted,
+    /// For `Warning` headers.
+    pub warnings: Vec<String>,
+}
+
 impl Registry {
     /// Deletes an object. Never converts: an object that no version can show can still be deleted.
     pub async fn delete(
@@ -58,24 +65,25 @@ impl Registry {
         name: &str,
         how: &DeleteOptions,
         options: &WriteOptions<'_>,
-    ) -> Result<Deleted> {
+    ) -> Result<Deletion> {
         for _ in 0..ATTEMPTS_MAX {
             let snapshot = self.store.latest();
             let old = self.get(&snapshot, target, name)?;
             check_preconditions(target, &how.preconditions, &old)?;
-            let old_value = representation::stored_value(&old);
-            self.admit(
-                &snapshot,
+            let admission = Admission {
+                snapshot: &snapshot,
                 target,
-                options.user,
-                Operation::Delete,
-                None,
-                Some(&old_value),
-                Part::Main,
-            )?;
+                options,
+                operation: Operation::Delete,
+                part: Part::Main,
+                name,
+                old: Some(&old),
+            };
+            let warnings = self.admit(&admission, None)?;
+            let done = |deleted| Ok(Deletion { deleted, warnings });
             let marked = self.mark(target, &old, how)?;
             if options.dry_run {
-                return Ok(match marked {
+                return done(match marked {
                     Some(object) => Deleted::Held(Entry {
                         object: Arc::new(object),
                         ..old
@@ -84,7 +92,7 @@ impl Registry {
                 });
             }
             let (write, object) = match marked {
-                Some(object) if object == *old.object => return Ok(Deleted::Held(old)),
+                Some(object) if object == *old.object => return done(Deleted::Held(old)),
                 Some(object) => {
                     let object = Arc::new(object);
                     (Write::Put(old.key.clone(), object.clone()), Some(object))
@@ -101,7 +109,7 @@ impl Registry {
                 .await
             {
                 Ok(revision) => {
-                    return Ok(match object {
+                    return done(match object {
                         Some(object) => Deleted::Held(Entry {
                             object,
                             revision,
@@ -117,27 +125,29 @@ impl Registry {
         Err(target.served.api.modified(name))
     }
 
-    /// Deletes what a list selects, and answers with the list as it was.
+    /// Deletes what a list selects, and answers with the list as it was and what the sender should know.
     pub async fn delete_collection(
         &self,
         target: &Target,
         list: &ListOptions,
         how: &DeleteOptions,
         options: &WriteOptions<'_>,
-    ) -> Result<super::List> {
+    ) -> Result<(super::List, Vec<String>)> {
         let snapshot = self.store.latest();
         let found = self.list(&snapshot, target, list)?;
+        let mut warnings = Vec::new();
         for entry in &found.entries {
             let one = Target {
                 namespace: Some(entry.key.namespace.clone()),
                 ..target.clone()
             };
             match self.delete(&one, &entry.key.name, how, options).await {
-                Ok(_) | Err(Error::NotFound { .. }) => {}
+                Ok(deletion) => warnings.extend(deletion.warnings),
+                Err(Error::NotFound { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(found)
+        Ok((found, warnings))
     }
 
     /// The object marked as deleting, if anything holds it. Works on the stored JSON, whatever its version.

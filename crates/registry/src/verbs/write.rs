@@ -4,8 +4,8 @@ use super::check::{UnknownFields, check_fields, check_identity, check_patched, c
 use crate::{
     Error, Origin, Part, Registry, Result, Target,
     admission::{self, Operation, Review},
-    before::{self, Context},
-    ids, representation,
+    before::{self, Context, Draft},
+    ids, policy, representation,
 };
 use insula_api::{Json, ObjectKey, Revision};
 use insula_auth::UserInfo;
@@ -59,6 +59,33 @@ pub enum Change<'a> {
     Patch(&'a (dyn Fn(&Json) -> Result<Json> + Send + Sync)),
 }
 
+/// A write that is about to happen.
+pub(crate) struct Admission<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) target: &'a Target,
+    pub(crate) options: &'a WriteOptions<'a>,
+    pub(crate) operation: Operation,
+    pub(crate) part: Part,
+    pub(crate) name: &'a str,
+    /// The object as it was.
+    pub(crate) old: Option<&'a Entry>,
+}
+
+impl<'a> Admission<'a> {
+    fn request(&self) -> policy::Request<'a> {
+        policy::Request {
+            snapshot: self.snapshot,
+            target: self.target,
+            user: self.options.user,
+            operation: self.operation,
+            part: self.part,
+            dry_run: self.options.dry_run,
+            name: self.name,
+            old: self.old,
+        }
+    }
+}
+
 impl Registry {
     /// Creates an object.
     pub async fn create(&self, target: &Target, mut body: Json, options: &WriteOptions<'_>) -> Result<Written> {
@@ -85,15 +112,16 @@ impl Registry {
             let context = self.context(target, version);
             let mut draft = before::create(&context, std::mem::take(&mut body))?;
             let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
-            self.admit(
-                &snapshot,
+            let admission = Admission {
+                snapshot: &snapshot,
                 target,
-                options.user,
-                Operation::Create,
-                Some(&mut draft.value),
-                None,
-                Part::Main,
-            )?;
+                options,
+                operation: Operation::Create,
+                part: Part::Main,
+                name: &key.name,
+                old: None,
+            };
+            warnings.extend(self.admit(&admission, Some(&mut draft))?);
             if let Some(found) = snapshot.get(&key) {
                 if generated {
                     last = Error::NoFreeName {
@@ -190,16 +218,16 @@ impl Registry {
             }
             check_identity(target, name, &new, &old, patched)?;
             let mut draft = before::update(&self.context(target, version), new, &old, part)?;
-            let old_value = representation::stored_value(&old);
-            self.admit(
-                &snapshot,
+            let admission = Admission {
+                snapshot: &snapshot,
                 target,
-                options.user,
-                Operation::Update,
-                Some(&mut draft.value),
-                Some(&old_value),
+                options,
+                operation: Operation::Update,
                 part,
-            )?;
+                name,
+                old: Some(&old),
+            };
+            warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);
             let object = Arc::new(draft.finish(&target.served)?);
@@ -266,36 +294,23 @@ impl Registry {
         }
     }
 
-    #[allow(
-        clippy::too_many_arguments,
-        reason = "each is a different thing that admission looks at"
-    )]
-    pub(crate) fn admit(
-        &self,
-        snapshot: &Snapshot,
-        target: &Target,
-        user: &UserInfo,
-        operation: Operation,
-        new: Option<&mut Json>,
-        old: Option<&Json>,
-        part: Part,
-    ) -> Result<()> {
-        let (cluster, served, catalog) = (&target.cluster, &target.served, &self.catalog);
-        let now = self.clock.now();
-        admission::review(
-            Review {
-                snapshot,
-                catalog,
-                user,
-                cluster,
-                served,
-                operation,
-                part,
-                now,
-            },
-            new,
-            old,
-        )
+    /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the workspace.
+    pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
+        let Admission { snapshot, target, .. } = *admission;
+        let review = Review {
+            snapshot,
+            catalog: &self.catalog,
+            user: admission.options.user,
+            cluster: &target.cluster,
+            served: &target.served,
+            operation: admission.operation,
+            part: admission.part,
+            now: self.clock.now(),
+        };
+        let old = admission.old.map(representation::stored_value);
+        admission::review(review, new.as_mut().map(|draft| &mut draft.value), old.as_ref())?;
+        let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
+        policy::review(&self.policies, &self.catalog, &admission.request(), new)
     }
 
     /// What must stay as it is for a creation to hold: the workspace, the namespace, the claim that routes here.

@@ -1,0 +1,20 @@
+//! Admission policies: what a workspace says about its own writes, in CEL.
+//!
+//! [`spec`] reads what policies and bindings say, [`compile`] makes programs of it in the [`environment`] that Kubernetes
+//! gives them, [`validate`] tells what is wrong. At a write, [`hooks`] finds the policies that are bound, [`matching`] says
+//! whether they concern the [`request`], [`params`] are what bindings give, and [`evaluate`] runs the programs.
+
+mod compile;
+mod environment;
+mod evaluate;
+mod hooks;
+mod matching;
+mod params;
+mod request;
+mod spec;
+pub(crate) mod validate;
+mod validating;
+
+pub(crate) use hooks::Policies;
+pub(crate) use request::{New, Request};
+pub(crate) use validating::review;
