@@ -15,60 +15,101 @@ pub const MAX_VALUE_BYTES: usize = 16 * 1024 * 1024;
 pub(crate) const SELECT: u64 = 1;
 pub(crate) const LIST: u64 = 10;
 pub(crate) const MAP: u64 = 30;
+pub(crate) const OBJECT: u64 = 40;
 pub(crate) const CALL: u64 = 1;
 
+/// An authorisation check, as in Kubernetes: an expression can afford two.
+pub(crate) const AUTHORIZATION: u64 = 350_000;
+/// Characters of the longest pattern behind a named format, as the estimate of `validate` has it.
+pub(crate) const NAMED_PATTERN_CHARACTERS_MAX: u64 = 128;
+
 /// What may still be spent. Reused over the rules of one object, so that their sum is bounded too.
+///
+/// Two things are counted. The price is Kubernetes', unit by unit, and what callers see. The effort is what the
+/// functions themselves say they do, in the same units and with the same limits: Kubernetes prices `==` of two lists
+/// by their lengths, whatever is in them, so its price alone would not bound the time.
 #[derive(Debug, Clone)]
 pub struct Budget {
     limit: u64,
-    used: u64,
-    /// `used` may not pass this during the current call: the smaller of `limit` and start + `CALL_COST_MAX`.
-    ceiling: u64,
+    price: Meter,
+    effort: Meter,
     bytes: usize,
+}
+
+/// Units used, and how many may be used before the current evaluation has to end.
+#[derive(Debug, Clone, Default)]
+struct Meter {
+    used: u64,
+    /// The smaller of the limit of all evaluations, and where this one began plus `CALL_COST_MAX`.
+    ceiling: u64,
+}
+
+impl Meter {
+    fn begin(&mut self, limit: u64) {
+        self.ceiling = limit.min(self.used.saturating_add(CALL_COST_MAX));
+    }
+
+    fn charge(&mut self, units: u64) -> Result<(), EvalError> {
+        self.used = self.used.saturating_add(units);
+        if self.used > self.ceiling {
+            self.used = self.ceiling;
+            return Err(EvalError::CostExceeded);
+        }
+        Ok(())
+    }
 }
 
 impl Budget {
     /// A budget of `limit` units. A single evaluation is bounded by `CALL_COST_MAX` as well.
     pub fn new(limit: u64) -> Self {
-        Self {
+        let mut budget = Self {
             limit,
-            used: 0,
-            ceiling: limit.min(CALL_COST_MAX),
+            price: Meter::default(),
+            effort: Meter::default(),
             bytes: 0,
-        }
+        };
+        budget.begin();
+        budget
     }
 
     /// Units spent so far, over all evaluations with this budget.
     pub fn used(&self) -> u64 {
-        self.used
+        self.price.used
     }
 
     /// Units left.
     pub fn remaining(&self) -> u64 {
-        self.limit.saturating_sub(self.used)
+        self.limit.saturating_sub(self.price.used.max(self.effort.used))
     }
 
     /// Whether the limit as a whole (rather than that of one call) has been reached.
     pub fn exhausted(&self) -> bool {
-        self.used >= self.limit
+        self.remaining() == 0
     }
 
-    /// A new evaluation begins: its own ceiling, and memory from zero since the last one's values are gone.
+    /// A new evaluation begins: its own ceilings, and memory from zero since the last one's values are gone.
     pub(crate) fn begin(&mut self) {
-        self.ceiling = self.limit.min(self.used.saturating_add(CALL_COST_MAX));
+        self.price.begin(self.limit);
+        self.effort.begin(self.limit);
         self.bytes = 0;
     }
 
-    pub(crate) fn charge(&mut self, units: u64) -> Result<(), EvalError> {
-        self.used = self.used.saturating_add(units);
-        if self.used > self.ceiling {
-            self.used = self.used.min(self.ceiling);
-            return Err(EvalError::CostExceeded);
-        }
-        Ok(())
+    /// The price of an operation.
+    pub(crate) fn price(&mut self, units: u64) -> Result<(), EvalError> {
+        self.price.charge(units)
     }
 
-    /// Reading `bytes` bytes of text once.
+    /// Takes back what was charged for a name or path which, where it stands, is read for nothing.
+    pub(crate) fn refund(&mut self, units: u64) {
+        self.price.used = self.price.used.saturating_sub(units);
+    }
+
+    /// The effort of a function.
+    pub(crate) fn charge(&mut self, units: u64) -> Result<(), EvalError> {
+        self.effort.charge(units)
+    }
+
+    /// The effort of reading `bytes` bytes of text once.
     pub(crate) fn traverse(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.charge(tenth(bytes))
     }

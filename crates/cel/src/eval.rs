@@ -11,6 +11,7 @@ use crate::cost::{self, Budget};
 use crate::error::{EvalError, no_overload};
 use crate::functions::Context;
 use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node, Operator, OptionalOr};
+use crate::price;
 use crate::program::AbsenceMode;
 use crate::value::{MapVal, Val};
 use serde_json::Value;
@@ -114,8 +115,12 @@ impl<'v> Machine<'v, '_> {
                 for argument in arguments {
                     values.push(self.eval(argument)?);
                 }
-                self.charge(cost::CALL)?;
-                (function.call)(&mut self.context, &values)
+                let result = (function.call)(&mut self.context, &values);
+                if !price::is_constant(node) {
+                    let made = result.as_ref().unwrap_or(&Val::Null);
+                    self.charge(price::call(function.name, &values, made))?;
+                }
+                result
             }
             Node::Matches {
                 target,
@@ -124,6 +129,7 @@ impl<'v> Machine<'v, '_> {
             } => {
                 let target = self.eval(target)?;
                 let text = target.as_str().ok_or(no_overload("matches"))?;
+                self.charge(price::matching(text, *pattern_bytes))?;
                 crate::regex::charge(self.context.budget, text, *pattern_bytes)?;
                 Ok(Val::Bool(pattern.is_match(text)))
             }
@@ -147,7 +153,7 @@ impl<'v> Machine<'v, '_> {
     }
 
     pub(crate) fn charge(&mut self, units: u64) -> std::result::Result<(), EvalError> {
-        self.context.budget.charge(units)
+        self.context.budget.price(units)
     }
 
     fn variable(&self, slot: usize) -> Result<'v> {
@@ -194,19 +200,31 @@ impl<'v> Machine<'v, '_> {
     fn conditional(&mut self, arms: &'v [(Node, Node)], otherwise: &'v Node) -> Result<'v> {
         for (condition, then) in arms {
             match self.eval(condition)? {
-                Val::Bool(true) => return self.eval(then),
+                Val::Bool(true) => return self.resolve(then),
                 Val::Bool(false) => {}
                 _ => return Err(no_overload("_?_:_")),
             }
         }
-        self.eval(otherwise)
+        self.resolve(otherwise)
+    }
+
+    /// A value that is only passed on. cel-go resolves a name or path there as a part of what is around it: for the
+    /// price of its fields, but not for that of reading it.
+    pub(crate) fn resolve(&mut self, node: &'v Node) -> Result<'v> {
+        let value = self.eval(node);
+        if matches!(node, Node::Variable(_) | Node::Local(_) | Node::Access { .. }) {
+            self.context.budget.refund(cost::SELECT);
+        }
+        value
     }
 
     fn chain(&mut self, first: &'v Node, rest: &'v [(Operator, Node)]) -> Result<'v> {
         let mut left = self.eval(first)?;
         for (operator, node) in rest {
             let right = self.eval(node)?;
-            self.charge(cost::CALL)?;
+            if *operator != Operator::In || !price::is_constant_set(node) {
+                self.charge(price::operator(*operator, &left, &right))?;
+            }
             left = match operator {
                 Operator::Equal => Val::Bool(compare::equal(&left, &right, self.context.budget)?),
                 Operator::NotEqual => Val::Bool(!compare::equal(&left, &right, self.context.budget)?),
@@ -223,7 +241,9 @@ impl<'v> Machine<'v, '_> {
     }
 
     fn list(&mut self, elements: &'v [Element]) -> Result<'v> {
-        self.charge(cost::LIST)?;
+        if !price::is_constant_list(elements) {
+            self.charge(cost::LIST)?;
+        }
         self.context.budget.memory(elements.len() * size_of::<Val<'_>>())?;
         let mut items = Vec::with_capacity(elements.len());
         for Element { node, optional } in elements {
@@ -238,7 +258,9 @@ impl<'v> Machine<'v, '_> {
     }
 
     fn map(&mut self, entries: &'v [Entry]) -> Result<'v> {
-        self.charge(cost::MAP)?;
+        if !price::is_constant_map(entries) {
+            self.charge(cost::MAP)?;
+        }
         self.context.budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
         let mut made = Vec::with_capacity(entries.len());
         for Entry { key, value, optional } in entries {
@@ -272,8 +294,8 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
+    /// Not a call, to cel-go: free but for what it evaluates.
     fn optional_or(&mut self, target: &'v Node, alternative: &'v Node, kind: OptionalOr) -> Result<'v> {
-        self.charge(cost::CALL)?;
         match kind {
             OptionalOr::Value => match self.optional(target, "orValue")? {
                 Some(value) => Ok((*value).clone()),
@@ -286,12 +308,19 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
+    /// Priced as the conditional that it stands for in cel-go: `target.hasValue() ? optional.of(body) :
+    /// optional.none()`, in which the body's variable is `target.value()`, evaluated anew.
     fn optional_map(&mut self, target: &'v Node, body: &'v Node, flat: bool) -> Result<'v> {
-        self.charge(cost::CALL)?;
         let name = if flat { "optFlatMap" } else { "optMap" };
-        let Some(value) = self.optional(target, name)? else {
+        let before = self.context.budget.used();
+        let target = self.optional(target, name)?;
+        let again = self.context.budget.used() - before;
+        self.charge(cost::CALL)?;
+        let Some(value) = target else {
+            self.charge(cost::CALL)?;
             return Ok(Val::Optional(None));
         };
+        self.charge(again + cost::CALL + if flat { 0 } else { cost::CALL })?;
         match (self.with_local((*value).clone(), body)?, flat) {
             (Val::Optional(inner), true) => Ok(Val::Optional(inner)),
             (_, true) => Err(no_overload("optFlatMap")),

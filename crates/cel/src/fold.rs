@@ -4,13 +4,26 @@ use crate::cost;
 use crate::error::{EvalError, no_overload};
 use crate::eval::{Machine, Result};
 use crate::ir::{Fold, FoldKind, Node, Variables};
+use crate::price;
 use crate::value::{MapVal, Val};
 use std::rc::Rc;
 
-/// Cost of one round, as cel-go's expansion of the macro has it: the loop's condition and its step, without the body.
-const PREDICATE_ROUND: u64 = 4;
-const LIST_ROUND: u64 = 2 + cost::LIST;
-const MAP_ROUND: u64 = 2 + cost::MAP;
+/// What a loop costs beside the parts that a person writes, as cel-go expands the macro. The condition of `all`
+/// (`@not_strictly_false(found)`) and of `exists` (`@not_strictly_false(!found)`), looked at before each round:
+const ALL_CONDITION: u64 = 2;
+const EXISTS_CONDITION: u64 = 3;
+/// `found && …`
+const QUANTIFIER_STEP: u64 = 1;
+/// `found + 1`
+const COUNT_STEP: u64 = 2;
+/// `made + […]`, without the list
+const LIST_STEP: u64 = 2;
+/// `cel.@mapInsert(made, key, …)` and `cel.@mapInsert(made, …)`
+const ENTRY_STEP: u64 = 3;
+const ENTRIES_STEP: u64 = 2;
+/// The result: `found`, `count == 1`, `made`.
+const RESULT: u64 = 1;
+const COUNT_RESULT: u64 = 2;
 
 type Unit = std::result::Result<(), EvalError>;
 
@@ -49,6 +62,7 @@ impl<'v> Machine<'v, '_> {
         let floor = self.locals.len();
         let mut round = |machine: &mut Self, first: Val<'v>, second: Option<Val<'v>>| {
             machine.charge(units)?;
+            machine.context.budget.charge(1)?;
             machine.locals.push(first);
             machine.locals.extend(second);
             let flow = body(machine);
@@ -82,7 +96,12 @@ impl<'v> Machine<'v, '_> {
     fn quantifier(&mut self, fold: &'v Fold, range: &Val<'v>, predicate: &'v Node, decides: bool) -> Result<'v> {
         let mut failure = None;
         let mut decided = false;
-        self.rounds(fold, range, PREDICATE_ROUND, |machine| {
+        let condition = if decides { EXISTS_CONDITION } else { ALL_CONDITION };
+        let mut left = range
+            .items()
+            .map_or_else(|| range.map_len().unwrap_or(0), |items| items.len());
+        self.rounds(fold, range, condition + QUANTIFIER_STEP, |machine| {
+            left = left.saturating_sub(1);
             match machine.eval(predicate) {
                 Ok(Val::Bool(b)) if b == decides => {
                     decided = true;
@@ -99,6 +118,9 @@ impl<'v> Machine<'v, '_> {
             }
             Ok(Flow::Continue)
         })?;
+        // The loop ends where its condition is looked at next.
+        let last = if decided && left > 0 { condition } else { 0 };
+        self.charge(last + RESULT)?;
         match failure {
             Some(error) if !decided => Err(error),
             _ => Ok(Val::Bool(decided == decides)),
@@ -107,10 +129,14 @@ impl<'v> Machine<'v, '_> {
 
     fn exists_one(&mut self, fold: &'v Fold, range: &Val<'v>, predicate: &'v Node) -> Result<'v> {
         let mut count = 0_usize;
-        self.rounds(fold, range, PREDICATE_ROUND, |machine| {
-            count += usize::from(machine.condition(predicate)?);
+        self.rounds(fold, range, 0, |machine| {
+            if machine.condition(predicate)? {
+                machine.charge(COUNT_STEP)?;
+                count += 1;
+            }
             Ok(Flow::Continue)
         })?;
+        self.charge(COUNT_RESULT)?;
         Ok(Val::Bool(count == 1))
     }
 
@@ -130,12 +156,19 @@ impl<'v> Machine<'v, '_> {
         transform: Option<&'v Node>,
     ) -> Result<'v> {
         let mut made = Vec::new();
-        self.rounds(fold, range, LIST_ROUND, |machine| {
+        // A filter keeps the variable, which is read for one.
+        let (item, read) = match transform {
+            Some(transform) if price::is_constant(transform) => (0, 0),
+            Some(_) => (cost::LIST, 0),
+            None => (cost::LIST, cost::SELECT),
+        };
+        self.rounds(fold, range, 0, |machine| {
             if let Some(condition) = condition
                 && !machine.condition(condition)?
             {
                 return Ok(Flow::Continue);
             }
+            machine.charge(LIST_STEP + item + read)?;
             let item = match transform {
                 Some(transform) => machine.eval(transform),
                 None => machine.locals.last().cloned().ok_or(EvalError::DepthExceeded),
@@ -149,6 +182,7 @@ impl<'v> Machine<'v, '_> {
             }
             Ok(Flow::Continue)
         })?;
+        self.charge(RESULT)?;
         Ok(Val::list(made))
     }
 
@@ -161,12 +195,17 @@ impl<'v> Machine<'v, '_> {
         keys: Keys,
     ) -> Result<'v> {
         let mut made: Vec<(Val<'v>, Val<'v>)> = Vec::new();
-        self.rounds(fold, range, MAP_ROUND, |machine| {
+        let step = match keys {
+            Keys::Kept => ENTRY_STEP,
+            Keys::Made => ENTRIES_STEP,
+        };
+        self.rounds(fold, range, 0, |machine| {
             if let Some(condition) = condition
                 && !machine.condition(condition)?
             {
                 return Ok(Flow::Continue);
             }
+            machine.charge(step)?;
             let value = match machine.eval(transform) {
                 Err(EvalError::Absent) => return Ok(Flow::Continue),
                 value => value?,
@@ -185,6 +224,7 @@ impl<'v> Machine<'v, '_> {
                 .memory((made.len() - before) * 2 * size_of::<Val<'_>>())?;
             Ok(Flow::Continue)
         })?;
+        self.charge(RESULT)?;
         Ok(Val::Map(Rc::new(MapVal::new(made)?)))
     }
 }

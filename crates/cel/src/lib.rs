@@ -35,6 +35,7 @@ mod lower;
 mod macros;
 mod parse;
 mod path;
+mod price;
 mod program;
 mod regex;
 mod scan;

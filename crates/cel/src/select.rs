@@ -21,6 +21,10 @@ impl<'v> Machine<'v, '_> {
         if let Some(fields) = start {
             return self.walk(fields, steps);
         }
+        // A path into a value that was made is a name as well; one into a conditional is a part of it.
+        if !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Conditional { .. }) {
+            self.charge(cost::SELECT)?;
+        }
         match self.eval(base) {
             Ok(value) => self.steps(value, steps),
             Err(EvalError::Absent) => self.absent_step("", steps),
@@ -37,7 +41,7 @@ impl<'v> Machine<'v, '_> {
                 return self.steps(Val::JsonMap(fields, None), &steps[i..]);
             };
             let Some(next) = field.find(fields) else {
-                self.charge(walked + cost::SELECT)?;
+                self.charge(walked)?;
                 return self.absent_step(&field.name, &steps[i..]);
             };
             match next {
@@ -73,7 +77,6 @@ impl<'v> Machine<'v, '_> {
         // Once a step was optional, so is the rest of the chain.
         let mut optional = false;
         for (i, step) in steps.iter().enumerate() {
-            self.charge(cost::SELECT)?;
             if let Val::Optional(inner) = value {
                 optional = true;
                 match inner {
@@ -89,7 +92,7 @@ impl<'v> Machine<'v, '_> {
                     found => found,
                 },
                 Step::Index { index, .. } => {
-                    let index = self.eval(index)?;
+                    let index = self.resolve(index)?;
                     match self.index(&value, &index) {
                         Ok(found) => Some(found),
                         Err(EvalError::NoSuchKey(_) | EvalError::IndexOutOfBounds(_)) if optional => None,
@@ -100,8 +103,10 @@ impl<'v> Machine<'v, '_> {
             };
             match found {
                 Some(found) => value = found,
+                // What is not there was not read.
                 None => return Ok(Val::Optional(None)),
             }
+            self.charge(cost::SELECT)?;
         }
         Ok(if optional { Val::some(value) } else { value })
     }
@@ -131,6 +136,9 @@ impl<'v> Machine<'v, '_> {
     }
 
     pub(crate) fn has(&mut self, base: &'v Node, field: &'v Field) -> Result<'v> {
+        if !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Access { .. }) {
+            self.charge(cost::SELECT)?;
+        }
         let base = match self.eval(base) {
             Ok(Val::Optional(None)) | Err(EvalError::Absent) => return Ok(Val::Bool(false)),
             Ok(Val::Optional(Some(inner))) => (*inner).clone(),
