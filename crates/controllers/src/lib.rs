@@ -13,6 +13,7 @@ mod content;
 mod crd;
 mod logicalcluster;
 mod namespace;
+mod policy;
 pub mod runtime;
 mod workspace;
 mod workspacetype;
@@ -67,6 +68,7 @@ impl Controllers {
             task!("bundle", bundle::Bundles::new),
             task!("crd", crd::Definitions::new),
             task!("namespace", namespace::Namespaces::new),
+            task!("policy", policy::Policies::new),
         ]
     }
 

@@ -9,6 +9,7 @@ use crate::{
     crd::Definitions,
     logicalcluster::LogicalClusters,
     namespace::Namespaces,
+    policy::Policies,
     runtime::Reconciler,
     workspace::Workspaces,
     workspacetype::WorkspaceTypes,
@@ -201,6 +202,7 @@ impl Rig {
             commits += pass(registry, &ApiBindings::new(registry.clone())).await;
             commits += pass(registry, &Definitions::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
+            commits += pass(registry, &Policies::new(registry.clone())).await;
             if commits == 0 {
                 return total;
             }

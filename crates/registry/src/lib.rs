@@ -27,6 +27,7 @@ pub use before::Part;
 pub use catalog::{Catalog, Claim};
 pub use client::{Intent, Plan};
 pub use error::{Cause, Denial, Error, Named, Result};
+pub use policy::{ExpressionWarning, type_check};
 pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Scale, ScopeKind, Served};
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;

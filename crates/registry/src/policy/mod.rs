@@ -12,9 +12,11 @@ mod matching;
 mod params;
 mod request;
 mod spec;
+mod type_check;
 pub(crate) mod validate;
 mod validating;
 
 pub(crate) use hooks::Policies;
 pub(crate) use request::{New, Request};
+pub use type_check::{ExpressionWarning, type_check};
 pub(crate) use validating::review;
