@@ -19,6 +19,7 @@
 
 mod activation;
 mod arithmetic;
+mod check;
 mod compare;
 mod cost;
 mod decl;

@@ -1,7 +1,9 @@
 //! A compiled expression: what others hold, share and evaluate.
 
 use crate::activation::Activation;
+use crate::check::check;
 use crate::cost::Budget;
+use crate::decl::Decl;
 use crate::env::Env;
 use crate::error::{CompileError, EvalError};
 use crate::lower::{Lowered, lower};
@@ -55,6 +57,7 @@ pub struct Estimate {
 pub struct Program {
     source: Box<str>,
     mode: AbsenceMode,
+    result: Type,
     lowered: Lowered,
 }
 
@@ -64,15 +67,9 @@ impl Program {
         Self::compile_with(source, variables, AbsenceMode::Absent)
     }
 
-    /// Compiles and type-checks an expression in an environment.
-    pub fn compile_in(source: &str, env: &Env) -> Result<Program, CompileError> {
-        let names: Vec<&str> = env.variables.iter().map(|v| &*v.name).collect();
-        Self::compile_with(source, &names, env.mode)
-    }
-
     /// The type of its value.
     pub fn result(&self) -> &Type {
-        &Type::Dyn
+        &self.result
     }
 
     /// What one evaluation may cost.
@@ -85,13 +82,25 @@ impl Program {
         true
     }
 
-    /// Compiles an expression, saying what absence means in it.
+    /// Compiles an expression over variables of any type, saying what absence means in it.
     pub fn compile_with(source: &str, variables: &[&str], mode: AbsenceMode) -> Result<Program, CompileError> {
+        let env = variables
+            .iter()
+            .fold(Env::new(mode), |env, name| env.with(name, Decl::dynamic()));
+        Self::compile_in(source, &env)
+    }
+
+    /// Compiles and type-checks an expression in an environment.
+    pub fn compile_in(source: &str, env: &Env) -> Result<Program, CompileError> {
         scan(source)?;
-        let lowered = lower(&parse(source)?, variables)?;
+        let parsed = parse(source)?;
+        let checked = check(&parsed, env)?;
+        let names: Vec<&str> = env.variables.iter().map(|v| &*v.name).collect();
+        let lowered = lower(&parsed, &names)?;
         Ok(Program {
             source: source.into(),
-            mode,
+            mode: env.mode,
+            result: checked.result,
             lowered,
         })
     }

@@ -41,6 +41,10 @@ pub enum Type {
     Opaque(&'static str),
     /// A type parameter of a declaration: `A` in `list(A)`.
     Param(&'static str),
+    /// A type not known yet, as that of the items of `[]`. Only while an expression is checked.
+    Var(u32),
+    /// The type of what is wrong, after that was reported. Only while an expression is checked.
+    Error,
 }
 
 impl Type {
@@ -79,6 +83,8 @@ impl fmt::Display for Type {
             Type::Type(of) => return write!(f, "type({of})"),
             Type::Object(decl) => decl.name(),
             Type::Opaque(name) | Type::Param(name) => name,
+            Type::Var(index) => return write!(f, "_var{index}"),
+            Type::Error => "!error!",
         })
     }
 }

@@ -8,7 +8,7 @@ mod lists;
 mod optionals;
 pub(crate) mod quantity;
 mod sets;
-mod signature;
+pub(crate) mod signature;
 mod strings;
 mod text;
 pub(crate) mod time;

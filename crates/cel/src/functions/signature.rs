@@ -48,7 +48,8 @@ pub(crate) fn is_namespace(prefix: &str) -> bool {
         .any(|f| f.name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')))
 }
 
-fn parse(text: &'static str) -> Option<Overload> {
+/// An overload from its text.
+pub(crate) fn parse(text: &'static str) -> Option<Overload> {
     let (id, text) = text.split_once(": ")?;
     let (call, result) = text.rsplit_once(" -> ")?;
     let (receiver, inside) = match call.strip_prefix('(') {

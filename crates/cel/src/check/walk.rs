@@ -1,0 +1,533 @@
+//! The way through the tree: each node gets its type from those of its parts.
+
+use super::standard;
+use super::unify::{Substitution, most_general};
+use super::{Checked, Wrong};
+use crate::decl::Decl;
+use crate::env::Env;
+use crate::functions;
+use crate::functions::Overload;
+use crate::program::AbsenceMode;
+use crate::types::Type;
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, StructExpr,
+    operators,
+};
+use std::collections::HashMap;
+
+pub(super) struct Walk<'e> {
+    env: &'e Env,
+    known: Substitution,
+    types: HashMap<u64, Type>,
+    overloads: HashMap<u64, Vec<&'static str>>,
+    names: HashMap<u64, String>,
+    /// Variables of the comprehensions around this point, outermost first.
+    locals: Vec<(String, Type)>,
+    wrong: Vec<Wrong>,
+}
+
+impl<'e> Walk<'e> {
+    pub(super) fn new(env: &'e Env) -> Self {
+        Walk {
+            env,
+            known: Substitution::default(),
+            types: HashMap::new(),
+            overloads: HashMap::new(),
+            names: HashMap::new(),
+            locals: Vec::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    /// What was found out about the tree, or what is wrong with it.
+    pub(super) fn finish(mut self, tree: &IdedExpr) -> Result<Checked, Vec<Wrong>> {
+        if self.known.exhausted() {
+            self.wrong = vec![Wrong {
+                node: tree.id,
+                message: "types of the expression are too large".to_owned(),
+            }];
+        }
+        if !self.wrong.is_empty() {
+            return Err(self.wrong);
+        }
+        let types: HashMap<u64, Type> = self.types.iter().map(|(id, ty)| (*id, self.known.settle(ty))).collect();
+        Ok(Checked {
+            result: types.get(&tree.id).cloned().unwrap_or(Type::Dyn),
+            types,
+            overloads: self.overloads,
+            names: self.names,
+        })
+    }
+
+    fn wrong(&mut self, node: u64, message: String) {
+        self.wrong.push(Wrong { node, message });
+    }
+
+    fn undeclared(&mut self, node: u64, name: &str) -> Type {
+        self.wrong(node, format!("undeclared reference to '{name}' (in container '')"));
+        Type::Error
+    }
+
+    fn mismatch(&mut self, node: u64, want: &Type, got: &Type) {
+        self.wrong(node, format!("expected type '{want}' but found '{got}'"));
+    }
+
+    /// The type of a node, found and kept.
+    pub(super) fn check(&mut self, expr: &IdedExpr) -> Type {
+        let ty = match &expr.expr {
+            Expr::Unspecified => Type::Error,
+            Expr::Literal(literal) => type_of(literal),
+            Expr::Ident(name) => match self.lookup(name) {
+                Some(ty) => {
+                    self.name(expr.id, name);
+                    ty
+                }
+                None => self.undeclared(expr.id, name),
+            },
+            Expr::Select(select) => self.select(expr, select),
+            Expr::Call(call) => self.call(expr.id, call),
+            Expr::List(list) => self.list(list),
+            Expr::Map(map) => self.map(map),
+            Expr::Struct(literal) => self.object(expr.id, literal),
+            Expr::Comprehension(fold) => self.comprehension(fold),
+        };
+        self.types.insert(expr.id, ty.clone());
+        ty
+    }
+
+    /// The type of what a name refers to: the innermost variable of a comprehension, a declared variable, or a type.
+    fn lookup(&self, name: &str) -> Option<Type> {
+        let name = global(name);
+        if let Some((_, ty)) = self.locals.iter().rfind(|(local, _)| local == name) {
+            return Some(ty.clone());
+        }
+        if let Some(variable) = self.env.variables.iter().find(|v| *v.name == *name) {
+            let ty = variable.decl.ty();
+            return Some(if variable.optional { Type::optional(ty) } else { ty });
+        }
+        standard::named_type(name).or_else(|| self.env.literal(name).map(|decl| Type::Type(decl.ty().into())))
+    }
+
+    fn name(&mut self, node: u64, name: &str) {
+        self.names.insert(node, global(name).to_owned());
+    }
+
+    fn select(&mut self, expr: &IdedExpr, select: &SelectExpr) -> Type {
+        if let Some(name) = qualified(expr)
+            && let Some(ty) = self.lookup(&name)
+        {
+            self.name(expr.id, &name);
+            return ty;
+        }
+        let ty = self.field(expr.id, &select.operand, &select.field, false);
+        if select.test {
+            Type::Bool
+        } else {
+            self.known.resolve(&ty)
+        }
+    }
+
+    /// The type of a field; optional when the selection or what it selects from is.
+    fn field(&mut self, node: u64, operand: &IdedExpr, name: &str, optional: bool) -> Type {
+        let operand = self.check(operand);
+        let (target, optional) = match self.known.resolve(&operand) {
+            Type::Optional(value) => ((*value).clone(), true),
+            other => (other, optional),
+        };
+        let ty = match &target {
+            Type::Map(pair) => pair.1.clone(),
+            Type::Object(decl) => self.declared(node, decl, name),
+            Type::Opaque(library) if is_message(library) => {
+                self.wrong(node, format!("unexpected failed resolution of '{library}'"));
+                Type::Error
+            }
+            Type::Dyn | Type::Error => Type::Dyn,
+            Type::Var(_) => {
+                // Nothing more may be learnt of it: whatever it is, it is selected from as it comes.
+                self.known.assign(&Type::Dyn, &target);
+                Type::Dyn
+            }
+            _ => {
+                self.wrong(node, format!("type '{target}' does not support field selection"));
+                Type::Dyn
+            }
+        };
+        if optional { Type::optional(ty) } else { ty }
+    }
+
+    fn declared(&mut self, node: u64, decl: &Decl, name: &str) -> Type {
+        match self.env.field(decl, name) {
+            Some(ty) => ty,
+            None => {
+                self.wrong(node, format!("undefined field '{name}'"));
+                Type::Error
+            }
+        }
+    }
+
+    fn call(&mut self, node: u64, call: &CallExpr) -> Type {
+        if call.func_name == operators::OPT_SELECT
+            && let [
+                operand,
+                IdedExpr {
+                    id,
+                    expr: Expr::Literal(LiteralValue::String(field)),
+                },
+            ] = call.args.as_slice()
+        {
+            self.types.insert(*id, Type::String);
+            let ty = self.field(node, operand, field.inner(), true);
+            self.overloads.insert(node, vec!["select_optional_field"]);
+            return self.known.resolve(&ty);
+        }
+        let mut arguments: Vec<Type> = Vec::with_capacity(call.args.len() + 1);
+        for argument in &call.args {
+            arguments.push(self.check(argument));
+        }
+        let name = global(&call.func_name);
+        let Some(target) = &call.target else {
+            return match self.function(name) {
+                [] => self.undeclared(node, &call.func_name),
+                found => self.resolve(node, call, name, found, arguments),
+            };
+        };
+        if let Some(prefix) = qualified(target) {
+            let full = format!("{}.{name}", global(&prefix));
+            let found = self.function(&full);
+            if !found.is_empty() {
+                let ty = self.resolve_in(node, call, &full, found, arguments, Style::Global);
+                self.names.insert(node, full);
+                return ty;
+            }
+        }
+        arguments.insert(0, self.check(target));
+        match self.function(name) {
+            [] => self.undeclared(node, name),
+            found => self.resolve_in(node, call, name, found, arguments, Style::Member),
+        }
+    }
+
+    fn function(&self, name: &str) -> &'static [Overload] {
+        match standard::overloads(name) {
+            [] if functions::is_for_patches(name) && !self.env.json_patch => &[],
+            [] => functions::overloads(name),
+            found => found,
+        }
+    }
+
+    fn resolve(
+        &mut self,
+        node: u64,
+        call: &CallExpr,
+        name: &str,
+        overloads: &'static [Overload],
+        arguments: Vec<Type>,
+    ) -> Type {
+        if name == operators::LOGICAL_AND || name == operators::LOGICAL_OR {
+            return self.logic(node, call, overloads, &arguments);
+        }
+        self.resolve_in(node, call, name, overloads, arguments, Style::Global)
+    }
+
+    /// `&&` and `||` say of each operand whether it is wrong.
+    fn logic(&mut self, node: u64, call: &CallExpr, overloads: &'static [Overload], arguments: &[Type]) -> Type {
+        let mut ty = Type::Bool;
+        for (argument, operand) in arguments.iter().zip(&call.args) {
+            if !self.known.assign(argument, &Type::Bool) {
+                self.mismatch(operand.id, &Type::Bool, argument);
+                ty = Type::Error;
+            }
+        }
+        self.overloads.insert(node, overloads.iter().map(|o| o.id).collect());
+        ty
+    }
+
+    /// Tries every overload: the result is that of those that fit, `dyn` when they differ in it.
+    fn resolve_in(
+        &mut self,
+        node: u64,
+        call: &CallExpr,
+        name: &str,
+        overloads: &'static [Overload],
+        mut arguments: Vec<Type>,
+        style: Style,
+    ) -> Type {
+        if style == Style::Member && self.env.mode == AbsenceMode::Absent {
+            self.accept_plain(name, &mut arguments);
+        }
+        let mut result: Option<Type> = None;
+        let mut fitting = Vec::new();
+        for overload in overloads.iter().filter(|o| o.receiver == (style == Style::Member)) {
+            let (parameters, gives) = self.instance(overload);
+            if !self.known.assign_all(&arguments, &parameters) {
+                continue;
+            }
+            fitting.push(overload.id);
+            let gives = self.known.resolve(&gives);
+            result = Some(match result {
+                None => gives,
+                Some(Type::Dyn) => Type::Dyn,
+                Some(before) if before == gives => before,
+                Some(_) => Type::Dyn,
+            });
+        }
+        let Some(result) = result else {
+            let arguments: Vec<Type> = arguments.iter().map(|a| self.known.settle(a)).collect();
+            let shape = shape(&arguments, style);
+            self.wrong(
+                node,
+                format!("found no matching overload for '{name}' applied to '{shape}'"),
+            );
+            return Type::Error;
+        };
+        debug_assert!(call.args.len() <= arguments.len());
+        self.overloads.insert(node, fitting);
+        result
+    }
+
+    /// Where absence is a result, a field that may be absent is as good as an optional value, and a value that is
+    /// there stands for itself: `self.a.orValue(b)`.
+    fn accept_plain(&mut self, name: &str, arguments: &mut [Type]) {
+        let wrapped = match name {
+            "hasValue" | "value" | "orValue" => 1,
+            "or" => 2,
+            _ => return,
+        };
+        for argument in arguments.iter_mut().take(wrapped) {
+            let ty = self.known.resolve(argument);
+            if !matches!(ty, Type::Optional(_) | Type::Dyn | Type::Error) {
+                *argument = Type::optional(ty);
+            }
+        }
+    }
+
+    /// The types of an overload with variables of its own for its parameters.
+    fn instance(&mut self, overload: &Overload) -> (Vec<Type>, Type) {
+        let variables: Vec<(&str, Type)> = overload
+            .type_params
+            .iter()
+            .map(|name| (*name, self.known.fresh()))
+            .collect();
+        let put = |ty: &Type| instantiate(ty, &variables);
+        (overload.arguments.iter().map(put).collect(), put(&overload.result))
+    }
+
+    fn list(&mut self, list: &ListExpr) -> Type {
+        let mut items: Option<Type> = None;
+        for (index, element) in list.elements.iter().enumerate() {
+            let mut ty = self.check(element);
+            if list.optional_indices.contains(&index) {
+                ty = self.unwrapped(element.id, ty);
+            }
+            items = Some(self.join(items, ty));
+        }
+        Type::list(items.unwrap_or_else(|| self.known.fresh()))
+    }
+
+    fn map(&mut self, map: &MapExpr) -> Type {
+        let mut joined: Option<(Type, Type)> = None;
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else {
+                continue;
+            };
+            let key = self.check(&entry.key);
+            let mut value = self.check(&entry.value);
+            if entry.optional {
+                value = self.unwrapped(entry.value.id, value);
+            }
+            let (keys, values) = joined.unzip();
+            joined = Some((self.join(keys, key), self.join(values, value)));
+        }
+        let (keys, values) = joined.unwrap_or_else(|| (self.known.fresh(), self.known.fresh()));
+        Type::map(keys, values)
+    }
+
+    /// The type of an entry that is there only if its value is.
+    fn unwrapped(&mut self, node: u64, ty: Type) -> Type {
+        match ty {
+            Type::Optional(value) => (*value).clone(),
+            Type::Dyn => Type::Dyn,
+            other => {
+                self.mismatch(node, &Type::optional(other.clone()), &other);
+                other
+            }
+        }
+    }
+
+    /// The type of the entries so far and one more; a mixture is `dyn`.
+    fn join(&mut self, before: Option<Type>, next: Type) -> Type {
+        match before {
+            None => next,
+            Some(before) if self.known.assign(&before, &next) => most_general(&before, &next).clone(),
+            Some(_) => Type::Dyn,
+        }
+    }
+
+    fn object(&mut self, node: u64, literal: &StructExpr) -> Type {
+        let Some(ty) = self.lookup(&literal.type_name) else {
+            return self.undeclared(node, &literal.type_name);
+        };
+        self.name(node, &literal.type_name);
+        let made = match &ty {
+            Type::Type(of) => match &**of {
+                Type::Object(_) => Some((**of).clone()),
+                other => {
+                    self.wrong(node, format!("'{}' is not a message type", bare_name(other)));
+                    None
+                }
+            },
+            other => {
+                self.wrong(node, format!("'{}' is not a type", bare_name(other)));
+                None
+            }
+        };
+        for entry in &literal.entries {
+            let EntryExpr::StructField(field) = &entry.expr else {
+                continue;
+            };
+            let mut value = self.check(&field.value);
+            let want = match &made {
+                Some(Type::Object(decl)) => self.declared(entry.id, decl, &field.field),
+                _ => Type::Error,
+            };
+            if field.optional {
+                value = self.unwrapped(field.value.id, value);
+            }
+            if !self.known.assign(&want, &value) {
+                let name = &field.field;
+                self.wrong(
+                    entry.id,
+                    format!("expected type of field '{name}' is '{want}' but provided type is '{value}'"),
+                );
+            }
+        }
+        made.unwrap_or(Type::Error)
+    }
+
+    fn comprehension(&mut self, fold: &ComprehensionExpr) -> Type {
+        let range = self.check(&fold.iter_range);
+        let accumulator = self.check(&fold.accu_init);
+        let range = self.known.resolve(&range);
+        let (first, second) = match &range {
+            Type::List(items) if fold.iter_var2.is_some() => (Type::Int, (**items).clone()),
+            Type::List(items) => ((**items).clone(), Type::Dyn),
+            Type::Map(pair) => pair.as_ref().clone(),
+            Type::Dyn | Type::Error | Type::Var(_) => {
+                // Nothing more may be learnt of it: the loop takes it as it comes.
+                self.known.assign(&Type::Dyn, &range);
+                (Type::Dyn, Type::Dyn)
+            }
+            _ => {
+                self.wrong(
+                    fold.iter_range.id,
+                    format!(
+                        "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                    ),
+                );
+                (Type::Error, Type::Error)
+            }
+        };
+        let around = self.locals.len();
+        self.locals.push((fold.accu_var.clone(), accumulator.clone()));
+        self.locals.push((fold.iter_var.clone(), first));
+        if let Some(name) = &fold.iter_var2 {
+            self.locals.push((name.clone(), second));
+        }
+        self.check_as(&fold.loop_cond, &Type::Bool);
+        self.check_as(&fold.loop_step, &accumulator);
+        self.locals.truncate(around + 1);
+        let result = self.check(&fold.result);
+        self.locals.truncate(around);
+        self.known.resolve(&result)
+    }
+
+    fn check_as(&mut self, expr: &IdedExpr, want: &Type) {
+        let got = self.check(expr);
+        if !self.known.assign(want, &got) {
+            self.mismatch(expr.id, want, &got);
+        }
+    }
+}
+
+/// How a function is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Style {
+    /// `size(x)`
+    Global,
+    /// `x.size()`
+    Member,
+}
+
+/// `string.(int, int)`: the types that a function was called with.
+fn shape(arguments: &[Type], style: Style) -> String {
+    let (target, arguments) = match (style, arguments) {
+        (Style::Member, [target, rest @ ..]) => (format!("{target}."), rest),
+        _ => (String::new(), arguments),
+    };
+    let arguments: Vec<String> = arguments.iter().map(Type::to_string).collect();
+    format!("{target}({})", arguments.join(", "))
+}
+
+fn instantiate(ty: &Type, variables: &[(&str, Type)]) -> Type {
+    match ty {
+        Type::Param(name) => variables
+            .iter()
+            .find(|(parameter, _)| parameter == name)
+            .map_or(Type::Dyn, |(_, variable)| variable.clone()),
+        _ => super::unify::rebuild(ty, |part| instantiate(part, variables)),
+    }
+}
+
+fn type_of(literal: &LiteralValue) -> Type {
+    match literal {
+        LiteralValue::Null => Type::Null,
+        LiteralValue::Boolean(_) => Type::Bool,
+        LiteralValue::Int(_) => Type::Int,
+        LiteralValue::UInt(_) => Type::Uint,
+        LiteralValue::Double(_) => Type::Double,
+        LiteralValue::String(_) => Type::String,
+        LiteralValue::Bytes(_) => Type::Bytes,
+    }
+}
+
+/// A name without the dot that makes it global; there is no container that it would lead out of.
+fn global(name: &str) -> &str {
+    name.strip_prefix('.').unwrap_or(name)
+}
+
+/// The name that an identifier and selections from it spell: `a.b.c`.
+fn qualified(expr: &IdedExpr) -> Option<String> {
+    let mut fields = Vec::new();
+    let mut expr = expr;
+    loop {
+        match &expr.expr {
+            Expr::Ident(root) => {
+                let mut name = root.clone();
+                for field in fields.into_iter().rev() {
+                    name.push('.');
+                    name.push_str(field);
+                }
+                return Some(name);
+            }
+            Expr::Select(select) if !select.test => {
+                fields.push(select.field.as_str());
+                expr = &select.operand;
+            }
+            _ => return None,
+        }
+    }
+}
+
+/// Types of libraries that pass for messages, of which a field would be looked up.
+fn is_message(library: &str) -> bool {
+    library.starts_with("kubernetes.")
+}
+
+/// The name of a type without its parameters.
+fn bare_name(ty: &Type) -> String {
+    let name = ty.to_string();
+    match name.split_once('(') {
+        Some((bare, _)) => bare.to_owned(),
+        None => name,
+    }
+}
