@@ -218,7 +218,7 @@ fn well_formed() -> impl Strategy<Value = String> {
             "[?({}), ({})]",
         ]);
         prop_oneof![
-            (inner.clone(), operators, inner.clone()).prop_map(|(a, op, b)| format!("({a}) {op} ({b})")),
+            (inner.clone(), operators, inner.clone()).prop_map(|(a, op, b)| format!("dyn({a}) {op} dyn({b})")),
             (calls, inner.clone()).prop_map(|(shape, a)| fill(shape, &[&a])),
             (pairs, inner.clone(), inner).prop_map(|(shape, a, b)| fill(shape, &[&a, &b])),
         ]
@@ -228,7 +228,8 @@ fn well_formed() -> impl Strategy<Value = String> {
 fn fill(shape: &str, parts: &[&str]) -> String {
     let mut text = shape.replace("{{", "\u{1}").replace("}}", "\u{2}");
     for part in parts {
-        let part = part.replace('{', "\u{1}").replace('}', "\u{2}");
+        // Of any type, so that the checker lets all of them through to the evaluator.
+        let part = format!("dyn({part})").replace('{', "\u{1}").replace('}', "\u{2}");
         text = text.replacen("{}", &part, 1);
     }
     text.replace('\u{1}', "{").replace('\u{2}', "}")
