@@ -1,5 +1,6 @@
 //! The variables of one evaluation. Values are borrowed: nothing is converted before it is read.
 
+use crate::functions::{Authorize, ResourceCheck};
 use serde_json::Value;
 use smallvec::SmallVec;
 
@@ -16,6 +17,8 @@ pub(crate) enum Binding<'a> {
     /// An `optional` variable: `oldSelf` under `optionalOldSelf`.
     Optional(Option<&'a Value>),
     Absent,
+    Authorizer(&'a dyn Authorize),
+    ResourceCheck(&'a dyn Authorize, ResourceCheck),
 }
 
 impl<'a> Activation<'a> {
@@ -46,6 +49,18 @@ impl<'a> Activation<'a> {
     #[must_use]
     pub fn with_optional(self, name: &'a str, value: Option<&'a Value>) -> Self {
         self.bind(name, Binding::Optional(value))
+    }
+
+    /// A variable that answers authorisation checks.
+    #[must_use]
+    pub fn with_authorizer(self, name: &'a str, authorizer: &'a dyn Authorize) -> Self {
+        self.bind(name, Binding::Authorizer(authorizer))
+    }
+
+    /// A variable that is a check already narrowed down: `authorizer.requestResource`.
+    #[must_use]
+    pub fn with_resource_check(self, name: &'a str, authorizer: &'a dyn Authorize, check: ResourceCheck) -> Self {
+        self.bind(name, Binding::ResourceCheck(authorizer, check))
     }
 
     fn bind(mut self, name: &'a str, binding: Binding<'a>) -> Self {

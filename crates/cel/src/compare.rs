@@ -50,7 +50,7 @@ fn equal_within(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usi
         (Val::Timestamp(a), Val::Timestamp(b)) => a == b,
         (Val::Duration(a), Val::Duration(b)) => a == b,
         (Val::Type(a), Val::Type(b)) => a == b,
-        (Val::Quantity(a), Val::Quantity(b)) => a.compare(b).is_eq(),
+        (Val::Opaque(a), Val::Opaque(b)) => a.equal(b),
         (Val::Optional(None), Val::Optional(None)) => true,
         (Val::Optional(Some(a)), Val::Optional(Some(b))) => {
             let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;

@@ -9,7 +9,7 @@ use crate::arithmetic;
 use crate::compare;
 use crate::cost::{self, Budget};
 use crate::error::{EvalError, no_overload};
-use crate::functions::Context;
+use crate::functions::{Context, authorizer_value, check_value};
 use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node, Operator, OptionalOr};
 use crate::price;
 use crate::program::AbsenceMode;
@@ -37,6 +37,8 @@ pub(crate) fn run<'v>(
             Binding::Borrowed(value) => Slot::Json(value),
             Binding::Owned(value) => Slot::Json(value),
             Binding::Optional(value) => Slot::Optional(*value),
+            Binding::Authorizer(authorizer) => Slot::Made(authorizer_value(*authorizer)),
+            Binding::ResourceCheck(authorizer, check) => Slot::Made(check_value(*authorizer, check)),
             Binding::Absent => match mode {
                 AbsenceMode::Absent => Slot::Absent,
                 AbsenceMode::Error => Slot::Optional(None),
@@ -56,6 +58,7 @@ pub(crate) fn run<'v>(
 enum Slot<'v> {
     Json(&'v Value),
     Optional(Option<&'v Value>),
+    Made(Val<'v>),
     Absent,
 }
 
@@ -160,6 +163,7 @@ impl<'v> Machine<'v, '_> {
         match self.slots.get(slot) {
             Some(Slot::Json(value)) => Ok(Val::from_json(value)),
             Some(Slot::Optional(value)) => Ok(Val::Optional(value.map(|v| Rc::new(Val::from_json(v))))),
+            Some(Slot::Made(value)) => Ok(value.clone()),
             Some(Slot::Absent) | None => Err(EvalError::Absent),
         }
     }

@@ -74,15 +74,14 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
         }
         Val::Timestamp(t) => Value::String(time::timestamp_text(*t)),
         Val::Duration(nanos) => Value::String(time::duration_text(*nanos)),
-        Val::Quantity(quantity) => text(quantity.text(), budget)?,
+        Val::Opaque(opaque) => text(&opaque.text().ok_or_else(|| formless(value))?, budget)?,
         Val::Invalid(message) => return Err(invalid(&**message)),
-        Val::Optional(_) | Val::Type(_) => {
-            return Err(invalid(format!(
-                "a value of type '{}' has no JSON form",
-                value.type_name()
-            )));
-        }
+        Val::Optional(_) | Val::Type(_) => return Err(formless(value)),
     })
+}
+
+fn formless(value: &Val<'_>) -> EvalError {
+    invalid(format!("a value of type '{}' has no JSON form", value.type_name()))
 }
 
 fn text(text: &str, budget: &mut Budget) -> Result<Value, EvalError> {

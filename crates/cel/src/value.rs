@@ -5,7 +5,7 @@
 
 use crate::decl::Decl;
 use crate::error::{EvalError, invalid};
-use crate::functions::quantity::Quantity;
+use crate::functions::Opaque;
 use crate::ir::Const;
 use crate::typed;
 use jiff::civil::DateTime;
@@ -33,7 +33,8 @@ pub(crate) enum Val<'v> {
     /// Nanoseconds, like Go's `time.Duration`.
     Duration(i64),
     Type(&'static str),
-    Quantity(Rc<Quantity>),
+    /// A value of a library's type.
+    Opaque(Rc<Opaque<'v>>),
     /// Data that does not fit its declaration (stored before the schema changed, say). The evaluator turns it into
     /// an error where it is read.
     Invalid(Rc<str>),
@@ -268,7 +269,7 @@ impl<'v> Val<'v> {
             Self::Timestamp(_) => "google.protobuf.Timestamp",
             Self::Duration(_) => "google.protobuf.Duration",
             Self::Type(_) => "type",
-            Self::Quantity(_) => "kubernetes.Quantity",
+            Self::Opaque(value) => value.type_name(),
             Self::Invalid(_) => "error",
         }
     }

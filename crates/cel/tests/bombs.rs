@@ -316,7 +316,7 @@ fn large_results_are_stopped_by_memory() {
         "wide format",
         "'%.1000000000f'.format([1.0])".to_owned(),
         Value::Null,
-        &["invalid precision"],
+        &["error while parsing precision"],
     );
     run_bomb(
         "upper",

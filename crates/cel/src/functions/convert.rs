@@ -104,7 +104,9 @@ fn uint<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let value = one(args, "uint")?;
     if let Some(text) = value.as_str() {
         cx.budget.traverse(text.len())?;
-        return text.parse().map(Val::Uint).map_err(|_| impossible(value, "uint"));
+        // No sign, for Go.
+        let number = text.parse().ok().filter(|_| !text.starts_with('+'));
+        return number.map(Val::Uint).ok_or_else(|| impossible(value, "uint"));
     }
     match value {
         Val::Uint(u) => Ok(Val::Uint(*u)),
@@ -121,7 +123,10 @@ fn double<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let value = one(args, "double")?;
     if let Some(text) = value.as_str() {
         cx.budget.traverse(text.len())?;
-        return text.parse().map(Val::Double).map_err(|_| impossible(value, "double"));
+        // A number too large is an error; only a name stands for infinity.
+        let finite = |d: &f64| !d.is_infinite() || !text.contains(|c: char| c.is_ascii_digit());
+        let number = text.parse().ok().filter(finite);
+        return number.map(Val::Double).ok_or_else(|| impossible(value, "double"));
     }
     match value {
         Val::Double(d) => Ok(Val::Double(*d)),
@@ -147,7 +152,7 @@ fn string<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         }
         Val::Timestamp(t) => time::timestamp_text(*t),
         Val::Duration(nanos) => time::duration_text(*nanos),
-        Val::Quantity(quantity) => quantity.text().to_owned(),
+        Val::Opaque(value) => value.text().ok_or(no_overload("string"))?,
         _ => return Err(no_overload("string")),
     };
     made(cx, text)

@@ -3,15 +3,23 @@
 //! One table, searched when a program is compiled; evaluation calls through the found entry. Overloads by type are
 //! told apart at run time inside each function.
 
+mod address;
+mod authorizer;
 mod convert;
+mod format;
 mod lists;
+mod natural;
+mod opaque;
 mod optionals;
-pub(crate) mod quantity;
+mod patterns;
+mod quantity;
 mod sets;
 pub(crate) mod signature;
 mod strings;
 mod text;
 pub(crate) mod time;
+mod url;
+mod version;
 
 use crate::cost::Budget;
 use crate::error::{EvalError, no_overload};
@@ -20,6 +28,9 @@ use crate::value::Val;
 use std::fmt;
 use std::rc::Rc;
 
+pub use authorizer::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceCheck};
+pub(crate) use authorizer::{authorizer_value, check_value};
+pub(crate) use opaque::Opaque;
 pub(crate) use signature::{Overload, is_for_patches, is_namespace, overloads};
 
 /// What functions may use besides their arguments.
@@ -42,19 +53,19 @@ impl<'m> Context<'m> {
         }
     }
 
-    fn is_match(&mut self, text: &str, pattern: &str) -> std::result::Result<bool, EvalError> {
+    /// A compiled pattern, and the cost of matching `text` with it.
+    fn pattern(&mut self, text: &str, pattern: &str) -> std::result::Result<::regex::Regex, EvalError> {
         crate::regex::charge(self.budget, text, pattern.len())?;
         if let Some((_, compiled)) = self.patterns.iter().find(|(p, _)| p == pattern) {
-            return Ok(compiled.is_match(text));
+            return Ok(compiled.clone());
         }
         self.budget.charge(PATTERN_COMPILE_COST + pattern.len() as u64)?;
         let compiled = crate::regex::compile(pattern).map_err(EvalError::InvalidArgument)?;
-        let result = compiled.is_match(text);
         if self.patterns.len() == PATTERNS_KEPT_MAX {
             self.patterns.remove(0);
         }
-        self.patterns.push((pattern.to_owned(), compiled));
-        Ok(result)
+        self.patterns.push((pattern.to_owned(), compiled.clone()));
+        Ok(compiled)
     }
 }
 
@@ -110,7 +121,7 @@ const fn both(name: &'static str, signatures: &'static [&'static str], call: Imp
 }
 
 /// Every function there is.
-fn tables() -> [&'static [Function]; 9] {
+fn tables() -> [&'static [Function]; 16] {
     [
         CORE,
         optionals::FUNCTIONS,
@@ -120,7 +131,14 @@ fn tables() -> [&'static [Function]; 9] {
         convert::FUNCTIONS,
         time::FUNCTIONS,
         sets::FUNCTIONS,
+        opaque::FUNCTIONS,
         quantity::FUNCTIONS,
+        authorizer::FUNCTIONS,
+        format::FUNCTIONS,
+        address::FUNCTIONS,
+        patterns::FUNCTIONS,
+        url::FUNCTIONS,
+        version::FUNCTIONS,
     ]
 }
 
@@ -183,14 +201,6 @@ static CORE: &[Function] = &[
         ],
         size,
     ),
-    both(
-        "matches",
-        &[
-            "matches: (string, string) -> bool",
-            "matches_string: string.(string) -> bool",
-        ],
-        matches,
-    ),
     global("dyn", &["to_dyn: (A) -> dyn"], |_, args| match args {
         [value] => Ok(value.clone()),
         _ => Err(no_overload("dyn")),
@@ -214,11 +224,6 @@ fn size<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             None => integer(value.map_len().ok_or(no_overload("size"))?),
         },
     }
-}
-
-fn matches<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
-    let (text, pattern) = two_strings(args, "matches")?;
-    Ok(Val::Bool(cx.is_match(text, pattern)?))
 }
 
 /// A length or index as a value.

@@ -114,7 +114,7 @@ fn is_zero(value: &Val<'_>) -> bool {
         Val::Double(d) => *d == 0.0,
         Val::Duration(nanos) => *nanos == 0,
         Val::Bytes(bytes) => bytes.is_empty(),
-        Val::Timestamp(_) | Val::Type(_) | Val::Invalid(_) | Val::Quantity(_) | Val::Optional(_) => false,
+        Val::Timestamp(_) | Val::Type(_) | Val::Invalid(_) | Val::Opaque(_) | Val::Optional(_) => false,
         Val::Str(_) | Val::String(_) | Val::JsonList(..) | Val::List(_) | Val::JsonMap(..) | Val::Map(_) => {
             value.as_str().is_some_and(str::is_empty)
                 || value.items().is_some_and(|i| i.len() == 0)

@@ -1,5 +1,6 @@
 //! Strings: the standard functions and the extension's. Positions count code points.
 
+use super::text::quoted;
 use super::{Context, Function, global, integer, made, member, two_strings};
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
@@ -59,7 +60,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
         ],
         replace,
     ),
-    global("strings.quote", &["strings_quote: (string) -> string"], quote),
+    global("strings.quote", &["strings_quote: (string) -> string"], |cx, a| {
+        map(cx, a, "strings.quote", quoted)
+    }),
 ];
 
 fn test<'v>(
@@ -91,24 +94,28 @@ fn char_at<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     };
     let text = text.as_str().ok_or(no_overload("charAt"))?;
     cx.budget.traverse(text.len())?;
-    let position = usize::try_from(*index).map_err(|_| EvalError::IndexOutOfBounds(*index))?;
+    let position = usize::try_from(*index).map_err(|_| out_of_range(*index))?;
     match text.chars().nth(position) {
         Some(c) => made(cx, c.to_string()),
         // Just past the end is the empty string, as in cel-go.
         None if text.chars().count() == position => Ok(Val::Str("")),
-        None => Err(EvalError::IndexOutOfBounds(*index)),
+        None => Err(out_of_range(*index)),
     }
+}
+
+fn out_of_range(index: i64) -> EvalError {
+    invalid(format!("index out of range: {index}"))
 }
 
 /// The byte offset of a code point, or of the end.
 pub(super) fn offset(text: &str, position: i64) -> std::result::Result<usize, EvalError> {
-    let wanted = usize::try_from(position).map_err(|_| EvalError::IndexOutOfBounds(position))?;
+    let wanted = usize::try_from(position).map_err(|_| out_of_range(position))?;
     let ends = std::iter::once(text.len());
     text.char_indices()
         .map(|(i, _)| i)
         .chain(ends)
         .nth(wanted)
-        .ok_or(EvalError::IndexOutOfBounds(position))
+        .ok_or(out_of_range(position))
 }
 
 fn substring<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
@@ -117,16 +124,15 @@ fn substring<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     };
     let text = text.as_str().ok_or(no_overload("substring"))?;
     cx.budget.traverse(text.len())?;
-    let from = offset(text, *start)?;
-    let to = match rest {
-        [] => text.len(),
-        [Val::Int(end)] => offset(text, *end)?,
+    let (from, to) = match rest {
+        [] => (offset(text, *start)?, text.len()),
+        [Val::Int(end)] if start > end => {
+            return Err(invalid(format!("invalid substring range. start: {start}, end: {end}")));
+        }
+        [Val::Int(end)] => (offset(text, *start)?, offset(text, *end)?),
         _ => return Err(no_overload("substring")),
     };
-    let part = text
-        .get(from..to)
-        .ok_or_else(|| invalid("invalid substring range. start must not be after end"))?;
-    made(cx, part.to_owned())
+    made(cx, text.get(from..to).unwrap_or_default().to_owned())
 }
 
 fn split<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
@@ -212,41 +218,33 @@ fn replace<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     Ok(Val::string(text.replacen(old, new, count)))
 }
 
-fn quote<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
-    map(cx, args, "strings.quote", |text| {
-        let mut quoted = String::with_capacity(text.len() + 2);
-        quoted.push('"');
-        for c in text.chars() {
-            match c {
-                '\u{7}' => quoted.push_str("\\a"),
-                '\u{8}' => quoted.push_str("\\b"),
-                '\u{c}' => quoted.push_str("\\f"),
-                '\n' => quoted.push_str("\\n"),
-                '\r' => quoted.push_str("\\r"),
-                '\t' => quoted.push_str("\\t"),
-                '\u{b}' => quoted.push_str("\\v"),
-                '\\' => quoted.push_str("\\\\"),
-                '"' => quoted.push_str("\\\""),
-                c => quoted.push(c),
-            }
-        }
-        quoted.push('"');
-        quoted
-    })
-}
-
 /// `indexOf` and `lastIndexOf` of strings, called from those of lists.
 pub(super) fn index_of<'v>(cx: &mut Context<'_>, text: &str, part: &str, from: Option<i64>, last: bool) -> Result<'v> {
     cx.budget.traverse(text.len() + part.len())?;
-    let found = match (last, from) {
-        (false, from) => {
-            let start = from.map_or(Ok(0), |f| offset(text, f))?;
+    if let Some(from) = from {
+        // Nothing is found wherever one looks for it.
+        if part.is_empty() {
+            return Ok(Val::Int(from));
+        }
+        if from < 0 {
+            return Err(out_of_range(from));
+        }
+    }
+    let start = match from {
+        None => None,
+        Some(from) => match offset(text, from) {
+            Ok(start) if start < text.len() => Some(start),
+            _ => return Ok(Val::Int(-1)),
+        },
+    };
+    let found = match (last, start) {
+        (false, start) => {
+            let start = start.unwrap_or(0);
             text[start..].find(part).map(|i| i + start)
         }
         (true, None) => text.rfind(part),
-        (true, Some(from)) => {
-            let start = offset(text, from)?;
-            // Matches that begin no later than `from`.
+        (true, Some(start)) => {
+            // Matches that begin no later than `start`.
             let end = (start + part.len()).min(text.len());
             let end = (end..=text.len())
                 .find(|i| text.is_char_boundary(*i))

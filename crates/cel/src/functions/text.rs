@@ -1,4 +1,7 @@
-//! `format`: the printf of CEL's strings extension, and the text of numbers as Go writes it.
+//! `format`: the printf of CEL's strings extension, and the text of values as Go writes it.
+//!
+//! Kubernetes has version 2 of the extension, whose `%f` and `%e` write numbers as en-US readers expect them
+//! (`1,234.500000`, `1.234500 × 10⁰³`), and whose `%e` always has six digits behind the point.
 
 use super::{Context, Function, made, member, time};
 use crate::cost::Budget;
@@ -16,7 +19,9 @@ pub(super) static FUNCTIONS: &[Function] = &[member(
 type Unit = std::result::Result<(), EvalError>;
 
 /// Digits that a `%.nf` may ask for.
-const PRECISION_MAX: usize = 100;
+const PRECISION_MAX: usize = 1_000;
+/// Digits behind the point unless asked otherwise.
+const PRECISION: usize = 6;
 /// Depth of lists and maps shown by `%s`.
 const SHOWN_DEPTH_MAX: usize = 64;
 
@@ -36,103 +41,182 @@ fn format<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             rest = after;
             continue;
         }
-        let (precision, after) = precision(after)?;
-        let Some(verb) = after.chars().next() else {
-            return Err(invalid("unexpected end of format string"));
-        };
-        rest = &after[verb.len_utf8()..];
         let value = values
             .get(used)
             .ok_or_else(|| invalid(format!("index {used} out of range")))?;
+        if after.is_empty() {
+            return Err(invalid("unexpected end of string"));
+        }
+        let unclear = |e: String| invalid(format!("could not parse formatting clause: {e}"));
+        let (precision, after) = precision(after).map_err(unclear)?;
+        let verb = after.chars().next().unwrap_or(' ');
+        if !"sdfebxXo".contains(verb) {
+            return Err(unclear(format!("unrecognized formatting clause \"{verb}\"")));
+        }
+        rest = &after[verb.len_utf8()..];
         used += 1;
         let start = out.len();
         clause(verb, precision, &value, &mut out, cx.budget)?;
         cx.budget.traverse(out.len() - start)?;
     }
     out.push_str(rest);
-    if used < values.len() {
-        return Err(invalid("too many arguments supplied to string.format"));
-    }
     made(cx, out)
 }
 
-fn precision(after: &str) -> std::result::Result<(Option<usize>, &str), EvalError> {
+fn precision(after: &str) -> std::result::Result<(Option<usize>, &str), String> {
     let Some(digits) = after.strip_prefix('.') else {
         return Ok((None, after));
     };
-    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
-    let precision = digits[..end].parse::<usize>().ok().filter(|p| *p <= PRECISION_MAX);
-    let precision = precision.ok_or_else(|| invalid("invalid precision in format string"))?;
-    Ok((Some(precision), &digits[end..]))
+    let end = digits.bytes().take_while(u8::is_ascii_digit).count();
+    let (number, rest) = digits.split_at(end);
+    let context = "error while parsing precision";
+    if rest.is_empty() {
+        return Err(format!("{context}: could not find end of precision specifier"));
+    }
+    match number.parse() {
+        Ok(precision) if precision <= PRECISION_MAX => Ok((Some(precision), rest)),
+        _ => {
+            let problem = if number.is_empty() {
+                "invalid syntax"
+            } else {
+                "value out of range"
+            };
+            let shown = quoted(number);
+            Err(format!(
+                "{context}: error while converting precision to integer: strconv.Atoi: parsing {shown}: {problem}"
+            ))
+        }
+    }
+}
+
+/// What a clause takes, for those who gave it something else.
+fn refused(what: &str, value: &Val<'_>) -> EvalError {
+    invalid(format!(
+        "error during formatting: {what}, was given {}",
+        value.type_name()
+    ))
 }
 
 fn clause(verb: char, precision: Option<usize>, value: &Val<'_>, out: &mut String, budget: &mut Budget) -> Unit {
-    let wrong = || {
-        invalid(format!(
-            "no formatting function for %{verb} and type {}",
-            value.type_name()
-        ))
-    };
-    match (verb, value) {
-        ('s', _) => return show(value, out, budget, SHOWN_DEPTH_MAX),
-        ('d', Val::Int(i)) => write!(out, "{i}"),
-        ('d', Val::Uint(u)) => write!(out, "{u}"),
-        ('f', _) => write!(out, "{:.*}", precision.unwrap_or(6), number(value).ok_or_else(wrong)?),
+    let text = match (verb, value) {
+        ('s', _) => return show(value, out, budget),
+        ('d' | 'b' | 'o' | 'x' | 'X', Val::Int(i)) => {
+            let sign = if *i < 0 { "-" } else { "" };
+            format!("{sign}{}", digits(verb, i.unsigned_abs()))
+        }
+        ('d' | 'b' | 'o' | 'x' | 'X', Val::Uint(u)) => digits(verb, *u),
+        ('d', _) => return Err(refused("decimal clause can only be used on integers", value)),
+        ('f', _) => {
+            let what = "fixed-point clause can only be used on doubles";
+            grouped(
+                number(value).ok_or_else(|| refused(what, value))?,
+                precision.unwrap_or(PRECISION),
+            )
+        }
         ('e', _) => {
-            out.push_str(&exponent(number(value).ok_or_else(wrong)?, precision.unwrap_or(6)));
-            Ok(())
+            let what = "scientific clause can only be used on doubles";
+            scientific(number(value).ok_or_else(|| refused(what, value))?)
         }
-        ('b', Val::Bool(b)) => write!(out, "{}", i32::from(*b)),
-        ('b', Val::Int(i)) => signed(out, *i, |u| format!("{u:b}")),
-        ('b', Val::Uint(u)) => write!(out, "{u:b}"),
-        ('o', Val::Int(i)) => signed(out, *i, |u| format!("{u:o}")),
-        ('o', Val::Uint(u)) => write!(out, "{u:o}"),
-        ('x', Val::Int(i)) => signed(out, *i, |u| format!("{u:x}")),
-        ('X', Val::Int(i)) => signed(out, *i, |u| format!("{u:X}")),
-        ('x', Val::Uint(u)) => write!(out, "{u:x}"),
-        ('X', Val::Uint(u)) => write!(out, "{u:X}"),
-        ('x' | 'X', _) => {
-            let bytes = match value {
-                Val::Bytes(bytes) => &bytes[..],
-                _ => value.as_str().ok_or_else(wrong)?.as_bytes(),
-            };
-            budget.memory(bytes.len() * 2)?;
-            bytes.iter().try_for_each(|b| {
-                if verb == 'x' {
-                    write!(out, "{b:02x}")
-                } else {
-                    write!(out, "{b:02X}")
-                }
-            })
+        ('b', Val::Bool(b)) => i32::from(*b).to_string(),
+        ('b', _) => return Err(refused("only integers and bools can be formatted as binary", value)),
+        ('o', _) => return Err(refused("octal clause can only be used on integers", value)),
+        (_, Val::Bytes(bytes)) => hex(verb, bytes, budget)?,
+        _ => {
+            let what = "only integers, byte buffers, and strings can be formatted as hex";
+            hex(
+                verb,
+                value.as_str().ok_or_else(|| refused(what, value))?.as_bytes(),
+                budget,
+            )?
         }
-        ('d' | 'b' | 'o', _) => return Err(wrong()),
-        _ => return Err(invalid(format!("unrecognized formatting clause \"{verb}\""))),
-    }
-    .map_err(|_| wrong())
+    };
+    budget.memory(text.len())?;
+    out.push_str(&text);
+    Ok(())
 }
 
+fn digits(verb: char, number: u64) -> String {
+    match verb {
+        'b' => format!("{number:b}"),
+        'o' => format!("{number:o}"),
+        'x' => format!("{number:x}"),
+        'X' => format!("{number:X}"),
+        _ => number.to_string(),
+    }
+}
+
+fn hex(verb: char, bytes: &[u8], budget: &mut Budget) -> std::result::Result<String, EvalError> {
+    budget.memory(bytes.len() * 2)?;
+    let mut text = String::with_capacity(bytes.len() * 2);
+    for byte in bytes {
+        // Writing to a string cannot fail.
+        let _ = if verb == 'x' {
+            write!(text, "{byte:02x}")
+        } else {
+            write!(text, "{byte:02X}")
+        };
+    }
+    Ok(text)
+}
+
+/// A double, or the name of one that is no number.
 fn number(value: &Val<'_>) -> Option<f64> {
-    match value {
-        Val::Double(d) => Some(*d),
-        Val::Int(i) => Some(*i as f64),
-        Val::Uint(u) => Some(*u as f64),
+    match (value, value.as_str()) {
+        (Val::Double(d), _) => Some(*d),
+        (_, Some("NaN")) => Some(f64::NAN),
+        (_, Some("Infinity")) => Some(f64::INFINITY),
+        (_, Some("-Infinity")) => Some(f64::NEG_INFINITY),
         _ => None,
     }
 }
 
-fn signed(out: &mut String, number: i64, digits: impl Fn(u64) -> String) -> std::fmt::Result {
-    if number < 0 {
-        out.push('-');
+fn infinite(number: f64) -> Option<&'static str> {
+    match number {
+        _ if number.is_nan() => Some("NaN"),
+        f64::INFINITY => Some("∞"),
+        f64::NEG_INFINITY => Some("-∞"),
+        _ => None,
     }
-    out.push_str(&digits(number.unsigned_abs()));
-    Ok(())
+}
+
+/// `1,234.50`
+fn grouped(number: f64, precision: usize) -> String {
+    if let Some(name) = infinite(number) {
+        return name.to_owned();
+    }
+    let text = format!("{number:.precision$}");
+    let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |t| ("-", t));
+    let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
+    let mut grouped = String::with_capacity(text.len() * 4 / 3 + 1);
+    grouped.push_str(sign);
+    for (i, digit) in whole.chars().enumerate() {
+        if i > 0 && (whole.len() - i).is_multiple_of(3) {
+            grouped.push(',');
+        }
+        grouped.push(digit);
+    }
+    grouped + fraction
+}
+
+/// `1.234500 × 10⁰³`, with narrow spaces.
+fn scientific(number: f64) -> String {
+    if let Some(name) = infinite(number) {
+        return name.to_owned();
+    }
+    let text = go_exponent(&format!("{number:.PRECISION$e}"));
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "+00"));
+    let raised = exponent.chars().filter(|c| *c != '+').map(|c| match c {
+        '-' => '⁻',
+        '1' => '¹',
+        '2' => '²',
+        '3' => '³',
+        // The others follow one another, from U+2070.
+        digit => char::from_u32(0x2070 + (u32::from(digit) - u32::from('0'))).unwrap_or(digit),
+    });
+    format!("{mantissa}\u{202f}×\u{202f}10{}", raised.collect::<String>())
 }
 
 /// `1.5e+06`: Go writes at least two digits of exponent, and its sign.
-fn exponent(number: f64, precision: usize) -> String {
-    go_exponent(&format!("{number:.precision$e}"))
-}
-
 fn go_exponent(text: &str) -> String {
     match text.split_once('e') {
         Some((mantissa, exponent)) => {
@@ -143,7 +227,8 @@ fn go_exponent(text: &str) -> String {
     }
 }
 
-/// A double as Go's `FormatFloat(f, 'g', -1, 64)`: shortest digits, exponents below -4 and from 6.
+/// A double as Go's `FormatFloat(f, 'g', -1, 64)`: shortest digits, with an exponent below -4
+/// and from 6.
 pub(super) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -163,37 +248,53 @@ pub(super) fn double_text(number: f64) -> String {
     }
 }
 
-/// `%s`: text for a person; lists and maps in CEL's notation.
-fn show(value: &Val<'_>, out: &mut String, budget: &mut Budget, depth: usize) -> Unit {
-    let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
-    budget.charge(1)?;
+/// A text in quotes, as Go's `strconv.Quote`.
+pub(super) fn quoted(text: &str) -> String {
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '\u{7}' => quoted.push_str("\\a"),
+            '\u{8}' => quoted.push_str("\\b"),
+            '\u{c}' => quoted.push_str("\\f"),
+            '\n' => quoted.push_str("\\n"),
+            '\r' => quoted.push_str("\\r"),
+            '\t' => quoted.push_str("\\t"),
+            '\u{b}' => quoted.push_str("\\v"),
+            '\\' => quoted.push_str("\\\\"),
+            '"' => quoted.push_str("\\\""),
+            c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
+            // Spaces other than the plain one are not printable to Go; nor are controls.
+            c if c.is_control() || (c.is_whitespace() && c != ' ') => {
+                quoted.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// `%s`: text for a person.
+fn show(value: &Val<'_>, out: &mut String, budget: &mut Budget) -> Unit {
     if let Some(text) = value.as_str() {
         budget.memory(text.len())?;
         out.push_str(text);
         return Ok(());
     }
-    if let Some(items) = value.items() {
-        out.push('[');
-        for (i, item) in items.iter().enumerate() {
-            out.push_str(if i == 0 { "" } else { ", " });
-            show(&item, out, budget, depth)?;
-        }
-        out.push(']');
-        return Ok(());
+    if value.items().is_some() || value.is_map() {
+        return show_within(value, out, budget, SHOWN_DEPTH_MAX);
     }
-    if let Some(entries) = value.entries() {
-        budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
-        out.push('{');
-        for (i, (key, value)) in entries.iter().enumerate() {
-            out.push_str(if i == 0 { "" } else { ", " });
-            show(key, out, budget, depth)?;
-            out.push_str(": ");
-            show(value, out, budget, depth)?;
-        }
-        out.push('}');
-        return Ok(());
-    }
-    let text = match value {
+    let what = "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, \
+                durations, and timestamps";
+    let text = scalar(value).ok_or_else(|| refused(what, value))?;
+    budget.memory(text.len())?;
+    out.push_str(&text);
+    Ok(())
+}
+
+fn scalar(value: &Val<'_>) -> Option<String> {
+    Some(match value {
         Val::Null => "null".to_owned(),
         Val::Bool(b) => b.to_string(),
         Val::Int(i) => i.to_string(),
@@ -203,13 +304,53 @@ fn show(value: &Val<'_>, out: &mut String, budget: &mut Budget, depth: usize) ->
         Val::Timestamp(t) => time::timestamp_text(*t),
         Val::Duration(nanos) => time::duration_text(*nanos),
         Val::Type(name) => (*name).to_owned(),
-        Val::Quantity(quantity) => quantity.text().to_owned(),
-        _ => {
-            return Err(invalid(format!(
-                "could not convert argument of type {} to string",
-                value.type_name()
-            )));
+        _ => value.as_str()?.to_owned(),
+    })
+}
+
+/// Inside lists and maps values are written as CEL writes them: texts in quotes, doubles with six digits.
+fn show_within(value: &Val<'_>, out: &mut String, budget: &mut Budget, depth: usize) -> Unit {
+    let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
+    budget.charge(1)?;
+    if let Some(items) = value.items() {
+        out.push('[');
+        for (i, item) in items.iter().enumerate() {
+            out.push_str(if i == 0 { "" } else { ", " });
+            show_within(&item, out, budget, depth)?;
         }
+        out.push(']');
+        return Ok(());
+    }
+    if let Some(entries) = value.entries() {
+        budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
+        let mut shown = Vec::with_capacity(entries.len());
+        for (key, value) in &entries {
+            let mut entry = String::new();
+            show_within(key, &mut entry, budget, depth)?;
+            entry.push(':');
+            show_within(value, &mut entry, budget, depth)?;
+            shown.push(entry);
+        }
+        // By their texts, which is not the order of numbers.
+        shown.sort();
+        out.push('{');
+        out.push_str(&shown.join(", "));
+        out.push('}');
+        return Ok(());
+    }
+    let text = match (value, value.as_str()) {
+        (_, Some(text)) => quoted(text),
+        (Val::Bytes(bytes), _) => format!("b{}", quoted(&String::from_utf8_lossy(bytes))),
+        (Val::Timestamp(t), _) => format!("timestamp({})", quoted(&time::timestamp_text(*t))),
+        (Val::Duration(nanos), _) => format!("duration({})", quoted(&time::duration_text(*nanos))),
+        (Val::Double(d), _) if !d.is_finite() => quoted(&double_text(*d)),
+        (Val::Double(d), _) => format!("{d:.PRECISION$}"),
+        _ => scalar(value).ok_or_else(|| {
+            invalid(format!(
+                "error during formatting: no formatting function for {}",
+                value.type_name()
+            ))
+        })?,
     };
     budget.memory(text.len())?;
     out.push_str(&text);

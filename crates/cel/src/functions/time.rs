@@ -1,5 +1,6 @@
 //! Timestamps and durations: UTC unless a zone is given, durations in nanoseconds like Go's.
 
+use super::text::quoted;
 use super::{Context, Function, global, member};
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
@@ -7,6 +8,7 @@ use crate::ir::Operator;
 use crate::value::Val;
 use jiff::SignedDuration;
 use jiff::civil::DateTime;
+use jiff::tz::{Offset, TimeZone};
 
 pub(super) static FUNCTIONS: &[Function] = &[
     global(
@@ -33,7 +35,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_year: timestamp.() -> int",
             "timestamp_to_year_with_tz: timestamp.(string) -> int",
         ],
-        |_, a| civil(a, "getFullYear", |t| i64::from(t.year())),
+        |cx, a| civil(cx, a, "getFullYear", |t| i64::from(t.year())),
     ),
     member(
         "getMonth",
@@ -41,7 +43,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_month: timestamp.() -> int",
             "timestamp_to_month_with_tz: timestamp.(string) -> int",
         ],
-        |_, a| civil(a, "getMonth", |t| i64::from(t.month()) - 1),
+        |cx, a| civil(cx, a, "getMonth", |t| i64::from(t.month()) - 1),
     ),
     member(
         "getDate",
@@ -49,7 +51,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_day_of_month_1_based: timestamp.() -> int",
             "timestamp_to_day_of_month_1_based_with_tz: timestamp.(string) -> int",
         ],
-        |_, a| civil(a, "getDate", |t| i64::from(t.day())),
+        |cx, a| civil(cx, a, "getDate", |t| i64::from(t.day())),
     ),
     member(
         "getDayOfMonth",
@@ -57,7 +59,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_day_of_month: timestamp.() -> int",
             "timestamp_to_day_of_month_with_tz: timestamp.(string) -> int",
         ],
-        |_, a| civil(a, "getDayOfMonth", |t| i64::from(t.day()) - 1),
+        |cx, a| civil(cx, a, "getDayOfMonth", |t| i64::from(t.day()) - 1),
     ),
     member(
         "getDayOfWeek",
@@ -65,7 +67,11 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_day_of_week: timestamp.() -> int",
             "timestamp_to_day_of_week_with_tz: timestamp.(string) -> int",
         ],
-        |_, a| civil(a, "getDayOfWeek", |t| i64::from(t.weekday().to_sunday_zero_offset())),
+        |cx, a| {
+            civil(cx, a, "getDayOfWeek", |t| {
+                i64::from(t.weekday().to_sunday_zero_offset())
+            })
+        },
     ),
     member(
         "getDayOfYear",
@@ -73,7 +79,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_day_of_year: timestamp.() -> int",
             "timestamp_to_day_of_year_with_tz: timestamp.(string) -> int",
         ],
-        |_, a| civil(a, "getDayOfYear", |t| i64::from(t.day_of_year()) - 1),
+        |cx, a| civil(cx, a, "getDayOfYear", |t| i64::from(t.day_of_year()) - 1),
     ),
     member(
         "getHours",
@@ -82,9 +88,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_hours_with_tz: timestamp.(string) -> int",
             "duration_to_hours: duration.() -> int",
         ],
-        |_, a| match a {
+        |cx, a| match a {
             [Val::Duration(nanos)] => Ok(Val::Int(nanos / HOUR)),
-            _ => civil(a, "getHours", |t| i64::from(t.hour())),
+            _ => civil(cx, a, "getHours", |t| i64::from(t.hour())),
         },
     ),
     member(
@@ -94,9 +100,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_minutes_with_tz: timestamp.(string) -> int",
             "duration_to_minutes: duration.() -> int",
         ],
-        |_, a| match a {
+        |cx, a| match a {
             [Val::Duration(nanos)] => Ok(Val::Int(nanos / MINUTE)),
-            _ => civil(a, "getMinutes", |t| i64::from(t.minute())),
+            _ => civil(cx, a, "getMinutes", |t| i64::from(t.minute())),
         },
     ),
     member(
@@ -106,9 +112,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_seconds_tz: timestamp.(string) -> int",
             "duration_to_seconds: duration.() -> int",
         ],
-        |_, a| match a {
+        |cx, a| match a {
             [Val::Duration(nanos)] => Ok(Val::Int(nanos / SECOND)),
-            _ => civil(a, "getSeconds", |t| i64::from(t.second())),
+            _ => civil(cx, a, "getSeconds", |t| i64::from(t.second())),
         },
     ),
     member(
@@ -118,9 +124,9 @@ pub(super) static FUNCTIONS: &[Function] = &[
             "timestamp_to_milliseconds_with_tz: timestamp.(string) -> int",
             "duration_to_milliseconds: duration.() -> int",
         ],
-        |_, a| match a {
-            [Val::Duration(nanos)] => Ok(Val::Int(nanos % SECOND / 1_000_000)),
-            _ => civil(a, "getMilliseconds", |t| i64::from(t.millisecond())),
+        |cx, a| match a {
+            [Val::Duration(nanos)] => Ok(Val::Int(nanos / 1_000_000)),
+            _ => civil(cx, a, "getMilliseconds", |t| i64::from(t.millisecond())),
         },
     ),
 ];
@@ -255,36 +261,59 @@ pub(crate) fn timestamp_text(time: DateTime) -> String {
     format!("{time}Z")
 }
 
-/// Seconds with a fraction: `5400s`, `1.5s`.
+/// Seconds with a fraction: `5400s`, `1.5s`. Through a double, as Go's `Duration.Seconds`.
 pub(crate) fn duration_text(nanos: i64) -> String {
-    let sign = if nanos < 0 { "-" } else { "" };
-    let magnitude = nanos.unsigned_abs();
-    let (seconds, fraction) = (magnitude / 1_000_000_000, magnitude % 1_000_000_000);
-    if fraction == 0 {
-        return format!("{sign}{seconds}s");
-    }
-    let fraction = format!("{fraction:09}");
-    format!("{sign}{seconds}.{}s", fraction.trim_end_matches('0'))
+    let seconds = (nanos / SECOND) as f64 + (nanos % SECOND) as f64 / 1e9;
+    format!("{seconds}s")
 }
 
 /// A part of the civil time, in UTC or in the zone given.
-fn civil<'v>(args: &[Val<'v>], name: &'static str, part: impl Fn(DateTime) -> i64) -> Result<'v> {
-    let (time, offset) = match args {
-        [Val::Timestamp(time)] => (time, 0),
-        [Val::Timestamp(time), zone] => (time, parse_zone(zone.as_str().ok_or(no_overload(name))?)?),
+fn civil<'v>(cx: &mut Context<'_>, args: &[Val<'v>], name: &'static str, part: impl Fn(DateTime) -> i64) -> Result<'v> {
+    let local = match args {
+        [Val::Timestamp(time)] => *time,
+        [Val::Timestamp(time), zone] => in_zone(cx, *time, zone.as_str().ok_or(no_overload(name))?)?,
         _ => return Err(no_overload(name)),
     };
-    let local = time
-        .checked_add(SignedDuration::from_secs(offset))
-        .map_err(|_| OVERFLOW)?;
     Ok(Val::Int(part(local)))
 }
 
-/// `UTC` or a fixed offset. Names of regions need the zone database, which a pure crate does not read.
-fn parse_zone(zone: &str) -> std::result::Result<i64, EvalError> {
-    match zone {
-        "" | "UTC" | "Z" => Ok(0),
-        _ => offset_seconds(zone).ok_or_else(|| invalid("unknown time zone: use UTC or an offset such as +02:00")),
+/// The time that clocks show in a zone: `Europe/Berlin`, or an offset such as `+02:00`.
+fn in_zone(cx: &mut Context<'_>, time: DateTime, zone: &str) -> std::result::Result<DateTime, EvalError> {
+    if let Some((hours, minutes)) = zone.split_once(':') {
+        let (hours, minutes) = (offset_part(hours)?, offset_part(minutes)?);
+        let minutes = if zone.starts_with('-') { -minutes } else { minutes };
+        let offset = SignedDuration::from_secs(hours * 3600 + minutes * 60);
+        return time.checked_add(offset).map_err(|_| OVERFLOW);
+    }
+    if matches!(zone, "" | "UTC" | "Local") {
+        return Ok(time);
+    }
+    let unknown = || {
+        invalid(format!(
+            "unknown time zone {}",
+            zone.chars().take(64).collect::<String>()
+        ))
+    };
+    // A zone's rules are read once and shared by all evaluations; the database is part of the program.
+    cx.budget.charge(1)?;
+    let rules = TimeZone::get(zone).map_err(|_| unknown())?;
+    // Go tells `europe/berlin` apart.
+    if rules.iana_name() != Some(zone) {
+        return Err(unknown());
+    }
+    let instant = Offset::UTC.to_timestamp(time).map_err(|_| OVERFLOW)?;
+    Ok(rules.to_offset(instant).to_datetime(instant))
+}
+
+/// Hours or minutes of an offset, as lenient as Go's `Atoi`.
+fn offset_part(text: &str) -> std::result::Result<i64, EvalError> {
+    match text.parse::<i64>() {
+        Ok(number) if number.abs() < 1_000_000 => Ok(number),
+        Ok(_) => Err(OVERFLOW),
+        Err(_) => Err(invalid(format!(
+            "strconv.Atoi: parsing {}: invalid syntax",
+            quoted(text)
+        ))),
     }
 }
 
