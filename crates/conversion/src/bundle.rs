@@ -206,6 +206,15 @@ impl Bundle {
         !dropped && self.converters.values().all(Converter::only_moves)
     }
 
+    /// The object without what its author lets be lost.
+    pub(crate) fn without_dropped(&self, object: &Json, version: &str) -> Json {
+        let mut kept = object.clone();
+        if let Ok(version) = self.index(version) {
+            crate::residual::forget(&mut kept, &Json::Null, &self.versions[version].drop);
+        }
+        kept
+    }
+
     fn index(&self, version: &str) -> Result<usize, ConvertError> {
         let found = self.versions.iter().position(|v| v.name == version);
         found.ok_or_else(|| self.failure(version, version, Cause::UnknownVersion(version.to_owned())))

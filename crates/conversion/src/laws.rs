@@ -47,8 +47,8 @@ impl fmt::Display for Violation {
 /// # Errors
 /// The place where it does not.
 pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &Owned) -> Result<(), Violation> {
-    let got = read(bundle, after, from, Law::PutGet)?;
-    same(x, &got, "").map_err(|place| Violation {
+    let got = bundle.without_dropped(&read(bundle, after, from, Law::PutGet)?, from);
+    same(&bundle.without_dropped(x, from), &got, "").map_err(|place| Violation {
         law: Law::PutGet,
         version: from.to_owned(),
         place,

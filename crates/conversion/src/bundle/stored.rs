@@ -271,7 +271,9 @@ struct Write<'a, 'b> {
 impl Write<'_, '_> {
     fn finish(&mut self, from: usize) -> Result<Owned, ConvertError> {
         let (bundle, root) = (self.bundle, self.bundle.storage);
-        let known: Vec<usize> = self.views.keys().copied().filter(|v| *v != root).collect();
+        let mut known: Vec<usize> = self.views.keys().copied().filter(|v| *v != root).collect();
+        // Parents first: what a version cannot tell depends on what the one it is read from keeps.
+        known.sort_by_key(|v| bundle.parent(root, *v) != Some(root));
         for version in known {
             self.remember(version)?;
         }
@@ -339,6 +341,9 @@ impl Write<'_, '_> {
             Some(patch) => self.residuals.insert(target.name.clone(), patch),
             None => self.residuals.remove(&target.name),
         };
+        if let Cow::Owned(kept) = object {
+            self.views.insert(version, kept);
+        }
         Ok(())
     }
 

@@ -9,6 +9,9 @@
     reason = "shared by several test files"
 )]
 
+pub mod laws;
+pub mod worlds;
+
 use insula_api::FieldPath;
 use insula_conversion::{Bundle, Strategy, VersionSchema, parse_rules};
 use insula_schema::Structural;
