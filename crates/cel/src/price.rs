@@ -60,7 +60,7 @@ pub(crate) fn call(name: &str, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
 pub(crate) fn operator(operator: Operator, left: &Val<'_>, right: &Val<'_>) -> u64 {
     match operator {
         Operator::Equal | Operator::NotEqual => match (left, right) {
-            (Val::Quantity(_), _) => cost::CALL,
+            (Val::Opaque(_), _) => cost::CALL,
             _ => compared(left, right),
         },
         Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual if is_text(left) => {
