@@ -1,13 +1,16 @@
 //! What can go wrong: at compile time with a place in the source, at run time with cel-go's words.
 
 use std::fmt;
+use std::sync::Arc;
 
 /// A source text that is not a program: everything that is wrong with it. Shown as cel-go shows it: position, line
 /// and caret of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileError {
-    /// What is wrong, by place; never empty.
+    /// What is wrong, by place; never empty, and at most the first hundred.
     pub issues: Vec<Issue>,
+    /// How many more there are.
+    more: usize,
 }
 
 /// One thing that is wrong with a source text.
@@ -19,15 +22,20 @@ pub struct Issue {
     pub line: u32,
     /// Column in code points, from 1; 0 when the place is not known.
     pub column: u32,
-    /// The line's text.
-    pub snippet: String,
+    /// The line's text, shared by the issues of one line.
+    pub snippet: Arc<str>,
 }
+
+/// Issues told; a source of 2,000 tokens could have as many.
+const ISSUES_MAX: usize = 100;
 
 impl CompileError {
     /// Several issues, put in order of their places.
     pub(crate) fn collect(mut issues: Vec<Issue>) -> Self {
         issues.sort_by_key(|i| (i.line, i.column));
-        Self { issues }
+        let more = issues.len().saturating_sub(ISSUES_MAX);
+        issues.truncate(ISSUES_MAX);
+        Self { issues, more }
     }
 
     /// An error without a place: a limit, or a property of the whole expression.
@@ -37,7 +45,7 @@ impl CompileError {
 
     /// An error at a byte offset of `source`.
     pub(crate) fn at(source: &str, offset: usize, message: impl Into<String>) -> Self {
-        Self::collect(vec![Issue::at(source, offset, message)])
+        Self::collect(vec![Lines::new(source).issue(offset, message)])
     }
 }
 
@@ -48,31 +56,56 @@ impl Issue {
             message: message.into(),
             line: 0,
             column: 0,
-            snippet: String::new(),
+            snippet: Arc::default(),
         }
     }
+}
 
-    /// An issue at a byte offset of `source`.
-    pub(crate) fn at(source: &str, offset: usize, message: impl Into<String>) -> Self {
-        let before = source.get(..offset).unwrap_or(source);
-        let line_start = before.rfind('\n').map_or(0, |i| i + 1);
-        let line = before.matches('\n').count() + 1;
-        let column = before.get(line_start..).map_or(0, |s| s.chars().count()) + 1;
-        Self::on(source, saturate(line), saturate(column), message)
+/// The lines of a source, to place issues in.
+#[derive(Debug)]
+pub(crate) struct Lines(Vec<(usize, Arc<str>)>);
+
+impl Lines {
+    pub(crate) fn new(source: &str) -> Self {
+        let mut start = 0;
+        let mut line = |text: &str| {
+            let here = start;
+            start += text.len() + 1;
+            (here, text.into())
+        };
+        Self(source.split('\n').map(&mut line).collect())
     }
 
-    /// An issue at a line and a column of `source`, both from 1.
-    pub(crate) fn on(source: &str, line: u32, column: u32, message: impl Into<String>) -> Self {
-        let snippet = source
-            .split('\n')
-            .nth(line.saturating_sub(1) as usize)
-            .unwrap_or_default();
-        Self {
+    /// An issue at a byte offset.
+    pub(crate) fn issue(&self, offset: usize, message: impl Into<String>) -> Issue {
+        let line = self.0.partition_point(|(start, _)| *start <= offset);
+        let column = line
+            .checked_sub(1)
+            .and_then(|i| self.0.get(i))
+            .map_or(0, |(start, text)| {
+                let before = text.get(..offset - start).unwrap_or(text);
+                before.chars().count() + 1
+            });
+        self.on(saturate(line), saturate(column), message)
+    }
+
+    /// An issue at a line and a column, both from 1.
+    pub(crate) fn on(&self, line: u32, column: u32, message: impl Into<String>) -> Issue {
+        let at = (line as usize).checked_sub(1).and_then(|i| self.0.get(i));
+        Issue {
             message: message.into(),
             line,
             column,
-            snippet: snippet.to_owned(),
+            snippet: at.map(|(_, text)| text.clone()).unwrap_or_default(),
         }
+    }
+
+    /// The byte offset of a line and a column.
+    pub(crate) fn offset(&self, line: u32, column: u32) -> Option<usize> {
+        let (start, text) = self.0.get((line as usize).checked_sub(1)?)?;
+        let before = (column as usize).checked_sub(1)?;
+        let within = text.char_indices().nth(before).map_or(text.len(), |(i, _)| i);
+        Some(start + within)
     }
 }
 
@@ -80,18 +113,15 @@ fn saturate(n: usize) -> u32 {
     u32::try_from(n).unwrap_or(u32::MAX)
 }
 
-/// Issues shown; a source of 2,000 tokens could have as many.
-const SHOWN_MAX: usize = 100;
-
 impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, issue) in self.issues.iter().take(SHOWN_MAX).enumerate() {
+        for (i, issue) in self.issues.iter().enumerate() {
             let separator = if i == 0 { "" } else { "\n" };
             write!(f, "{separator}{issue}")?;
         }
-        match self.issues.len().checked_sub(SHOWN_MAX) {
-            Some(more @ 1..) => write!(f, "\n{more} more errors were truncated"),
-            _ => Ok(()),
+        match self.more {
+            0 => Ok(()),
+            more => write!(f, "\n{more} more errors were truncated"),
         }
     }
 }
@@ -103,6 +133,9 @@ impl fmt::Display for Issue {
             return write!(f, "ERROR: <input>: {}", self.message);
         }
         write!(f, "ERROR: <input>:{}:{}: {}", self.line, self.column, self.message)?;
+        if self.column == 0 {
+            return Ok(());
+        }
         write!(f, "\n | {}\n | ", self.snippet.replace('\t', " "))?;
         let mut line = self.snippet.chars();
         for c in line.by_ref().take(self.column.saturating_sub(1) as usize) {

@@ -34,6 +34,7 @@ mod ir;
 mod json;
 mod lower;
 mod macros;
+mod mistakes;
 mod parse;
 mod path;
 mod price;

@@ -1,10 +1,12 @@
 //! From text to a tree with places: the `cel` crate's ANTLR parser, which is cel-go's grammar with its messages, and
 //! the macros of [`crate::expand`]. Everything later (checking, pricing, lowering) reads the one tree made here.
 
-use crate::error::{CompileError, Issue};
+use crate::error::{CompileError, Issue, Lines};
 use crate::expand;
-use cel::common::ast::{IdedExpr, SourceInfo};
+use crate::mistakes::Mistakes;
+use cel::common::ast::{Expr, IdedExpr, LiteralValue, SourceInfo};
 use cel::{ParseError, ParseErrors};
+use std::cell::OnceCell;
 
 /// Nesting that the parser itself bears. The scan before it refuses less, so this limit is not met in practice.
 const PARSER_DEPTH_MAX: u16 = 250;
@@ -14,6 +16,8 @@ const PARSER_DEPTH_MAX: u16 = 250;
 pub(crate) struct Parsed {
     pub(crate) tree: IdedExpr,
     info: SourceInfo,
+    /// Made for the first issue.
+    lines: OnceCell<Lines>,
 }
 
 impl Parsed {
@@ -22,15 +26,11 @@ impl Parsed {
         offset(&self.info, id)
     }
 
-    /// The text that was parsed.
-    pub(crate) fn source(&self) -> &str {
-        &self.info.source
-    }
-
     /// Something wrong with a node.
     pub(crate) fn issue(&self, id: u64, message: impl Into<String>) -> Issue {
+        let lines = self.lines.get_or_init(|| Lines::new(&self.info.source));
         match self.offset(id) {
-            Some(offset) => Issue::at(self.source(), offset, message),
+            Some(offset) => lines.issue(offset, message),
             None => Issue::whole(message),
         }
     }
@@ -38,14 +38,18 @@ impl Parsed {
 
 /// Parses a source that is within the limits of [`crate::scan`].
 pub(crate) fn parse(source: &str) -> Result<Parsed, CompileError> {
-    expand::environment()
+    let (tree, mut info) = expand::environment()
         .parser()
         .enable_optional_syntax(true)
-        .enable_ident_escape_syntax(true)
         .max_recursion_depth(PARSER_DEPTH_MAX)
         .parse_with_source_info(source)
-        .map(|(tree, info)| Parsed { tree, info })
-        .map_err(|errors| refused(source, errors))
+        .map_err(|errors| refused(source, errors))?;
+    expand::each(&tree, &mut |node| place_sign(&mut info, node));
+    Ok(Parsed {
+        tree,
+        info,
+        lines: OnceCell::new(),
+    })
 }
 
 fn offset(info: &SourceInfo, id: u64) -> Option<usize> {
@@ -53,12 +57,32 @@ fn offset(info: &SourceInfo, id: u64) -> Option<usize> {
     usize::try_from(start).ok()
 }
 
+/// A negative number begins at its sign; the parser places it at its digits.
+fn place_sign(info: &mut SourceInfo, node: &IdedExpr) {
+    let negative = match &node.expr {
+        Expr::Literal(LiteralValue::Int(int)) => *int.inner() < 0,
+        Expr::Literal(LiteralValue::Double(double)) => double.inner().is_sign_negative(),
+        _ => false,
+    };
+    if !negative {
+        return;
+    }
+    let Some((start, stop)) = info.offset_for(node.id) else {
+        return;
+    };
+    let before = info.source.get(..start as usize).unwrap_or_default().trim_ascii_end();
+    if let Some(sign) = before.strip_suffix('-').and_then(|s| u32::try_from(s.len()).ok()) {
+        info.add_offset(node.id, sign, stop);
+    }
+}
+
 fn refused(source: &str, errors: ParseErrors) -> CompileError {
+    let (lines, mut mistakes) = (Lines::new(source), Mistakes::new(source));
     let issues: Vec<Issue> = errors
         .errors
         .into_iter()
         .filter(|e| !is_aftermath(&e.msg))
-        .map(|e| issue(source, e))
+        .map(|e| issue(source, &lines, &mut mistakes, e))
         .collect();
     if issues.is_empty() {
         return CompileError::whole("Syntax error");
@@ -72,18 +96,24 @@ fn is_aftermath(message: &str) -> bool {
     message.starts_with("Incomplete ") || message.starts_with("No `") || message == "UNKNOWN"
 }
 
-fn issue(source: &str, error: ParseError) -> Issue {
+fn issue(source: &str, lines: &Lines, mistakes: &mut Mistakes<'_>, error: ParseError) -> Issue {
     if let Some(id) = expand::failed_node(&error) {
         let place = error.source_info.as_deref().and_then(|info| offset(info, id));
         return match place {
-            Some(offset) => Issue::at(source, offset, error.msg),
+            Some(offset) => lines.issue(offset, error.msg),
             None => Issue::whole(error.msg),
         };
     }
-    match (u32::try_from(error.pos.0), u32::try_from(error.pos.1)) {
-        (Ok(line), Ok(column)) if line > 0 => Issue::on(source, line, column, error.msg),
-        _ => Issue::whole(error.msg),
-    }
+    let (Ok(line), Ok(column)) = (u32::try_from(error.pos.0), u32::try_from(error.pos.1)) else {
+        return Issue::whole(error.msg);
+    };
+    let Some(offset) = lines.offset(line, column) else {
+        return Issue::whole(error.msg);
+    };
+    let message = mistakes.reword(offset, error.msg);
+    // An empty source has no column at all.
+    let column = if source.is_empty() { 0 } else { column };
+    lines.on(line, column, message)
 }
 
 #[cfg(test)]
