@@ -157,8 +157,8 @@ fn expression(source: &str, env: &Env, want: Want, trust: Trust) -> Result<Arc<P
 
 fn fits(given: &Type, want: Want) -> bool {
     match want {
-        Want::Bool => matches!(given, Type::Bool | Type::Dyn),
-        Want::String => matches!(given, Type::String | Type::Dyn),
+        Want::Bool => *given == Type::Bool,
+        Want::String => *given == Type::String,
     }
 }
 
