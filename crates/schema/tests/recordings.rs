@@ -242,6 +242,7 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("schema-cel-values", "typed-values-hold"),
     ("schema-cel-values", "typed-values-fail"),
     ("schema-cel-values", "joining-sets"),
+    ("schema-cel-values", "sets-and-lists"),
     ("schema-cel-compile", "literals-checked-when-compiling"),
 ];
 
