@@ -3,14 +3,19 @@
 use crate::ir::Field;
 
 impl Field {
+    /// A field by the name in the object.
+    pub(crate) fn stored(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            written: None,
+        }
+    }
+
     /// Undoes Kubernetes' escapes for property names that are no identifiers or are keywords.
     pub(crate) fn parse(written: &str) -> Self {
         let name = unescape(written);
         if *name == *written {
-            Self {
-                name: name.into(),
-                written: None,
-            }
+            Self::stored(written)
         } else {
             Self {
                 name: name.into(),

@@ -1,13 +1,16 @@
 //! From the parser's tree to ours: names resolved, macros recognised, chains flattened, limits kept.
 
+use crate::check::Checked;
+use crate::env::Env;
 use crate::error::CompileError;
 use crate::functions::{self, Found};
 use crate::ir::{Const, Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator};
 use crate::macros::OptionalBinding;
 use crate::parse::Parsed;
 use crate::path::{Absence, is_access};
-use crate::program::Reference;
-use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators};
+use crate::program::{AbsenceMode, Reference};
+use crate::types::Type;
+use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, StructExpr, operators};
 
 /// What lowering found out.
 #[derive(Debug)]
@@ -18,10 +21,11 @@ pub(crate) struct Lowered {
     pub(crate) references: Vec<Reference>,
 }
 
-pub(crate) fn lower(parsed: &Parsed, variables: &[&str]) -> Result<Lowered> {
+pub(crate) fn lower(parsed: &Parsed, checked: &Checked, env: &Env) -> Result<Lowered> {
     let mut lowering = Lowering {
         parsed,
-        declared: variables,
+        checked,
+        env,
         used: Vec::new(),
         locals: Vec::new(),
         references: Vec::new(),
@@ -36,7 +40,8 @@ pub(crate) fn lower(parsed: &Parsed, variables: &[&str]) -> Result<Lowered> {
 
 pub(crate) struct Lowering<'s> {
     parsed: &'s Parsed,
-    declared: &'s [&'s str],
+    pub(crate) checked: &'s Checked,
+    env: &'s Env,
     used: Vec<String>,
     /// Variables of the comprehensions around this point, outermost first.
     pub(crate) locals: Vec<String>,
@@ -58,7 +63,7 @@ impl Lowering<'_> {
             Expr::Literal(literal) => Ok(Node::Const(constant(literal))),
             Expr::Ident(name) => self.identifier(expr, name),
             Expr::Select(select) if select.test => {
-                let field = Field::parse(&select.field);
+                let field = self.field(&select.operand, &select.field);
                 let base = self.access(&select.operand, Absence::TestedFor(&field.name), below)?;
                 Ok(Node::Has {
                     base: Box::new(base),
@@ -70,13 +75,12 @@ impl Lowering<'_> {
             Expr::Call(call) => self.call(expr, call.target.as_deref(), &call.func_name, &call.args, below),
             Expr::List(list) => self.list(list, below),
             Expr::Map(map) => self.map(map, below),
-            Expr::Struct(literal) => Err(self.undeclared(expr, &literal.type_name)),
+            Expr::Struct(literal) => self.object(literal, below),
             Expr::Comprehension(fold) => self.comprehension(fold, below),
         }
     }
 
     fn identifier(&mut self, expr: &IdedExpr, name: &str) -> Result<Node> {
-        let name = name.strip_prefix('.').unwrap_or(name);
         match self.resolve(name) {
             Some(Node::Variable(slot)) => {
                 self.refer(slot, Vec::new(), false);
@@ -89,10 +93,11 @@ impl Lowering<'_> {
 
     /// What a name stands for: the innermost comprehension variable, a declared variable, or a type.
     pub(crate) fn resolve(&mut self, name: &str) -> Option<Node> {
+        let name = name.strip_prefix('.').unwrap_or(name);
         if let Some(index) = self.locals.iter().rposition(|l| l == name) {
             return Some(Node::Local(index));
         }
-        if self.declared.contains(&name) {
+        if self.env.variables.iter().any(|v| *v.name == *name) {
             let slot = self.used.iter().position(|u| u == name).unwrap_or_else(|| {
                 self.used.push(name.to_owned());
                 self.used.len() - 1
@@ -102,8 +107,22 @@ impl Lowering<'_> {
         functions::type_constant(name).map(|t| Node::Const(Const::Type(t)))
     }
 
-    pub(crate) fn is_value(&self, name: &str) -> bool {
-        self.locals.iter().any(|l| l == name) || self.declared.contains(&name)
+    /// The field that a name selects from an operand: by the name it is stored under where the operand's fields are
+    /// declared, as written from a map.
+    pub(crate) fn field(&self, operand: &IdedExpr, written: &str) -> Field {
+        let mut ty = self.checked.ty(operand.id);
+        if let Type::Optional(value) = ty {
+            ty = value;
+        }
+        match ty {
+            Type::Object(decl) => {
+                let declared = decl.written(written).map_or(written, |field| &*field.name);
+                Field::stored(declared)
+            }
+            // Rules of conversion may name fields of what is not declared by their escapes, too.
+            Type::Dyn if self.env.mode == AbsenceMode::Absent => Field::parse(written),
+            _ => Field::stored(written),
+        }
     }
 
     fn call(
@@ -129,11 +148,8 @@ impl Lowering<'_> {
         let Some(target) = target else {
             return self.function(expr, name, None, args, depth);
         };
-        if let Expr::Ident(namespace) = &target.expr
-            && !self.is_value(namespace)
-            && functions::is_namespace(namespace)
-        {
-            return self.function(expr, &format!("{namespace}.{name}"), None, args, depth);
+        if let Some(full) = self.checked.name(expr.id) {
+            return self.function(expr, full, None, args, depth);
         }
         if let Some(node) = self.lazy(target, name, args, depth)? {
             return Ok(node);
@@ -255,25 +271,7 @@ impl Lowering<'_> {
             .rev()
             .map(|(op, e)| Ok((op, self.node(e, depth)?)))
             .collect::<Result<Box<[_]>>>()?;
-        self.refuse_mixed_constants(expr, &first, &rest)?;
         Ok(Node::Chain { first, rest })
-    }
-
-    /// `1 + 1.5` has no overload. At run time an integer beside a double is a whole number out of JSON, where the
-    /// two are one type, and is taken as a double; between literals there is no such excuse.
-    fn refuse_mixed_constants(&self, expr: &IdedExpr, first: &Node, rest: &[(Operator, Node)]) -> Result<()> {
-        use Operator::{Add, Divide, Multiply, Subtract};
-        let [(Add | Subtract | Multiply | Divide, right)] = rest else {
-            return Ok(());
-        };
-        let (Node::Const(left), Node::Const(right)) = (first, right) else {
-            return Ok(());
-        };
-        match (left, right) {
-            (Const::Int(_), Const::Double(_)) => Err(self.mixed(expr, rest[0].0, "int", "double")),
-            (Const::Double(_), Const::Int(_)) => Err(self.mixed(expr, rest[0].0, "double", "int")),
-            _ => Ok(()),
-        }
     }
 
     fn list(&mut self, list: &ListExpr, depth: usize) -> Result<Node> {
@@ -304,6 +302,22 @@ impl Lowering<'_> {
         Ok(Node::Map(entries.into()))
     }
 
+    /// `JSONPatch{op: 'add'}`: a value of fields, as JSON has them.
+    fn object(&mut self, literal: &StructExpr, depth: usize) -> Result<Node> {
+        let mut entries = Vec::with_capacity(literal.entries.len());
+        for entry in &literal.entries {
+            let EntryExpr::StructField(field) = &entry.expr else {
+                return Err(CompileError::whole("malformed object literal"));
+            };
+            entries.push(Entry {
+                key: Node::Const(Const::String(field.field.as_str().into())),
+                value: self.node(&field.value, depth)?,
+                optional: field.optional,
+            });
+        }
+        Ok(Node::Map(entries.into()))
+    }
+
     pub(crate) fn refer(&mut self, slot: usize, path: Vec<String>, tested: bool) {
         let variable = &self.used[slot];
         match self
@@ -322,14 +336,6 @@ impl Lowering<'_> {
 
     pub(crate) fn undeclared(&self, expr: &IdedExpr, name: &str) -> CompileError {
         self.error(expr, format!("undeclared reference to '{name}' (in container '')"))
-    }
-
-    fn mixed(&self, expr: &IdedExpr, operator: Operator, left: &str, right: &str) -> CompileError {
-        let operator = operator.name();
-        self.error(
-            expr,
-            format!("found no matching overload for '{operator}' applied to '({left}, {right})'"),
-        )
     }
 
     pub(crate) fn error(&self, expr: &IdedExpr, message: String) -> CompileError {

@@ -96,6 +96,8 @@ fn is_aftermath(message: &str) -> bool {
     message.starts_with("Incomplete ") || message.starts_with("No `") || message == "UNKNOWN"
 }
 
+const QUOTED_NAME: &str = "unsupported syntax: '`'";
+
 fn issue(source: &str, lines: &Lines, mistakes: &mut Mistakes<'_>, error: ParseError) -> Issue {
     if let Some(id) = expand::failed_node(&error) {
         let place = error.source_info.as_deref().and_then(|info| offset(info, id));
@@ -110,6 +112,11 @@ fn issue(source: &str, lines: &Lines, mistakes: &mut Mistakes<'_>, error: ParseE
     let Some(offset) = lines.offset(line, column) else {
         return Issue::whole(error.msg);
     };
+    if error.msg == QUOTED_NAME {
+        // Told of the dot; the name itself is at fault.
+        let name = source.get(offset..).and_then(|rest| rest.find('`')).unwrap_or(0);
+        return lines.issue(offset + name, error.msg);
+    }
     let message = mistakes.reword(offset, error.msg);
     // An empty source has no column at all.
     let column = if source.is_empty() { 0 } else { column };

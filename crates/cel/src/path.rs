@@ -1,8 +1,7 @@
 //! Lowering of paths: a chain of selections and indexings becomes one node and one reference.
 
 use crate::error::CompileError;
-use crate::functions;
-use crate::ir::{Const, Field, Node, Step};
+use crate::ir::{Field, Node, Step};
 use crate::lower::Lowering;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
@@ -21,10 +20,10 @@ pub(crate) enum Absence<'e> {
 impl Lowering<'_> {
     /// A chain of selections and indexings on a base, in one node.
     pub(crate) fn access(&mut self, expr: &IdedExpr, absence: Absence<'_>, depth: usize) -> Result<Node> {
-        if let Some(name) = qualified(expr)
-            && let Some(constant) = functions::type_constant(&name)
+        if let Some(name) = self.checked.name(expr.id)
+            && matches!(expr.expr, Expr::Select(_))
         {
-            return Ok(Node::Const(Const::Type(constant)));
+            return self.resolve(name).ok_or_else(|| self.undeclared(expr, name));
         }
         let mut links = Vec::new();
         let mut base = expr;
@@ -32,7 +31,7 @@ impl Lowering<'_> {
             match &base.expr {
                 Expr::Select(select) if !select.test => {
                     links.push(Link::Field {
-                        name: &select.field,
+                        field: self.field(&select.operand, &select.field),
                         optional: false,
                     });
                     base = &select.operand;
@@ -44,8 +43,13 @@ impl Lowering<'_> {
                     let optional = call.func_name != operators::INDEX;
                     links.push(match (&index.expr, call.func_name.as_str()) {
                         (Expr::Literal(LiteralValue::String(name)), operators::OPT_SELECT) => Link::Field {
-                            name: name.inner(),
+                            field: self.field(operand, name.inner()),
                             optional: true,
+                        },
+                        // A text index is a field by its stored name, whatever characters it has.
+                        (Expr::Literal(LiteralValue::String(name)), _) => Link::Field {
+                            field: Field::stored(name.inner()),
+                            optional,
                         },
                         _ => Link::Index { index, optional },
                     });
@@ -57,10 +61,7 @@ impl Lowering<'_> {
         links.reverse();
         let base = match &base.expr {
             // Not `identifier`: the reference is to the whole path, not to the variable alone.
-            Expr::Ident(name) => {
-                let name = name.strip_prefix('.').unwrap_or(name);
-                self.resolve(name).ok_or_else(|| self.undeclared(base, name))?
-            }
+            Expr::Ident(name) => self.resolve(name).ok_or_else(|| self.undeclared(base, name))?,
             _ => self.node(base, depth)?,
         };
         if let Node::Variable(slot) = base {
@@ -79,23 +80,10 @@ impl Lowering<'_> {
 
     fn step(&mut self, link: Link<'_>, depth: usize) -> Result<Step> {
         Ok(match link {
-            Link::Field { name, optional } => Step::Field {
-                field: Field::parse(name),
+            Link::Field { field, optional } => Step::Field { field, optional },
+            Link::Index { index, optional } => Step::Index {
+                index: self.node(index, depth)?,
                 optional,
-            },
-            Link::Index { index, optional } => match &index.expr {
-                // A text index is a field by its stored name, whatever characters it has.
-                Expr::Literal(LiteralValue::String(name)) => Step::Field {
-                    field: Field {
-                        name: name.inner().into(),
-                        written: None,
-                    },
-                    optional,
-                },
-                _ => Step::Index {
-                    index: self.node(index, depth)?,
-                    optional,
-                },
             },
         })
     }
@@ -118,7 +106,7 @@ impl Lowering<'_> {
 }
 
 enum Link<'e> {
-    Field { name: &'e str, optional: bool },
+    Field { field: Field, optional: bool },
     Index { index: &'e IdedExpr, optional: bool },
 }
 
@@ -128,17 +116,11 @@ fn static_path(links: &[Link<'_>], absence: Absence<'_>) -> (Vec<String>, bool) 
     let mut optional = !matches!(absence, Absence::NotExpected);
     for link in links {
         match link {
-            Link::Field { name, optional: o } => {
+            Link::Field { field, optional: o } => {
                 optional |= o;
-                path.push(Field::parse(name).name.into());
+                path.push(field.name.to_string());
             }
-            Link::Index { index, optional: o } => match &index.expr {
-                Expr::Literal(LiteralValue::String(name)) => {
-                    optional |= o;
-                    path.push(name.inner().to_owned());
-                }
-                _ => return (path, optional),
-            },
+            Link::Index { .. } => return (path, optional),
         }
     }
     if let Absence::TestedFor(field) = absence {
@@ -149,23 +131,4 @@ fn static_path(links: &[Link<'_>], absence: Absence<'_>) -> (Vec<String>, bool) 
 
 pub(crate) fn is_access(name: &str) -> bool {
     matches!(name, operators::INDEX | operators::OPT_INDEX | operators::OPT_SELECT)
-}
-
-/// `google.protobuf.Timestamp` as text, if the expression is such a name of at most four parts.
-fn qualified(expr: &IdedExpr) -> Option<String> {
-    let mut parts = Vec::new();
-    let mut at = expr;
-    while let Expr::Select(select) = &at.expr
-        && parts.len() < 3
-    {
-        parts.push(select.field.as_str());
-        at = &select.operand;
-    }
-    let Expr::Ident(root) = &at.expr else { return None };
-    if root != "google" {
-        return None;
-    }
-    parts.push(root);
-    parts.reverse();
-    Some(parts.join("."))
 }

@@ -95,8 +95,7 @@ impl Program {
         scan(source)?;
         let parsed = parse(source)?;
         let checked = check(&parsed, env)?;
-        let names: Vec<&str> = env.variables.iter().map(|v| &*v.name).collect();
-        let lowered = lower(&parsed, &names)?;
+        let lowered = lower(&parsed, &checked, env)?;
         Ok(Program {
             source: source.into(),
             mode: env.mode,
