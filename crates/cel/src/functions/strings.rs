@@ -60,6 +60,15 @@ pub(super) static FUNCTIONS: &[Function] = &[
         ],
         replace,
     ),
+    global(
+        "jsonpatch.escapeKey",
+        &["string_jsonpatch_escapeKey_string: (string) -> string"],
+        |cx, a| {
+            map(cx, a, "jsonpatch.escapeKey", |s| {
+                s.replace('~', "~0").replace('/', "~1")
+            })
+        },
+    ),
     global("strings.quote", &["strings_quote: (string) -> string"], |cx, a| {
         map(cx, a, "strings.quote", quoted)
     }),
