@@ -1,5 +1,6 @@
 //! What happens to an object between a request and the store: one order for every resource and every door.
 //!
+//! What was sent has passed the mutating policies of the workspace ([`crate::policy`]) before it comes here.
 //! Create: metadata that the server owns → prune, default (request's version) → validate metadata and schema →
 //! convert to the storage version → strategy: default, prepare_for_create, validate, canonicalize → object.
 //! Update: the same with what the old object keeps; schema errors of fields that did not change are let pass (ratcheting).
@@ -74,6 +75,17 @@ impl Draft {
                 ))
             })
     }
+}
+
+/// Brings what was sent into the form in which policies look at it: no unknown fields, all defaults.
+pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
+    let Context { served, version, .. } = context;
+    if served.api.scope == ScopeKind::Namespaced {
+        metadata_of(new).insert("namespace".into(), json!(context.namespace));
+    }
+    insula_schema::prune(new, &version.schema);
+    insula_schema::drop_nulls(new, &version.schema);
+    insula_schema::default(new, &version.schema);
 }
 
 /// Prepares a new object, sent in the request's version.

@@ -9,7 +9,9 @@ mod environment;
 mod evaluate;
 mod hooks;
 mod matching;
+mod mutating;
 mod params;
+mod patch;
 mod request;
 mod spec;
 mod type_check;
@@ -17,6 +19,7 @@ pub(crate) mod validate;
 mod validating;
 
 pub(crate) use hooks::Policies;
+pub(crate) use mutating::Mutations;
 pub(crate) use request::{New, Request};
 pub use type_check::{ExpressionWarning, type_check};
 pub(crate) use validating::review;

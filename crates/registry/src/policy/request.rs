@@ -11,6 +11,7 @@ use serde_json::json;
 use std::{cell::OnceCell, sync::Arc};
 
 /// A write.
+#[derive(Clone, Copy)]
 pub(crate) struct Request<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) target: &'a Target,

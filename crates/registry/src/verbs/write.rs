@@ -60,6 +60,7 @@ pub enum Change<'a> {
 }
 
 /// A write that is about to happen.
+#[derive(Clone, Copy)]
 pub(crate) struct Admission<'a> {
     pub(crate) snapshot: &'a Snapshot,
     pub(crate) target: &'a Target,
@@ -103,23 +104,34 @@ impl Registry {
         // A custom resource in its stored version can be read back from what was made of it, should an attempt fail, which is
         // rare; everything else is kept, since strategies and admission may have changed it.
         let readable = target.served.origin != Origin::System && version.name == api.storage_version().name;
-        let spare = (generated || !readable).then(|| body.clone());
+        let mut spare = (generated || !readable).then(|| body.clone());
         let mut last = Error::Internal("no attempt was made".into());
         for _ in 0..NAMES_MAX {
             let snapshot = self.store.latest();
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let mut guards = self.surroundings(&snapshot, target, name)?;
             let context = self.context(target, version);
-            let mut draft = before::create(&context, std::mem::take(&mut body))?;
-            let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
+            let named = name.to_owned();
             let admission = Admission {
                 snapshot: &snapshot,
                 target,
                 options,
                 operation: Operation::Create,
                 part: Part::Main,
-                name: &key.name,
+                name: &named,
                 old: None,
+            };
+            if let Some(mutations) = self.mutations(&admission) {
+                // What policies make of it is no longer what was sent.
+                spare.get_or_insert_with(|| body.clone());
+                before::complete(&context, &mut body);
+                mutations.apply(&mut body)?;
+            }
+            let mut draft = before::create(&context, std::mem::take(&mut body))?;
+            let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
+            let admission = Admission {
+                name: &key.name,
+                ..admission
             };
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             if let Some(found) = snapshot.get(&key) {
@@ -217,7 +229,6 @@ impl Registry {
                 warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
             }
             check_identity(target, name, &new, &old, patched)?;
-            let mut draft = before::update(&self.context(target, version), new, &old, part)?;
             let admission = Admission {
                 snapshot: &snapshot,
                 target,
@@ -227,6 +238,13 @@ impl Registry {
                 name,
                 old: Some(&old),
             };
+            let context = self.context(target, version);
+            let mut new = new;
+            if let Some(mutations) = self.mutations(&admission) {
+                before::complete(&context, &mut new);
+                mutations.apply(&mut new)?;
+            }
+            let mut draft = before::update(&context, new, &old, part)?;
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);
@@ -292,6 +310,11 @@ impl Registry {
             clock: &*self.clock,
             rng: &*self.rng,
         }
+    }
+
+    /// The policies of the workspace that may change what was sent.
+    fn mutations<'a>(&'a self, admission: &Admission<'a>) -> Option<policy::Mutations<'a>> {
+        policy::Mutations::find(&self.policies, &self.catalog, admission.request())
     }
 
     /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the workspace.
