@@ -45,7 +45,16 @@ impl Scope {
             env = env.with("variables", Decl::object("kubernetes.variables", fields.clone()));
         }
         if self.authorizer {
-            env = env.authorizer();
+            env = env
+                .authorizer()
+                .with(
+                    "authorizer",
+                    Decl::scalar(Type::Opaque("kubernetes.authorization.Authorizer")),
+                )
+                .with(
+                    "authorizer.requestResource",
+                    Decl::scalar(Type::Opaque("kubernetes.authorization.ResourceCheck")),
+                );
         }
         if self.patches {
             env = env.json_patch();
@@ -68,9 +77,7 @@ pub(crate) fn declare(ty: &Type) -> Decl {
         | Type::Bytes
         | Type::Timestamp
         | Type::Duration => Decl::scalar(ty.clone()),
-        Type::Dyn | Type::Optional(_) | Type::Type(_) | Type::Object(_) | Type::Opaque(_) | Type::Param(_) => {
-            Decl::dynamic()
-        }
+        _ => Decl::dynamic(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::compile::{CompiledPolicy, Expression, NamedExpression};
 use insula_api::Json;
-use insula_cel::{Activation, Budget, EvalError, OBJECT_COST_MAX, Outcome};
+use insula_cel::{Activation, Authorize, Budget, EvalError, OBJECT_COST_MAX, Outcome, ResourceCheck};
 use serde_json::Map;
 use std::collections::BTreeMap;
 
@@ -22,6 +22,9 @@ pub(crate) struct Inputs<'a> {
     pub(crate) params: &'a Json,
     pub(crate) request: &'a Json,
     pub(crate) namespace: &'a Json,
+    pub(crate) authorizer: &'a dyn Authorize,
+    /// What the request itself is about, for `authorizer.requestResource`.
+    pub(crate) request_resource: &'a ResourceCheck,
 }
 
 /// Why an expression has no value.
@@ -107,7 +110,13 @@ impl<'a> Evaluation<'a> {
             .with("params", inputs.params)
             .with("request", inputs.request)
             .with("namespaceObject", inputs.namespace)
-            .with("variables", &self.variables);
+            .with("variables", &self.variables)
+            .with_authorizer("authorizer", inputs.authorizer)
+            .with_resource_check(
+                "authorizer.requestResource",
+                inputs.authorizer,
+                inputs.request_resource.clone(),
+            );
         match program.eval(&activation, budget) {
             Ok(Outcome::Value(value)) => Ok(value),
             Ok(Outcome::Absent) => Ok(Json::Null),

@@ -4,6 +4,7 @@
 //! gives them, [`validate`] tells what is wrong. At a write, [`hooks`] finds the policies that are bound, [`matching`] says
 //! whether they concern the [`request`], [`params`] are what bindings give, and [`evaluate`] runs the programs.
 
+mod authorizer;
 mod compile;
 mod environment;
 mod evaluate;
@@ -14,6 +15,8 @@ mod params;
 mod patch;
 mod request;
 mod spec;
+#[cfg(test)]
+mod tests;
 mod type_check;
 pub(crate) mod validate;
 mod validating;

@@ -1,6 +1,7 @@
 //! MutatingAdmissionPolicies at a write: they change what was sent before anything else looks at it.
 
 use super::{
+    authorizer::Authorizer,
     compile::CompiledMutation,
     evaluate::{Condition, Evaluation, Inputs},
     hooks::{Binding, Hook, Policies},
@@ -173,12 +174,15 @@ impl<'a> Mutations<'a> {
         let own = request.subject(New::Sent(new)).resource;
         let described = request.describe(seen_as, &own);
         let params = invocation.params.as_ref().unwrap_or(&Json::Null);
+        let (authorizer, resource) = (Authorizer::new(request), request.checked());
         let inputs = Inputs {
             object: &Json::Null,
             old_object: &old_object,
             params,
             request: &described,
             namespace,
+            authorizer: &authorizer,
+            request_resource: &resource,
         };
         let conditions = Inputs {
             object: &object,

@@ -4,6 +4,7 @@ use super::matching::{ResourceVersion, Subject};
 use crate::{Named, Part, Result, Served, Target, admission::Operation, ids, representation};
 use insula_api::{Json, Labels, ObjectKey};
 use insula_auth::UserInfo;
+use insula_cel::ResourceCheck;
 use insula_conversion::Stored;
 use insula_store::{Entry, Snapshot};
 use serde::Deserialize;
@@ -100,6 +101,19 @@ impl<'a> Request<'a> {
         match self.part {
             Part::Main => "",
             Part::Status => "status",
+        }
+    }
+
+    /// What `authorizer.requestResource` asks about.
+    pub(crate) fn checked(&self) -> ResourceCheck {
+        let named = self.named();
+        ResourceCheck {
+            group: named.group.to_string(),
+            resource: named.resource.to_string(),
+            subresource: self.subresource().to_owned(),
+            namespace: self.namespace().to_owned(),
+            name: self.name.to_owned(),
+            ..ResourceCheck::default()
         }
     }
 

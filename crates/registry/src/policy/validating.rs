@@ -1,6 +1,7 @@
 //! ValidatingAdmissionPolicies at a write: all of them are asked, the first refusal is what the sender reads.
 
 use super::{
+    authorizer::Authorizer,
     evaluate::{Evaluation, Inputs, Refusal, Verdict},
     hooks::{Binding, Hook, Policies},
     matching,
@@ -134,6 +135,7 @@ impl Review<'_> {
                 return Ok(Vec::new());
             }
         };
+        let (authorizer, resource) = (Authorizer::new(request), request.checked());
         let verdicts = params.iter().map(|params| {
             let inputs = Inputs {
                 object: &view.object,
@@ -141,6 +143,8 @@ impl Review<'_> {
                 params: params.as_ref().unwrap_or(&Json::Null),
                 request: &view.request,
                 namespace: self.views.namespace(),
+                authorizer: &authorizer,
+                request_resource: &resource,
             };
             Evaluation::new(&hook.policy, inputs).validate()
         });

@@ -1,0 +1,3 @@
+//! Admission policies: what a workspace says about its own writes.
+
+stories!("policies": validating, mutating);
