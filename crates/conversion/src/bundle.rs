@@ -73,20 +73,22 @@ impl Owned {
 #[derive(Debug)]
 pub struct Bundle {
     group: String,
-    versions: Vec<Version>,
+    pub(crate) versions: Vec<Version>,
     storage: usize,
     hub: usize,
     strategy: Strategy,
     /// Whether any rule reads or writes labels, annotations or names.
     rules_see_metadata: bool,
-    converters: BTreeMap<(usize, usize), Converter>,
+    pub(crate) converters: BTreeMap<(usize, usize), Converter>,
+    /// Whether all expressions together may cost more than one object's conversions are allowed.
+    dear: bool,
 }
 
 #[derive(Debug)]
-struct Version {
-    name: String,
+pub(crate) struct Version {
+    pub(crate) name: String,
     served: bool,
-    schema: Arc<Structural>,
+    pub(crate) schema: Arc<Structural>,
     /// Whether a read can add defaults that were not there when the object was stored.
     has_defaults: bool,
     /// Paths whose loss the author accepts.
@@ -262,7 +264,7 @@ impl Bundle {
     }
 
     fn can_fail(&self, a: usize, b: usize) -> bool {
-        self.hops(a, b).any(Converter::can_fail)
+        self.hops(a, b).any(|hop| hop.can_fail() || self.dear && hop.ruled)
     }
 
     fn route(

@@ -3,7 +3,7 @@
 use crate::carry::copy_fields;
 use crate::error::{Cause, ConvertError, FailedRule};
 use crate::place::{get, get_mut, put, type_of};
-use crate::plan::{Each, Fill, Op, Plan, RuleFacts, This, Value};
+use crate::plan::{Each, Expression, Fill, Op, Plan, RuleFacts, This, Value};
 use crate::trace::{Inputs, Seg, Trace};
 use insula_cel::{Activation, Budget, Outcome, Program};
 use insula_schema::Structural;
@@ -77,6 +77,13 @@ impl Converter {
     /// Whether it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
         self.plan.ops.iter().any(Op::can_fail)
+    }
+
+    /// What its expressions may cost for one object, each with its rule.
+    pub(crate) fn costs(&self) -> Vec<(usize, u64)> {
+        let mut out = Vec::new();
+        crate::plan::costs(&self.plan.ops, &mut out);
+        out
     }
 
     fn carried(&self, source: &Json) -> Json {
@@ -219,9 +226,9 @@ impl Run<'_> {
     ) -> Result<Option<Json>, Cause> {
         match value {
             Value::Constant(json) => Ok(Some(json.clone())),
-            Value::Program(program) => {
-                self.note(program, this, to, scope);
-                self.evaluate(program, this, scope)
+            Value::Expression(expression) => {
+                self.note(&expression.program, this, to, scope);
+                self.evaluate(expression, this, scope)
             }
             Value::Fields(fields) => {
                 let mut out = Map::new();
@@ -246,12 +253,13 @@ impl Run<'_> {
         }
     }
 
-    fn evaluate(&mut self, program: &Program, this: &Json, scope: &Scope<'_>) -> Result<Option<Json>, Cause> {
+    fn evaluate(&mut self, expression: &Expression, this: &Json, scope: &Scope<'_>) -> Result<Option<Json>, Cause> {
         let mut activation = Activation::new().with(self.version, scope.root).with("self", this);
         for (name, value) in &scope.variables {
             activation = activation.with(name, value);
         }
-        match program.eval(&activation, self.budget) {
+        match expression.program.eval(&activation, self.budget) {
+            Ok(Outcome::Value(Json::String(time))) if expression.day => Ok(Some(day(&time))),
             Ok(Outcome::Value(value)) => Ok(Some(value)),
             Ok(Outcome::Absent) => Ok(None),
             Err(error) => Err(Cause::of(&error)),
@@ -334,7 +342,7 @@ impl Run<'_> {
         let key = match &each.fill {
             Fill::List => return Ok(None),
             Fill::SameKey => scope.variables.last().map(|(_, key)| key.clone()),
-            Fill::Key(program) => self.evaluate(program, scope.this, scope)?,
+            Fill::Key(key) => self.evaluate(key, scope.this, scope)?,
         };
         match key {
             Some(Json::String(key)) => Ok(Some(key)),
@@ -405,6 +413,11 @@ impl Filled {
     }
 }
 
+/// The day of a time in RFC 3339.
+fn day(time: &str) -> Json {
+    Json::from(time.split('T').next().unwrap_or_default())
+}
+
 /// The wider value with fields of the item, holding only what the value's expressions read.
 fn overlay(around: &Json, item: &Json, names: &[String], value: &Value) -> Json {
     let mut out = Map::new();
@@ -420,8 +433,9 @@ fn overlay(around: &Json, item: &Json, names: &[String], value: &Value) -> Json 
 fn first_fields<'v>(value: &'v Value, out: &mut Vec<&'v str>) {
     match value {
         Value::Constant(_) => {}
-        Value::Program(program) => {
-            let fields = program
+        Value::Expression(expression) => {
+            let fields = expression
+                .program
                 .references()
                 .iter()
                 .filter(|r| r.variable == "self")

@@ -82,7 +82,7 @@
 //! # Where to look
 //!
 //! `rules`: every spelling to one model. `plan`: rules to operations (`carry`: what crosses by itself; `scope`: names and paths against
-//! schemas). `convert`: running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside an object.
+//! schemas; `fit`: results against schemas). `convert`: running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside an object.
 //! `bundle`: the tree of versions, get and put. `laws`: the laws as functions. `proof`: the search for
 //! counterexamples. Not here: when to convert (the registry's).
 #![warn(missing_docs)]
@@ -92,6 +92,7 @@ mod bundle;
 mod carry;
 mod convert;
 mod error;
+mod fit;
 pub mod laws;
 mod merge;
 mod path;

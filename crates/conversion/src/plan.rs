@@ -6,14 +6,16 @@
 use crate::carry::{self, Carry, Except, Kind, known_kind};
 use crate::path::{Path, Segment};
 use crate::rules::{Direction, Rule, Source, Template};
-use crate::scope::{Place, View, check_references, descend, reserved};
+use crate::scope::{Place, View, descend, reserved};
 use crate::trace::Seg;
 use insula_api::{FieldError, FieldPath, Json};
-use insula_cel::Program;
 use std::collections::BTreeMap;
 
 mod body;
+mod expression;
 mod wide;
+
+pub(crate) use expression::{Expression, factor};
 
 /// Elements of a list that rules may name by index.
 pub(crate) const INDEX_MAX: usize = 64;
@@ -64,7 +66,7 @@ pub(crate) enum This {
 /// A value made by expressions.
 #[derive(Debug)]
 pub(crate) enum Value {
-    Program(Program),
+    Expression(Box<Expression>),
     Fields(Vec<(String, Value)>),
     Items(Vec<Value>),
     Constant(Json),
@@ -79,6 +81,8 @@ pub(crate) struct Each {
     /// The variable that holds the index or key.
     pub(crate) variable: String,
     pub(crate) fill: Fill,
+    /// Whether two items can come under one key of the map.
+    pub(crate) can_repeat: bool,
     /// Fields that items have on both sides; `None` when an operation makes the whole item.
     pub(crate) carry: Option<Carry>,
     /// Items are objects, so that one without fields is still one.
@@ -94,7 +98,7 @@ pub(crate) enum Fill {
     /// Fill a map, under the source's key, or the loop's variable.
     SameKey,
     /// Fill a map, under the key that this gives.
-    Key(Program),
+    Key(Box<Expression>),
 }
 
 /// Facts about a rule, for messages.
@@ -103,6 +107,13 @@ pub(crate) struct RuleFacts {
     pub(crate) path: String,
     pub(crate) source: String,
     pub(crate) destination: String,
+    /// The author knows that it fails for some objects.
+    pub(crate) may_fail: bool,
+    /// What computes its value, and where that is written in the rule.
+    pub(crate) computed: String,
+    pub(crate) computed_at: FieldPath,
+    /// Where its destination is written in the rule.
+    pub(crate) written_at: FieldPath,
 }
 
 impl RuleFacts {
@@ -113,10 +124,22 @@ impl RuleFacts {
         };
         let path = rule.at.path.as_str();
         let path = path.strip_prefix("spec.").unwrap_or(path).to_owned();
+        let computed_by = if rule.transformation.is_some() {
+            "transformation"
+        } else {
+            rule.at.source
+        };
         RuleFacts {
             path,
-            source,
             destination: rule.destination.to_string(),
+            may_fail: rule.may_fail,
+            computed: match &rule.transformation {
+                Some(Template::Expression(text)) => text.clone(),
+                _ => source.clone(),
+            },
+            computed_at: rule.at.path.child(computed_by),
+            written_at: rule.at.path.child(rule.at.destination),
+            source,
         }
     }
 }
@@ -207,8 +230,8 @@ impl Op {
             Op::Move { .. } => false,
             Op::Compute { value, .. } => value.can_fail(),
             Op::Each(each) => {
-                matches!(each.fill, Fill::Key(_))
-                    || !each.over_map && matches!(each.fill, Fill::SameKey)
+                each.can_repeat
+                    || matches!(&each.fill, Fill::Key(key) if key.can_fail())
                     || each.body.iter().any(Op::can_fail)
             }
         }
@@ -216,12 +239,36 @@ impl Op {
 }
 
 impl Value {
-    fn can_fail(&self) -> bool {
+    pub(crate) fn can_fail(&self) -> bool {
         match self {
-            Value::Program(_) => true,
+            Value::Expression(expression) => expression.can_fail(),
             Value::Fields(fields) => fields.iter().any(|(_, value)| value.can_fail()),
             Value::Items(items) => items.iter().any(Value::can_fail),
             Value::Constant(_) => false,
+        }
+    }
+}
+
+/// What the expressions of these operations may cost for one object, each with its rule.
+pub(crate) fn costs(ops: &[Op], out: &mut Vec<(usize, u64)>) {
+    fn of(value: &Value) -> u64 {
+        match value {
+            Value::Expression(expression) => expression.cost,
+            Value::Fields(fields) => fields.iter().fold(0, |sum, (_, value)| sum.saturating_add(of(value))),
+            Value::Items(items) => items.iter().fold(0, |sum, value| sum.saturating_add(of(value))),
+            Value::Constant(_) => 0,
+        }
+    }
+    for op in ops {
+        match op {
+            Op::Move { .. } => {}
+            Op::Compute { value, rule, .. } => out.push((*rule, of(value))),
+            Op::Each(each) => {
+                if let Fill::Key(key) = &each.fill {
+                    out.push((each.rule, key.cost));
+                }
+                costs(&each.body, out);
+            }
         }
     }
 }
@@ -353,54 +400,6 @@ fn metadata_key(path: &Path) -> Option<(&'static str, String)> {
     }
 }
 
-/// An expression compiled against the names in scope, and what it reads checked against the schema.
-fn program(
-    text: &str,
-    variables: &[&str],
-    view: &View<'_>,
-    this: Option<Place<'_>>,
-    at: &FieldPath,
-    errors: &mut Vec<FieldError>,
-) -> Option<Program> {
-    let compiled = Program::compile(text, variables).map_err(|error| error.to_string());
-    let checked = compiled.and_then(|program| check_references(&program, view, this).map(|()| program));
-    match checked {
-        Ok(program) => Some(program),
-        Err(why) => {
-            errors.push(FieldError::invalid(at, &Json::from(text), why));
-            None
-        }
-    }
-}
-
-/// Compiles a template; each expression of it on its own.
-fn value(
-    template: &Template,
-    variables: &[&str],
-    view: &View<'_>,
-    this: Option<Place<'_>>,
-    at: &FieldPath,
-    errors: &mut Vec<FieldError>,
-) -> Option<Value> {
-    Some(match template {
-        Template::Expression(text) => Value::Program(program(text, variables, view, this, at, errors)?),
-        Template::Constant(json) => Value::Constant(json.clone()),
-        Template::Fields(fields) => {
-            let field = |(name, template): (&String, &Template)| {
-                Some((
-                    name.clone(),
-                    value(template, variables, view, this, &at.child(name), errors)?,
-                ))
-            };
-            Value::Fields(fields.iter().filter_map(field).collect())
-        }
-        Template::Items(items) => {
-            let item = |(i, template): (usize, &Template)| value(template, variables, view, this, &at.index(i), errors);
-            Value::Items(items.iter().enumerate().filter_map(item).collect())
-        }
-    })
-}
-
 /// The type of a place, for messages and for choosing between lists and maps.
 fn kind_of(place: Place<'_>) -> Option<Kind> {
     place.and_then(known_kind)
@@ -408,4 +407,12 @@ fn kind_of(place: Place<'_>) -> Option<Kind> {
 
 fn is_map(place: Place<'_>) -> bool {
     place.is_some_and(|node| node.additional().is_some() && node.items().is_none())
+}
+
+/// Whether two items of a list can have the same key: not if the schema says that the list has each key once.
+fn keys_repeat(key: &str, list: Place<'_>) -> bool {
+    let Some(insula_schema::ListType::Map { keys }) = list.map(insula_schema::Node::list_type) else {
+        return true;
+    };
+    !matches!(keys.as_slice(), [only] if key.trim().strip_prefix("self.") == Some(only.as_str()))
 }

@@ -1,10 +1,11 @@
 //! What paths and names mean in one version: schema nodes, and the little of metadata that rules may touch.
 
 use crate::carry::known_kind;
-use crate::path::{Path, Segment};
-use insula_cel::Program;
+use crate::path::{Path, Segment, is_identifier};
+use insula_cel::{Decl, Field, Program, Shape, Type};
 use insula_schema::{Node, Structural};
 use serde_json::json;
+use std::cell::OnceCell;
 
 /// A place of a schema; `None` beneath fields that the schema does not describe.
 pub(crate) type Place<'s> = Option<&'s Node>;
@@ -16,6 +17,8 @@ pub(crate) struct View<'s> {
     pub(crate) name: &'s str,
     pub(crate) schema: &'s Structural,
     metadata: &'s Structural,
+    /// Made when the first expression asks for it: most directions have none.
+    declared: &'s OnceCell<Decl>,
 }
 
 /// Labels and annotations, which every object has and no schema describes.
@@ -29,8 +32,41 @@ pub(crate) fn metadata_schema() -> Structural {
 }
 
 impl<'s> View<'s> {
-    pub(crate) fn new(name: &'s str, schema: &'s Structural, metadata: &'s Structural) -> Self {
-        View { name, schema, metadata }
+    pub(crate) fn new(
+        name: &'s str,
+        schema: &'s Structural,
+        metadata: &'s Structural,
+        declared: &'s OnceCell<Decl>,
+    ) -> Self {
+        View {
+            name,
+            schema,
+            metadata,
+            declared,
+        }
+    }
+
+    /// The whole object as expressions see it: the schema's fields, the names that every object has, and of metadata
+    /// what rules may read.
+    pub(crate) fn declaration(&self) -> Decl {
+        let declare = || {
+            let root = self.schema.declaration();
+            let root = widened(self.schema.root(), root).unwrap_or_else(|| root.clone());
+            let mut fields: Vec<Field> = match root.shape() {
+                Shape::Object { fields, .. } => fields.clone(),
+                _ => Vec::new(),
+            };
+            fields.retain(|f| !["apiVersion", "kind", "metadata"].contains(&&*f.name));
+            let metadata = self.metadata.root().property("metadata");
+            let metadata = metadata.and_then(|node| node.declaration("object.metadata"));
+            fields.extend([
+                field("apiVersion", Decl::scalar(Type::String)),
+                field("kind", Decl::scalar(Type::String)),
+                field("metadata", metadata.unwrap_or_else(Decl::dynamic)),
+            ]);
+            Decl::object(root.name(), fields)
+        };
+        self.declared.get_or_init(declare).clone()
     }
 
     pub(crate) fn root(&self) -> Place<'s> {
@@ -72,17 +108,18 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Checks what an expression reads of the whole object.
+    /// Checks what an expression reads of the whole object. That it is declared is the checker's to say.
     fn reads(&self, path: &[String]) -> Result<(), String> {
-        let segments: Vec<Segment> = path.iter().map(|name| Segment::Field(name.clone())).collect();
         match path.first().map(String::as_str) {
             None => Err(
                 "name the fields that are read; the whole object holds metadata that changes with every write"
                     .to_owned(),
             ),
-            Some("metadata") => self.reads_metadata(segments.get(1)),
-            Some("apiVersion" | "kind") => Ok(()),
-            Some(_) => descend(self.root(), &segments, self.name).map(|_| ()),
+            Some("metadata") => {
+                let part = path.get(1).map(|name| Segment::Field(name.clone()));
+                self.reads_metadata(part.as_ref())
+            }
+            Some(_) => Ok(()),
         }
     }
 }
@@ -122,17 +159,62 @@ pub(crate) fn descend<'s>(from: Place<'s>, path: &[Segment], version: &str) -> R
     Ok(here)
 }
 
-/// Checks that everything a program reads is declared. `this` is where `self` stands; `None` for the whole object.
-pub(crate) fn check_references(program: &Program, view: &View<'_>, this: Option<Place<'_>>) -> Result<(), String> {
-    for reference in program.references() {
-        if reference.variable == view.name || reference.variable == "self" && this.is_none() {
-            view.reads(&reference.path)?;
-        } else if let ("self", Some(place)) = (reference.variable.as_str(), this) {
-            let segments: Vec<Segment> = reference.path.iter().map(|name| Segment::Field(name.clone())).collect();
-            descend(place, &segments, view.name)?;
+fn field(name: &str, decl: Decl) -> Field {
+    Field {
+        name: name.into(),
+        written: name.into(),
+        decl,
+    }
+}
+
+/// The declaration, with what the schema does not describe as `dyn`: validation rules may not look there, conversions
+/// may. None where that changes nothing.
+fn widened(node: &Node, decl: &Decl) -> Option<Decl> {
+    let bounded = |new: Decl| Some(new.bounded(decl.max_elements(), decl.min_bytes()));
+    match decl.shape() {
+        Shape::Scalar(_) => None,
+        Shape::List { items, kind } => bounded(Decl::list(widened(node.items()?, items)?, kind.clone())),
+        Shape::Map { values } => bounded(Decl::map(widened(node.additional()?, values)?)),
+        Shape::Object { .. } if node.preserves_unknown() && node.properties().next().is_none() => Some(Decl::dynamic()),
+        Shape::Object { name, fields } => {
+            let mut changed = false;
+            let mut all = Vec::with_capacity(fields.len());
+            for known in fields {
+                let wider = node.property(&known.name).and_then(|child| widened(child, &known.decl));
+                changed |= wider.is_some();
+                let decl = wider.unwrap_or_else(|| known.decl.clone());
+                all.push(Field { decl, ..known.clone() });
+            }
+            let missing = node
+                .properties()
+                .filter(|(name, _)| is_identifier(name) && decl.field(name).is_none());
+            let before = all.len();
+            all.extend(missing.map(|(name, _)| field(name, Decl::dynamic())));
+            (changed || all.len() > before).then(|| Decl::object(name, all))
         }
     }
-    Ok(())
+}
+
+/// The declaration of what stands at a path from `from`; anything beneath what is not declared.
+pub(crate) fn descend_decl(from: &Decl, path: &[Segment]) -> Decl {
+    path.iter().fold(from.clone(), |here, segment| {
+        let next = match (segment, here.shape()) {
+            (Segment::Field(name), Shape::Object { .. }) => here.field(name).map(|f| f.decl.clone()),
+            (Segment::Field(_) | Segment::Each(_) | Segment::Key(_), Shape::Map { values }) => Some(values.clone()),
+            (Segment::Index(_) | Segment::Each(_) | Segment::Key(_), Shape::List { items, .. }) => Some(items.clone()),
+            _ => None,
+        };
+        next.unwrap_or_else(Decl::dynamic)
+    })
+}
+
+/// Checks that a program reads nothing of an object that changes with every write. `whole`: `self` is the object, too.
+pub(crate) fn reads_named_fields(program: &Program, view: &View<'_>, whole: bool) -> Result<(), String> {
+    program
+        .references()
+        .iter()
+        .filter(|reference| reference.variable == view.name || whole && reference.variable == "self")
+        .try_for_each(|reference| view.reads(&reference.path))
 }
 
 /// The key of a label or annotation that belongs to the system.

@@ -4,7 +4,7 @@
 
 mod support;
 
-use insula_conversion::{Bundle, Owned, laws, object_budget};
+use insula_conversion::{Bundle, Owned, laws, object_budget, proof};
 use serde_json::Value as Json;
 use support::{bundle, object, yaml};
 
@@ -37,7 +37,14 @@ fn rule_forms_and_stories() {
 }
 
 fn run(doc: &Json) -> Result<(), String> {
-    let compiled = bundle(doc);
+    let compiled = bundle(doc).and_then(|bundle| {
+        let failing = proof::failing_rules(&bundle);
+        if failing.is_empty() {
+            Ok(bundle)
+        } else {
+            Err(failing.iter().map(ToString::to_string).collect())
+        }
+    });
     if let Some(refused) = doc["refused"].as_array() {
         let Err(errors) = compiled else {
             return Err("was not refused".into());

@@ -98,14 +98,17 @@ fn compile_bundle(
             schema: v.schema.clone(),
         })
         .collect();
-    Bundle::compile(
+    let bundle = Bundle::compile(
         group,
         schemas,
         &versions[storage].name,
         rules,
         strategy,
         &FieldPath::new("spec"),
-    )
+    )?;
+    // Here and not at admission alone: rules may be stored before their schema, and must not serve when it comes.
+    let failing = insula_conversion::proof::failing_rules(&bundle);
+    if failing.is_empty() { Ok(bundle) } else { Err(failing) }
 }
 
 fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> Result<ApiVersion, Vec<FieldError>> {

@@ -1,21 +1,33 @@
 //! Rules to operations, scope by scope.
 
+use super::expression::{Loops, Names, Target, This};
 use super::{
-    Each, FieldError, Fill, Json, Kind, Op, Path, Place, Rule, RuleFacts, Seg, Segment, Source, This, Value, View,
-    descend, is_map, kind_of, program, value,
+    Each, FieldError, Fill, Json, Kind, Op, Path, Place, Rule, RuleFacts, Seg, Segment, Source, Value, View, descend,
+    is_map, keys_repeat, kind_of,
 };
 use crate::carry::{self, Carry, Except};
+use crate::fit::word;
+use insula_cel::Type;
 
 /// Where rules are being compiled: the whole object, or the items of a loop.
 pub(super) struct Scope<'s> {
     pub(super) from: View<'s>,
     to: View<'s>,
     /// The item on each side; `None` for the whole object.
-    item: Option<(Place<'s>, Place<'s>)>,
+    item: Option<Item<'s>>,
     /// Whether rules here come from `itemRules`, whose destinations nobody has checked yet.
     by_items: bool,
+    /// Whether the rule around these may fail.
+    may_fail: bool,
     /// Names of the indices and keys of the loops around.
-    variables: Vec<String>,
+    variables: Vec<(String, Type)>,
+    loops: Loops,
+}
+
+/// An item of a loop: where it is read, and where it is written.
+struct Item<'s> {
+    from: This<'s>,
+    to: Target<'s>,
 }
 
 /// One rule on its way down through loops: what is left of its paths.
@@ -33,7 +45,9 @@ impl<'s> Scope<'s> {
             to,
             item: None,
             by_items: false,
+            may_fail: false,
             variables: Vec::new(),
+            loops: Loops::none(),
         }
     }
 
@@ -46,7 +60,10 @@ impl<'s> Scope<'s> {
         errors: &mut Vec<FieldError>,
     ) {
         let index = facts.len();
-        facts.push(RuleFacts::of(rule));
+        facts.push(RuleFacts {
+            may_fail: rule.may_fail || self.may_fail,
+            ..RuleFacts::of(rule)
+        });
         match &rule.source {
             Source::Expression(text) => self.expression(rule, text, index, ops, errors),
             Source::Field(path) => {
@@ -62,28 +79,55 @@ impl<'s> Scope<'s> {
     }
 
     pub(super) fn find_from(&self, path: &[Segment]) -> Result<Place<'s>, String> {
-        match self.item {
-            Some((place, _)) => descend(place, path, self.from.name),
+        match &self.item {
+            Some(item) => descend(item.from.place, path, self.from.name),
             None if path.is_empty() => Ok(self.from.root()),
             None => self.from.find_source(path),
         }
     }
 
     pub(super) fn find_to(&self, path: &[Segment]) -> Result<Place<'s>, String> {
-        match self.item {
-            Some((_, place)) => descend(place, path, self.to.name),
+        match &self.item {
+            Some(item) => descend(item.to.place, path, self.to.name),
             None => self.to.find(path),
         }
     }
 
-    /// The names that expressions may use here.
-    pub(super) fn names(&self) -> Vec<&str> {
-        let mut names = vec!["self"];
-        if crate::path::is_identifier(self.from.name) {
-            names.push(self.from.name);
+    /// What `self` is here.
+    pub(super) fn this(&self) -> This<'s> {
+        match &self.item {
+            Some(item) => item.from.clone(),
+            None => This::object(self.from),
         }
-        names.extend(self.variables.iter().map(String::as_str));
-        names
+    }
+
+    /// A place that is written, found at a path from here.
+    pub(super) fn target(&self, path: &[Segment], place: Place<'s>) -> Target<'s> {
+        let above = self
+            .item
+            .as_ref()
+            .map(|item| item.to.path.segments())
+            .unwrap_or_default();
+        Target {
+            place,
+            path: Path::of(above.iter().chain(path).cloned().collect()),
+            version: self.to.name,
+        }
+    }
+
+    /// The loops around what is inside of this list or map.
+    pub(super) fn loops_over(&self, container: &This<'s>) -> Loops {
+        self.loops.over(&container.decl, container.place, &container.path)
+    }
+
+    /// What expressions may use here.
+    pub(super) fn names(&self, this: This<'s>) -> Names<'s> {
+        Names {
+            from: self.from,
+            this,
+            variables: self.variables.clone(),
+            loops: self.loops.clone(),
+        }
     }
 
     fn expression(&self, rule: &Rule, text: &str, index: usize, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
@@ -97,19 +141,19 @@ impl<'s> Scope<'s> {
             ));
             return;
         }
-        let this = self.item.map(|(place, _)| place);
         let at = rule.at.path.child(rule.at.source);
-        let Some(compiled) = program(text, &self.names(), &self.from, this, &at, errors) else {
-            return;
-        };
         // A destination that does not exist has been reported where destinations are checked, but not for items.
         let place = match self.find_to(rule.destination.segments()) {
             Ok(place) => place,
             Err(why) => return self.no_destination(rule, why, errors),
         };
+        let target = self.target(rule.destination.segments(), place);
+        let Some(compiled) = self.names(self.this()).expression(text, Some(&target), &at, errors) else {
+            return;
+        };
         ops.push(Op::Compute {
-            this: This::At(Box::default()),
-            value: Value::Program(compiled),
+            this: super::This::At(Box::default()),
+            value: Value::Expression(Box::new(compiled)),
             to: Seg::single(rule.destination.segments()),
             fit: fit(place),
             unless_there: rule.only_if_absent,
@@ -205,10 +249,12 @@ impl<'s> Scope<'s> {
         let to = Seg::single(rest.to);
         if let Some(template) = &rule.transformation {
             let at = rule.at.path.child("transformation");
-            let Some(value) = value(template, &self.names(), &self.from, Some(place), &at, errors) else {
+            let goes_to = self.target(rest.to, target);
+            let names = self.names(self.this().below(rest.from, place));
+            let Some(value) = names.value(template, &goes_to, &at, errors) else {
                 return;
             };
-            let this = This::At(Seg::single(rest.from));
+            let this = super::This::At(Seg::single(rest.from));
             ops.push(Op::Compute {
                 this,
                 value,
@@ -228,9 +274,9 @@ impl<'s> Scope<'s> {
             let why = format!(
                 "{} is of type {} in {}, this of type {} in {}; add a transformation",
                 source_text(rule),
-                word(place),
+                place.map_or("any".to_owned(), word),
                 self.from.name,
-                word(target),
+                target.map_or("any".to_owned(), word),
                 self.to.name
             );
             return errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
@@ -277,12 +323,27 @@ impl<'s> Scope<'s> {
             _ if over_map => "key".to_owned(),
             _ => "i".to_owned(),
         };
+        let every = Segment::Each(String::new());
+        let inside = |path: &[Segment]| -> Vec<Segment> { path.iter().cloned().chain([every.clone()]).collect() };
+        let (container, item) = (self.this(), inside(containers.0));
+        let container = container.below(containers.0, source);
+        let index = if over_map { Type::String } else { Type::Int };
         let mut inner = Scope {
             from: self.from,
             to: self.to,
-            item: Some((Some(from_item), Some(to_item))),
+            item: Some(Item {
+                from: self.this().below(&item, Some(from_item)),
+                to: self.target(&inside(containers.1), Some(to_item)),
+            }),
             by_items: self.by_items || !rule.item_rules.is_empty(),
-            variables: self.variables.iter().cloned().chain([variable.clone()]).collect(),
+            may_fail: self.may_fail || rule.may_fail,
+            variables: self
+                .variables
+                .iter()
+                .cloned()
+                .chain([(variable.clone(), index.clone())])
+                .collect(),
+            loops: self.loops_over(&container),
         };
         let Some(fill) = inner.fill(rule, (is_map(target), ends.1), over_map, errors) else {
             return;
@@ -295,6 +356,10 @@ impl<'s> Scope<'s> {
                 to,
                 over_map,
                 variable,
+                can_repeat: match &fill {
+                    Fill::Key(key) => keys_repeat(key.program.source(), source.filter(|_| !over_map)),
+                    Fill::List | Fill::SameKey => false,
+                },
                 fill,
                 carry: None,
                 objects: kind_of(Some(to_item)) == Some(Kind::Object),
@@ -311,7 +376,7 @@ impl<'s> Scope<'s> {
         }
         // The loop's first rule names its index or key.
         inner.variables.pop();
-        inner.variables.push(each.variable.clone());
+        inner.variables.push((each.variable.clone(), index));
         let before = errors.len();
         if rule.item_rules.is_empty() {
             inner.field(below, &mut each.body, facts, errors);
@@ -338,8 +403,8 @@ impl<'s> Scope<'s> {
             (false, Some(Segment::Key(_))) => "a list has no keys: end the path in []",
             (false, _) => return Some(Fill::List),
             (true, Some(Segment::Key(text))) => {
-                let item = self.item.map(|(place, _)| place);
-                return program(text, &self.names(), &self.from, item, &at, errors).map(Fill::Key);
+                let key = self.names(self.this()).expression(text, None, &at, errors)?;
+                return Some(Fill::Key(Box::new(key)));
             }
             (true, _) if over_map => return Some(Fill::SameKey),
             (true, _) => "items of a list need a key: end the path in [self.name], say",
@@ -352,7 +417,7 @@ impl<'s> Scope<'s> {
 impl Each {
     fn same_key(&self, end: Option<&Segment>) -> bool {
         match (&self.fill, end) {
-            (Fill::Key(program), Some(Segment::Key(text))) => program.source() == text,
+            (Fill::Key(key), Some(Segment::Key(text))) => key.program.source() == text,
             (Fill::Key(_), _) => false,
             (_, Some(Segment::Key(_))) => false,
             _ => true,
@@ -408,12 +473,4 @@ fn source_text(rule: &Rule) -> String {
         Source::Field(path) => path.to_string(),
         Source::Expression(text) => text.clone(),
     }
-}
-
-fn word(place: Place<'_>) -> &'static str {
-    place.map_or("any", |node| match (node.int_or_string(), node.kind()) {
-        (true, _) => "integer or string",
-        (false, Some(kind)) => kind.as_str(),
-        (false, None) => "any",
-    })
 }

@@ -1,7 +1,10 @@
 //! Rules over entries of a container inside a wider `field`, which see what stands beside the container, too.
 
 use super::body::{Rest, Scope, fit, items};
-use super::{Each, FieldError, Fill, Json, Op, Path, Place, Program, Seg, Segment, Template, This, is_map, value};
+use super::expression::Names;
+use super::{Each, FieldError, Fill, Json, Op, Path, Place, Seg, Segment, This, is_map};
+use crate::rules::Template;
+use insula_cel::{Decl, Field, Program, Shape, Type};
 
 impl<'s> Scope<'s> {
     /// Entries of a container inside a wider `field`: the one that the transformation indexes (`self.colors[key]`),
@@ -36,19 +39,25 @@ impl<'s> Scope<'s> {
             let at = rule.at.path.child(rule.at.destination);
             return errors.push(FieldError::invalid(&at, &Json::from(rule.destination.to_string()), why));
         }
-        let mut names = self.names();
-        names.push(&variable);
-        let wanted = selected(template, &names);
-        let item: Vec<String> = wanted
+        let map = is_map(source);
+        let (outer, every) = (self.this(), [Segment::Each(String::new())]);
+        let wider = outer.below(rest.from, place);
+        let of_item = wider.below(&container, source).below(&every, Some(from_item));
+        let loops = self.loops_over(&wider.below(&container, source));
+        let index = if map { Type::String } else { Type::Int };
+        let mut names = self.names(wider);
+        names.variables.push((variable.clone(), index));
+        names.loops = loops;
+        let item: Vec<String> = selected(template, &names)
             .into_iter()
             .filter(|name| place.is_some_and(|p| p.child(name).is_none()) && from_item.child(name).is_some())
             .collect();
-        let around = Seg::single(rest.from);
-        // What `self` reads is declared in one of two places; the check by one would refuse the other's.
-        let this_place = if item.is_empty() { place } else { None };
-        let Some(value) = value(template, &names, &self.from, Some(this_place), &at, errors) else {
+        names.this.decl = with_fields(&names.this.decl, &of_item.decl, &item);
+        let goes_to = self.target(&rest.to[..=q], Some(to_item));
+        let Some(value) = names.value(template, &goes_to, &at, errors) else {
             return;
         };
+        let around = Seg::single(rest.from);
         let this = if item.is_empty() {
             This::Around(around)
         } else {
@@ -65,9 +74,10 @@ impl<'s> Scope<'s> {
         ops.push(Op::Each(Box::new(Each {
             from: Seg::single(&full),
             to: Seg::single(&rest.to[..q]),
-            over_map: is_map(source),
+            over_map: map,
             variable,
             fill: Fill::List,
+            can_repeat: false,
             carry: None,
             objects: false,
             body: vec![make],
@@ -113,10 +123,12 @@ fn indexed_by(text: &str, variable: &str) -> Option<Vec<Segment>> {
 }
 
 /// The fields of `self` that expressions select directly. Those that do not compile are reported elsewhere.
-fn selected(template: &Template, names: &[&str]) -> Vec<String> {
+fn selected(template: &Template, names: &Names<'_>) -> Vec<String> {
+    let known = names.variables.iter().map(|(name, _)| name.as_str());
+    let known: Vec<&str> = ["self", names.from.name].into_iter().chain(known).collect();
     let mut out = Vec::new();
     for text in expressions(template) {
-        let Ok(program) = Program::compile(text, names) else {
+        let Ok(program) = Program::compile(text, &known) else {
             continue;
         };
         let fields = program
@@ -127,4 +139,20 @@ fn selected(template: &Template, names: &[&str]) -> Vec<String> {
         out.extend(fields);
     }
     out
+}
+
+/// The declaration of the wider value, with fields of the item.
+fn with_fields(wider: &Decl, item: &Decl, names: &[String]) -> Decl {
+    let Shape::Object { name, fields } = wider.shape() else {
+        return wider.clone();
+    };
+    let of_item = |name: &String| -> Field {
+        item.field(name).cloned().unwrap_or_else(|| Field {
+            name: name.as_str().into(),
+            written: name.as_str().into(),
+            decl: Decl::dynamic(),
+        })
+    };
+    let fields = fields.iter().cloned().chain(names.iter().map(of_item));
+    Decl::object(name, fields.collect())
 }

@@ -6,9 +6,11 @@
 //! A proof in the mathematician's sense it is not: rules are programs. It is a search over the corners where such
 //! programs break (empty, full and partial objects, bounds, other alphabets, duplicates), that says how far it went.
 
+mod edges;
 mod edit;
 mod generate;
 mod random;
+mod rules;
 mod shrink;
 mod text;
 
@@ -21,6 +23,8 @@ use generate::Fill;
 use insula_api::Json;
 use random::Random;
 use std::fmt;
+
+pub use rules::failing_rules;
 
 /// Stories tried while a counterexample is made smaller.
 const SHRINKS_MAX: usize = 2_000;

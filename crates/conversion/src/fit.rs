@@ -1,0 +1,210 @@
+//! Whether what an expression gives can stand where a rule puts it: the checker's type against the destination's schema.
+//!
+//! | type | stands in |
+//! |---|---|
+//! | bool, int, uint, double, string | boolean; integer, number; integer, number; number; string; int-or-string takes int and string |
+//! | timestamp | string, also of format `date-time` or `date`: leaves as RFC 3339, as a day where the format says so |
+//! | duration, bytes | string, also of format `duration`, `byte`: leaves as seconds (`90s`), as base64 |
+//! | list, map, object | array, object; item by item, field by field |
+//! | `optional_type(T)` | where T does; empty, it leaves nothing |
+//! | null | where the schema is nullable |
+//! | dyn | anywhere; the value is looked at when there is one |
+
+use crate::carry::known_kind;
+use crate::carry::{Kind, Scalar};
+use crate::scope::Place;
+use insula_cel::{Decl, Field, Shape, Type};
+use insula_schema::Node;
+
+/// What is known of a result before there is one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Fit {
+    /// Every value of the type fits.
+    Sure,
+    /// Some may not: found out by the value.
+    AtRun,
+}
+
+impl Fit {
+    fn and(self, other: Fit) -> Fit {
+        if self == Fit::Sure { other } else { self }
+    }
+}
+
+/// Whether values of `ty` fit `place`; no answer when none does.
+pub(crate) fn fit(ty: &Type, place: Place<'_>) -> Option<Fit> {
+    let Some(node) = place else { return anything(ty) };
+    let Some(kind) = known_kind(node) else {
+        return anything(ty);
+    };
+    let want = match kind {
+        Kind::List => return list(ty, node),
+        Kind::Object => return object(ty, node),
+        Kind::Scalar(want) => want,
+    };
+    match ty {
+        Type::Dyn | Type::Param(_) => Some(Fit::AtRun),
+        Type::Optional(of) => fit(of, place),
+        Type::Null => node.nullable().then_some(Fit::Sure),
+        Type::Bool => (want == Scalar::Boolean).then_some(Fit::Sure),
+        Type::Int | Type::Uint => {
+            matches!(want, Scalar::Integer | Scalar::Number | Scalar::IntOrString).then_some(Fit::Sure)
+        }
+        // NaN and infinities are no JSON.
+        Type::Double => (want == Scalar::Number).then_some(Fit::AtRun),
+        Type::String => matches!(want, Scalar::String | Scalar::IntOrString).then_some(Fit::Sure),
+        Type::Timestamp => text(node, want, &["date-time", "datetime", "date"]),
+        Type::Duration => text(node, want, &["duration"]),
+        Type::Bytes => text(node, want, &["byte"]),
+        // The one type of a library that has a text.
+        Type::Opaque("kubernetes.Quantity") => text(node, want, &[]),
+        Type::List(_) | Type::Map(_) | Type::Object(_) | Type::Type(_) | Type::Opaque(_) => None,
+        // Known to the checker alone while it works.
+        Type::Var(_) | Type::Error => None,
+    }
+}
+
+/// Types that leave as text fit strings, but not those of a format that is another type's.
+fn text(node: &Node, want: Scalar, own: &[&str]) -> Option<Fit> {
+    const TYPED: [&str; 5] = ["date-time", "datetime", "date", "duration", "byte"];
+    let other = node
+        .format()
+        .is_some_and(|format| TYPED.contains(&format) && !own.contains(&format));
+    (want == Scalar::String && !other).then_some(Fit::Sure)
+}
+
+fn list(ty: &Type, node: &Node) -> Option<Fit> {
+    match ty {
+        Type::Dyn | Type::Param(_) => Some(Fit::AtRun),
+        Type::Optional(of) => list(of, node),
+        Type::Null => node.nullable().then_some(Fit::Sure),
+        Type::List(item) => fit(item, node.items()),
+        _ => None,
+    }
+}
+
+fn object(ty: &Type, node: &Node) -> Option<Fit> {
+    match ty {
+        Type::Dyn | Type::Param(_) => Some(Fit::AtRun),
+        Type::Optional(of) => object(of, node),
+        Type::Null => node.nullable().then_some(Fit::Sure),
+        Type::Object(decl) => fields(decl, node),
+        Type::Map(pair) => {
+            let key = match pair.0 {
+                Type::String => Fit::Sure,
+                Type::Dyn | Type::Param(_) => Fit::AtRun,
+                _ => return None,
+            };
+            match node.additional() {
+                Some(values) => Some(key.and(fit(&pair.1, Some(values))?)),
+                None if node.properties().next().is_none() => Some(key),
+                // Which keys there are is not known; that none could hold the values is.
+                None => {
+                    let mut fits = node.properties().map(|(_, child)| fit(&pair.1, Some(child)));
+                    (node.preserves_unknown() || fits.any(|f| f.is_some())).then_some(Fit::AtRun)
+                }
+            }
+        }
+        _ => None,
+    }
+}
+
+/// An object's fields that the destination has, too, must fit there; the others are not the destination's.
+fn fields(decl: &Decl, node: &Node) -> Option<Fit> {
+    let Shape::Object { fields, .. } = decl.shape() else {
+        return Some(Fit::AtRun);
+    };
+    let mut all = Fit::Sure;
+    for field in fields {
+        if let Some(child) = node.child(&field.name) {
+            all = all.and(fit(&field.decl.ty(), Some(child))?);
+        }
+    }
+    Some(all)
+}
+
+/// What has a JSON form at all.
+fn anything(ty: &Type) -> Option<Fit> {
+    match ty {
+        Type::Type(_) => None,
+        Type::Opaque(name) => (*name == "kubernetes.Quantity").then_some(Fit::Sure),
+        Type::Optional(of) => anything(of),
+        Type::List(item) => anything(item),
+        Type::Map(pair) => anything(&pair.1),
+        Type::Dyn | Type::Param(_) | Type::Double => Some(Fit::AtRun),
+        _ => Some(Fit::Sure),
+    }
+}
+
+/// Whether such a value leaves as a day: a timestamp, where only the day is wanted.
+pub(crate) fn leaves_as_day(ty: &Type, place: Place<'_>) -> bool {
+    let timestamp = match ty {
+        Type::Optional(of) => **of == Type::Timestamp,
+        other => *other == Type::Timestamp,
+    };
+    timestamp && place.and_then(Node::format) == Some("date")
+}
+
+/// `gives int, but .spec.size of v2 is a string; string(...) would convert it`
+pub(crate) fn misfit(ty: &Type, place: Place<'_>, path: &str, version: &str) -> String {
+    let Some(node) = place else {
+        return format!("gives {ty}, which has no JSON form");
+    };
+    let Some(kind) = known_kind(node) else {
+        return format!("gives {ty}, which has no JSON form");
+    };
+    let inner = match ty {
+        Type::Optional(of) => of,
+        other => other,
+    };
+    if let (Kind::Object, Type::Object(decl)) = (kind, inner)
+        && let Shape::Object { fields, .. } = decl.shape()
+    {
+        let misfits = |field: &&Field| {
+            node.child(&field.name)
+                .is_some_and(|c| fit(&field.decl.ty(), Some(c)).is_none())
+        };
+        if let Some(field) = fields.iter().find(misfits) {
+            let path = format!("{path}.{}", field.name);
+            let why = misfit(&field.decl.ty(), node.child(&field.name), &path, version);
+            return format!("gives {ty}; its field {}: {why}", field.name);
+        }
+    }
+    let number = matches!(inner, Type::Int | Type::Uint | Type::Double);
+    let help = match (kind, inner) {
+        (Kind::Scalar(Scalar::String), ty) if number || *ty == Type::Bool => "; string(...) would convert it",
+        (Kind::Scalar(Scalar::Integer), Type::String | Type::Double | Type::Timestamp) => "; int(...) would convert it",
+        (Kind::Scalar(Scalar::Number), Type::String) => "; double(...) would convert it",
+        (Kind::Scalar(Scalar::Boolean), Type::String) => "; bool(...) would convert it",
+        (Kind::Scalar(Scalar::IntOrString), Type::Double) => "; int(...) or string(...) would convert it",
+        (Kind::List, _) if node.items().is_none_or(|items| fit(inner, Some(items)).is_some()) => {
+            "; [...] would make a list of it"
+        }
+        _ => "",
+    };
+    format!("gives {ty}, but {path} of {version} is {}{help}", described(node, kind))
+}
+
+/// `a string`, `a list of integer`, …
+fn described(node: &Node, kind: Kind) -> String {
+    let nested = |node: Option<&Node>| node.map_or("any".to_owned(), word);
+    match kind {
+        Kind::List => format!("a list of {}", nested(node.items())),
+        Kind::Object if node.additional().is_some() => format!("a map of {}", nested(node.additional())),
+        Kind::Scalar(Scalar::String) if node.format().is_some() => {
+            format!("a string of format {}", node.format().unwrap_or_default())
+        }
+        Kind::Scalar(Scalar::Integer | Scalar::IntOrString) | Kind::Object => format!("an {}", word(node)),
+        Kind::Scalar(_) => format!("a {}", word(node)),
+    }
+}
+
+/// The schema's word for a type.
+pub(crate) fn word(node: &Node) -> String {
+    match (node.int_or_string(), node.kind()) {
+        (true, _) => "integer or string",
+        (false, Some(kind)) => kind.as_str(),
+        (false, None) => "any",
+    }
+    .to_owned()
+}

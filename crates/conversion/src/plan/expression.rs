@@ -1,0 +1,310 @@
+//! Expressions of rules: compiled against what is in scope, checked against where their results go, and priced.
+
+use super::{Place, Value, View};
+use crate::fit::{self, Fit};
+use crate::path::{Path, Segment, is_identifier};
+use crate::rules::Template;
+use crate::scope::{descend_decl, reads_named_fields};
+use insula_api::{FieldError, FieldPath, Json};
+use insula_cel::{AbsenceMode, CALL_COST_MAX, Decl, Env, Program, Type};
+use insula_schema::Node;
+
+/// What one expression may cost for all of its places in one object, by estimate: Kubernetes' limit for a rule of a schema.
+pub(crate) const EXPRESSION_COST_MAX: u64 = 10_000_000;
+/// Bounds that a message names.
+const BOUNDS_SHOWN: usize = 4;
+
+/// The names that an expression may use, and what is known of them.
+pub(super) struct Names<'s> {
+    pub(super) from: View<'s>,
+    /// What `self` is.
+    pub(super) this: This<'s>,
+    /// Indices and keys of the loops around.
+    pub(super) variables: Vec<(String, Type)>,
+    pub(super) loops: Loops,
+}
+
+/// `self`: its declaration, and for messages where it stands.
+#[derive(Debug, Clone)]
+pub(super) struct This<'s> {
+    pub(super) decl: Decl,
+    pub(super) place: Place<'s>,
+    pub(super) path: Path,
+}
+
+/// The loops around an expression: how often it runs for one object at most, and which of them nothing bounds.
+#[derive(Debug, Clone)]
+pub(super) struct Loops {
+    pub(super) times: u64,
+    pub(super) unbounded: Vec<String>,
+}
+
+/// Where a result goes.
+#[derive(Debug, Clone)]
+pub(super) struct Target<'s> {
+    pub(super) place: Place<'s>,
+    pub(super) path: Path,
+    pub(super) version: &'s str,
+}
+
+/// An expression, and what is known of its results.
+#[derive(Debug)]
+pub(crate) struct Expression {
+    pub(crate) program: Program,
+    /// Timestamps leave as days.
+    pub(crate) day: bool,
+    /// What it costs at most, all its places in an object together.
+    pub(crate) cost: u64,
+    sure: bool,
+}
+
+impl Expression {
+    /// Whether it can fail for an object that is as its schema says.
+    pub(crate) fn can_fail(&self) -> bool {
+        !self.sure
+    }
+}
+
+impl Loops {
+    pub(super) fn none() -> Loops {
+        Loops {
+            times: 1,
+            unbounded: Vec::new(),
+        }
+    }
+
+    /// Inside of a loop over `container`, a list or map that stands at `path`.
+    pub(super) fn over(&self, decl: &Decl, container: Place<'_>, path: &Path) -> Loops {
+        let mut inner = self.clone();
+        inner.times = inner.times.saturating_mul(decl.max_elements().unwrap_or(u64::MAX));
+        inner
+            .unbounded
+            .extend(container.and_then(|node| missing_bound(node, path)));
+        inner
+    }
+}
+
+impl<'s> This<'s> {
+    /// `self` is the whole object.
+    pub(super) fn object(from: View<'s>) -> This<'s> {
+        This {
+            decl: from.declaration(),
+            place: from.root(),
+            path: Path::default(),
+        }
+    }
+
+    /// `self` is what stands at a path from here, whose place is known.
+    pub(super) fn below(&self, path: &[Segment], place: Place<'s>) -> This<'s> {
+        This {
+            decl: descend_decl(&self.decl, path),
+            place,
+            path: Path::of(self.path.segments().iter().chain(path).cloned().collect()),
+        }
+    }
+}
+
+impl Names<'_> {
+    /// Compiles an expression whose result goes to `target`; without one, it is a key.
+    pub(super) fn expression(
+        &self,
+        text: &str,
+        target: Option<&Target<'_>>,
+        at: &FieldPath,
+        errors: &mut Vec<FieldError>,
+    ) -> Option<Expression> {
+        let invalid = |why: String| FieldError::invalid(at, &Json::from(text), why);
+        match self.compile(text, target) {
+            Ok(expression) if expression.cost > EXPRESSION_COST_MAX => {
+                errors.push(invalid(self.too_dear(&expression)));
+                None
+            }
+            Ok(expression) => Some(expression),
+            Err(why) => {
+                errors.push(invalid(why));
+                None
+            }
+        }
+    }
+
+    fn compile(&self, text: &str, target: Option<&Target<'_>>) -> Result<Expression, String> {
+        let program = Program::compile_in(text, &self.env()).map_err(|error| error.to_string())?;
+        reads_named_fields(&program, &self.from, self.this.path.segments().is_empty())?;
+        let place = target.and_then(|target| target.place);
+        let result = program.result();
+        let fits = match target {
+            Some(target) => fit::fit(result, place).ok_or_else(|| target.misfit(result))?,
+            None => match result {
+                Type::String => Fit::Sure,
+                Type::Dyn => Fit::AtRun,
+                other => return Err(format!("gives {other}, but keys are strings")),
+            },
+        };
+        let most = program.estimate().max;
+        Ok(Expression {
+            day: fit::leaves_as_day(result, place),
+            cost: most.saturating_mul(self.loops.times),
+            sure: fits == Fit::Sure && !program.can_fail() && most <= CALL_COST_MAX,
+            program,
+        })
+    }
+
+    fn env(&self) -> Env {
+        let mut env = Env::new(AbsenceMode::Absent);
+        if is_identifier(self.from.name) {
+            env = env.with(self.from.name, self.from.declaration());
+        }
+        env = env.with("self", self.this.decl.clone());
+        for (name, ty) in &self.variables {
+            env = env.with(name, Decl::scalar(ty.clone()));
+        }
+        env
+    }
+
+    /// Compiles a template; each expression of it on its own.
+    pub(super) fn value(
+        &self,
+        template: &Template,
+        target: &Target<'_>,
+        at: &FieldPath,
+        errors: &mut Vec<FieldError>,
+    ) -> Option<Value> {
+        Some(match template {
+            Template::Expression(text) => {
+                Value::Expression(Box::new(self.expression(text, Some(target), at, errors)?))
+            }
+            Template::Constant(json) => {
+                let ty = if json.is_boolean() { Type::Bool } else { number(json) };
+                if fit::fit(&ty, target.place).is_none() {
+                    errors.push(FieldError::invalid(at, json, target.misfit(&ty)));
+                    return None;
+                }
+                Value::Constant(json.clone())
+            }
+            Template::Fields(fields) => {
+                let mut made = Vec::new();
+                for (name, template) in fields {
+                    let at = at.child(name);
+                    let inner = target.below(Segment::Field(name.clone()), &at, errors);
+                    let inner = inner.and_then(|inner| self.value(template, &inner, &at, errors));
+                    made.extend(inner.map(|value| (name.clone(), value)));
+                }
+                Value::Fields(made)
+            }
+            Template::Items(items) => {
+                let inner = target.below(Segment::Each(String::new()), at, errors)?;
+                let item = |(i, template)| self.value(template, &inner, &at.index(i), errors);
+                Value::Items(items.iter().enumerate().filter_map(item).collect())
+            }
+        })
+    }
+
+    /// An estimate that is too high, with the bounds that would lower it.
+    fn too_dear(&self, expression: &Expression) -> String {
+        let mut bounds = self.loops.unbounded.clone();
+        for reference in expression.program.references() {
+            let whole = reference.variable == self.from.name;
+            if !whole && reference.variable != "self" {
+                continue;
+            }
+            let (mut path, mut place) = if whole {
+                (Vec::new(), self.from.root())
+            } else {
+                (self.this.path.segments().to_vec(), self.this.place)
+            };
+            for name in &reference.path {
+                place = place.and_then(|node| node.child(name).or_else(|| node.items()));
+                path.push(Segment::Field(name.clone()));
+            }
+            missing_bounds(place, &mut path, &mut bounds);
+        }
+        let mut seen = std::collections::BTreeSet::new();
+        bounds.retain(|bound| seen.insert(bound.clone()));
+        let help = match bounds.len() {
+            0 => "simplify it".to_owned(),
+            n if n <= BOUNDS_SHOWN => format!("{} in {}", bounds.join(", "), self.from.name),
+            n => format!(
+                "{} and {} more in {}",
+                bounds[..BOUNDS_SHOWN].join(", "),
+                n - BOUNDS_SHOWN,
+                self.from.name
+            ),
+        };
+        let factor = factor(expression.cost, EXPRESSION_COST_MAX);
+        format!("estimated cost exceeds budget by factor of {factor}: {help}")
+    }
+}
+
+/// By how much a limit is exceeded, in Kubernetes' words.
+pub(crate) fn factor(cost: u64, most: u64) -> String {
+    if cost / most >= 100 {
+        return "more than 100x".to_owned();
+    }
+    #[expect(clippy::cast_precision_loss, reason = "one digit of the quotient is shown")]
+    let factor = cost as f64 / most as f64;
+    format!("{factor:.1}x")
+}
+
+fn number(json: &Json) -> Type {
+    if json.is_i64() || json.is_u64() {
+        Type::Int
+    } else {
+        Type::Double
+    }
+}
+
+impl<'s> Target<'s> {
+    /// Why values of this type have no place here.
+    fn misfit(&self, ty: &Type) -> String {
+        fit::misfit(ty, self.place, &self.path.to_string(), self.version)
+    }
+
+    /// A field or the items of what stands here.
+    fn below(&self, segment: Segment, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Target<'s>> {
+        let path: Vec<Segment> = self.path.segments().iter().cloned().chain([segment.clone()]).collect();
+        match crate::scope::descend(self.place, &[segment], self.version) {
+            Ok(place) => Some(Target {
+                place,
+                path: Path::of(path),
+                version: self.version,
+            }),
+            Err(_) => {
+                let why = match path.last() {
+                    Some(Segment::Each(_)) => format!("{} is no list in {}", self.path, self.version),
+                    _ => format!("there is no field {} in {}", Path::of(path), self.version),
+                };
+                errors.push(FieldError::invalid_text(at, "", why));
+                None
+            }
+        }
+    }
+}
+
+/// `.spec.names has no maxItems`, if so.
+fn missing_bound(node: &Node, path: &Path) -> Option<String> {
+    use insula_schema::Type;
+    let (bound, name) = match node.kind()? {
+        Type::Array => (node.max_items(), "maxItems"),
+        Type::Object if node.additional().is_some() => (node.max_properties(), "maxProperties"),
+        Type::String if node.choices().is_empty() && node.format().is_none() => (node.max_length(), "maxLength"),
+        _ => return None,
+    };
+    bound.is_none().then(|| format!("{path} has no {name}"))
+}
+
+fn missing_bounds(place: Place<'_>, path: &mut Vec<Segment>, out: &mut Vec<String>) {
+    let Some(node) = place else { return };
+    out.extend(missing_bound(node, &Path::of(path.clone())));
+    if out.len() > BOUNDS_SHOWN * 4 {
+        return;
+    }
+    let below = node
+        .properties()
+        .map(|(name, child)| (Segment::Field(name.to_owned()), child));
+    let items = node.items().or_else(|| node.additional());
+    for (segment, child) in below.chain(items.map(|items| (Segment::Each(String::new()), items))) {
+        path.push(segment);
+        missing_bounds(Some(child), path, out);
+        path.pop();
+    }
+}
