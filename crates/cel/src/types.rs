@@ -62,6 +62,29 @@ impl Type {
     pub fn optional(value: Type) -> Type {
         Type::Optional(Arc::new(value))
     }
+
+    /// The name of the type that values have when an expression runs: without parameters.
+    pub(crate) fn runtime_name(&self) -> &str {
+        match self {
+            Type::Dyn | Type::Var(_) => "dyn",
+            Type::Null => "null_type",
+            Type::Bool => "bool",
+            Type::Int => "int",
+            Type::Uint => "uint",
+            Type::Double => "double",
+            Type::String => "string",
+            Type::Bytes => "bytes",
+            Type::Timestamp => "google.protobuf.Timestamp",
+            Type::Duration => "google.protobuf.Duration",
+            Type::List(_) => "list",
+            Type::Map(_) => "map",
+            Type::Optional(_) => "optional_type",
+            Type::Type(_) => "type",
+            Type::Object(decl) => decl.name(),
+            Type::Opaque(name) | Type::Param(name) => name,
+            Type::Error => "!error!",
+        }
+    }
 }
 
 impl fmt::Display for Type {

@@ -391,24 +391,28 @@ fn huge_patterns_are_refused() {
     compile_bomb(
         "(.{1,1000}){1000}",
         "'a'.matches('(.{1,1000}){1000}')".to_owned(),
-        "too large",
+        "invalid matches argument",
     );
     compile_bomb(
         "((a{1000}){1000}){1000}",
         "'a'.matches('((a{1000}){1000}){1000}')".to_owned(),
-        "too large",
+        "invalid matches argument",
     );
     compile_bomb(
         "long",
         format!("'a'.matches('{}')", "a?".repeat(3_000)),
-        "exceeds 4096 bytes",
+        "invalid matches argument",
     );
     compile_bomb(
         "nested",
         format!("'a'.matches('{}a{}')", "(".repeat(1_500), ")".repeat(1_500)),
-        "invalid syntax",
+        "invalid matches argument",
     );
-    compile_bomb("unicode", "'a'.matches('\\\\pL{1000}')".to_owned(), "too large");
+    compile_bomb(
+        "unicode",
+        "'a'.matches('\\\\pL{1000}')".to_owned(),
+        "invalid matches argument",
+    );
     let pattern = json!("x*".repeat(500_000));
     run_bomb(
         "1 MB pattern",

@@ -5,6 +5,8 @@
 //! fit, [`walk`] goes through the tree, [`literals`] looks at constants afterwards, [`total`] says what may still
 //! fail when it runs.
 
+mod format;
+mod literals;
 mod standard;
 mod unify;
 mod walk;
@@ -12,6 +14,7 @@ mod walk;
 use crate::env::Env;
 use crate::error::{CompileError, Issue};
 use crate::parse::Parsed;
+use crate::program::AbsenceMode;
 use crate::types::Type;
 use std::collections::HashMap;
 
@@ -49,7 +52,15 @@ pub(crate) fn check(parsed: &Parsed, env: &Env) -> Result<Checked, CompileError>
     let mut walk = walk::Walk::new(env);
     walk.check(&parsed.tree);
     let checked = walk.finish(&parsed.tree).map_err(|wrong| refused(parsed, wrong))?;
-    Ok(checked)
+    let mixtures = match env.mode {
+        AbsenceMode::Error => literals::Mixtures::Refused,
+        // Conversions make objects of literals, whose fields are of all types.
+        AbsenceMode::Absent => literals::Mixtures::Allowed,
+    };
+    match literals::validate(&parsed.tree, &checked, mixtures) {
+        wrong if wrong.is_empty() => Ok(checked),
+        wrong => Err(refused(parsed, wrong)),
+    }
 }
 
 /// Something wrong with a node.

@@ -372,12 +372,12 @@ impl<'e> Walk<'e> {
             Type::Type(of) => match &**of {
                 Type::Object(_) => Some((**of).clone()),
                 other => {
-                    self.wrong(node, format!("'{}' is not a message type", bare_name(other)));
+                    self.wrong(node, format!("'{}' is not a message type", other.runtime_name()));
                     None
                 }
             },
             other => {
-                self.wrong(node, format!("'{}' is not a type", bare_name(other)));
+                self.wrong(node, format!("'{}' is not a type", other.runtime_name()));
                 None
             }
         };
@@ -521,13 +521,4 @@ fn qualified(expr: &IdedExpr) -> Option<String> {
 /// Types of libraries that pass for messages, of which a field would be looked up.
 fn is_message(library: &str) -> bool {
     library.starts_with("kubernetes.")
-}
-
-/// The name of a type without its parameters.
-fn bare_name(ty: &Type) -> String {
-    let name = ty.to_string();
-    match name.split_once('(') {
-        Some((bare, _)) => bare.to_owned(),
-        None => name,
-    }
 }

@@ -1,0 +1,165 @@
+//! What cel-go's validators find in an expression that is well typed: constants that their function would refuse,
+//! literals of mixed types, formats that do not fit their arguments.
+
+use super::{Checked, Wrong, format};
+use crate::cost::Budget;
+use crate::functions::{self, Context, Found};
+use crate::types::Type;
+use crate::value::Val;
+use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
+
+/// Whether list and map literals may mix types.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mixtures {
+    Allowed,
+    Refused,
+}
+
+/// What is wrong with constants anywhere in the tree.
+pub(super) fn validate(tree: &IdedExpr, checked: &Checked, mixtures: Mixtures) -> Vec<Wrong> {
+    let mut validator = Validator {
+        checked,
+        mixtures,
+        wrong: Vec::new(),
+    };
+    validator.visit(tree, false);
+    validator.wrong
+}
+
+struct Validator<'c> {
+    checked: &'c Checked,
+    mixtures: Mixtures,
+    wrong: Vec<Wrong>,
+}
+
+impl Validator<'_> {
+    /// `in_format`: inside the arguments of `format`, which are of all types.
+    fn visit(&mut self, expr: &IdedExpr, in_format: bool) {
+        let refuse_mixtures = self.mixtures == Mixtures::Refused && !in_format;
+        let mut in_format = in_format;
+        match &expr.expr {
+            Expr::List(list) if refuse_mixtures => self.list(list),
+            Expr::Map(map) if refuse_mixtures => self.map(map),
+            Expr::Call(call) => {
+                self.constant_argument(call);
+                if call.func_name == "format" {
+                    self.wrong.extend(format::validate(expr.id, call, self.checked));
+                    in_format = true;
+                }
+            }
+            _ => {}
+        }
+        children(expr, &mut |child| self.visit(child, in_format));
+    }
+
+    fn constant_argument(&mut self, call: &CallExpr) {
+        let Some(IdedExpr {
+            id,
+            expr: Expr::Literal(literal),
+        }) = call.args.first()
+        else {
+            return;
+        };
+        let valid = match (call.func_name.as_str(), literal) {
+            ("matches", LiteralValue::String(pattern)) => crate::regex::compile(pattern.inner()).is_ok(),
+            ("timestamp" | "duration", literal) => converts(&call.func_name, literal),
+            _ => true,
+        };
+        if !valid {
+            let message = format!("invalid {} argument", call.func_name);
+            self.wrong.push(Wrong { node: *id, message });
+        }
+    }
+
+    fn list(&mut self, list: &ListExpr) {
+        let mut first = None;
+        for (index, element) in list.elements.iter().enumerate() {
+            let ty = self.entry_type(element, list.optional_indices.contains(&index));
+            let want: &Type = first.get_or_insert_with(|| ty.clone());
+            if *want != ty {
+                self.wrong.push(mismatch(element.id, want, &ty));
+                break;
+            }
+        }
+    }
+
+    fn map(&mut self, map: &MapExpr) {
+        let mut first = None;
+        for entry in &map.entries {
+            let EntryExpr::MapEntry(entry) = &entry.expr else {
+                continue;
+            };
+            let key = self.entry_type(&entry.key, false);
+            let value = self.entry_type(&entry.value, entry.optional);
+            let (keys, values): &(Type, Type) = first.get_or_insert_with(|| (key.clone(), value.clone()));
+            if *keys != key {
+                self.wrong.push(mismatch(entry.key.id, keys, &key));
+            }
+            if *values != value {
+                self.wrong.push(mismatch(entry.value.id, values, &value));
+            }
+        }
+    }
+
+    fn entry_type(&self, expr: &IdedExpr, optional: bool) -> Type {
+        match self.checked.ty(expr.id) {
+            Type::Optional(value) if optional => (**value).clone(),
+            ty => ty.clone(),
+        }
+    }
+}
+
+fn mismatch(node: u64, want: &Type, got: &Type) -> Wrong {
+    Wrong {
+        node,
+        message: format!("expected type '{want}' but found '{got}'"),
+    }
+}
+
+/// Whether a conversion takes the constant, asked of the conversion itself.
+fn converts(function: &str, literal: &LiteralValue) -> bool {
+    let argument = match literal {
+        LiteralValue::String(text) => Val::String(text.inner().into()),
+        LiteralValue::Int(number) => Val::Int(*number.inner()),
+        _ => return true,
+    };
+    let Found::Function(function) = functions::find(function, false, 1) else {
+        return true;
+    };
+    // One conversion of a text that fits into an expression.
+    let mut budget = Budget::new(u64::MAX);
+    (function.call)(&mut Context::new(&mut budget), &[argument]).is_ok()
+}
+
+/// Calls `each` with every node directly below.
+pub(super) fn children<'t>(expr: &'t IdedExpr, each: &mut dyn FnMut(&'t IdedExpr)) {
+    match &expr.expr {
+        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
+        Expr::Select(select) => each(&select.operand),
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).for_each(each),
+        Expr::List(list) => list.elements.iter().for_each(each),
+        Expr::Map(map) => map.entries.iter().for_each(|e| entry(&e.expr, each)),
+        Expr::Struct(literal) => literal.entries.iter().for_each(|e| entry(&e.expr, each)),
+        Expr::Comprehension(fold) => {
+            for part in [
+                &fold.iter_range,
+                &fold.accu_init,
+                &fold.loop_cond,
+                &fold.loop_step,
+                &fold.result,
+            ] {
+                each(part);
+            }
+        }
+    }
+}
+
+fn entry<'t>(entry: &'t EntryExpr, each: &mut dyn FnMut(&'t IdedExpr)) {
+    match entry {
+        EntryExpr::MapEntry(entry) => {
+            each(&entry.key);
+            each(&entry.value);
+        }
+        EntryExpr::StructField(field) => each(&field.value),
+    }
+}
