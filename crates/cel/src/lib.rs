@@ -25,6 +25,7 @@ mod cost;
 mod decl;
 mod env;
 mod error;
+mod estimate;
 mod eval;
 mod expand;
 mod field;

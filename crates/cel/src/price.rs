@@ -2,8 +2,10 @@
 //! [`crate::estimate`] is the same model before the values are known.
 
 use crate::cost::{self, AUTHORIZATION};
+use crate::functions::Opaque;
 use crate::ir::{Const, Element, Entry, Node, Operator};
 use crate::value::Val;
+use std::net::IpAddr;
 
 /// The price of a call, arguments and result not included.
 pub(crate) fn call(name: &str, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
@@ -43,6 +45,10 @@ pub(crate) fn call(name: &str, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
         ("containsCIDR", [network, other]) => {
             tenth(size(network) * 2) + tenth(size(network)) + cost::CALL + parsed(other)
         }
+        ("validate", [Val::Opaque(format), text]) => match &**format {
+            Opaque::Format(format) => product(size(text), format.pattern_characters()),
+            _ => cost::CALL,
+        },
         ("sets.contains" | "sets.intersects", [one, two]) => pairs(size(one), size(two), 1),
         ("sets.equivalent", [one, two]) => pairs(size(one), size(two), 2),
         ("slice" | "reverse" | "lists.range", _) => list(size(result)),
@@ -133,6 +139,12 @@ fn size(value: &Val<'_>) -> u64 {
     }
     match value {
         Val::Bytes(bytes) => bytes.len() as u64,
+        Val::Opaque(opaque) => match &**opaque {
+            Opaque::Ip(IpAddr::V4(_)) => 4,
+            Opaque::Ip(IpAddr::V6(_)) => 16,
+            Opaque::Cidr(cidr) => cidr.prefix_bytes(),
+            _ => 1,
+        },
         _ => match value.items() {
             Some(items) => items.len() as u64,
             None => value.map_len().map_or(1, |n| n as u64),

@@ -6,6 +6,7 @@ use crate::cost::Budget;
 use crate::decl::Decl;
 use crate::env::Env;
 use crate::error::{CompileError, EvalError};
+use crate::estimate::{Range, estimate};
 use crate::lower::{Lowered, lower};
 use crate::parse::parse;
 use crate::scan::scan;
@@ -58,6 +59,7 @@ pub struct Program {
     source: Box<str>,
     mode: AbsenceMode,
     result: Type,
+    estimate: Estimate,
     lowered: Lowered,
 }
 
@@ -74,7 +76,7 @@ impl Program {
 
     /// What one evaluation may cost.
     pub fn estimate(&self) -> Estimate {
-        Estimate { min: 0, max: 0 }
+        self.estimate
     }
 
     /// Whether it can fail for values that are as declared: not so when every part of it is total.
@@ -95,11 +97,13 @@ impl Program {
         scan(source)?;
         let parsed = parse(source)?;
         let checked = check(&parsed, env)?;
+        let Range { min, max } = estimate(&parsed, &checked, env);
         let lowered = lower(&parsed, &checked, env)?;
         Ok(Program {
             source: source.into(),
             mode: env.mode,
             result: checked.result,
+            estimate: Estimate { min, max },
             lowered,
         })
     }

@@ -103,6 +103,11 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
+    /// Bytes of the prefix: what `size` is of it where prices are made.
+    pub(crate) fn prefix_bytes(self) -> u64 {
+        u64::from(self.bits.div_ceil(8))
+    }
+
     fn masked(self) -> Self {
         let address = match self.address {
             IpAddr::V4(v4) => {

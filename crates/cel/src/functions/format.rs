@@ -125,6 +125,18 @@ const VALUE_RULE: &str = "a valid label must be an empty string or consist of al
     validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 impl Format {
+    /// Characters of the pattern that Kubernetes prices a validation by.
+    pub(crate) fn pattern_characters(self) -> u64 {
+        match self {
+            Self::Dns1123Label | Self::Dns1035Label | Self::Dns1123LabelPrefix | Self::Dns1035LabelPrefix => 30,
+            Self::Dns1123Subdomain | Self::Dns1123SubdomainPrefix | Self::QualifiedName => 60,
+            Self::LabelValue => 40,
+            Self::Uri => 1_104,
+            Self::Uuid | Self::Date | Self::DateTime => 72,
+            Self::Byte => 84,
+        }
+    }
+
     fn named(name: &str) -> Option<Self> {
         Some(match name {
             "dns1123Label" => Self::Dns1123Label,
