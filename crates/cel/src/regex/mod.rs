@@ -1,0 +1,151 @@
+//! Regular expressions as Go's RE2 has them: linear in time, bounded in size, with ASCII classes.
+//!
+//! The `regex` crate matches, but its syntax differs: `\d \w \s \b` mean Unicode, `[`, `&&`, `--`, `~~` are operators
+//! inside a class, and it knows escapes and flags that Go refuses. So a pattern is read by Go's rules, refused in
+//! Go's words, and rewritten to say what RE2 means by it.
+
+mod class;
+mod escape;
+mod translate;
+
+use crate::cost::Budget;
+use crate::error::EvalError;
+
+/// Bytes of a pattern.
+pub const PATTERN_BYTES_MAX: usize = 4_096;
+/// Bytes of a compiled pattern, and of what matching may cache.
+const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// Groups within groups.
+const NESTING_MAX: usize = 100;
+
+/// Compiles a pattern; the error is Go's.
+pub(crate) fn compile(pattern: &str) -> Result<::regex::Regex, String> {
+    if pattern.len() > PATTERN_BYTES_MAX {
+        return Err(format!("regular expression exceeds {PATTERN_BYTES_MAX} bytes"));
+    }
+    let translated = translate::translate(pattern).map_err(|problem| format!("error parsing regexp: {problem}"))?;
+    ::regex::RegexBuilder::new(&translated)
+        .size_limit(COMPILED_BYTES_MAX)
+        .dfa_size_limit(COMPILED_BYTES_MAX)
+        // A class that is negated or folded is a level of its own to the crate.
+        .nest_limit(2 * NESTING_MAX as u32)
+        .build()
+        .map_err(|error| match error {
+            ::regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
+            // Read by Go's rules already: what is left are names of Unicode classes.
+            _ => "error parsing regexp: invalid character class range".to_owned(),
+        })
+}
+
+/// Cost of matching `text`: cel-go's product of traversals.
+pub(crate) fn charge(budget: &mut Budget, text: &str, pattern_bytes: usize) -> Result<(), EvalError> {
+    let text_cost = (text.len() as u64 + 1).div_ceil(10);
+    let pattern_cost = (pattern_bytes as u64).div_ceil(4).max(1);
+    budget.charge(text_cost.saturating_mul(pattern_cost))
+}
+
+/// What Go says: the problem, and the part of the pattern that has it.
+fn problem(what: &str, part: &str) -> String {
+    format!("{what}: `{part}`")
+}
+
+/// The part of `text` before `rest`, which is its end.
+fn before<'t>(text: &'t str, rest: &str) -> &'t str {
+    text.get(..text.len() - rest.len()).unwrap_or(text)
+}
+
+/// The first character, and what follows it.
+fn first(text: &str) -> Option<(char, &str)> {
+    let mut characters = text.chars();
+    characters.next().map(|c| (c, characters.as_str()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::compile;
+
+    #[test]
+    fn patterns_are_refused_in_the_words_of_go() {
+        for (pattern, want) in [
+            ("(", "missing closing ): `(`"),
+            ("a)", "unexpected ): `a)`"),
+            ("[a", "missing closing ]: `[a`"),
+            ("x[]", "missing closing ]: `[]`"),
+            ("[b-a]", "invalid character class range: `b-a`"),
+            ("[[:word:][:nope:]]", "invalid character class range: `[:nope:]`"),
+            ("*", "missing argument to repetition operator: `*`"),
+            ("(*)", "missing argument to repetition operator: `*`"),
+            ("a|+", "missing argument to repetition operator: `+`"),
+            ("a**", "invalid nested repetition operator: `**`"),
+            ("a*?*", "invalid nested repetition operator: `*?*`"),
+            ("a{2}{3}", "invalid nested repetition operator: `{2}{3}`"),
+            ("a{1001}", "invalid repeat count: `{1001}`"),
+            ("a{2,1}", "invalid repeat count: `{2,1}`"),
+            ("(a{100}){11}", "invalid repeat count: `{11}`"),
+            ("\\", "trailing backslash at end of expression: ``"),
+            ("\\C", "invalid escape sequence: `\\C`"),
+            ("\\Z", "invalid escape sequence: `\\Z`"),
+            ("\\1", "invalid escape sequence: `\\1`"),
+            ("\\x{110000}", "invalid escape sequence: `\\x{110000}`"),
+            ("[\\b]", "invalid escape sequence: `\\b`"),
+            ("(?=a)", "invalid or unsupported Perl syntax: `(?=`"),
+            ("(?<!a)", "invalid named capture: `(?<!a)`"),
+            ("(?x)a", "invalid or unsupported Perl syntax: `(?x`"),
+            ("(?P<1 a>b)", "invalid named capture: `(?P<1 a>`"),
+            ("(?P<n", "invalid named capture: `(?P<n`"),
+            ("\\p{Nope}", "invalid character class range"),
+            ("\\p{L", "invalid character class range: `\\p{L`"),
+        ] {
+            let error = compile(pattern)
+                .map(|_| ())
+                .map_err(|e| e.replace("error parsing regexp: ", ""));
+            assert_eq!(error, Err(want.to_owned()), "{pattern}");
+        }
+    }
+
+    #[test]
+    fn patterns_mean_what_they_mean_to_go() {
+        for (pattern, text, want) in [
+            ("^\\d$", "٣", false),
+            ("^\\w$", "é", false),
+            ("^\\W$", "é", true),
+            ("(?i)^\\w$", "ſ", false),
+            ("(?i)^k$", "\u{212a}", true),
+            ("(?i)^\\p{Lu}$", "a", true),
+            ("^\\s$", "\u{b}", false),
+            ("\\bé", "aé", true),
+            ("\\Bb", "ab", true),
+            ("\\Qa.b\\E+", "a.bbb", true),
+            ("^\\Qa.b", "axb", false),
+            ("^[[:alpha:]\\d-]+$", "a1-", true),
+            ("^[^[:^alpha:]]$", "a", true),
+            ("^[]a]+$", "]a", true),
+            ("^[&&~~a-]+$", "&~-a", true),
+            ("^[[]$", "[", true),
+            ("^a{,2}$", "a{,2}", true),
+            ("^a{2$", "a{2", true),
+            ("^{a}$", "{a}", true),
+            ("^a{01}$", "a{01}", true),
+            ("^\\x41\\x{1F600}\\101\\a$", "A\u{1F600}A\u{7}", true),
+            ("^\\pN\\p{Greek}\\P{Lu}\\p{^Lu}$", "1αaa", true),
+            ("^[\\p{Lu}\\PL]$", "A", true),
+            ("^a.b$", "a\nb", false),
+            ("(?s)^a.b$", "a\nb", true),
+            ("^a$", "a\n", false),
+            ("(?m)^b$", "a\nb", true),
+            ("(?i:A)b(?-i)", "ab", true),
+            ("(?P<n>a)(?<n>b)", "ab", true),
+            ("(?U)^a+$", "aa", true),
+            ("\\Aa\\z", "a", true),
+            ("^#| $", "#", true),
+            ("a||b", "", true),
+            ("()", "", true),
+            ("^[^\\d\\s]$", "x", true),
+            ("^[^\\D]$", "7", true),
+            ("^[\\-\\]\\\\]+$", "-]\\", true),
+        ] {
+            let compiled = compile(pattern);
+            assert_eq!(compiled.map(|r| r.is_match(text)), Ok(want), "{pattern} {text}");
+        }
+    }
+}
