@@ -31,7 +31,7 @@ use std::rc::Rc;
 pub use authorizer::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceCheck};
 pub(crate) use authorizer::{authorizer_value, check_value};
 pub(crate) use opaque::Opaque;
-pub(crate) use signature::{Overload, is_for_patches, is_namespace, overloads};
+pub(crate) use signature::{Overload, is_for_patches, overloads};
 
 /// What functions may use besides their arguments.
 pub(crate) struct Context<'m> {

@@ -40,16 +40,7 @@ pub(crate) fn is_for_patches(name: &str) -> bool {
     name.starts_with("jsonpatch.")
 }
 
-/// Whether names begin with `prefix` and a dot: `sets` is no variable but part of a function's name.
-pub(crate) fn is_namespace(prefix: &str) -> bool {
-    tables()
-        .into_iter()
-        .flatten()
-        .any(|f| f.name.strip_prefix(prefix).is_some_and(|rest| rest.starts_with('.')))
-}
-
-/// An overload from its text.
-pub(crate) fn parse(text: &'static str) -> Option<Overload> {
+fn parse(text: &'static str) -> Option<Overload> {
     let (id, text) = text.split_once(": ")?;
     let (call, result) = text.rsplit_once(" -> ")?;
     let (receiver, inside) = match call.strip_prefix('(') {

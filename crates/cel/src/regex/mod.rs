@@ -44,9 +44,15 @@ pub(crate) fn charge(budget: &mut Budget, text: &str, pattern_bytes: usize) -> R
     budget.charge(text_cost.saturating_mul(pattern_cost))
 }
 
-/// What Go says: the problem, and the part of the pattern that has it.
+/// Characters of a pattern that a message repeats.
+const SHOWN_MAX: usize = 200;
+
+/// What Go says: the problem, and the part of the pattern that has it. A long part is cut, which Go does not.
 fn problem(what: &str, part: &str) -> String {
-    format!("{what}: `{part}`")
+    match part.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{what}: `{}…`", &part[..end]),
+        None => format!("{what}: `{part}`"),
+    }
 }
 
 /// The part of `text` before `rest`, which is its end.
