@@ -40,7 +40,8 @@ pub(crate) fn is_for_patches(name: &str) -> bool {
     name.starts_with("jsonpatch.")
 }
 
-fn parse(text: &'static str) -> Option<Overload> {
+/// An overload from its text.
+pub(crate) fn parse(text: &'static str) -> Option<Overload> {
     let (id, text) = text.split_once(": ")?;
     let (call, result) = text.rsplit_once(" -> ")?;
     let (receiver, inside) = match call.strip_prefix('(') {
