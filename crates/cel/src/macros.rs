@@ -128,10 +128,10 @@ impl Lowering<'_> {
 
 /// `target.optMap(variable, body)` or `optFlatMap`, found in its expansion.
 pub(crate) struct OptionalBinding<'e> {
-    target: &'e IdedExpr,
-    variable: &'e str,
-    body: &'e IdedExpr,
-    flat: bool,
+    pub(crate) target: &'e IdedExpr,
+    pub(crate) variable: &'e str,
+    pub(crate) body: &'e IdedExpr,
+    pub(crate) flat: bool,
 }
 
 impl<'e> OptionalBinding<'e> {

@@ -1,0 +1,443 @@
+//! From a tree back to text, which parses to the same tree: what the parser understood, every macro as the call that
+//! it was.
+
+use crate::error::CompileError;
+use crate::expand::{MAP_INSERT, SORT, UNUSED};
+use crate::macros::OptionalBinding;
+use crate::parse::parse;
+use crate::scan::scan;
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue, operators,
+};
+use std::fmt::Write;
+
+/// An expression written out as it was understood: macros as calls, operators spaced, groups in parentheses.
+pub fn print(source: &str) -> Result<String, CompileError> {
+    scan(source)?;
+    Ok(text(&parse(source)?.tree))
+}
+
+fn text(tree: &IdedExpr) -> String {
+    let mut printer = Printer(String::new());
+    printer.expr(tree, LOWEST);
+    printer.0
+}
+
+const LOWEST: u8 = 0;
+const OR: u8 = 2;
+const UNARY: u8 = 7;
+const MEMBER: u8 = 8;
+
+/// How tightly a binary operator binds, and how it is written.
+fn binary(name: &str) -> Option<(u8, &'static str)> {
+    Some(match name {
+        operators::LOGICAL_OR => (OR, "||"),
+        operators::LOGICAL_AND => (3, "&&"),
+        operators::EQUALS => (4, "=="),
+        operators::NOT_EQUALS => (4, "!="),
+        operators::LESS => (4, "<"),
+        operators::LESS_EQUALS => (4, "<="),
+        operators::GREATER => (4, ">"),
+        operators::GREATER_EQUALS => (4, ">="),
+        operators::IN => (4, "in"),
+        operators::ADD => (5, "+"),
+        operators::SUBSTRACT => (5, "-"),
+        operators::MULTIPLY => (6, "*"),
+        operators::DIVIDE => (6, "/"),
+        operators::MODULO => (6, "%"),
+        _ => return None,
+    })
+}
+
+struct Printer(String);
+
+impl Printer {
+    /// An expression in a place where only what binds as tightly as `least` needs no parentheses.
+    fn expr(&mut self, expr: &IdedExpr, least: u8) {
+        if binding(expr) < least {
+            self.0.push('(');
+            self.bare(expr);
+            self.0.push(')');
+        } else {
+            self.bare(expr);
+        }
+    }
+
+    fn bare(&mut self, expr: &IdedExpr) {
+        match &expr.expr {
+            Expr::Unspecified => {}
+            Expr::Ident(name) => self.0.push_str(name),
+            Expr::Literal(literal) => self.literal(literal),
+            Expr::Select(select) if select.test => {
+                self.0.push_str("has(");
+                self.expr(&select.operand, MEMBER);
+                self.0 += &format!(".{})", select.field);
+            }
+            Expr::Select(select) => {
+                self.expr(&select.operand, MEMBER);
+                self.0 += &format!(".{}", select.field);
+            }
+            Expr::Call(call) => self.call(expr, call),
+            Expr::List(list) => {
+                self.0.push('[');
+                for (i, element) in list.elements.iter().enumerate() {
+                    self.0.push_str(if i == 0 { "" } else { ", " });
+                    self.optional(list.optional_indices.contains(&i));
+                    self.expr(element, LOWEST);
+                }
+                self.0.push(']');
+            }
+            Expr::Map(map) => self.entries(&map.entries),
+            Expr::Struct(literal) => {
+                self.0.push_str(&literal.type_name);
+                self.entries(&literal.entries);
+            }
+            Expr::Comprehension(fold) => self.fold(fold),
+        }
+    }
+
+    fn optional(&mut self, optional: bool) {
+        self.0.push_str(if optional { "?" } else { "" });
+    }
+
+    fn entries(&mut self, entries: &[IdedEntryExpr]) {
+        self.0.push('{');
+        for (i, entry) in entries.iter().enumerate() {
+            self.0.push_str(if i == 0 { "" } else { ", " });
+            let value = match &entry.expr {
+                EntryExpr::StructField(field) => {
+                    self.optional(field.optional);
+                    self.0.push_str(&field.field);
+                    &field.value
+                }
+                EntryExpr::MapEntry(entry) => {
+                    self.optional(entry.optional);
+                    self.expr(&entry.key, LOWEST);
+                    &entry.value
+                }
+            };
+            self.0.push_str(": ");
+            self.expr(value, LOWEST);
+        }
+        self.0.push('}');
+    }
+
+    fn call(&mut self, expr: &IdedExpr, call: &CallExpr) {
+        if let Some(binding) = OptionalBinding::of(expr) {
+            let name = if binding.flat { "optFlatMap" } else { "optMap" };
+            return self.bound(binding.target, name, &[binding.variable], &[binding.body]);
+        }
+        match (call.func_name.as_str(), call.args.as_slice()) {
+            (operators::CONDITIONAL, [condition, then, otherwise]) => {
+                self.expr(condition, OR);
+                self.0.push_str(" ? ");
+                self.expr(then, OR);
+                self.0.push_str(" : ");
+                self.expr(otherwise, LOWEST);
+            }
+            (operators::LOGICAL_NOT, [operand]) => self.unary('!', operand),
+            (operators::NEGATE, [operand]) => self.unary('-', operand),
+            (operators::INDEX, [operand, index]) => self.index(operand, "[", index),
+            (operators::OPT_INDEX, [operand, index]) => self.index(operand, "[?", index),
+            (operators::OPT_SELECT, [operand, field]) => {
+                self.expr(operand, MEMBER);
+                if let Expr::Literal(LiteralValue::String(field)) = &field.expr {
+                    self.0 += &format!(".?{}", field.inner());
+                }
+            }
+            (name, [left, right]) if call.target.is_none() && binary(name).is_some() => {
+                let (tightness, operator) = binary(name).unwrap_or_default();
+                // Rows of `&&` and `||` are balanced trees, of which parentheses keep the shape.
+                let logical = name == operators::LOGICAL_AND || name == operators::LOGICAL_OR;
+                self.expr(left, tightness + u8::from(logical));
+                self.0 += &format!(" {operator} ");
+                self.expr(right, tightness + 1);
+            }
+            (name, args) => {
+                if let Some(target) = &call.target {
+                    self.expr(target, MEMBER);
+                    self.0.push('.');
+                }
+                self.0.push_str(name);
+                self.arguments(&[], &args.iter().collect::<Vec<_>>());
+            }
+        }
+    }
+
+    fn unary(&mut self, operator: char, operand: &IdedExpr) {
+        self.0.push(operator);
+        let start = self.0.len();
+        self.expr(operand, MEMBER);
+        // `-1` is a literal, `-(1)` is not, and of two signs in a row nothing would be left.
+        if self.0[start..].starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+            self.0.insert(start, '(');
+            self.0.push(')');
+        }
+    }
+
+    fn index(&mut self, operand: &IdedExpr, open: &str, index: &IdedExpr) {
+        self.expr(operand, MEMBER);
+        self.0.push_str(open);
+        self.expr(index, LOWEST);
+        self.0.push(']');
+    }
+
+    fn arguments(&mut self, variables: &[&str], args: &[&IdedExpr]) {
+        self.0.push('(');
+        self.0.push_str(&variables.join(", "));
+        for (i, arg) in args.iter().enumerate() {
+            self.0.push_str(if i == 0 && variables.is_empty() { "" } else { ", " });
+            self.expr(arg, LOWEST);
+        }
+        self.0.push(')');
+    }
+
+    /// `target.name(variables, args)`
+    fn bound(&mut self, target: &IdedExpr, name: &str, variables: &[&str], args: &[&IdedExpr]) {
+        self.expr(target, MEMBER);
+        self.0 += &format!(".{name}");
+        self.arguments(variables, args);
+    }
+
+    fn fold(&mut self, fold: &ComprehensionExpr) {
+        if fold.iter_var == UNUSED {
+            if let Expr::Call(CallExpr { func_name, args, .. }) = &fold.result.expr
+                && func_name == SORT
+                && let [keys] = args.as_slice()
+                && let Expr::Comprehension(keys) = &keys.expr
+                && let Some((_, args)) = written(keys)
+            {
+                self.bound(&fold.accu_init, "sortBy", &[&keys.iter_var], &args);
+            }
+            return;
+        }
+        if let Some((name, args)) = written(fold) {
+            let mut variables = vec![fold.iter_var.as_str()];
+            variables.extend(fold.iter_var2.as_deref());
+            self.bound(&fold.iter_range, name, &variables, &args);
+        }
+    }
+
+    fn literal(&mut self, literal: &LiteralValue) {
+        match literal {
+            LiteralValue::Null => self.0.push_str("null"),
+            LiteralValue::Boolean(b) => self.0 += &b.inner().to_string(),
+            LiteralValue::Int(i) => self.0 += &i.inner().to_string(),
+            LiteralValue::UInt(u) => self.0 += &format!("{}u", u.inner()),
+            LiteralValue::Double(d) => self.0 += &format!("{:?}", d.inner()),
+            LiteralValue::String(s) => {
+                self.0.push('"');
+                s.inner().chars().for_each(|c| self.escaped(c));
+                self.0.push('"');
+            }
+            LiteralValue::Bytes(bytes) => {
+                self.0.push_str("b\"");
+                for byte in bytes.inner() {
+                    // Writing to a string does not fail.
+                    let _ = write!(self.0, "\\x{byte:02x}");
+                }
+                self.0.push('"');
+            }
+        }
+    }
+
+    fn escaped(&mut self, c: char) {
+        match c {
+            '"' | '\\' => self.0.extend(['\\', c]),
+            '\n' => self.0.push_str("\\n"),
+            c if c.is_control() => self.0 += &format!("\\u{:04x}", u32::from(c)),
+            c => self.0.push(c),
+        }
+    }
+}
+
+fn binding(expr: &IdedExpr) -> u8 {
+    match &expr.expr {
+        Expr::Call(_) if OptionalBinding::of(expr).is_some() => MEMBER,
+        Expr::Call(call) => match (call.func_name.as_str(), call.args.len()) {
+            (operators::CONDITIONAL, 3) => 1,
+            (operators::LOGICAL_NOT | operators::NEGATE, 1) => UNARY,
+            (name, 2) if call.target.is_none() => binary(name).map_or(MEMBER, |(tightness, _)| tightness),
+            _ => MEMBER,
+        },
+        _ => MEMBER,
+    }
+}
+
+/// The macro that a loop was written as, and its arguments after the variables.
+fn written(fold: &ComprehensionExpr) -> Option<(&'static str, Vec<&IdedExpr>)> {
+    let two = fold.iter_var2.is_some();
+    let Expr::Call(step) = &fold.loop_step.expr else {
+        return None;
+    };
+    let (condition, body) = match (&fold.accu_init.expr, step.func_name.as_str(), step.args.as_slice()) {
+        (Expr::Literal(_), operators::LOGICAL_AND, [_, predicate]) => return Some(("all", vec![predicate])),
+        (Expr::Literal(_), operators::LOGICAL_OR, [_, predicate]) => return Some(("exists", vec![predicate])),
+        (Expr::Literal(_), operators::CONDITIONAL, [predicate, ..]) => return Some(("existsOne", vec![predicate])),
+        (_, operators::CONDITIONAL, [condition, body, _]) => match &body.expr {
+            Expr::Call(body) => (Some(condition), body),
+            _ => return None,
+        },
+        _ => (None, step),
+    };
+    let (name, item) = match (body.func_name.as_str(), body.args.as_slice()) {
+        (MAP_INSERT, [_, _, item]) => ("transformMap", item),
+        (MAP_INSERT, [_, items]) => ("transformMapEntry", items),
+        (operators::ADD, [_, list]) => match &list.expr {
+            Expr::List(list) => (if two { "transformList" } else { "map" }, list.elements.first()?),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    let mut args: Vec<&IdedExpr> = condition.into_iter().collect();
+    let is_filter = name == "map" && condition.is_some();
+    match &item.expr {
+        Expr::Ident(variable) if is_filter && *variable == fold.iter_var => return Some(("filter", args)),
+        _ => args.push(item),
+    }
+    Some((name, args))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{parse, print, text};
+    use cel::common::ast::IdedExpr;
+
+    /// A tree without its ids.
+    fn shape(tree: &IdedExpr) -> String {
+        let shown = format!("{tree:?}");
+        let mut parts = shown.split("id: ");
+        let first = parts.next().unwrap_or_default().to_owned();
+        parts.fold(first, |all, part| {
+            all + part.trim_start_matches(|c: char| c.is_ascii_digit())
+        })
+    }
+
+    #[test]
+    fn expressions_are_written_as_understood() {
+        for (source, want) in [
+            ("a+b*c-(d-e)", "a + b * c - (d - e)"),
+            ("(a+b)*c", "(a + b) * c"),
+            ("a&&(b||c)", "a && (b || c)"),
+            ("-(1) - -1", "-(1) - -1"),
+            ("!(a in [1,?b])", "!(a in [1, ?b])"),
+            ("a?b:c?d:e", "a ? b : c ? d : e"),
+            ("(a?b:c)?d:e", "(a ? b : c) ? d : e"),
+            ("has(a.b)&&a.?c[?0].d['x']", "has(a.b) && a.?c[?0].d[\"x\"]"),
+            ("a.all(x,x>0).b()", "a.all(x, x > 0).b()"),
+            ("a.map(x,x>0,x+1)", "a.map(x, x > 0, x + 1)"),
+            ("a.filter(x,x)", "a.filter(x, x)"),
+            ("a.exists_one(k,v,v)", "a.existsOne(k, v, v)"),
+            ("a.transformMap(k,v,k!='',v)", "a.transformMap(k, v, k != \"\", v)"),
+            ("a.transformMapEntry(k,v,{v:k})", "a.transformMapEntry(k, v, {v: k})"),
+            ("a.transformList(k,v,k)", "a.transformList(k, v, k)"),
+            ("a.?b.optMap(x,x+1).orValue(2)", "a.?b.optMap(x, x + 1).orValue(2)"),
+            ("a.sortBy(x,x.y)[0]", "a.sortBy(x, x.y)[0]"),
+            ("T{a:1u,?b:c}", "T{a: 1u, ?b: c}"),
+            (
+                "r'\\n' + '\\n\"\\u0001é' + string(b'a')",
+                "\"\\\\n\" + \"\\n\\\"\\u0001é\" + string(b\"\\x61\")",
+            ),
+            ("1e300 + .5 + 0x1F + null", "1e300 + 0.5 + 31 + null"),
+        ] {
+            assert_eq!(print(source).expect(source), want, "{source}");
+        }
+    }
+
+    /// Whatever parses prints to what parses to the same tree.
+    fn returns(source: &str) -> bool {
+        let Ok(parsed) = parse(source) else { return false };
+        let printed = text(&parsed.tree);
+        let again = parse(&printed).unwrap_or_else(|e| panic!("{source:?} prints as {printed:?}: {e}"));
+        assert_eq!(
+            shape(&again.tree),
+            shape(&parsed.tree),
+            "{source:?} prints as {printed:?}"
+        );
+        true
+    }
+
+    #[test]
+    fn expressions_of_the_tables_return() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
+        let mut returned = 0;
+        for file in std::fs::read_dir(folder).expect("the tables") {
+            let file = std::fs::read_to_string(file.expect("an entry").path()).expect("a table");
+            let table: serde_json::Value = serde_saphyr::from_str(&file).expect("a table in YAML");
+            for case in table.as_array().into_iter().flatten() {
+                returned += usize::from(case["expr"].as_str().is_some_and(returns));
+            }
+        }
+        assert!(returned > 400, "only {returned} expressions");
+    }
+
+    fn expressions() -> impl proptest::strategy::Strategy<Value = String> {
+        use proptest::prelude::*;
+        let leaves = [
+            "a", "1", "-1", "-0.5", "2u", "'x'", "b'y'", "null", "a.b", "[]", "{}", "true",
+        ];
+        let shapes = [
+            "({}) + ({})",
+            "({}) - {}",
+            "{} * ({})",
+            "({}) / {}",
+            "({}) % ({})",
+            "({}) && ({})",
+            "{} && {} && {}",
+            "({}) || ({})",
+            "({}) == ({})",
+            "{} < {}",
+            "({}) in ({})",
+            "!({})",
+            "-({})",
+            "({}) ? ({}) : ({})",
+            "{} ? {} : {}",
+            "[{}, ?{}]",
+            "{{ {}: {} }}",
+            "({}).f",
+            "({})[{}]",
+            "({}).?f",
+            "({})[?{}]",
+            "f({}, {})",
+            "({}).g({})",
+            "has(({}).f)",
+            "({}).map(x, {})",
+            "({}).map(x, {}, {})",
+            "({}).filter(x, {})",
+            "({}).all(x, y, {})",
+            "({}).exists(x, {})",
+            "({}).existsOne(x, {})",
+            "({}).transformMap(x, y, {}, {})",
+            "({}).transformList(x, y, {})",
+            "({}).transformMapEntry(x, y, {})",
+            "({}).optMap(x, {})",
+            "({}).optFlatMap(x, {})",
+            "({}).sortBy(x, {})",
+            "T{{f: {}}}",
+            "!!({})",
+            "--({})",
+        ];
+        prop::sample::select(leaves.to_vec())
+            .prop_map(str::to_owned)
+            .prop_recursive(6, 60, 3, move |inner| {
+                (prop::sample::select(shapes.to_vec()), prop::collection::vec(inner, 3)).prop_map(|(shape, parts)| {
+                    let mut parts = parts.into_iter().cycle();
+                    let mut pieces = shape.split("{}");
+                    let first = pieces.next().unwrap_or_default().to_owned();
+                    let filled = pieces.fold(first, |all, piece| all + &parts.next().unwrap_or_default() + piece);
+                    filled.replace("{{", "{").replace("}}", "}")
+                })
+            })
+    }
+
+    proptest::proptest! {
+        #![proptest_config(proptest::prelude::ProptestConfig {
+            cases: 600, failure_persistence: None, ..Default::default()
+        })]
+
+        #[test]
+        fn generated_expressions_return(source in expressions()) {
+            returns(&source);
+        }
+    }
+}
