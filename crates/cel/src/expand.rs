@@ -1,9 +1,8 @@
 //! The macros, expanded while parsing to the trees that cel-go makes of them. The parser's own set lacks those over
 //! two variables, of optional values and of sorting, and reports some mistakes in other words.
 
-use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators,
-};
+use crate::nodes::{Make, Parts, Variables, each};
+use cel::common::ast::{Expr, IdedExpr, ListExpr, MapExpr, operators};
 use cel::parser::{Macro, MacroExprHelper};
 use cel::{Env, ParseError};
 use std::sync::LazyLock;
@@ -44,8 +43,8 @@ pub(crate) fn environment() -> &'static Env {
 fn macros() -> Vec<Macro> {
     let mut macros = vec![
         Macro::global("has", 1, |helper, _, args| has(helper, args)),
-        Macro::receiver("map", 2, |helper, target, args| map(helper, target, args)),
-        Macro::receiver("map", 3, |helper, target, args| map(helper, target, args)),
+        Macro::receiver("map", 2, map),
+        Macro::receiver("map", 3, map),
         Macro::receiver("filter", 2, filter),
         Macro::receiver("optMap", 2, |helper, target, args| {
             optional(helper, target, args, false)
@@ -293,11 +292,6 @@ fn sort_by(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec
     Ok(Some(make.bind(SORT_INPUT.to_owned(), list, sorted)))
 }
 
-struct Variables {
-    first: String,
-    second: Option<String>,
-}
-
 impl Variables {
     /// The one or two variables that `args` begin with.
     fn read(args: &[IdedExpr], not_a_name: &str) -> Result<Variables, ParseError> {
@@ -330,148 +324,5 @@ impl Variables {
             }
         }
         Ok(Variables { first, second })
-    }
-}
-
-struct Parts {
-    init: IdedExpr,
-    condition: IdedExpr,
-    step: IdedExpr,
-    result: IdedExpr,
-}
-
-/// Makes nodes at the place of the macro's call.
-struct Make<'a, 'b>(&'a mut MacroExprHelper<'b>);
-
-impl Make<'_, '_> {
-    fn ident(&mut self, name: &str) -> IdedExpr {
-        self.0.next_expr(Expr::Ident(name.to_owned()))
-    }
-
-    fn accumulator(&mut self) -> IdedExpr {
-        self.ident(ACCUMULATOR)
-    }
-
-    fn bool(&mut self, value: bool) -> IdedExpr {
-        self.0.next_expr(Expr::Literal(LiteralValue::Boolean(value.into())))
-    }
-
-    fn int(&mut self, value: i64) -> IdedExpr {
-        self.0.next_expr(Expr::Literal(LiteralValue::Int(value.into())))
-    }
-
-    fn call(&mut self, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
-        self.0.next_expr(Expr::Call(CallExpr {
-            func_name: name.to_owned(),
-            target: None,
-            args,
-        }))
-    }
-
-    fn member(&mut self, name: &str, target: IdedExpr, args: Vec<IdedExpr>) -> IdedExpr {
-        self.0.next_expr(Expr::Call(CallExpr {
-            func_name: name.to_owned(),
-            target: Some(Box::new(target)),
-            args,
-        }))
-    }
-
-    /// `@result + [item]`
-    fn append(&mut self, item: IdedExpr) -> IdedExpr {
-        let list = self.0.next_expr(Expr::List(ListExpr::new(vec![item])));
-        let args = vec![self.accumulator(), list];
-        self.call(operators::ADD, args)
-    }
-
-    /// A fold that takes `step` where `condition` holds.
-    fn collect(
-        &mut self,
-        range: IdedExpr,
-        variables: Variables,
-        condition: Option<IdedExpr>,
-        step: IdedExpr,
-        empty: Expr,
-    ) -> IdedExpr {
-        let step = match condition {
-            Some(condition) => {
-                let args = vec![condition, step, self.accumulator()];
-                self.call(operators::CONDITIONAL, args)
-            }
-            None => step,
-        };
-        let parts = Parts {
-            init: self.0.next_expr(empty),
-            condition: self.bool(true),
-            step,
-            result: self.accumulator(),
-        };
-        self.fold(range, variables, parts)
-    }
-
-    fn fold(&mut self, range: IdedExpr, variables: Variables, parts: Parts) -> IdedExpr {
-        self.0.next_expr(Expr::Comprehension(Box::new(ComprehensionExpr {
-            iter_range: range,
-            iter_var: variables.first,
-            iter_var2: variables.second,
-            accu_var: ACCUMULATOR.to_owned(),
-            accu_init: parts.init,
-            loop_cond: parts.condition,
-            loop_step: parts.step,
-            result: parts.result,
-        })))
-    }
-
-    /// A comprehension over nothing, whose result sees `value` as `name`.
-    fn bind(&mut self, name: String, value: IdedExpr, body: IdedExpr) -> IdedExpr {
-        let fold = ComprehensionExpr {
-            iter_range: self.0.next_expr(Expr::List(ListExpr::default())),
-            iter_var: UNUSED.to_owned(),
-            iter_var2: None,
-            accu_init: value,
-            loop_cond: self.bool(false),
-            loop_step: self.ident(&name),
-            accu_var: name,
-            result: body,
-        };
-        self.0.next_expr(Expr::Comprehension(Box::new(fold)))
-    }
-}
-
-/// Visits each node of a tree, outer ones first.
-pub(crate) fn each<'e>(expr: &'e IdedExpr, visit: &mut impl FnMut(&'e IdedExpr)) {
-    visit(expr);
-    match &expr.expr {
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
-        Expr::Select(select) => each(&select.operand, visit),
-        Expr::Call(call) => call
-            .target
-            .as_deref()
-            .into_iter()
-            .chain(&call.args)
-            .for_each(|e| each(e, visit)),
-        Expr::List(list) => list.elements.iter().for_each(|e| each(e, visit)),
-        Expr::Map(MapExpr { entries }) => entries.iter().for_each(|e| each_entry(&e.expr, visit)),
-        Expr::Struct(literal) => literal.entries.iter().for_each(|e| each_entry(&e.expr, visit)),
-        Expr::Comprehension(fold) => {
-            for part in [
-                &fold.iter_range,
-                &fold.accu_init,
-                &fold.loop_cond,
-                &fold.loop_step,
-                &fold.result,
-            ] {
-                each(part, visit);
-            }
-        }
-    }
-}
-
-fn each_entry<'e>(entry: &'e EntryExpr, visit: &mut impl FnMut(&'e IdedExpr)) {
-    match entry {
-        EntryExpr::StructField(field) => each(&field.value, visit),
-        EntryExpr::MapEntry(entry) => {
-            each(&entry.key, visit);
-            each(&entry.value, visit);
-        }
     }
 }

@@ -36,6 +36,7 @@ mod json;
 mod lower;
 mod macros;
 mod mistakes;
+mod nodes;
 mod parse;
 mod path;
 mod price;

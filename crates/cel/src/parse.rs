@@ -4,6 +4,7 @@
 use crate::error::{CompileError, Issue, Lines};
 use crate::expand;
 use crate::mistakes::Mistakes;
+use crate::nodes;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, SourceInfo};
 use cel::{ParseError, ParseErrors};
 use std::cell::OnceCell;
@@ -44,7 +45,7 @@ pub(crate) fn parse(source: &str) -> Result<Parsed, CompileError> {
         .max_recursion_depth(PARSER_DEPTH_MAX)
         .parse_with_source_info(source)
         .map_err(|errors| refused(source, errors))?;
-    expand::each(&tree, &mut |node| place_sign(&mut info, node));
+    nodes::each(&tree, &mut |node| place_sign(&mut info, node));
     Ok(Parsed {
         tree,
         info,
@@ -226,7 +227,7 @@ mod tests {
     fn offsets(source: &str, at: impl Fn(&Expr) -> bool) -> Vec<usize> {
         let parsed = parse(source).expect(source);
         let mut found = Vec::new();
-        crate::expand::each(&parsed.tree, &mut |e: &IdedExpr| {
+        crate::nodes::each(&parsed.tree, &mut |e: &IdedExpr| {
             if at(&e.expr) {
                 found.extend(parsed.offset(e.id));
             }

@@ -1,0 +1,157 @@
+//! Nodes of the parser's tree: made where a macro is expanded, and visited.
+
+use crate::expand::{ACCUMULATOR, UNUSED};
+use cel::common::ast::{
+    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators,
+};
+use cel::parser::MacroExprHelper;
+
+/// The variables of a loop.
+pub(crate) struct Variables {
+    pub(crate) first: String,
+    pub(crate) second: Option<String>,
+}
+
+/// What a loop starts with, goes on for, does and gives.
+pub(crate) struct Parts {
+    pub(crate) init: IdedExpr,
+    pub(crate) condition: IdedExpr,
+    pub(crate) step: IdedExpr,
+    pub(crate) result: IdedExpr,
+}
+
+/// Makes nodes at the place of the macro's call.
+pub(crate) struct Make<'a, 'b>(pub(crate) &'a mut MacroExprHelper<'b>);
+
+impl Make<'_, '_> {
+    pub(crate) fn ident(&mut self, name: &str) -> IdedExpr {
+        self.0.next_expr(Expr::Ident(name.to_owned()))
+    }
+
+    pub(crate) fn accumulator(&mut self) -> IdedExpr {
+        self.ident(ACCUMULATOR)
+    }
+
+    pub(crate) fn bool(&mut self, value: bool) -> IdedExpr {
+        self.0.next_expr(Expr::Literal(LiteralValue::Boolean(value.into())))
+    }
+
+    pub(crate) fn int(&mut self, value: i64) -> IdedExpr {
+        self.0.next_expr(Expr::Literal(LiteralValue::Int(value.into())))
+    }
+
+    pub(crate) fn call(&mut self, name: &str, args: Vec<IdedExpr>) -> IdedExpr {
+        self.0.next_expr(Expr::Call(CallExpr {
+            func_name: name.to_owned(),
+            target: None,
+            args,
+        }))
+    }
+
+    pub(crate) fn member(&mut self, name: &str, target: IdedExpr, args: Vec<IdedExpr>) -> IdedExpr {
+        self.0.next_expr(Expr::Call(CallExpr {
+            func_name: name.to_owned(),
+            target: Some(Box::new(target)),
+            args,
+        }))
+    }
+
+    /// `@result + [item]`
+    pub(crate) fn append(&mut self, item: IdedExpr) -> IdedExpr {
+        let list = self.0.next_expr(Expr::List(ListExpr::new(vec![item])));
+        let args = vec![self.accumulator(), list];
+        self.call(operators::ADD, args)
+    }
+
+    /// A fold that takes `step` where `condition` holds.
+    pub(crate) fn collect(
+        &mut self,
+        range: IdedExpr,
+        variables: Variables,
+        condition: Option<IdedExpr>,
+        step: IdedExpr,
+        empty: Expr,
+    ) -> IdedExpr {
+        let step = match condition {
+            Some(condition) => {
+                let args = vec![condition, step, self.accumulator()];
+                self.call(operators::CONDITIONAL, args)
+            }
+            None => step,
+        };
+        let parts = Parts {
+            init: self.0.next_expr(empty),
+            condition: self.bool(true),
+            step,
+            result: self.accumulator(),
+        };
+        self.fold(range, variables, parts)
+    }
+
+    pub(crate) fn fold(&mut self, range: IdedExpr, variables: Variables, parts: Parts) -> IdedExpr {
+        self.0.next_expr(Expr::Comprehension(Box::new(ComprehensionExpr {
+            iter_range: range,
+            iter_var: variables.first,
+            iter_var2: variables.second,
+            accu_var: ACCUMULATOR.to_owned(),
+            accu_init: parts.init,
+            loop_cond: parts.condition,
+            loop_step: parts.step,
+            result: parts.result,
+        })))
+    }
+
+    /// A comprehension over nothing, whose result sees `value` as `name`.
+    pub(crate) fn bind(&mut self, name: String, value: IdedExpr, body: IdedExpr) -> IdedExpr {
+        let fold = ComprehensionExpr {
+            iter_range: self.0.next_expr(Expr::List(ListExpr::default())),
+            iter_var: UNUSED.to_owned(),
+            iter_var2: None,
+            accu_init: value,
+            loop_cond: self.bool(false),
+            loop_step: self.ident(&name),
+            accu_var: name,
+            result: body,
+        };
+        self.0.next_expr(Expr::Comprehension(Box::new(fold)))
+    }
+}
+
+/// Visits each node of a tree, outer ones first.
+pub(crate) fn each<'e>(expr: &'e IdedExpr, visit: &mut impl FnMut(&'e IdedExpr)) {
+    visit(expr);
+    match &expr.expr {
+        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
+        Expr::Select(select) => each(&select.operand, visit),
+        Expr::Call(call) => call
+            .target
+            .as_deref()
+            .into_iter()
+            .chain(&call.args)
+            .for_each(|e| each(e, visit)),
+        Expr::List(list) => list.elements.iter().for_each(|e| each(e, visit)),
+        Expr::Map(MapExpr { entries }) => entries.iter().for_each(|e| each_entry(&e.expr, visit)),
+        Expr::Struct(literal) => literal.entries.iter().for_each(|e| each_entry(&e.expr, visit)),
+        Expr::Comprehension(fold) => {
+            for part in [
+                &fold.iter_range,
+                &fold.accu_init,
+                &fold.loop_cond,
+                &fold.loop_step,
+                &fold.result,
+            ] {
+                each(part, visit);
+            }
+        }
+    }
+}
+
+fn each_entry<'e>(entry: &'e EntryExpr, visit: &mut impl FnMut(&'e IdedExpr)) {
+    match entry {
+        EntryExpr::StructField(field) => each(&field.value, visit),
+        EntryExpr::MapEntry(entry) => {
+            each(&entry.key, visit);
+            each(&entry.value, visit);
+        }
+    }
+}
