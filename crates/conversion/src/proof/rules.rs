@@ -47,6 +47,7 @@ fn counterexamples(converter: &Converter, from: &View<'_>) -> Vec<FieldError> {
         version: from.name,
         facts: &converter.facts,
         paths: BTreeSet::new(),
+        rules: BTreeSet::new(),
     };
     reads.ops(&converter.plan.ops, &[], &[]);
     if reads.paths.is_empty() {
@@ -58,7 +59,7 @@ fn counterexamples(converter: &Converter, from: &View<'_>) -> Vec<FieldError> {
         from,
         cost: 0,
         tried: 0,
-        found: BTreeSet::new(),
+        open: reads.rules,
         errors: Vec::new(),
     };
     search.alone(&leaves);
@@ -72,6 +73,8 @@ struct Reads<'a> {
     version: &'a str,
     facts: &'a [RuleFacts],
     paths: BTreeSet<Path>,
+    /// The rules.
+    rules: BTreeSet<usize>,
 }
 
 impl Reads<'_> {
@@ -81,6 +84,7 @@ impl Reads<'_> {
                 Op::Move { .. } => {}
                 Op::Compute { this, value, rule, .. } => {
                     if self.unproven(*rule) && value.can_fail() {
+                        self.rules.insert(*rule);
                         self.value(value, this, here, around);
                     }
                 }
@@ -89,8 +93,9 @@ impl Reads<'_> {
                     inner.push(Segment::Each(String::new()));
                     if let Fill::Key(key) = &each.fill
                         && self.unproven(each.rule)
-                        && each.can_repeat
+                        && (each.can_repeat || key.can_fail())
                     {
+                        self.rules.insert(each.rule);
                         self.paths.insert(Path::of(inner.clone()));
                         self.expression(key, &|_| inner.clone());
                     }
@@ -189,8 +194,8 @@ struct Search<'a> {
     from: &'a View<'a>,
     cost: u64,
     tried: usize,
-    /// Rules that an object was found for.
-    found: BTreeSet<usize>,
+    /// Rules that no object was found for yet.
+    open: BTreeSet<usize>,
     errors: Vec<FieldError>,
 }
 
@@ -268,7 +273,7 @@ impl Search<'_> {
     }
 
     fn convert(&mut self, mut object: Json) {
-        if self.tried >= OBJECTS_MAX || self.cost >= SEARCH_COST_MAX {
+        if self.open.is_empty() || self.tried >= OBJECTS_MAX || self.cost >= SEARCH_COST_MAX {
             return;
         }
         self.tried += 1;
@@ -285,13 +290,13 @@ impl Search<'_> {
         let Some(rule) = failed.rule.as_ref().map(|rule| rule.index) else {
             return;
         };
-        let Some(facts) = self.converter.facts.get(rule).filter(|facts| !facts.may_fail) else {
+        let Some(facts) = self.converter.facts.get(rule) else {
             return;
         };
-        if self.found.contains(&rule) || !insula_schema::validate(object, self.from.schema).is_empty() {
+        if !self.open.contains(&rule) || !insula_schema::validate(object, self.from.schema).is_empty() {
             return;
         }
-        self.found.insert(rule);
+        self.open.remove(&rule);
         let (at, text) = match failed.cause {
             Cause::DuplicateKey { .. } => (&facts.written_at, &facts.destination),
             _ => (&facts.computed_at, &facts.computed),
