@@ -13,6 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod compile;
+mod price;
 mod stored;
 
 /// Versions of one API.

@@ -79,10 +79,10 @@ impl Converter {
         self.plan.ops.iter().any(Op::can_fail)
     }
 
-    /// What its expressions may cost for one object, each with its rule.
-    pub(crate) fn costs(&self) -> Vec<(usize, u64)> {
+    /// Its expressions, each with its rule.
+    pub(crate) fn expressions(&self) -> Vec<(usize, &Expression)> {
         let mut out = Vec::new();
-        crate::plan::costs(&self.plan.ops, &mut out);
+        crate::plan::expressions(&self.plan.ops, &mut out);
         out
     }
 

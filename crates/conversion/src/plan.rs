@@ -249,25 +249,25 @@ impl Value {
     }
 }
 
-/// What the expressions of these operations may cost for one object, each with its rule.
-pub(crate) fn costs(ops: &[Op], out: &mut Vec<(usize, u64)>) {
-    fn of(value: &Value) -> u64 {
+/// The expressions of these operations, each with its rule.
+pub(crate) fn expressions<'p>(ops: &'p [Op], out: &mut Vec<(usize, &'p Expression)>) {
+    fn of<'p>(value: &'p Value, rule: usize, out: &mut Vec<(usize, &'p Expression)>) {
         match value {
-            Value::Expression(expression) => expression.cost,
-            Value::Fields(fields) => fields.iter().fold(0, |sum, (_, value)| sum.saturating_add(of(value))),
-            Value::Items(items) => items.iter().fold(0, |sum, value| sum.saturating_add(of(value))),
-            Value::Constant(_) => 0,
+            Value::Expression(expression) => out.push((rule, expression)),
+            Value::Fields(fields) => fields.iter().for_each(|(_, value)| of(value, rule, out)),
+            Value::Items(items) => items.iter().for_each(|value| of(value, rule, out)),
+            Value::Constant(_) => {}
         }
     }
     for op in ops {
         match op {
             Op::Move { .. } => {}
-            Op::Compute { value, rule, .. } => out.push((*rule, of(value))),
+            Op::Compute { value, rule, .. } => of(value, *rule, out),
             Op::Each(each) => {
                 if let Fill::Key(key) = &each.fill {
-                    out.push((each.rule, key.cost));
+                    out.push((each.rule, key));
                 }
-                costs(&each.body, out);
+                expressions(&each.body, out);
             }
         }
     }

@@ -4,6 +4,7 @@
 
 mod support;
 
+use insula_api::FieldPath;
 use insula_conversion::{Bundle, Owned, laws, object_budget, proof};
 use serde_json::Value as Json;
 use support::{bundle, object, yaml};
@@ -38,7 +39,8 @@ fn rule_forms_and_stories() {
 
 fn run(doc: &Json) -> Result<(), String> {
     let compiled = bundle(doc).and_then(|bundle| {
-        let failing = proof::failing_rules(&bundle);
+        let mut failing = bundle.too_dear(&FieldPath::new("spec"));
+        failing.extend(proof::failing_rules(&bundle));
         if failing.is_empty() {
             Ok(bundle)
         } else {

@@ -66,6 +66,11 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         None => None,
     };
     let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
+    // Kinds with a strategy of their own are the server's: their rules are known to be fit.
+    let unfit = if strategy.is_none() { unfit(&bundle) } else { Vec::new() };
+    if !unfit.is_empty() {
+        return Err(unfit);
+    }
     Ok(Api {
         names: names(&spec["names"], definition.accepted_names),
         scope: if text("/scope") == "Cluster" {
@@ -98,17 +103,25 @@ fn compile_bundle(
             schema: v.schema.clone(),
         })
         .collect();
-    let bundle = Bundle::compile(
+    Bundle::compile(
         group,
         schemas,
         &versions[storage].name,
         rules,
         strategy,
         &FieldPath::new("spec"),
-    )?;
-    // Here and not at admission alone: rules may be stored before their schema, and must not serve when it comes.
-    let failing = insula_conversion::proof::failing_rules(&bundle);
-    if failing.is_empty() { Ok(bundle) } else { Err(failing) }
+    )
+}
+
+/// What compiles, and must not serve: rules that may cost too much, or fail for a valid object. Here and not at admission
+/// alone: rules may be stored before their schema.
+fn unfit(bundle: &Bundle) -> Vec<FieldError> {
+    let dear = bundle.too_dear(&FieldPath::new("spec"));
+    if dear.is_empty() {
+        insula_conversion::proof::failing_rules(bundle)
+    } else {
+        dear
+    }
 }
 
 fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> Result<ApiVersion, Vec<FieldError>> {

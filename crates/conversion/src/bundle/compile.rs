@@ -1,10 +1,11 @@
 //! Compiling a bundle, and the checks that need no object.
 
+use super::price;
 use super::{Bundle, Strategy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
 use crate::carry::{self, Except, same_shape};
 use crate::convert::Converter;
 use crate::path::{Path, Segment};
-use crate::plan::{self, factor};
+use crate::plan;
 use crate::rules::{Direction, RULES_MAX, Rule, RuleSet};
 use crate::scope::{View, metadata_schema};
 use insula_api::{FieldError, FieldPath, Json};
@@ -12,11 +13,6 @@ use insula_cel::{Decl, OBJECT_COST_MAX};
 use insula_schema::Node;
 use std::cell::OnceCell;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// What all expressions of one API may cost for one object, by estimate: Kubernetes' limit for a schema.
-const RULES_COST_MAX: u64 = 100_000_000;
-/// Expressions that a message about all of them names.
-const DEAREST_SHOWN: usize = 3;
 
 pub(super) fn compile(
     group: &str,
@@ -84,7 +80,6 @@ pub(super) fn compile(
     if !directions.is_empty() && errors.is_empty() {
         reachable(&versions, stored, hub, &converters, path, &mut errors);
     }
-    let cost = price(&converters, path, &mut errors);
     if !errors.is_empty() {
         return Err(errors);
     }
@@ -95,40 +90,9 @@ pub(super) fn compile(
         hub,
         strategy,
         rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
+        dear: price::total(&converters) > OBJECT_COST_MAX,
         converters,
-        dear: cost > OBJECT_COST_MAX,
     })
-}
-
-/// What all expressions may cost for one object; more than a schema's rules may is refused, with the dearest of them.
-fn price(converters: &BTreeMap<(usize, usize), Converter>, path: &FieldPath, errors: &mut Vec<FieldError>) -> u64 {
-    let of = |converter: &'_ Converter| -> Vec<(String, u64)> {
-        let place = |rule: usize| converter.facts.get(rule).map(|facts| facts.computed_at.to_string());
-        let costs = converter.costs().into_iter();
-        costs
-            .map(|(rule, cost)| (place(rule).unwrap_or_default(), cost))
-            .collect()
-    };
-    let mut costs: Vec<(String, u64)> = converters.values().flat_map(of).collect();
-    let total = costs.iter().fold(0_u64, |sum, (_, cost)| sum.saturating_add(*cost));
-    if total > RULES_COST_MAX {
-        costs.sort_by_key(|(_, cost)| std::cmp::Reverse(*cost));
-        let dearest: Vec<&str> = costs
-            .iter()
-            .take(DEAREST_SHOWN)
-            .map(|(place, _)| place.as_str())
-            .collect();
-        errors.push(FieldError::forbidden(
-            &path.child("conversions"),
-            format!(
-                "estimated cost of all rules exceeds budget by factor of {}: most of it is of {}; simplify them, or \
-                 bound what they read by maxItems, maxProperties and maxLength",
-                factor(total, RULES_COST_MAX),
-                dearest.join(", ")
-            ),
-        ));
-    }
-    total
 }
 
 fn converter(

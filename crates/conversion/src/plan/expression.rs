@@ -55,6 +55,8 @@ pub(crate) struct Expression {
     pub(crate) day: bool,
     /// What it costs at most, all its places in an object together.
     pub(crate) cost: u64,
+    /// Why that is too much.
+    pub(crate) too_dear: Option<Box<FieldError>>,
     sure: bool,
 }
 
@@ -115,11 +117,12 @@ impl Names<'_> {
     ) -> Option<Expression> {
         let invalid = |why: String| FieldError::invalid(at, &Json::from(text), why);
         match self.compile(text, target) {
-            Ok(expression) if expression.cost > EXPRESSION_COST_MAX => {
-                errors.push(invalid(self.too_dear(&expression)));
-                None
+            Ok(mut expression) => {
+                if expression.cost > EXPRESSION_COST_MAX {
+                    expression.too_dear = Some(Box::new(invalid(self.too_dear(&expression))));
+                }
+                Some(expression)
             }
-            Ok(expression) => Some(expression),
             Err(why) => {
                 errors.push(invalid(why));
                 None
@@ -144,6 +147,7 @@ impl Names<'_> {
         Ok(Expression {
             day: fit::leaves_as_day(result, place),
             cost: most.saturating_mul(self.loops.times),
+            too_dear: None,
             sure: fits == Fit::Sure && !program.can_fail() && most <= CALL_COST_MAX,
             program,
         })
