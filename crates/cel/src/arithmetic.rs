@@ -1,10 +1,12 @@
 //! `+ - * / %` and unary minus: checked, with cel-go's overloads.
 
-use crate::cost::{Budget, tenth};
+use crate::collection;
+use crate::cost::Budget;
 use crate::error::{EvalError, no_overload};
 use crate::eval::Result;
 use crate::functions::time;
 use crate::ir::Operator;
+use crate::operators::unsupported;
 use crate::value::Val;
 
 const INT: EvalError = EvalError::Overflow("integer");
@@ -14,6 +16,8 @@ pub(crate) fn negate<'v>(operand: &Val<'v>) -> Result<'v> {
     match operand {
         Val::Int(i) => i.checked_neg().map(Val::Int).ok_or(INT),
         Val::Double(d) => Ok(Val::Double(-d)),
+        Val::Duration(d) => d.checked_neg().map(Val::Duration).ok_or(INT),
+        Val::Bool(_) | Val::Str(_) | Val::String(_) | Val::Timestamp(_) => Err(no_overload("")),
         _ => Err(no_overload("-_")),
     }
 }
@@ -27,8 +31,16 @@ pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, bud
         (Val::Double(a), Val::Int(b)) => double(operator, *a, *b as f64),
         (Val::Uint(a), Val::Uint(b)) => uint(operator, *a, *b),
         _ if operator == Operator::Add => add(left, right, budget),
-        _ if operator == Operator::Subtract => time::subtract(left, right),
-        _ => Err(no_overload(operator.name())),
+        _ if operator == Operator::Subtract => time::subtract(left, right).map_err(|e| plain(e, operator, left)),
+        _ => Err(unsupported(operator, left)),
+    }
+}
+
+/// The texts of operators, where a function of times says no.
+fn plain(error: EvalError, operator: Operator, left: &Val<'_>) -> EvalError {
+    match error {
+        EvalError::NoSuchOverload { .. } => unsupported(operator, left),
+        error => error,
     }
 }
 
@@ -73,7 +85,6 @@ fn double<'v>(operator: Operator, a: f64, b: f64) -> Result<'v> {
 
 fn add<'v>(left: &Val<'v>, right: &Val<'v>, budget: &mut Budget) -> Result<'v> {
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
-        budget.charge(tenth(a.len() + b.len()))?;
         budget.memory(a.len() + b.len())?;
         let mut joined = String::with_capacity(a.len() + b.len());
         joined.push_str(a);
@@ -81,15 +92,17 @@ fn add<'v>(left: &Val<'v>, right: &Val<'v>, budget: &mut Budget) -> Result<'v> {
         return Ok(Val::string(joined));
     }
     if let (Some(a), Some(b)) = (left.items(), right.items()) {
-        // cel-go concatenates lazily for one unit; we copy, so the copy is paid for.
-        budget.charge(tenth(a.len() + b.len()))?;
+        // cel-go concatenates lazily for one unit; we copy.
+        budget.charge((a.len() + b.len()) as u64)?;
         budget.memory((a.len() + b.len()) * size_of::<Val<'_>>())?;
-        return Ok(Val::list(a.iter().chain(b.iter()).collect()));
+        return match collection::keyed(left) {
+            Some(kind) => collection::join(left, kind, b, budget),
+            None => Ok(Val::list(a.iter().chain(b.iter()).collect())),
+        };
     }
     if let (Val::Bytes(a), Val::Bytes(b)) = (left, right) {
-        budget.charge(tenth(a.len() + b.len()))?;
         budget.memory(a.len() + b.len())?;
         return Ok(Val::Bytes(a.iter().chain(b.iter()).copied().collect()));
     }
-    time::add(left, right)
+    time::add(left, right).map_err(|e| plain(e, Operator::Add, left))
 }

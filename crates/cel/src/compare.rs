@@ -1,8 +1,10 @@
 //! Equality, order and membership. Numbers compare by value across `int`, `uint` and `double`.
 
-use crate::cost::{Budget, tenth};
-use crate::error::{EvalError, no_overload};
+use crate::collection;
+use crate::cost::Budget;
+use crate::error::{EvalError, invalid, no_overload};
 use crate::ir::Operator;
+use crate::operators::unsupported;
 use crate::value::Val;
 use std::cmp::Ordering;
 
@@ -18,7 +20,6 @@ pub(crate) const DEPTH_MAX: usize = 192;
 
 fn equal_within(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<bool> {
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
-        budget.charge(tenth(a.len().min(b.len())))?;
         return Ok(a == b);
     }
     if let Some(order) = numeric(left, right) {
@@ -29,6 +30,9 @@ fn equal_within(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usi
             return Ok(false);
         }
         let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
+        if let Some(kind) = collection::keyed(left) {
+            return collection::equal(kind, a, b, budget, |x, y, budget| equal_within(x, y, budget, depth));
+        }
         for (x, y) in a.iter().zip(b.iter()) {
             budget.charge(1)?;
             if !equal_within(&x, &y, budget, depth)? {
@@ -43,10 +47,8 @@ fn equal_within(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usi
     Ok(match (left, right) {
         (Val::Null, Val::Null) => true,
         (Val::Bool(a), Val::Bool(b)) => a == b,
-        (Val::Bytes(a), Val::Bytes(b)) => {
-            budget.charge(tenth(a.len().min(b.len())))?;
-            a == b
-        }
+        (Val::Bytes(a), Val::Bytes(b)) => a == b,
+        (Val::Invalid(message), _) | (_, Val::Invalid(message)) => return Err(invalid(&**message)),
         (Val::Timestamp(a), Val::Timestamp(b)) => a == b,
         (Val::Duration(a), Val::Duration(b)) => a == b,
         (Val::Type(a), Val::Type(b)) => a == b,
@@ -82,9 +84,8 @@ fn equal_maps(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize
 
 /// `< <= > >=`.
 pub(crate) fn ordered(operator: Operator, left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result<bool> {
-    let order = order(left, right, budget)?.ok_or(no_overload(operator.name()))?;
-    // Not a number is in no order with anything.
-    let Some(order) = order else { return Ok(false) };
+    let order = order(left, right, budget)?.ok_or_else(|| unsupported(operator, left))?;
+    let order = order.ok_or_else(|| invalid("NaN values cannot be ordered"))?;
     Ok(match operator {
         Operator::Less => order.is_lt(),
         Operator::LessOrEqual => order.is_le(),
@@ -99,15 +100,12 @@ pub(crate) fn order(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Res
         return Ok(Some(order));
     }
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
-        budget.charge(tenth(a.len().min(b.len())))?;
+        budget.charge(1)?;
         return Ok(Some(Some(a.cmp(b))));
     }
     Ok(match (left, right) {
         (Val::Bool(a), Val::Bool(b)) => Some(Some(a.cmp(b))),
-        (Val::Bytes(a), Val::Bytes(b)) => {
-            budget.charge(tenth(a.len().min(b.len())))?;
-            Some(Some(a.cmp(b)))
-        }
+        (Val::Bytes(a), Val::Bytes(b)) => Some(Some(a.cmp(b))),
         (Val::Timestamp(a), Val::Timestamp(b)) => Some(Some(a.cmp(b))),
         (Val::Duration(a), Val::Duration(b)) => Some(Some(a.cmp(b))),
         _ => None,
@@ -128,7 +126,7 @@ pub(crate) fn contains(container: &Val<'_>, element: &Val<'_>, budget: &mut Budg
     match container {
         Val::JsonMap(..) => Ok(element.as_str().is_some_and(|k| container.field(k).is_some())),
         Val::Map(map) => Ok(map.get(element).is_some()),
-        _ => Err(no_overload("@in")),
+        _ => Err(no_overload("")),
     }
 }
 

@@ -4,6 +4,8 @@
 //! The limits are Kubernetes': 1,000,000 a call, 10,000,000 an object (the caller keeps one `Budget` per object).
 
 use crate::error::EvalError;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Cost of one evaluation, as in Kubernetes (`PerCallLimit`).
 pub const CALL_COST_MAX: u64 = 1_000_000;
@@ -11,6 +13,9 @@ pub const CALL_COST_MAX: u64 = 1_000_000;
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
 /// Bytes that the values of one evaluation may take, copies of inputs in the result included.
 pub const MAX_VALUE_BYTES: usize = 16 * 1024 * 1024;
+
+/// Rounds of loops between two looks at whether to go on, as in Kubernetes (`CheckFrequency`).
+const INTERRUPT_ROUNDS: u32 = 100;
 
 pub(crate) const SELECT: u64 = 1;
 pub(crate) const LIST: u64 = 10;
@@ -34,6 +39,8 @@ pub struct Budget {
     price: Meter,
     effort: Meter,
     bytes: usize,
+    rounds: u32,
+    interrupt: Option<Arc<AtomicBool>>,
 }
 
 /// Units used, and how many may be used before the current evaluation has to end.
@@ -64,12 +71,21 @@ impl Budget {
     pub fn new(limit: u64) -> Self {
         let mut budget = Self {
             limit,
+            rounds: 0,
+            interrupt: None,
             price: Meter::default(),
             effort: Meter::default(),
             bytes: 0,
         };
         budget.begin();
         budget
+    }
+
+    /// Evaluations end with [`EvalError::Interrupted`] soon after `stop` is set, by whoever no longer waits for them.
+    #[must_use]
+    pub fn with_interrupt(mut self, stop: Arc<AtomicBool>) -> Self {
+        self.interrupt = Some(stop);
+        self
     }
 
     /// Units spent so far, over all evaluations with this budget.
@@ -92,6 +108,31 @@ impl Budget {
         self.price.begin(self.limit);
         self.effort.begin(self.limit);
         self.bytes = 0;
+    }
+
+    /// An evaluation within an evaluation: a price limit of its own. Gives what [`Budget::close`] needs.
+    pub(crate) fn open(&mut self) -> (u64, u64) {
+        let outer = (self.price.ceiling, self.price.used);
+        self.price.begin(self.limit);
+        outer
+    }
+
+    /// The limit from before, above what was spent since.
+    pub(crate) fn close(&mut self, (ceiling, used): (u64, u64)) {
+        let spent = self.price.used.saturating_sub(used);
+        self.price.ceiling = self.limit.min(ceiling.saturating_add(spent));
+    }
+
+    /// One more round of a loop; every hundredth asks whether to go on.
+    pub(crate) fn round(&mut self) -> Result<(), EvalError> {
+        self.charge(1)?;
+        self.rounds = self.rounds.wrapping_add(1);
+        match &self.interrupt {
+            Some(stop) if self.rounds % INTERRUPT_ROUNDS == 0 && stop.load(Ordering::Relaxed) => {
+                Err(EvalError::Interrupted)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// The price of an operation.

@@ -161,9 +161,9 @@ pub enum EvalError {
     #[error("no such attribute(s): {0}")]
     NoSuchAttribute(String),
     /// No meaning of the function or operator fits the types of its arguments.
-    #[error("no such overload: {function}")]
+    #[error("no such overload{}{function}", if function.is_empty() { "" } else { ": " })]
     NoSuchOverload {
-        /// The function, or the operator as cel-go names it (`_+_`).
+        /// The function, or the operator as cel-go names it (`_+_`); empty where it names none.
         function: &'static str,
     },
     /// `x / 0`.
@@ -190,6 +190,9 @@ pub enum EvalError {
     /// Values nested too deeply to walk.
     #[error("operation cancelled: nesting limit exceeded")]
     DepthExceeded,
+    /// Whoever asked no longer waits: see `Budget::with_interrupt`.
+    #[error("operation interrupted")]
+    Interrupted,
     /// An absent field was read. Travels like an error inside an expression; callers of `eval` get
     /// `Outcome::Absent` instead.
     #[error("no value")]
@@ -199,7 +202,10 @@ pub enum EvalError {
 impl EvalError {
     /// Exhausted resources end the evaluation; `||`, `&&`, `exists` and `all` may absorb every other error.
     pub(crate) fn is_fatal(&self) -> bool {
-        matches!(self, Self::CostExceeded | Self::MemoryExceeded | Self::DepthExceeded)
+        matches!(
+            self,
+            Self::CostExceeded | Self::MemoryExceeded | Self::DepthExceeded | Self::Interrupted
+        )
     }
 }
 

@@ -4,74 +4,111 @@
 //! `&&`, `||`, `? :`, `all` and `exists` may absorb it. What differs is here in three places: `has()` and the
 //! functions of optionals decide about it, and a list or map literal leaves the entry out.
 
-use crate::activation::{Activation, Binding};
+use crate::activation::{Activation, Binding, Found, Programs};
 use crate::arithmetic;
-use crate::compare;
 use crate::cost::{self, Budget};
-use crate::error::{EvalError, no_overload};
+use crate::decl::Decl;
+use crate::error::{EvalError, invalid, no_overload};
 use crate::functions::{Context, authorizer_value, check_value};
 use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node, Operator, OptionalOr};
+use crate::operators;
 use crate::price;
 use crate::program::AbsenceMode;
-use crate::value::{MapVal, Val};
-use serde_json::Value;
+use crate::value::{Declared, MapVal, Val};
+use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use std::rc::Rc;
 
 pub(crate) type Result<'v> = std::result::Result<Val<'v>, EvalError>;
 
-/// Evaluates `node` with its variables taken from `activation`.
-pub(crate) fn run<'v>(
-    node: &'v Node,
-    variables: &[String],
-    mode: AbsenceMode,
-    activation: &'v Activation<'_>,
-    budget: &mut Budget,
-) -> Result<'v> {
+/// A variable of a program.
+#[derive(Debug)]
+pub(crate) struct Variable {
+    pub(crate) name: String,
+    /// What is known of it; `None` is anything.
+    pub(crate) declared: Option<Decl>,
+}
+
+/// What an evaluation needs of a program.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Code<'v> {
+    pub(crate) node: &'v Node,
+    /// In the order of the tree's slots.
+    pub(crate) variables: &'v [Variable],
+    pub(crate) mode: AbsenceMode,
+    pub(crate) numbers: Numbers,
+}
+
+/// What an integer beside a double is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// Of another type: there is no such operator.
+    Typed,
+    /// A whole number out of JSON, where the two are one type.
+    Json,
+}
+
+/// Evaluates a program with its variables taken from `activation`.
+pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut Budget, depth: usize) -> Result<'v> {
     let mut slots = SmallVec::new();
-    for name in variables {
+    for Variable { name, declared } in code.variables {
         let binding = activation
             .get(name)
             .ok_or_else(|| EvalError::NoSuchAttribute(name.clone()))?;
         slots.push(match binding {
-            Binding::Borrowed(value) => Slot::Json(value),
-            Binding::Owned(value) => Slot::Json(value),
-            Binding::Optional(value) => Slot::Optional(*value),
+            Binding::Borrowed(value) => Slot::Json(value, declared.as_ref()),
+            Binding::Owned(value) => Slot::Made(Val::owned(value)),
+            Binding::Optional(value) => {
+                Slot::Made(Val::Optional(value.map(|v| Rc::new(Val::read(v, declared.as_ref())))))
+            }
             Binding::Authorizer(authorizer) => Slot::Made(authorizer_value(*authorizer)),
             Binding::ResourceCheck(authorizer, check) => Slot::Made(check_value(*authorizer, check)),
-            Binding::Absent => match mode {
+            Binding::Absent => match code.mode {
                 AbsenceMode::Absent => Slot::Absent,
-                AbsenceMode::Error => Slot::Optional(None),
+                AbsenceMode::Error => Slot::Made(Val::Optional(None)),
             },
+            Binding::Programs(programs) => Slot::Programs(programs),
         });
     }
     let mut machine = Machine {
         slots,
-        mode,
+        activation,
+        mode: code.mode,
+        numbers: code.numbers,
         locals: SmallVec::new(),
         context: Context::new(budget),
-        depth: 0,
+        depth,
     };
-    machine.eval(node)
+    machine.eval(code.node)
 }
 
-enum Slot<'v> {
-    Json(&'v Value),
-    Optional(Option<&'v Value>),
+enum Slot<'v, 'm> {
+    Json(&'v Value, Declared<'v>),
     Made(Val<'v>),
     Absent,
+    Programs(&'m Programs<'v>),
 }
 
 pub(crate) struct Machine<'v, 'm> {
-    slots: SmallVec<[Slot<'v>; 4]>,
+    slots: SmallVec<[Slot<'v, 'm>; 3]>,
+    activation: &'m Activation<'v>,
     pub(crate) mode: AbsenceMode,
+    numbers: Numbers,
     /// Comprehension variables; the tree's `Local`s are places here.
     pub(crate) locals: SmallVec<[Val<'v>; 4]>,
     pub(crate) context: Context<'m>,
     depth: usize,
 }
 
-impl<'v> Machine<'v, '_> {
+/// Data that does not fit its declaration is an error once it is read.
+pub(crate) fn fit(value: Val<'_>) -> Result<'_> {
+    match value {
+        Val::Invalid(message) => Err(invalid(&*message)),
+        value => Ok(value),
+    }
+}
+
+impl<'v, 'm> Machine<'v, 'm> {
     pub(crate) fn eval(&mut self, node: &'v Node) -> Result<'v> {
         self.depth += 1;
         // The tree is no deeper than that by construction; this holds even if lowering were wrong.
@@ -92,7 +129,7 @@ impl<'v> Machine<'v, '_> {
             }
             Node::Local(index) => {
                 self.charge(cost::SELECT)?;
-                self.locals.get(*index).cloned().ok_or(EvalError::DepthExceeded)
+                fit(self.locals.get(*index).cloned().ok_or(EvalError::DepthExceeded)?)
             }
             Node::Access { base, steps } => self.access(base, steps),
             Node::Has { base, field } => self.has(base, field),
@@ -100,6 +137,12 @@ impl<'v> Machine<'v, '_> {
                 self.charge(cost::CALL)?;
                 match self.eval(operand)? {
                     Val::Bool(b) => Ok(Val::Bool(!b)),
+                    Val::Int(_)
+                    | Val::Double(_)
+                    | Val::Duration(_)
+                    | Val::Str(_)
+                    | Val::String(_)
+                    | Val::Timestamp(_) => Err(no_overload("")),
                     _ => Err(no_overload("!_")),
                 }
             }
@@ -107,8 +150,8 @@ impl<'v> Machine<'v, '_> {
                 self.charge(cost::CALL)?;
                 arithmetic::negate(&self.eval(operand)?)
             }
-            Node::And(terms) => self.logic(terms, false, "_&&_"),
-            Node::Or(terms) => self.logic(terms, true, "_||_"),
+            Node::And(terms) => self.logic(terms, false),
+            Node::Or(terms) => self.logic(terms, true),
             Node::Conditional { arms, otherwise } => self.conditional(arms, otherwise),
             Node::Chain { first, rest } => self.chain(first, rest),
             Node::List(elements) => self.list(elements),
@@ -119,10 +162,8 @@ impl<'v> Machine<'v, '_> {
                     values.push(self.eval(argument)?);
                 }
                 let result = (function.call)(&mut self.context, &values);
-                if !price::is_constant(node) {
-                    let made = result.as_ref().unwrap_or(&Val::Null);
-                    self.charge(price::call(function.name, &values, made))?;
-                }
+                let made = result.as_ref().unwrap_or(&Val::Null);
+                self.charge(price::call(function.name, &values, made))?;
                 result
             }
             Node::Matches {
@@ -161,17 +202,58 @@ impl<'v> Machine<'v, '_> {
 
     fn variable(&self, slot: usize) -> Result<'v> {
         match self.slots.get(slot) {
-            Some(Slot::Json(value)) => Ok(Val::from_json(value)),
-            Some(Slot::Optional(value)) => Ok(Val::Optional(value.map(|v| Rc::new(Val::from_json(v))))),
+            Some(Slot::Json(value, declared)) => fit(Val::read(value, *declared)),
             Some(Slot::Made(value)) => Ok(value.clone()),
+            Some(Slot::Programs(_)) => Err(no_overload("")),
             Some(Slot::Absent) | None => Err(EvalError::Absent),
         }
     }
 
-    /// A variable's value if it is an object.
-    pub(crate) fn object(&self, slot: usize) -> Option<&'v serde_json::Map<String, Value>> {
+    /// The expressions that a variable stands for.
+    pub(crate) fn programs(&self, slot: usize) -> Option<&'m Programs<'v>> {
         match self.slots.get(slot) {
-            Some(Slot::Json(Value::Object(fields))) => Some(fields),
+            Some(Slot::Programs(programs)) => Some(programs),
+            _ => None,
+        }
+    }
+
+    /// The value of one of them, evaluated now unless it was before.
+    pub(crate) fn program(&mut self, programs: &Programs<'v>, name: &str) -> Result<'v> {
+        let unknown = || EvalError::NoSuchKey(name.to_owned());
+        let place = programs.named.iter().position(|(n, _)| n == name).ok_or_else(unknown)?;
+        let before = programs
+            .found
+            .borrow_mut()
+            .get_mut(place)
+            .map(|f| std::mem::replace(f, Found::Running));
+        let result = match before {
+            Some(Found::Done(result)) => result,
+            Some(Found::NotYet) => {
+                let code = programs.named[place].1.code();
+                // A limit of its own, within that of the whole.
+                let outer = self.context.budget.open();
+                let result = run(code, self.activation, self.context.budget, self.depth);
+                self.context.budget.close(outer);
+                match result {
+                    Err(error) if error.is_fatal() || error == EvalError::Absent => Err(error),
+                    Err(error) => Err(invalid(format!(
+                        "composited variable \"{name}\" fails to evaluate: {error}"
+                    ))),
+                    value => value,
+                }
+            }
+            Some(Found::Running) | None => return Err(unknown()),
+        };
+        if let Some(found) = programs.found.borrow_mut().get_mut(place) {
+            *found = Found::Done(result.clone());
+        }
+        result
+    }
+
+    /// A variable's value if it is an object of which nothing is declared.
+    pub(crate) fn object(&self, slot: usize) -> Option<&'v Map<String, Value>> {
+        match self.slots.get(slot) {
+            Some(Slot::Json(Value::Object(fields), None)) => Some(fields),
             _ => None,
         }
     }
@@ -184,13 +266,13 @@ impl<'v> Machine<'v, '_> {
     }
 
     /// `&&` and `||`: the deciding value wins over errors and absence on either side; without it the first error.
-    fn logic(&mut self, terms: &'v [Node], decides: bool, name: &'static str) -> Result<'v> {
+    fn logic(&mut self, terms: &'v [Node], decides: bool) -> Result<'v> {
         let mut failure = None;
         for term in terms {
             match self.eval(term) {
                 Ok(Val::Bool(b)) if b == decides => return Ok(Val::Bool(b)),
                 Ok(Val::Bool(_)) => {}
-                Ok(_) => failure = failure.or(Some(no_overload(name))),
+                Ok(_) => failure = failure.or(Some(no_overload(""))),
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => failure = failure.or(Some(error)),
             }
@@ -204,42 +286,40 @@ impl<'v> Machine<'v, '_> {
     fn conditional(&mut self, arms: &'v [(Node, Node)], otherwise: &'v Node) -> Result<'v> {
         for (condition, then) in arms {
             match self.eval(condition)? {
-                Val::Bool(true) => return self.resolve(then),
+                Val::Bool(true) => return self.branch(then),
                 Val::Bool(false) => {}
-                _ => return Err(no_overload("_?_:_")),
+                _ => return Err(no_overload("")),
             }
         }
-        self.resolve(otherwise)
+        self.branch(otherwise)
     }
 
-    /// A value that is only passed on. cel-go resolves a name or path there as a part of what is around it: for the
-    /// price of its fields, but not for that of reading it.
-    pub(crate) fn resolve(&mut self, node: &'v Node) -> Result<'v> {
-        let value = self.eval(node);
-        if matches!(node, Node::Variable(_) | Node::Local(_) | Node::Access { .. }) {
+    /// A path that is a part of a larger attribute (a branch of `? :`, an index): cel-go counts its fields, but not
+    /// its variable.
+    pub(crate) fn branch(&mut self, node: &'v Node) -> Result<'v> {
+        let result = self.eval(node);
+        let part = match node {
+            Node::Variable(_) | Node::Local(_) => true,
+            Node::Access { base, .. } => !matches!(**base, Node::Conditional { .. }),
+            _ => false,
+        };
+        if part && result.is_ok() {
             self.context.budget.refund(cost::SELECT);
         }
-        value
+        result
     }
 
     fn chain(&mut self, first: &'v Node, rest: &'v [(Operator, Node)]) -> Result<'v> {
         let mut left = self.eval(first)?;
         for (operator, node) in rest {
             let right = self.eval(node)?;
+            if self.numbers == Numbers::Typed && mixed(&left, &right) && operator.is_arithmetic() {
+                return Err(no_overload(""));
+            }
             if *operator != Operator::In || !price::is_constant_set(node) {
                 self.charge(price::operator(*operator, &left, &right))?;
             }
-            left = match operator {
-                Operator::Equal => Val::Bool(compare::equal(&left, &right, self.context.budget)?),
-                Operator::NotEqual => Val::Bool(!compare::equal(&left, &right, self.context.budget)?),
-                Operator::In => Val::Bool(compare::contains(&right, &left, self.context.budget)?),
-                Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
-                    Val::Bool(compare::ordered(*operator, &left, &right, self.context.budget)?)
-                }
-                Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Modulo => {
-                    arithmetic::apply(*operator, &left, &right, self.context.budget)?
-                }
-            };
+            left = operators::apply(*operator, &left, &right, self.context.budget)?;
         }
         Ok(left)
     }
@@ -331,4 +411,12 @@ impl<'v> Machine<'v, '_> {
             (value, false) => Ok(Val::some(value)),
         }
     }
+}
+
+/// An integer and a double.
+fn mixed(left: &Val<'_>, right: &Val<'_>) -> bool {
+    matches!(
+        (left, right),
+        (Val::Int(_), Val::Double(_)) | (Val::Double(_), Val::Int(_))
+    )
 }

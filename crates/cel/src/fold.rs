@@ -1,29 +1,28 @@
 //! Comprehensions: one pass over a list's elements or a map's entries, without an accumulator value.
 
 use crate::cost;
-use crate::error::{EvalError, no_overload};
-use crate::eval::{Machine, Result};
+use crate::error::{EvalError, invalid, no_overload};
+use crate::eval::{Machine, Result, fit};
 use crate::ir::{Fold, FoldKind, Node, Variables};
 use crate::price;
-use crate::value::{MapVal, Val};
+use crate::value::{MapVal, Repeated, Val};
 use std::rc::Rc;
 
-/// What a loop costs beside the parts that a person writes, as cel-go expands the macro. The condition of `all`
-/// (`@not_strictly_false(found)`) and of `exists` (`@not_strictly_false(!found)`), looked at before each round:
-const ALL_CONDITION: u64 = 2;
-const EXISTS_CONDITION: u64 = 3;
-/// `found && …`
-const QUANTIFIER_STEP: u64 = 1;
-/// `found + 1`
-const COUNT_STEP: u64 = 2;
-/// `made + […]`, without the list
-const LIST_STEP: u64 = 2;
-/// `cel.@mapInsert(made, key, …)` and `cel.@mapInsert(made, …)`
-const ENTRY_STEP: u64 = 3;
-const ENTRIES_STEP: u64 = 2;
-/// The result: `found`, `count == 1`, `made`.
-const RESULT: u64 = 1;
+// Costs of the loops that cel-go expands the macros to, without what is written in them.
+/// Whether `all` goes on: `@not_strictly_false(@result)`.
+const ALL_CHECK: u64 = 2;
+/// Whether `exists` goes on: `@not_strictly_false(!@result)`.
+const EXISTS_CHECK: u64 = 3;
+/// `@result` in a step or as the result.
+const ACCUMULATOR: u64 = 1;
+/// `@result + 1`, `@result + [...]`: once an element is taken.
+const TAKEN: u64 = 2;
+/// `@result == 1`.
 const COUNT_RESULT: u64 = 2;
+/// `cel.@mapInsert(@result, key, ...)`.
+const INSERTED: u64 = 3;
+/// `cel.@mapInsert(@result, ...)`.
+const MERGED: u64 = 2;
 
 type Unit = std::result::Result<(), EvalError>;
 
@@ -56,13 +55,11 @@ impl<'v> Machine<'v, '_> {
         &mut self,
         fold: &'v Fold,
         range: &Val<'v>,
-        units: u64,
         mut body: impl FnMut(&mut Self) -> std::result::Result<Flow, EvalError>,
     ) -> Unit {
         let floor = self.locals.len();
         let mut round = |machine: &mut Self, first: Val<'v>, second: Option<Val<'v>>| {
-            machine.charge(units)?;
-            machine.context.budget.charge(1)?;
+            machine.context.budget.round()?;
             machine.locals.push(first);
             machine.locals.extend(second);
             let flow = body(machine);
@@ -81,7 +78,7 @@ impl<'v> Machine<'v, '_> {
             }
             return Ok(());
         }
-        let entries = range.entries().ok_or(no_overload("comprehension range"))?;
+        let entries = range.entries().ok_or_else(|| not_iterable(range))?;
         self.context.budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
         for (key, value) in entries {
             let second = matches!(fold.variables, Variables::Two).then_some(value);
@@ -94,33 +91,28 @@ impl<'v> Machine<'v, '_> {
 
     /// `all` and `exists`: a deciding element wins over errors of others, as in `&&` and `||`.
     fn quantifier(&mut self, fold: &'v Fold, range: &Val<'v>, predicate: &'v Node, decides: bool) -> Result<'v> {
+        let check = if decides { EXISTS_CHECK } else { ALL_CHECK };
         let mut failure = None;
         let mut decided = false;
-        let condition = if decides { EXISTS_CONDITION } else { ALL_CONDITION };
-        let mut left = range
-            .items()
-            .map_or_else(|| range.map_len().unwrap_or(0), |items| items.len());
-        self.rounds(fold, range, condition + QUANTIFIER_STEP, |machine| {
-            left = left.saturating_sub(1);
+        self.rounds(fold, range, |machine| {
+            machine.charge(check)?;
+            // The step before has decided; only to find that out was left.
+            if decided {
+                return Ok(Flow::Stop);
+            }
+            machine.charge(ACCUMULATOR)?;
             match machine.eval(predicate) {
                 Ok(Val::Bool(b)) if b == decides => {
                     decided = true;
-                    return Ok(Flow::Stop);
                 }
                 Ok(Val::Bool(_)) => {}
-                Ok(_) => {
-                    failure = failure
-                        .take()
-                        .or(Some(no_overload(if decides { "_||_" } else { "_&&_" })))
-                }
+                Ok(_) => failure = failure.take().or(Some(no_overload(""))),
                 Err(error) if error.is_fatal() => return Err(error),
                 Err(error) => failure = failure.take().or(Some(error)),
             }
             Ok(Flow::Continue)
         })?;
-        // The loop ends where its condition is looked at next.
-        let last = if decided && left > 0 { condition } else { 0 };
-        self.charge(last + RESULT)?;
+        self.charge(ACCUMULATOR)?;
         match failure {
             Some(error) if !decided => Err(error),
             _ => Ok(Val::Bool(decided == decides)),
@@ -129,9 +121,9 @@ impl<'v> Machine<'v, '_> {
 
     fn exists_one(&mut self, fold: &'v Fold, range: &Val<'v>, predicate: &'v Node) -> Result<'v> {
         let mut count = 0_usize;
-        self.rounds(fold, range, 0, |machine| {
+        self.rounds(fold, range, |machine| {
             if machine.condition(predicate)? {
-                machine.charge(COUNT_STEP)?;
+                machine.charge(TAKEN)?;
                 count += 1;
             }
             Ok(Flow::Continue)
@@ -143,7 +135,7 @@ impl<'v> Machine<'v, '_> {
     fn condition(&mut self, node: &'v Node) -> std::result::Result<bool, EvalError> {
         match self.eval(node)? {
             Val::Bool(b) => Ok(b),
-            _ => Err(no_overload("_?_:_")),
+            _ => Err(no_overload("")),
         }
     }
 
@@ -156,22 +148,27 @@ impl<'v> Machine<'v, '_> {
         transform: Option<&'v Node>,
     ) -> Result<'v> {
         let mut made = Vec::new();
-        // A filter keeps the variable, which is read for one.
-        let (item, read) = match transform {
-            Some(transform) if price::is_constant(transform) => (0, 0),
-            Some(_) => (cost::LIST, 0),
-            None => (cost::LIST, cost::SELECT),
+        // `[x]` is a list to make, `[1]` a constant.
+        let round = match transform {
+            Some(transform) if price::is_constant(transform) => TAKEN,
+            Some(_) => TAKEN + cost::LIST,
+            None => TAKEN + cost::LIST + cost::SELECT,
         };
-        self.rounds(fold, range, 0, |machine| {
+        self.rounds(fold, range, |machine| {
             if let Some(condition) = condition
                 && !machine.condition(condition)?
             {
                 return Ok(Flow::Continue);
             }
-            machine.charge(LIST_STEP + item + read)?;
+            machine.charge(round)?;
             let item = match transform {
                 Some(transform) => machine.eval(transform),
-                None => machine.locals.last().cloned().ok_or(EvalError::DepthExceeded),
+                None => machine
+                    .locals
+                    .last()
+                    .cloned()
+                    .ok_or(EvalError::DepthExceeded)
+                    .and_then(fit),
             };
             match item {
                 Err(EvalError::Absent) => {}
@@ -182,7 +179,7 @@ impl<'v> Machine<'v, '_> {
             }
             Ok(Flow::Continue)
         })?;
-        self.charge(RESULT)?;
+        self.charge(ACCUMULATOR)?;
         Ok(Val::list(made))
     }
 
@@ -195,17 +192,17 @@ impl<'v> Machine<'v, '_> {
         keys: Keys,
     ) -> Result<'v> {
         let mut made: Vec<(Val<'v>, Val<'v>)> = Vec::new();
-        let step = match keys {
-            Keys::Kept => ENTRY_STEP,
-            Keys::Made => ENTRIES_STEP,
+        let round = match keys {
+            Keys::Kept => INSERTED,
+            Keys::Made => MERGED,
         };
-        self.rounds(fold, range, 0, |machine| {
+        self.rounds(fold, range, |machine| {
             if let Some(condition) = condition
                 && !machine.condition(condition)?
             {
                 return Ok(Flow::Continue);
             }
-            machine.charge(step)?;
+            machine.charge(round)?;
             let value = match machine.eval(transform) {
                 Err(EvalError::Absent) => return Ok(Flow::Continue),
                 value => value?,
@@ -216,7 +213,10 @@ impl<'v> Machine<'v, '_> {
                     let place = machine.locals.len().checked_sub(2).ok_or(EvalError::DepthExceeded)?;
                     made.push((machine.locals[place].clone(), value));
                 }
-                Keys::Made => made.extend(value.entries().ok_or(no_overload("transformMapEntry"))?),
+                Keys::Made => {
+                    let no_map = || invalid(format!("no such overload: cel.@mapInsert(map, {})", value.type_name()));
+                    made.extend(value.entries().ok_or_else(no_map)?);
+                }
             }
             machine
                 .context
@@ -224,8 +224,12 @@ impl<'v> Machine<'v, '_> {
                 .memory((made.len() - before) * 2 * size_of::<Val<'_>>())?;
             Ok(Flow::Continue)
         })?;
-        self.charge(RESULT)?;
-        Ok(Val::Map(Rc::new(MapVal::new(made)?)))
+        self.charge(ACCUMULATOR)?;
+        match MapVal::new(made) {
+            Ok(map) => Ok(Val::Map(Rc::new(map))),
+            Err(Repeated::Key(key)) => Err(invalid(format!("insert failed: key {key} already exists"))),
+            Err(Repeated::NotAKey) => Err(invalid("unsupported key type")),
+        }
     }
 }
 
@@ -233,4 +237,22 @@ impl<'v> Machine<'v, '_> {
 enum Keys {
     Kept,
     Made,
+}
+
+/// Named as the values of cel-go's own library are.
+fn not_iterable(range: &Val<'_>) -> EvalError {
+    let name = match range {
+        Val::Null => "types.Null",
+        Val::Bool(_) => "types.Bool",
+        Val::Int(_) => "types.Int",
+        Val::Uint(_) => "types.Uint",
+        Val::Double(_) => "types.Double",
+        Val::Str(_) | Val::String(_) => "types.String",
+        Val::Bytes(_) => "types.Bytes",
+        Val::Timestamp(_) => "types.Timestamp",
+        Val::Duration(_) => "types.Duration",
+        Val::Optional(_) => "*types.Optional",
+        other => other.type_name(),
+    };
+    invalid(format!("got '{name}', expected iterable type"))
 }

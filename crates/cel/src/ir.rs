@@ -5,6 +5,8 @@
 //! so the depth of the tree is the nesting a person can see, and `NODE_DEPTH_MAX` bounds every recursion over it.
 
 use crate::functions::Function;
+use jiff::civil::DateTime;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// Depth of a tree; evaluation recurses once a level and must fit a 2 MiB stack in a debug build.
@@ -91,6 +93,10 @@ pub(crate) enum Const {
     String(Box<str>),
     Bytes(Arc<[u8]>),
     Type(&'static str),
+    Timestamp(DateTime),
+    Duration(i64),
+    /// A list or a map of constants that JSON can hold.
+    Json(Box<Value>),
 }
 
 /// A field name as written and as stored (`__dot__` and friends undone).
@@ -157,6 +163,14 @@ impl Operator {
             "@in" => Self::In,
             _ => return None,
         })
+    }
+
+    /// `+ - * / %`.
+    pub(crate) fn is_arithmetic(self) -> bool {
+        matches!(
+            self,
+            Self::Add | Self::Subtract | Self::Multiply | Self::Divide | Self::Modulo
+        )
     }
 
     /// The name cel-go gives it in errors.

@@ -20,7 +20,9 @@
 mod activation;
 mod arithmetic;
 mod check;
+mod collection;
 mod compare;
+mod constant;
 mod cost;
 mod decl;
 mod env;
@@ -37,6 +39,7 @@ mod lower;
 mod macros;
 mod mistakes;
 mod nodes;
+mod operators;
 mod parse;
 mod path;
 mod price;

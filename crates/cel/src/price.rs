@@ -112,7 +112,13 @@ pub(crate) fn is_constant_set(node: &Node) -> bool {
         Node::Const(constant) => !matches!(constant, Const::Bytes(_) | Const::Type(_)),
         _ => false,
     };
-    matches!(node, Node::List(elements) if elements.iter().all(|e| !e.optional && scalar(&e.node)))
+    match node {
+        Node::List(elements) => elements.iter().all(|e| !e.optional && scalar(&e.node)),
+        Node::Const(Const::Json(list)) => list
+            .as_array()
+            .is_some_and(|items| items.iter().all(|i| !i.is_array() && !i.is_object())),
+        _ => false,
+    }
 }
 
 /// Functions named as types are.

@@ -2,16 +2,19 @@
 
 use crate::activation::Activation;
 use crate::check::check;
+use crate::constant;
 use crate::cost::Budget;
 use crate::decl::Decl;
 use crate::env::Env;
 use crate::error::{CompileError, EvalError};
 use crate::estimate::{Range, estimate};
+use crate::eval::{self, Code, Numbers, Variable};
+use crate::json;
 use crate::lower::{Lowered, lower};
 use crate::parse::parse;
 use crate::scan::scan;
+use crate::typed;
 use crate::types::Type;
-use crate::{eval, json};
 use serde_json::Value;
 
 /// What reading a field that is not there means.
@@ -60,6 +63,8 @@ pub struct Program {
     mode: AbsenceMode,
     result: Type,
     estimate: Estimate,
+    variables: Vec<Variable>,
+    numbers: Numbers,
     lowered: Lowered,
 }
 
@@ -89,7 +94,9 @@ impl Program {
         let env = variables
             .iter()
             .fold(Env::new(mode), |env, name| env.with(name, Decl::dynamic()));
-        Self::compile_in(source, &env)
+        let mut program = Self::compile_in(source, &env)?;
+        program.numbers = Numbers::Json;
+        Ok(program)
     }
 
     /// Compiles and type-checks an expression in an environment.
@@ -98,14 +105,32 @@ impl Program {
         let parsed = parse(source)?;
         let checked = check(&parsed, env)?;
         let Range { min, max } = estimate(&parsed, &checked, env);
-        let lowered = lower(&parsed, &checked, env)?;
+        let mut lowered = lower(&parsed, &checked, env)?;
+        constant::fold(&mut lowered.node);
+        let used = std::mem::take(&mut lowered.variables).into_iter();
+        let variables = used.map(|name| {
+            let declared = env.variables.iter().find(|v| *v.name == *name);
+            let declared = declared.and_then(|v| typed::known(&v.decl).cloned());
+            Variable { name, declared }
+        });
         Ok(Program {
             source: source.into(),
             mode: env.mode,
             result: checked.result,
             estimate: Estimate { min, max },
+            variables: variables.collect(),
+            numbers: Numbers::Typed,
             lowered,
         })
+    }
+
+    pub(crate) fn code(&self) -> Code<'_> {
+        Code {
+            node: &self.lowered.node,
+            variables: &self.variables,
+            mode: self.mode,
+            numbers: self.numbers,
+        }
     }
 
     /// The text it was compiled from.
@@ -126,14 +151,7 @@ impl Program {
     /// Evaluates over borrowed values, charging `budget`. The same inputs give the same outcome and the same cost.
     pub fn eval<'a>(&'a self, activation: &Activation<'a>, budget: &mut Budget) -> Result<Outcome, EvalError> {
         budget.begin();
-        let result = eval::run(
-            &self.lowered.node,
-            &self.lowered.variables,
-            self.mode,
-            activation,
-            budget,
-        )
-        .and_then(|value| json::outcome(&value, budget));
+        let result = eval::run(self.code(), activation, budget, 0).and_then(|value| json::outcome(&value, budget));
         match result {
             Err(EvalError::Absent) => Ok(Outcome::Absent),
             other => other,

@@ -1,11 +1,12 @@
 //! Reading paths: fields, indexes and `has()`, in which absence and optionals are decided.
 
 use crate::cost;
-use crate::error::{EvalError, no_overload};
-use crate::eval::{Machine, Result};
+use crate::error::{EvalError, invalid};
+use crate::eval::{Machine, Result, fit};
 use crate::ir::{Field, Node, Step};
 use crate::program::AbsenceMode;
-use crate::value::Val;
+use crate::typed;
+use crate::value::{Val, key_text};
 use serde_json::{Map, Value};
 
 impl<'v> Machine<'v, '_> {
@@ -21,7 +22,14 @@ impl<'v> Machine<'v, '_> {
         if let Some(fields) = start {
             return self.walk(fields, steps);
         }
-        // A path into a value that was made is a name as well; one into a conditional is a part of it.
+        if let (Node::Variable(slot), [Step::Field { field, .. }, rest @ ..]) = (base, steps)
+            && let Some(programs) = self.programs(*slot)
+        {
+            self.charge(cost::SELECT * 2)?;
+            let value = self.program(programs, &field.name)?;
+            return self.steps(value, rest);
+        }
+        // A path on a computed value is an attribute too, and costs what a variable does.
         if !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Conditional { .. }) {
             self.charge(cost::SELECT)?;
         }
@@ -32,7 +40,7 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// The common case, `self.spec.name`: from object to object without making a value a step.
+    /// The common case, `self.spec.name` of undeclared values: from object to object without making a value a step.
     fn walk(&mut self, mut fields: &'v Map<String, Value>, steps: &'v [Step]) -> Result<'v> {
         for (i, step) in steps.iter().enumerate() {
             let walked = cost::SELECT * (i as u64 + 1);
@@ -48,7 +56,10 @@ impl<'v> Machine<'v, '_> {
                 Value::Object(inner) => fields = inner,
                 value => {
                     self.charge(walked + cost::SELECT)?;
-                    return self.steps(Val::from_json(value), &steps[i + 1..]);
+                    return match &steps[i + 1..] {
+                        [] => Ok(Val::from_json(value)),
+                        rest => self.steps(Val::from_json(value), rest),
+                    };
                 }
             }
         }
@@ -87,12 +98,13 @@ impl<'v> Machine<'v, '_> {
             optional |= step.is_optional();
             let found = match step {
                 Step::Field { field, .. } => match value.field_of(field) {
-                    None if value.items().is_some() => return Err(no_overload("_[_]")),
+                    None if value.items().is_some() => return Err(not_an_index(&Val::Str(&field.name))),
                     None if !optional => return self.absent_step(&field.name, &steps[i..]),
                     found => found,
                 },
                 Step::Index { index, .. } => {
-                    let index = self.resolve(index)?;
+                    // A path as an index is a part of the path around it.
+                    let index = self.branch(index)?;
                     match self.index(&value, &index) {
                         Ok(found) => Some(found),
                         Err(EvalError::NoSuchKey(_) | EvalError::IndexOutOfBounds(_)) if optional => None,
@@ -102,8 +114,7 @@ impl<'v> Machine<'v, '_> {
                 }
             };
             match found {
-                Some(found) => value = found,
-                // What is not there was not read.
+                Some(found) => value = fit(found)?,
                 None => return Ok(Val::Optional(None)),
             }
             self.charge(cost::SELECT)?;
@@ -117,25 +128,32 @@ impl<'v> Machine<'v, '_> {
                 Val::Int(i) => *i,
                 Val::Uint(u) => i64::try_from(*u).unwrap_or(i64::MAX),
                 Val::Double(d) if d.fract() == 0.0 && d.abs() < 9e15 => *d as i64,
-                _ => return Err(no_overload("_[_]")),
+                _ => return Err(not_an_index(index)),
             };
             return usize::try_from(position)
                 .ok()
                 .and_then(|p| items.get(p))
                 .ok_or(EvalError::IndexOutOfBounds(position));
         }
-        let missing = || EvalError::NoSuchKey(crate::value::key_text(index).unwrap_or_default());
+        let missing = || EvalError::NoSuchKey(key_text(index).unwrap_or_default());
         match value {
             Val::JsonMap(..) => {
                 let key = index.as_str().ok_or_else(missing)?;
                 value.field(key).ok_or_else(missing)
             }
             Val::Map(map) => map.get(index).cloned().ok_or_else(missing),
-            _ => Err(no_overload("_[_]")),
+            // What is no container has no keys.
+            _ => Err(missing()),
         }
     }
 
     pub(crate) fn has(&mut self, base: &'v Node, field: &'v Field) -> Result<'v> {
+        if let Node::Variable(slot) = base
+            && let Some(programs) = self.programs(*slot)
+        {
+            self.charge(cost::SELECT)?;
+            return Ok(Val::Bool(programs.named.iter().any(|(name, _)| *name == *field.name)));
+        }
         if !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Access { .. }) {
             self.charge(cost::SELECT)?;
         }
@@ -144,7 +162,19 @@ impl<'v> Machine<'v, '_> {
             Ok(Val::Optional(Some(inner))) => (*inner).clone(),
             other => other?,
         };
-        Ok(Val::Bool(base.field_of(field).is_some()))
+        match base.field_of(field) {
+            Some(found) => fit(found).map(|_| Val::Bool(true)),
+            None if base.items().is_some() => Err(not_an_index(&Val::Str(&field.name))),
+            None => Ok(Val::Bool(false)),
+        }
+    }
+}
+
+/// Lists are indexed by whole numbers.
+fn not_an_index(index: &Val<'_>) -> EvalError {
+    match index {
+        Val::Double(d) => invalid(format!("unsupported index value {d} in list")),
+        _ => invalid(format!("unsupported index type '{}' in list", index.type_name())),
     }
 }
 
@@ -157,14 +187,24 @@ impl Step {
 }
 
 impl Field {
-    fn find<'v>(&self, fields: &'v serde_json::Map<String, Value>) -> Option<&'v Value> {
+    fn find<'v>(&self, fields: &'v Map<String, Value>) -> Option<&'v Value> {
         fields.get(&*self.name).or_else(|| fields.get(self.written.as_deref()?))
     }
 }
 
 impl<'v> Val<'v> {
     fn field_of(&self, field: &Field) -> Option<Val<'v>> {
-        self.field(&field.name)
-            .or_else(|| self.field(field.written.as_deref()?))
+        match self {
+            Val::JsonMap(fields, None) => field.find(fields).map(Val::from_json),
+            // Only declared properties are escaped, the keys of a map are not.
+            Val::JsonMap(fields, Some(decl)) if typed::is_map(decl) => {
+                typed::field(fields, field.written.as_deref().unwrap_or(&field.name), decl)
+            }
+            Val::JsonMap(fields, Some(decl)) => typed::field(fields, &field.name, decl),
+            Val::Map(_) => self
+                .field(&field.name)
+                .or_else(|| self.field(field.written.as_deref()?)),
+            _ => None,
+        }
     }
 }

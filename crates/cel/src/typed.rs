@@ -102,6 +102,11 @@ pub(crate) fn field<'v>(fields: &'v Map<String, Value>, name: &str, decl: &'v De
     }
 }
 
+/// Whether its keys are data rather than declared.
+pub(crate) fn is_map(decl: &Decl) -> bool {
+    matches!(decl.shape(), Shape::Map { .. })
+}
+
 /// The entries in key order; fields of an object under the names that expressions have for them.
 pub(crate) fn entries<'v>(fields: &'v Map<String, Value>, decl: &'v Decl) -> Vec<(Val<'v>, Val<'v>)> {
     let entry = |(key, value): (&'v String, &'v Value)| {

@@ -57,16 +57,34 @@ pub(crate) struct MapVal<'v> {
     pub(crate) entries: Vec<(Val<'v>, Val<'v>)>,
 }
 
+/// Why entries make no map.
+#[derive(Debug)]
+pub(crate) enum Repeated {
+    /// Two have this key.
+    Key(String),
+    /// A value that cannot be a key.
+    NotAKey,
+}
+
+/// As a map literal says it.
+impl From<Repeated> for EvalError {
+    fn from(repeated: Repeated) -> Self {
+        invalid(match repeated {
+            Repeated::Key(key) => format!("Failed with repeated key: {key}"),
+            Repeated::NotAKey => "unsupported key type".to_owned(),
+        })
+    }
+}
+
 impl<'v> MapVal<'v> {
     /// Sorts the entries; an unusable or repeated key is an error.
-    pub(crate) fn new(mut entries: Vec<(Val<'v>, Val<'v>)>) -> Result<Self, EvalError> {
+    pub(crate) fn new(mut entries: Vec<(Val<'v>, Val<'v>)>) -> Result<Self, Repeated> {
         if entries.iter().any(|(k, _)| !k.is_key()) {
-            return Err(invalid("unsupported key type"));
+            return Err(Repeated::NotAKey);
         }
         entries.sort_by(|a, b| key_order(&a.0, &b.0));
         if let Some(pair) = entries.windows(2).find(|w| key_order(&w[0].0, &w[1].0).is_eq()) {
-            let key = key_text(&pair[0].0).unwrap_or_default();
-            return Err(invalid(format!("Failed with repeated key: {key}")));
+            return Err(Repeated::Key(key_text(&pair[0].0).unwrap_or_default()));
         }
         Ok(Self { entries })
     }
@@ -174,6 +192,9 @@ impl<'v> Val<'v> {
             Const::String(s) => Self::Str(s),
             Const::Bytes(b) => Self::Bytes(Rc::from(&b[..])),
             Const::Type(name) => Self::Type(name),
+            Const::Timestamp(time) => Self::Timestamp(*time),
+            Const::Duration(nanos) => Self::Duration(*nanos),
+            Const::Json(value) => Self::from_json(value),
         }
     }
 

@@ -1,0 +1,46 @@
+//! Binary operators: what they give, and how cel-go says that they are not for these values.
+
+use crate::arithmetic;
+use crate::compare;
+use crate::cost::Budget;
+use crate::error::{EvalError, no_overload};
+use crate::eval::Result;
+use crate::ir::Operator;
+use crate::value::Val;
+
+/// `left operator right`.
+pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, budget: &mut Budget) -> Result<'v> {
+    match operator {
+        Operator::Equal => compare::equal(left, right, budget).map(Val::Bool),
+        Operator::NotEqual => compare::equal(left, right, budget).map(|e| Val::Bool(!e)),
+        Operator::In => compare::contains(right, left, budget).map(Val::Bool),
+        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual => {
+            compare::ordered(operator, left, right, budget).map(Val::Bool)
+        }
+        Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Modulo => {
+            arithmetic::apply(operator, left, right, budget)
+        }
+    }
+}
+
+/// The error of an operator that does not fit: cel-go names it only if values of the left one's type have no such
+/// operator at all, and no functions of their own either.
+pub(crate) fn unsupported(operator: Operator, left: &Val<'_>) -> EvalError {
+    let known = match left {
+        Val::Str(_) | Val::String(_) | Val::Timestamp(_) | Val::Duration(_) => true,
+        Val::Int(_) | Val::Uint(_) => true,
+        Val::Double(_) => operator != Operator::Modulo,
+        Val::Bytes(_) => operator == Operator::Add || compares(operator),
+        Val::Bool(_) => compares(operator),
+        Val::List(_) | Val::JsonList(..) => operator == Operator::Add,
+        _ => false,
+    };
+    no_overload(if known { "" } else { operator.name() })
+}
+
+fn compares(operator: Operator) -> bool {
+    matches!(
+        operator,
+        Operator::Less | Operator::LessOrEqual | Operator::Greater | Operator::GreaterOrEqual
+    )
+}
