@@ -1,6 +1,9 @@
 //! Delete: mark what something still holds, remove the rest.
 
-use super::write::{Admission, WriteOptions, commit_error};
+use super::{
+    admit::Admission,
+    write::{WriteOptions, commit_error},
+};
 use crate::{Error, ListOptions, OnDelete, Part, Registry, Result, Target, admission::Operation, before};
 use insula_api::{Json, Object};
 use insula_store::{CommitError, Entry, Guard, Txn, Write};

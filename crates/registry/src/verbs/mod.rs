@@ -1,5 +1,6 @@
 //! The verbs, the same for every resource.
 
+mod admit;
 mod check;
 mod delete;
 mod read;

@@ -1,0 +1,64 @@
+//! Whose word a write needs: the kinds' own rules, and the policies of the workspace.
+
+use super::write::WriteOptions;
+use crate::{
+    Part, Registry, Result, Target,
+    admission::{self, Operation, Review},
+    before::Draft,
+    policy, representation,
+};
+use insula_store::{Entry, Snapshot};
+
+/// A write that is about to happen.
+#[derive(Clone, Copy)]
+pub(crate) struct Admission<'a> {
+    pub(crate) snapshot: &'a Snapshot,
+    pub(crate) target: &'a Target,
+    pub(crate) options: &'a WriteOptions<'a>,
+    pub(crate) operation: Operation,
+    pub(crate) part: Part,
+    pub(crate) name: &'a str,
+    /// The object as it was.
+    pub(crate) old: Option<&'a Entry>,
+}
+
+impl<'a> Admission<'a> {
+    fn request(&self) -> policy::Request<'a> {
+        policy::Request {
+            snapshot: self.snapshot,
+            target: self.target,
+            user: self.options.user,
+            operation: self.operation,
+            part: self.part,
+            dry_run: self.options.dry_run,
+            name: self.name,
+            old: self.old,
+        }
+    }
+}
+
+impl Registry {
+    /// The policies of the workspace that may change what was sent.
+    pub(crate) fn mutations<'a>(&'a self, admission: &Admission<'a>) -> Option<policy::Mutations<'a>> {
+        policy::Mutations::find(&self.policies, &self.catalog, admission.request())
+    }
+
+    /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the workspace.
+    pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
+        let Admission { snapshot, target, .. } = *admission;
+        let review = Review {
+            snapshot,
+            catalog: &self.catalog,
+            user: admission.options.user,
+            cluster: &target.cluster,
+            served: &target.served,
+            operation: admission.operation,
+            part: admission.part,
+            now: self.clock.now(),
+        };
+        let old = admission.old.map(representation::stored_value);
+        admission::review(review, new.as_mut().map(|draft| &mut draft.value), old.as_ref())?;
+        let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
+        policy::review(&self.policies, &self.catalog, &admission.request(), new)
+    }
+}
