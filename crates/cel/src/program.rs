@@ -1,12 +1,12 @@
 //! A compiled expression: what others hold, share and evaluate.
 
 use crate::activation::Activation;
-use crate::check::check;
+use crate::check::{check, fallible};
 use crate::constant;
 use crate::cost::Budget;
 use crate::decl::Decl;
 use crate::env::Env;
-use crate::error::{CompileError, EvalError};
+use crate::error::{CompileError, EvalError, Issue};
 use crate::estimate::{Range, estimate};
 use crate::eval::{self, Code, Numbers, Variable};
 use crate::json;
@@ -65,6 +65,7 @@ pub struct Program {
     estimate: Estimate,
     variables: Vec<Variable>,
     numbers: Numbers,
+    fallible: Option<Issue>,
     lowered: Lowered,
 }
 
@@ -86,7 +87,12 @@ impl Program {
 
     /// Whether it can fail for values that are as declared: not so when every part of it is total.
     pub fn can_fail(&self) -> bool {
-        true
+        self.fallible.is_some()
+    }
+
+    /// The first part that can fail for values that are as declared, and how.
+    pub fn fallible(&self) -> Option<&Issue> {
+        self.fallible.as_ref()
     }
 
     /// Compiles an expression over variables of any type, saying what absence means in it.
@@ -116,6 +122,7 @@ impl Program {
         Ok(Program {
             source: source.into(),
             mode: env.mode,
+            fallible: fallible(&parsed, &checked, env),
             result: checked.result,
             estimate: Estimate { min, max },
             variables: variables.collect(),

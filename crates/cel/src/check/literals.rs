@@ -2,7 +2,7 @@
 //! literals of mixed types, formats that do not fit their arguments.
 
 use super::{Checked, Wrong, format};
-use crate::cost::Budget;
+use crate::cost::{Budget, CALL_COST_MAX};
 use crate::functions::{self, Context, Found};
 use crate::types::Type;
 use crate::value::Val;
@@ -118,17 +118,41 @@ fn mismatch(node: u64, want: &Type, got: &Type) -> Wrong {
 
 /// Whether a conversion takes the constant, asked of the conversion itself.
 fn converts(function: &str, literal: &LiteralValue) -> bool {
-    let argument = match literal {
-        LiteralValue::String(text) => Val::String(text.inner().into()),
-        LiteralValue::Int(number) => Val::Int(*number.inner()),
-        _ => return true,
+    called(function, false, &[value(literal)]).unwrap_or(true)
+}
+
+/// Whether a call is one of constants, and has a value.
+pub(super) fn call_has_value(function: &str, receiver: bool, arguments: &[&IdedExpr]) -> bool {
+    let constants: Option<Vec<Val<'static>>> = arguments
+        .iter()
+        .map(|argument| match &argument.expr {
+            Expr::Literal(literal) => Some(value(literal)),
+            _ => None,
+        })
+        .collect();
+    constants.and_then(|c| called(function, receiver, &c)) == Some(true)
+}
+
+/// Whether a function has a value for the arguments; none if there is no such function.
+fn called(function: &str, receiver: bool, arguments: &[Val<'static>]) -> Option<bool> {
+    let Found::Function(function) = functions::find(function, receiver, arguments.len()) else {
+        return None;
     };
-    let Found::Function(function) = functions::find(function, false, 1) else {
-        return true;
-    };
-    // One conversion of a text that fits into an expression.
-    let mut budget = Budget::new(u64::MAX);
-    (function.call)(&mut Context::new(&mut budget), &[argument]).is_ok()
+    // One call, of constants that fit into an expression.
+    let mut budget = Budget::new(CALL_COST_MAX);
+    Some((function.call)(&mut Context::new(&mut budget), arguments).is_ok())
+}
+
+fn value(literal: &LiteralValue) -> Val<'static> {
+    match literal {
+        LiteralValue::Null => Val::Null,
+        LiteralValue::Boolean(b) => Val::Bool(*b.inner()),
+        LiteralValue::Int(i) => Val::Int(*i.inner()),
+        LiteralValue::UInt(u) => Val::Uint(*u.inner()),
+        LiteralValue::Double(d) => Val::Double(*d.inner()),
+        LiteralValue::String(s) => Val::String(s.inner().into()),
+        LiteralValue::Bytes(b) => Val::Bytes(b.inner().into()),
+    }
 }
 
 /// Calls `each` with every node directly below.

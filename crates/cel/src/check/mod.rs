@@ -7,7 +7,10 @@
 
 mod format;
 mod literals;
+mod ranges;
+mod reasons;
 mod standard;
+mod total;
 mod unify;
 mod walk;
 
@@ -68,6 +71,12 @@ pub(crate) fn check(parsed: &Parsed, env: &Env) -> Result<Checked, CompileError>
 struct Wrong {
     node: u64,
     message: String,
+}
+
+/// What can still fail when an expression runs on values that are as declared: the first part of it, and how.
+pub(crate) fn fallible(parsed: &Parsed, checked: &Checked, env: &Env) -> Option<Issue> {
+    let risk = total::risk(&parsed.tree, checked, env.mode)?;
+    Some(parsed.issue(risk.node, risk.message))
 }
 
 fn refused(parsed: &Parsed, wrong: Vec<Wrong>) -> CompileError {

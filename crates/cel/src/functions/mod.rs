@@ -168,7 +168,7 @@ pub(crate) fn find(name: &str, is_member: bool, count: usize) -> Found {
 
 /// Names that are types when no variable has them: `type(x) == int`.
 pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
-    const TYPES: [&str; 13] = [
+    const TYPES: [&str; 15] = [
         "bool",
         "bytes",
         "double",
@@ -182,6 +182,8 @@ pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
         "uint",
         "google.protobuf.Timestamp",
         "google.protobuf.Duration",
+        "net.IP",
+        "net.CIDR",
     ];
     TYPES.into_iter().find(|t| *t == name)
 }
