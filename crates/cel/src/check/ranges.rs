@@ -34,6 +34,8 @@ pub(super) fn of(expr: &IdedExpr, checked: &Checked) -> Option<Range> {
 /// The range of a call, if it is within 64 bits.
 pub(super) fn of_call(id: &str, arguments: &[&IdedExpr], checked: &Checked) -> Option<Range> {
     let range = |index: usize| of(arguments.get(index)?, checked);
+    // Each argument is asked once: expressions nest deeply.
+    let both = || Some((range(0)?, range(1)?));
     let (low, high) = match id {
         "size_bytes" | "bytes_size" | "size_list" | "list_size" | "size_map" | "map_size" | "size_string"
         | "string_size" => (0, SIZE_MAX),
@@ -41,11 +43,11 @@ pub(super) fn of_call(id: &str, arguments: &[&IdedExpr], checked: &Checked) -> O
         | "string_last_index_of_string"
         | "list_a_index_of_int"
         | "list_a_last_index_of_int" => (-1, SIZE_MAX),
-        "add_int64" => (range(0)?.0 + range(1)?.0, range(0)?.1 + range(1)?.1),
-        "subtract_int64" => (range(0)?.0 - range(1)?.1, range(0)?.1 - range(1)?.0),
-        "negate_int64" => (-range(0)?.1, -range(0)?.0),
+        "add_int64" => both().map(|(one, other)| (one.0 + other.0, one.1 + other.1))?,
+        "subtract_int64" => both().map(|(one, other)| (one.0 - other.1, one.1 - other.0))?,
+        "negate_int64" => range(0).map(|(low, high)| (-high, -low))?,
         "multiply_int64" => {
-            let (one, other) = (range(0)?, range(1)?);
+            let (one, other) = both()?;
             let products = [one.0 * other.0, one.0 * other.1, one.1 * other.0, one.1 * other.1];
             (products.into_iter().min()?, products.into_iter().max()?)
         }
