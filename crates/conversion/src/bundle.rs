@@ -93,7 +93,7 @@ pub(crate) struct Version {
     /// Whether a read can add defaults that were not there when the object was stored.
     has_defaults: bool,
     /// Paths whose loss the author accepts.
-    drop: Vec<Path>,
+    pub(crate) drop: Vec<Path>,
 }
 
 impl Bundle {
@@ -181,6 +181,11 @@ impl Bundle {
     /// The hub.
     pub fn hub(&self) -> &str {
         &self.versions[self.hub].name
+    }
+
+    /// What becomes of fields that another version lacks.
+    pub(crate) fn strategy(&self) -> Strategy {
+        self.strategy
     }
 
     /// All versions, in the order of the schema.

@@ -83,7 +83,7 @@
 //!
 //! `rules`: every spelling to one model. `plan`: rules to operations (`carry`: what crosses by itself; `scope`: names and paths against
 //! schemas; `fit`: results against schemas). `convert`: running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside an object.
-//! `bundle`: the tree of versions, get and put. `laws`: the laws as functions. `proof`: the search for
+//! `bundle`: the tree of versions, get and put. `fates`: what becomes of every field. `laws`: the laws as functions. `proof`: the search for
 //! counterexamples. Not here: when to convert (the registry's).
 #![warn(missing_docs)]
 
@@ -92,6 +92,7 @@ mod bundle;
 mod carry;
 mod convert;
 mod error;
+mod fates;
 mod fit;
 pub mod laws;
 mod merge;
@@ -106,6 +107,7 @@ mod trace;
 
 pub use crate::bundle::{Bundle, Owned, Stored, Strategy, VERSIONS_MAX, VersionSchema};
 pub use crate::error::{Cause, ConvertError, FailedRule};
+pub use crate::fates::{Computed, Fate, Fates, FieldFate, fates};
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};
 pub use crate::rules::{
     DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template, parse_rules,

@@ -1,0 +1,393 @@
+//! What becomes of every field on the way from one version to another.
+//!
+//! Read off the compiled plans, so that it says what conversion does and not what its author meant:
+//!
+//! ```text
+//! v1 → v2   .spec.firstName   moved to .spec.name.first
+//!           .spec.label       carried
+//!           .spec.size        computed into .spec.liters by conversions[0].rules[1]
+//!           .spec.hint        preserved
+//!           .spec.scratch     dropped
+//! ```
+
+use crate::bundle::{Bundle, Strategy, Version};
+use crate::carry::Carry;
+use crate::convert::Converter;
+use crate::path::{Path, Segment};
+use crate::plan::{Expression, Fill, Op, Plan, This, Value};
+use crate::trace::Seg;
+use insula_schema::{Node, Type};
+use std::fmt;
+
+/// The fields of one version on the way to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fates {
+    /// The version converted from.
+    pub from: String,
+    /// The version converted to.
+    pub to: String,
+    /// Its fields, in order of the schema; then the elements, map entries, labels and annotations that rules name.
+    pub fields: Vec<FieldFate>,
+}
+
+/// A field and what becomes of it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FieldFate {
+    /// The field; `[]` stands for the items of a list and the values of a map.
+    pub path: Path,
+    /// What becomes of it.
+    pub fate: Fate,
+}
+
+/// What becomes of a field in another version.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fate {
+    /// It has the same path there.
+    Carried,
+    /// It has other paths there.
+    Moved {
+        /// The paths.
+        to: Vec<Path>,
+    },
+    /// Expressions make something else of it.
+    Computed {
+        /// The rules that read it.
+        by: Vec<Computed>,
+    },
+    /// The other version does not show it. It is kept beside the object.
+    Preserved,
+    /// It is lost: under `drop`, or in a definition whose versions lose what the stored one lacks.
+    Dropped,
+}
+
+/// One rule that reads a field.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Computed {
+    /// Where the rule stands: `conversions[0].rules[2]`.
+    pub rule: String,
+    /// What it writes.
+    pub to: Path,
+}
+
+/// The fate of every field in every direction that has a plan of its own: between the hub and each other version, and between
+/// pairs that have rules. Other directions go over the hub.
+pub fn fates(bundle: &Bundle) -> Vec<Fates> {
+    let directions = bundle.converters.iter().filter_map(|((from, to), converter)| {
+        let (from, to) = (bundle.versions.get(*from)?, bundle.versions.get(*to)?);
+        let losing = bundle.strategy() == Strategy::None;
+        Some(Fates {
+            from: from.name.clone(),
+            to: to.name.clone(),
+            fields: of_direction(converter, from, losing),
+        })
+    });
+    directions.collect()
+}
+
+impl Fate {
+    /// The fate in one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Fate::Carried => "carried",
+            Fate::Moved { .. } => "moved",
+            Fate::Computed { .. } => "computed",
+            Fate::Preserved => "preserved",
+            Fate::Dropped => "dropped",
+        }
+    }
+
+    /// Where its value, or what is made of it, is found.
+    pub fn destinations(&self) -> Vec<&Path> {
+        match self {
+            Fate::Moved { to } => to.iter().collect(),
+            Fate::Computed { by } => by.iter().map(|computed| &computed.to).collect(),
+            Fate::Carried | Fate::Preserved | Fate::Dropped => Vec::new(),
+        }
+    }
+
+    /// The rules that compute with it.
+    pub fn rules(&self) -> Vec<&str> {
+        match self {
+            Fate::Computed { by } => by.iter().map(|computed| computed.rule.as_str()).collect(),
+            _ => Vec::new(),
+        }
+    }
+}
+
+impl fmt::Display for Fate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
+        let parts: Vec<String> = match self {
+            Fate::Moved { to } => to.iter().map(|to| format!("to {to}")).collect(),
+            Fate::Computed { by } => by.iter().map(|by| format!("into {} by {}", by.to, by.rule)).collect(),
+            Fate::Carried | Fate::Preserved | Fate::Dropped => return Ok(()),
+        };
+        write!(f, " {}", parts.join(" and "))
+    }
+}
+
+/// A place that an operation reads, from the root of the object.
+struct Read {
+    path: Vec<Segment>,
+    to: Vec<Segment>,
+    how: How,
+}
+
+enum How {
+    /// The value is moved; of its parts, those that this carries.
+    Move(Carry),
+    /// The rule computes with it.
+    Compute(usize),
+    /// Items cross with what they have on both sides.
+    Items(Option<Carry>),
+}
+
+fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<FieldFate> {
+    let mut reads = Vec::new();
+    operations(&converter.plan.ops, &Around::default(), &converter.from, &mut reads);
+    let mut paths = Vec::new();
+    for (name, node) in from.schema.root().properties() {
+        if !matches!(name, "apiVersion" | "kind" | "metadata") {
+            leaves(node, &mut vec![Segment::Field(name.to_owned())], &mut paths);
+        }
+    }
+    // What rules name and the schema does not: an element, an entry of a map, a label.
+    for read in &reads {
+        if !paths
+            .iter()
+            .any(|path| starts(path, &read.path) || starts(&read.path, path))
+            || read.path.iter().any(|segment| matches!(segment, Segment::Index(_)))
+        {
+            paths.push(read.path.clone());
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    paths.retain(|path| !path.is_empty() && seen.insert(path.clone()));
+    let fate = |path: Vec<Segment>| FieldFate {
+        fate: fate(&path, &converter.plan, &reads, converter, from, losing),
+        path: Path::of(path),
+    };
+    paths.into_iter().map(fate).collect()
+}
+
+fn fate(path: &[Segment], plan: &Plan, reads: &[Read], converter: &Converter, from: &Version, losing: bool) -> Fate {
+    if from.drop.iter().any(|drop| starts(path, drop.segments())) {
+        return Fate::Dropped;
+    }
+    let mut moved: Vec<Path> = Vec::new();
+    let mut by: Vec<Computed> = Vec::new();
+    let mut carried = carries_from_root(plan, path);
+    for read in reads {
+        let covered = starts(path, &read.path);
+        let rest = path.get(read.path.len()..).unwrap_or_default();
+        match &read.how {
+            How::Move(carry) if covered && carries(carry, rest) => add(&mut moved, joined(&read.to, rest)),
+            How::Items(Some(carry)) if covered && !rest.is_empty() && carries(carry, rest) => {
+                if read.path == read.to {
+                    carried = true;
+                } else {
+                    add(&mut moved, joined(&read.to, rest));
+                }
+            }
+            How::Compute(rule) if covered || starts(&read.path, path) => {
+                let rule = converter.facts.get(*rule).map(|facts| facts.path.clone());
+                let computed = Computed {
+                    rule: rule.unwrap_or_default(),
+                    to: Path::of(read.to.clone()),
+                };
+                if !by.contains(&computed) {
+                    by.push(computed);
+                }
+            }
+            How::Move(_) | How::Items(_) | How::Compute(_) => {}
+        }
+    }
+    match (moved.is_empty(), carried, by.is_empty()) {
+        (false, ..) => Fate::Moved { to: moved },
+        (true, true, _) => Fate::Carried,
+        (true, false, false) => Fate::Computed { by },
+        (true, false, true) if losing => Fate::Dropped,
+        (true, false, true) => Fate::Preserved,
+    }
+}
+
+fn add(paths: &mut Vec<Path>, path: Path) {
+    if !paths.contains(&path) {
+        paths.push(path);
+    }
+}
+
+fn joined(path: &[Segment], rest: &[Segment]) -> Path {
+    Path::of(path.iter().chain(rest).cloned().collect())
+}
+
+/// Whether `path` is at or below `prefix`. All items are one `[…]`, however it is spelled, and a named entry is one of them.
+fn starts(path: &[Segment], prefix: &[Segment]) -> bool {
+    path.len() >= prefix.len()
+        && prefix.iter().zip(path).all(|(a, b)| match (a, b) {
+            (Segment::Field(a), Segment::Field(b)) => a == b,
+            (Segment::Index(a), Segment::Index(b)) => a == b,
+            (Segment::Each(_) | Segment::Key(_), _) => true,
+            _ => false,
+        })
+}
+
+/// The places of a schema that hold values of their own: scalars, lists and maps of them, and what nobody describes.
+fn leaves(node: &Node, path: &mut Vec<Segment>, out: &mut Vec<Vec<Segment>>) {
+    let mut below = node.properties().peekable();
+    let inner = node.items().or_else(|| node.additional());
+    let structured = |node: &Node| matches!(node.kind(), Some(Type::Object | Type::Array));
+    if below.peek().is_none() && !inner.is_some_and(structured) {
+        return out.push(path.clone());
+    }
+    for (name, child) in below {
+        path.push(Segment::Field(name.to_owned()));
+        leaves(child, path, out);
+        path.pop();
+    }
+    if let Some(inner) = inner {
+        path.push(Segment::Each(String::new()));
+        leaves(inner, path, out);
+        path.pop();
+    }
+}
+
+fn carries_from_root(plan: &Plan, path: &[Segment]) -> bool {
+    match path {
+        [Segment::Field(metadata), Segment::Field(part), Segment::Field(key), ..] if metadata == "metadata" => {
+            matches!(part.as_str(), "labels" | "annotations")
+                && !plan.left.iter().any(|(map, left)| *map == part && left == key)
+        }
+        [Segment::Field(name), rest @ ..] => match plan.fields.get(name.as_str()) {
+            Some(how) => how.as_ref().is_some_and(|how| carries(how, rest)),
+            None => plan.rest.as_ref().is_some_and(|how| carries(how, rest)),
+        },
+        _ => false,
+    }
+}
+
+fn carries(carry: &Carry, path: &[Segment]) -> bool {
+    let Some((first, rest)) = path.split_first() else {
+        return true;
+    };
+    match (carry, first) {
+        (Carry::Whole, _) => true,
+        (Carry::Scalar { .. }, _) => false,
+        (Carry::Object { fields, .. }, Segment::Field(name)) if fields.contains_key(name.as_str()) => {
+            let how = fields.get(name.as_str()).and_then(Option::as_ref);
+            how.is_some_and(|how| carries(how, rest))
+        }
+        (Carry::Object { rest: others, .. }, _) => others.as_ref().is_some_and(|how| carries(how, rest)),
+        (Carry::List { items, .. }, _) => carries(items, rest),
+    }
+}
+
+/// Where operations are: the item on each side, and what the loop stands in.
+#[derive(Default, Clone)]
+struct Around {
+    from: Vec<Segment>,
+    to: Vec<Segment>,
+    outer: Vec<Segment>,
+}
+
+fn operations(ops: &[Op], at: &Around, version: &str, out: &mut Vec<Read>) {
+    for op in ops {
+        match op {
+            Op::Move { from, to, copy, .. } => out.push(Read {
+                path: below(&at.from, from),
+                to: below(&at.to, to),
+                how: How::Move(copy.clone()),
+            }),
+            Op::Compute {
+                this, value, to, rule, ..
+            } => {
+                let this: Vec<Vec<Segment>> = match this {
+                    This::At(path) => vec![below(&at.from, path)],
+                    This::Around(path) => vec![below(&at.outer, path)],
+                    This::Both { around, item } => {
+                        let fields = item
+                            .iter()
+                            .map(|name| below(&at.from, &[Seg::Field(name.as_str().into())]));
+                        [below(&at.outer, around)].into_iter().chain(fields).collect()
+                    }
+                };
+                computed(value, &this, &below(&at.to, to), (version, *rule), out);
+            }
+            Op::Each(each) => {
+                let every = |path: Vec<Segment>| path.into_iter().chain([Segment::Each(String::new())]).collect();
+                let inner = Around {
+                    from: every(below(&at.from, &each.from)),
+                    to: every(below(&at.to, &each.to)),
+                    outer: at.from.clone(),
+                };
+                if let Fill::Key(key) = &each.fill {
+                    expression(
+                        key,
+                        std::slice::from_ref(&inner.from),
+                        &inner.to,
+                        (version, each.rule),
+                        out,
+                    );
+                }
+                out.push(Read {
+                    path: inner.from.clone(),
+                    to: inner.to.clone(),
+                    how: How::Items(each.carry.clone()),
+                });
+                operations(&each.body, &inner, version, out);
+            }
+        }
+    }
+}
+
+fn computed(value: &Value, this: &[Vec<Segment>], to: &[Segment], rule: (&str, usize), out: &mut Vec<Read>) {
+    match value {
+        Value::Expression(made) => expression(made, this, to, rule, out),
+        Value::Fields(fields) => {
+            for (name, value) in fields {
+                let to: Vec<Segment> = to.iter().cloned().chain([Segment::Field(name.clone())]).collect();
+                computed(value, this, &to, rule, out);
+            }
+        }
+        Value::Items(items) => items.iter().for_each(|value| computed(value, this, to, rule, out)),
+        Value::Constant(_) => {}
+    }
+}
+
+fn expression(
+    made: &Expression,
+    this: &[Vec<Segment>],
+    to: &[Segment],
+    (version, rule): (&str, usize),
+    out: &mut Vec<Read>,
+) {
+    for reference in made.program.references() {
+        let fields = reference.path.iter().cloned().map(Segment::Field);
+        let path: Vec<Segment> = match reference.variable.as_str() {
+            "self" => {
+                // Of several, the one of an item's field that has its name.
+                let named = |path: &&Vec<Segment>| matches!((path.last(), reference.path.first()), (Some(Segment::Field(a)), Some(b)) if a == b);
+                match (this.iter().skip(1).find(named), this.first()) {
+                    (Some(item), _) => item.iter().cloned().chain(fields.skip(1)).collect(),
+                    (None, Some(first)) => first.iter().cloned().chain(fields).collect(),
+                    (None, None) => continue,
+                }
+            }
+            name if name == version => fields.collect(),
+            _ => continue,
+        };
+        out.push(Read {
+            path,
+            to: to.to_vec(),
+            how: How::Compute(rule),
+        });
+    }
+}
+
+fn below(path: &[Segment], more: &[Seg]) -> Vec<Segment> {
+    let step = |seg: &Seg| match seg {
+        Seg::Field(name) => Segment::Field(name.to_string()),
+        Seg::Index(index) => Segment::Index(*index),
+    };
+    path.iter().cloned().chain(more.iter().map(step)).collect()
+}

@@ -1,0 +1,118 @@
+//! What becomes of every field, by the samples' rules.
+#![allow(clippy::unwrap_used)]
+
+mod support;
+
+use insula_conversion::fates;
+use std::fmt::Write;
+use support::{bundle, yaml};
+
+fn table(text: &str) -> String {
+    let bundle = bundle(&yaml(text)).unwrap_or_else(|errors| panic!("{errors:#?}"));
+    let mut out = String::new();
+    for direction in fates(&bundle) {
+        writeln!(out, "{} → {}", direction.from, direction.to).unwrap();
+        for field in &direction.fields {
+            writeln!(out, "  {} {}", field.path, field.fate).unwrap();
+        }
+    }
+    out
+}
+
+fn check(text: &str, want: &str) {
+    let got = table(text);
+    let plain = |text: &str| text.trim().lines().map(str::trim).collect::<Vec<_>>().join("\n");
+    assert_eq!(plain(&got), plain(want), "\n{got}");
+}
+
+#[test]
+fn fields_are_moved_carried_computed_kept_and_dropped() {
+    check(
+        "versions:
+  v1: {spec: {first: string, size: string, label: string, hint: string, names: [string]}}
+  v2: {spec: {name: {first: string}, liters: integer, label: string, scratch: string, name1: string}}
+rules:
+  conversions:
+  - from: v1
+    to: v2
+    rules:
+    - {field: .spec.first, destination: .spec.name.first}
+    - {field: .spec.size, destination: .spec.liters, transformation: int(self), mayFail: true}
+    - {field: '.spec.names[0]', destination: .spec.name1}
+  - from: v2
+    to: v1
+    rules:
+    - {field: .spec.name.first, destination: .spec.first}
+    - {from: string(v2.spec.liters), to: spec.size}
+    - {field: .spec.name1, destination: '.spec.names[0]'}
+    drop: [.spec.scratch]
+",
+        "v1 → v2
+           .spec.first moved to .spec.name.first
+           .spec.hint preserved
+           .spec.label carried
+           .spec.names preserved
+           .spec.size computed into .spec.liters by conversions[0].rules[1]
+           .spec.names[0] moved to .spec.name1
+         v2 → v1
+           .spec.label carried
+           .spec.liters computed into .spec.size by conversions[1].rules[1]
+           .spec.name.first moved to .spec.first
+           .spec.name1 moved to .spec.names[0]
+           .spec.scratch dropped",
+    );
+}
+
+#[test]
+fn fields_of_items_have_fates_of_their_own() {
+    check(
+        "versions:
+  v1: {spec: {colors: [{name: string, hue: string, odd: string}], m: {'*': {feeling: string}}, day: string}}
+  v2: {spec: {nested: {colors: [{realName: string, hue: string}]}, l: [{name: string, feeling: string, day: string}]}}
+rules:
+  conversions:
+  - from: v1
+    to: v2
+    rules:
+    - {field: spec.colors, destination: spec.nested.colors, itemRules: [{from: self.name, to: item.realName}]}
+    - {field: 'spec.m[key]', destination: 'spec.l[]', transformation: {name: key, feeling: self.feeling, day: v1.spec.day}}
+    - {field: \"metadata.annotations['a.b/c']\", destination: \"metadata.labels['d']\"}
+  - from: v2
+    to: v1
+    rules:
+    - {field: spec.nested.colors, destination: spec.colors, itemRules: [{from: self.realName, to: item.name}]}
+    - {field: 'spec.l[i]', destination: 'spec.m[self.name]', transformation: {feeling: self.feeling}, mayFail: true}
+",
+        "v1 → v2
+           .spec.colors[].hue moved to .spec.nested.colors[].hue
+           .spec.colors[].name moved to .spec.nested.colors[].realName
+           .spec.colors[].odd preserved
+           .spec.day computed into .spec.l[].day by conversions[0].rules[1]
+           .spec.m[].feeling computed into .spec.l[].feeling by conversions[0].rules[1]
+           .metadata.annotations['a.b/c'] moved to .metadata.labels.d
+         v2 → v1
+           .spec.l[].day preserved
+           .spec.l[].feeling computed into .spec.m[].feeling by conversions[1].rules[1]
+           .spec.l[].name computed into .spec.m[] by conversions[1].rules[1]
+           .spec.nested.colors[].hue moved to .spec.colors[].hue
+           .spec.nested.colors[].realName moved to .spec.colors[].name",
+    );
+}
+
+#[test]
+fn versions_of_one_shape_carry_everything() {
+    check(
+        "versions:
+  v1: {spec: {a: string, l: [{b: string}]}, status: {c: integer}}
+  v2: {spec: {a: string, l: [{b: string}]}, status: {c: integer}}
+",
+        "v1 → v2
+           .spec.a carried
+           .spec.l[].b carried
+           .status.c carried
+         v2 → v1
+           .spec.a carried
+           .spec.l[].b carried
+           .status.c carried",
+    );
+}
