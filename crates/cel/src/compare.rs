@@ -72,7 +72,7 @@ fn equal_maps(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize
         budget.charge(1)?;
         let other = match right {
             Val::Map(map) => map.get(&key).cloned(),
-            _ => key.as_str().and_then(|k| right.field(k)),
+            _ => key.as_str().and_then(|k| right.entry(k)),
         };
         let Some(other) = other else { return Ok(false) };
         if !equal_within(&value, &other, budget, depth)? {

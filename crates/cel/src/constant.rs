@@ -1,66 +1,112 @@
 //! What does not depend on variables is worked out once, when a program is compiled: lists and maps of constants,
-//! and conversions of constants (`duration('1h')`). cel-go does the same, so they cost nothing when it runs.
+//! and conversions of constants (`duration('1h')`). cel-go does the same, so they cost nothing when it runs, and one
+//! that fails is found before it does.
 
 use crate::cost::Budget;
-use crate::functions::Context;
-use crate::ir::{Const, FoldKind, Node, Step};
+use crate::error::EvalError;
+use crate::functions::{self, Context, Function};
+use crate::ir::{Const, FoldKind, Link, Node, Operator, Overloads, Step};
+use crate::price;
 use crate::value::Val;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 
-/// Functions of one argument that cel-go applies to constants beforehand.
-const CONVERSIONS: [&str; 10] = [
-    "bool",
-    "bytes",
-    "double",
-    "duration",
-    "dyn",
-    "int",
-    "string",
-    "timestamp",
-    "type",
-    "uint",
-];
 /// Units that working out one constant may cost.
 const COST_MAX: u64 = 100_000;
 
-/// Replaces what is constant by its value. As deep as the tree, which lowering bounds.
-pub(crate) fn fold(node: &mut Node) {
-    children(node, &mut fold);
-    let constant = match node {
+/// Replaces what is constant by its value. The error is that of the first part that can only fail. As deep as the
+/// tree, which lowering bounds.
+pub(crate) fn fold(node: &mut Node) -> Result<(), EvalError> {
+    let mut failure = None;
+    replace(node, &mut failure);
+    failure.map_or(Ok(()), Err)
+}
+
+fn replace(node: &mut Node, failure: &mut Option<EvalError>) {
+    children(node, &mut |child| replace(child, failure));
+    match node {
+        // It only hides a type from the checker, which is done.
+        Node::Call {
+            function, arguments, ..
+        } if function.name == "dyn" => {
+            if let [argument] = &mut **arguments
+                && price::is_constant(argument)
+            {
+                *node = std::mem::replace(argument, Node::Const(Const::Null));
+            }
+        }
+        Node::Call {
+            function, arguments, ..
+        } if price::is_conversion(function.name) => {
+            let value = match &**arguments {
+                [Node::Const(argument)] => convert(function, argument),
+                [list @ Node::List(_)] if price::is_constant(list) => convert(function, &json!([]).into()),
+                [map @ Node::Map(_)] if price::is_constant(map) => convert(function, &json!({}).into()),
+                _ => return,
+            };
+            match value {
+                Ok(Some(constant)) => *node = Node::Const(constant),
+                Ok(None) => {}
+                Err(error) => {
+                    failure.get_or_insert(error);
+                }
+            }
+        }
+        Node::Chain { first, rest } => {
+            // Nothing is in an empty list: what is asked for is not even worked out.
+            if let Some(at) = rest.iter().rposition(is_in_nothing) {
+                **first = Node::Const(Const::Bool(false));
+                *rest = std::mem::take(rest).into_vec().split_off(at + 1).into();
+            }
+        }
+        _ => {
+            if let Some(constant) = literal(node) {
+                *node = Node::Const(constant);
+            }
+        }
+    }
+}
+
+fn is_in_nothing(link: &Link) -> bool {
+    let empty = matches!(&link.operand, Node::Const(Const::Json(list)) if list.as_array().is_some_and(Vec::is_empty));
+    empty && link.operator == Operator::In && link.overloads == Overloads::One
+}
+
+/// A list or map of constants.
+fn literal(node: &Node) -> Option<Const> {
+    match node {
         Node::List(elements) => elements
             .iter()
             .map(|e| if e.optional { None } else { json(&e.node) })
             .collect::<Option<Vec<_>>>()
-            .map(|items| Const::Json(Box::new(Value::Array(items)))),
+            .map(|items| Value::Array(items).into()),
+        // Of a repeated key the last value stays, as in cel-go, where only maps made at run time are asked.
         Node::Map(entries) => entries
             .iter()
             .map(|e| match (&e.key, e.optional) {
                 (Node::Const(Const::String(key)), false) => Some((key.to_string(), json(&e.value)?)),
                 _ => None,
             })
-            .collect::<Option<Vec<_>>>()
-            .and_then(|pairs| {
-                let count = pairs.len();
-                let map: Map<String, Value> = pairs.into_iter().collect();
-                // A repeated key is an error when it runs.
-                (map.len() == count).then(|| Const::Json(Box::new(Value::Object(map))))
-            }),
-        Node::Call { function, arguments } if CONVERSIONS.contains(&function.name) => match &**arguments {
-            [Node::Const(argument)] => {
-                let mut budget = Budget::new(COST_MAX);
-                budget.begin();
-                let value = (function.call)(&mut Context::new(&mut budget), &[Val::from_const(argument)]);
-                match function.name {
-                    "dyn" => Some(argument.clone()),
-                    _ => value.ok().and_then(scalar),
-                }
-            }
-            _ => None,
-        },
+            .collect::<Option<Map<_, _>>>()
+            .map(|map| Value::Object(map).into()),
         _ => None,
-    };
-    if let Some(constant) = constant {
-        *node = Node::Const(constant);
+    }
+}
+
+/// What a conversion makes of a constant; `None` for what cannot be one, or takes too much to work out here.
+fn convert(function: &Function, argument: &Const) -> Result<Option<Const>, EvalError> {
+    let mut budget = Budget::new(COST_MAX);
+    budget.begin();
+    let arguments = [Val::from_const(argument)];
+    match (function.call)(&mut Context::new(&mut budget), &arguments) {
+        Ok(value) => Ok(scalar(value)),
+        Err(error) if error.is_fatal() => Ok(None),
+        Err(error) => Err(functions::describe(error, function.name, &arguments)),
+    }
+}
+
+impl From<Value> for Const {
+    fn from(value: Value) -> Self {
+        Self::Json(Box::new(value))
     }
 }
 
@@ -122,7 +168,7 @@ fn children(node: &mut Node, visit: &mut dyn FnMut(&mut Node)) {
         }
         Node::Chain { first, rest } => {
             visit(first);
-            rest.iter_mut().for_each(|(_, node)| visit(node));
+            rest.iter_mut().for_each(|link| visit(&mut link.operand));
         }
         Node::List(elements) => elements.iter_mut().for_each(|e| visit(&mut e.node)),
         Node::Map(entries) => {

@@ -1,5 +1,6 @@
 //! What can go wrong: at compile time with a place in the source, at run time with cel-go's words.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
@@ -11,6 +12,16 @@ pub struct CompileError {
     pub issues: Vec<Issue>,
     /// How many more there are.
     more: usize,
+    stage: Stage,
+}
+
+/// How far a source text got.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// It is no well-typed expression.
+    Compilation,
+    /// It is one, but holds a constant part that can only fail.
+    Instantiation,
 }
 
 /// One thing that is wrong with a source text.
@@ -35,7 +46,29 @@ impl CompileError {
         issues.sort_by_key(|i| (i.line, i.column));
         let more = issues.len().saturating_sub(ISSUES_MAX);
         issues.truncate(ISSUES_MAX);
-        Self { issues, more }
+        Self {
+            issues,
+            more,
+            stage: Stage::Compilation,
+        }
+    }
+
+    /// A part without variables that fails whenever it is evaluated. Kubernetes finds those when it plans a program,
+    /// and names no place.
+    pub(crate) fn constant(failure: &EvalError) -> Self {
+        Self {
+            stage: Stage::Instantiation,
+            ..Self::whole(failure.to_string())
+        }
+    }
+
+    /// How Kubernetes refuses the text: what failed, and why.
+    pub fn refusal(&self) -> String {
+        let what = match self.stage {
+            Stage::Compilation => "compilation",
+            Stage::Instantiation => "program instantiation",
+        };
+        format!("{what} failed: {self}")
     }
 
     /// An error without a place: a limit, or a property of the whole expression.
@@ -117,7 +150,10 @@ impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, issue) in self.issues.iter().enumerate() {
             let separator = if i == 0 { "" } else { "\n" };
-            write!(f, "{separator}{issue}")?;
+            match self.stage {
+                Stage::Compilation => write!(f, "{separator}{issue}")?,
+                Stage::Instantiation => write!(f, "{separator}{}", issue.message)?,
+            }
         }
         match self.more {
             0 => Ok(()),
@@ -161,10 +197,11 @@ pub enum EvalError {
     #[error("no such attribute(s): {0}")]
     NoSuchAttribute(String),
     /// No meaning of the function or operator fits the types of its arguments.
-    #[error("no such overload{}{function}", if function.is_empty() { "" } else { ": " })]
+    #[error("no such overload{}{call}", if call.is_empty() { "" } else { ": " })]
     NoSuchOverload {
-        /// The function, or the operator as cel-go names it (`_+_`); empty where it names none.
-        function: &'static str,
+        /// The function with the types of its arguments, or the operator as cel-go names it (`_+_`); empty where it
+        /// names none.
+        call: Cow<'static, str>,
     },
     /// `x / 0`.
     #[error("division by zero")]
@@ -210,7 +247,9 @@ impl EvalError {
 }
 
 pub(crate) fn no_overload(function: &'static str) -> EvalError {
-    EvalError::NoSuchOverload { function }
+    EvalError::NoSuchOverload {
+        call: Cow::Borrowed(function),
+    }
 }
 
 pub(crate) fn invalid(message: impl Into<String>) -> EvalError {

@@ -9,8 +9,8 @@ use crate::arithmetic;
 use crate::cost::{self, Budget};
 use crate::decl::Decl;
 use crate::error::{EvalError, invalid, no_overload};
-use crate::functions::{Context, authorizer_value, check_value};
-use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node, Operator, OptionalOr};
+use crate::functions::{self, Context, Function, authorizer_value, check_value};
+use crate::ir::{Element, Entry, Link, NODE_DEPTH_MAX, Node, Operator, OptionalOr, Overloads};
 use crate::operators;
 use crate::price;
 use crate::program::AbsenceMode;
@@ -137,13 +137,7 @@ impl<'v, 'm> Machine<'v, 'm> {
                 self.charge(cost::CALL)?;
                 match self.eval(operand)? {
                     Val::Bool(b) => Ok(Val::Bool(!b)),
-                    Val::Int(_)
-                    | Val::Double(_)
-                    | Val::Duration(_)
-                    | Val::Str(_)
-                    | Val::String(_)
-                    | Val::Timestamp(_) => Err(no_overload("")),
-                    _ => Err(no_overload("!_")),
+                    _ => Err(no_overload("")),
                 }
             }
             Node::Negate(operand) => {
@@ -156,23 +150,18 @@ impl<'v, 'm> Machine<'v, 'm> {
             Node::Chain { first, rest } => self.chain(first, rest),
             Node::List(elements) => self.list(elements),
             Node::Map(entries) => self.map(entries),
-            Node::Call { function, arguments } => {
-                let mut values: SmallVec<[Val<'v>; 4]> = SmallVec::new();
-                for argument in arguments {
-                    values.push(self.eval(argument)?);
-                }
-                let result = (function.call)(&mut self.context, &values);
-                let made = result.as_ref().unwrap_or(&Val::Null);
-                self.charge(price::call(function.name, &values, made))?;
-                result
-            }
+            Node::Call {
+                function,
+                arguments,
+                overloads,
+            } => self.call(function, arguments, *overloads),
             Node::Matches {
                 target,
                 pattern,
                 pattern_bytes,
             } => {
                 let target = self.eval(target)?;
-                let text = target.as_str().ok_or(no_overload("matches"))?;
+                let text = target.as_str().ok_or(no_overload(""))?;
                 self.charge(price::matching(text, *pattern_bytes))?;
                 crate::regex::charge(self.context.budget, text, *pattern_bytes)?;
                 Ok(Val::Bool(pattern.is_match(text)))
@@ -182,7 +171,12 @@ impl<'v, 'm> Machine<'v, 'm> {
                 let init = self.eval(init)?;
                 self.with_local(init, body)
             }
-            Node::OptionalMap { target, body, flat } => self.optional_map(target, body, *flat),
+            Node::OptionalMap {
+                target,
+                body,
+                flat,
+                read,
+            } => self.optional_map(target, body, *flat, *read),
             Node::OptionalOr {
                 target,
                 alternative,
@@ -190,8 +184,10 @@ impl<'v, 'm> Machine<'v, 'm> {
             } => self.optional_or(target, alternative, *kind),
             Node::OptionalHasValue(target) => {
                 self.charge(cost::CALL)?;
-                let target = self.optional(target, "hasValue")?;
-                Ok(Val::Bool(target.is_some()))
+                match self.optional(target)? {
+                    Target::Optional(value) => Ok(Val::Bool(value.is_some())),
+                    Target::Other(value) => Err(not_optional(&value)),
+                }
             }
         }
     }
@@ -309,19 +305,51 @@ impl<'v, 'm> Machine<'v, 'm> {
         result
     }
 
-    fn chain(&mut self, first: &'v Node, rest: &'v [(Operator, Node)]) -> Result<'v> {
-        let mut left = self.eval(first)?;
-        for (operator, node) in rest {
-            let right = self.eval(node)?;
-            if self.numbers == Numbers::Typed && mixed(&left, &right) && operator.is_arithmetic() {
-                return Err(no_overload(""));
-            }
-            if *operator != Operator::In || !price::is_constant_set(node) {
-                self.charge(price::operator(*operator, &left, &right))?;
-            }
-            left = operators::apply(*operator, &left, &right, self.context.budget)?;
+    fn chain(&mut self, first: &'v Node, rest: &'v [Link]) -> Result<'v> {
+        let mut left = self.eval(first);
+        for Link {
+            operator,
+            operand,
+            overloads,
+        } in rest
+        {
+            // Both sides are evaluated before the first one's error counts, and an operator on an error has its price.
+            let right = match &left {
+                Err(error) if error.is_fatal() => return left,
+                _ => self.eval(operand),
+            };
+            left = match (left, right) {
+                (_, Err(error)) if error.is_fatal() => return Err(error),
+                (Err(error), _) | (Ok(_), Err(error)) => {
+                    self.charge(cost::CALL)?;
+                    Err(error)
+                }
+                (Ok(left), Ok(right)) => {
+                    let looked_up =
+                        *operator == Operator::In && *overloads == Overloads::One && price::is_constant_set(operand);
+                    if !looked_up {
+                        self.charge(price::operator(*operator, *overloads, &left, &right))?;
+                    }
+                    if self.numbers == Numbers::Typed && mixed(&left, &right) && operator.is_arithmetic() {
+                        Err(no_overload(""))
+                    } else {
+                        operators::apply(*operator, &left, &right, self.context.budget)
+                    }
+                }
+            };
         }
-        Ok(left)
+        left
+    }
+
+    fn call(&mut self, function: &'static Function, arguments: &'v [Node], overloads: Overloads) -> Result<'v> {
+        let mut values: SmallVec<[Val<'v>; 4]> = SmallVec::new();
+        for argument in arguments {
+            values.push(self.eval(argument)?);
+        }
+        let result = (function.call)(&mut self.context, &values);
+        let made = result.as_ref().unwrap_or(&Val::Null);
+        self.charge(price::call(function.name, overloads, &values, made))?;
+        result.map_err(|error| functions::describe(error, function.name, &values))
     }
 
     fn list(&mut self, elements: &'v [Element]) -> Result<'v> {
@@ -364,53 +392,74 @@ impl<'v, 'm> Machine<'v, 'm> {
 
     /// A target of a function of optionals. Where absence is a result, an absent field stands for none, and a
     /// value that is there for itself: `self.a.orValue(b)` means what it says.
-    fn optional(
-        &mut self,
-        target: &'v Node,
-        function: &'static str,
-    ) -> std::result::Result<Option<Rc<Val<'v>>>, EvalError> {
+    fn optional(&mut self, target: &'v Node) -> std::result::Result<Target<'v>, EvalError> {
         match self.eval(target) {
-            Ok(Val::Optional(inner)) => Ok(inner),
-            Err(EvalError::Absent) => Ok(None),
-            Ok(value) if self.mode == AbsenceMode::Absent => Ok(Some(Rc::new(value))),
-            Ok(_) => Err(no_overload(function)),
+            Ok(Val::Optional(inner)) => Ok(Target::Optional(inner)),
+            Err(EvalError::Absent) => Ok(Target::Optional(None)),
+            Ok(value) if self.mode == AbsenceMode::Absent => Ok(Target::Optional(Some(Rc::new(value)))),
+            Ok(value) => Ok(Target::Other(value)),
             Err(error) => Err(error),
         }
     }
 
-    /// Not a call, to cel-go: free but for what it evaluates.
+    /// Not a call, to cel-go: free but for what it evaluates. What is no optional stands for itself.
     fn optional_or(&mut self, target: &'v Node, alternative: &'v Node, kind: OptionalOr) -> Result<'v> {
         match kind {
-            OptionalOr::Value => match self.optional(target, "orValue")? {
-                Some(value) => Ok((*value).clone()),
-                None => self.eval(alternative),
+            OptionalOr::Value => match self.optional(target)? {
+                Target::Optional(Some(value)) => Ok((*value).clone()),
+                Target::Optional(None) => self.eval(alternative),
+                Target::Other(value) => Ok(value),
             },
-            OptionalOr::Optional => match self.optional(target, "or")? {
-                Some(value) => Ok(Val::Optional(Some(value))),
-                None => Ok(Val::Optional(self.optional(alternative, "or")?)),
+            OptionalOr::Optional => match self.optional(target)? {
+                Target::Optional(None) => self.optional(alternative).map(Target::into_value),
+                some => Ok(some.into_value()),
             },
         }
     }
 
     /// Priced as the conditional that it stands for in cel-go: `target.hasValue() ? optional.of(body) :
     /// optional.none()`, in which the body's variable is `target.value()`, evaluated anew.
-    fn optional_map(&mut self, target: &'v Node, body: &'v Node, flat: bool) -> Result<'v> {
-        let name = if flat { "optFlatMap" } else { "optMap" };
+    fn optional_map(&mut self, target: &'v Node, body: &'v Node, flat: bool, read: bool) -> Result<'v> {
         let before = self.context.budget.used();
-        let target = self.optional(target, name)?;
+        let target = match self.optional(target)? {
+            Target::Optional(value) => value,
+            Target::Other(value) => return Err(not_optional(&value)),
+        };
         let again = self.context.budget.used() - before;
         self.charge(cost::CALL)?;
         let Some(value) = target else {
             self.charge(cost::CALL)?;
             return Ok(Val::Optional(None));
         };
-        self.charge(again + cost::CALL + if flat { 0 } else { cost::CALL })?;
+        self.charge(if read { again + cost::CALL } else { 0 } + if flat { 0 } else { cost::CALL })?;
         match (self.with_local((*value).clone(), body)?, flat) {
             (Val::Optional(inner), true) => Ok(Val::Optional(inner)),
+            (value, true) if self.mode == AbsenceMode::Error => Ok(value),
             (_, true) => Err(no_overload("optFlatMap")),
             (value, false) => Ok(Val::some(value)),
         }
     }
+}
+
+/// What a function of optionals is asked of.
+enum Target<'v> {
+    Optional(Option<Rc<Val<'v>>>),
+    /// A value of another type, which the checker could not see.
+    Other(Val<'v>),
+}
+
+impl<'v> Target<'v> {
+    fn into_value(self) -> Val<'v> {
+        match self {
+            Target::Optional(value) => Val::Optional(value),
+            Target::Other(value) => value,
+        }
+    }
+}
+
+/// Whatever the function, `hasValue` is what its expansion asks first.
+fn not_optional(value: &Val<'_>) -> EvalError {
+    functions::describe(no_overload("hasValue"), "hasValue", std::slice::from_ref(value))
 }
 
 /// An integer and a double.

@@ -78,7 +78,7 @@ impl<'v> Machine<'v, '_> {
             }
             return Ok(());
         }
-        let entries = range.entries().ok_or_else(|| not_iterable(range))?;
+        let entries = range.entries().ok_or_else(|| not_iterable(range, fold.variables))?;
         self.context.budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
         for (key, value) in entries {
             let second = matches!(fold.variables, Variables::Two).then_some(value);
@@ -240,7 +240,7 @@ enum Keys {
 }
 
 /// Named as the values of cel-go's own library are.
-fn not_iterable(range: &Val<'_>) -> EvalError {
+fn not_iterable(range: &Val<'_>, variables: Variables) -> EvalError {
     let name = match range {
         Val::Null => "types.Null",
         Val::Bool(_) => "types.Bool",
@@ -254,5 +254,8 @@ fn not_iterable(range: &Val<'_>) -> EvalError {
         Val::Optional(_) => "*types.Optional",
         other => other.type_name(),
     };
-    invalid(format!("got '{name}', expected iterable type"))
+    invalid(match variables {
+        Variables::One => format!("got '{name}', expected iterable type"),
+        Variables::Two => format!("unsupported comprehension range type: {name}"),
+    })
 }

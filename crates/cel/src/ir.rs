@@ -39,13 +39,14 @@ pub(crate) enum Node {
     /// `first op a op b …`, applied from the left.
     Chain {
         first: Box<Node>,
-        rest: Box<[(Operator, Node)]>,
+        rest: Box<[Link]>,
     },
     List(Box<[Element]>),
     Map(Box<[Entry]>),
     Call {
         function: &'static Function,
         arguments: Box<[Node]>,
+        overloads: Overloads,
     },
     /// `x.matches('constant')`, compiled with the program.
     Matches {
@@ -64,6 +65,8 @@ pub(crate) enum Node {
         target: Box<Node>,
         body: Box<Node>,
         flat: bool,
+        /// The body reads the local; cel-go works out its value only then.
+        read: bool,
     },
     /// `target.orValue(alternative)`, `target.or(alternative)`: the alternative is evaluated only if needed.
     OptionalOr {
@@ -73,6 +76,22 @@ pub(crate) enum Node {
     },
     /// `target.hasValue()`.
     OptionalHasValue(Box<Node>),
+}
+
+/// How many overloads of a function or operator the types of the arguments leave. cel-go prices most calls by their
+/// overload, and those that it resolves only when they run at one unit, whatever their arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Overloads {
+    One,
+    Several,
+}
+
+/// One more operator of a chain, and what is on its right.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) operator: Operator,
+    pub(crate) operand: Node,
+    pub(crate) overloads: Overloads,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

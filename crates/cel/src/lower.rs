@@ -4,7 +4,7 @@ use crate::check::Checked;
 use crate::env::Env;
 use crate::error::CompileError;
 use crate::functions::{self, Found};
-use crate::ir::{Const, Element, Entry, Field, NODE_DEPTH_MAX, Node, Operator};
+use crate::ir::{Const, Element, Entry, Field, Link, NODE_DEPTH_MAX, Node, Operator, Overloads};
 use crate::macros::OptionalBinding;
 use crate::parse::Parsed;
 use crate::path::{Absence, is_access};
@@ -207,8 +207,14 @@ impl Lowering<'_> {
         function: &'static functions::Function,
         arguments: Box<[Node]>,
     ) -> Result<Node> {
+        let overloads = self.overloads(expr);
+        let call = |arguments| Node::Call {
+            function,
+            arguments,
+            overloads,
+        };
         if function.name != "matches" {
-            return Ok(Node::Call { function, arguments });
+            return Ok(call(arguments));
         }
         match <[Node; 2]>::try_from(arguments.into_vec()) {
             Ok([target, Node::Const(Const::String(text))]) => {
@@ -220,14 +226,15 @@ impl Lowering<'_> {
                     pattern_bytes: text.len(),
                 })
             }
-            Ok(arguments) => Ok(Node::Call {
-                function,
-                arguments: arguments.into(),
-            }),
-            Err(arguments) => Ok(Node::Call {
-                function,
-                arguments: arguments.into(),
-            }),
+            Ok(arguments) => Ok(call(arguments.into())),
+            Err(arguments) => Ok(call(arguments.into())),
+        }
+    }
+
+    fn overloads(&self, call: &IdedExpr) -> Overloads {
+        match self.checked.overloads(call.id) {
+            [] | [_] => Overloads::One,
+            _ => Overloads::Several,
         }
     }
 
@@ -262,14 +269,20 @@ impl Lowering<'_> {
             && let Some(operator) = Operator::parse(&call.func_name)
             && let [left, right] = call.args.as_slice()
         {
-            reversed.push((operator, right));
+            reversed.push((operator, right, self.overloads(first)));
             first = left;
         }
         let first = Box::new(self.node(first, depth)?);
         let rest = reversed
             .into_iter()
             .rev()
-            .map(|(op, e)| Ok((op, self.node(e, depth)?)))
+            .map(|(operator, right, overloads)| {
+                Ok(Link {
+                    operator,
+                    operand: self.node(right, depth)?,
+                    overloads,
+                })
+            })
             .collect::<Result<Box<[_]>>>()?;
         Ok(Node::Chain { first, rest })
     }

@@ -1,6 +1,7 @@
 //! Macros read back from the comprehensions that they were expanded to: the evaluator has a loop of its own for each,
 //! without an accumulator that is a value.
 
+use crate::check::children;
 use crate::error::CompileError;
 use crate::expand::{MAP_INSERT, UNUSED};
 use crate::ir::{Fold, FoldKind, Node, OptionalOr, Variables};
@@ -97,6 +98,7 @@ impl Lowering<'_> {
             target,
             body,
             flat: binding.flat,
+            read: mentions(binding.body, binding.variable),
         })
     }
 
@@ -157,6 +159,13 @@ impl<'e> OptionalBinding<'e> {
             flat,
         })
     }
+}
+
+/// Whether a name occurs in an expression.
+fn mentions(expr: &IdedExpr, name: &str) -> bool {
+    let mut found = matches!(&expr.expr, Expr::Ident(ident) if ident == name);
+    children(expr, &mut |child| found |= mentions(child, name));
+    found
 }
 
 fn call(expr: &IdedExpr) -> Option<&CallExpr> {

@@ -11,6 +11,7 @@ use crate::value::Val;
 /// `left operator right`.
 pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, budget: &mut Budget) -> Result<'v> {
     match operator {
+        Operator::Equal if is_alien(left, right) => Err(no_overload("")),
         Operator::Equal => compare::equal(left, right, budget).map(Val::Bool),
         Operator::NotEqual => compare::equal(left, right, budget).map(|e| Val::Bool(!e)),
         Operator::In => compare::contains(right, left, budget).map(Val::Bool),
@@ -21,6 +22,11 @@ pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, bud
             arithmetic::apply(operator, left, right, budget)
         }
     }
+}
+
+/// Values of Kubernetes' types compare with their own kind only, and with null.
+fn is_alien(left: &Val<'_>, right: &Val<'_>) -> bool {
+    matches!(left, Val::Opaque(_)) && !matches!(right, Val::Null) && left.type_name() != right.type_name()
 }
 
 /// The error of an operator that does not fit: cel-go names it only if values of the left one's type have no such

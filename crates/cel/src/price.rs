@@ -3,13 +3,15 @@
 
 use crate::cost::{self, AUTHORIZATION};
 use crate::functions::Opaque;
-use crate::ir::{Const, Element, Entry, Node, Operator};
+use crate::ir::{Const, Element, Entry, Node, Operator, Overloads};
 use crate::value::Val;
 use std::net::IpAddr;
 
 /// The price of a call, arguments and result not included.
-pub(crate) fn call(name: &str, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
+pub(crate) fn call(name: &str, overloads: Overloads, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
     match (name, arguments) {
+        // Prices that are those of overloads; all others are those of functions.
+        ("string" | "bytes" | "sort" | "@sortByAssociatedKeys", _) if overloads == Overloads::Several => cost::CALL,
         ("check", _) => AUTHORIZATION,
         ("fieldSelector" | "labelSelector", [_, text]) => selector(size(text)),
         ("isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf", [target, ..]) => traversal(target),
@@ -63,8 +65,9 @@ pub(crate) fn call(name: &str, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
 }
 
 /// The price of an operator between two values.
-pub(crate) fn operator(operator: Operator, left: &Val<'_>, right: &Val<'_>) -> u64 {
+pub(crate) fn operator(operator: Operator, overloads: Overloads, left: &Val<'_>, right: &Val<'_>) -> u64 {
     match operator {
+        _ if overloads == Overloads::Several => cost::CALL,
         Operator::Equal | Operator::NotEqual => match (left, right) {
             (Val::Opaque(_), _) => cost::CALL,
             _ => compared(left, right),
@@ -89,7 +92,9 @@ pub(crate) fn is_constant(node: &Node) -> bool {
         Node::Const(_) => true,
         Node::List(elements) => is_constant_list(elements),
         Node::Map(entries) => is_constant_map(entries),
-        Node::Call { function, arguments } if is_conversion(function.name) => {
+        Node::Call {
+            function, arguments, ..
+        } if is_conversion(function.name) => {
             matches!(&**arguments, [argument] if is_constant(argument))
         }
         _ => false,
@@ -109,20 +114,20 @@ pub(crate) fn is_constant_map(entries: &[Entry]) -> bool {
 /// Whether `x in` this list is a look-up in a set made with the program.
 pub(crate) fn is_constant_set(node: &Node) -> bool {
     let scalar = |node: &Node| match node {
-        Node::Const(constant) => !matches!(constant, Const::Bytes(_) | Const::Type(_)),
+        Node::Const(constant) => !matches!(constant, Const::Null | Const::Bytes(_) | Const::Type(_)),
         _ => false,
     };
     match node {
         Node::List(elements) => elements.iter().all(|e| !e.optional && scalar(&e.node)),
         Node::Const(Const::Json(list)) => list
             .as_array()
-            .is_some_and(|items| items.iter().all(|i| !i.is_array() && !i.is_object())),
+            .is_some_and(|items| items.iter().all(|i| !i.is_null() && !i.is_array() && !i.is_object())),
         _ => false,
     }
 }
 
-/// Functions named as types are.
-fn is_conversion(name: &str) -> bool {
+/// Functions named as types are, which cel-go applies to constants beforehand.
+pub(crate) fn is_conversion(name: &str) -> bool {
     const CONVERSIONS: [&str; 10] = [
         "bool",
         "bytes",

@@ -273,7 +273,13 @@ fn written(fold: &ComprehensionExpr) -> Option<(&'static str, Vec<&IdedExpr>)> {
     let (condition, body) = match (&fold.accu_init.expr, step.func_name.as_str(), step.args.as_slice()) {
         (Expr::Literal(_), operators::LOGICAL_AND, [_, predicate]) => return Some(("all", vec![predicate])),
         (Expr::Literal(_), operators::LOGICAL_OR, [_, predicate]) => return Some(("exists", vec![predicate])),
-        (Expr::Literal(_), operators::CONDITIONAL, [predicate, ..]) => return Some(("existsOne", vec![predicate])),
+        (Expr::Literal(_), operators::CONDITIONAL, [predicate, ..]) => {
+            let name = match fold.iter_var2 {
+                Some(_) => "existsOne",
+                None => "exists_one",
+            };
+            return Some((name, vec![predicate]));
+        }
         (_, operators::CONDITIONAL, [condition, body, _]) => match &body.expr {
             Expr::Call(body) => (Some(condition), body),
             _ => return None,

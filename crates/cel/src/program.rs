@@ -112,7 +112,7 @@ impl Program {
         let checked = check(&parsed, env)?;
         let Range { min, max } = estimate(&parsed, &checked, env);
         let mut lowered = lower(&parsed, &checked, env)?;
-        constant::fold(&mut lowered.node);
+        constant::fold(&mut lowered.node).map_err(|failure| CompileError::constant(&failure))?;
         let used = std::mem::take(&mut lowered.variables).into_iter();
         let variables = used.map(|name| {
             let declared = env.variables.iter().find(|v| *v.name == *name);

@@ -245,6 +245,16 @@ impl<'v> Val<'v> {
         }
     }
 
+    /// The value of the entry that [`Val::entries`] has under a text key.
+    pub(crate) fn entry(&self, key: &str) -> Option<Val<'v>> {
+        match self {
+            Self::JsonMap(fields, Some(decl)) if !typed::is_map(decl) => {
+                typed::field(fields, &decl.written(key)?.name, decl)
+            }
+            _ => self.field(key),
+        }
+    }
+
     pub(crate) fn is_map(&self) -> bool {
         matches!(self, Self::JsonMap(..) | Self::Map(_))
     }

@@ -156,7 +156,7 @@ fn value(literal: &LiteralValue) -> Val<'static> {
 }
 
 /// Calls `each` with every node directly below.
-pub(super) fn children<'t>(expr: &'t IdedExpr, each: &mut dyn FnMut(&'t IdedExpr)) {
+pub(crate) fn children<'t>(expr: &'t IdedExpr, each: &mut dyn FnMut(&'t IdedExpr)) {
     match &expr.expr {
         Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
         Expr::Select(select) => each(&select.operand),

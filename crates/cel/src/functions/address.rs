@@ -168,7 +168,8 @@ fn contains_ip<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let inner = std::slice::from_ref(inner);
     let inner = match inner {
         [Val::Opaque(_)] => address(inner, "containsIP")?,
-        _ => parse_ip(text_argument(cx, inner, "containsIP")?).map_err(invalid)?,
+        // Kubernetes says no more of a text that is no address.
+        _ => parse_ip(text_argument(cx, inner, "containsIP")?).map_err(|_| no_overload("containsIP"))?,
     };
     Ok(Val::Bool(outer.contains(inner)))
 }

@@ -188,6 +188,23 @@ pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
     TYPES.into_iter().find(|t| *t == name)
 }
 
+/// The error of a function as cel-go words it: most of its functions name themselves and the types they were given,
+/// the oldest do not.
+pub(crate) fn describe(error: EvalError, name: &'static str, arguments: &[Val<'_>]) -> EvalError {
+    let EvalError::NoSuchOverload { .. } = error else {
+        return error;
+    };
+    let types: Vec<&str> = arguments.iter().map(Val::type_name).collect();
+    let call = match (name, types.as_slice()) {
+        ("contains" | "startsWith" | "endsWith" | "matches", _) => String::new(),
+        ("containsIP", [_, "string"]) | ("sort", ["string"]) => String::new(),
+        ("size" | "sort", _) => name.to_owned(),
+        ("flatten", [target, others @ ..]) => format!("{target}.flatten({})", others.join(", ")),
+        _ => format!("{name}({})", types.join(", ")),
+    };
+    EvalError::NoSuchOverload { call: call.into() }
+}
+
 static CORE: &[Function] = &[
     both(
         "size",

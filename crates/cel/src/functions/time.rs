@@ -137,7 +137,8 @@ const HOUR: i64 = 60 * MINUTE;
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 const OVERFLOW: EvalError = EvalError::Overflow("timestamp");
-const DURATION_OVERFLOW: EvalError = EvalError::Overflow("duration");
+/// Go keeps durations in integers.
+const DURATION_OVERFLOW: EvalError = EvalError::Overflow("integer");
 
 /// Years 1 to 9999, as in protobuf.
 fn checked<'v>(time: Option<DateTime>) -> Result<'v> {
@@ -200,8 +201,10 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<DateTime> {
 fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     match args {
         [Val::Duration(nanos)] => Ok(Val::Duration(*nanos)),
-        // An integer is a number of nanoseconds, as Go has it.
-        [Val::Int(nanos)] => Ok(Val::Duration(*nanos)),
+        // Declared, but not provided for.
+        [Val::Int(_)] => Err(invalid(
+            "type conversion error from 'int' to 'google.protobuf.Duration'",
+        )),
         [value] => {
             let text = value.as_str().ok_or(no_overload("duration"))?;
             cx.budget.traverse(text.len())?;

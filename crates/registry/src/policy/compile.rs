@@ -31,7 +31,7 @@ impl Expression {
     /// Compiles a text. Never fails as a whole: a policy with a broken expression fails where it is evaluated.
     pub(crate) fn compile(source: &str, scope: &Scope, want: Want) -> Expression {
         let program = Program::compile_in(source, &scope.environment())
-            .map_err(|error| format!("compilation failed: {error}"))
+            .map_err(|error| error.refusal())
             .and_then(|program| match want.refusal(program.result()) {
                 Some(why) => Err(why),
                 None => Ok(program),

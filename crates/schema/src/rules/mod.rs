@@ -96,8 +96,9 @@ impl Rule {
                 Err(detail) => {
                     failure = Some(Failure {
                         field: "messageExpression",
-                        detail: match detail.strip_prefix("compilation failed: ") {
-                            Some(_) => format!("messageExpression {detail}"),
+                        detail: match detail.strip_prefix("program ") {
+                            Some(detail) => format!("messageExpression {detail}"),
+                            None if detail.starts_with("compilation failed: ") => format!("messageExpression {detail}"),
                             None => detail,
                         },
                     })
@@ -145,7 +146,7 @@ fn expression(source: &str, env: &Env, want: Want, trust: Trust) -> Result<Arc<P
             Want::Bool => "cel expression must evaluate to a bool".to_owned(),
             Want::String => "messageExpression must evaluate to a string".to_owned(),
         },
-        Err(error) => format!("compilation failed: {error}"),
+        Err(error) => error.refusal(),
     };
     match trust {
         Trust::New => Err(error),
@@ -234,5 +235,5 @@ fn resolve(path: Vec<Segment>, node: &Node) -> Vec<Segment> {
 
 /// The declaration of a place with rules, named as messages show it.
 fn declare(node: &Node, stands: Stands) -> Option<Decl> {
-    declaration(node, stands, "object")
+    declaration(node, stands, "selfType")
 }

@@ -439,4 +439,3 @@ fn check_actions(actions: &[String], at: &FieldPath, errors: &mut Vec<FieldError
         errors.push(FieldError::required(at, "at least one validation action is required"));
     }
 }
-

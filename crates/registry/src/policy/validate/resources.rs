@@ -62,7 +62,11 @@ fn check_rule(rule: &Rule, at: &FieldPath, errors: &mut Vec<FieldError>) {
     }
     check_list(&rule.api_groups, "apiGroups", "API groups", at, errors);
     check_list(&rule.api_versions, "apiVersions", "API versions", at, errors);
-    let unnamed = rule.api_versions.iter().enumerate().filter(|(_, version)| version.is_empty());
+    let unnamed = rule
+        .api_versions
+        .iter()
+        .enumerate()
+        .filter(|(_, version)| version.is_empty());
     errors.extend(unnamed.map(|(index, _)| FieldError::required(&at.child("apiVersions").index(index), "")));
     check_resources(&rule.resources, &at.child("resources"), errors);
     if !rule.scope.is_empty() && !SCOPES.contains(&rule.scope.as_str()) {
