@@ -1,0 +1,14 @@
+//! Sets of fields: what a manager owns, as `fieldsV1` writes it down.
+//!
+//! ```text
+//! {"f:spec": {".": {}, "f:ports": {"k:{\"port\":80}": {".": {}, "f:note": {}}}}}
+//!     spec, spec.ports[port=80] and spec.ports[port=80].note; not spec.ports
+//! ```
+
+mod codec;
+mod element;
+mod set;
+
+pub use element::{Element, Path};
+pub use set::FieldSet;
+pub(crate) use set::Place;

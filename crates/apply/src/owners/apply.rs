@@ -1,0 +1,199 @@
+//! Server-side apply.
+
+use super::change::{effect, under_schemas, without_own};
+use super::conflict::Conflicts;
+use super::last_applied;
+use super::managers::{Entry, Manager, Managers, Operation};
+use super::update::update;
+use super::{Versions, Writer};
+use crate::fields::FieldSet;
+use crate::typed::{fields_of, merge, remove, validate, with_named};
+use insula_api::Json;
+use serde_json::json;
+use std::collections::BTreeMap;
+
+/// Who owned what an object was before anybody applied.
+const BEFORE: &str = "before-first-apply";
+
+/// What to do about fields that others own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OnConflict {
+    /// Nothing is applied.
+    Refuse,
+    /// They are taken.
+    Force,
+}
+
+/// What comes of an apply.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Applied {
+    /// The object, in the writer's version; nothing if it stays as it is.
+    pub object: Option<Json>,
+    /// Its owners.
+    pub managers: Managers,
+}
+
+/// Nothing was applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    /// Others own what is applied: 409.
+    #[error("{0}")]
+    Conflicts(Conflicts),
+    /// The configuration does not fit the schema: 500, as Kubernetes answers.
+    #[error("{0}")]
+    Mistyped(String),
+    /// An object cannot be shown in a version that somebody owns fields in.
+    #[error("{0}")]
+    Version(String),
+}
+
+/// Applies a configuration. `live` is the object, or an empty one before it is created; both are in the writer's version and
+/// without `managedFields`.
+///
+/// # Errors
+/// See [`ApplyError`].
+pub fn apply(
+    live: &Json,
+    config: &Json,
+    managers: &Managers,
+    writer: &Writer<'_>,
+    on_conflict: OnConflict,
+    versions: &dyn Versions,
+) -> Result<Applied, ApplyError> {
+    let shape = versions
+        .shape(writer.api_version)
+        .ok_or_else(|| ApplyError::Version("the version is not served".into()))?;
+    validate(shape, config).map_err(ApplyError::Mistyped)?;
+    let exists = live.as_object().is_some_and(|fields| !fields.is_empty());
+    let tracked = if exists && managers.is_empty() {
+        let before = Writer {
+            manager: BEFORE,
+            ..*writer
+        };
+        update(&json!({}), live, managers, &before, versions).map_err(ApplyError::Version)?
+    } else {
+        managers.clone()
+    };
+    let mut applied = attempt(live, config, &tracked, writer, on_conflict, versions);
+    if let Err(ApplyError::Conflicts(conflicts)) = &applied
+        && writer.manager == last_applied::MANAGER
+        && let Some(owned) = last_applied::fields(live, writer.api_version, shape)
+    {
+        let left = conflicts.0.iter().filter(|conflict| !owned.contains(&conflict.field.0));
+        let left: Vec<_> = left.cloned().collect();
+        applied = match left.is_empty() {
+            true => attempt(live, config, &tracked, writer, OnConflict::Force, versions),
+            false => Err(ApplyError::Conflicts(Conflicts(left))),
+        };
+    }
+    let mut applied = applied?;
+    if writer.manager == last_applied::MANAGER {
+        last_applied::renew(live, &mut applied.object, config);
+    }
+    Ok(applied)
+}
+
+fn attempt(
+    live: &Json,
+    config: &Json,
+    managers: &Managers,
+    writer: &Writer<'_>,
+    on_conflict: OnConflict,
+    versions: &dyn Versions,
+) -> Result<Applied, ApplyError> {
+    let shape = versions
+        .shape(writer.api_version)
+        .ok_or_else(|| ApplyError::Version("the version is not served".into()))?;
+    let mut managers = managers.clone();
+    under_schemas(&mut managers, versions);
+    let own = writer.identity(Operation::Apply);
+    let merged = merge(shape, live, config);
+    let mut fields = fields_of(shape, config);
+    fields.cut(writer.ignored);
+    let entry = Entry {
+        api_version: writer.api_version.into(),
+        fields,
+        time: None,
+    };
+    let last = managers.0.insert(own.clone(), entry);
+    let object = match &last {
+        Some(last) => prune(merged, last, &managers, writer, versions).map_err(ApplyError::Version)?,
+        None => merged,
+    };
+    let effect = effect(live, &object, &managers, Some(&own), writer, versions).map_err(ApplyError::Version)?;
+    if on_conflict == OnConflict::Refuse
+        && let Some(conflicts) = Conflicts::of(effect.taken.clone())
+    {
+        return Err(ApplyError::Conflicts(conflicts));
+    }
+    effect.settle(&mut managers);
+    let changed = object != *live;
+    stamp(
+        &mut managers,
+        &own,
+        changed.then_some(writer.now).or(last.and_then(|last| last.time)),
+    );
+    Ok(Applied {
+        object: changed.then_some(object),
+        managers,
+    })
+}
+
+fn stamp(managers: &mut Managers, own: &Manager, time: Option<insula_api::Timestamp>) {
+    if let Some(entry) = managers.0.get_mut(own) {
+        without_own(&mut entry.fields);
+        entry.time = time;
+        if entry.fields.is_empty() {
+            managers.0.remove(own);
+        }
+    }
+}
+
+/// Takes out of the merged object what the writer applied last time and does not now, unless others own it.
+fn prune(
+    merged: Json,
+    last: &Entry,
+    managers: &Managers,
+    writer: &Writer<'_>,
+    versions: &dyn Versions,
+) -> Result<Json, String> {
+    let version = &*last.api_version;
+    let Some(shape) = versions.shape(version) else {
+        return Ok(merged);
+    };
+    let merged = versions.convert(&merged, writer.api_version, version)?;
+    let given = with_named(shape, &last.fields);
+    let without = remove(shape, &merged, &given);
+    let without = add_back_owned(&merged, without, version, managers, versions)?;
+    // Only what was given up goes: not what lay beside it.
+    let mut gone = with_named(shape, &fields_of(shape, &merged));
+    gone.subtract(&with_named(shape, &fields_of(shape, &without)));
+    let pruned = remove(shape, &merged, &gone.intersection(&given));
+    versions.convert(&pruned, version, writer.api_version)
+}
+
+/// Puts back what somebody owns, version by version: the one at hand first, since others may be made of it.
+fn add_back_owned(
+    merged: &Json,
+    mut without: Json,
+    version: &str,
+    managers: &Managers,
+    versions: &dyn Versions,
+) -> Result<Json, String> {
+    let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
+    for entry in managers.0.values() {
+        owned.entry(&entry.api_version).or_default().unite(&entry.fields);
+    }
+    let first = owned.remove(version).map(|fields| (version, fields));
+    for (at, fields) in first.into_iter().chain(owned) {
+        let Some(shape) = versions.shape(at) else { continue };
+        let whole = versions.convert(merged, version, at)?;
+        let part = versions.convert(&without, version, at)?;
+        let mut gone = with_named(shape, &fields_of(shape, &whole));
+        let mut kept = with_named(shape, &fields_of(shape, &part));
+        kept.unite(&with_named(shape, &fields));
+        gone.subtract(&kept);
+        without = versions.convert(&remove(shape, &whole, &gone), at, version)?;
+    }
+    Ok(without)
+}

@@ -1,0 +1,107 @@
+//! What a change of the object does to its owners, each in the version that names its fields.
+
+use super::managers::{Manager, Managers};
+use super::{Versions, Writer};
+use crate::fields::{Element, FieldSet};
+use crate::typed::{Comparison, compare, reconcile};
+use insula_api::Json;
+use std::collections::BTreeMap;
+
+/// What a change would do to all managers but one.
+pub(super) struct Effect {
+    /// The change in the writer's version.
+    pub(super) comparison: Comparison,
+    /// What it takes from whom.
+    pub(super) taken: BTreeMap<Manager, FieldSet>,
+    /// What it removes, of whom.
+    removed: BTreeMap<Manager, FieldSet>,
+    /// Managers in versions that are not served any more.
+    outdated: Vec<Manager>,
+}
+
+impl Effect {
+    /// Carries it out.
+    pub(super) fn settle(&self, managers: &mut Managers) {
+        let changed = self.taken.iter().chain(&self.removed);
+        changed.for_each(|(manager, fields)| managers.subtract(manager, fields));
+        self.outdated.iter().for_each(|manager| {
+            managers.0.remove(manager);
+        });
+    }
+}
+
+/// The effect of a change by the writer, whose own entry is left out.
+pub(super) fn effect(
+    old: &Json,
+    new: &Json,
+    managers: &Managers,
+    own: Option<&Manager>,
+    writer: &Writer<'_>,
+    versions: &dyn Versions,
+) -> Result<Effect, String> {
+    let shape = versions.shape(writer.api_version).ok_or("the version is not served")?;
+    let mut comparison = compare(shape, old, new);
+    comparison.cut(writer.ignored);
+    let mut effect = Effect {
+        comparison: comparison.clone(),
+        taken: BTreeMap::new(),
+        removed: BTreeMap::new(),
+        outdated: Vec::new(),
+    };
+    let mut known = BTreeMap::from([(writer.api_version, comparison)]);
+    for (manager, entry) in managers.0.iter().filter(|(manager, _)| Some(*manager) != own) {
+        let version = &*entry.api_version;
+        let Some(shape) = versions.shape(version) else {
+            effect.outdated.push(manager.clone());
+            continue;
+        };
+        if !known.contains_key(version) {
+            let old = versions.convert(old, writer.api_version, version)?;
+            let new = versions.convert(new, writer.api_version, version)?;
+            let mut comparison = compare(shape, &old, &new);
+            comparison.cut(writer.ignored);
+            known.insert(version, comparison);
+        }
+        let Some(comparison) = known.get(version) else { continue };
+        let taken = entry.fields.intersection(&comparison.touched());
+        if !taken.is_empty() {
+            effect.taken.insert(manager.clone(), taken);
+        }
+        if !comparison.removed.is_empty() {
+            effect.removed.insert(manager.clone(), comparison.removed.clone());
+        }
+    }
+    Ok(effect)
+}
+
+/// Owners as today's schemas name their fields.
+pub(super) fn under_schemas(managers: &mut Managers, versions: &dyn Versions) {
+    for entry in managers.0.values_mut() {
+        if let Some(shape) = versions.shape(&entry.api_version) {
+            entry.fields = reconcile(shape, &entry.fields);
+        }
+    }
+}
+
+/// What the server itself looks after: nobody owns it.
+pub(super) fn without_own(fields: &mut FieldSet) {
+    let metadata = Element::field("metadata");
+    let mut own = FieldSet::default();
+    for field in ["apiVersion", "kind", "metadata"] {
+        own.insert(&[Element::field(field)]);
+    }
+    for field in [
+        "name",
+        "namespace",
+        "creationTimestamp",
+        "selfLink",
+        "uid",
+        "clusterName",
+        "generation",
+        "managedFields",
+        "resourceVersion",
+    ] {
+        own.insert(&[metadata.clone(), Element::field(field)]);
+    }
+    fields.subtract(&own);
+}

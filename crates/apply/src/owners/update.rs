@@ -1,0 +1,41 @@
+//! Any write but apply: what it changes is the writer's.
+
+use super::change::{effect, under_schemas, without_own};
+use super::managers::{Entry, Managers, Operation};
+use super::{Versions, Writer};
+use insula_api::Json;
+
+/// The managers after `old` was replaced by `new`, both in the writer's version and without `managedFields`. An object that
+/// is created has an empty one before it.
+///
+/// # Errors
+/// The objects cannot be compared in some manager's version; says why.
+pub fn update(
+    old: &Json,
+    new: &Json,
+    managers: &Managers,
+    writer: &Writer<'_>,
+    versions: &dyn Versions,
+) -> Result<Managers, String> {
+    let mut managers = managers.clone();
+    under_schemas(&mut managers, versions);
+    let effect = effect(old, new, &managers, None, writer, versions)?;
+    effect.settle(&mut managers);
+    let mut own = effect.comparison.touched();
+    without_own(&mut own);
+    if own.is_empty() {
+        return Ok(managers);
+    }
+    let entry = managers
+        .0
+        .entry(writer.identity(Operation::Update))
+        .or_insert_with(|| Entry {
+            api_version: writer.api_version.into(),
+            fields: Default::default(),
+            time: None,
+        });
+    entry.fields.unite(&own);
+    entry.time = Some(writer.now);
+    managers.cap();
+    Ok(managers)
+}

@@ -1,0 +1,100 @@
+//! The fields of one object as a set.
+
+use super::items::identified;
+use super::shape::{Kind, Shape};
+use crate::fields::{Element, FieldSet, Place};
+use insula_api::Json;
+use std::collections::BTreeMap;
+
+/// What an applied configuration owns: every leaf, every item of a list, every entry of a map.
+pub(crate) fn fields_of(shape: Shape<'_>, value: &Json) -> FieldSet {
+    owned(shape, value).below
+}
+
+/// A leaf is a member; what has fields of its own is one only if its parent says so.
+fn owned(shape: Shape<'_>, value: &Json) -> Place {
+    let mut below = FieldSet::default();
+    match (shape.kind(value), value) {
+        (Kind::Scalar(_) | Kind::AtomicList | Kind::AtomicMap, _) => return Place { member: true, below },
+        (Kind::Map, Json::Object(fields)) => {
+            for (name, value) in fields {
+                let child = shape.child(name);
+                let (field, named) = child.map_or((shape.field(name), false), |child| (child.shape, child.named));
+                let mut place = owned(field, value);
+                let hollow = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
+                place.member |= hollow || !named;
+                below.put(Element::field(name), place);
+            }
+        }
+        (kind @ (Kind::Set | Kind::Keyed(_)), Json::Array(items)) => {
+            for (element, items) in grouped(identified(shape, kind, items)) {
+                let below_item = match items.as_slice() {
+                    [item] => owned(shape.items(), item).below,
+                    // Which of several equal items a field is of cannot be said: they are owned together.
+                    _ => FieldSet::default(),
+                };
+                below.put(
+                    element,
+                    Place {
+                        member: true,
+                        below: below_item,
+                    },
+                );
+            }
+        }
+        _ => {}
+    }
+    Place { member: false, below }
+}
+
+/// Every place of a value, as if it had just been added.
+pub(crate) fn everything(shape: Shape<'_>, value: &Json) -> FieldSet {
+    let mut all = FieldSet::default();
+    match (shape.kind(value), value) {
+        (Kind::Map, Json::Object(fields)) => {
+            for (name, value) in fields {
+                let below = everything(shape.field(name), value);
+                all.put(Element::field(name), Place { member: true, below });
+            }
+        }
+        (kind @ (Kind::Set | Kind::Keyed(_)), Json::Array(items)) => {
+            for (element, items) in grouped(identified(shape, kind, items)) {
+                let below = match items.as_slice() {
+                    [item] => everything(shape.items(), item),
+                    _ => FieldSet::default(),
+                };
+                all.put(element, Place { member: true, below });
+            }
+        }
+        _ => {}
+    }
+    all
+}
+
+/// Items that nothing tells apart, together.
+pub(crate) fn grouped(items: Vec<(Element, &Json)>) -> BTreeMap<Element, Vec<&Json>> {
+    let mut groups: BTreeMap<Element, Vec<&Json>> = BTreeMap::new();
+    for (element, item) in items {
+        groups.entry(element).or_default().push(item);
+    }
+    groups
+}
+
+/// The set with the named fields that lead to its members: who owns `spec.size` has `spec` too, but who owns an entry of a
+/// map does not have the map's other entries.
+pub(crate) fn with_named(shape: Shape<'_>, set: &FieldSet) -> FieldSet {
+    let mut out = FieldSet::default();
+    for (element, place) in set.places() {
+        let (child, named) = match element {
+            Element::Field(name) => match shape.child(name) {
+                Some(child) => (child.shape, child.named),
+                None => (shape.field(name), false),
+            },
+            Element::Key(_) | Element::Value(_) | Element::Index(_) => (shape.items(), false),
+        };
+        let below = with_named(child, &place.below);
+        let member = place.member || named;
+        out.put(element.clone(), Place { member, below });
+    }
+    out
+}

@@ -1,0 +1,204 @@
+//! What the schema says about ownership at one place: which values are one, which have fields of their own.
+
+use insula_api::Json;
+use insula_schema::{ListType, MapType, Node, Structural, Type};
+use serde_json::json;
+use std::sync::OnceLock;
+
+/// The schema at one place of an object, as far as owners are concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct Shape<'a> {
+    of: Of<'a>,
+    /// Whether fields that nobody declared are kept: so says this place or one above.
+    keeps_unknown: bool,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Of<'a> {
+    Node(&'a Node),
+    /// A whole object: to what the schema declares come `apiVersion`, `kind` and `metadata`.
+    Object(&'a Node),
+    Text,
+    /// No schema: lists are one value, objects are maps.
+    Unknown,
+}
+
+/// How a value is owned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind<'a> {
+    Scalar(Scalar),
+    AtomicList,
+    Set,
+    Keyed(&'a [String]),
+    AtomicMap,
+    Map,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scalar {
+    Number,
+    Text,
+    Boolean,
+    Any,
+}
+
+/// What a schema says about a field's name.
+pub(crate) struct Child<'a> {
+    pub(crate) shape: Shape<'a>,
+    /// Declared by name, and not an entry of a map.
+    pub(crate) named: bool,
+}
+
+impl<'a> Shape<'a> {
+    /// Of whole objects.
+    pub fn of(schema: &'a Structural) -> Shape<'a> {
+        Shape {
+            of: Of::Object(schema.root()),
+            keeps_unknown: false,
+        }
+    }
+
+    const UNKNOWN: Shape<'static> = Shape {
+        of: Of::Unknown,
+        keeps_unknown: true,
+    };
+
+    fn at(node: &'a Node, keeps_unknown: bool) -> Shape<'a> {
+        let of = match node.embedded() {
+            true => Of::Object(node),
+            false => Of::Node(node),
+        };
+        Shape { of, keeps_unknown }
+    }
+
+    /// How a value is owned here. The value counts only where the schema leaves its type open.
+    pub(crate) fn kind(self, value: &Json) -> Kind<'a> {
+        let node = match self.of {
+            Of::Text => return Kind::Scalar(Scalar::Text),
+            Of::Unknown => return unknown(value),
+            Of::Node(node) | Of::Object(node) => node,
+        };
+        match node.kind() {
+            None if node.properties().next().is_none() => unknown(value),
+            None | Some(Type::Object) => match node.map_type() {
+                MapType::Granular => Kind::Map,
+                MapType::Atomic => Kind::AtomicMap,
+            },
+            Some(Type::Array) => match node.list_type() {
+                ListType::Atomic => Kind::AtomicList,
+                ListType::Set => Kind::Set,
+                ListType::Map { keys } => Kind::Keyed(keys),
+            },
+            Some(Type::String) if node.format().is_none_or(|format| format == "byte") => Kind::Scalar(Scalar::Text),
+            Some(Type::String) => Kind::Scalar(Scalar::Any),
+            Some(Type::Integer | Type::Number) => Kind::Scalar(Scalar::Number),
+            Some(Type::Boolean) => Kind::Scalar(Scalar::Boolean),
+        }
+    }
+
+    /// A field, unless the schema has no place for it.
+    pub(crate) fn child(self, name: &str) -> Option<Child<'a>> {
+        let (node, whole) = match self.of {
+            Of::Node(node) => (node, false),
+            Of::Object(node) => (node, true),
+            Of::Text => return None,
+            Of::Unknown => return Some(Child::entry(Shape::UNKNOWN)),
+        };
+        let keeps_unknown = self.keeps_unknown || node.preserves_unknown();
+        let shape = |of| Shape { of, keeps_unknown };
+        match name {
+            "apiVersion" | "kind" if whole => return Some(Child::named(shape(Of::Text))),
+            "metadata" if whole => return Some(Child::named(shape(Of::Node(metadata().root())))),
+            _ => {}
+        }
+        if let Some(field) = node.property(name) {
+            return Some(Child::named(Shape::at(field, keeps_unknown)));
+        }
+        match node.additional() {
+            Some(values) => Some(Child::entry(Shape::at(values, keeps_unknown))),
+            None if keeps_unknown || node.properties().next().is_none() => Some(Child::entry(Shape::UNKNOWN)),
+            None => None,
+        }
+    }
+
+    /// A field's shape; fields that the schema has no place for are read without one.
+    pub(crate) fn field(self, name: &str) -> Shape<'a> {
+        self.child(name).map_or(Shape::UNKNOWN, |child| child.shape)
+    }
+
+    /// The items of a list.
+    pub(crate) fn items(self) -> Shape<'a> {
+        match self.of {
+            Of::Node(node) | Of::Object(node) => match node.items() {
+                Some(items) => Shape::at(items, self.keeps_unknown || node.preserves_unknown()),
+                None => Shape::UNKNOWN,
+            },
+            Of::Text | Of::Unknown => Shape::UNKNOWN,
+        }
+    }
+
+    /// The default of an item's field: a key that is left out has that value.
+    pub(crate) fn default_of(self, field: &str) -> Option<&'a Json> {
+        match self.of {
+            Of::Node(node) | Of::Object(node) => node.property(field)?.default(),
+            Of::Text | Of::Unknown => None,
+        }
+    }
+
+    /// Whether there is no schema here.
+    pub(crate) fn is_unknown(self) -> bool {
+        matches!(self.of, Of::Unknown)
+    }
+}
+
+impl<'a> Child<'a> {
+    fn named(shape: Shape<'a>) -> Self {
+        Child { shape, named: true }
+    }
+
+    fn entry(shape: Shape<'a>) -> Self {
+        Child { shape, named: false }
+    }
+}
+
+fn unknown(value: &Json) -> Kind<'static> {
+    match value {
+        Json::Array(_) => Kind::AtomicList,
+        Json::Object(_) | Json::Null => Kind::Map,
+        _ => Kind::Scalar(Scalar::Any),
+    }
+}
+
+/// Kubernetes' ObjectMeta, as far as owners are concerned.
+fn metadata() -> &'static Structural {
+    static METADATA: OnceLock<Structural> = OnceLock::new();
+    METADATA.get_or_init(|| {
+        let text = json!({"type": "string"});
+        let time = json!({"type": "string", "format": "date-time"});
+        let texts = json!({"type": "object", "additionalProperties": text});
+        let owner = json!({"type": "object", "x-kubernetes-map-type": "atomic", "properties": {
+            "apiVersion": text, "kind": text, "name": text, "uid": text,
+            "controller": {"type": "boolean"}, "blockOwnerDeletion": {"type": "boolean"},
+        }});
+        let schema = json!({"type": "object", "properties": {
+            "annotations": texts, "labels": texts, "name": text, "generateName": text, "namespace": text,
+            "uid": text, "resourceVersion": text, "selfLink": text, "creationTimestamp": time, "deletionTimestamp": time,
+            "generation": {"type": "integer"}, "deletionGracePeriodSeconds": {"type": "integer"},
+            "finalizers": {"type": "array", "x-kubernetes-list-type": "set", "items": text},
+            "ownerReferences": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"],
+                "items": owner},
+            "managedFields": {"type": "array", "items": {"type": "object"}},
+        }});
+        Structural::parse_trusted(&schema).unwrap_or_default()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn metadata_has_a_schema() {
+        assert!(metadata().root().property("ownerReferences").is_some());
+    }
+}
