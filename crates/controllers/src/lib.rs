@@ -12,6 +12,7 @@ mod bundle;
 mod content;
 mod crd;
 mod logicalcluster;
+mod migration;
 mod namespace;
 mod policy;
 pub mod runtime;
@@ -67,6 +68,7 @@ impl Controllers {
             task!("apibinding", apibinding::ApiBindings::new),
             task!("bundle", bundle::Bundles::new),
             task!("crd", crd::Definitions::new),
+            task!("migration", migration::Migrations::new),
             task!("namespace", namespace::Namespaces::new),
             task!("policy", policy::Policies::new),
         ]

@@ -8,6 +8,7 @@ use crate::{
     bundle::Bundles,
     crd::Definitions,
     logicalcluster::LogicalClusters,
+    migration::Migrations,
     namespace::Namespaces,
     policy::Policies,
     runtime::Reconciler,
@@ -98,7 +99,7 @@ impl Rig {
         })
     }
 
-    fn options(&self) -> WriteOptions<'_> {
+    pub(crate) fn options(&self) -> WriteOptions<'_> {
         WriteOptions {
             user: &self.user,
             dry_run: false,
@@ -201,6 +202,7 @@ impl Rig {
             commits += pass(registry, &ApiConversions::new(registry.clone())).await;
             commits += pass(registry, &ApiBindings::new(registry.clone())).await;
             commits += pass(registry, &Definitions::new(registry.clone())).await;
+            commits += pass(registry, &Migrations::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
             commits += pass(registry, &Policies::new(registry.clone())).await;
             if commits == 0 {

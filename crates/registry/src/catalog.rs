@@ -32,6 +32,9 @@ pub struct Claim {
     pub bundle: Option<Arc<str>>,
     /// The exporter's identity.
     pub identity: Arc<str>,
+    /// The version that a definition's objects are stored in. A definition changes in place; here it stands so that writes
+    /// that were prepared for another storage version fail, since the claim is a guard of each.
+    pub storage: Option<Arc<str>>,
 }
 
 impl Claim {
@@ -43,6 +46,7 @@ impl Claim {
             binding: text("binding"),
             definition: text("definition"),
             bundle: text("bundle"),
+            storage: text("storage"),
             identity: text("identity").unwrap_or_else(|| "".into()),
         }
     }
@@ -54,6 +58,7 @@ impl Claim {
             ("binding", &self.binding),
             ("definition", &self.definition),
             ("bundle", &self.bundle),
+            ("storage", &self.storage),
         ] {
             if let Some(value) = value {
                 spec.insert(field.into(), Json::String(value.to_string()));

@@ -13,6 +13,8 @@ pub enum Intent {
     Create(ObjectKey, Json),
     /// It is still as it was seen.
     Update(Entry, Json),
+    /// It is still as it was seen. The object in the place of the stored one, version and residual included.
+    Rewrite(Entry, Arc<Object>),
     /// It is still as it was seen.
     Delete(Entry),
     /// Nothing is written, but it must still be as it was seen (`None`: absent).
@@ -63,6 +65,13 @@ impl Registry {
                         true => Write::Delete(old.key.clone()),
                         false => Write::Put(old.key.clone(), Arc::new(object)),
                     });
+                }
+                Intent::Rewrite(old, object) => {
+                    if **object == *old.object {
+                        continue;
+                    }
+                    guards.push(Guard::At(old.key.clone(), old.revision));
+                    writes.push(Write::Put(old.key.clone(), object.clone()));
                 }
                 Intent::Delete(old) => {
                     guards.push(Guard::At(old.key.clone(), old.revision));

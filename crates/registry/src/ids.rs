@@ -47,6 +47,8 @@ resource! {
     apiexportendpointslices = "apis.kcp.io", "apiexportendpointslices";
     /// CustomResourceDefinitions.
     customresourcedefinitions = "apiextensions.k8s.io", "customresourcedefinitions";
+    /// StorageVersionMigrations.
+    storageversionmigrations = "storagemigration.k8s.io", "storageversionmigrations";
     /// ValidatingAdmissionPolicies.
     validatingadmissionpolicies = "admissionregistration.k8s.io", "validatingadmissionpolicies";
     /// ValidatingAdmissionPolicyBindings.

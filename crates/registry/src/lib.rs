@@ -14,6 +14,7 @@ mod error;
 pub mod ids;
 pub mod locate;
 mod metadata;
+mod migrate;
 pub mod names;
 mod policy;
 pub mod representation;

@@ -61,7 +61,7 @@ pub(crate) fn unalias(served: &Served, object: &Json) -> Option<Json> {
     Some(own)
 }
 
-fn read_error(served: &Served, entry: &Entry, version: &str, error: &ConvertError) -> Error {
+pub(crate) fn read_error(served: &Served, entry: &Entry, version: &str, error: &ConvertError) -> Error {
     Error::Conversion(format!(
         "{} {:?} in workspace {} is stored as {} and cannot be shown as {version}: {error}",
         served.api.named(),

@@ -34,6 +34,10 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
         None,
     ),
     (
+        include_str!("../../../config/crds/storagemigration.k8s.io_storageversionmigrations.yaml"),
+        None,
+    ),
+    (
         include_str!("../../../config/crds/tenancy.kcp.io_workspaces.yaml"),
         None,
     ),

@@ -232,6 +232,7 @@ fn wanted_claim(world: &World, resource: &Resource, identity: &str) -> Json {
         definition: None,
         bundle: Some(resource.bundle_key.name.clone()),
         identity: identity.into(),
+        storage: None,
     };
     claim.write(&resource.claim_key.name)
 }

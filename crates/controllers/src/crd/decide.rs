@@ -115,6 +115,7 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
         definition: Some(definition.key.name.clone()),
         bundle: bundle_name,
         identity: "".into(),
+        storage: world.storage.clone(),
     };
     match &world.claim {
         None => intents.push(Intent::Create(

@@ -2,7 +2,7 @@
 
 mod decide;
 mod names;
-mod world;
+pub(crate) mod world;
 
 #[cfg(test)]
 mod tests;

@@ -3,11 +3,12 @@
 use super::names::Taken;
 use crate::{
     content::{Content, Sweep, sweep},
-    write::{alive, text},
+    write::{alive, list, text},
 };
 use insula_api::{Json, ObjectKey, ResourceId, Scope, Timestamp};
 use insula_registry::{Claim, Intent, Origin, Registry, admission::bundle, ids};
 use insula_store::{Entry, Snapshot};
+use std::sync::Arc;
 
 /// The world of a definition.
 pub(crate) struct World {
@@ -21,6 +22,8 @@ pub(crate) struct World {
     pub(crate) claim: Option<Entry>,
     /// The bundle that it is served from, if an APIConversion gives it rules that compile.
     pub(crate) bundle: Option<WantedBundle>,
+    /// The storage version that it names.
+    pub(crate) storage: Option<Arc<str>>,
     /// There are rules, and they do not fit: what is served stays as it is.
     pub(crate) rules_broken: bool,
     /// Its instances, while it is being deleted.
@@ -72,11 +75,20 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         claim: snapshot.get(&claim_key),
         claim_key,
         bundle,
+        storage: storage_version(spec).map(Into::into),
         rules_broken,
         instances,
         definition,
         now,
     }
+}
+
+/// The version of a definition's `spec` that objects are stored in.
+pub(crate) fn storage_version(spec: &Json) -> Option<&str> {
+    let stored = list(spec, "/versions")
+        .iter()
+        .find(|version| version["storage"] == true)?;
+    stored["name"].as_str()
 }
 
 /// Rules that do not compile. Admission refuses them, but it may have looked at another definition.

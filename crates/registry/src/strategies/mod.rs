@@ -4,6 +4,7 @@
 mod apis;
 mod core;
 mod definition;
+mod migration;
 mod policies;
 mod tenancy;
 
@@ -27,6 +28,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         (ADMISSION, "validatingadmissionpolicybindings") => Arc::new(policies::ValidatingBindings),
         (ADMISSION, "mutatingadmissionpolicies") => Arc::new(policies::MutatingPolicies),
         (ADMISSION, "mutatingadmissionpolicybindings") => Arc::new(policies::MutatingBindings),
+        ("storagemigration.k8s.io", "storageversionmigrations") => Arc::new(migration::StorageVersionMigrations),
         ("tenancy.kcp.io", "workspaces") => Arc::new(tenancy::Workspaces),
         ("apis.kcp.io", "apibindings") => Arc::new(apis::ApiBindings),
         _ => Arc::new(Custom),

@@ -1,0 +1,116 @@
+//! What happens next to one resource: a batch, the end, or a word on what is in the way.
+
+use super::{
+    request,
+    world::{Owner, Ready, Resource, World},
+};
+use crate::write::sort_conditions;
+use insula_api::{Condition, set_condition};
+use insula_registry::{Intent, Plan};
+
+/// Seconds in which the resource of a request may still come to be.
+const PATIENCE_SECONDS: i64 = 60;
+/// Seconds until objects that could not be written are tried again.
+const AGAIN_SECONDS: u64 = 60;
+/// On definitions as in Kubernetes, and on bindings.
+const MIGRATING: &str = "StorageMigrating";
+
+pub(super) fn decide(world: &World) -> Plan {
+    match &world.resource {
+        Resource::AtRest => Plan::rest(),
+        Resource::Ready(ready) => step(world, ready),
+        Resource::Changing => wait(world, 1),
+        Resource::Unknown => unknown(world),
+    }
+}
+
+/// Somebody asks for what cannot be done yet. What is due by itself is looked at when its owner changes.
+fn wait(world: &World, seconds: u64) -> Plan {
+    Plan {
+        intents: Vec::new(),
+        again_after: world.request.is_some().then_some(seconds),
+    }
+}
+
+fn unknown(world: &World) -> Plan {
+    let Some((entry, value)) = &world.request else {
+        return Plan::rest();
+    };
+    let since = entry.object.meta.creation_timestamp;
+    let waited = since.map_or(PATIENCE_SECONDS, |since| world.now.since(since));
+    if waited < PATIENCE_SECONDS {
+        return wait(world, (PATIENCE_SECONDS - waited).clamp(1, 5) as u64);
+    }
+    Plan {
+        intents: vec![Intent::Update(
+            entry.clone(),
+            request::fail(value, "resource not found", world.now),
+        )],
+        again_after: None,
+    }
+}
+
+fn step(world: &World, ready: &Ready) -> Plan {
+    let scan = &ready.scan;
+    let mut intents: Vec<Intent> = ready.guard.iter().cloned().collect();
+    for (entry, object) in &scan.batch {
+        intents.push(Intent::Rewrite(entry.clone(), object.clone()));
+    }
+    if let Some((entry, value)) = &world.request {
+        let value = match scan.is_over() {
+            false => request::run(value, world.revision, world.now),
+            true if scan.is_done() => request::succeed(value, world.revision, world.now),
+            true => request::fail(value, &stuck(ready), world.now),
+        };
+        intents.push(Intent::Update(entry.clone(), value));
+    }
+    intents.extend(ready.owner.as_ref().map(|owner| show(world, ready, owner)));
+    let again_after = match (scan.is_over(), scan.is_done()) {
+        (true, true) => None,
+        (true, false) => Some(AGAIN_SECONDS),
+        // Without a batch the second has no more room.
+        (false, _) => Some(u64::from(scan.batch.is_empty())),
+    };
+    Plan { intents, again_after }
+}
+
+fn stuck(ready: &Ready) -> String {
+    let scan = &ready.scan;
+    format!(
+        "{} of {} objects cannot be stored in {}, e.g.: {}",
+        scan.stuck, scan.total, ready.storage, scan.why
+    )
+}
+
+/// The owner, with how far it is; at the end with the one version that is left.
+fn show(world: &World, ready: &Ready, owner: &Owner) -> Intent {
+    let (entry, old) = match owner {
+        Owner::Binding(entry, value) | Owner::Definition(entry, value) => (entry, value),
+    };
+    let mut value = old.clone();
+    let scan = &ready.scan;
+    let ends = |reason: &str, message: String| {
+        Condition::fails(MIGRATING, reason, message).severity(match (owner, scan.is_done()) {
+            (Owner::Definition(..), _) => "",
+            (Owner::Binding(..), true) => "Info",
+            (Owner::Binding(..), false) => "Error",
+        })
+    };
+    let said = if scan.is_done() {
+        let message = "The migration has succeeded and the stored versions have been updated";
+        owner.show_stored(&mut value, &world.key, &ready.storage);
+        ends("MigrationSucceeded", message.to_owned())
+    } else if scan.is_over() {
+        ends("MigrationFailed", stuck(ready))
+    } else {
+        // In steps of ten, so that whoever watches is not woken by every batch.
+        let percent = scan.written() * 10 / scan.total.max(1) * 10;
+        let message = format!("{percent}% of {} objects are stored in {}", scan.total, ready.storage);
+        Condition::holds(MIGRATING).because("MigrationRunning", message)
+    };
+    set_condition(&mut value, &said, world.now);
+    if matches!(owner, Owner::Binding(..)) {
+        sort_conditions(&mut value);
+    }
+    Intent::Update(entry.clone(), value)
+}

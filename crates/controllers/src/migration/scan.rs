@@ -1,0 +1,84 @@
+//! One look at all objects of a resource: which to write next, how many there are, which cannot be written.
+
+use super::pace::Pace;
+use insula_api::{ClusterName, Object, Scope, Timestamp};
+use insula_registry::{Registry, Served};
+use insula_store::{Entry, Snapshot};
+use std::{ops::ControlFlow, sync::Arc};
+
+/// Objects in one transaction, which has room for guards and the status beside them.
+const BATCH_MAX: usize = 100;
+/// Bytes of objects in one transaction.
+const BATCH_BYTES_MAX: usize = 512 << 10;
+
+/// What a look found.
+#[derive(Default)]
+pub(super) struct Scan {
+    /// Objects to be written next, as they are to be stored.
+    pub(super) batch: Vec<(Entry, Arc<Object>)>,
+    /// Objects in other versions beyond those.
+    pub(super) later: usize,
+    /// Objects that cannot be written in the storage version.
+    pub(super) stuck: usize,
+    /// Why not, for the first of them.
+    pub(super) why: String,
+    /// All objects.
+    pub(super) total: usize,
+}
+
+impl Scan {
+    /// Whether every object is in the storage version.
+    pub(super) fn is_done(&self) -> bool {
+        self.batch.is_empty() && self.later == 0 && self.stuck == 0
+    }
+
+    /// Whether there is nothing more to do, done or not.
+    pub(super) fn is_over(&self) -> bool {
+        self.batch.is_empty() && self.later == 0
+    }
+
+    /// Objects in the storage version once the batch is written.
+    pub(super) fn written(&self) -> usize {
+        self.total - self.later - self.stuck
+    }
+}
+
+/// Walks over everything: comparing an object's version costs next to nothing beside writing one.
+pub(super) fn scan(
+    registry: &Registry,
+    pace: &Pace,
+    served: &Served,
+    cluster: &ClusterName,
+    snapshot: &Snapshot,
+    now: Timestamp,
+) -> Scan {
+    let storage = served.api.bundle.storage();
+    let allowed = pace.take(BATCH_MAX, now);
+    let (mut scan, mut bytes) = (Scan::default(), 0);
+    snapshot.for_each(&Scope::cluster(served.resource_id(), cluster.clone()), |entry| {
+        scan.total += 1;
+        if entry.object.version() == storage {
+            return ControlFlow::Continue(());
+        }
+        if scan.batch.len() >= allowed || bytes >= BATCH_BYTES_MAX {
+            scan.later += 1;
+            return ControlFlow::Continue(());
+        }
+        match registry.migrated(served, entry) {
+            Ok(Some(object)) => {
+                bytes += object.size();
+                scan.batch.push((entry.clone(), Arc::new(object)));
+            }
+            Ok(None) => {}
+            Err(error) => {
+                if scan.stuck == 0 {
+                    scan.why = error.to_string();
+                }
+                scan.stuck += 1;
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    pace.give_back(allowed - scan.batch.len(), now);
+    scan
+}

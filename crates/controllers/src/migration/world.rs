@@ -1,0 +1,152 @@
+//! What is known about one resource of one cluster.
+
+use super::{pace::Pace, request, scan};
+use crate::{
+    crd::world::storage_version,
+    write::{list, text},
+};
+use insula_api::{Json, ObjectKey, Revision, Timestamp};
+use insula_registry::{Claim, Intent, Origin, Registry, Served, ids};
+use insula_store::{Entry, Snapshot};
+use serde_json::json;
+use std::sync::Arc;
+
+/// The world of a resource.
+pub(crate) struct World {
+    /// The claim on its name.
+    pub(super) key: ObjectKey,
+    pub(super) now: Timestamp,
+    pub(super) revision: Revision,
+    /// The StorageVersionMigration whose turn it is.
+    pub(super) request: Option<(Entry, Json)>,
+    pub(super) resource: Resource,
+}
+
+/// The resource.
+pub(super) enum Resource {
+    /// Nobody asks for anything.
+    AtRest,
+    /// Nothing serves it.
+    Unknown,
+    /// It is about to be served in another way.
+    Changing,
+    /// Objects may be written.
+    Ready(Box<Ready>),
+}
+
+/// A resource with work to do, or to be finished.
+pub(super) struct Ready {
+    pub(super) storage: Arc<str>,
+    /// What a written object relies upon: the claim.
+    pub(super) guard: Option<Intent>,
+    pub(super) owner: Option<Owner>,
+    pub(super) scan: scan::Scan,
+}
+
+/// Whose status names the versions that objects are stored in.
+pub(super) enum Owner {
+    Binding(Entry, Json),
+    Definition(Entry, Json),
+}
+
+pub(super) fn observe(registry: &Registry, pace: &Pace, key: &ObjectKey, snapshot: &Snapshot) -> World {
+    let now = registry.clock.now();
+    let (plural, group) = key.name.split_once('.').unwrap_or((&key.name, ""));
+    let group = if group == "core" { "" } else { group };
+    let request = request::next(snapshot, &key.cluster, group, plural);
+    let resource = match registry.catalog.resolve(snapshot, &key.cluster, group, plural) {
+        Some(served) if !served.terminating => look(registry, pace, key, snapshot, &served, request.is_some(), now),
+        Some(_) => Resource::Changing,
+        None => Resource::Unknown,
+    };
+    World {
+        key: key.clone(),
+        now,
+        revision: snapshot.revision(),
+        request,
+        resource,
+    }
+}
+
+fn look(
+    registry: &Registry,
+    pace: &Pace,
+    key: &ObjectKey,
+    snapshot: &Snapshot,
+    served: &Served,
+    requested: bool,
+    now: Timestamp,
+) -> Resource {
+    let storage = served.api.storage_version().name.clone();
+    let find = |resource, name: &str| {
+        let entry = snapshot.get(&ObjectKey::cluster_scoped(resource, key.cluster.clone(), name))?;
+        let value = entry.object.body_value();
+        Some((entry, value))
+    };
+    let (owner, automatic) = match &served.origin {
+        Origin::System => (None, false),
+        Origin::Bound { binding } => match find(ids::apibindings(), binding) {
+            Some((entry, value)) => (Some(Owner::Binding(entry, value)), true),
+            None => return Resource::Changing,
+        },
+        Origin::Local { definition } => {
+            let claim = snapshot.get(key).map(|claim| claim.object.view(Claim::read));
+            let found = find(ids::customresourcedefinitions(), definition);
+            let (Some(claim), Some((entry, value))) = (claim, found) else {
+                return Resource::Changing;
+            };
+            // What serves, what is defined and what writes are guarded by must be one.
+            if claim.storage.as_ref() != Some(&storage) || storage_version(&value["spec"]) != Some(&storage) {
+                return Resource::Changing;
+            }
+            // Without conversion rules definitions behave as in Kubernetes, where fields that the storage version lacks
+            // are lost when an object is written: nobody does that unasked.
+            (Some(Owner::Definition(entry, value)), claim.bundle.is_some())
+        }
+    };
+    let due = automatic && owner.as_ref().is_some_and(|owner| owner.is_mixed(key, &storage));
+    if !due && !requested {
+        return Resource::AtRest;
+    }
+    Resource::Ready(Box::new(Ready {
+        guard: served
+            .guard
+            .as_ref()
+            .map(|(key, revision)| Intent::Expect(key.clone(), Some(*revision))),
+        owner,
+        scan: scan::scan(registry, pace, served, &key.cluster, snapshot, now),
+        storage,
+    }))
+}
+
+impl Owner {
+    /// Whether objects may be stored in other versions.
+    fn is_mixed(&self, claim: &ObjectKey, storage: &str) -> bool {
+        let versions = match self {
+            Owner::Binding(_, value) => bound(value, claim).map_or(&[][..], |bound| list(bound, "/storageVersions")),
+            Owner::Definition(_, value) => list(value, "/status/storedVersions"),
+        };
+        versions.iter().any(|version| version != storage)
+    }
+
+    /// Says that all objects are stored in a version.
+    pub(super) fn show_stored(&self, value: &mut Json, claim: &ObjectKey, storage: &str) {
+        match self {
+            Owner::Definition(..) => value["status"]["storedVersions"] = json!([storage]),
+            Owner::Binding(..) => {
+                let bound = value["status"]["boundResources"].as_array_mut();
+                let of_claim = bound.into_iter().flatten().filter(|bound| is_claimed(bound, claim));
+                of_claim.for_each(|bound| bound["storageVersions"] = json!([storage]));
+            }
+        }
+    }
+}
+
+fn is_claimed(bound: &Json, claim: &ObjectKey) -> bool {
+    ids::claim(&claim.cluster, text(bound, "/group"), text(bound, "/resource")).name == claim.name
+}
+
+fn bound<'a>(binding: &'a Json, claim: &ObjectKey) -> Option<&'a Json> {
+    let mut all = list(binding, "/status/boundResources").iter();
+    all.find(|bound| is_claimed(bound, claim))
+}
