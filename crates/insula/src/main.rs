@@ -1,7 +1,11 @@
 //! Insula's one program: the server and its tools.
 
+mod apis;
 mod client;
+mod conversion;
 mod demo;
+mod files;
+mod print;
 mod samples;
 mod start;
 mod steps;
@@ -30,6 +34,9 @@ enum Command {
     Start(start::Arguments),
     /// Start a server and show what it does, step by step.
     Demo(demo::Arguments),
+    /// Try conversion rules: no server is needed.
+    #[command(subcommand)]
+    Conversion(conversion::Command),
     /// Print the version.
     Version(version::Arguments),
 }
@@ -47,6 +54,7 @@ fn main() -> ExitCode {
     match Cli::parse().command {
         Command::Start(arguments) => start::main(arguments),
         Command::Demo(arguments) => demo::main(arguments),
+        Command::Conversion(command) => conversion::main(&command),
         Command::Version(arguments) => version::main(&arguments),
     }
 }
@@ -60,6 +68,21 @@ fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
 fn failed(error: impl std::fmt::Display, code: u8) -> ExitCode {
     eprintln!("error: {error}");
     ExitCode::from(code)
+}
+
+/// How a tool ends: with what it found, or with why it could not look.
+fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
+    match done {
+        Ok(code) => code,
+        Err(error) if is_closed(&error) => ExitCode::SUCCESS,
+        Err(error) => failed(format!("{error:#}"), 2),
+    }
+}
+
+/// Whether the reader of our output has gone, as `head` does.
+fn is_closed(error: &anyhow::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)
 }
 
 #[cfg(test)]

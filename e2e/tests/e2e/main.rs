@@ -27,6 +27,7 @@ mod serving;
 mod start;
 mod store;
 mod telemetry;
+mod tools;
 
 #[test]
 fn every_story_is_told() {

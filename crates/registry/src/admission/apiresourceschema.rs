@@ -27,12 +27,18 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
         let error = FieldError::invalid_text(&FieldPath::new("spec"), "", "is immutable");
         return Err(review.forbid(new, spaced(&[error])));
     }
-    let mut errors = check_name(new);
-    errors.extend(check_definition(new));
+    let errors = check(new);
     if !errors.is_empty() {
         return Err(review.forbid(new, spaced(&errors)));
     }
     check_rules(review, new)
+}
+
+/// What is wrong with a schema by itself: its name, its versions and what they describe. Rules are not looked at.
+pub fn check(schema: &Json) -> Vec<FieldError> {
+    let mut errors = check_name(schema);
+    errors.extend(check_definition(schema));
+    errors
 }
 
 fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {

@@ -18,6 +18,8 @@ mod workspacetype;
 #[cfg(test)]
 mod tests;
 
+pub use apiresourceschema::check as check_schema;
+
 use crate::{Catalog, Error, Part, Result, Served, locate};
 use insula_api::{ClusterName, Json, Timestamp};
 use insula_auth::UserInfo;

@@ -1,0 +1,184 @@
+//! APIs from files: schemas and the rules of their names, compiled and checked as the server does it.
+
+use std::path::PathBuf;
+
+use anyhow::{anyhow, bail};
+use insula_api::{FieldError, FieldPath};
+use insula_conversion::{Bundle, RuleSet, Strategy, parse_rules, rules_in_schema};
+use insula_registry::{
+    Api,
+    admission::{bundle, check_schema},
+    compile,
+};
+use serde_json::Value;
+
+use crate::files::{self, Document, text};
+
+/// Where schemas and rules are.
+#[derive(clap::Args)]
+pub(crate) struct Input {
+    /// Schemas (APIResourceSchema, CustomResourceDefinition) and rules (APIConversion, APIConversionRules, or inside the
+    /// schema); any number of documents. A folder gives its files, - is standard input.
+    #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// What files hold.
+pub(crate) struct Manifests {
+    /// Schemas, each with the rules of its name.
+    pub(crate) sources: Vec<Source>,
+    /// Documents of other kinds.
+    pub(crate) others: Vec<Document>,
+}
+
+/// A schema, and the rules that are written outside of it.
+pub(crate) struct Source {
+    pub(crate) schema: Document,
+    pub(crate) conversion: Option<Document>,
+}
+
+/// Kinds that stand beside APIs in a folder; objects of other kinds are samples.
+const DESCRIBING: [&str; 12] = [
+    "APIResourceSchema",
+    "CustomResourceDefinition",
+    "APIConversion",
+    "APIConversionRules",
+    "APIExport",
+    "APIBinding",
+    "APIExportEndpointSlice",
+    "Workspace",
+    "WorkspaceType",
+    "Namespace",
+    "ClusterRole",
+    "ClusterRoleBinding",
+];
+
+/// Reads and pairs. An APIConversion without a schema is an error: nothing can be said about it.
+pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
+    let (mut sources, mut conversions, mut others) = (Vec::new(), Vec::new(), Vec::new());
+    for document in files::read(paths)? {
+        match document.text("/kind") {
+            "APIResourceSchema" | "CustomResourceDefinition" => sources.push(Source {
+                schema: defaulted(document),
+                conversion: None,
+            }),
+            "APIConversion" | "APIConversionRules" => conversions.push(document),
+            _ if is_sample(&document) => others.push(document),
+            _ => {}
+        }
+    }
+    if sources.is_empty() {
+        bail!("no APIResourceSchema and no CustomResourceDefinition among the files");
+    }
+    for conversion in conversions {
+        let name = conversion.text("/metadata/name").to_owned();
+        let names: Vec<String> = sources.iter().map(|source| source.name().to_owned()).collect();
+        let source = sources.iter_mut().find(|source| source.name() == name);
+        let source = source.ok_or_else(|| {
+            anyhow!(
+                "{}: {} {name:?} has no schema of its name among the files; there is {}",
+                conversion.file,
+                conversion.text("/kind"),
+                names.join(", ")
+            )
+        })?;
+        if let Some(other) = &source.conversion {
+            bail!("{} and {} both hold the rules of {name:?}", other.file, conversion.file);
+        }
+        source.conversion = Some(conversion);
+    }
+    Ok(Manifests { sources, others })
+}
+
+/// Whether the document is an object of somebody's API, and not about APIs.
+pub(crate) fn is_sample(document: &Document) -> bool {
+    !DESCRIBING.contains(&document.text("/kind"))
+}
+
+fn defaulted(mut document: Document) -> Document {
+    if document.text("/kind") == "CustomResourceDefinition" {
+        insula_schema::default_definition(&mut document.value);
+    }
+    document
+}
+
+impl Source {
+    pub(crate) fn name(&self) -> &str {
+        self.schema.text("/metadata/name")
+    }
+
+    pub(crate) fn is_definition(&self) -> bool {
+        self.schema.text("/kind") == "CustomResourceDefinition"
+    }
+
+    /// The errors of the schema by itself.
+    pub(crate) fn schema_errors(&self) -> Vec<FieldError> {
+        if self.is_definition() {
+            insula_schema::validate_definition(&self.schema.value)
+        } else {
+            check_schema(&self.schema.value)
+        }
+    }
+
+    /// The rules, wherever they stand.
+    pub(crate) fn rules(&self) -> Result<Option<RuleSet>, Vec<FieldError>> {
+        match &self.conversion {
+            Some(conversion) => parse_rules(&conversion.value["spec"], &FieldPath::new("spec")).map(Some),
+            None if self.is_definition() => Ok(None),
+            None => rules_in_schema(&self.schema.value),
+        }
+    }
+
+    /// The API as the server would serve it.
+    ///
+    /// # Errors
+    /// What admission refuses, or the fields of the schema that are wrong.
+    pub(crate) fn compile(&self) -> Result<Api, Vec<FieldError>> {
+        let errors = self.schema_errors();
+        if !errors.is_empty() {
+            return Err(errors);
+        }
+        let conversion = self.conversion.as_ref().map(|conversion| &conversion.value);
+        let schema = &self.schema.value;
+        let whole = match (self.is_definition(), conversion) {
+            (false, conversion) => bundle::of_schema(schema, conversion),
+            (true, Some(conversion)) => bundle::of_definition(schema, conversion),
+            (true, None) => schema.clone(),
+        };
+        // A definition's own conversion names a webhook, which nobody calls here.
+        let plain = self.is_definition() && conversion.is_none();
+        let definition = compile::Definition {
+            spec: &whole["spec"],
+            accepted_names: None,
+            rules: whole.get("rules").filter(|rules| rules.is_object()),
+            strategy: if plain { Strategy::None } else { Strategy::Lossless },
+        };
+        compile::compile(&definition, None)
+    }
+}
+
+/// The version that an object is written in, if it is one of this API's.
+pub(crate) fn version_of<'a>(api: &Api, object: &'a Value) -> Option<&'a str> {
+    let api_version = text(object, "/apiVersion");
+    let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+    (*api.group == *group && *api.names.kind == *text(object, "/kind")).then_some(version)
+}
+
+/// `v1 (stored, hub), v2, v3 (not served)`.
+pub(crate) fn versions(bundle: &Bundle) -> String {
+    let served: Vec<&str> = bundle.served().collect();
+    let one = |version: &str| {
+        let notes = [
+            (version == bundle.storage()).then_some("stored"),
+            (version == bundle.hub() && bundle.hub() != bundle.storage()).then_some("hub"),
+            (!served.contains(&version)).then_some("not served"),
+        ];
+        let notes: Vec<&str> = notes.into_iter().flatten().collect();
+        if notes.is_empty() {
+            version.to_owned()
+        } else {
+            format!("{version} ({})", notes.join(", "))
+        }
+    };
+    bundle.versions().map(one).collect::<Vec<_>>().join(", ")
+}

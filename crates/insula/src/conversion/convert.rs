@@ -1,0 +1,115 @@
+//! `insula conversion convert`.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, anyhow, bail};
+use insula_conversion::object_budget;
+use insula_registry::Api;
+use serde_json::Value;
+
+use crate::{
+    apis::{self, Manifests},
+    files::Document,
+    print::{Format, yaml},
+};
+
+/// Objects and definitions may stand in the same files.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Every object is converted as it is, without what a server may keep beside it: what the other version cannot show is not
+in the answer.
+
+Exit codes:
+  0  all objects are converted
+  1  a rule failed, or rules or schema are refused
+  2  a file cannot be read, or no object is of an API among the files")]
+pub(crate) struct Arguments {
+    /// Schemas, rules and objects. A folder gives its files, - is standard input.
+    #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The version to convert to.
+    #[arg(long, value_name = "VERSION")]
+    to: String,
+    /// The form of the objects.
+    #[arg(long, short, value_enum, default_value = "yaml")]
+    output: Format,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let Manifests { sources, others } = apis::load(&arguments.files)?;
+    if others.is_empty() {
+        bail!("no object among the files: name one with -f");
+    }
+    let mut compiled = Vec::new();
+    for source in &sources {
+        match source.compile() {
+            Ok(api) => compiled.push(api),
+            Err(errors) => {
+                errors
+                    .iter()
+                    .for_each(|error| eprintln!("error: {}: {error}", source.name()));
+                return Ok(ExitCode::from(1));
+            }
+        }
+    }
+    let mut converted = Vec::new();
+    let mut failures = 0;
+    for document in &others {
+        let api = api_of(&compiled, document)?;
+        if api.bundle.schema(&arguments.to).is_none() {
+            let known: Vec<&str> = api.bundle.versions().collect();
+            bail!(
+                "{} has no version {:?}; it has {}",
+                api.names.kind,
+                arguments.to,
+                known.join(", ")
+            );
+        }
+        match api.bundle.convert(&document.value, &arguments.to, &mut object_budget()) {
+            Ok(object) => converted.push(object),
+            Err(error) => {
+                eprintln!("error: {}: {error}", document.file);
+                failures += 1;
+            }
+        }
+    }
+    write(arguments.output, &converted).context("cannot write the answer")?;
+    Ok(ExitCode::from(u8::from(failures > 0)))
+}
+
+/// The API that an object is of.
+pub(super) fn api_of<'a>(apis: &'a [Api], document: &Document) -> anyhow::Result<&'a Api> {
+    let found = apis.iter().find(|api| {
+        let version = apis::version_of(api, &document.value);
+        version.is_some_and(|version| api.bundle.schema(version).is_some())
+    });
+    found.ok_or_else(|| {
+        anyhow!(
+            "{}: {} {} is of no API among the files",
+            document.file,
+            document.text("/apiVersion"),
+            document.text("/kind")
+        )
+    })
+}
+
+/// Several YAML documents, or a List in JSON, as kubectl prints them.
+fn write(format: Format, objects: &[Value]) -> anyhow::Result<()> {
+    let mut out = std::io::stdout().lock();
+    match (format, objects) {
+        (Format::Json, [one]) => writeln!(out, "{}", serde_json::to_string_pretty(one)?)?,
+        (Format::Json, _) => {
+            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
+        }
+        (Format::Yaml | Format::Table, _) => {
+            for (index, object) in objects.iter().enumerate() {
+                if index > 0 {
+                    writeln!(out, "---")?;
+                }
+                write!(out, "{}", yaml(object)?)?;
+            }
+        }
+    }
+    Ok(())
+}

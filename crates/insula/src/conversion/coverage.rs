@@ -1,0 +1,146 @@
+//! `insula conversion coverage`.
+
+use std::process::ExitCode;
+
+use insula_conversion::{Fate, Fates, fates};
+use serde::Serialize;
+
+use crate::{
+    apis::{self, Input},
+    print::{Cell, Format, Printer, Table, Tone},
+};
+
+/// Directions are those that have a plan of their own: between the hub and the others, and between pairs with rules.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Fates:
+  carried    the other version has it at the same path
+  moved      the other version has it at another path
+  computed   rules make something else of it
+  preserved  the other version does not show it; it is kept beside the object
+  dropped    it is lost, as the rules say under drop (or as a definition without rules does)
+
+Exit codes:
+  0  shown
+  1  rules or schema are refused, or a field is dropped and --fail-on dropped is given
+  2  a file cannot be read, or a flag is wrong")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Fail if a field has this fate.
+    #[arg(long, value_name = "FATE", value_parser = ["preserved", "dropped"])]
+    fail_on: Option<String>,
+    /// The form of the answer.
+    #[arg(long, short, value_enum, default_value = "table")]
+    output: Format,
+}
+
+#[derive(Serialize)]
+struct Coverage {
+    name: String,
+    errors: Vec<String>,
+    directions: Vec<Direction>,
+}
+
+#[derive(Serialize)]
+struct Direction {
+    from: String,
+    to: String,
+    fields: Vec<Field>,
+}
+
+#[derive(Serialize)]
+struct Field {
+    path: String,
+    fate: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    to: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rules: Vec<String>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let manifests = apis::load(&arguments.input.files)?;
+    let mut all = Vec::new();
+    for source in &manifests.sources {
+        let (errors, directions) = match source.compile() {
+            Ok(api) => (Vec::new(), fates(&api.bundle).iter().map(direction).collect()),
+            Err(errors) => (errors.iter().map(ToString::to_string).collect(), Vec::new()),
+        };
+        all.push(Coverage {
+            name: source.name().to_owned(),
+            errors,
+            directions,
+        });
+    }
+    let mut printer = Printer::stdout();
+    if !printer.document(arguments.output, &all)? {
+        all.iter().try_for_each(|coverage| show(&mut printer, coverage))?;
+    }
+    printer.flush()?;
+    let unwanted = |coverage: &Coverage| {
+        let mut fields = coverage.directions.iter().flat_map(|direction| &direction.fields);
+        !coverage.errors.is_empty() || fields.any(|field| arguments.fail_on.as_deref() == Some(field.fate))
+    };
+    Ok(ExitCode::from(u8::from(all.iter().any(unwanted))))
+}
+
+fn direction(fates: &Fates) -> Direction {
+    let field = |field: &insula_conversion::FieldFate| Field {
+        path: field.path.to_string(),
+        fate: field.fate.word(),
+        to: field.fate.destinations().iter().map(ToString::to_string).collect(),
+        rules: field.fate.rules().iter().map(ToString::to_string).collect(),
+    };
+    Direction {
+        from: fates.from.clone(),
+        to: fates.to.clone(),
+        fields: fates.fields.iter().map(field).collect(),
+    }
+}
+
+fn show<W: std::io::Write>(printer: &mut Printer<W>, coverage: &Coverage) -> anyhow::Result<()> {
+    let Coverage {
+        name,
+        errors,
+        directions,
+    } = coverage;
+    printer.line(&[Cell::new(Tone::Title, name.as_str())])?;
+    for error in errors {
+        printer.line(&[Cell::new(Tone::Bad, format!("  {error}"))])?;
+    }
+    for Direction { from, to, fields } in directions {
+        printer.text("")?;
+        let count = |fate: &str| fields.iter().filter(|field| field.fate == fate).count();
+        let counts = ["carried", "moved", "computed", "preserved", "dropped"].map(|fate| (fate, count(fate)));
+        let counts: Vec<String> = counts
+            .iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(fate, count)| format!("{count} {fate}"))
+            .collect();
+        printer.line(&[
+            Cell::new(Tone::Title, format!("{from} → {to}")),
+            Cell::new(Tone::Dim, format!("  {}", counts.join(", "))),
+        ])?;
+        let mut table = Table::new(&["FIELD", "FATE", "TO", "BY"]);
+        for field in fields {
+            table.row(vec![
+                field.path.as_str().into(),
+                Cell::new(tone(field.fate), field.fate),
+                Cell::list(Tone::Plain, &field.to),
+                Cell::list(Tone::Plain, &field.rules),
+            ]);
+        }
+        printer.table(&table)?;
+    }
+    printer.text("")?;
+    Ok(())
+}
+
+fn tone(fate: &str) -> Tone {
+    match fate {
+        _ if fate == Fate::Dropped.word() => Tone::Bad,
+        _ if fate == Fate::Preserved.word() => Tone::Warn,
+        _ => Tone::Good,
+    }
+}

@@ -1,0 +1,68 @@
+//! Where two objects differ.
+
+use insula_conversion::{Path, Segment};
+use serde_json::Value;
+
+/// The places of `a` and `b` that are not alike, each as high up as it differs whole. Metadata but labels and annotations,
+/// and `apiVersion`, are nobody's to convert.
+pub(super) fn places(a: &Value, b: &Value) -> Vec<String> {
+    let mut out = Vec::new();
+    let mut at = Vec::new();
+    walk(Some(a), Some(b), &mut at, &mut out);
+    out
+}
+
+fn walk(a: Option<&Value>, b: Option<&Value>, at: &mut Vec<Segment>, out: &mut Vec<String>) {
+    if a == b || skipped(at) {
+        return;
+    }
+    match (a, b) {
+        (Some(Value::Object(one)), Some(Value::Object(other))) => {
+            let mut names: Vec<&String> = one.keys().chain(other.keys()).collect();
+            names.sort_unstable();
+            names.dedup();
+            for name in names {
+                at.push(Segment::Field(name.clone()));
+                walk(one.get(name), other.get(name), at, out);
+                at.pop();
+            }
+        }
+        (Some(Value::Array(one)), Some(Value::Array(other))) if one.len() == other.len() => {
+            for (index, pair) in one.iter().zip(other).enumerate() {
+                at.push(Segment::Index(index));
+                walk(Some(pair.0), Some(pair.1), at, out);
+                at.pop();
+            }
+        }
+        _ => out.push(Path::of(at.clone()).to_string()),
+    }
+}
+
+fn skipped(at: &[Segment]) -> bool {
+    let name = |index: usize| match at.get(index) {
+        Some(Segment::Field(name)) => name.as_str(),
+        _ => "",
+    };
+    match at.len() {
+        1 => name(0) == "apiVersion",
+        2 => name(0) == "metadata" && !matches!(name(1), "labels" | "annotations"),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::places;
+    use serde_json::json;
+
+    #[test]
+    fn places_are_as_high_as_they_differ() {
+        let a = json!({"apiVersion": "v1", "metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"l": [{"n": 1}, {"n": 2}], "m": {"a.b": 1}, "s": [1]}});
+        let b = json!({"apiVersion": "v2", "metadata": {"name": "b"}, "spec": {"l": [{"n": 1}, {"n": 3}], "m": {}, "s": []}});
+        assert_eq!(
+            places(&a, &b),
+            [".metadata.labels", ".spec.l[1].n", ".spec.m['a.b']", ".spec.s"]
+        );
+        assert!(places(&a, &a).is_empty());
+    }
+}

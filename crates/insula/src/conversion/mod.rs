@@ -1,0 +1,29 @@
+//! `insula conversion …`: what rules do, without a server.
+
+mod convert;
+mod coverage;
+mod differ;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Check rules, search for objects that they would lose something of, and try samples.
+    Test(test::Arguments),
+    /// Convert objects to another version.
+    Convert(convert::Arguments),
+    /// Show what becomes of every field in every direction.
+    Coverage(coverage::Arguments),
+}
+
+pub(crate) fn main(command: &Command) -> ExitCode {
+    let done = match command {
+        Command::Test(arguments) => test::run(arguments),
+        Command::Convert(arguments) => convert::run(arguments),
+        Command::Coverage(arguments) => coverage::run(arguments),
+    };
+    crate::ended(done)
+}

@@ -1,0 +1,294 @@
+//! `insula conversion test`.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use insula_conversion::{
+    Bundle, Owned, RuleSet, Stored, laws, object_budget,
+    proof::{self, Counterexample, Search},
+};
+use insula_registry::Api;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{convert::api_of, differ};
+use crate::{
+    apis::{self, Input, Source},
+    files::Document,
+    print::Format,
+};
+
+mod show;
+
+/// Rules and schemas are checked as the server checks them. Then objects are made up from the schemas, written through
+/// one version and edited through others; at last every sample is written and read through every version.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Samples are objects among the files of -f and of --samples. KEPT names what the other version cannot show, and what is
+back when the object is read as it was written; LOST names what is not.
+
+Exit codes:
+  0  nothing found
+  1  rules or schema are refused, a law is broken, or a sample is refused, not valid, or loses what is not under drop
+  2  a file cannot be read, an object is of no API among the files, or a flag is wrong")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// A file or folder of objects.
+    #[arg(long, value_name = "FILE")]
+    samples: Vec<PathBuf>,
+    /// Stories of made-up objects, of up to four writes each; 0 for none.
+    #[arg(long, value_name = "N", default_value_t = 1_000)]
+    cases: u32,
+    /// Where the stories begin: the same seed tells the same ones.
+    #[arg(long, value_name = "S", default_value_t = 2026)]
+    seed: u64,
+    /// The form of the answer.
+    #[arg(long, short, value_enum, default_value = "table")]
+    output: Format,
+}
+
+/// What was found about one API.
+#[derive(Serialize)]
+struct Report {
+    name: String,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    versions: String,
+    /// What the server would refuse.
+    errors: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    search: Option<Searched>,
+    samples: Vec<Sample>,
+}
+
+/// How the search went.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Searched {
+    seed: u64,
+    stories: u32,
+    writes: u64,
+    /// Writes that a rule with `mayFail` refused.
+    refused: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counterexample: Option<Found>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    finding: String,
+    story: Vec<Told>,
+    help: &'static str,
+    case: u32,
+}
+
+#[derive(Serialize)]
+struct Told {
+    version: String,
+    object: Value,
+}
+
+/// What became of one object.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Sample {
+    object: String,
+    file: String,
+    written_as: String,
+    problems: Vec<String>,
+    trips: Vec<Trip>,
+}
+
+/// Through another version, and back.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Trip {
+    read_as: String,
+    kept: Vec<String>,
+    lost: Vec<String>,
+}
+
+impl Report {
+    fn findings(&self) -> usize {
+        let searched = self
+            .search
+            .as_ref()
+            .is_some_and(|search| search.counterexample.is_some());
+        let problems: usize = self.samples.iter().map(|sample| sample.problems.len()).sum();
+        self.errors.len() + usize::from(searched) + problems
+    }
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut manifests = apis::load(&arguments.input.files)?;
+    let folders = crate::files::read(&arguments.samples)?;
+    manifests.others.extend(folders.into_iter().filter(apis::is_sample));
+    let mut reports = Vec::new();
+    let mut compiled = Vec::new();
+    for source in &manifests.sources {
+        let (report, api) = check(source, arguments);
+        reports.push(report);
+        compiled.extend(api);
+    }
+    // Objects of an API that was refused cannot be tried; nothing is known of them.
+    let refused = compiled.len() < reports.len();
+    for document in &manifests.others {
+        let api = match api_of(&compiled, document) {
+            Ok(api) => api,
+            Err(_) if refused => continue,
+            Err(error) => return Err(error),
+        };
+        let sample = try_out(api, document);
+        if let Some(report) = reports
+            .iter_mut()
+            .find(|report| report.name == name_of(api, &manifests.sources))
+        {
+            report.samples.push(sample);
+        }
+    }
+    show::reports(&reports, arguments.output)?;
+    Ok(ExitCode::from(u8::from(
+        reports.iter().any(|report| report.findings() > 0),
+    )))
+}
+
+fn name_of<'a>(api: &Api, sources: &'a [Source]) -> &'a str {
+    let of_api = |source: &&Source| {
+        source.schema.text("/spec/names/plural") == &*api.names.plural
+            && source.schema.text("/spec/group") == &*api.group
+    };
+    sources.iter().find(of_api).map(Source::name).unwrap_or_default()
+}
+
+fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
+    let mut report = Report {
+        name: source.name().to_owned(),
+        versions: String::new(),
+        errors: Vec::new(),
+        search: None,
+        samples: Vec::new(),
+    };
+    let checked = source.compile().and_then(|api| Ok((api, source.rules()?)));
+    let (api, rules) = match checked {
+        Ok(checked) => checked,
+        Err(errors) => {
+            report.errors = errors.iter().map(ToString::to_string).collect();
+            return (report, None);
+        }
+    };
+    report.versions = apis::versions(&api.bundle);
+    // A definition without rules loses what it loses, and says so; there is no law to break.
+    let lawful = !source.is_definition() || rules.is_some();
+    if lawful && arguments.cases > 0 {
+        report.search = Some(search(&api.bundle, rules.as_ref(), arguments));
+    }
+    (report, Some(api))
+}
+
+fn search(bundle: &Bundle, rules: Option<&RuleSet>, arguments: &Arguments) -> Searched {
+    let how = Search {
+        seed: arguments.seed,
+        cases: arguments.cases,
+        ..Search::default()
+    };
+    match proof::search(bundle, rules, how, &|| true) {
+        Ok(searched) => Searched {
+            seed: how.seed,
+            stories: searched.cases,
+            writes: searched.writes,
+            refused: searched.refused,
+            counterexample: None,
+        },
+        Err(found) => {
+            let Counterexample {
+                story, finding, case, ..
+            } = *found;
+            let told = |write: proof::Write| Told {
+                version: write.version,
+                object: write.object,
+            };
+            Searched {
+                seed: how.seed,
+                stories: case + 1,
+                writes: 0,
+                refused: 0,
+                counterexample: Some(Found {
+                    finding: finding.to_string(),
+                    help: finding.help(),
+                    story: story.into_iter().map(told).collect(),
+                    case,
+                }),
+            }
+        }
+    }
+}
+
+fn try_out(api: &Api, document: &Document) -> Sample {
+    let version = apis::version_of(api, &document.value).unwrap_or_default();
+    let mut sample = Sample {
+        object: format!("{}/{}", api.names.plural, document.text("/metadata/name")),
+        file: document.file.clone(),
+        written_as: version.to_owned(),
+        problems: Vec::new(),
+        trips: Vec::new(),
+    };
+    let bundle = &api.bundle;
+    let Some(schema) = bundle.schema(version) else {
+        return sample;
+    };
+    let mut x = document.value.clone();
+    let unknown = insula_schema::prune_report(&x, schema);
+    sample
+        .problems
+        .extend(unknown.iter().map(|field| format!("unknown field {field}")));
+    insula_schema::prune(&mut x, schema);
+    insula_schema::default(&mut x, schema);
+    let invalid = insula_schema::validate(&x, schema);
+    sample.problems.extend(invalid.iter().map(ToString::to_string));
+    if !invalid.is_empty() {
+        return sample;
+    }
+    match bundle.put(&x, version, None, &mut object_budget()) {
+        Ok(after) => round_trips(bundle, &x, &after, &mut sample),
+        Err(error) => sample.problems.push(format!("refused: {error}")),
+    }
+    sample
+}
+
+fn round_trips(bundle: &Bundle, x: &Value, after: &Owned, sample: &mut Sample) {
+    let version = sample.written_as.clone();
+    let read = |stored: Stored<'_>, to: &str| bundle.get(stored, to, &mut object_budget());
+    let stored = after.stored(bundle.storage());
+    let laws = laws::put_get(bundle, x, &version, after).and_then(|()| laws::get_put(bundle, after));
+    sample
+        .problems
+        .extend(laws.err().map(|violation| violation.to_string()));
+    let lost = match read(stored, &version) {
+        Ok(back) => differ::places(x, &back),
+        Err(error) => return sample.problems.push(error.to_string()),
+    };
+    for other in bundle.served().filter(|other| *other != version) {
+        let shown = match read(stored, other) {
+            Ok(shown) => shown,
+            Err(error) => {
+                sample.problems.push(error.to_string());
+                continue;
+            }
+        };
+        let invalid = bundle
+            .schema(other)
+            .map(|schema| insula_schema::validate(&shown, schema));
+        let invalid = invalid.unwrap_or_default();
+        sample.problems.extend(
+            invalid
+                .iter()
+                .map(|error| format!("as {other} it is not valid: {error}")),
+        );
+        let alone = bundle.convert(&shown, &version, &mut object_budget());
+        let missing = alone.map(|alone| differ::places(x, &alone)).unwrap_or_default();
+        sample.trips.push(Trip {
+            read_as: other.to_owned(),
+            kept: missing.into_iter().filter(|place| !lost.contains(place)).collect(),
+            lost: lost.clone(),
+        });
+    }
+}

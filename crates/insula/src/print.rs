@@ -1,0 +1,212 @@
+//! How tools answer: aligned tables with colours for people, JSON and YAML for programs.
+
+use std::io::{self, IsTerminal, Write};
+
+use clap::ValueEnum;
+use serde::Serialize;
+
+/// The form of an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Format {
+    /// For people.
+    Table,
+    /// One JSON document.
+    Json,
+    /// One YAML document.
+    Yaml,
+}
+
+/// What a word means to its reader.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tone {
+    Plain,
+    Title,
+    Good,
+    Bad,
+    Warn,
+    Dim,
+}
+
+/// A piece of text with its tone.
+#[derive(Debug, Clone)]
+pub(crate) struct Cell {
+    text: String,
+    tone: Tone,
+}
+
+impl Cell {
+    pub(crate) fn new(tone: Tone, text: impl Into<String>) -> Self {
+        Self {
+            text: text.into(),
+            tone,
+        }
+    }
+
+    /// Of a list; `-` when it is empty.
+    pub(crate) fn list(tone: Tone, items: &[String]) -> Self {
+        if items.is_empty() {
+            Self::new(Tone::Dim, "-")
+        } else {
+            Self::new(tone, items.join(", "))
+        }
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(text: &str) -> Self {
+        Self::new(Tone::Plain, text)
+    }
+}
+
+impl From<String> for Cell {
+    fn from(text: String) -> Self {
+        Self::new(Tone::Plain, text)
+    }
+}
+
+/// Rows under a header.
+#[derive(Debug)]
+pub(crate) struct Table {
+    header: Vec<Cell>,
+    rows: Vec<Vec<Cell>>,
+}
+
+impl Table {
+    pub(crate) fn new(header: &[&str]) -> Self {
+        let title = |name: &&str| Cell::new(Tone::Title, *name);
+        Self {
+            header: header.iter().map(title).collect(),
+            rows: Vec::new(),
+        }
+    }
+
+    pub(crate) fn row(&mut self, cells: Vec<Cell>) {
+        self.rows.push(cells);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rows.is_empty()
+    }
+}
+
+/// Standard output, painted if somebody looks at it.
+pub(crate) struct Printer<W> {
+    out: W,
+    colours: bool,
+}
+
+impl Printer<io::BufWriter<io::Stdout>> {
+    /// Colours are for terminals whose user did not set NO_COLOR.
+    pub(crate) fn stdout() -> Self {
+        let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Self {
+            colours: io::stdout().is_terminal() && !refused,
+            out: io::BufWriter::new(io::stdout()),
+        }
+    }
+}
+
+impl<W: Write> Printer<W> {
+    #[cfg(test)]
+    pub(crate) fn to(out: W) -> Self {
+        Self { out, colours: false }
+    }
+
+    pub(crate) fn line(&mut self, cells: &[Cell]) -> io::Result<()> {
+        for cell in cells {
+            let text = self.painted(cell);
+            self.out.write_all(text.as_bytes())?;
+        }
+        writeln!(self.out)
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
+        writeln!(self.out, "{text}")
+    }
+
+    pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
+        let rows = || std::iter::once(&table.header).chain(&table.rows);
+        let width = |column: usize| {
+            let widths = rows()
+                .filter_map(|row| row.get(column))
+                .map(|cell| cell.text.chars().count());
+            widths.max().unwrap_or_default()
+        };
+        let widths: Vec<usize> = (0..table.header.len()).map(width).collect();
+        for row in rows() {
+            for (column, cell) in row.iter().enumerate() {
+                let text = self.painted(cell);
+                self.out.write_all(text.as_bytes())?;
+                if column + 1 < row.len() {
+                    let pad = widths.get(column).copied().unwrap_or_default() + 3 - cell.text.chars().count();
+                    write!(self.out, "{:pad$}", "")?;
+                }
+            }
+            writeln!(self.out)?;
+        }
+        Ok(())
+    }
+
+    /// For programs; false if people ask.
+    pub(crate) fn document(&mut self, format: Format, value: &impl Serialize) -> anyhow::Result<bool> {
+        match format {
+            Format::Table => return Ok(false),
+            Format::Json => writeln!(self.out, "{}", serde_json::to_string_pretty(value)?)?,
+            Format::Yaml => write!(self.out, "{}", yaml(value)?)?,
+        }
+        Ok(true)
+    }
+
+    pub(crate) fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+
+    fn painted(&self, cell: &Cell) -> String {
+        let code = match cell.tone {
+            _ if !self.colours || cell.text.is_empty() => "",
+            Tone::Plain => "",
+            Tone::Title => "1",
+            Tone::Good => "32",
+            Tone::Bad => "31",
+            Tone::Warn => "33",
+            Tone::Dim => "2",
+        };
+        if code.is_empty() {
+            cell.text.clone()
+        } else {
+            format!("\x1b[{code}m{}\x1b[0m", cell.text)
+        }
+    }
+}
+
+/// One YAML document.
+pub(crate) fn yaml(value: &impl Serialize) -> anyhow::Result<String> {
+    let mut text = serde_saphyr::to_string(value)?;
+    if !text.ends_with('\n') {
+        text.push('\n');
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_are_aligned() {
+        let mut table = Table::new(&["FIELD", "FATE"]);
+        table.row(vec![".spec.häute".into(), Cell::new(Tone::Good, "carried")]);
+        table.row(vec![".a".into(), Cell::list(Tone::Bad, &[])]);
+        let mut printer = Printer::to(Vec::new());
+        printer.table(&table).unwrap();
+        let text = String::from_utf8(printer.out).unwrap();
+        assert_eq!(text, "FIELD         FATE\n.spec.häute   carried\n.a            -\n");
+    }
+
+    #[test]
+    fn texts_that_look_otherwise_stay_texts() {
+        let value = serde_json::json!({"a": ["yes", "5", "", "null", "1e3", "~", "0x1f", "a: b", "- c", "two\nlines", "2024-01-01"]});
+        let again: serde_json::Value = serde_saphyr::from_str(&yaml(&value).unwrap()).unwrap();
+        assert_eq!(again, value);
+    }
+}

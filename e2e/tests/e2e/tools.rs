@@ -1,0 +1,189 @@
+//! The tools that need no server: what they print and how they end.
+
+use std::{fs, path::Path, process::Output, time::Duration};
+
+use insula_e2e::{insula, run_bounded};
+use serde_json::{Value, json};
+
+/// Exit code, standard output, standard error.
+fn ran(arguments: &[&str], stdin: &str) -> (i32, String, String) {
+    let Output { status, stdout, stderr } = run_bounded(&mut insula(arguments), stdin, Duration::from_secs(60));
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (status.code().unwrap_or(-1), text(stdout), text(stderr))
+}
+
+fn answer(arguments: &[&str], code: i32) -> Value {
+    let (got, out, error) = ran(&[arguments, &["-o", "json"]].concat(), "");
+    assert_eq!(got, code, "{arguments:?}\n{out}{error}");
+    serde_json::from_str(&out).unwrap()
+}
+
+fn sample(path: &str) -> String {
+    let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples/conversions");
+    samples.join(path).to_str().unwrap().to_owned()
+}
+
+/// A definition whose versions have these fields of `spec`, and rules.
+fn api(fields: &[(&str, Value)], conversions: Value) -> String {
+    let versions = fields.iter().enumerate().map(|(i, (name, fields))| {
+        let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
+        json!({"name": name, "served": true, "storage": i == 0, "schema": {"openAPIV3Schema": schema}})
+    });
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "widgets.example.io"},
+        "spec": {"group": "example.io", "scope": "Namespaced", "names": {"kind": "Widget", "plural": "widgets"},
+            "versions": versions.collect::<Value>()},
+    });
+    let rules = json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": "widgets.example.io"},
+        "spec": {"conversions": conversions},
+    });
+    format!("{definition}\n---\n{rules}\n")
+}
+
+#[test]
+fn every_sample_of_conversion_keeps_the_laws() {
+    for folder in fs::read_dir(sample("")).unwrap() {
+        let folder = folder.unwrap().path();
+        let reports = answer(
+            &["conversion", "test", "--cases", "100", "-f", folder.to_str().unwrap()],
+            0,
+        );
+        let samples = reports[0]["samples"].as_array().unwrap();
+        assert!(
+            !samples.is_empty() && samples.iter().all(|sample| sample["trips"] != json!([])),
+            "{reports}"
+        );
+    }
+}
+
+#[test]
+fn a_rule_that_fails_is_found_with_the_object_that_shows_it() {
+    let text = json!({"type": "string"});
+    let rule = json!({"field": ".spec.a", "destination": ".spec.b", "transformation": "int(self)"});
+    let manifests = api(
+        &[("v1", json!({"a": text})), ("v2", json!({"b": {"type": "integer"}}))],
+        json!([{"from": "v1", "to": "v2", "rules": [rule]}]),
+    );
+    let (code, out, _) = ran(&["conversion", "test", "-f", "-"], &manifests);
+    assert_eq!(code, 1);
+    assert!(
+        out.contains("refused")
+            && out.contains("spec.conversions[0].rules[0].transformation")
+            && out.contains("{\"spec\":{\"a\":"),
+        "{out}"
+    );
+    assert!(out.ends_with("1 finding\n") && !out.contains('\x1b'), "{out}");
+}
+
+#[test]
+fn samples_that_are_refused_or_lose_something_are_findings() {
+    let folder = tempfile::tempdir().unwrap();
+    let objects = folder.path().join("objects.yaml");
+    fs::write(
+        &objects,
+        "apiVersion: samples.example.io/v1\nkind: Engine\nmetadata: {name: a}\nspec: {size: huge}\n",
+    )
+    .unwrap();
+    let computed = sample("computed");
+    let samples = objects.to_str().unwrap();
+    let reports = answer(
+        &[
+            "conversion",
+            "test",
+            "--cases",
+            "0",
+            "-f",
+            &computed,
+            "--samples",
+            samples,
+        ],
+        1,
+    );
+    let problems = &reports[0]["samples"][2]["problems"];
+    assert!(
+        problems[0].as_str().unwrap().starts_with("refused: converting"),
+        "{reports}"
+    );
+
+    // Without rules, a plain definition loses what the stored version lacks.
+    fs::write(
+        &objects,
+        "apiVersion: samples.example.io/v2\nkind: Engine\nmetadata: {name: a}\nspec: {mode: Fast}\n",
+    )
+    .unwrap();
+    let schema = sample("computed/schema.yaml");
+    let reports = answer(&["conversion", "test", "-f", &schema, "--samples", samples], 1);
+    assert_eq!(
+        reports[0]["samples"][0]["trips"][0]["lost"],
+        json!([".spec.mode"]),
+        "{reports}"
+    );
+}
+
+#[test]
+fn what_cannot_be_read_is_not_a_finding() {
+    for (arguments, stdin, why) in [
+        (vec!["conversion", "test", "-f", "/nowhere"], "", "cannot read /nowhere"),
+        (
+            vec!["conversion", "test", "-f", "-"],
+            "{",
+            "standard input is neither YAML nor JSON",
+        ),
+        (vec!["conversion", "test", "-f", "-"], "a: b", "no APIResourceSchema"),
+        (vec!["conversion", "test"], "", "--filename"),
+        (
+            vec!["conversion", "coverage", "-f", "-"],
+            "{kind: APIConversion}\n---\n{kind: CustomResourceDefinition, metadata: {name: a}}",
+            "no schema of its name",
+        ),
+    ] {
+        let (code, out, error) = ran(&arguments, stdin);
+        assert_eq!((code, out.as_str()), (2, ""), "{arguments:?}");
+        assert!(error.contains(why), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
+fn objects_are_converted() {
+    let (rules, schema) = (sample("computed/rules.yaml"), sample("computed/schema.yaml"));
+    let object = "{apiVersion: samples.example.io/v1, kind: Engine, metadata: {name: a}, spec: {size: '7'}}";
+    let arguments = [
+        "conversion",
+        "convert",
+        "--to",
+        "v2",
+        "-f",
+        &rules,
+        "-f",
+        &schema,
+        "-f",
+        "-",
+    ];
+    let (code, out, _) = ran(&arguments, object);
+    let wanted =
+        "apiVersion: samples.example.io/v2\nkind: Engine\nmetadata:\n  name: a\nspec:\n  liters: 7\n  mode: Fast\n";
+    assert_eq!((code, out.as_str()), (0, wanted));
+    let (code, out, error) = ran(&arguments, &object.replace('7', "x"));
+    assert_eq!((code, out.as_str()), (1, ""));
+    assert!(error.contains("conversions[0].rules[0]"), "{error}");
+    let (code, _, error) = ran(&["conversion", "convert", "--to", "v9", "-f", &sample("computed")], "");
+    assert_eq!(code, 2);
+    assert!(error.contains("Engine has no version \"v9\"; it has v1, v2"), "{error}");
+}
+
+#[test]
+fn every_field_has_a_fate() {
+    let computed = sample("computed");
+    let coverage = answer(&["conversion", "coverage", "-f", &computed], 0);
+    let fate = |direction: usize, path: &str| {
+        let fields = coverage[0]["directions"][direction]["fields"].as_array().unwrap();
+        fields.iter().find(|field| field["path"] == path).unwrap().clone()
+    };
+    let wanted =
+        json!({"path": ".spec.size", "fate": "computed", "to": [".spec.liters"], "rules": ["conversions[0].rules[0]"]});
+    assert_eq!(fate(0, ".spec.size"), wanted);
+    assert_eq!(fate(1, ".spec.comment")["fate"], "preserved");
+    assert_eq!(fate(1, ".spec.scratch")["fate"], "dropped");
+    answer(&["conversion", "coverage", "-f", &computed, "--fail-on", "dropped"], 1);
+}
