@@ -105,7 +105,8 @@ impl<'e> Walk<'e> {
         }
         let priced = super::library::call(self, name, target.is_some(), &operands)
             .unwrap_or_else(|| standard(name, target.is_some(), &operands));
-        self.set_size(expr.id, priced.size.or_else(|| self.size(expr)));
+        let closer = self.closer(expr.id, name, &operands);
+        self.set_size(expr.id, priced.size.or(closer).or_else(|| self.size(expr)));
         sum.plus(priced.cost)
     }
 

@@ -7,6 +7,7 @@
 //! over. What nothing bounds is `u64::MAX`.
 
 mod calls;
+mod closer;
 mod library;
 mod place;
 mod range;
