@@ -128,7 +128,7 @@ impl Budget {
         self.charge(1)?;
         self.rounds = self.rounds.wrapping_add(1);
         match &self.interrupt {
-            Some(stop) if self.rounds % INTERRUPT_ROUNDS == 0 && stop.load(Ordering::Relaxed) => {
+            Some(stop) if self.rounds.is_multiple_of(INTERRUPT_ROUNDS) && stop.load(Ordering::Relaxed) => {
                 Err(EvalError::Interrupted)
             }
             _ => Ok(()),

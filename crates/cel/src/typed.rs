@@ -184,7 +184,7 @@ fn unit_nanos(unit: &str) -> Option<i64> {
 /// Base64 with padding, in the standard alphabet or in that of URLs.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let bytes: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
-    if bytes.len() % 4 != 0 {
+    if !bytes.len().is_multiple_of(4) {
         return None;
     }
     let padding = bytes.iter().rev().take_while(|b| **b == b'=').count();

@@ -230,7 +230,7 @@ impl Random {
 fn evaluations_stay_within_the_estimate() {
     let (decl, _) = subject();
     let seed = std::time::UNIX_EPOCH.elapsed().map_or(1, |t| t.as_nanos() as u64) | 1;
-    println!("seed {seed}");
+    eprintln!("seed {seed}");
     let mut random = Random(seed);
     for _ in 0..2_000 {
         let ty = ['b', 'i', 's', 'l'][random.below(4) as usize];
