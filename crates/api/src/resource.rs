@@ -88,12 +88,12 @@ pub struct ObjectKey {
     pub name: Arc<str>,
 }
 
-/// A part of the key space: a resource, and then as much of the rest as is given.
+/// A part of the key space: everything, or a resource and then as much of the rest as is given.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
-    /// The resource's prefix.
-    pub resource: ResourceId,
-    /// One cluster, or all.
+    /// The resource's prefix, or every resource.
+    pub resource: Option<ResourceId>,
+    /// One cluster (needs a resource), or all.
     pub cluster: Option<ClusterName>,
     /// One namespace (needs a cluster), or all.
     pub namespace: Option<Arc<str>>,
@@ -172,10 +172,19 @@ impl Ord for ObjectKey {
 }
 
 impl Scope {
+    /// All objects of all resources in every cluster.
+    pub fn everything() -> Self {
+        Scope {
+            resource: None,
+            cluster: None,
+            namespace: None,
+        }
+    }
+
     /// All objects of a resource in every cluster.
     pub fn everywhere(resource: ResourceId) -> Self {
         Scope {
-            resource,
+            resource: Some(resource),
             cluster: None,
             namespace: None,
         }
@@ -184,7 +193,7 @@ impl Scope {
     /// All objects of a resource in one cluster.
     pub fn cluster(resource: ResourceId, cluster: ClusterName) -> Self {
         Scope {
-            resource,
+            resource: Some(resource),
             cluster: Some(cluster),
             namespace: None,
         }
@@ -193,7 +202,7 @@ impl Scope {
     /// All objects of a resource in one namespace of a cluster.
     pub fn namespace(resource: ResourceId, cluster: ClusterName, namespace: &str) -> Self {
         Scope {
-            resource,
+            resource: Some(resource),
             cluster: Some(cluster),
             namespace: Some(namespace.into()),
         }
@@ -201,11 +210,14 @@ impl Scope {
 
     /// The bytes with which the keys of this scope begin.
     pub fn prefix(&self) -> Vec<u8> {
-        let ResourceId {
+        let Some(ResourceId {
             group,
             resource,
             identity,
-        } = &self.resource;
+        }) = &self.resource
+        else {
+            return Vec::new();
+        };
         let mut out = format!("{group}/{resource}/{identity}/").into_bytes();
         if let Some(cluster) = &self.cluster {
             out.extend_from_slice(cluster.as_str().as_bytes());

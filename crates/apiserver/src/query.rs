@@ -337,14 +337,18 @@ impl Query {
             errors.push(FieldError::invalid(&at, &json!(policy), text));
         }
         let propagation = match policy.as_deref() {
-            None if orphan == Some(true) => Propagation::Orphan,
-            None | Some("Background") => Propagation::Background,
-            Some("Foreground") => Propagation::Foreground,
-            Some("Orphan") => Propagation::Orphan,
+            None => match orphan {
+                Some(true) => Some(Propagation::Orphan),
+                Some(false) => Some(Propagation::Background),
+                None => None,
+            },
+            Some("Background") => Some(Propagation::Background),
+            Some("Foreground") => Some(Propagation::Foreground),
+            Some("Orphan") => Some(Propagation::Orphan),
             Some(other) => {
                 let known = ["Foreground", "Background", "Orphan", "nil"];
                 errors.push(FieldError::not_supported(&at, &json!(other), &known));
-                Propagation::Background
+                None
             }
         };
         let dry: Vec<Json> = match body["dryRun"].as_array() {

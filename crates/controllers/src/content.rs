@@ -88,7 +88,7 @@ pub(crate) fn sweep(
     let mut sweep = Sweep::default();
     for content in contents {
         let scope = Scope {
-            resource: content.resource.clone(),
+            resource: Some(content.resource.clone()),
             cluster: Some(cluster.clone()),
             namespace: namespace.map(Into::into),
         };

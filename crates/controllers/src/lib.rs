@@ -11,6 +11,7 @@ mod bootstrap;
 mod bundle;
 mod content;
 mod crd;
+mod garbage;
 mod logicalcluster;
 mod migration;
 mod namespace;
@@ -71,6 +72,7 @@ impl Controllers {
             task!("migration", migration::Migrations::new),
             task!("namespace", namespace::Namespaces::new),
             task!("policy", policy::Policies::new),
+            task!("garbage", garbage::Garbage::new),
         ]
     }
 

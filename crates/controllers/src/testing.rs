@@ -7,6 +7,7 @@ use crate::{
     bootstrap,
     bundle::Bundles,
     crd::Definitions,
+    garbage::Garbage,
     logicalcluster::LogicalClusters,
     migration::Migrations,
     namespace::Namespaces,
@@ -18,7 +19,8 @@ use crate::{
 use insula_api::{Clock, ClusterName, ClusterPath, Json, ObjectKey, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_registry::{
-    Change, DeleteOptions, Error, FieldValidation, Part, Registry, Target, WriteOptions, locate, representation,
+    Change, DeleteOptions, Error, FieldValidation, Part, Propagation, Registry, Target, WriteOptions, locate,
+    representation,
 };
 use insula_store::{Change as Event, MemoryStore};
 use serde_json::json;
@@ -166,12 +168,28 @@ impl Rig {
     }
 
     pub(crate) async fn delete(&self, path: &str, api_version: &str, plural: &str, name: &str) -> Result<(), Error> {
+        self.delete_as(path, api_version, plural, name, None).await
+    }
+
+    /// Deletes with a word on dependents.
+    pub(crate) async fn delete_as(
+        &self,
+        path: &str,
+        api_version: &str,
+        plural: &str,
+        name: &str,
+        propagation: Option<Propagation>,
+    ) -> Result<(), Error> {
         let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
         let target = self
             .target(path, api_version, plural, namespace)
             .ok_or(Error::UnknownResource)?;
+        let how = DeleteOptions {
+            propagation,
+            ..DeleteOptions::default()
+        };
         self.registry
-            .delete(&target, name, &DeleteOptions::default(), &self.options())
+            .delete(&target, name, &how, &self.options())
             .await
             .map(drop)
     }
@@ -205,6 +223,7 @@ impl Rig {
             commits += pass(registry, &Migrations::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
             commits += pass(registry, &Policies::new(registry.clone())).await;
+            commits += pass(registry, &Garbage::new(registry.clone())).await;
             if commits == 0 {
                 return total;
             }
@@ -245,8 +264,8 @@ pub(crate) async fn pass<R: Reconciler>(registry: &Registry, reconciler: &R) -> 
     let snapshot = registry.store.latest();
     let mut keys = HashSet::new();
     let mut order = Vec::new();
-    for resource in reconciler.watches() {
-        for entry in snapshot.range(&Scope::everywhere(resource), None, usize::MAX) {
+    for scope in reconciler.scopes() {
+        for entry in snapshot.range(&scope, None, usize::MAX) {
             let event = Event {
                 key: entry.key.clone(),
                 revision: entry.revision,

@@ -1,7 +1,7 @@
 //! Small things that several reconcilers do to objects.
 
 use insula_api::{ClusterName, Json, ObjectKey, Timestamp};
-use insula_registry::{Intent, Strategy, ids, locate};
+use insula_registry::{Custom, Intent, Propagation, Strategy, ids, locate, mark_deleted};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
@@ -53,28 +53,25 @@ pub(crate) fn drop_condition(object: &mut Json, kind: &str) {
     }
 }
 
-/// What DELETE would do to an object: mark it where something holds it, else remove it. Nothing when it is marked already.
+/// What DELETE in the background would do to an object: mark it where something holds it, else remove it. Nothing when it
+/// is marked already.
 pub(crate) fn removal(entry: &Entry, strategy: Option<&dyn Strategy>, now: Timestamp) -> Option<Intent> {
     if entry.object.meta.is_deleting() {
         return None;
     }
-    let hold = |value: &mut Json| match strategy {
-        Some(strategy) => strategy.on_delete(value, now) == insula_registry::OnDelete::Hold,
-        None => false,
-    };
     if entry.object.meta.finalizers.is_empty() && strategy.is_none() {
         return Some(Intent::Delete(entry.clone()));
     }
-    let mut value = entry.object.body_value();
-    if !hold(&mut value) && value["metadata"]["finalizers"].as_array().is_none_or(Vec::is_empty) {
-        return Some(Intent::Delete(entry.clone()));
-    }
-    value["metadata"]["deletionTimestamp"] = json!(now.to_string());
-    value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-    if strategy.is_none_or(|strategy| strategy.traits().generation) {
-        count_generation(&mut value);
-    }
-    Some(Intent::Update(entry.clone(), value))
+    let marked = mark_deleted(
+        &entry.object,
+        strategy.unwrap_or(&Custom),
+        Some(Propagation::Background),
+        now,
+    );
+    Some(match marked {
+        Some(value) => Intent::Update(entry.clone(), value),
+        None => Intent::Delete(entry.clone()),
+    })
 }
 
 /// A guard that the cluster stays as it is, and is not being deleted. Whoever creates objects beside the ones it was

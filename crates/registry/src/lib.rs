@@ -33,8 +33,8 @@ pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Scale, ScopeKi
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
 pub use verbs::{
-    Change, DeleteOptions, Deleted, Deletion, Event, EventKind, FieldValidation, List, ListOptions, Preconditions,
-    Propagation, Watch, WatchOptions, WriteOptions, Written,
+    Change, DeleteOptions, Deleted, Deletion, Event, EventKind, FOREGROUND, FieldValidation, List, ListOptions, ORPHAN,
+    Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
 };
 
 use insula_api::{Clock, ClusterName, Rng};
@@ -105,7 +105,7 @@ impl Target {
     /// The keys that a list covers.
     pub fn scope(&self) -> insula_api::Scope {
         insula_api::Scope {
-            resource: self.served.resource_id(),
+            resource: Some(self.served.resource_id()),
             cluster: Some(self.cluster.clone()),
             namespace: self.namespace.clone(),
         }

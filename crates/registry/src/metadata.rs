@@ -1,7 +1,7 @@
 //! The rules of `metadata`, the same for every resource, in Kubernetes' words.
 
 use crate::{
-    Served,
+    FOREGROUND, ORPHAN, Served,
     names::{self, NameRule},
 };
 use insula_api::{FieldError, FieldPath, Json, Rng};
@@ -30,7 +30,7 @@ const FIELDS: &[&str] = &[
 const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid", "controller", "blockOwnerDeletion"];
 
 /// Finalizers that Kubernetes itself uses.
-const OWN_FINALIZERS: &[&str] = &["orphan", "foregroundDeletion", "kubernetes"];
+const OWN_FINALIZERS: &[&str] = &[ORPHAN, FOREGROUND, "kubernetes"];
 
 /// Drops unknown fields, and fields that say nothing: they would be gone after any Go client wrote the object again.
 pub(crate) fn prune(metadata: &mut Map<String, Json>) {
@@ -174,7 +174,7 @@ fn check_finalizers(finalizers: &Json, at: &FieldPath, errors: &mut Vec<FieldErr
         errors.extend(problems.into_iter().map(|p| FieldError::invalid(at, finalizer, p)));
     }
     let has = |name: &str| finalizers.as_array().is_some_and(|list| list.iter().any(|f| f == name));
-    if has("orphan") && has("foregroundDeletion") {
+    if has(ORPHAN) && has(FOREGROUND) {
         let why = "finalizer orphan and foregroundDeletion cannot be both set";
         errors.push(FieldError::invalid(at, finalizers, why));
     }

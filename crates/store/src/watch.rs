@@ -38,10 +38,11 @@ pub struct Prior {
     pub revision: Revision,
 }
 
-/// The changes since compaction, by resource and by (resource, cluster), and who waits for them. A commit touches the two
-/// rings of each of its keys and wakes only their cursors, however many others there are.
+/// The changes since compaction: all, by resource and by (resource, cluster), and who waits for them. A commit touches the
+/// three rings of each of its keys and wakes only their cursors, however many others there are.
 #[derive(Default)]
 pub(crate) struct Log {
+    everything: Ring,
     resources: HashMap<ResourceId, ResourceLog>,
     /// Signals of the rings that grew since the last wake.
     touched: Vec<Arc<Notify>>,
@@ -124,7 +125,7 @@ impl Log {
         if !log.clusters.contains_key(cluster) {
             log.clusters.insert(cluster.clone(), Ring::default());
         }
-        for ring in log.rings(cluster).into_iter().flatten() {
+        for ring in log.rings(cluster).into_iter().flatten().chain([&mut self.everything]) {
             ring.changes.push_back(change.clone());
             if ring.cursors > 0 {
                 self.touched.push(ring.signal.clone());
@@ -138,7 +139,7 @@ impl Log {
         let Some(log) = self.resources.get_mut(resource) else {
             return;
         };
-        for ring in log.rings(cluster).into_iter().flatten() {
+        for ring in log.rings(cluster).into_iter().flatten().chain([&mut self.everything]) {
             if let Some(oldest) = ring.changes.pop_front_if(|oldest| Arc::ptr_eq(oldest, change)) {
                 ring.lost = ring.lost.max(oldest.revision);
             }
@@ -148,6 +149,7 @@ impl Log {
 
     /// Makes every cursor before `revision` gone.
     pub(crate) fn lose(&mut self, revision: Revision) {
+        self.everything.lost = self.everything.lost.max(revision);
         for log in self.resources.values_mut() {
             for ring in log.clusters.values_mut().chain([&mut log.all]) {
                 ring.lost = ring.lost.max(revision);
@@ -162,6 +164,7 @@ impl Log {
 
     pub(crate) fn wake_all(&mut self) {
         self.touched.clear();
+        self.everything.signal.notify_waiters();
         for log in self.resources.values() {
             log.clusters
                 .values()
@@ -171,17 +174,26 @@ impl Log {
     }
 
     pub(crate) fn subscribe(&mut self, scope: &Scope) -> Arc<Notify> {
-        let log = self.resources.entry(scope.resource.clone()).or_default();
-        let ring = match &scope.cluster {
-            None => &mut log.all,
-            Some(cluster) => log.clusters.entry(cluster.clone()).or_default(),
+        let ring = match &scope.resource {
+            None => &mut self.everything,
+            Some(resource) => {
+                let log = self.resources.entry(resource.clone()).or_default();
+                match &scope.cluster {
+                    None => &mut log.all,
+                    Some(cluster) => log.clusters.entry(cluster.clone()).or_default(),
+                }
+            }
         };
         ring.cursors += 1;
         ring.signal.clone()
     }
 
     pub(crate) fn unsubscribe(&mut self, scope: &Scope) {
-        let Some(log) = self.resources.get_mut(&scope.resource) else {
+        let Some(resource) = &scope.resource else {
+            self.everything.cursors = self.everything.cursors.saturating_sub(1);
+            return;
+        };
+        let Some(log) = self.resources.get_mut(resource) else {
             return;
         };
         let ring = match &scope.cluster {
@@ -192,8 +204,8 @@ impl Log {
             ring.cursors = ring.cursors.saturating_sub(1);
         }
         match &scope.cluster {
-            Some(cluster) => self.tidy(&scope.resource, cluster),
-            None if log.all.is_idle() && log.clusters.is_empty() => drop(self.resources.remove(&scope.resource)),
+            Some(cluster) => self.tidy(resource, cluster),
+            None if log.all.is_idle() && log.clusters.is_empty() => drop(self.resources.remove(resource)),
             None => {}
         }
     }
@@ -212,7 +224,10 @@ impl Log {
     }
 
     fn ring(&self, scope: &Scope) -> Option<&Ring> {
-        let log = self.resources.get(&scope.resource)?;
+        let Some(resource) = &scope.resource else {
+            return Some(&self.everything);
+        };
+        let log = self.resources.get(resource)?;
         match &scope.cluster {
             None => Some(&log.all),
             Some(cluster) => log.clusters.get(cluster),

@@ -35,6 +35,52 @@ fn edit_changes_what_the_editor_changed() {
     assert_eq!(now["data"]["x"], "after");
 }
 
+/// `kubectl delete --cascade`: dependents go after their owner, before it, or not at all.
+#[test]
+fn delete_cascades_as_it_is_told() {
+    let server = shared();
+    let Some(kubectl) = Kubectl::of(&server) else { return };
+    let admin = server.admin();
+    let (path, _) = workspace(&admin, "cascade");
+    let client = admin.at(&path);
+    const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+    let make = |name: &str, owner: Option<&Value>| {
+        let owners: Vec<Value> = owner
+            .map(|owner| {
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner["metadata"]["name"],
+                    "uid": owner["metadata"]["uid"], "blockOwnerDeletion": true})
+            })
+            .into_iter()
+            .collect();
+        let map =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "ownerReferences": owners}});
+        client.post(MAPS, &map).expect(201)
+    };
+    for cascade in ["background", "foreground", "orphan"] {
+        let (owner, child) = (format!("{cascade}-owner"), format!("{cascade}-child"));
+        let parent = make(&owner, None);
+        let grown = make(&child, Some(&parent));
+        make(&format!("{cascade}-grandchild"), Some(&grown));
+        let how = format!("--cascade={cascade}");
+        let ran = kubectl.run(&path, &["delete", "configmap", &owner, &how, "--timeout=60s"], "");
+        assert!(ran.text.contains("deleted"), "{cascade}: {}", ran.text);
+        client.get(&format!("{MAPS}/{owner}")).expect(404);
+        for name in [&child, &format!("{cascade}-grandchild")] {
+            let url = format!("{MAPS}/{name}");
+            match cascade {
+                // kubectl waited for the owner, and the owner for these.
+                "foreground" => drop(client.get(&url).expect(404)),
+                "background" => until("the dependents are gone", || {
+                    (client.get(&url).code == 404).then_some(())
+                }),
+                _ => drop(client.get(&url).expect(200)),
+            }
+        }
+    }
+    let kept = client.get(&format!("{MAPS}/orphan-child")).expect(200);
+    assert!(kept["metadata"].get("ownerReferences").is_none(), "{kept}");
+}
+
 /// `kubectl get -w` prints what is there, then what comes.
 #[test]
 fn get_w_prints_changes_as_they_come() {

@@ -37,6 +37,7 @@ fn every_story_is_told() {
         conversion::STORIES,
         kinds::STORIES,
         kubectl::STORIES,
+        policies::STORIES,
         serving::STORIES,
     ];
     let mut told = groups.concat();

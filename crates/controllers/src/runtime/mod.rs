@@ -14,7 +14,7 @@ mod runner;
 mod tests;
 
 use futures_util::future::BoxFuture;
-use insula_api::ResourceId;
+use insula_api::{ResourceId, Scope};
 use insula_registry::Plan;
 use insula_store::{Change, Snapshot};
 use std::{fmt::Debug, hash::Hash, sync::Arc};
@@ -36,6 +36,11 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
 
     /// The resources whose changes, in every cluster, may give it work.
     fn watches(&self) -> Vec<ResourceId>;
+
+    /// Whose changes may give it work, where that is more than a list of resources.
+    fn scopes(&self) -> Vec<Scope> {
+        self.watches().into_iter().map(Scope::everywhere).collect()
+    }
 
     /// The keys that a change concerns. Existing objects come as creations when the loop starts.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<Self::Key>;

@@ -5,7 +5,7 @@ use futures_util::{
     future::BoxFuture,
     stream::{FuturesUnordered, StreamExt},
 };
-use insula_api::{ResourceId, Scope};
+use insula_api::Scope;
 use insula_registry::{Error, Plan, Registry};
 use insula_store::{Change, Cursor, Gone, Snapshot};
 use std::{
@@ -61,19 +61,19 @@ impl<R: Reconciler> Runner<R> {
     /// Queues everything that exists, and watches from there on.
     fn begin(&mut self) -> Result<Vec<Cursor>, Gone> {
         let snapshot = self.registry.store.latest();
-        let watches = self.reconciler.watches();
-        for resource in &watches {
-            self.queue_existing(&snapshot, resource);
+        let scopes = self.reconciler.scopes();
+        for scope in &scopes {
+            self.queue_existing(&snapshot, scope);
         }
         let after = snapshot.revision();
-        watches
+        scopes
             .into_iter()
-            .map(|id| self.registry.store.watch(Scope::everywhere(id), after))
+            .map(|scope| self.registry.store.watch(scope, after))
             .collect()
     }
 
-    fn queue_existing(&mut self, snapshot: &Snapshot, resource: &ResourceId) {
-        snapshot.for_each(&Scope::everywhere(resource.clone()), |entry| {
+    fn queue_existing(&mut self, snapshot: &Snapshot, scope: &Scope) {
+        snapshot.for_each(scope, |entry| {
             let change = Change {
                 key: entry.key.clone(),
                 revision: entry.revision,

@@ -69,7 +69,7 @@ pub(crate) fn collect(
         Some(selector) => {
             let selector = LabelSelector::from_json(selector).map_err(|error| error.to_string())?;
             let scope = Scope {
-                resource: key.resource,
+                resource: Some(key.resource),
                 cluster: Some(key.cluster),
                 namespace: Some(key.namespace),
             };

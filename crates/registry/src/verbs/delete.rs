@@ -4,19 +4,23 @@ use super::{
     admit::Admission,
     write::{WriteOptions, commit_error},
 };
-use crate::{Error, ListOptions, OnDelete, Part, Registry, Result, Target, admission::Operation, before};
-use insula_api::{Json, Object};
+use crate::{Error, ListOptions, OnDelete, Part, Registry, Result, Strategy, Target, admission::Operation, before};
+use insula_api::{Json, Object, Timestamp};
 use insula_store::{CommitError, Entry, Guard, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
 
 const ATTEMPTS_MAX: usize = 8;
 
+/// Holds an object whose dependents are to be let go first.
+pub const ORPHAN: &str = "orphan";
+/// Holds an object whose dependents are to be deleted first.
+pub const FOREGROUND: &str = "foregroundDeletion";
+
 /// What becomes of objects that the deleted one owns.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
     /// They are deleted afterwards.
-    #[default]
     Background,
     /// They are deleted first.
     Foreground,
@@ -38,8 +42,8 @@ pub struct Preconditions {
 pub struct DeleteOptions {
     /// What must hold.
     pub preconditions: Preconditions,
-    /// What becomes of dependents.
-    pub propagation: Propagation,
+    /// What becomes of dependents. Unsaid, the object's finalizers decide, and without any they are deleted afterwards.
+    pub propagation: Option<Propagation>,
 }
 
 /// What DELETE did.
@@ -153,38 +157,65 @@ impl Registry {
         Ok((found, warnings))
     }
 
-    /// The object marked as deleting, if anything holds it. Works on the stored JSON, whatever its version.
     fn mark(&self, target: &Target, old: &Entry, how: &DeleteOptions) -> Result<Option<Object>> {
-        let now = self.clock.now();
-        let mut value = old.object.body_value();
-        let hold = target.served.api.strategy.on_delete(&mut value, now);
-        if how.propagation == Propagation::Background {
-            // Whoever waits for dependents to be let go need not any more.
-            let finalizers = before::metadata_of(&mut value)
-                .get_mut("finalizers")
-                .and_then(Json::as_array_mut);
-            finalizers
-                .into_iter()
-                .for_each(|list| list.retain(|finalizer| finalizer != "orphan"));
+        let strategy = &*target.served.api.strategy;
+        mark_deleted(&old.object, strategy, how.propagation, self.clock.now())
+            .map(|value| rewrite(&old.object, &value))
+            .transpose()
+    }
+}
+
+/// The object marked as deleting, if anything holds it; `None` if it can go at once. Works on the stored JSON, whatever its
+/// version.
+pub fn mark_deleted(
+    old: &Object,
+    strategy: &dyn Strategy,
+    propagation: Option<Propagation>,
+    now: Timestamp,
+) -> Option<Json> {
+    let mut value = old.body_value();
+    let hold = strategy.on_delete(&mut value, now);
+    let metadata = before::metadata_of(&mut value);
+    if let Some(propagation) = propagation {
+        wait_for_dependents(metadata, propagation);
+    }
+    let held = metadata.get("finalizers").and_then(Json::as_array);
+    if hold == OnDelete::Go && held.is_none_or(Vec::is_empty) {
+        return None;
+    }
+    if !old.meta.is_deleting() {
+        let traits = strategy.traits();
+        metadata.insert("deletionTimestamp".into(), json!(now.to_string()));
+        if !traits.own_deletion {
+            metadata.insert("deletionGracePeriodSeconds".into(), json!(0));
         }
-        let finalizers = value["metadata"]["finalizers"]
-            .as_array()
-            .is_some_and(|list| !list.is_empty());
-        if hold == OnDelete::Go && !finalizers {
-            return Ok(None);
+        if traits.generation && !traits.own_deletion {
+            metadata.insert("generation".into(), json!(old.meta.generation + 1));
         }
-        let metadata = before::metadata_of(&mut value);
-        if !old.object.meta.is_deleting() {
-            metadata.insert("deletionTimestamp".into(), json!(now.to_string()));
-            let traits = target.served.api.strategy.traits();
-            if !traits.own_deletion {
-                metadata.insert("deletionGracePeriodSeconds".into(), json!(0));
-            }
-            if traits.generation && !traits.own_deletion {
-                metadata.insert("generation".into(), json!(old.object.meta.generation + 1));
-            }
-        }
-        rewrite(&old.object, &value).map(Some)
+    }
+    Some(value)
+}
+
+/// Puts the finalizer of a policy behind the others, and takes those of other policies away.
+fn wait_for_dependents(metadata: &mut serde_json::Map<String, Json>, propagation: Propagation) {
+    let own = match propagation {
+        Propagation::Background => None,
+        Propagation::Foreground => Some(FOREGROUND),
+        Propagation::Orphan => Some(ORPHAN),
+    };
+    if own.is_none() && !metadata.contains_key("finalizers") {
+        return;
+    }
+    let finalizers = metadata.entry("finalizers").or_insert_with(|| json!([]));
+    if !finalizers.is_array() {
+        *finalizers = json!([]);
+    }
+    if let Some(finalizers) = finalizers.as_array_mut() {
+        finalizers.retain(|finalizer| finalizer != ORPHAN && finalizer != FOREGROUND);
+        finalizers.extend(own.map(|own| json!(own)));
+    }
+    if metadata["finalizers"].as_array().is_some_and(Vec::is_empty) {
+        metadata.remove("finalizers");
     }
 }
 

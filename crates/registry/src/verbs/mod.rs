@@ -8,7 +8,7 @@ mod watch;
 mod write;
 
 pub(crate) use delete::rewrite;
-pub use delete::{DeleteOptions, Deleted, Deletion, Preconditions, Propagation};
+pub use delete::{DeleteOptions, Deleted, Deletion, FOREGROUND, ORPHAN, Preconditions, Propagation, mark_deleted};
 pub use read::{List, ListOptions, Token};
 pub use watch::{Event, EventKind, Watch, WatchOptions, gone};
 pub(crate) use write::commit_error;

@@ -31,6 +31,7 @@ pub(super) async fn watch_is_reliable(store: Arc<dyn Store>) {
     let revisions = busy(&store, 100).await;
     let last = revisions[100];
     let scopes = [
+        Scope::everything(),
         everything(),
         Scope::cluster(widgets(), cluster("root")),
         Scope::namespace(widgets(), cluster("other"), "ns1"),

@@ -1,0 +1,53 @@
+//! Who names whom as its owner.
+
+use insula_api::{ClusterName, ObjectKey, Revision};
+use insula_store::Change;
+use std::collections::{BTreeSet, HashMap};
+
+/// Dependents by their owner's cluster and UID. Holds objects that have owners, and no others.
+#[derive(Default)]
+pub(super) struct Index {
+    dependents: HashMap<(ClusterName, Box<str>), BTreeSet<ObjectKey>>,
+    /// Changes up to here were noticed.
+    reached: Revision,
+}
+
+impl Index {
+    /// Takes a change in.
+    pub(super) fn note(&mut self, change: &Change) {
+        self.reached = self.reached.max(change.revision);
+        let key = &change.key;
+        let of = |uid: &str| (key.cluster.clone(), Box::from(uid));
+        for reference in change.old.iter().flat_map(|prior| &prior.object.meta.owner_references) {
+            let owner = of(&reference.uid);
+            if let Some(known) = self.dependents.get_mut(&owner) {
+                known.remove(key);
+                if known.is_empty() {
+                    self.dependents.remove(&owner);
+                }
+            }
+        }
+        for reference in change.new.iter().flat_map(|object| &object.meta.owner_references) {
+            self.dependents
+                .entry(of(&reference.uid))
+                .or_default()
+                .insert(key.clone());
+        }
+    }
+
+    /// The objects that name an owner, in its cluster and (unless it is in none) its namespace.
+    pub(super) fn dependents(&self, owner: &ObjectKey, uid: &str) -> Vec<ObjectKey> {
+        let known = self.dependents.get(&(owner.cluster.clone(), Box::from(uid)));
+        known
+            .into_iter()
+            .flatten()
+            .filter(|key| owner.namespace.is_empty() || key.namespace == owner.namespace)
+            .cloned()
+            .collect()
+    }
+
+    /// Whether it knows everything that happened up to a revision.
+    pub(super) fn knows(&self, revision: Revision) -> bool {
+        self.reached >= revision
+    }
+}
