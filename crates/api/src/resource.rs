@@ -261,9 +261,11 @@ mod tests {
 
     #[test]
     fn scopes_are_prefixes_of_one_another() {
-        let all = Scope::everywhere(ResourceId::local("example.io", "widgets"));
-        let one = Scope::cluster(all.resource.clone(), ClusterName::root());
-        let namespace = Scope::namespace(all.resource.clone(), ClusterName::root(), "default");
+        let widgets = ResourceId::local("example.io", "widgets");
+        let all = Scope::everywhere(widgets.clone());
+        let one = Scope::cluster(widgets.clone(), ClusterName::root());
+        let namespace = Scope::namespace(widgets, ClusterName::root(), "default");
+        assert!(all.prefix().starts_with(&Scope::everything().prefix()));
         assert!(one.prefix().starts_with(&all.prefix()));
         assert!(namespace.prefix().starts_with(&one.prefix()));
         assert!(key("default", "a").encode().starts_with(&namespace.prefix()));
