@@ -21,12 +21,21 @@ pub(crate) struct View<'s> {
     declared: &'s OnceCell<Decl>,
 }
 
-/// Labels and annotations, which every object has and no schema describes.
+/// Characters of a label's value, and of a namespace's name.
+const LABEL_MAX: u64 = 63;
+/// Characters of a name.
+const NAME_MAX: u64 = 253;
+/// Bytes of all annotations together.
+const ANNOTATIONS_MAX: u64 = 256 * 1024;
+
+/// Labels and annotations, which every object has and no schema describes, with the bounds that every server keeps: expressions over them are
+/// priced by these.
 pub(crate) fn metadata_schema() -> Structural {
-    let strings = json!({"type": "object", "additionalProperties": {"type": "string"}});
+    let text = |most: u64| json!({"type": "string", "maxLength": most});
     let schema = json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {
-        "labels": strings, "annotations": strings,
-        "name": {"type": "string"}, "namespace": {"type": "string"}, "generateName": {"type": "string"},
+        "labels": {"type": "object", "additionalProperties": text(LABEL_MAX)},
+        "annotations": {"type": "object", "additionalProperties": text(ANNOTATIONS_MAX)},
+        "name": text(NAME_MAX), "namespace": text(LABEL_MAX), "generateName": text(NAME_MAX),
     }}}});
     Structural::parse_trusted(&schema).unwrap_or_default()
 }
