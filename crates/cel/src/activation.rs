@@ -14,6 +14,7 @@ pub struct Activation<'a> {
     bindings: SmallVec<[(&'a str, Binding<'a>); 3]>,
 }
 
+/// Small, whatever it is: activations are made for every evaluation, and moved.
 #[derive(Debug)]
 pub(crate) enum Binding<'a> {
     Borrowed(&'a Value),
@@ -22,7 +23,7 @@ pub(crate) enum Binding<'a> {
     Optional(Option<&'a Value>),
     Absent,
     Authorizer(&'a dyn Authorize),
-    ResourceCheck(&'a dyn Authorize, ResourceCheck),
+    ResourceCheck(Box<(&'a dyn Authorize, ResourceCheck)>),
     Programs(Box<Programs<'a>>),
 }
 
@@ -82,7 +83,7 @@ impl<'a> Activation<'a> {
     /// A variable that is a check already narrowed down: `authorizer.requestResource`.
     #[must_use]
     pub fn with_resource_check(self, name: &'a str, authorizer: &'a dyn Authorize, check: ResourceCheck) -> Self {
-        self.bind(name, Binding::ResourceCheck(authorizer, check))
+        self.bind(name, Binding::ResourceCheck(Box::new((authorizer, check))))
     }
 
     /// A variable whose fields are expressions over the same activation (`variables.x` of a policy). Each is evaluated

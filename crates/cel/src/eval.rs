@@ -57,17 +57,7 @@ pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut 
             .ok_or_else(|| EvalError::NoSuchAttribute(name.clone()))?;
         slots.push(match binding {
             Binding::Borrowed(value) => Slot::Json(value, declared.as_ref()),
-            Binding::Owned(value) => Slot::Made(Val::owned(value)),
-            Binding::Optional(value) => {
-                Slot::Made(Val::Optional(value.map(|v| Rc::new(Val::read(v, declared.as_ref())))))
-            }
-            Binding::Authorizer(authorizer) => Slot::Made(authorizer_value(*authorizer)),
-            Binding::ResourceCheck(authorizer, check) => Slot::Made(check_value(*authorizer, check)),
-            Binding::Absent => match code.mode {
-                AbsenceMode::Absent => Slot::Absent,
-                AbsenceMode::Error => Slot::Made(Val::Optional(None)),
-            },
-            Binding::Programs(programs) => Slot::Programs(programs),
+            other => slot(other, declared.as_ref(), code.mode),
         });
     }
     let mut machine = Machine {
@@ -80,6 +70,23 @@ pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut 
         depth,
     };
     machine.eval(code.node)
+}
+
+/// A variable that is not simply borrowed. Kept out of `run`, whose frame every evaluation pays for.
+#[inline(never)]
+fn slot<'v, 'm>(binding: &'m Binding<'v>, declared: Declared<'v>, mode: AbsenceMode) -> Slot<'v, 'm> {
+    match binding {
+        Binding::Borrowed(value) => Slot::Json(value, declared),
+        Binding::Owned(value) => Slot::Made(Val::owned(value)),
+        Binding::Optional(value) => Slot::Made(Val::Optional(value.map(|v| Rc::new(Val::read(v, declared))))),
+        Binding::Authorizer(authorizer) => Slot::Made(authorizer_value(*authorizer)),
+        Binding::ResourceCheck(of) => Slot::Made(check_value(of.0, &of.1)),
+        Binding::Absent => match mode {
+            AbsenceMode::Absent => Slot::Absent,
+            AbsenceMode::Error => Slot::Made(Val::Optional(None)),
+        },
+        Binding::Programs(programs) => Slot::Programs(programs),
+    }
 }
 
 enum Slot<'v, 'm> {
@@ -120,6 +127,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         result
     }
 
+    /// The larger arms are functions that are never inlined, so that a step has a small frame.
     fn step(&mut self, node: &'v Node) -> Result<'v> {
         match node {
             Node::Const(constant) => Ok(Val::from_const(constant)),
@@ -159,13 +167,7 @@ impl<'v, 'm> Machine<'v, 'm> {
                 target,
                 pattern,
                 pattern_bytes,
-            } => {
-                let target = self.eval(target)?;
-                let text = target.as_str().ok_or(no_overload(""))?;
-                self.charge(price::matching(text, *pattern_bytes))?;
-                crate::regex::charge(self.context.budget, text, *pattern_bytes)?;
-                Ok(Val::Bool(pattern.is_match(text)))
-            }
+            } => self.matches(target, pattern, *pattern_bytes),
             Node::Fold(fold) => self.fold(fold),
             Node::Bind { init, body } => {
                 let init = self.eval(init)?;
@@ -305,6 +307,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         result
     }
 
+    #[inline(never)]
     fn chain(&mut self, first: &'v Node, rest: &'v [Link]) -> Result<'v> {
         let mut left = self.eval(first);
         for Link {
@@ -341,6 +344,16 @@ impl<'v, 'm> Machine<'v, 'm> {
         left
     }
 
+    #[inline(never)]
+    fn matches(&mut self, target: &'v Node, pattern: &regex::Regex, pattern_bytes: usize) -> Result<'v> {
+        let target = self.eval(target)?;
+        let text = target.as_str().ok_or(no_overload(""))?;
+        self.charge(price::matching(text, pattern_bytes))?;
+        crate::regex::charge(self.context.budget, text, pattern_bytes)?;
+        Ok(Val::Bool(pattern.is_match(text)))
+    }
+
+    #[inline(never)]
     fn call(&mut self, function: &'static Function, arguments: &'v [Node], overloads: Overloads) -> Result<'v> {
         let mut values: SmallVec<[Val<'v>; 4]> = SmallVec::new();
         for argument in arguments {
@@ -352,6 +365,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         result.map_err(|error| functions::describe(error, function.name, &values))
     }
 
+    #[inline(never)]
     fn list(&mut self, elements: &'v [Element]) -> Result<'v> {
         if !price::is_constant_list(elements) {
             self.charge(cost::LIST)?;
@@ -369,6 +383,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         Ok(Val::list(items))
     }
 
+    #[inline(never)]
     fn map(&mut self, entries: &'v [Entry]) -> Result<'v> {
         if !price::is_constant_map(entries) {
             self.charge(cost::MAP)?;
@@ -402,6 +417,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         }
     }
 
+    #[inline(never)]
     /// Not a call, to cel-go: free but for what it evaluates. What is no optional stands for itself.
     fn optional_or(&mut self, target: &'v Node, alternative: &'v Node, kind: OptionalOr) -> Result<'v> {
         match kind {
@@ -417,6 +433,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         }
     }
 
+    #[inline(never)]
     /// Priced as the conditional that it stands for in cel-go: `target.hasValue() ? optional.of(body) :
     /// optional.none()`, in which the body's variable is `target.value()`, evaluated anew.
     fn optional_map(&mut self, target: &'v Node, body: &'v Node, flat: bool, read: bool) -> Result<'v> {

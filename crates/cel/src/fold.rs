@@ -32,6 +32,7 @@ enum Flow {
 }
 
 impl<'v> Machine<'v, '_> {
+    #[inline(never)]
     pub(crate) fn fold(&mut self, fold: &'v Fold) -> Result<'v> {
         let range = self.eval(&fold.range)?;
         match &fold.kind {

@@ -288,7 +288,7 @@ fn qualified_name_errors(text: &str) -> Vec<String> {
         None => text,
         Some((_, name)) if name.contains('/') => {
             let suffix = "with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')";
-            return vec![format!("a qualified name {NAME_RULE} {suffix}")];
+            return vec![format!("a valid label key {NAME_RULE} {suffix}")];
         }
         Some(("", name)) => {
             errors.push("prefix part must be non-empty".to_owned());

@@ -184,7 +184,8 @@ fn grouped(number: f64, precision: usize) -> String {
     if let Some(name) = infinite(number) {
         return name.to_owned();
     }
-    let text = format!("{number:.precision$}");
+    // Adding zero takes the sign from a zero.
+    let text = format!("{:.precision$}", number + 0.0);
     let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |t| ("-", t));
     let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
     let mut grouped = String::with_capacity(text.len() * 4 / 3 + 1);
@@ -201,9 +202,9 @@ fn grouped(number: f64, precision: usize) -> String {
 /// `1.234500 × 10⁰³`, with narrow spaces.
 fn scientific(number: f64) -> String {
     if let Some(name) = infinite(number) {
-        return name.to_owned();
+        return format!("{name:>PRECISION$}");
     }
-    let text = go_exponent(&format!("{number:.PRECISION$e}"));
+    let text = go_exponent(&format!("{:.PRECISION$e}", number + 0.0));
     let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "+00"));
     let raised = exponent.chars().filter(|c| *c != '+').map(|c| match c {
         '-' => '⁻',
