@@ -83,7 +83,7 @@
 //!
 //! `rules`: every spelling to one model. `plan`: rules to operations (`carry`: what crosses by itself; `scope`: names and paths against
 //! schemas; `fit`: results against schemas). `convert`: running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside an object.
-//! `bundle`: the tree of versions, get and put. `fates`: what becomes of every field. `laws`: the laws as functions. `proof`: the search for
+//! `bundle`: the tree of versions, get and put. `fates`: what becomes of every field. `suggest`: rules guessed from two schemas. `laws`: the laws as functions. `proof`: the search for
 //! counterexamples. Not here: when to convert (the registry's).
 #![warn(missing_docs)]
 
@@ -103,6 +103,7 @@ pub mod proof;
 mod residual;
 mod rules;
 mod scope;
+mod suggest;
 mod trace;
 
 pub use crate::bundle::{Bundle, Owned, Stored, Strategy, VERSIONS_MAX, VersionSchema};
@@ -113,6 +114,7 @@ pub use crate::rules::{
     DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template, parse_rules,
     rules_in_schema,
 };
+pub use crate::suggest::{Step, Suggestion, Suggestions, suggest};
 pub use insula_cel::Budget;
 
 /// The budget of one object: what its conversions may cost together.

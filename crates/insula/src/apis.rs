@@ -107,6 +107,20 @@ impl Source {
         self.schema.text("/metadata/name")
     }
 
+    /// The schema alone: rules inside of it are left out.
+    pub(crate) fn without_rules(&mut self) {
+        let spec = &mut self.schema.value["spec"];
+        if let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) {
+            conversion.retain(|name, _| name != "hub" && name != "conversions");
+        }
+        if let Some(spec) = spec.as_object_mut() {
+            spec.remove("hubVersion");
+        }
+        for version in spec["versions"].as_array_mut().into_iter().flatten() {
+            version.as_object_mut().map(|version| version.remove("conversion"));
+        }
+    }
+
     pub(crate) fn is_definition(&self) -> bool {
         self.schema.text("/kind") == "CustomResourceDefinition"
     }
@@ -138,6 +152,14 @@ impl Source {
         if !errors.is_empty() {
             return Err(errors);
         }
+        self.assemble()
+    }
+
+    /// The same of a schema that is taken as it is: what admission would refuse may be looked at, too.
+    ///
+    /// # Errors
+    /// What does not even compile.
+    pub(crate) fn assemble(&self) -> Result<Api, Vec<FieldError>> {
         let conversion = self.conversion.as_ref().map(|conversion| &conversion.value);
         let schema = &self.schema.value;
         let whole = match (self.is_definition(), conversion) {

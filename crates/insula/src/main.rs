@@ -7,6 +7,7 @@ mod demo;
 mod files;
 mod print;
 mod samples;
+mod schema;
 mod start;
 mod steps;
 mod story;
@@ -37,6 +38,9 @@ enum Command {
     /// Try conversion rules: no server is needed.
     #[command(subcommand)]
     Conversion(conversion::Command),
+    /// Compare schemas, and look them over: no server is needed.
+    #[command(subcommand)]
+    Schema(schema::Command),
     /// Print the version.
     Version(version::Arguments),
 }
@@ -55,6 +59,7 @@ fn main() -> ExitCode {
         Command::Start(arguments) => start::main(arguments),
         Command::Demo(arguments) => demo::main(arguments),
         Command::Conversion(command) => conversion::main(&command),
+        Command::Schema(command) => schema::main(&command),
         Command::Version(arguments) => version::main(&arguments),
     }
 }

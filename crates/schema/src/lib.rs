@@ -13,9 +13,11 @@ mod columns;
 mod declare;
 mod default;
 mod definition;
+mod diff;
 mod embedded;
 mod formats;
 mod jsonpath;
+mod lint;
 mod list_type;
 mod names;
 mod node;
@@ -34,8 +36,10 @@ pub use crate::definition::{
     default_definition, definition_warnings, validate_definition, validate_definition_status,
     validate_definition_update,
 };
+pub use crate::diff::{Change, ChangeKind, diff};
 pub use crate::embedded::{check_embedded, metadata_type_error};
 pub use crate::jsonpath::{JSON_PATH_BYTES_MAX, JsonPath};
+pub use crate::lint::{Lint, LintKind, lint, lint_between};
 pub use crate::node::{ListType, MapType, Node, Type};
 pub use crate::openapi::{openapi_v2, openapi_v3};
 pub use crate::prune::{drop_nulls, prune, prune_report};

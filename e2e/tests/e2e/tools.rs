@@ -187,3 +187,76 @@ fn every_field_has_a_fate() {
     assert_eq!(fate(1, ".spec.scratch")["fate"], "dropped");
     answer(&["conversion", "coverage", "-f", &computed, "--fail-on", "dropped"], 1);
 }
+
+#[test]
+fn schemas_are_compared_field_by_field() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, fields: Value| {
+        let path = folder.path().join(name);
+        fs::write(&path, api(&[("v1", fields)], json!([]))).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let text = json!({"type": "string"});
+    let old = write(
+        "old.yaml",
+        json!({"a": text, "b": text, "c": {"type": "string", "maxLength": 5}}),
+    );
+    let new = write("new.yaml", json!({"a": {"type": "integer"}, "c": text, "d": text}));
+    let wider = write("wider.yaml", json!({"a": text, "b": text, "c": text, "d": text}));
+    let changes = answer(&["schema", "diff", &old, &new, "--fail-on", "breaking"], 1);
+    let change = |i: usize| {
+        format!(
+            "{} {} {}",
+            changes[i]["path"], changes[i]["change"], changes[i]["breaking"]
+        )
+        .replace('"', "")
+    };
+    let all: Vec<String> = (0..4).map(change).collect();
+    assert_eq!(
+        all,
+        [
+            ".spec.a type true",
+            ".spec.b removed true",
+            ".spec.c widened false",
+            ".spec.d added false"
+        ]
+    );
+    answer(&["schema", "diff", &old, &new], 0);
+    answer(&["schema", "diff", &old, &wider, "--fail-on", "breaking"], 0);
+    answer(&["schema", "diff", &old, &wider, "--fail-on", "any"], 1);
+    assert_eq!(
+        answer(&["schema", "diff", &old, &old, "--fail-on", "any"], 0),
+        json!([])
+    );
+    let (code, out, _) = ran(&["schema", "diff", &old, &new], "");
+    assert!(
+        code == 0 && out.ends_with("4 changes, 2 breaking\n") && out.contains("string → integer"),
+        "{out}"
+    );
+}
+
+#[test]
+fn schemas_are_looked_over() {
+    let names = json!({"type": "array", "items": {"type": "string"}, "x-kubernetes-validations": [{"rule": "self.all(n, n != '')"}]});
+    let (code, out, _) = ran(
+        &["schema", "lint", "-f", "-", "-o", "json"],
+        &api(&[("v1", json!({"names": names}))], json!([])),
+    );
+    let findings: Value = serde_json::from_str(&out).unwrap();
+    let kinds: Vec<&str> = findings
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|f| f["finding"].as_str().unwrap())
+        .collect();
+    assert_eq!(code, 1);
+    assert!(kinds.contains(&"unbounded"), "{out}");
+    let port = json!({"x-kubernetes-int-or-string": true});
+    let manifests = api(&[("v1", json!({"port": port}))], json!([]));
+    let (code, out, _) = ran(&["schema", "lint", "-f", "-"], &manifests);
+    assert!(code == 0 && out.ends_with("0 errors, 0 warnings, 1 notes\n"), "{out}");
+    assert_eq!(
+        ran(&["schema", "lint", "-f", "-", "--fail-on", "note"], &manifests).0,
+        1
+    );
+}

@@ -207,7 +207,7 @@ impl Compiler<'_> {
 }
 
 /// How many values may stand below one value of a node; none when nothing limits them.
-fn factor(node: &Node) -> Option<u64> {
+pub(crate) fn factor(node: &Node) -> Option<u64> {
     let most = match node.kind {
         Some(Type::Object) if node.additional.is_some() => node.max_properties()?,
         Some(Type::Array) => node.max_items()?,

@@ -4,7 +4,7 @@
 use insula_api::{FieldError, FieldPath};
 
 /// Most units of one rule, over all values of an object that it runs on, as in Kubernetes.
-const RULE_COST_MAX: u64 = 10_000_000;
+pub(crate) const RULE_COST_MAX: u64 = 10_000_000;
 /// Most units of all rules of a schema, as in Kubernetes.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
 /// So many of the dearest rules are named when the schema as a whole is too dear.

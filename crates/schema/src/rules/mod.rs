@@ -12,7 +12,8 @@ use insula_api::{FieldErrorKind, Json};
 use insula_cel::{AbsenceMode, Budget, Decl, Env, Program, Type};
 use std::sync::Arc;
 
-pub(crate) use compile::{Trust, compile};
+pub(crate) use compile::{Trust, compile, factor};
+pub(crate) use cost::RULE_COST_MAX;
 
 /// Cost of all rules for one object, as in Kubernetes.
 pub const RULE_COST_PER_OBJECT_MAX: u64 = insula_cel::OBJECT_COST_MAX;
@@ -122,6 +123,11 @@ impl Rule {
     /// The expression.
     pub fn source(&self) -> &str {
         &self.source
+    }
+
+    /// What it costs at most for one value, by the bounds of the schema. None if it does not compile.
+    pub fn estimate(&self) -> Option<u64> {
+        self.program.as_ref().ok().map(|program| program.estimate().max)
     }
 
     /// Whether it compares with the value before the write.

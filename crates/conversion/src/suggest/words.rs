@@ -1,0 +1,170 @@
+//! Names as sets of words: `firstName` is like `name.first`, `cfg` a little like `config`.
+
+use crate::path::Segment;
+
+/// The words of a place: of its path, of its last name, of its description.
+pub(super) struct Words {
+    path: Vec<Vec<String>>,
+    description: Vec<String>,
+}
+
+/// How much two names say the same.
+pub(super) struct Likeness {
+    pub(super) score: f64,
+    pub(super) reason: String,
+    /// One says the opposite of the other.
+    pub(super) opposite: bool,
+}
+
+/// Words that say the opposite of each other.
+const OPPOSITES: [(&str, &str); 6] = [
+    ("enable", "disable"),
+    ("enabled", "disabled"),
+    ("allow", "deny"),
+    ("visible", "hidden"),
+    ("include", "exclude"),
+    ("mutable", "immutable"),
+];
+
+/// A name in another place says a little less than the same name in the same place.
+const ELSEWHERE: f64 = 0.95;
+
+impl Words {
+    pub(super) fn of(path: &[Segment], description: &str) -> Words {
+        let name = |segment: &Segment| match segment {
+            Segment::Field(name) => split(name),
+            _ => Vec::new(),
+        };
+        Words {
+            path: path.iter().map(name).collect(),
+            description: split(description),
+        }
+    }
+
+    pub(super) fn like(&self, other: &Words) -> Likeness {
+        let shared = self.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
+        let below = |words: &Words| words.path[shared.min(words.path.len().saturating_sub(1))..].concat();
+        let last = |words: &Words| words.path.last().cloned().unwrap_or_default();
+        let (a, b) = (last(self), last(other));
+        let (name, whole) = (dice(&a, &b), dice(&below(self), &below(other)));
+        let opposite = OPPOSITES.iter().any(|(x, y)| {
+            let says = |words: &[String], word: &str| words.iter().any(|own| own == word);
+            says(&a, x) && says(&b, y) || says(&a, y) && says(&b, x)
+        });
+        let score = (name * ELSEWHERE).max(whole);
+        let reason = match (opposite, name >= 1.0, whole >= 1.0) {
+            (true, ..) => "opposite names",
+            (false, true, _) => "same name",
+            (false, false, true) => "same words",
+            (false, false, false) if score > 0.0 => "similar names",
+            _ => "other names",
+        };
+        Likeness {
+            score: if opposite { score.max(0.8) } else { score },
+            reason: reason.to_owned(),
+            opposite,
+        }
+    }
+
+    pub(super) fn described_like(&self, other: &Words) -> f64 {
+        dice(&self.description, &other.description)
+    }
+}
+
+/// Lower-case words without plural.
+fn split(text: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    let mut word = String::new();
+    let mut chars = text.chars().peekable();
+    let mut before = ' ';
+    while let Some(c) = chars.next() {
+        if !c.is_alphanumeric() {
+            words.push(std::mem::take(&mut word));
+        } else {
+            // `firstName`, and the last letter of `URLPath`.
+            let next_is_small = chars.peek().is_some_and(|next| next.is_lowercase());
+            if c.is_uppercase() && (before.is_lowercase() || before.is_uppercase() && next_is_small) {
+                words.push(std::mem::take(&mut word));
+            }
+            word.extend(c.to_lowercase());
+        }
+        before = c;
+    }
+    words.push(word);
+    words.retain(|word| !word.is_empty());
+    words.into_iter().map(singular).collect()
+}
+
+fn singular(word: String) -> String {
+    match word.strip_suffix('s') {
+        Some(one) if one.len() > 2 && !one.ends_with('s') => one.to_owned(),
+        _ => word,
+    }
+}
+
+/// The share of words that both have.
+fn dice(a: &[String], b: &[String]) -> f64 {
+    if a.is_empty() || b.is_empty() {
+        return 0.0;
+    }
+    let mut free: Vec<&String> = b.iter().collect();
+    let mut shared = 0.0;
+    for word in a {
+        let best = free.iter().enumerate().map(|(at, other)| (at, alike(word, other)));
+        if let Some((at, score)) = best.max_by(|x, y| x.1.total_cmp(&y.1))
+            && score > 0.0
+        {
+            shared += score;
+            free.remove(at);
+        }
+    }
+    #[expect(clippy::cast_precision_loss, reason = "numbers of words")]
+    let all = (a.len() + b.len()) as f64;
+    2.0 * shared / all
+}
+
+/// Equal words, one the beginning of the other, or all but the same letters.
+fn alike(a: &str, b: &str) -> f64 {
+    let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
+    if a == b {
+        1.0
+    } else if short.len() >= 3 && long.starts_with(short) {
+        0.8
+    } else if short.len() >= 3 && abbreviates(short, long) {
+        0.7
+    } else {
+        0.0
+    }
+}
+
+/// `cfg` and `config`: the same first letter, and the others in order.
+fn abbreviates(short: &str, long: &str) -> bool {
+    let mut rest = long.chars();
+    let in_order = short.chars().all(|c| rest.any(|other| other == c));
+    in_order && short.chars().next() == long.chars().next() && short.len() * 3 > long.len()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::path::Path;
+
+    #[test]
+    fn names_are_sets_of_words() {
+        let words = |path: &str| Words::of(Path::parse(path).unwrap().segments(), "");
+        for (a, b, low, high) in [
+            ("spec.firstName", "spec.name.first", 1.0, 1.0),
+            ("spec.size", "spec.resources.size", 0.95, 0.95),
+            ("spec.names", "spec.name", 1.0, 1.0),
+            ("spec.cfgMap", "spec.configMap", 0.8, 0.9),
+            ("spec.replicas", "spec.color", 0.0, 0.0),
+            ("spec.baseURLPath", "spec.base.url.path", 1.0, 1.0),
+            ("spec.httpPort", "spec.port", 0.6, 0.7),
+        ] {
+            let score = words(a).like(&words(b)).score;
+            assert!((low..=high).contains(&score), "{a} {b}: {score}");
+        }
+        assert!(words("spec.paused").like(&words("spec.enabled")).score < 0.1);
+        assert!(words("spec.tlsEnabled").like(&words("spec.tls.disabled")).opposite);
+    }
+}

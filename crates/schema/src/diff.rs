@@ -1,0 +1,501 @@
+//! What changed between two schemas, place by place, and whether it breaks somebody.
+//!
+//! A change breaks if an object that was valid may be refused, lose a value or mean something else:
+//!
+//! ```text
+//! .spec.size     type      integer → string                     breaking
+//! .spec.mode     narrowed  enum lost "Slow"                     breaking
+//! .spec.name     widened   maxLength 63 → 253
+//! .spec.hint     added     string
+//! ```
+
+use crate::node::{ListType, MapType, Node, Type};
+use insula_api::Json;
+use std::fmt;
+
+/// One difference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    /// The place: `.spec.colors[].name`; `[]` stands for the items of a list and the values of a map.
+    pub path: String,
+    /// What kind of difference.
+    pub kind: ChangeKind,
+    /// Whether objects that were valid may be refused, lose something or mean something else.
+    pub breaking: bool,
+    /// From what to what.
+    pub detail: String,
+}
+
+/// Kinds of differences.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ChangeKind {
+    /// The place is gone.
+    Removed,
+    /// The place is new.
+    Added,
+    /// Values have another type.
+    Type,
+    /// Fewer values are accepted.
+    Narrowed,
+    /// More values are accepted.
+    Widened,
+    /// The field must be present.
+    Required,
+    /// The field may be absent.
+    Optional,
+    /// An absent field means something else.
+    Default,
+    /// Items or fields are told apart in another way.
+    Identity,
+}
+
+impl fmt::Display for ChangeKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ChangeKind::Removed => "removed",
+            ChangeKind::Added => "added",
+            ChangeKind::Type => "type",
+            ChangeKind::Narrowed => "narrowed",
+            ChangeKind::Widened => "widened",
+            ChangeKind::Required => "required",
+            ChangeKind::Optional => "optional",
+            ChangeKind::Default => "default",
+            ChangeKind::Identity => "identity",
+        })
+    }
+}
+
+/// All differences, in order of place. Descriptions, titles and examples do not count.
+pub fn diff(old: &Node, new: &Node) -> Vec<Change> {
+    let mut differ = Differ { changes: Vec::new() };
+    differ.node(old, new, "");
+    differ.changes
+}
+
+struct Differ {
+    changes: Vec<Change>,
+}
+
+impl Differ {
+    fn note(&mut self, path: &str, kind: ChangeKind, breaking: bool, detail: String) {
+        self.changes.push(Change {
+            path: if path.is_empty() { "." } else { path }.to_owned(),
+            kind,
+            breaking,
+            detail,
+        });
+    }
+
+    /// A bound that became tighter or wider.
+    fn bound(&mut self, path: &str, narrower: bool, detail: String) {
+        let kind = if narrower {
+            ChangeKind::Narrowed
+        } else {
+            ChangeKind::Widened
+        };
+        self.note(path, kind, narrower, detail);
+    }
+
+    fn node(&mut self, old: &Node, new: &Node, path: &str) {
+        let (before, after) = (word(old), word(new));
+        if before != after {
+            let breaking = !(new.fits(old) || before == "integer" && after == "number");
+            self.note(path, ChangeKind::Type, breaking, format!("{before} → {after}"));
+            // What is below belongs to another type.
+            return;
+        }
+        self.flags(old, new, path);
+        self.limits(old, new, path);
+        self.texts(old, new, path);
+        self.identity(old, new, path);
+        self.defaults(old, new, path);
+        self.fields(old, new, path);
+        for (before, after, what) in [
+            (old.items(), new.items(), "items"),
+            (old.additional(), new.additional(), "values"),
+        ] {
+            match (before, after) {
+                (Some(before), Some(after)) => self.node(before, after, &format!("{path}[]")),
+                (Some(_), None) => {
+                    let pruned = !new.preserves_unknown();
+                    self.bound(path, pruned, format!("{what} are not described any more"));
+                }
+                (None, Some(_)) => self.bound(path, old.preserves_unknown(), format!("{what} are described")),
+                (None, None) => {}
+            }
+        }
+    }
+
+    fn fields(&mut self, old: &Node, new: &Node, path: &str) {
+        let required = |node: &Node, name: &str| node.required().iter().any(|required| required == name);
+        let mut names: Vec<&str> = old.properties().chain(new.properties()).map(|(name, _)| name).collect();
+        names.sort_unstable();
+        names.dedup();
+        for name in names {
+            let at = format!("{path}{}", step(name));
+            match (old.property(name), new.property(name)) {
+                (Some(before), None) => {
+                    let kept = new.preserves_unknown() || new.additional().is_some_and(|values| values.fits(before));
+                    self.note(&at, ChangeKind::Removed, !kept, word(before));
+                }
+                (None, Some(after)) => {
+                    let needed = required(new, name) && after.default().is_none();
+                    let detail = if needed {
+                        format!("{}, required", word(after))
+                    } else {
+                        word(after)
+                    };
+                    // What nobody described may have been there, as anything.
+                    let breaking = needed || old.preserves_unknown() && !matches!(word(after).as_str(), "any");
+                    self.note(&at, ChangeKind::Added, breaking, detail);
+                }
+                (Some(before), Some(after)) => {
+                    match (required(old, name), required(new, name)) {
+                        (false, true) => {
+                            let filled = after.default().is_some();
+                            let detail = if filled {
+                                "optional → required, with a default"
+                            } else {
+                                "optional → required"
+                            };
+                            self.note(&at, ChangeKind::Required, !filled, detail.to_owned());
+                        }
+                        (true, false) => self.note(&at, ChangeKind::Optional, false, "required → optional".to_owned()),
+                        _ => {}
+                    }
+                    self.node(before, after, &at);
+                }
+                (None, None) => {}
+            }
+        }
+        // Names that are required and not declared are entries of a map.
+        for name in new.required() {
+            if new.property(name).is_none() && !required(old, name) {
+                self.note(
+                    &format!("{path}{}", step(name)),
+                    ChangeKind::Required,
+                    true,
+                    "optional → required".to_owned(),
+                );
+            }
+        }
+    }
+
+    fn flags(&mut self, old: &Node, new: &Node, path: &str) {
+        for (name, before, after) in [
+            ("null", old.nullable(), new.nullable()),
+            ("unknown fields", old.preserves_unknown(), new.preserves_unknown()),
+        ] {
+            match (before, after) {
+                (true, false) if name == "null" => self.bound(path, true, "null is not accepted any more".to_owned()),
+                (true, false) => self.bound(path, true, format!("{name} are not kept any more")),
+                (false, true) if name == "null" => self.bound(path, false, "null is accepted".to_owned()),
+                (false, true) => self.bound(path, false, format!("{name} are kept")),
+                _ => {}
+            }
+        }
+        if old.embedded() != new.embedded() {
+            let detail = if new.embedded() {
+                "is an embedded resource"
+            } else {
+                "is no embedded resource any more"
+            };
+            self.bound(path, new.embedded(), detail.to_owned());
+        }
+    }
+
+    fn limits(&mut self, old: &Node, new: &Node, path: &str) {
+        let most = [
+            ("maxLength", old.max_length(), new.max_length()),
+            ("maxItems", old.max_items(), new.max_items()),
+            ("maxProperties", old.max_properties(), new.max_properties()),
+        ];
+        for (name, before, after) in most {
+            if before != after {
+                let narrower = after.is_some_and(|after| before.is_none_or(|before| after < before));
+                self.bound(path, narrower, change(name, before, after));
+            }
+        }
+        let least = [
+            ("minLength", old.min_length(), new.min_length()),
+            ("minItems", old.min_items(), new.min_items()),
+            ("minProperties", old.min_properties(), new.min_properties()),
+        ];
+        for (name, before, after) in least {
+            if before.unwrap_or(0) != after.unwrap_or(0) {
+                self.bound(
+                    path,
+                    after.unwrap_or(0) > before.unwrap_or(0),
+                    change(name, before, after),
+                );
+            }
+        }
+        self.numbers(old, new, path);
+    }
+
+    fn numbers(&mut self, old: &Node, new: &Node, path: &str) {
+        let text = |bound: (f64, bool)| format!("{}{}", bound.0, if bound.1 { " (excluded)" } else { "" });
+        // The greater key is the tighter bound, on both sides.
+        let tightness = |sign: f64, bound: (f64, bool)| (sign * bound.0, bound.1);
+        for (name, sign, before, after) in [
+            ("minimum", 1.0, old.minimum(), new.minimum()),
+            ("maximum", -1.0, old.maximum(), new.maximum()),
+        ] {
+            if before != after {
+                let narrower = after
+                    .is_some_and(|after| before.is_none_or(|before| tightness(sign, after) > tightness(sign, before)));
+                self.bound(path, narrower, change(name, before.map(text), after.map(text)));
+            }
+        }
+        let multiple = |node: &Node| node.limits.as_ref().and_then(|limits| limits.multiple_of);
+        let (before, after) = (multiple(old), multiple(new));
+        if before != after {
+            let coarser = |after: f64| before.is_none_or(|before| (before / after).fract() != 0.0);
+            self.bound(path, after.is_some_and(coarser), change("multipleOf", before, after));
+        }
+    }
+
+    fn texts(&mut self, old: &Node, new: &Node, path: &str) {
+        for (name, before, after) in [
+            ("pattern", old.pattern(), new.pattern()),
+            ("format", old.format(), new.format()),
+        ] {
+            if before != after {
+                self.bound(path, after.is_some(), change(name, before, after));
+            }
+        }
+        let (before, after) = (old.choices(), new.choices());
+        let without = |all: &[Json], of: &[Json]| -> Vec<String> {
+            all.iter()
+                .filter(|choice| !of.contains(choice))
+                .map(Json::to_string)
+                .collect()
+        };
+        match (before.is_empty(), after.is_empty()) {
+            (true, true) => {}
+            (true, false) => self.bound(path, true, format!("enum {}", without(after, &[]).join(", "))),
+            (false, true) => self.bound(path, false, "any value instead of an enum".to_owned()),
+            (false, false) => {
+                let (lost, gained) = (without(before, after), without(after, before));
+                if !lost.is_empty() {
+                    self.bound(path, true, format!("enum lost {}", lost.join(", ")));
+                }
+                if !gained.is_empty() {
+                    self.bound(path, false, format!("enum gained {}", gained.join(", ")));
+                }
+            }
+        }
+        let sources =
+            |node: &Node| -> Vec<String> { node.rules().iter().map(|rule| rule.source().to_owned()).collect() };
+        let (before, after) = (sources(old), sources(new));
+        for rule in after.iter().filter(|rule| !before.contains(rule)) {
+            self.bound(path, true, format!("rule added: {rule}"));
+        }
+        for rule in before.iter().filter(|rule| !after.contains(rule)) {
+            self.bound(path, false, format!("rule removed: {rule}"));
+        }
+    }
+
+    fn identity(&mut self, old: &Node, new: &Node, path: &str) {
+        let name = |list: &ListType| match list {
+            ListType::Atomic => "atomic".to_owned(),
+            ListType::Set => "set".to_owned(),
+            ListType::Map { keys } => format!("map by {}", keys.join(", ")),
+        };
+        if old.list_type() != new.list_type() {
+            // Items that were alike are refused where each may be there once.
+            let breaking = *new.list_type() != ListType::Atomic;
+            let detail = format!("list is {} → {}", name(old.list_type()), name(new.list_type()));
+            self.note(path, ChangeKind::Identity, breaking, detail);
+        }
+        if old.map_type() != new.map_type() {
+            let name = |map| if map == MapType::Atomic { "atomic" } else { "granular" };
+            let detail = format!("map is {} → {}", name(old.map_type()), name(new.map_type()));
+            self.note(path, ChangeKind::Identity, false, detail);
+        }
+    }
+
+    fn defaults(&mut self, old: &Node, new: &Node, path: &str) {
+        if old.default() != new.default() {
+            // A new default gives a meaning to what had none; another one changes what absence meant.
+            let detail = change("default", old.default(), new.default());
+            self.note(path, ChangeKind::Default, old.default().is_some(), detail);
+        }
+    }
+}
+
+/// The type, in the schema's word.
+fn word(node: &Node) -> String {
+    match (node.kind(), node.int_or_string()) {
+        (_, true) => "int-or-string".to_owned(),
+        (Some(Type::Object), _) if node.additional().is_some() && node.properties().next().is_none() => {
+            "map".to_owned()
+        }
+        (Some(Type::Array), _) => "list".to_owned(),
+        (Some(kind), _) => kind.as_str().to_owned(),
+        (None, _) => "any".to_owned(),
+    }
+}
+
+fn change<T: fmt::Display>(name: &str, before: Option<T>, after: Option<T>) -> String {
+    match (before, after) {
+        (Some(before), Some(after)) => format!("{name} {before} → {after}"),
+        (None, Some(after)) => format!("{name} {after} added"),
+        (Some(before), None) => format!("{name} {before} removed"),
+        (None, None) => name.to_owned(),
+    }
+}
+
+/// `.name`, quoted if it is no plain name.
+pub(crate) fn step(name: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
+    if name.chars().all(plain) {
+        format!(".{name}")
+    } else {
+        format!("['{}']", name.replace('\\', "\\\\").replace('\'', "\\'"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Structural;
+    use serde_json::json;
+
+    fn lines(old: Json, new: Json) -> Vec<String> {
+        let parse = |fields: Json| {
+            let schema = json!({"type": "object", "properties": {"f": fields}});
+            Structural::parse_trusted(&schema).unwrap()
+        };
+        let changes = diff(parse(old).root(), parse(new).root());
+        let line = |change: &Change| {
+            let mark = if change.breaking { " !" } else { "" };
+            format!("{} {} {}{mark}", change.path, change.kind, change.detail)
+        };
+        changes.iter().map(line).collect()
+    }
+
+    #[test]
+    fn every_keyword_is_compared() {
+        let rows = [
+            (
+                json!({"type": "string"}),
+                json!({"type": "string", "description": "x"}),
+                vec![],
+            ),
+            (
+                json!({"type": "string"}),
+                json!({"type": "integer"}),
+                vec![".f type string → integer !"],
+            ),
+            (
+                json!({"type": "integer"}),
+                json!({"type": "number"}),
+                vec![".f type integer → number"],
+            ),
+            (
+                json!({"type": "integer"}),
+                json!({"x-kubernetes-int-or-string": true}),
+                vec![".f type integer → int-or-string"],
+            ),
+            (
+                json!({"type": "string", "maxLength": 63}),
+                json!({"type": "string", "maxLength": 253}),
+                vec![".f widened maxLength 63 → 253"],
+            ),
+            (
+                json!({"type": "string"}),
+                json!({"type": "string", "maxLength": 9}),
+                vec![".f narrowed maxLength 9 added !"],
+            ),
+            (
+                json!({"type": "string", "minLength": 2}),
+                json!({"type": "string"}),
+                vec![".f widened minLength 2 removed"],
+            ),
+            (
+                json!({"type": "integer", "minimum": 0}),
+                json!({"type": "integer", "minimum": 1, "maximum": 5}),
+                vec![".f narrowed minimum 0 → 1 !", ".f narrowed maximum 5 added !"],
+            ),
+            (
+                json!({"type": "integer", "maximum": 5, "exclusiveMaximum": true}),
+                json!({"type": "integer", "maximum": 5}),
+                vec![".f widened maximum 5 (excluded) → 5"],
+            ),
+            (
+                json!({"type": "string", "enum": ["a", "b"]}),
+                json!({"type": "string", "enum": ["b", "c"]}),
+                vec![".f narrowed enum lost \"a\" !", ".f widened enum gained \"c\""],
+            ),
+            (
+                json!({"type": "string", "default": "a"}),
+                json!({"type": "string", "default": "b"}),
+                vec![".f default default \"a\" → \"b\" !"],
+            ),
+            (
+                json!({"type": "string"}),
+                json!({"type": "string", "default": "b"}),
+                vec![".f default default \"b\" added"],
+            ),
+            (
+                json!({"type": "string", "nullable": true}),
+                json!({"type": "string"}),
+                vec![".f narrowed null is not accepted any more !"],
+            ),
+            (
+                json!({"type": "string"}),
+                json!({"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]}),
+                vec![".f narrowed rule added: self != '' !"],
+            ),
+            (
+                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+                json!({"type": "object"}),
+                vec![".f narrowed unknown fields are not kept any more !"],
+            ),
+        ];
+        for (old, new, want) in rows {
+            assert_eq!(lines(old.clone(), new.clone()), want, "{old} {new}");
+        }
+    }
+
+    #[test]
+    fn fields_come_go_and_become_required() {
+        let text = json!({"type": "string"});
+        let object =
+            |fields: Json, required: Json| json!({"type": "object", "properties": fields, "required": required});
+        let old = object(json!({"a": text, "b": text, "c": text}), json!(["b"]));
+        let new = object(
+            json!({"b": text, "c": {"type": "string", "default": "x"}, "d": text, "a.b": {"type": "array", "items": text}}),
+            json!(["c", "d"]),
+        );
+        let want = [
+            ".f.a removed string !",
+            ".f['a.b'] added list",
+            ".f.b optional required → optional",
+            ".f.c required optional → required, with a default",
+            ".f.c default default \"x\" added",
+            ".f.d added string, required !",
+        ];
+        assert_eq!(lines(old, new), want);
+    }
+
+    #[test]
+    fn items_and_their_identity_are_compared() {
+        let list = |item: Json, kind: &str| {
+            json!({"type": "array", "x-kubernetes-list-type": kind, "x-kubernetes-list-map-keys": ["n"],
+                "items": {"type": "object", "required": ["n"], "properties": {"n": {"type": "string"}, "x": item}}})
+        };
+        let got = lines(
+            list(json!({"type": "string"}), "atomic"),
+            list(json!({"type": "boolean"}), "map"),
+        );
+        assert_eq!(
+            got,
+            [
+                ".f identity list is atomic → map by n !",
+                ".f[].x type string → boolean !"
+            ]
+        );
+    }
+}
