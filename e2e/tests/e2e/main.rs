@@ -22,6 +22,7 @@ mod grpc;
 mod kinds;
 mod kube_rs;
 mod kubectl;
+mod life;
 mod policies;
 mod serving;
 mod start;

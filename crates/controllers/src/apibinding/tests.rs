@@ -236,17 +236,38 @@ async fn a_schema_without_a_stored_version_is_not_taken() {
         &schema("tomorrow", "widgets", "Widget", &v2),
     )
     .await;
-    let renamed = json!({"spec": {"resources": [
-        {"name": "widgets", "group": "example.io", "schema": "tomorrow.widgets.example.io"}]}});
-    rig.patch(
-        "root:provider",
-        "apis.kcp.io/v1alpha2",
-        "apiexports",
-        "widgets",
-        renamed,
-    )
-    .await
-    .unwrap();
+    let resources = json!([{"name": "widgets", "group": "example.io", "schema": "tomorrow.widgets.example.io"}]);
+    let renamed = json!({"spec": {"resources": resources}});
+    let error = rig
+        .patch(
+            "root:provider",
+            "apis.kcp.io/v1alpha2",
+            "apiexports",
+            "widgets",
+            renamed,
+        )
+        .await
+        .unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        "APIExport.apis.kcp.io \"widgets\" is invalid: spec.resources[0].schema: Invalid value: \
+         \"tomorrow.widgets.example.io\": lacks v1, in which 1 object in 1 workspace (root:tenant: 1) are stored: keep \
+         it in spec.versions, not served if it is to go, until they were written in another storage version"
+    );
+    // Somebody may write an object in the moment in which nobody had one.
+    let export = rig
+        .registry
+        .store
+        .latest()
+        .get(&rig.keys(ids::apiexports())[0])
+        .unwrap();
+    let mut value = export.object.body_value();
+    value["spec"]["resources"] = resources;
+    let plan = insula_registry::Plan {
+        intents: vec![insula_registry::Intent::Update(export, value)],
+        again_after: None,
+    };
+    rig.registry.apply(&plan).await.unwrap();
     rig.settle().await;
     let (reason, message) = says(&rig, "root:tenant", "widgets", "BindingUpToDate");
     assert_eq!(reason, "APIResourceSchemaInvalid");

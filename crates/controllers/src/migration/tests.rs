@@ -346,3 +346,69 @@ async fn an_object_that_cannot_be_converted_keeps_its_version_in_the_status() {
     );
     assert_eq!(rig.keys(ids::storageversionmigrations()).len(), 0);
 }
+
+#[tokio::test]
+async fn what_stored_objects_need_is_not_removed() {
+    let rig = bound(&["bob", "eve"]).await;
+    for i in 0..3 {
+        rig.create("root:bob", "widgets", &widget(i)).await;
+    }
+    rig.create("root:eve", "widgets", &widget(1)).await;
+    let one = "one.widgets.example.io";
+    for (resource, why) in [
+        (
+            "apiresourceschemas",
+            "it serves 4 objects in 2 workspaces (root:bob: 3, root:eve: 1): let",
+        ),
+        (
+            "apiconversions",
+            "4 objects in 2 workspaces (root:bob: 3, root:eve: 1) are read by these rules: nothing",
+        ),
+    ] {
+        let error = rig.delete("root:provider", "apis.kcp.io/v1alpha1", resource, one).await;
+        let error = error.expect_err("it is needed").to_string();
+        assert!(error.contains(why), "{error}");
+    }
+    // Once the tenants are served from another schema, nobody needs the old one.
+    offer(&rig, "two").await;
+    rig.settle().await;
+    for resource in ["apiconversions", "apiresourceschemas"] {
+        rig.delete("root:provider", "apis.kcp.io/v1alpha1", resource, one)
+            .await
+            .expect("nobody needs it");
+    }
+}
+
+#[tokio::test]
+async fn stored_versions_of_a_definition_are_true() {
+    let rig = Rig::new().await;
+    let path = rig.workspace("root", "own").await;
+    rig.create(&path, "customresourcedefinitions", &definition("v1")).await;
+    rig.settle().await;
+    rig.create(&path, "widgets", &widget(0)).await;
+    let flip = json!({"spec": {"versions": versions("v2", true)}});
+    rig.patch(&path, CRD.0, CRD.1, "widgets.example.io", flip)
+        .await
+        .expect("an edit");
+    rig.settle().await;
+    let prune = json!({"status": {"storedVersions": ["v2"]}});
+    let error = rig
+        .patch(&path, CRD.0, CRD.1, "widgets.example.io", prune.clone())
+        .await
+        .expect_err("v1 is needed");
+    let why =
+        "status.storedVersions: Invalid value: [\"v2\"]: 1 object in 1 workspace (root:own: 1) are stored in v1: a";
+    assert!(error.to_string().contains(why), "{error}");
+    rig.patch(
+        &path,
+        "example.io/v2",
+        "widgets",
+        "default/w000",
+        json!({"spec": {"note": "x"}}),
+    )
+    .await
+    .expect("an edit");
+    rig.patch(&path, CRD.0, CRD.1, "widgets.example.io", prune)
+        .await
+        .expect("nothing is stored in v1");
+}

@@ -1,7 +1,10 @@
 //! APIConversions: rules that compile against the schema or definition of their name. Where there is none yet they wait,
 //! and only their form is checked.
 
-use super::{Review, bundle};
+use super::{
+    Review, bundle,
+    usage::{self, Usage},
+};
 use crate::{Result, ids};
 use insula_api::{FieldPath, Json, ObjectKey, Scope};
 
@@ -25,10 +28,18 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     Ok(())
 }
 
-/// Rules of a schema that somebody may be bound to stay: without them tenants would find their fields in no version but
+/// Rules that stored objects are read by stay, and those of a schema that somebody may be bound to: without them tenants would find their fields in no version but
 /// the stored one.
 pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let name = &old["metadata"]["name"];
+    let usage = usage(review, name.as_str().unwrap_or_default());
+    if !usage.is_empty() {
+        let why = format!(
+            "{} are read by these rules: nothing would take their place",
+            usage.words(review.snapshot)
+        );
+        return Err(review.forbid(old, why));
+    }
     let exports = review.snapshot.range(
         &Scope::cluster(ids::apiexports(), review.cluster.clone()),
         None,
@@ -50,4 +61,21 @@ pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
         export.key.name
     );
     Err(review.forbid(old, why))
+}
+
+/// The objects that are served by a bundle which these rules are part of.
+fn usage(review: &Review<'_>, name: &str) -> Usage {
+    let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);
+    match review.snapshot.get(&key) {
+        Some(schema) => usage::of_schema(review.snapshot, &schema.object.meta.uid.to_string()),
+        None => Usage::claimed(
+            review.snapshot,
+            |entry, claim| {
+                entry.key.cluster == *review.cluster
+                    && claim.bundle.is_some()
+                    && claim.definition.as_deref() == Some(name)
+            },
+            |_| true,
+        ),
+    }
 }

@@ -1,8 +1,8 @@
 //! APIExports: schemas that fit their resources, and claims that say whose API they mean.
 
-use super::Review;
-use crate::Result;
-use insula_api::{FieldError, FieldPath, Json, aggregate};
+use super::{Review, usage::Usage};
+use crate::{Result, ids};
+use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, aggregate};
 
 /// Kubernetes' resources that every workspace has, with kcp's own.
 const BUILT_IN: &[(&str, &[&str])] = &[
@@ -89,4 +89,58 @@ pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
     } else {
         Err(review.forbid(new, aggregate(&errors)))
     }
+}
+
+/// Another schema in the place of one must have every version in which objects of its tenants are stored.
+pub(super) fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let Some(old) = old.filter(|old| old["spec"]["resources"] != new["spec"]["resources"]) else {
+        return Ok(());
+    };
+    let identity = old["status"]["identityHash"].as_str().unwrap_or_default();
+    let resources = |export: &Json| export["spec"]["resources"].as_array().cloned().unwrap_or_default();
+    let before = resources(old);
+    let is_same = |a: &Json, b: &Json| ["group", "name"].iter().all(|field| a[*field] == b[*field]);
+    let mut errors = Vec::new();
+    for (i, resource) in resources(new).iter().enumerate() {
+        let changed = before
+            .iter()
+            .any(|known| is_same(known, resource) && known["schema"] != resource["schema"]);
+        let Some(versions) = changed.then(|| versions_of(review, resource)).flatten() else {
+            continue;
+        };
+        let text = |field: &str| resource[field].as_str().unwrap_or_default();
+        let claim = ids::claim(review.cluster, text("group"), text("name")).name;
+        let lacks = |object: &Object| !versions.iter().any(|version| version == object.version());
+        let usage = Usage::claimed(
+            review.snapshot,
+            |entry, said| entry.key.name == claim && !identity.is_empty() && *said.identity == *identity,
+            lacks,
+        );
+        if !usage.is_empty() {
+            let stored: Vec<&str> = usage.versions.iter().map(String::as_str).collect();
+            let why = format!(
+                "lacks {}, in which {} are stored: keep it in spec.versions, not served if it is to go, until they \
+                 were written in another storage version",
+                stored.join(", "),
+                usage.words(review.snapshot)
+            );
+            let at = FieldPath::new("spec").child("resources").index(i).child("schema");
+            errors.push(FieldError::invalid(&at, &resource["schema"], why));
+        }
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        Err(review.served.api.invalid(name, errors))
+    }
+}
+
+/// The versions of the schema that a resource of an export names, if it is there already.
+fn versions_of(review: &Review<'_>, resource: &Json) -> Option<Vec<String>> {
+    let name = resource["schema"].as_str()?;
+    let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);
+    let schema = review.snapshot.get(&key)?.object.body_value();
+    let versions = schema["spec"]["versions"].as_array()?.iter();
+    Some(versions.filter_map(|v| v["name"].as_str().map(str::to_owned)).collect())
 }

@@ -1,6 +1,6 @@
 //! APIResourceSchemas: definitions with names of their own, which never change.
 
-use super::{Review, bundle, spaced};
+use super::{Review, bundle, spaced, usage};
 use crate::Result;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_schema::validate_definition;
@@ -39,6 +39,19 @@ pub fn check(schema: &Json) -> Vec<FieldError> {
     let mut errors = check_name(schema);
     errors.extend(check_definition(schema));
     errors
+}
+
+/// A schema that serves stored objects stays: whoever binds its export next must find them in the same form.
+pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
+    let usage = usage::of_schema(review.snapshot, text(old, "/metadata/uid"));
+    if usage.is_empty() {
+        return Ok(());
+    }
+    let why = format!(
+        "it serves {}: let the APIExports offer another schema in its place first",
+        usage.words(review.snapshot)
+    );
+    Err(review.forbid(old, why))
 }
 
 fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {

@@ -1,17 +1,56 @@
 //! CustomResourceDefinitions: not in the groups that are the server's own, and fit for the conversion rules of their name.
 
-use super::{Operation, Review, bundle};
+use super::{Operation, Review, bundle, usage::Usage};
 use crate::{Result, ids};
-use insula_api::{Json, ObjectKey};
+use insula_api::{FieldError, FieldPath, Json, ObjectKey};
 
 pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if review.operation == Operation::Create {
         check_place(review, new)?;
     }
+    if let Some(old) = old {
+        check_stored_versions(review, new, old)?;
+    }
     if old.is_none_or(|old| old["spec"] != new["spec"]) {
         check_rules(review, new)?;
     }
     Ok(())
+}
+
+/// A version in which objects are stored stays in `status.storedVersions`, and so in the definition.
+fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
+    let versions = |object: &Json| {
+        object["status"]["storedVersions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    let kept = versions(new);
+    let gone: Vec<Json> = versions(old)
+        .into_iter()
+        .filter(|version| !kept.contains(version))
+        .collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let usage = Usage::claimed(
+        review.snapshot,
+        |entry, claim| entry.key.cluster == *review.cluster && claim.definition.as_deref() == Some(name),
+        |object| gone.iter().any(|version| version == object.version()),
+    );
+    if usage.is_empty() {
+        return Ok(());
+    }
+    let at = FieldPath::new("status").child("storedVersions");
+    let stored: Vec<&str> = usage.versions.iter().map(String::as_str).collect();
+    let why = format!(
+        "{} are stored in {}: a StorageVersionMigration of this resource writes them anew, and takes it out",
+        usage.words(review.snapshot),
+        stored.join(", ")
+    );
+    let error = FieldError::invalid(&at, &Json::Array(kept), why);
+    Err(review.served.api.invalid(name, vec![error]))
 }
 
 /// An APIConversion of the definition's name must still convert between its versions.

@@ -12,6 +12,7 @@ mod endpointslice;
 mod logicalcluster;
 mod reserved;
 pub mod types;
+mod usage;
 mod workspace;
 mod workspacetype;
 
@@ -95,6 +96,7 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
         ("apis.kcp.io", "apiconversions") => apiconversion::review(review, new, old),
         ("apis.kcp.io", "apiexports") => {
             apiexport::review(review, new)?;
+            apiexport::review_change(review, new, old)?;
             annotate_path(review, new);
             Ok(())
         }
@@ -121,6 +123,7 @@ fn review_deletion(review: &Review<'_>, old: Option<&Json>) -> Result<()> {
             Err(review.forbid(old, "LogicalCluster cannot be deleted"))
         }
         ("core.kcp.io", "logicalclusters", _) => logicalcluster::review(review, None, Some(old)),
+        ("apis.kcp.io", "apiresourceschemas", _) => apiresourceschema::review_deletion(review, old),
         ("apis.kcp.io", "apiconversions", _) => apiconversion::review_deletion(review, old),
         _ => Ok(()),
     }
