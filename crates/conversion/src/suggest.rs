@@ -202,7 +202,7 @@ fn settle(
         Link::Steps(there, home) => (forth, back) = (Some(there.clone()), Some(home.clone())),
         Link::Into => new = first(new),
         Link::OutOf => old = first(old),
-        Link::Items => return items(a.node, b.node, &old, &new, out),
+        Link::Items => return items((a.node, &old), (b.node, &new), pair.score, out),
     }
     let mut reasons = pair.reasons.clone();
     let mut confidence = pair.score.min(0.99);
@@ -222,7 +222,7 @@ fn settle(
 
 /// Two lists or maps that go together: their items are compared. Fields that items share at one path need a rule only if the
 /// lists stand elsewhere, and one of them is enough to make the loop.
-fn items(a: &Node, b: &Node, old: &Path, new: &Path, out: &mut Suggestions) {
+fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &mut Suggestions) {
     let (Some(from), Some(to)) = (inner(a), inner(b)) else {
         return;
     };
@@ -243,7 +243,7 @@ fn items(a: &Node, b: &Node, old: &Path, new: &Path, out: &mut Suggestions) {
         out.pairs.push(Suggestion {
             old: old.clone(),
             new: new.clone(),
-            confidence: 0.6,
+            confidence: score.min(0.99),
             reasons: vec!["items have fields in common".to_owned()],
             forth: None,
             back: None,
@@ -270,7 +270,7 @@ fn loose<'s>(
             Some(b) if same_shape(a, b) => {}
             Some(b) if is_object(a) && is_object(b) => loose(a, b, at, olds, news, above, out),
             Some(b) if inner(a).is_some_and(is_object) && inner(b).is_some_and(is_object) && kinds_match(a, b) => {
-                items(a, b, &joined(above.0, at), &joined(above.1, at), out);
+                items((a, &joined(above.0, at)), (b, &joined(above.1, at)), 1.0, out);
             }
             Some(b) if crosses(a, b) && crosses(b, a) => {}
             other => {
@@ -431,11 +431,18 @@ fn containers(from: &Node, to: &Node) -> Option<(Link, f64, Option<String>)> {
     if !(is_object(x) && is_object(y)) {
         return (crosses(from, to) && crosses(to, from)).then_some((Link::Move, 0.9, None));
     }
-    let shared = x
-        .properties()
-        .filter(|(name, a)| y.property(name).is_some_and(|b| crosses(a, b)))
-        .count();
+    let best = |(name, a): (&str, &Node)| {
+        let of = |(other, b): (&str, &Node)| {
+            if crosses(a, b) {
+                words::names_alike(name, other)
+            } else {
+                0.0
+            }
+        };
+        y.properties().map(of).fold(0.0, f64::max)
+    };
+    let shared: f64 = x.properties().map(best).sum();
     #[expect(clippy::cast_precision_loss, reason = "numbers of fields")]
-    let share = 2.0 * shared as f64 / (x.properties().count() + y.properties().count()) as f64;
+    let share = 2.0 * shared / (x.properties().count() + y.properties().count()) as f64;
     Some((Link::Items, 0.75 + 0.25 * share, None))
 }

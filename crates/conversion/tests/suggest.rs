@@ -77,10 +77,12 @@ fn whole_objects_and_lists_move() {
 #[test]
 fn fields_of_items_are_renamed() {
     check(
-        "{spec: {ports: [{portName: string, number: integer}], nested: {rules: [{hosts: [{hostName: string, ttl: integer}], kind: string}]}}}",
-        "{spec: {ports: [{name: string, number: integer}], rules: [{hosts: [{name: string, ttl: integer}], kind: string}]}}",
+        "{spec: {paints: [{name: string, hue: string}], ports: [{portName: string, number: integer}], nested: {rules: [{hosts: [{hostName: string, ttl: integer}], kind: string}]}}}",
+        "{spec: {some: {awesomePaints: [{realName: string, realHue: string}]}, ports: [{name: string, number: integer}], rules: [{hosts: [{name: string, ttl: integer}], kind: string}]}}",
         &[
             ".spec.nested.rules[i].hosts[i2].hostName → .spec.rules[i].hosts[i2].name",
+            ".spec.paints[i].hue → .spec.some.awesomePaints[i].realHue",
+            ".spec.paints[i].name → .spec.some.awesomePaints[i].realName",
             ".spec.ports[i].portName → .spec.ports[i].name",
         ],
     );

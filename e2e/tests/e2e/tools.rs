@@ -45,10 +45,23 @@ fn api(fields: &[(&str, Value)], conversions: Value) -> String {
 fn every_sample_of_conversion_keeps_the_laws() {
     for folder in fs::read_dir(sample("")).unwrap() {
         let folder = folder.unwrap().path();
-        let reports = answer(
-            &["conversion", "test", "--cases", "100", "-f", folder.to_str().unwrap()],
-            0,
-        );
+        let objects = if folder.join("objects").exists() {
+            folder.join("objects")
+        } else {
+            folder.clone()
+        };
+        let [folder, objects] = [folder, objects].map(|path| path.to_str().unwrap().to_owned());
+        let arguments = [
+            "conversion",
+            "test",
+            "--cases",
+            "50",
+            "-f",
+            &folder,
+            "--samples",
+            &objects,
+        ];
+        let reports = answer(&arguments, 0);
         let samples = reports[0]["samples"].as_array().unwrap();
         assert!(
             !samples.is_empty() && samples.iter().all(|sample| sample["trips"] != json!([])),
@@ -259,4 +272,46 @@ fn schemas_are_looked_over() {
         ran(&["schema", "lint", "-f", "-", "--fail-on", "note"], &manifests).0,
         1
     );
+}
+
+#[test]
+fn rules_are_guessed_and_hold_what_they_promise() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = json!({"type": "string"});
+    let schema = |name: &str, version: &str, fields: Value| {
+        let path = folder.path().join(name);
+        let manifests = api(&[(version, fields)], json!([]));
+        fs::write(&path, manifests.split("\n---\n").next().unwrap()).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let old = schema("old.yaml", "v1", json!({"firstName": text, "size": text}));
+    let name = json!({"type": "object", "properties": {"first": text}});
+    let new = schema("new.yaml", "v2", json!({"name": name, "size": {"type": "integer"}}));
+    let (code, rules, error) = ran(&["conversion", "suggest", &old, &new], "");
+    assert_eq!(code, 0, "{rules}{error}");
+    assert!(
+        rules.contains("#  99% .spec.firstName → .spec.name.first (same words)"),
+        "{rules}"
+    );
+    assert!(
+        rules.contains("transformation: int(self)\n      mayFail: true"),
+        "{rules}"
+    );
+    // What is guessed can be tried at once, on a schema with both versions.
+    let both = folder.path().join("both.yaml");
+    let of = |path: &str| -> Value { serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap() };
+    let (mut one, mut other) = (of(&old), of(&new));
+    other["spec"]["versions"][0]["storage"] = json!(false);
+    one["spec"]["versions"]
+        .as_array_mut()
+        .unwrap()
+        .push(other["spec"]["versions"][0].take());
+    fs::write(&both, one.to_string()).unwrap();
+    let (code, out, error) = ran(&["conversion", "test", "-f", both.to_str().unwrap(), "-f", "-"], &rules);
+    assert_eq!(code, 0, "{out}{error}");
+    // With a single file, from the stored version to the last.
+    let (code, again, _) = ran(&["conversion", "suggest", both.to_str().unwrap()], "");
+    assert_eq!((code, again), (0, rules));
+    let (code, _, error) = ran(&["conversion", "suggest", &old, &old], "");
+    assert!(code == 2 && error.contains("--from and --to"), "{error}");
 }

@@ -71,6 +71,11 @@ impl Words {
     }
 }
 
+/// How much two names of fields say the same.
+pub(super) fn names_alike(a: &str, b: &str) -> f64 {
+    dice(&split(a), &split(b))
+}
+
 /// Lower-case words without plural.
 fn split(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();

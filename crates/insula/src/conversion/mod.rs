@@ -3,6 +3,7 @@
 mod convert;
 mod coverage;
 mod differ;
+mod suggest;
 mod test;
 
 use std::process::ExitCode;
@@ -17,6 +18,8 @@ pub(crate) enum Command {
     Convert(convert::Arguments),
     /// Show what becomes of every field in every direction.
     Coverage(coverage::Arguments),
+    /// Propose rules for fields that were renamed or moved.
+    Suggest(suggest::Arguments),
 }
 
 pub(crate) fn main(command: &Command) -> ExitCode {
@@ -24,6 +27,7 @@ pub(crate) fn main(command: &Command) -> ExitCode {
         Command::Test(arguments) => test::run(arguments),
         Command::Convert(arguments) => convert::run(arguments),
         Command::Coverage(arguments) => coverage::run(arguments),
+        Command::Suggest(arguments) => suggest::run(arguments),
     };
     crate::ended(done)
 }

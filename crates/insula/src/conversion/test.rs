@@ -121,7 +121,12 @@ impl Report {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut manifests = apis::load(&arguments.input.files)?;
     let folders = crate::files::read(&arguments.samples)?;
-    manifests.others.extend(folders.into_iter().filter(apis::is_sample));
+    for document in folders.into_iter().filter(apis::is_sample) {
+        // A folder may be named twice, with -f and with --samples.
+        if !manifests.others.iter().any(|other| other.value == document.value) {
+            manifests.others.push(document);
+        }
+    }
     let mut reports = Vec::new();
     let mut compiled = Vec::new();
     for source in &manifests.sources {

@@ -1,0 +1,304 @@
+//! `insula conversion suggest`.
+
+use std::{fmt::Write as _, io::Write, path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::{anyhow, bail};
+use insula_api::FieldPath;
+use insula_conversion::{Bundle, Strategy, Suggestions, VersionSchema, parse_rules, suggest};
+use insula_registry::Api;
+use insula_schema::Structural;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::{
+    apis,
+    print::{Cell, Format, Printer, Table, Tone, yaml},
+};
+
+/// Guesses from names, descriptions, enumerations, bounds and shapes which field became which. What has one path in both
+/// versions needs no rule and is not named.
+#[derive(clap::Args)]
+#[command(after_help = "\
+The answer in YAML is an APIConversion, with how sure each guess is as comments: read it, correct it, and try it with
+`insula conversion test`.
+
+Exit codes:
+  0  every field has a counterpart
+  1  some have none (they are named), or the rules as guessed would be refused
+  2  a file cannot be read, or it does not tell which versions to compare")]
+pub(crate) struct Arguments {
+    /// A file with the API as it was; or with all versions, if it is the only one.
+    #[arg(value_name = "OLD")]
+    old: PathBuf,
+    /// A file with the API as it is.
+    #[arg(value_name = "NEW")]
+    new: Option<PathBuf>,
+    /// The old version [default: the stored one of OLD].
+    #[arg(long, value_name = "VERSION")]
+    from: Option<String>,
+    /// The new version [default: the last one of NEW that OLD does not have].
+    #[arg(long, value_name = "VERSION")]
+    to: Option<String>,
+    /// Leave out what is less sure, in percent.
+    #[arg(long, value_name = "PERCENT", default_value_t = 40)]
+    min_confidence: u8,
+    /// The form of the answer.
+    #[arg(long, short, value_enum, default_value = "yaml")]
+    output: Format,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Answer {
+    from: String,
+    to: String,
+    pairs: Vec<Pair>,
+    only_in_from: Vec<String>,
+    only_in_to: Vec<String>,
+    /// What admission would say to the rules as they are.
+    refused: Vec<String>,
+    conversion: Conversion,
+}
+
+/// An APIConversion, in the order in which people write one.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Conversion {
+    api_version: &'static str,
+    kind: &'static str,
+    metadata: Value,
+    spec: Spec,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Spec {
+    conversions: Vec<Direction>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Direction {
+    from: String,
+    to: String,
+    rules: Vec<Rule>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Rule {
+    field: String,
+    destination: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    transformation: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    may_fail: Option<bool>,
+}
+
+#[derive(Serialize)]
+struct Pair {
+    from: String,
+    to: String,
+    /// In percent.
+    confidence: u8,
+    reasons: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    transformation: Option<String>,
+}
+
+/// One version of one API.
+struct Version {
+    name: String,
+    schema: Arc<Structural>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let (name, old) = one(&arguments.old)?;
+    let (name, new) = match &arguments.new {
+        Some(path) => {
+            let (name, api) = one(path)?;
+            (name, Some(api))
+        }
+        None => (name, None),
+    };
+    let (from, to) = versions(arguments, &old, new.as_ref())?;
+    let mut found = suggest(&from.schema, &to.schema);
+    let enough = |confidence: f64| percent(confidence) >= arguments.min_confidence;
+    let (kept, unsure): (Vec<_>, Vec<_>) = found.pairs.into_iter().partition(|pair| enough(pair.confidence));
+    found.only_old.extend(unsure.iter().map(|pair| pair.old.clone()));
+    found.only_new.extend(unsure.iter().map(|pair| pair.new.clone()));
+    found.pairs = kept;
+    let answer = answer(&name, &old.group, from, to, &found)?;
+    let complete = answer.refused.is_empty() && answer.only_in_from.is_empty() && answer.only_in_to.is_empty();
+    show(&answer, arguments.output)?;
+    Ok(ExitCode::from(u8::from(!complete)))
+}
+
+fn one(path: &PathBuf) -> anyhow::Result<(String, Api)> {
+    let manifests = apis::load(std::slice::from_ref(path))?;
+    let [_] = manifests.sources.as_slice() else {
+        bail!(
+            "{} holds {} schemas: name a file with one",
+            path.display(),
+            manifests.sources.len()
+        );
+    };
+    let mut source = manifests
+        .sources
+        .into_iter()
+        .next()
+        .ok_or_else(|| anyhow!("no schema"))?;
+    source.conversion = None;
+    source.without_rules();
+    let name = source.name().to_owned();
+    let api = source.assemble();
+    let api = api.map_err(|errors| anyhow!("{}: {}", path.display(), insula_api::aggregate(&errors)))?;
+    Ok((name, api))
+}
+
+fn versions(arguments: &Arguments, old: &Api, new: Option<&Api>) -> anyhow::Result<(Version, Version)> {
+    let find = |api: &Api, name: &str, file: &PathBuf| {
+        let version = api.versions.iter().find(|version| *version.name == *name);
+        let version = version.map(|version| Version {
+            name: version.name.to_string(),
+            schema: version.schema.clone(),
+        });
+        version.ok_or_else(|| anyhow!("{} has no version {name:?}", file.display()))
+    };
+    let stored = old.bundle.storage();
+    let from = find(old, arguments.from.as_deref().unwrap_or(stored), &arguments.old)?;
+    let (later, file) = match (new, &arguments.new) {
+        (Some(new), Some(file)) => (new, file),
+        _ => (old, &arguments.old),
+    };
+    let fresh = |name: &&str| *name != from.name && (new.is_none() || old.bundle.schema(name).is_none());
+    let to = match &arguments.to {
+        Some(name) => name.clone(),
+        None => {
+            let last = later.bundle.versions().filter(fresh).last();
+            let why = || {
+                anyhow!(
+                    "{} has no version that is new: name the two with --from and --to",
+                    file.display()
+                )
+            };
+            last.ok_or_else(why)?.to_owned()
+        }
+    };
+    if to == from.name {
+        bail!("both versions are called {to}: rules are between versions of different names");
+    }
+    Ok((from, find(later, &to, file)?))
+}
+
+fn answer(name: &str, group: &str, from: Version, to: Version, found: &Suggestions) -> anyhow::Result<Answer> {
+    let rules = found.rules(&from.name, &to.name);
+    let conversion = Conversion {
+        api_version: "apis.kcp.io/v1alpha1",
+        kind: "APIConversion",
+        metadata: json!({"name": name}),
+        spec: Spec::deserialize(&rules)?,
+    };
+    let pairs = found.pairs.iter().map(|pair| Pair {
+        from: pair.old.to_string(),
+        to: pair.new.to_string(),
+        confidence: percent(pair.confidence),
+        reasons: pair.reasons.clone(),
+        transformation: pair.forth.as_ref().map(|step| step.transformation.clone()),
+    });
+    let texts = |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect();
+    let (from_name, to_name) = (from.name.clone(), to.name.clone());
+    Ok(Answer {
+        pairs: pairs.collect(),
+        only_in_from: texts(&found.only_old),
+        only_in_to: texts(&found.only_new),
+        refused: refused(group, from, to, &rules),
+        from: from_name,
+        to: to_name,
+        conversion,
+    })
+}
+
+/// What is wrong with the rules as they are: a required field without a source, mostly.
+fn refused(group: &str, from: Version, to: Version, rules: &Value) -> Vec<String> {
+    let spec = FieldPath::new("spec");
+    let stored = from.name.clone();
+    let versions = [from, to].map(|version| VersionSchema {
+        name: version.name,
+        served: true,
+        schema: version.schema,
+    });
+    let compiled = parse_rules(rules, &spec)
+        .and_then(|rules| Bundle::compile(group, versions.into(), &stored, Some(&rules), Strategy::Lossless, &spec));
+    let errors = compiled.err().unwrap_or_default();
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a share, between 0 and 1"
+)]
+fn percent(share: f64) -> u8 {
+    (share * 100.0).round() as u8
+}
+
+fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {
+    if format == Format::Yaml {
+        let text = comments(answer) + &yaml(&answer.conversion)?;
+        std::io::stdout().write_all(text.as_bytes())?;
+        return Ok(());
+    }
+    let mut printer = Printer::stdout();
+    if !printer.document(format, answer)? {
+        let mut table = Table::new(&["SURE", &answer.from, &answer.to, "BY", "WHY"]);
+        for pair in &answer.pairs {
+            let tone = if pair.confidence >= 80 { Tone::Good } else { Tone::Warn };
+            table.row(vec![
+                Cell::new(tone, format!("{}%", pair.confidence)),
+                pair.from.as_str().into(),
+                pair.to.as_str().into(),
+                Cell::list(Tone::Plain, pair.transformation.as_slice()),
+                pair.reasons.join(", ").into(),
+            ]);
+        }
+        printer.table(&table)?;
+        printer.text("")?;
+        for (version, paths) in [(&answer.from, &answer.only_in_from), (&answer.to, &answer.only_in_to)] {
+            if !paths.is_empty() {
+                let text = format!("only in {version}: {}", paths.join(", "));
+                printer.line(&[Cell::new(Tone::Warn, text)])?;
+            }
+        }
+        for refused in &answer.refused {
+            printer.line(&[Cell::new(Tone::Bad, format!("refused: {refused}"))])?;
+        }
+    }
+    printer.flush()?;
+    Ok(())
+}
+
+fn comments(answer: &Answer) -> String {
+    let mut out = String::new();
+    let mut line = |text: String| {
+        // Writing to a String does not fail.
+        let _ = writeln!(out, "# {text}");
+    };
+    line(format!("{} → {}, guessed: read before use.", answer.from, answer.to));
+    for pair in &answer.pairs {
+        line(format!(
+            "{:>3}% {} → {} ({})",
+            pair.confidence,
+            pair.from,
+            pair.to,
+            pair.reasons.join(", ")
+        ));
+    }
+    for (version, paths) in [(&answer.from, &answer.only_in_from), (&answer.to, &answer.only_in_to)] {
+        for path in paths {
+            line(format!("only in {version}: {path}"));
+        }
+    }
+    for refused in &answer.refused {
+        line(format!("refused as it is: {refused}"));
+    }
+    out
+}
