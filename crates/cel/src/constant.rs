@@ -171,7 +171,7 @@ fn children(node: &mut Node, visit: &mut dyn FnMut(&mut Node)) {
             rest.iter_mut().for_each(|link| visit(&mut link.operand));
         }
         Node::List(elements) => elements.iter_mut().for_each(|e| visit(&mut e.node)),
-        Node::Map(entries) => {
+        Node::Map(entries) | Node::Object(entries) => {
             for entry in entries.iter_mut() {
                 visit(&mut entry.key);
                 visit(&mut entry.value);

@@ -157,7 +157,15 @@ impl<'v, 'm> Machine<'v, 'm> {
             Node::Conditional { arms, otherwise } => self.conditional(arms, otherwise),
             Node::Chain { first, rest } => self.chain(first, rest),
             Node::List(elements) => self.list(elements),
-            Node::Map(entries) => self.map(entries),
+            Node::Map(entries) if price::is_constant_map(entries) => self.map(entries),
+            Node::Map(entries) => {
+                self.charge(cost::MAP)?;
+                self.map(entries)
+            }
+            Node::Object(entries) => {
+                self.charge(cost::OBJECT)?;
+                self.map(entries)
+            }
             Node::Call {
                 function,
                 arguments,
@@ -385,9 +393,6 @@ impl<'v, 'm> Machine<'v, 'm> {
 
     #[inline(never)]
     fn map(&mut self, entries: &'v [Entry]) -> Result<'v> {
-        if !price::is_constant_map(entries) {
-            self.charge(cost::MAP)?;
-        }
         self.context.budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
         let mut made = Vec::with_capacity(entries.len());
         for Entry { key, value, optional } in entries {

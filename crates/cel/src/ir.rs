@@ -43,6 +43,8 @@ pub(crate) enum Node {
     },
     List(Box<[Element]>),
     Map(Box<[Entry]>),
+    /// `JSONPatch{op: 'add'}`: a map as a value, but never a constant, and with a price of its own.
+    Object(Box<[Entry]>),
     Call {
         function: &'static Function,
         arguments: Box<[Node]>,

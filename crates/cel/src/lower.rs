@@ -328,7 +328,7 @@ impl Lowering<'_> {
                 optional: field.optional,
             });
         }
-        Ok(Node::Map(entries.into()))
+        Ok(Node::Object(entries.into()))
     }
 
     pub(crate) fn refer(&mut self, slot: usize, path: Vec<String>, tested: bool) {

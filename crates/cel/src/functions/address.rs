@@ -187,7 +187,15 @@ fn contains_network<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     Ok(Val::Bool(outer.contains(inner.address) && outer.bits <= inner.bits))
 }
 
+/// Longer texts are no addresses, and say enough about themselves within this.
+const SHOWN_BYTES_MAX: usize = 256;
+
+fn clipped(text: &str) -> &str {
+    text.get(..text.floor_char_boundary(SHOWN_BYTES_MAX)).unwrap_or(text)
+}
+
 fn parse_ip(text: &str) -> std::result::Result<IpAddr, String> {
+    let text = clipped(text);
     let shown = quoted(text);
     let (address, zone) =
         go_address(text).map_err(|e| format!("IP Address {shown} parse error during conversion from string: {e}"))?;
@@ -205,6 +213,7 @@ fn is_mapped(address: IpAddr) -> bool {
 }
 
 fn parse_network(text: &str) -> std::result::Result<Cidr, EvalError> {
+    let text = clipped(text);
     const CONTEXT: &str = "network address parse error during conversion from string";
     let network = go_prefix(text)
         // Said twice, as Kubernetes does.

@@ -69,6 +69,10 @@ impl<'m> Context<'m> {
     }
 }
 
+/// What one of many texts takes besides its characters: an allocation of its own, its place in the list, and the place
+/// in the shorter list that is being copied when that grows.
+const PART_BYTES: usize = 4 * size_of::<Val<'_>>();
+
 type Implementation = for<'v> fn(&mut Context<'_>, &[Val<'v>]) -> Result<'v>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Regular expressions: `matches`, `find`, `findAll`.
 
-use super::{Context, Function, both, made, member, two_strings};
+use super::{Context, Function, PART_BYTES, both, made, member, two_strings};
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
@@ -61,7 +61,7 @@ fn find_all<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             continue;
         }
         last_end = Some(matched.end());
-        cx.budget.memory(matched.len() + 2 * size_of::<Val<'_>>())?;
+        cx.budget.memory(matched.len() + PART_BYTES)?;
         found.push(Val::string(matched.as_str()));
     }
     Ok(Val::list(found))

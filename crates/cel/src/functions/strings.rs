@@ -1,7 +1,7 @@
 //! Strings: the standard functions and the extension's. Positions count code points.
 
 use super::text::quoted;
-use super::{Context, Function, global, integer, made, member, two_strings};
+use super::{Context, Function, PART_BYTES, global, integer, made, member, two_strings};
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
@@ -160,8 +160,7 @@ fn split<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     }
     let mut parts: Vec<Val<'v>> = Vec::new();
     let mut push = |part: &str| {
-        // A part is an allocation of its own: its text and some thirty bytes around it.
-        cx.budget.memory(part.len() + 2 * size_of::<Val<'_>>())?;
+        cx.budget.memory(part.len() + PART_BYTES)?;
         parts.push(Val::string(part));
         Ok::<(), EvalError>(())
     };
