@@ -119,7 +119,10 @@ impl Bundle {
     pub fn get(&self, stored: Stored<'_>, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
         let to = self.index(to)?;
         if self.strategy == Strategy::None {
-            return Ok(self.relabelled(stored.value, to));
+            return Ok(match self.index(stored.version) {
+                Ok(root) if root != to => self.renamed(&self.relabelled(stored.value, root), to),
+                _ => self.relabelled(stored.value, to),
+            });
         }
         let root = self.index(stored.version)?;
         stored::Views::open(self, root, stored)?.read(to, budget)
@@ -157,7 +160,10 @@ impl Bundle {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
         let to = self.index(to)?;
-        if self.strategy == Strategy::None || from == to {
+        if self.strategy == Strategy::None {
+            return Ok(self.renamed(object, to));
+        }
+        if from == to {
             return Ok(self.relabelled(object, to));
         }
         self.route(from, to, object, budget, None)
@@ -247,15 +253,21 @@ impl Bundle {
         })
     }
 
-    /// The same object under another version's name, as far as its schema goes.
+    /// The same object under another version's name, as far as its schema goes, and with its defaults.
     fn relabelled(&self, object: &Json, to: usize) -> Json {
+        let mut out = self.renamed(object, to);
+        insula_schema::default(&mut out, &self.versions[to].schema);
+        out
+    }
+
+    /// The same object under another version's name, as far as its schema goes. Without rules its defaults are for those who
+    /// write in it: Kubernetes adds none to what was stored in another version.
+    fn renamed(&self, object: &Json, to: usize) -> Json {
         let mut out = object.clone();
         if let Some(map) = out.as_object_mut() {
             map.insert("apiVersion".to_owned(), self.api_version(to));
         }
-        let schema = &self.versions[to].schema;
-        insula_schema::prune(&mut out, schema);
-        insula_schema::default(&mut out, schema);
+        insula_schema::prune(&mut out, &self.versions[to].schema);
         out
     }
 
