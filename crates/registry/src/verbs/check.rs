@@ -29,7 +29,23 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
         };
         return Err(Error::Invalid { subject, name, errors });
     }
-    Ok(())
+    match undecodable(target, body)? {
+        Some(error) => Err(not_handled(target, &error.to_string())),
+        None => Ok(()),
+    }
+}
+
+/// The first embedded object that cannot be read as one.
+fn undecodable(target: &Target, body: &Json) -> Result<Option<FieldError>> {
+    Ok(insula_schema::check_embedded(body, &target.api_version()?.schema))
+}
+
+fn not_handled(target: &Target, why: &str) -> Error {
+    let kind = &target.served.names().kind;
+    Error::BadRequest(format!(
+        "{kind} in version {:?} cannot be handled as a {kind}: {why}",
+        target.version
+    ))
 }
 
 /// What only a patch can do to an object: change its version, or give metadata a type that it cannot have.
@@ -40,7 +56,12 @@ pub(super) fn check_patched(target: &Target, name: &str, new: &Json) -> Result<(
         let error = FieldError::invalid(&FieldPath::new("apiVersion"), given, format!("must be {want}"));
         return Err(api.invalid(name, vec![error]));
     }
-    match insula_schema::metadata_type_error(&new["metadata"]) {
+    let wrong = insula_schema::metadata_type_error(&new["metadata"]);
+    let wrong = match wrong {
+        Some(why) => Some(why),
+        None => undecodable(target, new)?.map(|error| error.to_string()),
+    };
+    match wrong {
         Some(why) => {
             let error = FieldError::invalid_text(&FieldPath::new("patch"), new.to_string(), why);
             Err(api.invalid("", vec![error]))
@@ -146,13 +167,7 @@ pub(super) fn check_fields(
     }
     let text = format!("strict decoding error: {}", problems.join(", "));
     Err(match from {
-        UnknownFields::Create => {
-            let kind = &target.served.names().kind;
-            Error::BadRequest(format!(
-                "{kind} in version {:?} cannot be handled as a {kind}: {text}",
-                target.version
-            ))
-        }
+        UnknownFields::Create => not_handled(target, &text),
         UnknownFields::Patch => {
             let error = FieldError::invalid_text(&FieldPath::new("patch"), body.to_string(), text);
             target.served.api.invalid("", vec![error])
