@@ -11,7 +11,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("^crd-", 273),
     ("^verbs-", 347),
     ("^listwatch-", 355),
-    ("^schema-", 331),
+    ("^schema-", 334),
     ("^kcp-workspaces", 22),
     ("^kcp-schema", 39),
     ("^kcp-export", 38),
