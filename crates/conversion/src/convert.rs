@@ -58,11 +58,7 @@ impl Converter {
             };
             run.ops(&self.plan.ops, &scope, &mut out)
                 .map_err(|failure| self.error(failure))?;
-            for list in &self.plan.indexed {
-                if let Some(Json::Array(items)) = get_mut(&mut out, list) {
-                    items.retain(|item| !item.is_null());
-                }
-            }
+            close_gaps(&self.plan.indexed, &mut out);
         }
         insula_schema::prune(&mut out, &self.schema);
         insula_schema::default(&mut out, &self.schema);
@@ -325,6 +321,7 @@ impl Run<'_> {
             };
             let mut made = each.start(item);
             run.ops(&each.body, &inner, &mut made)?;
+            close_gaps(&each.indexed, &mut made);
             let Some(seg) = filled.add(key, made, at).map_err(|cause| (each.rule, cause))? else {
                 continue;
             };
@@ -351,6 +348,15 @@ impl Run<'_> {
                 got: type_of(&other),
                 want: "string, as keys are".to_owned(),
             }),
+        }
+    }
+}
+
+/// Elements that nothing was written to are none.
+fn close_gaps(lists: &[Box<[Seg]>], out: &mut Json) {
+    for list in lists {
+        if let Some(Json::Array(items)) = get_mut(out, list) {
+            items.retain(|item| !item.is_null());
         }
     }
 }

@@ -88,6 +88,8 @@ pub(crate) struct Each {
     /// Items are objects, so that one without fields is still one.
     pub(crate) objects: bool,
     pub(crate) body: Vec<Op>,
+    /// Lists of an item that the body writes by index.
+    pub(crate) indexed: Vec<Box<[Seg]>>,
     pub(crate) rule: usize,
 }
 
@@ -165,11 +167,11 @@ pub(crate) fn compile(
         for rule in &direction.rules {
             check_destination(rule, &to, &mut errors);
             note(rule, &mut except);
-            index_lists(&rule.destination, &mut plan.indexed);
             scope.add(rule, &mut plan.ops, &mut facts, &mut errors);
         }
         // A default fills what is left when everything else is done.
         plan.ops.sort_by_key(Op::fills);
+        plan.indexed = indexed(&plan.ops);
         paths_exist(direction, &from, &mut errors);
         except.closed.extend(direction.drop.iter().cloned());
     }
@@ -206,6 +208,14 @@ fn whole(from: View<'_>, to: View<'_>, except: &Except, at: &mut Vec<Segment>) -
 }
 
 impl Op {
+    /// Where it writes.
+    fn to(&self) -> &[Seg] {
+        match self {
+            Op::Move { to, .. } | Op::Compute { to, .. } => to,
+            Op::Each(each) => &each.to,
+        }
+    }
+
     fn fills(&self) -> bool {
         match self {
             Op::Move { unless_there, .. } | Op::Compute { unless_there, .. } => *unless_there,
@@ -351,19 +361,19 @@ fn note(rule: &Rule, except: &mut Except) {
     }
 }
 
-fn index_lists(path: &Path, lists: &mut Vec<Box<[Seg]>>) {
-    let segments = path.segments();
-    for (i, segment) in segments.iter().enumerate() {
-        let list = &segments[..i];
-        if matches!(segment, Segment::Index(_)) && Path::of(list.to_vec()).is_single() {
-            let list = Seg::single(list);
-            if !lists.contains(&list) {
-                lists.push(list);
+/// The lists that operations write by index: inner ones before those that hold them, so that both can close.
+fn indexed(ops: &[Op]) -> Vec<Box<[Seg]>> {
+    let mut lists: Vec<Box<[Seg]>> = Vec::new();
+    for to in ops.iter().map(Op::to) {
+        let at = |(i, seg): (usize, &Seg)| matches!(seg, Seg::Index(_)).then_some(i);
+        for list in to.iter().enumerate().filter_map(at).map(|i| &to[..i]) {
+            if !lists.iter().any(|known| **known == *list) {
+                lists.push(list.into());
             }
         }
     }
-    // Inner lists close before the lists that hold them.
     lists.sort_by_key(|list| std::cmp::Reverse(list.len()));
+    lists
 }
 
 fn paths_exist(direction: &Direction, from: &View<'_>, errors: &mut Vec<FieldError>) {

@@ -364,6 +364,7 @@ impl<'s> Scope<'s> {
                 carry: None,
                 objects: kind_of(Some(to_item)) == Some(Kind::Object),
                 body: Vec::new(),
+                indexed: Vec::new(),
                 rule: rest.index,
             })));
             ops.len() - 1
@@ -387,6 +388,7 @@ impl<'s> Scope<'s> {
         }
         if errors.len() == before {
             each.carry = each.item_carry(from_item, to_item);
+            each.indexed = super::indexed(&each.body);
         }
     }
 

@@ -81,6 +81,7 @@ impl<'s> Scope<'s> {
             carry: None,
             objects: false,
             body: vec![make],
+            indexed: Vec::new(),
             rule: rest.index,
         })));
     }
