@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use http::{
     HeaderValue, Method, Request, StatusCode,
@@ -36,6 +37,8 @@ pub(crate) struct Client {
 #[derive(Deserialize)]
 #[serde(rename_all = "kebab-case")]
 struct Kubeconfig {
+    #[serde(default)]
+    current_context: Option<String>,
     clusters: Vec<Named>,
     contexts: Vec<Named>,
     users: Vec<Named>,
@@ -46,15 +49,17 @@ struct Kubeconfig {
 struct Named {
     name: String,
     #[serde(flatten)]
-    content: BTreeMap<String, BTreeMap<String, String>>,
+    content: BTreeMap<String, BTreeMap<String, Value>>,
 }
 
 impl Client {
-    /// The user and the server of a context of a kubeconfig: by client certificate, or by token.
-    pub(crate) fn from_kubeconfig(path: &Path, context: &str) -> anyhow::Result<Self> {
+    /// The user and the server of a context of a kubeconfig, by default its current one: by client certificate, or by token.
+    pub(crate) fn from_kubeconfig<'a>(path: &Path, context: impl Into<Option<&'a str>>) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let kubeconfig: Kubeconfig =
             serde_saphyr::from_str(&text).with_context(|| format!("{} is not a kubeconfig", path.display()))?;
+        let current = kubeconfig.current_context.as_deref().unwrap_or_default();
+        let context = context.into().unwrap_or(current);
         let context = kubeconfig
             .contexts
             .field(context, "context", "cluster")
@@ -66,9 +71,16 @@ impl Client {
         let server = kubeconfig.clusters.field(cluster, "cluster", "server")?.to_owned();
 
         let mut roots = RootCertStore::empty();
-        let ca = kubeconfig.clusters.field(cluster, "cluster", "certificate-authority")?;
-        for certificate in certificates(ca)? {
-            roots.add(certificate).with_context(|| ca.to_owned())?;
+        let folder = path.parent().unwrap_or(Path::new(""));
+        let ca = pem(
+            &kubeconfig.clusters,
+            cluster,
+            "cluster",
+            "certificate-authority",
+            folder,
+        )?;
+        for certificate in certificates(&ca)? {
+            roots.add(certificate).with_context(|| format!("cluster `{cluster}`"))?;
         }
         insula_server::install_provider();
         let tls = ClientConfig::builder().with_root_certificates(roots);
@@ -80,9 +92,9 @@ impl Client {
                 (tls.with_no_client_auth(), Some(value))
             }
             Err(_) => {
-                let key = kubeconfig.users.field(user, "user", "client-key")?;
-                let key = PrivateKeyDer::from_pem_file(key).with_context(|| format!("cannot read {key}"))?;
-                let chain = certificates(kubeconfig.users.field(user, "user", "client-certificate")?)?;
+                let key = pem(&kubeconfig.users, user, "user", "client-key", folder)?;
+                let key = PrivateKeyDer::from_pem_slice(&key).with_context(|| format!("the key of user `{user}`"))?;
+                let chain = certificates(&pem(&kubeconfig.users, user, "user", "client-certificate", folder)?)?;
                 (tls.with_client_auth_cert(chain, key)?, None)
             }
         };
@@ -186,13 +198,24 @@ impl Lookup for Vec<Named> {
         let entry = entry.ok_or_else(|| anyhow!("there is no {section} `{name}`"))?;
         let value = entry.content.get(section).and_then(|content| content.get(key));
         value
-            .map(String::as_str)
+            .and_then(Value::as_str)
             .ok_or_else(|| anyhow!("{section} `{name}` has no {key}"))
     }
 }
 
-fn certificates(path: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect)
-        .with_context(|| format!("cannot read certificates from {path}"))
+/// A PEM document that a kubeconfig names as a file beside it, or holds as `<key>-data`.
+fn pem(entries: &Vec<Named>, name: &str, section: &str, key: &str, folder: &Path) -> anyhow::Result<Vec<u8>> {
+    if let Ok(data) = entries.field(name, section, &format!("{key}-data")) {
+        return STANDARD
+            .decode(data)
+            .with_context(|| format!("{key}-data of {section} `{name}` is not base64"));
+    }
+    let path = folder.join(entries.field(name, section, key)?);
+    std::fs::read(&path).with_context(|| format!("cannot read {}", path.display()))
+}
+
+fn certificates(pem: &[u8]) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    CertificateDer::pem_slice_iter(pem)
+        .collect::<Result<_, _>>()
+        .context("not a certificate")
 }

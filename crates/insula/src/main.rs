@@ -4,6 +4,7 @@ mod apis;
 mod client;
 mod conversion;
 mod demo;
+mod export;
 mod files;
 mod print;
 mod samples;
@@ -41,6 +42,9 @@ enum Command {
     /// Compare schemas, and look them over: no server is needed.
     #[command(subcommand)]
     Schema(schema::Command),
+    /// Publish APIs for other workspaces to bind.
+    #[command(subcommand)]
+    Export(export::Command),
     /// Print the version.
     Version(version::Arguments),
 }
@@ -60,6 +64,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::main(arguments),
         Command::Conversion(command) => conversion::main(&command),
         Command::Schema(command) => schema::main(&command),
+        Command::Export(command) => export::main(command),
         Command::Version(arguments) => version::main(&arguments),
     }
 }

@@ -315,3 +315,81 @@ fn rules_are_guessed_and_hold_what_they_promise() {
     let (code, _, error) = ran(&["conversion", "suggest", &old, &old], "");
     assert!(code == 2 && error.contains("--from and --to"), "{error}");
 }
+
+#[test]
+fn definitions_are_published_for_other_workspaces() {
+    let server = insula_e2e::shared();
+    let admin = server.admin();
+    let (provider, _) = insula_e2e::workspace(&admin, "provider");
+    let folder = tempfile::tempdir().unwrap();
+    let text = json!({"type": "string"});
+    let write = |last: Value| {
+        let fields = [
+            ("v1", json!({"firstName": text, "hint": text})),
+            ("v2", json!({"name": {"type": "object", "properties": {"first": last}}})),
+        ];
+        let manifests = api(&fields, json!([]));
+        let mut definition: Value = serde_json::from_str(manifests.split("\n---\n").next().unwrap()).unwrap();
+        definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+            "conversionReviewVersions": ["v1"], "clientConfig": {"url": "https://converter.example.io/convert"}}});
+        fs::write(folder.path().join("widgets.yaml"), definition.to_string()).unwrap();
+    };
+    let kubeconfig = server.kubeconfig();
+    let here = [
+        "-f",
+        folder.path().to_str().unwrap(),
+        "--kubeconfig",
+        kubeconfig.to_str().unwrap(),
+        "--workspace",
+        &provider,
+    ];
+    let publish = |how: &str, code: i32| answer(&[&["export", "publish", how], &here[..]].concat(), code);
+    let actions = |steps: &Value| -> Vec<String> {
+        let step = |step: &Value| {
+            format!(
+                "{} {}",
+                step["kind"].as_str().unwrap(),
+                step["action"].as_str().unwrap()
+            )
+        };
+        steps.as_array().unwrap().iter().map(step).collect()
+    };
+
+    write(text.clone());
+    let wanted = ["APIResourceSchema create", "APIConversion create", "APIExport create"];
+    assert_eq!(actions(&publish("--diff", 1)), wanted);
+    let applied = publish("--apply", 0);
+    assert_eq!(actions(&applied), wanted.map(|action| format!("{action}d")));
+    let name = applied[0]["name"].as_str().unwrap();
+    assert!(name.starts_with('h') && name.ends_with(".widgets.example.io"), "{name}");
+    assert!(
+        actions(&publish("--diff", 0))
+            .iter()
+            .all(|action| action.ends_with("unchanged"))
+    );
+    let at = admin.at(&provider);
+    let rules = at
+        .get(&format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}"))
+        .expect(200);
+    assert_eq!(
+        rules["spec"]["conversions"][0]["rules"][0]["destination"], ".spec.name.first",
+        "{rules}"
+    );
+    assert_eq!(
+        rules["spec"]["conversions"][0]["preserve"],
+        json!([".spec.hint"]),
+        "{rules}"
+    );
+
+    // Another content is another schema, and the export moves to it.
+    write(json!({"type": "string", "maxLength": 9}));
+    let steps = publish("--diff", 1);
+    assert_eq!(
+        steps[0]["detail"],
+        json!(["v2 .spec.name.first narrowed: maxLength 9 added (breaking)"])
+    );
+    assert_eq!(actions(&publish("--apply", 0))[2], "APIExport updated");
+    let export = at.get("/apis/apis.kcp.io/v1alpha2/apiexports/example.io").expect(200);
+    let resources = export["spec"]["resources"].as_array().unwrap();
+    assert!(resources.len() == 1 && resources[0]["schema"] != name, "{export}");
+}

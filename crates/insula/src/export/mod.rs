@@ -1,0 +1,21 @@
+//! `insula export …`: APIs for other workspaces.
+
+mod plan;
+mod publish;
+mod target;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Make APIResourceSchemas, APIConversions and an APIExport of CustomResourceDefinitions.
+    Publish(publish::Arguments),
+}
+
+pub(crate) fn main(command: Command) -> ExitCode {
+    match command {
+        Command::Publish(arguments) => crate::ended(publish::run(&arguments)),
+    }
+}

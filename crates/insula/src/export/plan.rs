@@ -1,0 +1,197 @@
+//! From definitions to what is published: a schema named by its content, its rules, and the export that offers it.
+
+use anyhow::bail;
+use insula_conversion::suggest;
+use insula_registry::{Api, admission::digest};
+use serde_json::{Map, Value, json};
+
+use crate::apis::Source;
+
+/// One API, ready to be offered.
+pub(super) struct Published {
+    pub(super) group: String,
+    pub(super) plural: String,
+    pub(super) schema: Value,
+    pub(super) conversion: Option<Value>,
+    /// What somebody has to look at.
+    pub(super) remarks: Vec<String>,
+    /// What the server would refuse.
+    pub(super) errors: Vec<String>,
+}
+
+/// Fields of a definition's version that a schema has, too. `schema` stands one level higher there.
+const KEPT: [&str; 8] = [
+    "name",
+    "served",
+    "storage",
+    "deprecated",
+    "deprecationWarning",
+    "subresources",
+    "additionalPrinterColumns",
+    "selectableFields",
+];
+
+impl Published {
+    pub(super) fn name(&self) -> &str {
+        crate::files::text(&self.schema, "/metadata/name")
+    }
+
+    /// The entry of the export.
+    pub(super) fn resource(&self) -> Value {
+        json!({"group": self.group, "name": self.plural, "schema": self.name(), "storage": {"crd": {}}})
+    }
+
+    /// The schema and its rules.
+    pub(super) fn objects(&self) -> impl Iterator<Item = &Value> {
+        std::iter::once(&self.schema).chain(&self.conversion)
+    }
+}
+
+/// The schema, its rules (those of the files, or in place of a webhook a first draft), and what is wrong with them.
+pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
+    let definition = &source.schema.value;
+    let (group, plural) = (
+        source.schema.text("/spec/group"),
+        source.schema.text("/spec/names/plural"),
+    );
+    if plural.is_empty() {
+        bail!("{}: {:?} names no plural", source.schema.file, source.name());
+    }
+    let (group, plural) = (group.to_owned(), plural.to_owned());
+    let spec = if source.is_definition() {
+        spec(definition)
+    } else {
+        definition["spec"].clone()
+    };
+    // Names begin with a letter, and digests may not.
+    let digest = digest::identity(spec.to_string().as_bytes());
+    let suffix = if group.is_empty() { "core" } else { &group };
+    let name = format!("h{}.{plural}.{suffix}", &digest[..8]);
+    let mut metadata = json!({"name": name});
+    // Kubernetes asks for this of its own groups, and so does the server.
+    if let Some(approved) = definition["metadata"]["annotations"].get("api-approved.kubernetes.io") {
+        metadata["annotations"] = json!({"api-approved.kubernetes.io": approved});
+    }
+    let schema =
+        json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": metadata, "spec": spec});
+    let mut remarks = Vec::new();
+    let mut conversion = source
+        .conversion
+        .as_ref()
+        .map(|conversion| named(&conversion.value, &name));
+    let is_webhook = source.schema.text("/spec/conversion/strategy") == "Webhook";
+    let mut published = Source {
+        schema: crate::files::Document {
+            file: source.schema.file.clone(),
+            value: schema.clone(),
+        },
+        conversion: None,
+    };
+    if is_webhook && conversion.is_none() {
+        match published.assemble() {
+            Ok(api) => conversion = draft(&api, &name, &mut remarks),
+            Err(errors) => remarks.push(insula_api::aggregate(&errors)),
+        }
+    }
+    published.conversion = conversion.clone().map(|value| crate::files::Document {
+        file: source.schema.file.clone(),
+        value,
+    });
+    let errors = published.compile().err().unwrap_or_default();
+    Ok(Published {
+        group,
+        plural,
+        schema,
+        conversion,
+        remarks,
+        errors: errors.iter().map(ToString::to_string).collect(),
+    })
+}
+
+/// A definition's `spec` as a schema has it: no conversion, and the versions' schemas one level higher.
+fn spec(definition: &Value) -> Value {
+    let spec = &definition["spec"];
+    let mut out = Map::new();
+    for field in ["group", "names", "scope"] {
+        out.insert(field.to_owned(), spec[field].clone());
+    }
+    let version = |version: &Value| {
+        let mut kept = Map::new();
+        for field in KEPT {
+            if let Some(value) = version.get(field) {
+                kept.insert(field.to_owned(), value.clone());
+            }
+        }
+        let schema = version.pointer("/schema/openAPIV3Schema").cloned();
+        kept.insert("schema".to_owned(), schema.unwrap_or_else(|| json!({"type": "object"})));
+        Value::Object(kept)
+    };
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    out.insert("versions".to_owned(), versions.map(version).collect());
+    Value::Object(out)
+}
+
+/// The rules under the schema's name.
+fn named(conversion: &Value, name: &str) -> Value {
+    let mut out = json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
+        "spec": conversion["spec"],
+    });
+    if crate::files::text(conversion, "/apiVersion").starts_with("apis.kcp.dev/") {
+        out["apiVersion"] = conversion["apiVersion"].clone();
+        out["kind"] = conversion["kind"].clone();
+    }
+    out
+}
+
+/// Rules between the stored version and each other one, as far as they can be guessed. Fields without a counterpart are
+/// under `preserve`, so that their author sees them.
+fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
+    let stored = api.bundle.storage();
+    let stored_schema = api.bundle.schema(stored)?;
+    let mut conversions = Vec::new();
+    for other in api.bundle.versions().filter(|version| *version != stored) {
+        let found = suggest(stored_schema, api.bundle.schema(other)?);
+        let mut rules = found.rules(stored, other);
+        for (index, alone) in [(0, &found.only_old), (1, &found.only_new)] {
+            if !alone.is_empty() {
+                let paths: Vec<String> = alone.iter().map(ToString::to_string).collect();
+                rules["conversions"][index]["preserve"] = json!(paths);
+            }
+        }
+        let (sure, alone) = (found.pairs.len(), found.only_old.len() + found.only_new.len());
+        remarks.push(format!(
+            "a draft in place of the webhook, {stored} and {other}: {sure} rules guessed, {alone} fields without a counterpart"
+        ));
+        conversions.extend(rules["conversions"].as_array().into_iter().flatten().cloned());
+    }
+    let conversion = json!({
+        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
+        "spec": {"conversions": conversions},
+    });
+    (!conversions_are_empty(&conversion)).then_some(conversion)
+}
+
+fn conversions_are_empty(conversion: &Value) -> bool {
+    conversion["spec"]["conversions"].as_array().is_none_or(Vec::is_empty)
+}
+
+/// The export that offers these, made of what is there: other resources and everything else stay.
+pub(super) fn export(name: &str, existing: Option<&Value>, published: &[Published]) -> Value {
+    let mut resources: Vec<Value> = existing
+        .and_then(|export| export["spec"]["resources"].as_array().cloned())
+        .unwrap_or_default();
+    for api in published {
+        let entry = api.resource();
+        let same = |other: &&mut Value| other["group"] == entry["group"] && other["name"] == entry["name"];
+        match resources.iter_mut().find(same) {
+            Some(other) => other["schema"] = entry["schema"].clone(),
+            None => resources.push(entry),
+        }
+    }
+    let mut export = existing.cloned().unwrap_or_else(
+        || json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}}),
+    );
+    export["spec"]["resources"] = Value::Array(resources);
+    export
+}

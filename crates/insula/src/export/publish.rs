@@ -1,0 +1,278 @@
+//! `insula export publish`.
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, bail};
+use insula_schema::Structural;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{
+    plan::{self, Published},
+    target::{Applied, Target, says_the_same},
+};
+use crate::{
+    apis,
+    files::text,
+    print::{Cell, Format, Printer, Table, Tone, yaml},
+};
+
+/// A schema is called h<eight hexadecimal digits of its content>.<plural>.<group>, so that the same content has the same name
+/// and a change makes a new one. Rules among the files, of a definition's name, go with it; a definition with a conversion
+/// webhook and without rules gets a draft of them. The export of that name keeps what it offers beside.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Without --diff and --apply the objects are printed, ready for kubectl apply.
+
+Exit codes:
+  0  printed, applied, or no difference
+  1  something is refused; with --diff, something differs
+  2  a file or the server cannot be read, or a flag is wrong")]
+pub(crate) struct Arguments {
+    /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is standard input.
+    #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
+    files: Vec<PathBuf>,
+    /// The export's name [default: the group of the definitions].
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
+    /// Show what would change, and change nothing.
+    #[arg(long)]
+    diff: bool,
+    /// What is published now, for --diff: files.
+    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    against: Vec<PathBuf>,
+    /// The server, for --diff and --apply.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig [default: its current one].
+    #[arg(long, value_name = "NAME", requires = "kubeconfig")]
+    context: Option<String>,
+    /// The workspace, such as root:apis [default: where the context points].
+    #[arg(long, value_name = "PATH", requires = "kubeconfig")]
+    workspace: Option<String>,
+    /// Write to the server: schemas and rules first, then the export.
+    #[arg(long, requires = "kubeconfig", conflicts_with = "diff")]
+    apply: bool,
+    /// The form of the answer [default: yaml; with --diff and --apply, table].
+    #[arg(long, short, value_enum)]
+    output: Option<Format>,
+}
+
+/// What happens to one object.
+#[derive(Serialize)]
+struct Step {
+    kind: String,
+    name: String,
+    action: &'static str,
+    detail: Vec<String>,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let sources = apis::load(&arguments.files)?.sources;
+    let published: Vec<Published> = sources.into_iter().map(plan::publish).collect::<anyhow::Result<_>>()?;
+    let name = export_name(arguments, &published)?;
+    let target = match &arguments.kubeconfig {
+        Some(kubeconfig) => Target::server(kubeconfig, arguments.context.as_deref(), arguments.workspace.as_deref())?,
+        None => Target::files(&arguments.against)?,
+    };
+    let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
+    let export = plan::export(&name, existing.as_ref(), &published);
+    for api in &published {
+        let said = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());
+        api.remarks.iter().for_each(|remark| said("note", remark));
+        api.errors.iter().for_each(|error| said("error", error));
+    }
+    let refused = published.iter().any(|api| !api.errors.is_empty());
+    if refused && arguments.apply {
+        return Ok(ExitCode::from(1));
+    }
+    if !arguments.diff && !arguments.apply {
+        print(arguments.output.unwrap_or(Format::Yaml), &published, &export)?;
+        return Ok(ExitCode::from(u8::from(refused)));
+    }
+    let steps = if arguments.apply {
+        apply(&target, &published, &export)?
+    } else {
+        differences(&target, &published, existing.as_ref(), &export)?
+    };
+    show(&steps, arguments.output.unwrap_or(Format::Table))?;
+    let differs = arguments.diff && steps.iter().any(|step| step.action != "unchanged");
+    Ok(ExitCode::from(u8::from(refused || differs)))
+}
+
+fn export_name(arguments: &Arguments, published: &[Published]) -> anyhow::Result<String> {
+    if let Some(name) = &arguments.name {
+        return Ok(name.clone());
+    }
+    let mut groups: Vec<&str> = published.iter().map(|api| api.group.as_str()).collect();
+    groups.dedup();
+    match groups.as_slice() {
+        [one] if !one.is_empty() => Ok((*one).to_owned()),
+        _ => bail!("several groups ({}): name the export with --name", groups.join(", ")),
+    }
+}
+
+fn print(format: Format, published: &[Published], export: &Value) -> anyhow::Result<()> {
+    let objects: Vec<&Value> = published.iter().flat_map(Published::objects).chain([export]).collect();
+    let mut out = std::io::stdout().lock();
+    match format {
+        Format::Json => {
+            let list = serde_json::json!({"apiVersion": "v1", "kind": "List", "items": objects});
+            writeln!(out, "{}", serde_json::to_string_pretty(&list)?)?;
+        }
+        Format::Yaml => {
+            for object in objects {
+                write!(out, "---\n{}", yaml(object)?)?;
+            }
+        }
+        Format::Table => {
+            let step = |object: &&Value| Step {
+                kind: text(object, "/kind").to_owned(),
+                name: text(object, "/metadata/name").to_owned(),
+                action: "made",
+                detail: Vec::new(),
+            };
+            drop(out);
+            show(&objects.iter().map(step).collect::<Vec<_>>(), format)?;
+        }
+    }
+    Ok(())
+}
+
+fn apply(target: &Target, published: &[Published], export: &Value) -> anyhow::Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    for object in published.iter().flat_map(Published::objects).chain([export]) {
+        let action = match target.apply(object)? {
+            Applied::Created => "created",
+            Applied::Updated => "updated",
+            Applied::Unchanged => "unchanged",
+        };
+        steps.push(Step {
+            kind: text(object, "/kind").to_owned(),
+            name: text(object, "/metadata/name").to_owned(),
+            action,
+            detail: Vec::new(),
+        });
+    }
+    Ok(steps)
+}
+
+fn differences(
+    target: &Target,
+    published: &[Published],
+    existing: Option<&Value>,
+    export: &Value,
+) -> anyhow::Result<Vec<Step>> {
+    let mut steps = Vec::new();
+    for api in published {
+        let offered = existing.and_then(|export| offered(export, api));
+        for object in api.objects() {
+            let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
+            let there = target.get(text(object, "/apiVersion"), kind, name)?;
+            let (action, detail) = match &there {
+                Some(there) if says_the_same(there, object) => ("unchanged", Vec::new()),
+                Some(_) => ("update", Vec::new()),
+                None if kind == "APIResourceSchema" => ("create", changes(target, offered.as_deref(), object)?),
+                None => ("create", Vec::new()),
+            };
+            steps.push(Step {
+                kind: kind.to_owned(),
+                name: name.to_owned(),
+                action,
+                detail,
+            });
+        }
+    }
+    let (action, detail) = match existing {
+        None => ("create", Vec::new()),
+        Some(there) if there["spec"] == export["spec"] => ("unchanged", Vec::new()),
+        Some(there) => {
+            let moved = published.iter().filter_map(|api| {
+                let before = offered(there, api);
+                (before.as_deref() != Some(api.name()))
+                    .then(|| format!("{} → {}", before.as_deref().unwrap_or("nothing"), api.name()))
+            });
+            ("update", moved.collect())
+        }
+    };
+    steps.push(Step {
+        kind: "APIExport".to_owned(),
+        name: text(export, "/metadata/name").to_owned(),
+        action,
+        detail,
+    });
+    Ok(steps)
+}
+
+/// The schema that an export offers of this API now.
+fn offered(export: &Value, api: &Published) -> Option<String> {
+    let entry = api.resource();
+    let mut resources = export["spec"]["resources"].as_array().into_iter().flatten();
+    let same = resources.find(|other| other["group"] == entry["group"] && other["name"] == entry["name"])?;
+    same["schema"].as_str().map(str::to_owned)
+}
+
+/// What a new schema changes of the one that is offered, field by field.
+fn changes(target: &Target, offered: Option<&str>, new: &Value) -> anyhow::Result<Vec<String>> {
+    let Some(offered) = offered else { return Ok(Vec::new()) };
+    let old = target.get("apis.kcp.io/v1alpha1", "APIResourceSchema", offered)?;
+    let Some(old) = old else {
+        return Ok(vec![format!("{offered}, which is offered now, is not there")]);
+    };
+    let mut out = Vec::new();
+    let versions = |schema: &Value| schema["spec"]["versions"].as_array().cloned().unwrap_or_default();
+    let (before, after) = (versions(&old), versions(new));
+    for version in &before {
+        let name = text(version, "/name");
+        let Some(other) = after.iter().find(|other| other["name"] == version["name"]) else {
+            out.push(format!("{name} removed (breaking)"));
+            continue;
+        };
+        let parse = |version: &Value| Structural::parse_trusted(&version["schema"]).ok();
+        let (Some(a), Some(b)) = (parse(version), parse(other)) else {
+            continue;
+        };
+        for change in insula_schema::diff(a.root(), b.root()) {
+            let breaking = if change.breaking { " (breaking)" } else { "" };
+            out.push(format!(
+                "{name} {} {}: {}{breaking}",
+                change.path, change.kind, change.detail
+            ));
+        }
+    }
+    let known = |version: &&Value| !before.iter().any(|other| other["name"] == version["name"]);
+    out.extend(
+        after
+            .iter()
+            .filter(known)
+            .map(|version| format!("{} added", text(version, "/name"))),
+    );
+    Ok(out)
+}
+
+fn show(steps: &[Step], format: Format) -> anyhow::Result<()> {
+    let mut printer = Printer::stdout();
+    if !printer.document(format, &steps)? {
+        let mut table = Table::new(&["KIND", "NAME", "ACTION", "DETAIL"]);
+        for step in steps {
+            let tone = match step.action {
+                "unchanged" => Tone::Dim,
+                "create" | "created" | "made" => Tone::Good,
+                _ => Tone::Warn,
+            };
+            let mut detail = step.detail.iter();
+            let first = detail.next().map(String::as_str).unwrap_or_default();
+            table.row(vec![
+                step.kind.as_str().into(),
+                step.name.as_str().into(),
+                Cell::new(tone, step.action),
+                first.into(),
+            ]);
+            for more in detail {
+                table.row(vec!["".into(), "".into(), "".into(), more.as_str().into()]);
+            }
+        }
+        printer.table(&table)?;
+    }
+    printer.flush().context("cannot write the answer")
+}
