@@ -234,7 +234,7 @@ impl Bundle {
         found.ok_or_else(|| self.failure(version, version, Cause::UnknownVersion(version.to_owned())))
     }
 
-    fn failure(&self, from: &str, to: &str, cause: Cause) -> ConvertError {
+    pub(crate) fn failure(&self, from: &str, to: &str, cause: Cause) -> ConvertError {
         ConvertError {
             group: self.group.clone(),
             from: from.to_owned(),

@@ -83,7 +83,7 @@
 //!
 //! `rules`: every spelling to one model. `plan`: rules to operations (`carry`: what crosses by itself; `scope`: names and paths against
 //! schemas; `fit`: results against schemas). `convert`: running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside an object.
-//! `bundle`: the tree of versions, get and put. `fates`: what becomes of every field. `suggest`: rules guessed from two schemas. `laws`: the laws as functions. `proof`: the search for
+//! `bundle`: the tree of versions, get and put. `fates`: what becomes of every field. `portable`: objects that carry their residual. `suggest`: rules guessed from two schemas. `laws`: the laws as functions. `proof`: the search for
 //! counterexamples. Not here: when to convert (the registry's).
 #![warn(missing_docs)]
 
@@ -99,6 +99,7 @@ mod merge;
 mod path;
 mod place;
 mod plan;
+mod portable;
 pub mod proof;
 mod residual;
 mod rules;
@@ -110,6 +111,7 @@ pub use crate::bundle::{Bundle, Owned, Stored, Strategy, VERSIONS_MAX, VersionSc
 pub use crate::error::{Cause, ConvertError, FailedRule};
 pub use crate::fates::{Computed, Fate, Fates, FieldFate, fates};
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};
+pub use crate::portable::{Converted, Portable, RESIDUAL_ANNOTATION};
 pub use crate::rules::{
     DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template, parse_rules,
     rules_in_schema,

@@ -21,6 +21,7 @@ use crate::object_budget;
 use crate::rules::{Rule, RuleSet};
 use generate::Fill;
 use insula_api::Json;
+use insula_schema::Structural;
 use random::Random;
 use std::fmt;
 
@@ -139,6 +140,19 @@ pub fn search(
         }
     }
     Ok(searched)
+}
+
+/// Made-up valid objects of a schema: first the corners (nothing, everything), then what is in between. The same seed makes
+/// the same objects.
+pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) -> Vec<Json> {
+    let mut random = Random::new(seed);
+    let api_version = Json::from(api_version);
+    let one = |case| {
+        let mut random = random.fork();
+        let fill = fill(case, 1, &mut random);
+        generate::object(schema, &api_version, fill, &mut random)
+    };
+    (0..count).filter_map(one).collect()
 }
 
 struct Prover<'b> {

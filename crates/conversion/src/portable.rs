@@ -1,0 +1,179 @@
+//! Objects that carry with them what their version cannot show.
+//!
+//! Where nobody keeps a residual beside an object, as in a conversion webhook, it has to travel in the object: in an
+//! annotation. An object and its annotation then are what is stored, whichever version they are in.
+//!
+//! ```text
+//! v2 {name: {first: Bob}, mood: ok}     →  v1 {firstName: Bob}   insula.io/residual: v2 set mood = ok
+//! v1 {firstName: Rob}, the annotation   →  v2 {name: {first: Rob}, mood: ok}
+//! ```
+//!
+//! There and back gives the same object. An edit in between is taken as it is: what it hides is put to what is left of the
+//! object, items without keys by their place. Who removes the annotation removes what it holds.
+
+use crate::bundle::{Bundle, Owned, Stored, Strategy, VersionSchema};
+use crate::error::{Cause, ConvertError};
+use crate::rules::RuleSet;
+use insula_api::{FieldError, FieldPath, Json};
+use insula_cel::Budget;
+use serde_json::Map;
+
+/// The annotation.
+pub const RESIDUAL_ANNOTATION: &str = "insula.io/residual";
+/// Bytes of all annotations of an object, as Kubernetes limits them.
+const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
+
+/// One API, compiled once for each version that objects may be made in.
+#[derive(Debug)]
+pub struct Portable {
+    bundles: Vec<Bundle>,
+}
+
+/// An object in another version.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Converted {
+    /// With the annotation, if something has to travel.
+    pub object: Json,
+    /// The annotation was not one of ours, and what it may have held is gone.
+    pub broken: bool,
+}
+
+impl Portable {
+    /// Compiles rules around `storage`, unless they name another hub.
+    ///
+    /// # Errors
+    /// What is wrong with the rules; also if objects of some version could not be made from another one.
+    pub fn compile(
+        group: &str,
+        versions: &[VersionSchema],
+        storage: &str,
+        rules: Option<&RuleSet>,
+        path: &FieldPath,
+    ) -> Result<Portable, Vec<FieldError>> {
+        let mut rules = rules.cloned().unwrap_or_default();
+        // The hub stays, whichever version is made.
+        rules.hub.get_or_insert_with(|| storage.to_owned());
+        let compile = |target: &VersionSchema| {
+            Bundle::compile(
+                group,
+                versions.to_vec(),
+                &target.name,
+                Some(&rules),
+                Strategy::Lossless,
+                path,
+            )
+        };
+        Ok(Portable {
+            bundles: versions.iter().map(compile).collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Makes an object of version `to`, from which the given one can be made again.
+    ///
+    /// # Errors
+    /// A version that does not exist, a rule that fails for this object, or more to carry than annotations hold.
+    pub fn convert(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<Converted, ConvertError> {
+        let from = object["apiVersion"].as_str().unwrap_or_default();
+        let from = from.rsplit('/').next().unwrap_or_default();
+        let Some(bundle) = self.bundles.iter().find(|bundle| bundle.storage() == to) else {
+            return Err(self.failure(from, to, Cause::UnknownVersion(to.to_owned())));
+        };
+        if from == to {
+            return Ok(Converted {
+                object: object.clone(),
+                broken: false,
+            });
+        }
+        let mut plain = object.clone();
+        let carried = take_annotation(&mut plain);
+        let moved = |carried: Option<&[u8]>, budget: &mut Budget| -> Result<Owned, ConvertError> {
+            let stored = Stored {
+                value: &plain,
+                version: from,
+                residual: carried,
+            };
+            let shown = bundle.get(stored, to, budget)?;
+            bundle.put(&shown, to, Some(stored), budget)
+        };
+        let (made, broken) = match moved(carried.as_deref(), budget) {
+            // Annotations are anybody's to write. An object that nobody can read would be worse.
+            Err(ConvertError {
+                cause: Cause::Residual(_),
+                ..
+            }) => (moved(None, budget)?, true),
+            made => (made?, false),
+        };
+        let Owned { mut value, residual } = made;
+        keep_metadata(&plain, &mut value);
+        if let Some(residual) = residual {
+            self.carry(&mut value, residual, (from, to))?;
+        }
+        Ok(Converted { object: value, broken })
+    }
+
+    fn carry(&self, object: &mut Json, residual: Vec<u8>, (from, to): (&str, &str)) -> Result<(), ConvertError> {
+        let broken = |why: &str| self.failure(from, to, Cause::Residual(why.to_owned()));
+        let text = String::from_utf8(residual).map_err(|_| broken("it is no text"))?;
+        let metadata = object.as_object_mut().map(|object| {
+            let metadata = object.entry("metadata").or_insert_with(|| Json::Object(Map::new()));
+            metadata.as_object_mut()
+        });
+        let annotations = metadata.flatten().and_then(|metadata| {
+            let annotations = metadata
+                .entry("annotations")
+                .or_insert_with(|| Json::Object(Map::new()));
+            annotations.as_object_mut()
+        });
+        let annotations = annotations.ok_or_else(|| broken("the object's metadata holds no annotations"))?;
+        annotations.insert(RESIDUAL_ANNOTATION.to_owned(), Json::String(text));
+        let bytes = |(name, value): (&String, &Json)| name.len() + value.as_str().map_or(0, str::len);
+        let all: usize = annotations.iter().map(bytes).sum();
+        if all > ANNOTATIONS_BYTES_MAX {
+            return Err(broken(&format!(
+                "with what {to} cannot show, annotations take {all} bytes; an object holds {ANNOTATIONS_BYTES_MAX}"
+            )));
+        }
+        Ok(())
+    }
+
+    fn failure(&self, from: &str, to: &str, cause: Cause) -> ConvertError {
+        match self.bundles.first() {
+            Some(bundle) => bundle.failure(from, to, cause),
+            None => ConvertError {
+                group: String::new(),
+                from: from.to_owned(),
+                to: to.to_owned(),
+                rule: None,
+                cause,
+            },
+        }
+    }
+}
+
+/// Takes what an object carries. Maps that are empty without it go, too.
+fn take_annotation(object: &mut Json) -> Option<Vec<u8>> {
+    let metadata = object.get_mut("metadata")?.as_object_mut()?;
+    let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
+    let carried = annotations.remove(RESIDUAL_ANNOTATION)?;
+    if annotations.is_empty() {
+        metadata.remove("annotations");
+    }
+    // Something else than text was written by nobody who knows it.
+    Some(carried.as_str().unwrap_or("?").as_bytes().to_vec())
+}
+
+/// Of metadata, rules change labels and annotations only.
+fn keep_metadata(source: &Json, object: &mut Json) {
+    let Some(Json::Object(mut kept)) = source.get("metadata").cloned() else {
+        return;
+    };
+    for part in ["labels", "annotations"] {
+        match object.get("metadata").and_then(|metadata| metadata.get(part)) {
+            Some(value) => kept.insert(part.to_owned(), value.clone()),
+            None => kept.remove(part),
+        };
+    }
+    if let Some(object) = object.as_object_mut() {
+        object.insert("metadata".to_owned(), Json::Object(kept));
+    }
+}
