@@ -14,7 +14,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Pure: no clock, no randomness, no IO. Not here: types and static cost (yet), and rules on schemas (`schema`).
+//! Types are checked and the cost is estimated before anything runs: see [`Env`] and [`Program::estimate`].
+//!
+//! Pure: no clock, no randomness, no IO. Not here: rules on schemas (`schema`).
 #![warn(missing_docs)]
 
 mod activation;
@@ -40,6 +42,7 @@ mod macros;
 mod mistakes;
 mod nodes;
 mod operators;
+mod optional;
 mod parse;
 mod path;
 mod price;

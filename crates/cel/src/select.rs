@@ -154,14 +154,15 @@ impl<'v> Machine<'v, '_> {
             self.charge(cost::SELECT)?;
             return Ok(Val::Bool(programs.named.iter().any(|(name, _)| *name == *field.name)));
         }
-        if !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Access { .. }) {
-            self.charge(cost::SELECT)?;
-        }
+        let computed = !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Access { .. });
         let base = match self.eval(base) {
             Ok(Val::Optional(None)) | Err(EvalError::Absent) => return Ok(Val::Bool(false)),
             Ok(Val::Optional(Some(inner))) => (*inner).clone(),
             other => other?,
         };
+        if computed {
+            self.charge(cost::SELECT)?;
+        }
         match base.field_of(field) {
             Some(found) => fit(found).map(|_| Val::Bool(true)),
             None if base.items().is_some() => Err(not_an_index(&Val::Str(&field.name))),

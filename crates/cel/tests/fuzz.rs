@@ -6,7 +6,9 @@
 // How long to run is asked of a clock; the crate itself never reads one.
 #![allow(clippy::disallowed_methods)]
 
-use insula_cel::{AbsenceMode, Activation, Budget, CompileError, Decl, Env, Field, ListKind, Program, Type, print};
+use insula_cel::{
+    AbsenceMode, Activation, Budget, CompileError, Decl, Env, Estimate, Field, ListKind, Program, Type, print,
+};
 use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -159,7 +161,8 @@ fn places_are_inside(source: &str, error: &CompileError, seed: u64) {
     );
 }
 
-fn evaluate(source: &str, program: &Program, value: &Value, seed: u64) {
+/// Evaluates twice, and says what it cost.
+fn evaluate(source: &str, program: &Program, value: &Value, seed: u64) -> u64 {
     let other = json!([1, "a", {"b": null}]);
     let activation = Activation::new().with("self", value).with("x", &other);
     let (mut first, mut second) = (Budget::new(COST_MAX), Budget::new(COST_MAX));
@@ -172,6 +175,7 @@ fn evaluate(source: &str, program: &Program, value: &Value, seed: u64) {
     );
     assert_eq!(first.used(), second.used(), "seed {seed}: the cost of {source:?}");
     assert_eq!(one, two, "seed {seed}: the value of {source:?}");
+    first.used()
 }
 
 #[test]
@@ -199,7 +203,19 @@ fn mixed_expressions_keep_within_their_bounds() {
             }
         }
         match Program::compile_in(&source, &typed) {
-            Ok(program) => evaluate(&source, &program, value, seed),
+            Ok(program) => {
+                let cost = evaluate(&source, &program, value, seed);
+                let Estimate { min, max } = program.estimate();
+                assert!(min <= max, "seed {seed}: {source:?}");
+                // Kubernetes' estimates, which these are, are too low for selections from optionals and for formats.
+                let known = ["optional", "?", "opt", "validate"]
+                    .iter()
+                    .any(|word| source.contains(word));
+                assert!(
+                    known || cost <= max,
+                    "seed {seed}: {source:?} cost {cost}, estimated {max}"
+                );
+            }
             Err(error) => places_are_inside(&source, &error, seed),
         }
     }

@@ -58,8 +58,8 @@ fn format<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         let start = out.len();
         clause(verb, precision, &value, &mut out, cx.budget)?;
         cx.budget.traverse(out.len() - start)?;
-        // A text that grows is copied: twice its length in all, with what `made` adds.
-        cx.budget.memory(out.len() - start)?;
+        // A text that grows is copied, into one that may be twice as long.
+        cx.budget.memory(3 * (out.len() - start))?;
     }
     out.push_str(rest);
     made(cx, out)
