@@ -2,6 +2,7 @@
 //! look at other objects is [`crate::admission`], whatever takes more than one write is a controller.
 
 mod apis;
+mod coordination;
 mod core;
 mod definition;
 mod migration;
@@ -23,6 +24,8 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         ("", "namespaces") => Arc::new(core::Namespaces),
         ("", "configmaps") => Arc::new(core::ConfigMaps),
         ("", "secrets") => Arc::new(core::Secrets),
+        ("", "events") => Arc::new(coordination::Events),
+        ("coordination.k8s.io", "leases") => Arc::new(coordination::Leases),
         ("apiextensions.k8s.io", "customresourcedefinitions") => Arc::new(definition::Definitions),
         (ADMISSION, "validatingadmissionpolicies") => Arc::new(policies::ValidatingPolicies),
         (ADMISSION, "validatingadmissionpolicybindings") => Arc::new(policies::ValidatingBindings),

@@ -171,7 +171,7 @@ pub(crate) fn check_fields(target: &Target, fields: &FieldSelector) -> Result<()
             || (field == "metadata.namespace" && (namespaced || built_in))
             || selectable.contains(field);
         if !known {
-            return Err(Error::BadRequest(if built_in {
+            return Err(Error::BadRequest(if built_in && selectable.is_empty() {
                 format!("{field:?} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"")
             } else {
                 format!("field label not supported: {field}")
