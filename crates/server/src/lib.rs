@@ -3,6 +3,7 @@
 //! [`build`] is the one place where store, registry, faces and controllers meet. This crate spawns and reads the clock;
 //! below it nobody does. It holds no rule about objects.
 
+mod answer;
 mod build;
 pub mod config;
 mod env;
@@ -23,6 +24,7 @@ mod telemetry;
 mod tls;
 mod trace;
 
+pub use answer::{Answer, Answering, answer};
 pub use build::{App, Background, Parts, build};
 pub use config::Config;
 pub use env::Env;

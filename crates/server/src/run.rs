@@ -262,13 +262,13 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
     Ok(())
 }
 
-struct Signals {
+pub(crate) struct Signals {
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
 }
 
 impl Signals {
-    fn listen() -> Result<Self, StartError> {
+    pub(crate) fn listen() -> Result<Self, StartError> {
         let listen = |kind| signal(kind).map_err(|error| StartError::Build(format!("no signal handlers: {error}")));
         Ok(Self {
             terminate: listen(SignalKind::terminate())?,
@@ -276,7 +276,7 @@ impl Signals {
         })
     }
 
-    async fn next(&mut self) {
+    pub(crate) async fn next(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
@@ -284,7 +284,7 @@ impl Signals {
     }
 }
 
-async fn resolve(listen: &str) -> Result<SocketAddr, StartError> {
+pub(crate) async fn resolve(listen: &str) -> Result<SocketAddr, StartError> {
     let wrong = |cause: String| StartError::Address {
         listen: listen.to_owned(),
         cause,

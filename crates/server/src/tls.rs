@@ -41,6 +41,19 @@ pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, St
     Ok(Arc::new(config))
 }
 
+/// The same of a given pair, for whoever connects: nobody is asked for a certificate.
+pub(crate) fn plain_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, StartError> {
+    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+    let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(|error| wrong(certificate, &error))?
+        .with_no_client_auth()
+        .with_single_cert(certificates(certificate)?, private)
+        .map_err(|error| wrong(certificate, &error))?;
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Arc::new(config))
+}
+
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError> {
     CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)

@@ -5,6 +5,7 @@ mod coverage;
 mod differ;
 mod suggest;
 mod test;
+mod webhook;
 
 use std::process::ExitCode;
 
@@ -20,6 +21,8 @@ pub(crate) enum Command {
     Coverage(coverage::Arguments),
     /// Propose rules for fields that were renamed or moved.
     Suggest(suggest::Arguments),
+    /// Serve rules to a Kubernetes cluster as a conversion webhook.
+    Webhook(webhook::Arguments),
 }
 
 pub(crate) fn main(command: &Command) -> ExitCode {
@@ -28,6 +31,7 @@ pub(crate) fn main(command: &Command) -> ExitCode {
         Command::Convert(arguments) => convert::run(arguments),
         Command::Coverage(arguments) => coverage::run(arguments),
         Command::Suggest(arguments) => suggest::run(arguments),
+        Command::Webhook(arguments) => webhook::run(arguments),
     };
     crate::ended(done)
 }

@@ -1,0 +1,100 @@
+//! `insula conversion webhook`.
+
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
+
+use anyhow::{anyhow, bail};
+use insula_api::FieldPath;
+use insula_conversion::{Portable, VersionSchema};
+use insula_server::{Answer, Answering};
+
+use crate::{
+    apis::{self, Input, Source},
+    failed,
+};
+
+mod review;
+
+use review::{Api, respond};
+
+/// A list of objects comes in one request.
+const BODY_BYTES_MAX: usize = 256 << 20;
+
+/// Answers ConversionReviews (apiextensions.k8s.io/v1) on every path, and GET /healthz. What a version cannot show travels in
+/// the annotation insula.io/residual of the object; docs/tools.md tells the limits of that.
+#[derive(clap::Args)]
+#[command(after_help = "\
+Exit codes:
+  0  stopped by SIGTERM or SIGINT
+  1  rules or schema are refused
+  2  a file cannot be read, a flag is wrong, or the address is taken
+  5  the certificate or its key cannot be used")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    input: Input,
+    /// Where to answer; port 0 takes a free one.
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9443")]
+    listen: String,
+    /// The certificate as PEM, for the name by which the cluster calls.
+    #[arg(long, value_name = "FILE")]
+    tls_cert: PathBuf,
+    /// Its key as PEM.
+    #[arg(long, value_name = "FILE")]
+    tls_key: PathBuf,
+}
+
+pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let mut compiled = Vec::new();
+    let mut refused = false;
+    for source in apis::load(&arguments.input.files)?.sources {
+        match portable(&source) {
+            Ok(api) => compiled.push(api),
+            Err(error) => {
+                refused = true;
+                eprintln!("error: {}: {error}", source.name());
+            }
+        }
+    }
+    if refused {
+        return Ok(ExitCode::from(1));
+    }
+    let kinds: Vec<String> = compiled.iter().map(Api::to_string).collect();
+    let answer: Arc<Answer> = Arc::new(move |request| respond(&compiled, &request));
+    let settings = Answering {
+        listen: arguments.listen.clone(),
+        certificate: arguments.tls_cert.clone(),
+        key: arguments.tls_key.clone(),
+        body_bytes: BODY_BYTES_MAX,
+    };
+    let ready = |address| {
+        for kind in &kinds {
+            eprintln!("converts {kind}");
+        }
+        eprintln!("answering on https://{address}");
+    };
+    let served = crate::runtime()?.block_on(insula_server::answer(settings, answer, ready));
+    Ok(match served {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.exit_code() == 5 => failed(error, 5),
+        Err(error) => bail!(error),
+    })
+}
+
+fn portable(source: &Source) -> anyhow::Result<Api> {
+    let told = |errors: Vec<insula_api::FieldError>| anyhow!(insula_api::aggregate(&errors));
+    let api = source.compile().map_err(told)?;
+    let rules = source.rules().map_err(told)?;
+    let version = |version: &insula_registry::ApiVersion| VersionSchema {
+        name: version.name.to_string(),
+        served: version.served,
+        schema: version.schema.clone(),
+    };
+    let versions: Vec<VersionSchema> = api.versions.iter().map(version).collect();
+    let stored = api.bundle.storage();
+    let portable = Portable::compile(&api.group, &versions, stored, rules.as_ref(), &FieldPath::new("spec"));
+    Ok(Api {
+        group: api.group.to_string(),
+        kind: api.names.kind.to_string(),
+        versions: versions.into_iter().map(|version| version.name).collect(),
+        portable: portable.map_err(told)?,
+    })
+}
