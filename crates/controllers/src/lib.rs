@@ -15,6 +15,7 @@ mod garbage;
 mod logicalcluster;
 mod migration;
 mod namespace;
+mod partition;
 mod policy;
 pub mod runtime;
 mod workspace;
@@ -71,6 +72,7 @@ impl Controllers {
             task!("crd", crd::Definitions::new),
             task!("migration", migration::Migrations::new),
             task!("namespace", namespace::Namespaces::new),
+            task!("partition", partition::PartitionSets::new),
             task!("policy", policy::Policies::new),
             task!("garbage", garbage::Garbage::new),
         ]

@@ -11,6 +11,7 @@ use crate::{
     logicalcluster::LogicalClusters,
     migration::Migrations,
     namespace::Namespaces,
+    partition::PartitionSets,
     policy::Policies,
     runtime::Reconciler,
     workspace::Workspaces,
@@ -222,6 +223,7 @@ impl Rig {
             commits += pass(registry, &Definitions::new(registry.clone())).await;
             commits += pass(registry, &Migrations::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
+            commits += pass(registry, &PartitionSets::new(registry.clone())).await;
             commits += pass(registry, &Policies::new(registry.clone())).await;
             commits += pass(registry, &Garbage::new(registry.clone())).await;
             if commits == 0 {

@@ -35,6 +35,10 @@ resource! {
     logicalclusters = "core.kcp.io", "logicalclusters";
     /// Shards.
     shards = "core.kcp.io", "shards";
+    /// Partitions.
+    partitions = "topology.kcp.io", "partitions";
+    /// PartitionSets.
+    partitionsets = "topology.kcp.io", "partitionsets";
     /// APIResourceSchemas.
     apiresourceschemas = "apis.kcp.io", "apiresourceschemas";
     /// APIExports.

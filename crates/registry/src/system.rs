@@ -75,6 +75,14 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
         include_str!("../../../config/crds/apis.kcp.io_apiexportendpointslices.yaml"),
         None,
     ),
+    (
+        include_str!("../../../config/crds/topology.kcp.io_partitions.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/topology.kcp.io_partitionsets.yaml"),
+        None,
+    ),
 ];
 
 /// Group and kinds of kcp's first spelling, which the seed's manifests use: `(resource, its plural there, kind there)`.

@@ -17,10 +17,11 @@ const FLOORS: &[(&str, usize)] = &[
     ("^kcp-export", 38),
     ("^kcp-binding", 104),
     ("^kcp-routing", 24),
+    ("^kcp-topology", 14),
     ("^kcp-logicalcluster", 16),
     ("^kcp-apiconversion", 12),
     ("^kcp-bound-serving", 20),
-    ("^kcp-endpoint", 16),
+    ("^kcp-endpoint", 19),
     ("^kcp-workspacetypes", 20),
     ("^kcp-workspace-validation", 16),
 ];

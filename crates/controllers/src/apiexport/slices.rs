@@ -23,6 +23,8 @@ pub(crate) struct World {
     export: Option<Entry>,
     /// Somebody has bound it.
     consumed: bool,
+    /// The Partition that it names, where there is one, as a selector of shards.
+    partition: Option<String>,
     external_url: String,
     now: Timestamp,
 }
@@ -32,6 +34,7 @@ pub(crate) struct World {
 struct Reference {
     path: String,
     name: String,
+    partition: String,
 }
 
 impl Reference {
@@ -39,6 +42,7 @@ impl Reference {
         Reference {
             path: text(slice, "/spec/export/path").to_owned(),
             name: text(slice, "/spec/export/name").to_owned(),
+            partition: text(slice, "/spec/partition").to_owned(),
         }
     }
 }
@@ -58,7 +62,12 @@ impl Reconciler for EndpointSlices {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        vec![ids::apiexportendpointslices(), ids::apiexports(), ids::apibindings()]
+        vec![
+            ids::apiexportendpointslices(),
+            ids::apiexports(),
+            ids::apibindings(),
+            ids::partitions(),
+        ]
     }
 
     /// Slices of an export that appears or goes, or that somebody begins or ceases to bind.
@@ -69,6 +78,22 @@ impl Reconciler for EndpointSlices {
             } else {
                 Vec::new()
             };
+        }
+        if change.key.resource == ids::partitions() {
+            let mut keys = Vec::new();
+            let scope = Scope::cluster(ids::apiexportendpointslices(), change.key.cluster.clone());
+            snapshot.for_each(&scope, |slice| {
+                if slice
+                    .object
+                    .view(|object| Reference::read(&object.body_value()))
+                    .partition
+                    == *change.key.name
+                {
+                    keys.push(slice.key.clone());
+                }
+                ControlFlow::Continue(())
+            });
+            return keys;
         }
         if change.old.is_some() && change.new.is_some() {
             return Vec::new();
@@ -105,7 +130,12 @@ impl Reconciler for EndpointSlices {
                 .unwrap_or_else(|| key.cluster.clone()),
         };
         let export = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), &reference.name);
+        let partition = ObjectKey::cluster_scoped(ids::partitions(), key.cluster.clone(), &reference.partition);
+        let partition = snapshot
+            .get(&partition)
+            .and_then(|partition| crate::partition::selector(&partition.object.body_value()["spec"]["selector"]).ok());
         World {
+            partition: partition.map(|selector| selector.to_string()),
             consumed: is_consumed(snapshot, &digest::export_label(&cluster, &reference.name)),
             export: snapshot.get(&export),
             cluster,
@@ -159,15 +189,23 @@ fn decide(world: &World) -> Plan {
         }
     };
     set_condition(&mut value, &export, world.now);
-    let partition = match text(old, "/spec/partition") {
-        "" => Condition::holds("PartitionValid"),
-        partition => {
+    let partition = match (text(old, "/spec/partition"), &world.partition) {
+        ("", _) | (_, Some(_)) => Condition::holds("PartitionValid"),
+        (partition, None) => {
             let message = format!("partition.topology.kcp.io {partition:?} not found");
             Condition::fails("PartitionValid", "PartitionInvalidReference", message)
         }
     };
     set_condition(&mut value, &partition, world.now);
     sort_conditions(&mut value);
+    match &world.partition {
+        Some(selector) => value["status"]["shardSelector"] = json!(selector),
+        None => drop(
+            value["status"]
+                .as_object_mut()
+                .map(|status| status.remove("shardSelector")),
+        ),
+    }
     let url = format!("{}/services/apiexport/{}/{name}", world.external_url, world.cluster);
     match world.consumed && world.export.is_some() {
         true => value["status"]["endpoints"] = json!([{"url": url}]),

@@ -1,0 +1,279 @@
+//! PartitionSets: a Partition for each combination of label values that shards have.
+
+use crate::{
+    runtime::Reconciler,
+    write::{list, sort_conditions},
+};
+use insula_api::{
+    ClusterName, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, SelectorError, Timestamp, set_condition,
+};
+use insula_registry::{Intent, Plan, Registry, admission::digest, ids};
+use insula_store::{Change, Entry, Snapshot};
+use serde_json::{Map, json};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+    sync::Arc,
+};
+
+/// Characters of a set's name and its values in a Partition's name; what is longer is cut, and told apart by its digest.
+const NAME_MAX: usize = 200;
+
+/// Reconciles PartitionSets.
+pub(crate) struct PartitionSets {
+    registry: Arc<Registry>,
+}
+
+/// The world of a set.
+pub(crate) struct World {
+    set: Option<(Entry, Json)>,
+    /// Partitions that the set owns.
+    partitions: BTreeMap<String, (Entry, Json)>,
+    shards: Vec<Entry>,
+    now: Timestamp,
+}
+
+impl PartitionSets {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        PartitionSets { registry }
+    }
+}
+
+impl Reconciler for PartitionSets {
+    type Key = ObjectKey;
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        "partition"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::partitionsets(), ids::partitions(), ids::shards()]
+    }
+
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+        let resource = &change.key.resource;
+        if *resource == ids::partitionsets() {
+            return change.new.iter().map(|_| change.key.clone()).collect();
+        }
+        if *resource == ids::shards() {
+            let mut keys = Vec::new();
+            snapshot.for_each(&Scope::everywhere(ids::partitionsets()), |set| {
+                keys.push(set.key.clone());
+                ControlFlow::Continue(())
+            });
+            return keys;
+        }
+        // Whoever takes a partition away from its set gets another one.
+        let old = change.old.iter().flat_map(|old| &old.object.meta.owner_references);
+        let owners = old.filter(|owner| owner.kind == "PartitionSet");
+        owners
+            .map(|owner| ObjectKey::cluster_scoped(ids::partitionsets(), change.key.cluster.clone(), &owner.name))
+            .collect()
+    }
+
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
+        let set = snapshot.get(key).map(|entry| {
+            let value = entry.object.body_value();
+            (entry, value)
+        });
+        let uid = set.as_ref().map(|(entry, _)| entry.object.meta.uid.to_string());
+        let mut partitions = BTreeMap::new();
+        snapshot.for_each(&Scope::cluster(ids::partitions(), key.cluster.clone()), |entry| {
+            let mut owners = entry.object.meta.owner_references.iter();
+            if owners.any(|owner| Some(&owner.uid) == uid.as_ref()) {
+                let value = entry.object.body_value();
+                partitions.insert(entry.key.name.to_string(), (entry.clone(), value));
+            }
+            ControlFlow::Continue(())
+        });
+        let shards = Scope::cluster(ids::shards(), ClusterName::root());
+        World {
+            set,
+            partitions,
+            shards: snapshot.range(&shards, None, usize::MAX),
+            now: self.registry.clock.now(),
+        }
+    }
+
+    fn decide(&self, world: &World) -> Plan {
+        decide(world)
+    }
+}
+
+fn decide(world: &World) -> Plan {
+    let Some((entry, old)) = &world.set else {
+        return Plan::rest();
+    };
+    if entry.object.meta.is_deleting() {
+        return Plan::rest();
+    }
+    let mut value = old.clone();
+    if !value["status"].is_object() {
+        value["status"] = json!({});
+    }
+    let mut intents = Vec::new();
+    match selector(&old["spec"]["shardSelector"]) {
+        Err(error) => {
+            let invalid = Condition::fails("PartitionSetValid", "InvalidSelector", error.to_string());
+            set_condition(&mut value, &invalid, world.now);
+        }
+        Ok(selector) => {
+            let wanted = wanted(world, entry, old, &selector);
+            value["status"]["count"] = json!(wanted.len());
+            if wanted.is_empty()
+                && let Some(status) = value["status"].as_object_mut()
+            {
+                status.remove("count");
+            }
+            intents = differences(world, entry, &wanted);
+            for condition in ["PartitionSetValid", "PartitionsReady"] {
+                set_condition(&mut value, &Condition::holds(condition), world.now);
+            }
+        }
+    }
+    sort_conditions(&mut value);
+    intents.push(Intent::Update(entry.clone(), value));
+    Plan {
+        intents,
+        again_after: None,
+    }
+}
+
+/// What chooses shards: no selector chooses all.
+pub(crate) fn selector(selector: &Json) -> Result<LabelSelector, SelectorError> {
+    match selector {
+        Json::Null => LabelSelector::from_json(&json!({})),
+        selector => LabelSelector::from_json(selector),
+    }
+}
+
+/// Partitions by name: for each combination of values of the dimensions that a chosen shard has. Shards that lack one of
+/// the labels belong to none.
+fn wanted(world: &World, set: &Entry, value: &Json, selector: &LabelSelector) -> BTreeMap<String, Json> {
+    let dimensions: BTreeSet<&str> = list(value, "/spec/dimensions")
+        .iter()
+        .filter_map(Json::as_str)
+        .collect();
+    let chosen = world
+        .shards
+        .iter()
+        .filter(|shard| selector.matches(&shard.object.meta.labels));
+    let combinations: BTreeSet<Vec<&str>> = chosen
+        .filter_map(|shard| dimensions.iter().map(|key| shard.object.meta.label(key)).collect())
+        .collect();
+    let partition = |values: Vec<&str>| {
+        let mut choice = value["spec"]["shardSelector"].clone();
+        if !choice["matchLabels"].is_object() {
+            choice["matchLabels"] = json!({});
+        }
+        let labels: Map<String, Json> = dimensions
+            .iter()
+            .zip(&values)
+            .map(|(key, value)| ((*key).to_owned(), json!(value)))
+            .collect();
+        if let Some(match_labels) = choice["matchLabels"].as_object_mut() {
+            match_labels.extend(labels);
+        }
+        (name(&set.key.name, &values), choice)
+    };
+    combinations.into_iter().map(partition).collect()
+}
+
+fn name(set: &str, values: &[&str]) -> String {
+    let whole = [&[set], values].concat().join("-").to_lowercase();
+    let safe: String = whole
+        .chars()
+        .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
+        .take(NAME_MAX)
+        .collect();
+    // Two combinations may read alike once they are names.
+    let digest: String = digest::base62(&values.join("/")).chars().take(8).collect();
+    format!("{safe}-{}", digest.to_lowercase())
+}
+
+fn differences(world: &World, set: &Entry, wanted: &BTreeMap<String, Json>) -> Vec<Intent> {
+    let mut intents = Vec::new();
+    for (name, selector) in wanted {
+        match world.partitions.get(name) {
+            Some((entry, value)) => {
+                let mut value = value.clone();
+                value["spec"]["selector"] = selector.clone();
+                intents.push(Intent::Update(entry.clone(), value));
+            }
+            None => {
+                let owner = json!({
+                    "apiVersion": "topology.kcp.io/v1alpha1", "kind": "PartitionSet", "name": &*set.key.name,
+                    "uid": set.object.meta.uid.to_string(), "controller": true,
+                });
+                let partition = json!({
+                    "apiVersion": "topology.kcp.io/v1alpha1", "kind": "Partition",
+                    "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {"selector": selector},
+                });
+                let key = ObjectKey::cluster_scoped(ids::partitions(), set.key.cluster.clone(), name);
+                intents.push(Intent::Create(key, partition));
+            }
+        }
+    }
+    let stale = world.partitions.iter().filter(|(name, _)| !wanted.contains_key(*name));
+    intents.extend(stale.map(|(_, (entry, _))| Intent::Delete(entry.clone())));
+    intents
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Rig;
+    use insula_api::Json;
+    use serde_json::json;
+
+    const API: &str = "topology.kcp.io/v1alpha1";
+
+    #[tokio::test]
+    async fn sets_have_a_partition_for_each_combination() {
+        let rig = Rig::new().await;
+        let org = rig.workspace("root", "org").await;
+        for (name, region, kind) in [("a", "north", "fast"), ("b", "north", "slow"), ("c", "south", "fast")] {
+            let shard = json!({
+                "apiVersion": "core.kcp.io/v1alpha1", "kind": "Shard",
+                "metadata": {"name": name, "labels": {"region": region, "kind": kind}},
+                "spec": {"baseURL": "https://shard:6443"},
+            });
+            rig.create("root", "shards", &shard.to_string()).await;
+        }
+        let set = json!({
+            "apiVersion": API, "kind": "PartitionSet", "metadata": {"name": "set"},
+            "spec": {"dimensions": ["region"], "shardSelector": {"matchLabels": {"kind": "fast"}}},
+        });
+        rig.create(&org, "partitionsets", &set.to_string()).await;
+        rig.settle().await;
+        let count = |rig: &Rig| rig.get(&org, API, "partitionsets", "set").unwrap()["status"]["count"].clone();
+        assert_eq!(count(&rig), 2);
+        let partitions = |rig: &Rig| -> Vec<Json> {
+            let keys = rig.keys(insula_registry::ids::partitions());
+            keys.iter()
+                .filter_map(|key| rig.get(&org, API, "partitions", &key.name))
+                .collect()
+        };
+        let selectors: Vec<Json> = partitions(&rig).iter().map(|p| p["spec"]["selector"].clone()).collect();
+        assert_eq!(
+            selectors,
+            [
+                json!({"matchLabels": {"kind": "fast", "region": "north"}}),
+                json!({"matchLabels": {"kind": "fast", "region": "south"}}),
+            ]
+        );
+        // Another dimension makes others, and the old ones go.
+        let wider = json!({"spec": {"dimensions": ["region", "kind"], "shardSelector": null}});
+        rig.patch(&org, API, "partitionsets", "set", wider).await.unwrap();
+        rig.settle().await;
+        assert_eq!(count(&rig), 3);
+        // What somebody deletes comes back, and goes with its set.
+        let one = partitions(&rig)[0]["metadata"]["name"].as_str().unwrap().to_owned();
+        rig.delete(&org, API, "partitions", &one).await.unwrap();
+        rig.settle().await;
+        assert_eq!(partitions(&rig).len(), 3);
+        rig.delete(&org, API, "partitionsets", "set").await.unwrap();
+        rig.settle().await;
+        assert!(partitions(&rig).is_empty());
+    }
+}
