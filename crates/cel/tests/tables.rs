@@ -1,23 +1,39 @@
 //! Every expression in `data/*.yaml`, evaluated and compared: value, error, absence, cost.
+//!
+//! What is too long to write out is written in pieces: `expr: ['size(', ['[', 95], …]` repeats `[` 95 times, and
+//! `texts: {self: [x, 4097]}` is a variable of that many `x`. `budget` is what may be spent, if not a call's limit.
 #![allow(clippy::expect_used)]
 
-use insula_cel::{AbsenceMode, Activation, Budget, Outcome, Program};
+use insula_cel::{AbsenceMode, Activation, Budget, CALL_COST_MAX, Outcome, Program};
 use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 
-const COST_MAX: u64 = 1_000_000;
+/// A text, or the pieces of one: each a text, or a text and how often.
+fn text(of: &Value) -> String {
+    match of {
+        Value::String(text) => text.clone(),
+        Value::Array(pieces) => match pieces.as_slice() {
+            [Value::String(text), Value::Number(times)] => text.repeat(times.as_u64().expect("a count") as usize),
+            pieces => pieces.iter().map(text).collect(),
+        },
+        other => panic!("no text: {other}"),
+    }
+}
 
 /// What happened, as one line: `= value`, `absent`, `error: …` or `refused: …`; and the cost.
 fn run(case: &Value) -> (String, u64) {
-    let source = case["expr"].as_str().expect("a case has an expr");
+    let source = &text(&case["expr"]);
     let mode = if case["mode"] == "error" {
         AbsenceMode::Error
     } else {
         AbsenceMode::Absent
     };
     let none = serde_json::Map::new();
-    let vars = case["vars"].as_object().unwrap_or(&none);
+    let mut vars = case["vars"].as_object().unwrap_or(&none).clone();
+    for (name, pieces) in case["texts"].as_object().unwrap_or(&none) {
+        vars.insert(name.clone(), text(pieces).into());
+    }
     let absent: Vec<&str> = case["absentVars"]
         .as_array()
         .into_iter()
@@ -30,15 +46,16 @@ fn run(case: &Value) -> (String, u64) {
         Err(error) => return (format!("refused: {}", error.issues[0].message), 0),
     };
     let mut activation = Activation::new();
-    for (name, value) in vars {
+    for (name, value) in &vars {
         activation = activation.with(name, value);
     }
     for name in absent {
         activation = activation.with_absent(name);
     }
-    let mut budget = Budget::new(COST_MAX);
+    let limit = case["budget"].as_u64().unwrap_or(CALL_COST_MAX);
+    let mut budget = Budget::new(limit);
     let first = program.eval(&activation, &mut budget);
-    let mut again = Budget::new(COST_MAX);
+    let mut again = Budget::new(limit);
     assert_eq!(
         first,
         program.eval(&activation, &mut again),

@@ -81,6 +81,49 @@ fn dear_rules_stop() {
     assert!(errors[0].to_string().contains("cost"), "{}", errors[0]);
 }
 
+/// The errors of a list under `rules` rules, each of about 770,000 units for 331 items.
+fn spend(rules: usize, items: usize) -> Vec<String> {
+    let rule = json!({"rule": "self.all(a, self.all(b, a + b >= 0))"});
+    let document = json!({"type": "object", "properties": {
+        "list": {"type": "array", "items": {"type": "integer"}, "x-kubernetes-validations": vec![rule; rules]},
+    }});
+    let schema = Structural::parse_trusted(&document).unwrap();
+    let errors = validate(&json!({"list": vec![1; items]}), &schema);
+    errors.iter().map(ToString::to_string).collect()
+}
+
+#[test]
+fn rules_spend_a_million_each_and_ten_millions_an_object() {
+    assert_eq!(
+        spend(1, 400),
+        [
+            "list: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules \
+         will be run due to call cost exceeds limit for rule: self.all(a, self.all(b, a + b >= 0))"
+        ]
+    );
+    assert_eq!(
+        spend(14, 331),
+        [
+            "list: Invalid value: \"array\": validation failed due to running out of cost budget, no further validation rules \
+         will be run"
+        ]
+    );
+}
+
+#[test]
+fn messages_of_expressions_have_5120_bytes() {
+    let document = json!({"type": "object", "properties": {"s": {
+        "type": "string", "maxLength": 6000, "x-kubernetes-validations": [{"rule": "self == ''", "messageExpression": "self"}],
+    }}});
+    let schema = Structural::parse(&document, &FieldPath::root()).unwrap();
+    let message = |bytes: usize| {
+        let errors = validate(&json!({"s": "x".repeat(bytes)}), &schema);
+        errors[0].detail.clone()
+    };
+    assert_eq!(message(5120), "x".repeat(5120));
+    assert_eq!(message(5121), "failed rule: self == ''");
+}
+
 #[test]
 fn long_keyed_lists_in_opposite_orders_are_correlated() {
     let document = json!({"type": "object", "properties": {"list": {

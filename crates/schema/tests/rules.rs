@@ -18,8 +18,12 @@ fn sorted<T: ToString>(list: &[T]) -> Vec<String> {
 }
 
 fn rows() -> Vec<Json> {
-    let options = serde_saphyr::options! { strict_booleans: true };
-    serde_saphyr::from_str_with_options(include_str!("data/rules.yaml"), options).unwrap()
+    let tables = [include_str!("data/rules.yaml"), include_str!("data/rule_limits.yaml")];
+    let rows = tables.into_iter().flat_map(|table| {
+        let options = serde_saphyr::options! { strict_booleans: true };
+        serde_saphyr::from_str_with_options::<Vec<Json>>(table, options).unwrap()
+    });
+    rows.collect()
 }
 
 #[test]

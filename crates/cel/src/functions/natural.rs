@@ -50,6 +50,22 @@ impl Natural {
         (0..exponent).fold(self, |n, _| n.times(base))
     }
 
+    pub(super) fn times_ten(mut self, exponent: u32) -> Self {
+        if !self.is_zero() {
+            let limbs = exponent as usize / 9;
+            self.0.splice(..0, std::iter::repeat_n(0, limbs));
+        }
+        self.times(10_u32.pow(exponent % 9))
+    }
+
+    /// Decimal digits; none of zero.
+    pub(super) fn digits(&self) -> usize {
+        match self.0.split_last() {
+            Some((last, rest)) => 9 * rest.len() + 1 + last.checked_ilog10().unwrap_or(0) as usize,
+            None => 0,
+        }
+    }
+
     /// Divided by a number from 1 below 2^32; and the remainder.
     pub(super) fn divided(mut self, divisor: u32) -> (Self, u32) {
         let mut rest = 0;
@@ -149,6 +165,10 @@ mod tests {
                 assert_eq!(of(a).plus(&of(b)), of(a + b), "{a} + {b}");
                 assert_eq!(of(a).distance(&of(b)), of(a.abs_diff(b)), "{a} - {b}");
                 assert_eq!(of(a).cmp(&of(b)), a.cmp(&b), "{a} {b}");
+            }
+            assert_eq!(of(a).digits(), if a == 0 { 0 } else { a.to_string().len() }, "{a}");
+            for tens in 0..10 {
+                assert_eq!(of(a).times_ten(tens), of(a * 10_u128.pow(tens)), "{a} * 10^{tens}");
             }
             for small in [1, 2, 10, 1024, 999_999_999] {
                 assert_eq!(of(a).times(small), of(a * u128::from(small)), "{a} * {small}");

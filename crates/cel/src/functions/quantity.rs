@@ -1,13 +1,15 @@
 //! Kubernetes quantities: `quantity('1.5Gi')`, compared and added exactly.
 //!
 //! A quantity is a decimal number with a suffix (`m`, `k`, `Mi`, `e3` …), rounded away from zero to whole
-//! nano-units, so a natural number of those and a sign hold it. Kubernetes also keeps what fits as an integer with a
-//! decimal scale, and calls only those integers: `1.5Gi` and `1000m` are none to it, so `Small` is kept as well.
+//! nano-units, so a natural number, a power of ten of those and a sign hold it. The power is not worked out: `1e1000`
+//! is as small as `1`. Kubernetes also keeps what fits as an integer with a decimal scale, and calls only those
+//! integers: `1.5Gi` and `1000m` are none to it, so `Small` is kept as well.
 
 use super::natural::Natural;
 use super::opaque::{Opaque, opaque, text_argument};
-use super::{Function, global, member};
+use super::{Context, Function, global, member};
 use crate::error::{EvalError, invalid, no_overload};
+use crate::eval::Result;
 use crate::value::Val;
 use std::cmp::Ordering;
 
@@ -17,7 +19,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         &["string_to_quantity: (string) -> kubernetes.Quantity"],
         |cx, a| {
             let quantity = Quantity::parse(text_argument(cx, a, "quantity")?).map_err(invalid)?;
-            opaque(cx, Opaque::Quantity(quantity))
+            made(cx, quantity)
         },
     ),
     global("isQuantity", &["is_quantity_string: (string) -> bool"], |cx, a| {
@@ -54,7 +56,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
         ],
         |cx, a| {
             let (a, b) = operands(a, "add")?;
-            opaque(cx, Opaque::Quantity(a.plus(&b)))
+            sum(cx, &a, &b)
         },
     ),
     member(
@@ -65,13 +67,13 @@ pub(super) static FUNCTIONS: &[Function] = &[
         ],
         |cx, a| {
             let (a, b) = operands(a, "sub")?;
-            opaque(cx, Opaque::Quantity(a.plus(&b.negated())))
+            sum(cx, &a, &b.negated())
         },
     ),
 ];
 
-/// Digits of a number and powers of ten of an exponent: far beyond what anyone owns, small enough to multiply.
-const DIGITS_MAX: usize = 512;
+/// Digits of a number that is worked with: far beyond what anyone owns, small enough to compare for one unit.
+const DIGITS_MAX: usize = 4_096;
 
 const WRONG_FORMAT: &str =
     "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'";
@@ -88,7 +90,9 @@ enum Format {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Quantity {
-    nanos: Natural,
+    /// Nano-units, times 10^`tens`.
+    number: Natural,
+    tens: u32,
     negative: bool,
     small: Option<Small>,
     format: Format,
@@ -104,10 +108,12 @@ struct Small {
 impl Small {
     /// The value with a smaller scale.
     fn rescaled(self, scale: i32) -> Option<i64> {
-        let power = u32::try_from(self.scale - scale).ok()?;
         match self.value {
             0 => Some(0),
-            value => value.checked_mul(10_i64.checked_pow(power)?),
+            value => {
+                let power = u32::try_from(self.scale.checked_sub(scale)?).ok()?;
+                value.checked_mul(10_i64.checked_pow(power)?)
+            }
         }
     }
 
@@ -188,42 +194,41 @@ impl Quantity {
     pub(super) fn parse(text: &str) -> std::result::Result<Self, &'static str> {
         let parts = parts(text)?;
         let (format, tens, twos) = scale(parts.suffix).ok_or(WRONG_SUFFIX)?;
-        let digits = parts.whole.len().max(1) + parts.fraction.len();
-        if digits > DIGITS_MAX || tens.unsigned_abs() as usize > DIGITS_MAX {
+        if parts.whole.len() + parts.fraction.len() > DIGITS_MAX {
             return Err(WRONG_NUMBER);
         }
         let small = parts.small(format, tens, twos);
-        let mut nanos = Natural::of_digits(&[parts.whole, parts.fraction].concat()).times_power(2, twos);
-        let fraction = i32::try_from(parts.fraction.len()).map_err(|_| WRONG_NUMBER)?;
-        let power = tens - fraction + 9;
-        if power >= 0 {
-            nanos = nanos.times_power(10, power.unsigned_abs());
-        } else {
-            nanos = rounded_away(nanos, power.unsigned_abs());
+        let number = Natural::of_digits(&[parts.whole, parts.fraction].concat()).times_power(2, twos);
+        let power = i64::from(tens) + 9 - parts.fraction.len() as i64;
+        let (mut number, tens) = match u32::try_from(power) {
+            Ok(tens) => (number, tens),
+            Err(_) => (rounded_away(&number, power.unsigned_abs()), 0),
+        };
+        let largest = Natural::of_digits("9223372036854775807");
+        if small.is_none() && format == Format::Binary && number.clone().times_ten(tens) > largest.clone().times_ten(9)
+        {
+            number = largest.times_ten(9 - tens.min(9));
         }
-        let largest = Natural::of_digits("9223372036854775807000000000");
-        if small.is_none() && format == Format::Binary && nanos > largest {
-            nanos = largest;
-        }
-        Ok(Self {
-            negative: parts.negative && !nanos.is_zero(),
-            nanos,
+        Ok(Self::new(number, tens, parts.negative, small, format))
+    }
+
+    fn new(number: Natural, tens: u32, negative: bool, small: Option<Small>, format: Format) -> Self {
+        Self {
+            negative: negative && !number.is_zero(),
+            tens: if number.is_zero() { 0 } else { tens },
+            number,
             small,
             format,
-        })
+        }
     }
 
     fn of_integer(value: i64) -> Self {
-        Self {
-            nanos: Natural::of_digits(&value.unsigned_abs().to_string()).times_power(10, 9),
-            negative: value < 0,
-            small: Some(Small { value, scale: 0 }),
-            format: Format::Exponent,
-        }
+        let number = Natural::of_digits(&value.unsigned_abs().to_string());
+        Self::new(number, 9, value < 0, Some(Small { value, scale: 0 }), Format::Exponent)
     }
 
     fn sign(&self) -> Ordering {
-        match (self.nanos.is_zero(), self.negative) {
+        match (self.number.is_zero(), self.negative) {
             (true, _) => Ordering::Equal,
             (false, true) => Ordering::Less,
             (false, false) => Ordering::Greater,
@@ -232,10 +237,32 @@ impl Quantity {
 
     pub(super) fn compare(&self, other: &Self) -> Ordering {
         match (self.negative, other.negative) {
-            (false, false) => self.nanos.cmp(&other.nanos),
-            (true, true) => other.nanos.cmp(&self.nanos),
+            (false, false) => self.distance_from_zero(other),
+            (true, true) => other.distance_from_zero(self),
             _ => other.negative.cmp(&self.negative),
         }
+    }
+
+    fn distance_from_zero(&self, other: &Self) -> Ordering {
+        if self.number.is_zero() || other.number.is_zero() {
+            return other.number.is_zero().cmp(&self.number.is_zero());
+        }
+        let digits = |q: &Self| u64::from(q.tens) + q.number.digits() as u64;
+        // Of the same number of digits the powers differ by no more than those are written.
+        digits(self)
+            .cmp(&digits(other))
+            .then_with(|| match self.tens.cmp(&other.tens) {
+                Ordering::Equal => self.number.cmp(&other.number),
+                _ => {
+                    let tens = self.tens.min(other.tens);
+                    self.expanded(tens).cmp(&other.expanded(tens))
+                }
+            })
+    }
+
+    /// The number with a smaller power of ten.
+    fn expanded(&self, tens: u32) -> Natural {
+        self.number.clone().times_ten(self.tens - tens)
     }
 
     fn integer(&self) -> Option<i64> {
@@ -244,16 +271,16 @@ impl Quantity {
 
     fn to_f64(&self) -> f64 {
         let (number, scale) = match self.small {
-            Some(small) => (small.value as f64, small.scale),
-            None if self.negative => (-self.nanos.to_f64(), -9),
-            None => (self.nanos.to_f64(), -9),
+            Some(small) => (small.value as f64, i64::from(small.scale)),
+            None if self.negative => (-self.number.to_f64(), i64::from(self.tens) - 9),
+            None => (self.number.to_f64(), i64::from(self.tens) - 9),
         };
         // A power of ten out of text is rounded once.
         number * format!("1e{scale}").parse::<f64>().unwrap_or(f64::NAN)
     }
 
     fn negated(mut self) -> Self {
-        self.negative = !self.negative && !self.nanos.is_zero();
+        self.negative = !self.negative && !self.number.is_zero();
         self.small = self.small.and_then(|s| {
             let value = s.value.checked_neg()?;
             Some(Small { value, ..s })
@@ -261,48 +288,68 @@ impl Quantity {
         self
     }
 
-    fn plus(&self, other: &Self) -> Self {
-        let (nanos, negative) = if self.negative == other.negative {
-            (self.nanos.plus(&other.nanos), self.negative)
-        } else {
-            let larger = if self.nanos < other.nanos { other } else { self };
-            (self.nanos.distance(&other.nanos), larger.negative)
-        };
-        Self {
-            negative: negative && !nanos.is_zero(),
-            nanos,
-            small: self.small.zip(other.small).and_then(|(a, b)| a.plus(b)),
-            format: if self.nanos.is_zero() {
-                other.format
-            } else {
-                self.format
-            },
+    /// The sum, unless it has too many digits.
+    fn plus(&self, other: &Self) -> Option<Self> {
+        let small = self.small.zip(other.small).and_then(|(a, b)| a.plus(b));
+        if self.number.is_zero() || other.number.is_zero() {
+            let sum = if self.number.is_zero() { other } else { self };
+            return Some(Self { small, ..sum.clone() });
         }
+        let digits = |q: &Self| u64::from(q.tens) + q.number.digits() as u64;
+        let tens = self.tens.min(other.tens);
+        if digits(self).max(digits(other)) - u64::from(tens) > DIGITS_MAX as u64 {
+            return None;
+        }
+        let (a, b) = (self.expanded(tens), other.expanded(tens));
+        let (number, negative) = if self.negative == other.negative {
+            (a.plus(&b), self.negative)
+        } else {
+            let larger = if a < b { other } else { self };
+            (a.distance(&b), larger.negative)
+        };
+        Some(Self::new(number, tens, negative, small, self.format))
     }
 
     /// The canonical text: the largest suffix that leaves an integer.
     pub(super) fn text(&self) -> String {
         let sign = if self.negative { "-" } else { "" };
-        if self.format == Format::Binary {
-            let (whole, rest) = self.nanos.clone().divided(1_000_000_000);
-            if rest == 0 && whole >= Natural::of_digits("1024") {
-                let (number, power) = reduced(whole, 1_024, 6);
-                let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
-                    .get(power)
-                    .copied()
-                    .unwrap_or_default();
-                return format!("{sign}{number}{suffix}");
+        if let Some(text) = self.binary_text() {
+            return format!("{sign}{text}");
+        }
+        let mut digits = self.number.to_string();
+        let zeros = digits.len() - digits.trim_end_matches('0').len() + self.tens as usize;
+        if self.number.is_zero() {
+            return digits;
+        }
+        let power = match self.format {
+            Format::Exponent => zeros / 3,
+            _ => (zeros / 3).min(9),
+        };
+        digits.truncate(digits.trim_end_matches('0').len());
+        digits.extend(std::iter::repeat_n('0', zeros - 3 * power));
+        match ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"].get(power) {
+            Some(suffix) if self.format != Format::Exponent || power == 3 => format!("{sign}{digits}{suffix}"),
+            _ => format!("{sign}{digits}e{}", 3 * (power as i64) - 9),
+        }
+    }
+
+    /// The same without its sign of a whole number from 1024 that was written with a power of two.
+    fn binary_text(&self) -> Option<String> {
+        if self.format != Format::Binary {
+            return None;
+        }
+        let (mut whole, rest) = self.expanded(0).divided(1_000_000_000);
+        if rest != 0 || whole < Natural::of_digits("1024") {
+            return None;
+        }
+        let mut suffix = "";
+        for larger in ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"] {
+            match whole.clone().divided(1_024) {
+                (quotient, 0) => (whole, suffix) = (quotient, larger),
+                _ => break,
             }
         }
-        let powers_max = if self.format == Format::Exponent { usize::MAX } else { 9 };
-        let (number, power) = reduced(self.nanos.clone(), 1_000, powers_max);
-        if self.nanos.is_zero() || power == 3 {
-            return format!("{sign}{number}");
-        }
-        match ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"].get(power) {
-            Some(suffix) if self.format != Format::Exponent => format!("{sign}{number}{suffix}"),
-            _ => format!("{sign}{number}e{}", 3 * (power as i64) - 9),
-        }
+        Some(format!("{whole}{suffix}"))
     }
 }
 
@@ -327,32 +374,34 @@ impl Parts<'_> {
 }
 
 /// A quotient by 10^`power`, away from zero, so that a tiny request is never nothing.
-fn rounded_away(number: Natural, power: u32) -> Natural {
-    let (mut number, mut exact) = (number, true);
-    for _ in 0..power {
-        let (quotient, rest) = number.divided(10);
-        number = quotient;
-        exact &= rest == 0;
-    }
-    if exact {
-        number
+fn rounded_away(number: &Natural, power: u64) -> Natural {
+    let digits = number.to_string();
+    let kept = digits
+        .len()
+        .saturating_sub(usize::try_from(power).unwrap_or(usize::MAX));
+    let (whole, cut) = digits.split_at(kept);
+    let quotient = Natural::of_digits(whole);
+    if cut.bytes().all(|digit| digit == b'0') {
+        quotient
     } else {
-        number.plus(&Natural::of_digits("1"))
+        quotient.plus(&Natural::of_digits("1"))
     }
 }
 
-/// A number divided by `base` while that leaves no rest, and how often.
-fn reduced(mut number: Natural, base: u32, powers_max: usize) -> (Natural, usize) {
-    let mut power = 0;
-    while !number.is_zero() && power < powers_max {
-        let (quotient, rest) = number.clone().divided(base);
-        if rest != 0 {
-            break;
-        }
-        number = quotient;
-        power += 1;
-    }
-    (number, power)
+/// A quantity as a value; one of many digits has its price.
+fn made<'v>(cx: &mut Context<'_>, quantity: Quantity) -> Result<'v> {
+    let digits = quantity.number.digits();
+    cx.budget.traverse(digits)?;
+    cx.budget.memory(digits)?;
+    opaque(cx, Opaque::Quantity(quantity))
+}
+
+fn sum<'v>(cx: &mut Context<'_>, a: &Quantity, b: &Quantity) -> Result<'v> {
+    let sum = a.plus(b);
+    made(
+        cx,
+        sum.ok_or_else(|| invalid(format!("a sum of quantities exceeds {DIGITS_MAX} digits")))?,
+    )
 }
 
 fn one<'s>(args: &'s [Val<'_>], name: &'static str) -> std::result::Result<&'s Quantity, EvalError> {
