@@ -129,7 +129,8 @@ pub fn search(
             break;
         }
         searched.cases += 1;
-        if let Err((story, finding)) = prover.case(case, how.writes, random.fork(), &mut searched) {
+        if let Err(shown) = prover.case(case, how.writes, random.fork(), &mut searched) {
+            let (story, finding) = *shown;
             let (story, finding) = prover.smallest(story, finding);
             return Err(Box::new(Counterexample {
                 story,
@@ -176,7 +177,7 @@ impl Prover<'_> {
         writes: usize,
         mut random: Random,
         searched: &mut Searched,
-    ) -> Result<(), (Vec<Write>, Finding)> {
+    ) -> Result<(), Box<(Vec<Write>, Finding)>> {
         let versions: Vec<&str> = self.bundle.served().collect();
         let mut story: Vec<Write> = Vec::new();
         let mut stored: Option<Owned> = None;
@@ -205,7 +206,7 @@ impl Prover<'_> {
                     searched.refused += 1;
                     story.pop();
                 }
-                Err(finding) => return Err((story, finding)),
+                Err(finding) => return Err(Box::new((story, finding))),
             }
         }
         Ok(())

@@ -1,6 +1,6 @@
 //! Where things are published, and what is there: files, or a workspace of a server.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::bail;
 use serde_json::{Value, json};
@@ -13,10 +13,13 @@ use crate::{
 /// What is there already.
 pub(super) enum Target {
     Files(Vec<Value>),
-    Server {
-        client: Client,
-        runtime: tokio::runtime::Runtime,
-    },
+    Server(Box<Connected>),
+}
+
+/// A workspace of a server, and what requests to it run on.
+pub(super) struct Connected {
+    client: Client,
+    runtime: tokio::runtime::Runtime,
 }
 
 /// What was done to an object.
@@ -61,18 +64,14 @@ impl Target {
     }
 
     /// A workspace by its path, or where the kubeconfig points.
-    pub(super) fn server(
-        kubeconfig: &PathBuf,
-        context: Option<&str>,
-        workspace: Option<&str>,
-    ) -> anyhow::Result<Target> {
+    pub(super) fn server(kubeconfig: &Path, context: Option<&str>, workspace: Option<&str>) -> anyhow::Result<Target> {
         let client = Client::from_kubeconfig(kubeconfig, context)?;
         let client = match workspace {
             Some(workspace) => client.at(&format!("/clusters/{workspace}")),
             None => client,
         };
         let runtime = crate::runtime()?;
-        Ok(Target::Server { client, runtime })
+        Ok(Target::Server(Box::new(Connected { client, runtime })))
     }
 
     /// The object of this kind and name that is there.
@@ -83,7 +82,8 @@ impl Target {
                 let same = |other: &&Value| text(other, "/kind") == kind && text(other, "/metadata/name") == name;
                 Ok(objects.iter().find(same).cloned())
             }
-            Target::Server { client, runtime } => {
+            Target::Server(connected) => {
+                let Connected { client, runtime } = &**connected;
                 let (_, one) = path(&object)?;
                 let (code, answer) = runtime.block_on(client.get(&one))?;
                 match code.as_u16() {
@@ -97,9 +97,10 @@ impl Target {
 
     /// Makes the object be there as it is given.
     pub(super) fn apply(&self, object: &Value) -> anyhow::Result<Applied> {
-        let Target::Server { client, runtime } = self else {
+        let Target::Server(connected) = self else {
             bail!("--apply needs a server: --kubeconfig");
         };
+        let Connected { client, runtime } = &**connected;
         let (kind, name) = (text(object, "/kind"), text(object, "/metadata/name"));
         let (collection, one) = path(object)?;
         let found = self.get(text(object, "/apiVersion"), kind, name)?;

@@ -1,0 +1,139 @@
+use super::*;
+use crate::Structural;
+use serde_json::json;
+
+fn lines(old: Json, new: Json) -> Vec<String> {
+    let parse = |fields: Json| {
+        let schema = json!({"type": "object", "properties": {"f": fields}});
+        Structural::parse_trusted(&schema).unwrap()
+    };
+    let changes = diff(parse(old).root(), parse(new).root());
+    let line = |change: &Change| {
+        let mark = if change.breaking { " !" } else { "" };
+        format!("{} {} {}{mark}", change.path, change.kind, change.detail)
+    };
+    changes.iter().map(line).collect()
+}
+
+#[test]
+fn every_keyword_is_compared() {
+    let rows = [
+        (
+            json!({"type": "string"}),
+            json!({"type": "string", "description": "x"}),
+            vec![],
+        ),
+        (
+            json!({"type": "string"}),
+            json!({"type": "integer"}),
+            vec![".f type string → integer !"],
+        ),
+        (
+            json!({"type": "integer"}),
+            json!({"type": "number"}),
+            vec![".f type integer → number"],
+        ),
+        (
+            json!({"type": "integer"}),
+            json!({"x-kubernetes-int-or-string": true}),
+            vec![".f type integer → int-or-string"],
+        ),
+        (
+            json!({"type": "string", "maxLength": 63}),
+            json!({"type": "string", "maxLength": 253}),
+            vec![".f widened maxLength 63 → 253"],
+        ),
+        (
+            json!({"type": "string"}),
+            json!({"type": "string", "maxLength": 9}),
+            vec![".f narrowed maxLength 9 added !"],
+        ),
+        (
+            json!({"type": "string", "minLength": 2}),
+            json!({"type": "string"}),
+            vec![".f widened minLength 2 removed"],
+        ),
+        (
+            json!({"type": "integer", "minimum": 0}),
+            json!({"type": "integer", "minimum": 1, "maximum": 5}),
+            vec![".f narrowed minimum 0 → 1 !", ".f narrowed maximum 5 added !"],
+        ),
+        (
+            json!({"type": "integer", "maximum": 5, "exclusiveMaximum": true}),
+            json!({"type": "integer", "maximum": 5}),
+            vec![".f widened maximum 5 (excluded) → 5"],
+        ),
+        (
+            json!({"type": "string", "enum": ["a", "b"]}),
+            json!({"type": "string", "enum": ["b", "c"]}),
+            vec![".f narrowed enum lost \"a\" !", ".f widened enum gained \"c\""],
+        ),
+        (
+            json!({"type": "string", "default": "a"}),
+            json!({"type": "string", "default": "b"}),
+            vec![".f default default \"a\" → \"b\" !"],
+        ),
+        (
+            json!({"type": "string"}),
+            json!({"type": "string", "default": "b"}),
+            vec![".f default default \"b\" added"],
+        ),
+        (
+            json!({"type": "string", "nullable": true}),
+            json!({"type": "string"}),
+            vec![".f narrowed null is not accepted any more !"],
+        ),
+        (
+            json!({"type": "string"}),
+            json!({"type": "string", "x-kubernetes-validations": [{"rule": "self != ''"}]}),
+            vec![".f narrowed rule added: self != '' !"],
+        ),
+        (
+            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
+            json!({"type": "object"}),
+            vec![".f narrowed unknown fields are not kept any more !"],
+        ),
+    ];
+    for (old, new, want) in rows {
+        assert_eq!(lines(old.clone(), new.clone()), want, "{old} {new}");
+    }
+}
+
+#[test]
+fn fields_come_go_and_become_required() {
+    let text = json!({"type": "string"});
+    let object = |fields: Json, required: Json| json!({"type": "object", "properties": fields, "required": required});
+    let old = object(json!({"a": text, "b": text, "c": text}), json!(["b"]));
+    let new = object(
+        json!({"b": text, "c": {"type": "string", "default": "x"}, "d": text, "a.b": {"type": "array", "items": text}}),
+        json!(["c", "d"]),
+    );
+    let want = [
+        ".f.a removed string !",
+        ".f['a.b'] added list",
+        ".f.b optional required → optional",
+        ".f.c required optional → required, with a default",
+        ".f.c default default \"x\" added",
+        ".f.d added string, required !",
+    ];
+    assert_eq!(lines(old, new), want);
+}
+
+#[test]
+fn items_and_their_identity_are_compared() {
+    let list = |item: Json, kind: &str| {
+        json!({"type": "array", "x-kubernetes-list-type": kind, "x-kubernetes-list-map-keys": ["n"],
+            "items": {"type": "object", "required": ["n"], "properties": {"n": {"type": "string"}, "x": item}}})
+    };
+    let got = lines(
+        list(json!({"type": "string"}), "atomic"),
+        list(json!({"type": "boolean"}), "map"),
+    );
+    assert_eq!(
+        got,
+        [
+            ".f identity list is atomic → map by n !",
+            ".f[].x type string → boolean !"
+        ]
+    );
+}
