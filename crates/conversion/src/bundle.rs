@@ -16,6 +16,8 @@ mod compile;
 mod price;
 mod stored;
 
+pub use price::{MayFail, Outlook};
+
 /// Versions of one API.
 pub const VERSIONS_MAX: usize = 64;
 
@@ -207,6 +209,16 @@ impl Bundle {
     /// The versions that clients can use.
     pub fn served(&self) -> impl Iterator<Item = &str> {
         self.versions.iter().filter(|v| v.served).map(|v| v.name.as_str())
+    }
+
+    /// Whether somebody wrote rules between its versions.
+    pub fn has_rules(&self) -> bool {
+        self.converters.values().any(|converter| converter.ruled)
+    }
+
+    /// The direction's own plan.
+    pub(crate) fn converter(&self, from: &str, to: &str) -> Option<&Converter> {
+        self.converters.get(&(self.index(from).ok()?, self.index(to).ok()?))
     }
 
     /// What objects of a version have as their `apiVersion`.

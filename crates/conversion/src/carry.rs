@@ -63,6 +63,25 @@ impl Carry {
         }
     }
 
+    /// Whether what it makes has no field that the destination does not know, whatever the source holds: pruning has
+    /// nothing to do there.
+    pub(crate) fn is_exact(&self, to: Option<&Node>) -> bool {
+        let Some(to) = to.filter(|to| !to.embedded()) else {
+            return false;
+        };
+        match self {
+            Carry::Scalar { .. } => true,
+            Carry::Whole => matches!(known_kind(to), Some(Kind::Scalar(_))),
+            Carry::List { items, .. } => items.is_exact(to.items()),
+            Carry::Object { fields, rest, .. } => {
+                let field = |(name, how): (&Box<str>, &Option<Carry>)| {
+                    how.as_ref().is_none_or(|how| how.is_exact(to.child(name)))
+                };
+                rest.as_ref().is_none_or(|rest| rest.is_exact(to.additional())) && fields.iter().all(field)
+            }
+        }
+    }
+
     /// The destination's type, for messages.
     pub(crate) fn wants(&self) -> &'static str {
         match self {
@@ -94,17 +113,17 @@ pub(crate) fn copy_fields(
     fields: &BTreeMap<Box<str>, Option<Carry>>,
     rest: Option<&Carry>,
 ) -> Map<String, Json> {
-    let mut out = Map::new();
-    for (name, value) in map {
-        let how = match fields.get(name.as_str()) {
-            Some(how) => how.as_ref(),
-            None => rest,
+    // Both are in order of their names, so that one walk finds all, and the result is built in order, too.
+    let mut known = fields.iter().peekable();
+    let copied = map.iter().filter_map(|(name, value)| {
+        while known.next_if(|(known, _)| ***known < **name).is_some() {}
+        let how = match known.peek() {
+            Some((known, how)) if ***known == **name => how.as_ref(),
+            _ => rest,
         };
-        if let Some(copied) = how.and_then(|how| how.copy(value)) {
-            out.insert(name.clone(), copied);
-        }
-    }
-    out
+        Some((name.clone(), how?.copy(value)?))
+    });
+    copied.collect()
 }
 
 impl Scalar {

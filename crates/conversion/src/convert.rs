@@ -17,6 +17,8 @@ pub(crate) struct Converter {
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) schema: Arc<Structural>,
+    /// Whether the schema has defaults.
+    pub(crate) defaults: bool,
     pub(crate) plan: Plan,
     pub(crate) facts: Vec<RuleFacts>,
     /// Whether any rules were written for this direction.
@@ -60,8 +62,12 @@ impl Converter {
                 .map_err(|failure| self.error(failure))?;
             close_gaps(&self.plan.indexed, &mut out);
         }
-        insula_schema::prune(&mut out, &self.schema);
-        insula_schema::default(&mut out, &self.schema);
+        if !self.plan.exact {
+            insula_schema::prune(&mut out, &self.schema);
+        }
+        if self.defaults {
+            insula_schema::default(&mut out, &self.schema);
+        }
         Ok(out)
     }
 

@@ -5,7 +5,9 @@
 //!    what is stored can be read in every served version.
 
 use crate::bundle::{Bundle, Owned};
+use crate::error::ConvertError;
 use crate::object_budget;
+use insula_cel::Budget;
 use insula_schema::Node;
 use serde_json::Value as Json;
 use std::fmt;
@@ -47,12 +49,7 @@ impl fmt::Display for Violation {
 /// # Errors
 /// The place where it does not.
 pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &Owned) -> Result<(), Violation> {
-    let got = bundle.without_dropped(&read(bundle, after, from, Law::PutGet)?, from);
-    same(&bundle.without_dropped(x, from), &got, "").map_err(|place| Violation {
-        law: Law::PutGet,
-        version: from.to_owned(),
-        place,
-    })
+    Laws::new(bundle, &object_budget).put_get(x, from, after)
 }
 
 /// Law 2, and with it law 5: every version reads, and writing back what it reads changes no byte.
@@ -60,26 +57,7 @@ pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &Owned) -> Result<(
 /// # Errors
 /// The first version for which it does not hold.
 pub fn get_put(bundle: &Bundle, stored: &Owned) -> Result<(), Violation> {
-    for version in bundle.versions() {
-        let shown = read(bundle, stored, version, Law::Readable)?;
-        let violation = |place| Violation {
-            law: Law::GetPut,
-            version: version.to_owned(),
-            place,
-        };
-        let again = bundle.put(
-            &shown,
-            version,
-            Some(stored.stored(bundle.storage())),
-            &mut object_budget(),
-        );
-        let again = again.map_err(|error| violation(error.to_string()))?;
-        same(&stored.value, &again.value, "").map_err(violation)?;
-        if stored.residual != again.residual {
-            return Err(violation("the residual".to_owned()));
-        }
-    }
-    Ok(())
+    Laws::new(bundle, &object_budget).get_put(stored)
 }
 
 /// Law 3, for places that are no part of a list: where what `from` shows converts to the same value before and after,
@@ -88,38 +66,7 @@ pub fn get_put(bundle: &Bundle, stored: &Owned) -> Result<(), Violation> {
 /// # Errors
 /// The first place that changed out of the writer's sight.
 pub fn non_interference(bundle: &Bundle, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
-    let law = Law::NonInterference;
-    let (was, is) = (read(bundle, before, from, law)?, read(bundle, after, from, law)?);
-    for version in bundle.versions().filter(|v| *v != from) {
-        let violation = |place| Violation {
-            law,
-            version: version.to_owned(),
-            place,
-        };
-        let convert = |x: &Json| {
-            bundle
-                .convert(x, version, &mut object_budget())
-                .map_err(|e| violation(e.to_string()))
-        };
-        let seen = (convert(&was)?, convert(&is)?);
-        let shown = (read(bundle, before, version, law)?, read(bundle, after, version, law)?);
-        for name in shown
-            .0
-            .as_object()
-            .into_iter()
-            .chain(shown.1.as_object())
-            .flat_map(|map| map.keys())
-        {
-            if name == "apiVersion" || name == "kind" || name == "metadata" {
-                continue;
-            }
-            let field = |json: &'_ Json| json.get(name).cloned();
-            let node = bundle.schema(version).and_then(|schema| schema.root().child(name));
-            let seen = (field(&seen.0), field(&seen.1));
-            unseen(node, seen, (field(&shown.0), field(&shown.1)), name).map_err(violation)?;
-        }
-    }
-    Ok(())
+    Laws::new(bundle, &object_budget).non_interference(from, before, after)
 }
 
 /// Law 4, for values that are no part of a list and are moved, not computed from several: where the edit shows in another
@@ -128,25 +75,111 @@ pub fn non_interference(bundle: &Bundle, from: &str, before: &Owned, after: &Own
 /// # Errors
 /// The first place that still shows something older.
 pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
-    let law = Law::LaterEditWins;
-    let (was, is) = (read(bundle, before, from, law)?, read(bundle, after, from, law)?);
-    for version in bundle.versions().filter(|v| *v != from) {
-        let violation = |place| Violation {
+    Laws::new(bundle, &object_budget).later_edit_wins(from, before, after)
+}
+
+/// The laws of one API, under budgets that the caller gives: a search that has to end gives empty ones.
+pub(crate) struct Laws<'a> {
+    bundle: &'a Bundle,
+    budget: &'a dyn Fn() -> Budget,
+}
+
+impl<'a> Laws<'a> {
+    pub(crate) fn new(bundle: &'a Bundle, budget: &'a dyn Fn() -> Budget) -> Self {
+        Laws { bundle, budget }
+    }
+
+    pub(crate) fn put_get(&self, x: &Json, from: &str, after: &Owned) -> Result<(), Violation> {
+        let read = self.read(after, from, Law::PutGet)?;
+        let got = self.bundle.without_dropped(&read, from);
+        same(&self.bundle.without_dropped(x, from), &got, "").map_err(|place| Violation {
+            law: Law::PutGet,
+            version: from.to_owned(),
+            place,
+        })
+    }
+
+    pub(crate) fn get_put(&self, stored: &Owned) -> Result<(), Violation> {
+        let bundle = self.bundle;
+        for version in bundle.versions() {
+            let shown = self.read(stored, version, Law::Readable)?;
+            let violation = |place| Violation {
+                law: Law::GetPut,
+                version: version.to_owned(),
+                place,
+            };
+            let old = Some(stored.stored(bundle.storage()));
+            let again = bundle.put(&shown, version, old, &mut (self.budget)());
+            let again = again.map_err(|error| violation(error.to_string()))?;
+            same(&stored.value, &again.value, "").map_err(violation)?;
+            if stored.residual != again.residual {
+                return Err(violation("the residual".to_owned()));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn non_interference(&self, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
+        let (law, bundle) = (Law::NonInterference, self.bundle);
+        let (was, is) = (self.read(before, from, law)?, self.read(after, from, law)?);
+        for version in bundle.versions().filter(|v| *v != from) {
+            let violation = |place| Violation {
+                law,
+                version: version.to_owned(),
+                place,
+            };
+            let seen = (self.convert(&was, version, law)?, self.convert(&is, version, law)?);
+            let shown = (self.read(before, version, law)?, self.read(after, version, law)?);
+            let maps = [shown.0.as_object(), shown.1.as_object()].into_iter().flatten();
+            for name in maps.flat_map(|map| map.keys()) {
+                if name == "apiVersion" || name == "kind" || name == "metadata" {
+                    continue;
+                }
+                let field = |json: &'_ Json| json.get(name).cloned();
+                let node = bundle.schema(version).and_then(|schema| schema.root().child(name));
+                let seen = (field(&seen.0), field(&seen.1));
+                unseen(node, seen, (field(&shown.0), field(&shown.1)), name).map_err(violation)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn later_edit_wins(&self, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
+        let (law, bundle) = (Law::LaterEditWins, self.bundle);
+        let (was, is) = (self.read(before, from, law)?, self.read(after, from, law)?);
+        for version in bundle.versions().filter(|v| *v != from) {
+            let (old, new) = (self.convert(&was, version, law)?, self.convert(&is, version, law)?);
+            let shown = self.read(after, version, law)?;
+            let node = bundle.schema(version).map(|schema| schema.root());
+            won(node, Some(&old), Some(&new), Some(&shown), "").map_err(|place| Violation {
+                law,
+                version: version.to_owned(),
+                place,
+            })?;
+        }
+        Ok(())
+    }
+
+    fn read(&self, stored: &Owned, version: &str, law: Law) -> Result<Json, Violation> {
+        let stored = stored.stored(self.bundle.storage());
+        let read = self.bundle.get(stored, version, &mut (self.budget)());
+        read.map_err(|error| Violation::of(law, version, &error))
+    }
+
+    fn convert(&self, object: &Json, version: &str, law: Law) -> Result<Json, Violation> {
+        let made = self.bundle.convert(object, version, &mut (self.budget)());
+        made.map_err(|error| Violation::of(law, version, &error))
+    }
+}
+
+impl Violation {
+    fn of(law: Law, version: &str, error: &ConvertError) -> Violation {
+        Violation {
             law,
             version: version.to_owned(),
-            place,
-        };
-        let convert = |x: &Json| {
-            bundle
-                .convert(x, version, &mut object_budget())
-                .map_err(|e| violation(e.to_string()))
-        };
-        let (old, new) = (convert(&was)?, convert(&is)?);
-        let shown = read(bundle, after, version, law)?;
-        let node = bundle.schema(version).map(|schema| schema.root());
-        won(node, Some(&old), Some(&new), Some(&shown), "").map_err(violation)?;
+            place: error.to_string(),
+        }
     }
-    Ok(())
 }
 
 fn won(
@@ -216,16 +249,6 @@ fn unseen(node: Option<&Node>, seen: Pair, shown: Pair, place: &str) -> Result<(
         _ if seen.0 == seen.1 => Err(place.to_owned()),
         _ => Ok(()),
     }
-}
-
-fn read(bundle: &Bundle, stored: &Owned, version: &str, law: Law) -> Result<Json, Violation> {
-    bundle
-        .get(stored.stored(bundle.storage()), version, &mut object_budget())
-        .map_err(|error| Violation {
-            law,
-            version: version.to_owned(),
-            place: error.to_string(),
-        })
 }
 
 /// The first place where two values differ.

@@ -107,7 +107,7 @@ mod scope;
 mod suggest;
 mod trace;
 
-pub use crate::bundle::{Bundle, Owned, Stored, Strategy, VERSIONS_MAX, VersionSchema};
+pub use crate::bundle::{Bundle, MayFail, Outlook, Owned, Stored, Strategy, VERSIONS_MAX, VersionSchema};
 pub use crate::error::{Cause, ConvertError, FailedRule};
 pub use crate::fates::{Computed, Fate, Fates, FieldFate, fates};
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};

@@ -30,8 +30,11 @@ pub(crate) fn put(json: &mut Json, path: &[Seg], value: Json) {
             if !json.is_object() {
                 *json = Json::Object(Map::new());
             }
-            if let Json::Object(map) = json {
-                put(map.entry(&**name).or_insert(Json::Null), rest, value);
+            let Json::Object(map) = json else { return };
+            match map.get_mut(&**name) {
+                Some(below) => put(below, rest, value),
+                None if rest.is_empty() => drop(map.insert(name.to_string(), value)),
+                None => put(map.entry(&**name).or_insert(Json::Null), rest, value),
             }
         }
         Seg::Index(index) => {

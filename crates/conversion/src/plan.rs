@@ -4,11 +4,13 @@
 //! one loop, however their author spread them: `field: spec.colors[i].name` and `itemRules` are the same [`Each`].
 
 use crate::carry::{self, Carry, Except, Kind, known_kind};
+use crate::error::Cause;
 use crate::path::{Path, Segment};
 use crate::rules::{Direction, Rule, Source, Template};
 use crate::scope::{Place, View, descend, reserved};
 use crate::trace::Seg;
 use insula_api::{FieldError, FieldPath, Json};
+use insula_schema::Node;
 use std::collections::BTreeMap;
 
 mod body;
@@ -30,6 +32,8 @@ pub(crate) struct Plan {
     pub(crate) ops: Vec<Op>,
     /// Lists that rules write by index: gaps close at the end.
     pub(crate) indexed: Vec<Box<[Seg]>>,
+    /// Nothing that it makes needs pruning.
+    pub(crate) exact: bool,
 }
 
 /// One step. Paths are relative to the scope: the object, or the item of a loop.
@@ -146,6 +150,16 @@ impl RuleFacts {
     }
 }
 
+impl RuleFacts {
+    /// The part of the rule that a failure is told at, and its text: the destination's key, if that is there twice.
+    pub(crate) fn blamed(&self, cause: &Cause) -> (&FieldPath, &str) {
+        match cause {
+            Cause::DuplicateKey { .. } => (&self.written_at, &self.destination),
+            _ => (&self.computed_at, &self.computed),
+        }
+    }
+}
+
 /// Compiles one direction. Without rules, only what crosses by itself does.
 pub(crate) fn compile(
     from: View<'_>,
@@ -161,6 +175,7 @@ pub(crate) fn compile(
         left: Vec::new(),
         ops: Vec::new(),
         indexed: Vec::new(),
+        exact: false,
     };
     if let Some(direction) = direction {
         let mut scope = body::Scope::object(from, to);
@@ -182,11 +197,32 @@ pub(crate) fn compile(
     for path in except.closed.iter().chain(&except.moved) {
         plan.left.extend(metadata_key(path));
     }
+    plan.exact = exact(&plan, to.schema.root());
     if errors.is_empty() {
         Ok((plan, facts))
     } else {
         Err(errors)
     }
+}
+
+/// Whether pruning would find nothing. Loops are not looked into.
+fn exact(plan: &Plan, to: &Node) -> bool {
+    let carried =
+        |(name, how): (&Box<str>, &Option<Carry>)| how.as_ref().is_none_or(|how| how.is_exact(to.child(name)));
+    let written = |path: &[Seg], copy: &Carry| {
+        let place = path.iter().try_fold(to, |node, seg| match seg {
+            Seg::Field(name) => node.child(name),
+            Seg::Index(_) => node.items(),
+        });
+        copy.is_exact(place)
+    };
+    plan.rest.is_none()
+        && plan.fields.iter().all(carried)
+        && plan.ops.iter().all(|op| match op {
+            Op::Move { to, copy, .. } => written(to, copy),
+            Op::Compute { to, fit, .. } => written(to, fit),
+            Op::Each(_) => false,
+        })
 }
 
 /// The carry of whole objects; metadata has its own way.

@@ -3,18 +3,13 @@
 
 mod support;
 
-use insula_api::FieldPath;
-use insula_conversion::parse_rules;
 use insula_conversion::proof::{Search, search};
 use support::{bundle, yaml};
 
 fn found(text: &str) -> String {
     let doc = yaml(text);
     let bundle = bundle(&doc).unwrap_or_else(|e| panic!("{e:#?}"));
-    let rules = doc
-        .get("rules")
-        .map(|rules| parse_rules(rules, &FieldPath::new("spec")).unwrap());
-    match search(&bundle, rules.as_ref(), Search::default(), &|| true) {
+    match search(&bundle, Search::default(), &|| true) {
         Ok(searched) => {
             assert!(searched.writes > 300, "{searched:?}");
             String::new()

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::{anyhow, bail};
 use insula_api::{FieldError, FieldPath};
+use insula_conversion::proof::{self, Search};
 use insula_conversion::{Bundle, RuleSet, Strategy, parse_rules, rules_in_schema};
 use insula_registry::{
     Api,
@@ -175,7 +176,14 @@ impl Source {
             rules: whole.get("rules").filter(|rules| rules.is_object()),
             strategy: if plain { Strategy::None } else { Strategy::Lossless },
         };
-        compile::compile(&definition, None)
+        let api = compile::compile(&definition, None)?;
+        // Stories of writes are for `conversion test`, and take a while.
+        let edges = Search {
+            cases: 0,
+            ..Search::default()
+        };
+        proof::prove(&api.bundle, edges, &|| true)?;
+        Ok(api)
     }
 }
 

@@ -5,20 +5,28 @@
 //! same transaction that writes the bundle and the binding's status; so discovery, reads and writes change at one
 //! revision. What claims and bundles say is read once for each state of them, and kept with the object itself.
 
+use crate::proof::{Aside, Proof, Prover};
 use crate::{Api, Origin, Served, System, compile, ids};
 use dashmap::DashMap;
 use insula_api::{ClusterName, FieldError, Json, Object, ObjectKey, Scope};
 use insula_store::{Entry, Snapshot};
+use parking_lot::Mutex;
+use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
 
+/// APIs that are kept after a search, used or not.
+const SEARCHED_MAX: usize = 16;
+
 /// Compiles and finds APIs.
-#[derive(Debug)]
 pub struct Catalog {
     system: System,
     /// Compiled APIs by content, so that the same definition in a thousand clusters is compiled once. Weak: the views of
     /// the objects that use an API keep it.
     compiled: DashMap<u64, Weak<Api>>,
+    /// What was searched last: admission, the rules' status and the first bundle ask one after the other.
+    searched: Mutex<VecDeque<Arc<Api>>>,
     bundles: Served,
+    prover: Prover,
 }
 
 /// What a claim says.
@@ -77,12 +85,19 @@ type Compiled = Result<Arc<Api>, Vec<FieldError>>;
 
 impl Catalog {
     /// A catalog of the built-in kinds.
-    pub fn new() -> Self {
+    pub fn new(prover: Prover) -> Self {
         Catalog {
             system: System::load(),
             compiled: DashMap::new(),
+            searched: Mutex::default(),
             bundles: Served::system(Arc::new(bundle_api())),
+            prover,
         }
+    }
+
+    /// Where searches run; on the caller's thread if nothing is said.
+    pub fn work_aside(&mut self, aside: Aside) {
+        self.prover.aside = aside;
     }
 
     /// The built-in kinds.
@@ -189,15 +204,43 @@ impl Catalog {
         Ok(api)
     }
 
+    /// Compiles a bundle that is to serve, and searches its rules for a reason why it must not.
+    pub fn prove(&self, source: &Json) -> Compiled {
+        let api = self.compile(source)?;
+        match self.proof(&api) {
+            Ok(_) => Ok(api),
+            Err(errors) => Err(errors.clone()),
+        }
+    }
+
+    /// What the search for a counterexample says of an API's rules.
+    pub fn proof<'a>(&self, api: &'a Arc<Api>) -> &'a Proof {
+        api.proof.get_or_init(|| {
+            let proof = self.prover.prove(&api.bundle);
+            let mut searched = self.searched.lock();
+            searched.truncate(SEARCHED_MAX - 1);
+            searched.push_front(Arc::clone(api));
+            proof
+        })
+    }
+
+    /// A bundle that is to serve where `present` does. What serves already is not asked again.
+    pub fn successor(&self, wanted: &Json, present: Option<&Object>) -> Compiled {
+        let api = self.compile(wanted)?;
+        let serves = |present: &Object| {
+            let present = self.compiled(present);
+            present.is_ok_and(|present| present.fingerprint == api.fingerprint)
+        };
+        if present.is_some_and(serves) {
+            Ok(api)
+        } else {
+            self.prove(wanted)
+        }
+    }
+
     /// Forgets APIs that nothing uses any more. Called now and then, so that churn leaves nothing behind.
     pub fn sweep(&self) {
         self.compiled.retain(|_, api| api.strong_count() > 0);
-    }
-}
-
-impl Default for Catalog {
-    fn default() -> Self {
-        Self::new()
     }
 }
 

@@ -8,7 +8,7 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_conversion::{Bundle, RuleSet, VersionSchema};
 use insula_schema::{JsonPath, Structural};
 use sha2::{Digest, Sha256};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// What an API is compiled from.
 pub struct Definition<'a> {
@@ -67,9 +67,12 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
     };
     let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
     // Kinds with a strategy of their own are the server's: their rules are known to be fit.
-    let unfit = if strategy.is_none() { unfit(&bundle) } else { Vec::new() };
-    if !unfit.is_empty() {
-        return Err(unfit);
+    let dear = match strategy {
+        None => bundle.too_dear(&FieldPath::new("spec")),
+        Some(_) => Vec::new(),
+    };
+    if !dear.is_empty() {
+        return Err(dear);
     }
     Ok(Api {
         names: names(&spec["names"], definition.accepted_names),
@@ -85,6 +88,7 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         strategy: strategy.unwrap_or_else(|| Arc::new(Custom)),
         path_segment_names: text("/nameValidation") == "PathSegmentName",
         fingerprint: fingerprint(definition),
+        proof: OnceLock::new(),
     })
 }
 
@@ -111,17 +115,6 @@ fn compile_bundle(
         strategy,
         &FieldPath::new("spec"),
     )
-}
-
-/// What compiles, and must not serve: rules that may cost too much, or fail for a valid object. Here and not at admission
-/// alone: rules may be stored before their schema.
-fn unfit(bundle: &Bundle) -> Vec<FieldError> {
-    let dear = bundle.too_dear(&FieldPath::new("spec"));
-    if dear.is_empty() {
-        insula_conversion::proof::failing_rules(bundle)
-    } else {
-        dear
-    }
 }
 
 fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> Result<ApiVersion, Vec<FieldError>> {

@@ -17,6 +17,7 @@ mod metadata;
 mod migrate;
 pub mod names;
 mod policy;
+mod proof;
 pub mod representation;
 mod resource;
 pub mod strategies;
@@ -29,6 +30,7 @@ pub use catalog::{Catalog, Claim};
 pub use client::{Intent, Plan};
 pub use error::{Cause, Denial, Error, Named, Result};
 pub use policy::{ExpressionWarning, type_check};
+pub use proof::{Aside, Proof, Prover};
 pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Scale, ScopeKind, Served};
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
@@ -63,7 +65,7 @@ impl Registry {
     pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, rng: Arc<dyn Rng>, external_url: String) -> Self {
         Registry {
             store,
-            catalog: Catalog::new(),
+            catalog: Catalog::new(Prover::new(clock.clone())),
             cache: representation::Cache::default(),
             clock,
             rng,

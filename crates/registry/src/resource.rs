@@ -1,11 +1,15 @@
 //! What is served: an [`Api`] is one resource in all its versions, compiled and shared by content; a [`Served`] is an API
 //! as one logical cluster sees it.
 
+use crate::proof::Proof;
 use crate::{Error, Named, Strategy};
 use insula_api::{FieldError, Json, ResourceId};
 use insula_conversion::Bundle;
 use insula_schema::Structural;
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, OnceLock},
+};
 
 /// Whether objects live in namespaces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -106,6 +110,8 @@ pub struct Api {
     pub path_segment_names: bool,
     /// Changes whenever schemas, rules or versions do: objects written under it need no second look.
     pub fingerprint: u64,
+    /// What the search for a counterexample said of its rules, once somebody asked.
+    pub(crate) proof: OnceLock<Proof>,
 }
 
 impl fmt::Debug for Api {

@@ -78,7 +78,9 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         inner: Arc::clone(&store),
         metrics: Arc::clone(&metrics),
     });
-    let registry = Arc::new(Registry::new(measured, env.clock.clone(), env.rng.clone(), url));
+    let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), url);
+    registry.catalog.work_aside(aside);
+    let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
@@ -182,6 +184,15 @@ fn is_grpc(request: &Request) -> bool {
     // Not a prefix alone: gRPC-Web (`application/grpc-web`) is another protocol.
     kind.and_then(|kind| kind.strip_prefix(b"application/grpc"))
         .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
+}
+
+/// Work that takes a while: the thread's other tasks go to another one meanwhile. A runtime of one thread has none.
+fn aside(work: &mut dyn FnMut()) {
+    use tokio::runtime::{Handle, RuntimeFlavor};
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
 }
 
 #[cfg(test)]

@@ -1,11 +1,14 @@
 //! Conversion, seen by tenants: kcp's own acceptance test, the laws, every form, every spelling, and what fails.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    time::{Duration, Instant},
+};
 
 use insula_e2e::{Client, shared, story, until, workspace};
 use serde_json::{Value, json};
 
-stories!("conversion": acceptance, change, failing, forms, laws, spellings, weak_points);
+stories!("conversion": acceptance, change, failing, forms, laws, proof, spellings, weak_points);
 
 const APIS: &str = "/apis/apis.kcp.io/v1alpha1";
 
@@ -122,4 +125,127 @@ fn tenants_do_not_see_each_other() {
     for tenant in tenants {
         tenant.join().unwrap();
     }
+}
+
+/// A generation of an API for the load test: its own name of the field in v2, and a mark that its rule leaves there.
+fn generation(client: &Client, schema: &str, field: &str, mark: &str) {
+    let fields = |name: &str| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {name: {"type": "string"}}}}});
+    let version = |name: &str, field: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": fields(field)});
+    let schema_spec = json!({
+        "group": "example.io", "scope": "Cluster", "versions": [version("v1", "text"), version("v2", field)],
+        "names": {"plural": "swaps", "singular": "swap", "kind": "Swap", "listKind": "SwapList"},
+    });
+    let there = json!({"field": ".spec.text", "destination": format!(".spec.{field}"), "transformation": format!("self + '{mark}'")});
+    let back = json!({"field": format!(".spec.{field}"), "destination": ".spec.text", "transformation": format!("self.replace('{mark}', '')")});
+    let rules = json!({"conversions": [
+        {"from": "v1", "to": "v2", "rules": [there]}, {"from": "v2", "to": "v1", "rules": [back]},
+    ]});
+    for (resource, kind, spec) in [
+        ("apiresourceschemas", "APIResourceSchema", schema_spec),
+        ("apiconversions", "APIConversion", rules),
+    ] {
+        let object =
+            json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": schema}, "spec": spec});
+        client.post(&format!("{APIS}/{resource}"), &object).expect(201);
+    }
+}
+
+/// Ends the load, also when what it is for fails.
+struct Sets<'a>(&'a AtomicBool);
+
+impl Drop for Sets<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Reads and writes in two versions while the API's schema and rules change under them, time and again: whoever reads
+/// v2 gets a field of one generation with the mark of that generation's rule, or, where the rules alone changed, one of its two marks.
+#[test]
+fn rules_that_are_swapped_under_load_never_meet_another_schema() {
+    const OBJECTS: usize = 5;
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "swaps").0);
+    generation(&client, "one.swaps.example.io", "a", "A");
+    generation(&client, "two.swaps.example.io", "b", "B");
+    let export = |schema: &str| json!({"spec": {"resources": [{"name": "swaps", "group": "example.io", "schema": schema, "storage": {"crd": {}}}]}});
+    let exports = "/apis/apis.kcp.io/v1alpha2/apiexports";
+    let mut first = export("one.swaps.example.io");
+    first["apiVersion"] = json!("apis.kcp.io/v1alpha2");
+    first["kind"] = json!("APIExport");
+    first["metadata"] = json!({"name": "swaps"});
+    client.post(exports, &first).expect(201);
+    let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "swaps"},
+        "spec": {"reference": {"export": {"name": "swaps"}}}});
+    client
+        .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+        .expect(201);
+    let path = |version: &str| format!("/apis/example.io/{version}/swaps");
+    until("it is served", || (client.get(&path("v1")).code == 200).then_some(()));
+    for n in 0..OBJECTS {
+        let object = json!({"apiVersion": "example.io/v1", "kind": "Swap", "metadata": {"name": format!("s{n}")}, "spec": {"text": "0"}});
+        client.post(&path("v1"), &object).expect(201);
+    }
+    let of_one_generation = |shown: &Value| {
+        let text = |field: &str| shown["spec"][field].as_str().unwrap_or_default().to_owned();
+        let (a, b) = (text("a"), text("b"));
+        let fits = a.ends_with('A') && b.is_empty() || a.is_empty() && (b.ends_with('B') || b.ends_with('C'));
+        assert!(fits, "{shown}");
+    };
+    let over = AtomicBool::new(false);
+    let (reads, writes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+    std::thread::scope(|scope| {
+        let _end = Sets(&over);
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                let list = client.get(&path("v2")).expect(200);
+                list["items"].as_array().unwrap().iter().for_each(of_one_generation);
+                assert_eq!(list["items"].as_array().unwrap().len(), OBJECTS);
+                reads.fetch_add(1, Ordering::Relaxed);
+            }
+        });
+        for (version, seed) in [("v1", 0), ("v2", 1)] {
+            let (client, over, writes, path) = (&client, &over, &writes, &path);
+            scope.spawn(move || {
+                let mut n = seed;
+                while !over.load(Ordering::Relaxed) {
+                    n += 1;
+                    let object = format!("{}/s{}", path(version), n % OBJECTS);
+                    let patch = match version {
+                        "v1" => json!({"spec": {"text": n.to_string()}}),
+                        _ => json!({"metadata": {"labels": {"n": n.to_string()}}}),
+                    };
+                    let answer = client.merge(&object, &patch);
+                    // A write that was routed by the claim of before says so, and may be sent again.
+                    assert!(matches!(answer.code, 200 | 409), "{}: {}", answer.code, answer.text);
+                    if version == "v2" && answer.code == 200 {
+                        of_one_generation(&answer.expect(200));
+                    }
+                    writes.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        for round in 0..6 {
+            let (schema, field) = [("one.swaps.example.io", "a"), ("two.swaps.example.io", "b")][(round + 1) % 2];
+            client.merge(&format!("{exports}/swaps"), &export(schema)).expect(200);
+            if round == 2 {
+                let mark = json!({"field": ".spec.text", "destination": ".spec.b", "transformation": "self + 'C'"});
+                let back =
+                    json!({"field": ".spec.b", "destination": ".spec.text", "transformation": "self.replace('C', '')"});
+                let rules = json!({"spec": {"conversions": [
+                    {"from": "v1", "to": "v2", "rules": [mark]}, {"from": "v2", "to": "v1", "rules": [back]},
+                ]}});
+                client
+                    .merge(&format!("{APIS}/apiconversions/two.swaps.example.io"), &rules)
+                    .expect(200);
+            }
+            until("the new generation serves", || {
+                let shown = client.get(&format!("{}/s0", path("v2"))).expect(200);
+                shown["spec"].get(field).is_some().then_some(())
+            });
+        }
+    });
+    let (reads, writes) = (reads.into_inner(), writes.into_inner());
+    assert!(reads > 10 && writes > 10, "{reads} reads, {writes} writes");
 }

@@ -183,7 +183,8 @@ fn kill_9_leaves_no_half_bundle() {
                 done
             })
         };
-        std::thread::sleep(Duration::from_millis(200 + 60 * round));
+        // Rules are searched for a quarter of a second before they are stored.
+        std::thread::sleep(Duration::from_millis(900 + 60 * round));
         server.kill9();
         stop.store(true, Ordering::Relaxed);
         published.extend(publisher.join().unwrap());

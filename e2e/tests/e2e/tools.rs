@@ -325,7 +325,7 @@ fn definitions_are_published_for_other_workspaces() {
     let text = json!({"type": "string"});
     let write = |last: Value| {
         let fields = [
-            ("v1", json!({"firstName": text, "hint": text})),
+            ("v1", json!({"firstName": last, "hint": text})),
             ("v2", json!({"name": {"type": "object", "properties": {"first": last}}})),
         ];
         let manifests = api(&fields, json!([]));
@@ -386,7 +386,10 @@ fn definitions_are_published_for_other_workspaces() {
     let steps = publish("--diff", 1);
     assert_eq!(
         steps[0]["detail"],
-        json!(["v2 .spec.name.first narrowed: maxLength 9 added (breaking)"])
+        json!([
+            "v1 .spec.firstName narrowed: maxLength 9 added (breaking)",
+            "v2 .spec.name.first narrowed: maxLength 9 added (breaking)"
+        ])
     );
     assert_eq!(actions(&publish("--apply", 0))[2], "APIExport updated");
     let export = at.get("/apis/apis.kcp.io/v1alpha2/apiexports/example.io").expect(200);

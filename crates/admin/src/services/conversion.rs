@@ -2,7 +2,7 @@
 
 use crate::door::{Door, Visit};
 use insula_api::{FieldError, Json, ObjectKey};
-use insula_conversion::{Bundle, Strategy};
+use insula_conversion::Strategy;
 use insula_proto::{
     admin::v1::{
         ConvertRequest, ConvertResponse, FieldViolation, InlineRules, StoredRules, ValidateRequest, ValidateResponse,
@@ -10,8 +10,9 @@ use insula_proto::{
     },
     value,
 };
-use insula_registry::{compile, ids};
+use insula_registry::{Api, compile, ids};
 use prost_types::Struct;
+use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 #[tonic::async_trait]
@@ -21,7 +22,9 @@ impl ConversionService for Door {
         let ValidateRequest { schema, rules } = request.into_inner();
         let schema = object("schema", schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
         let rules = object("rules", rules)?;
-        let violations = match bundle(&schema, rules.as_ref()) {
+        let proven =
+            compiled(&schema, rules.as_ref()).and_then(|api| self.registry.catalog.proof(&Arc::new(api)).clone());
+        let violations = match proven {
             Ok(_) => Vec::new(),
             Err(errors) => errors.iter().map(violation).collect(),
         };
@@ -49,9 +52,10 @@ impl ConversionService for Door {
             Some(Source::Stored(stored)) => self.stored(&visit, &stored)?,
             None => return Err(Status::invalid_argument("source: give inline or stored")),
         };
-        let bundle = bundle(&schema, rules.as_ref()).map_err(|errors| {
+        let api = compiled(&schema, rules.as_ref()).map_err(|errors| {
             Status::failed_precondition(format!("the rules are not valid: {}", insula_api::aggregate(&errors)))
         })?;
+        let bundle = &api.bundle;
         if !bundle.versions().any(|version| version == to_version) {
             let known: Vec<&str> = bundle.versions().collect();
             return Err(Status::invalid_argument(format!(
@@ -100,7 +104,7 @@ impl Door {
 }
 
 /// An APIResourceSchema with rules, compiled as the binding reconciler does it.
-fn bundle(schema: &Json, rules: Option<&Json>) -> Result<Bundle, Vec<FieldError>> {
+fn compiled(schema: &Json, rules: Option<&Json>) -> Result<Api, Vec<FieldError>> {
     let spec = compile::spec_of_schema(schema);
     let rules = rules.map(|rules| &rules["spec"]);
     let definition = compile::Definition {
@@ -109,7 +113,7 @@ fn bundle(schema: &Json, rules: Option<&Json>) -> Result<Bundle, Vec<FieldError>
         rules,
         strategy: Strategy::Lossless,
     };
-    compile::compile(&definition, None).map(|api| api.bundle)
+    compile::compile(&definition, None)
 }
 
 fn object(field: &str, sent: Option<Struct>) -> Result<Option<Json>, Status> {

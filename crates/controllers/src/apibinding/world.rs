@@ -174,7 +174,10 @@ fn resource(
     let (wanted, compiled) = match &schema {
         Some((_, schema)) => {
             let wanted = bundle::of_schema(schema, conversion.as_ref());
-            let compiled = registry.catalog.compile(&wanted);
+            let present = snapshot.get(&ids::bundle(text(&wanted, "/metadata/name")));
+            let compiled = registry
+                .catalog
+                .successor(&wanted, present.as_ref().map(|present| &*present.object));
             (wanted, compiled)
         }
         None => (Json::Null, Err(Vec::new())),

@@ -105,10 +105,14 @@ fn wanted_bundle(
         return Ok(None);
     };
     let value = bundle::of_definition(definition, &conversion.object.body_value());
-    registry.catalog.compile(&value).map_err(|_| Broken)?;
     let bundle_key = ids::bundle(text(&value, "/metadata/name"));
+    let present = snapshot.get(&bundle_key);
+    registry
+        .catalog
+        .successor(&value, present.as_ref().map(|present| &*present.object))
+        .map_err(|_| Broken)?;
     Ok(Some(WantedBundle {
-        present: snapshot.get(&bundle_key),
+        present,
         conversion: Intent::Expect(conversion_key, Some(conversion.revision)),
         key: bundle_key,
         value,

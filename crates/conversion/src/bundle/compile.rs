@@ -107,6 +107,7 @@ fn converter(
         from: from.name.to_owned(),
         to: to.name.to_owned(),
         schema: target.schema.clone(),
+        defaults: has_defaults(target.schema.root()),
         plan,
         facts,
         ruled: rules.is_some(),

@@ -3,7 +3,7 @@
 
 use super::Bundle;
 use crate::convert::Converter;
-use crate::plan::factor;
+use crate::plan::{Expression, Fill, Op, Value, factor};
 use insula_api::{FieldError, FieldPath};
 use std::collections::BTreeMap;
 
@@ -12,12 +12,56 @@ const RULES_COST_MAX: u64 = 100_000_000;
 /// Expressions that a message about all of them names.
 const DEAREST_SHOWN: usize = 3;
 
+/// What is known, without any object, about running the rules of one direction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outlook {
+    /// The version converted from.
+    pub from: String,
+    /// The version converted to.
+    pub to: String,
+    /// What its expressions cost together for one object at most, by estimate.
+    pub cost: u64,
+    /// Its rules that are not known to succeed.
+    pub may_fail: Vec<MayFail>,
+}
+
+/// A rule that is not known to succeed for every valid object.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MayFail {
+    /// Where it stands: `conversions[0].rules[2]`.
+    pub rule: String,
+    /// Why it may fail.
+    pub reason: String,
+    /// Its author says so; otherwise the types leave it open, and no object was found that shows it.
+    pub marked: bool,
+}
+
 pub(super) fn total(converters: &BTreeMap<(usize, usize), Converter>) -> u64 {
     let expressions = converters.values().flat_map(Converter::expressions);
     expressions.fold(0, |sum, (_, expression)| sum.saturating_add(expression.cost))
 }
 
 impl Bundle {
+    /// What is known about running the rules of each direction that has some.
+    pub fn outlooks(&self) -> Vec<Outlook> {
+        let ruled = self.converters.values().filter(|converter| converter.ruled);
+        let outlook = |converter: &Converter| {
+            let mut may_fail = Vec::new();
+            doubts(converter, &converter.plan.ops, &mut may_fail);
+            let costs = converter
+                .expressions()
+                .into_iter()
+                .map(|(_, expression)| expression.cost);
+            Outlook {
+                from: converter.from.clone(),
+                to: converter.to.clone(),
+                cost: costs.fold(0, u64::saturating_add),
+                may_fail,
+            }
+        };
+        ruled.map(outlook).collect()
+    }
+
     /// Every expression that may cost too much, with the bounds that its schema lacks; else whether all of them together
     /// do. `path` is where the rules stand (`spec`).
     pub fn too_dear(&self, path: &FieldPath) -> Vec<FieldError> {
@@ -45,4 +89,51 @@ impl Bundle {
             ),
         )]
     }
+}
+
+fn doubts(converter: &Converter, ops: &[Op], out: &mut Vec<MayFail>) {
+    let mut add = |rule: usize, reason: Option<String>| {
+        let facts = converter.facts.get(rule);
+        out.extend(reason.zip(facts).map(|(reason, facts)| MayFail {
+            rule: facts.path.clone(),
+            reason,
+            marked: facts.may_fail,
+        }));
+    };
+    for op in ops {
+        match op {
+            Op::Move { .. } => {}
+            Op::Compute { value, rule, .. } => add(*rule, doubt(value)),
+            Op::Each(each) => {
+                let key = match &each.fill {
+                    Fill::Key(key) => expression_doubt(key),
+                    Fill::List | Fill::SameKey => None,
+                };
+                let twice = || each.can_repeat.then(|| "two items may have the same key".to_owned());
+                add(each.rule, key.or_else(twice));
+            }
+        }
+    }
+    for op in ops {
+        if let Op::Each(each) = op {
+            doubts(converter, &each.body, out);
+        }
+    }
+}
+
+fn doubt(value: &Value) -> Option<String> {
+    match value {
+        Value::Constant(_) => None,
+        Value::Expression(expression) => expression_doubt(expression),
+        Value::Fields(fields) => fields.iter().find_map(|(_, value)| doubt(value)),
+        Value::Items(items) => items.iter().find_map(doubt),
+    }
+}
+
+fn expression_doubt(expression: &Expression) -> Option<String> {
+    let why = || match expression.program.fallible() {
+        Some(issue) => issue.message.clone(),
+        None => "the target may not take its result".to_owned(),
+    };
+    expression.can_fail().then(why)
 }

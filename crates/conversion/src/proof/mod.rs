@@ -3,11 +3,15 @@
 //!
 //! Deterministic: the same rules, schemas, seed and number of cases give the same answer.
 //!
+//! [`prove`] is what a server asks before it serves rules. It begins with the rules that their types leave open, each alone at
+//! the edges of what it reads, since such an object is the simplest to understand; then it searches whole stories of writes.
+//!
 //! A proof in the mathematician's sense it is not: rules are programs. It is a search over the corners where such
 //! programs break (empty, full and partial objects, bounds, other alphabets, duplicates), that says how far it went.
 
 mod edges;
 mod edit;
+mod finding;
 mod generate;
 mod random;
 mod rules;
@@ -16,16 +20,16 @@ mod text;
 
 use crate::bundle::{Bundle, Owned};
 use crate::error::{Cause, ConvertError};
-use crate::laws::{self, Law};
+use crate::laws::Laws;
 use crate::object_budget;
-use crate::rules::{Rule, RuleSet};
 use generate::Fill;
-use insula_api::Json;
+use insula_api::{FieldError, Json};
+use insula_cel::Budget;
 use insula_schema::Structural;
 use random::Random;
-use std::fmt;
+use std::cell::Cell;
 
-pub use rules::failing_rules;
+pub use finding::{Counterexample, Finding};
 
 /// Stories tried while a counterexample is made smaller.
 const SHRINKS_MAX: usize = 2_000;
@@ -75,61 +79,44 @@ pub struct Write {
     pub object: Json,
 }
 
-/// Writes after which something does not hold.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Counterexample {
-    /// The writes, one after the other, of one object. The last one shows it.
-    pub story: Vec<Write>,
-    /// What does not hold.
-    pub finding: Finding,
-    /// The case it was found in.
-    pub case: u32,
-    /// The seed that finds it again.
-    pub seed: u64,
+/// Looks for a reason not to serve these rules. An API without rules has nothing to prove. `go_on` is asked before every
+/// conversion: callers with a clock end the search by it, and what was not found by then is let through.
+///
+/// # Errors
+/// What was found, at the rule's path, with the object that shows it and what would help.
+pub fn prove(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<Searched, Vec<FieldError>> {
+    if !bundle.has_rules() {
+        return Ok(Searched::default());
+    }
+    let failing = rules::failing(bundle, go_on);
+    if !failing.is_empty() {
+        return Err(failing);
+    }
+    search(bundle, how, go_on).map_err(|found| vec![found.as_error(bundle)])
 }
 
-/// What does not hold.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Finding {
-    /// A rule fails, and its author did not say that it may.
-    Fails(ConvertError),
-    /// What a version shows is not valid by its schema.
-    Invalid {
-        /// The version.
-        version: String,
-        /// The first error.
-        error: String,
-        /// Its field.
-        field: String,
-    },
-    /// A law is broken.
-    Breaks(laws::Violation),
-}
-
-/// Searches. `go_on` is asked before every case: callers with a clock end the search by it.
+/// Searches. `go_on` is asked before every conversion: callers with a clock end the search by it.
 ///
 /// # Errors
 /// What was found, made small.
-pub fn search(
-    bundle: &Bundle,
-    rules: Option<&RuleSet>,
-    how: Search,
-    go_on: &dyn Fn() -> bool,
-) -> Result<Searched, Box<Counterexample>> {
+pub fn search(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<Searched, Box<Counterexample>> {
     let prover = Prover {
         bundle,
-        rules,
+        go_on,
+        ended: Cell::new(false),
         moves: bundle.only_moves(),
     };
     let mut random = Random::new(how.seed);
     let mut searched = Searched::default();
     for case in 0..how.cases {
-        if !go_on() {
+        let told = prover.case(case, how.writes, random.fork(), &mut searched);
+        // What a conversion without a budget says is no finding.
+        if prover.ended.get() {
             searched.stopped = true;
             break;
         }
         searched.cases += 1;
-        if let Err(shown) = prover.case(case, how.writes, random.fork(), &mut searched) {
+        if let Err(shown) = told {
             let (story, finding) = *shown;
             let (story, finding) = prover.smallest(story, finding);
             return Err(Box::new(Counterexample {
@@ -158,7 +145,9 @@ pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) ->
 
 struct Prover<'b> {
     bundle: &'b Bundle,
-    rules: Option<&'b RuleSet>,
+    go_on: &'b dyn Fn() -> bool,
+    /// It was told not to go on.
+    ended: Cell<bool>,
     /// Laws 3 and 4 say something general only of rules that move.
     moves: bool,
 }
@@ -171,6 +160,22 @@ enum Told {
 }
 
 impl Prover<'_> {
+    fn goes_on(&self) -> bool {
+        if !self.ended.get() && !(self.go_on)() {
+            self.ended.set(true);
+        }
+        !self.ended.get()
+    }
+
+    /// What one object may cost; nothing when the search is over, so that it ends soon wherever it is.
+    fn budget(&self) -> Budget {
+        if self.goes_on() {
+            object_budget()
+        } else {
+            Budget::new(0)
+        }
+    }
+
     fn case(
         &self,
         case: u32,
@@ -219,27 +224,29 @@ impl Prover<'_> {
         let Some(stored) = stored else { return Some(fresh) };
         let shown = self
             .bundle
-            .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
+            .get(stored.stored(self.bundle.storage()), version, &mut self.budget())
             .ok()?;
         generate::normal(edit::mix(&shown, &fresh, random), schema)
     }
 
     fn write(&self, write: &Write, before: Option<&Owned>) -> Result<Told, Finding> {
         let old = before.map(|stored| stored.stored(self.bundle.storage()));
-        let after = match self
-            .bundle
-            .put(&write.object, &write.version, old, &mut object_budget())
-        {
+        let after = match self.bundle.put(&write.object, &write.version, old, &mut self.budget()) {
             Ok(after) => after,
             Err(error) if self.may_fail(&error) => return Ok(Told::Refused),
             Err(error) => return Err(Finding::Fails(error)),
         };
         self.shows_valid(&after)?;
-        laws::put_get(self.bundle, &write.object, &write.version, &after).map_err(Finding::Breaks)?;
-        laws::get_put(self.bundle, &after).map_err(Finding::Breaks)?;
+        let budget = || self.budget();
+        let laws = Laws::new(self.bundle, &budget);
+        laws.put_get(&write.object, &write.version, &after)
+            .map_err(Finding::Breaks)?;
+        laws.get_put(&after).map_err(Finding::Breaks)?;
         if let (Some(before), true) = (before, self.moves) {
-            laws::non_interference(self.bundle, &write.version, before, &after).map_err(Finding::Breaks)?;
-            laws::later_edit_wins(self.bundle, &write.version, before, &after).map_err(Finding::Breaks)?;
+            laws.non_interference(&write.version, before, &after)
+                .map_err(Finding::Breaks)?;
+            laws.later_edit_wins(&write.version, before, &after)
+                .map_err(Finding::Breaks)?;
         }
         Ok(Told::Stored(after))
     }
@@ -248,7 +255,7 @@ impl Prover<'_> {
         for version in self.bundle.served() {
             let shown = self
                 .bundle
-                .get(stored.stored(self.bundle.storage()), version, &mut object_budget())
+                .get(stored.stored(self.bundle.storage()), version, &mut self.budget())
                 .map_err(Finding::Fails)?;
             let errors = self
                 .bundle
@@ -267,10 +274,9 @@ impl Prover<'_> {
 
     /// Whether the rule's author allows that it fails.
     fn may_fail(&self, error: &ConvertError) -> bool {
-        let (Some(failed), Some(rules)) = (&error.rule, self.rules) else {
-            return false;
-        };
-        !matches!(error.cause, Cause::Budget(_)) && rules.conversions.iter().any(|d| allowed(&d.rules, &failed.path))
+        let rule = error.rule.as_ref();
+        let facts = rule.and_then(|rule| self.bundle.converter(&error.from, &error.to)?.facts.get(rule.index));
+        !matches!(error.cause, Cause::Budget(_)) && facts.is_some_and(|facts| facts.may_fail)
     }
 
     /// The same finding from less.
@@ -279,10 +285,11 @@ impl Prover<'_> {
         'again: loop {
             for candidate in shrink::smaller(&story) {
                 tries += 1;
-                if tries > SHRINKS_MAX {
+                let smaller = self.replay(candidate);
+                if tries > SHRINKS_MAX || !self.goes_on() {
                     return (story, finding);
                 }
-                if let Some((told, found)) = self.replay(candidate)
+                if let Some((told, found)) = smaller
                     && found.is_like(&finding)
                 {
                     (story, finding) = (told, found);
@@ -317,83 +324,4 @@ fn fill(case: u32, versions: usize, random: &mut Random) -> Fill {
         1 => Fill::Full,
         _ => Fill::Some(*random.pick(&[15, 40, 70, 95]).unwrap_or(&50)),
     }
-}
-
-fn allowed(rules: &[Rule], path: &str) -> bool {
-    rules.iter().any(|rule| {
-        let at = rule.at.path.as_str();
-        at.strip_prefix("spec.").unwrap_or(at) == path && rule.may_fail || allowed(&rule.item_rules, path)
-    })
-}
-
-impl Finding {
-    fn is_like(&self, other: &Finding) -> bool {
-        match (self, other) {
-            (Finding::Fails(a), Finding::Fails(b)) => {
-                a.rule.as_ref().map(|r| &r.path) == b.rule.as_ref().map(|r| &r.path)
-            }
-            (Finding::Invalid { version: a, .. }, Finding::Invalid { version: b, .. }) => a == b,
-            (Finding::Breaks(a), Finding::Breaks(b)) => a.law == b.law && a.version == b.version,
-            _ => false,
-        }
-    }
-
-    /// What would help.
-    pub fn help(&self) -> &'static str {
-        match self {
-            Finding::Fails(_) => {
-                "bound the field in the schema (pattern, enum, minimum, maxLength), make the expression total (has(), orValue, a \
-                 condition), or write mayFail: true, so that such writes are refused"
-            }
-            Finding::Invalid { .. } => {
-                "give both versions the same bounds, convert to a value that the schema accepts, or give the field a default"
-            }
-            Finding::Breaks(violation) => match violation.law {
-                Law::Readable => "make every expression total, or write mayFail: true at the rule",
-                _ => "write a rule for the way back, or put the field under drop if its loss is meant",
-            },
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Finding::Fails(error) => write!(f, "{error}"),
-            Finding::Invalid { version, error, .. } => {
-                write!(f, "{version} would show what its schema refuses: {error}")
-            }
-            Finding::Breaks(violation) => write!(f, "{violation}"),
-        }
-    }
-}
-
-impl fmt::Display for Counterexample {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; shown by ", self.finding)?;
-        for (i, write) in self.story.iter().enumerate() {
-            if i > 0 {
-                f.write_str(", then ")?;
-            }
-            write!(f, "{} written as {}", shown(&write.object), write.version)?;
-        }
-        write!(
-            f,
-            " (seed {}, case {}); what would help: {}",
-            self.seed,
-            self.case,
-            self.finding.help()
-        )
-    }
-}
-
-/// The object without what every object has.
-fn shown(object: &Json) -> Json {
-    let mut out = object.clone();
-    if let Some(map) = out.as_object_mut() {
-        map.remove("apiVersion");
-        map.remove("kind");
-        map.retain(|name, value| name != "metadata" || value.get("labels").or(value.get("annotations")).is_some());
-    }
-    out
 }

@@ -5,9 +5,10 @@
 //! does not convert refuses the rule. When none is found the rule is accepted, and guarded at every write.
 
 use super::edges::{self, complete};
+use super::finding::shown;
 use crate::bundle::Bundle;
 use crate::convert::Converter;
-use crate::error::{Cause, ConvertError};
+use crate::error::ConvertError;
 use crate::path::{Path, Segment};
 use crate::plan::{Expression, Fill, Op, RuleFacts, This, Value};
 use crate::scope::{Place, View, metadata_schema};
@@ -26,23 +27,20 @@ const OBJECTS_MAX: usize = 600;
 const SEARCH_COST_MAX: u64 = 2 * OBJECT_COST_MAX;
 /// How deep a value that is read as a whole is varied.
 const DEPTH_MAX: usize = 4;
-/// Bytes of an object that a message shows.
-const SHOWN_MAX: usize = 240;
-
 /// Every rule for which a valid object was found that it fails for, at the rule's path. Unlike [`super::search`] this
-/// looks only at rules whose types leave it open, and only one conversion at a time: milliseconds, for every admission.
-pub fn failing_rules(bundle: &Bundle) -> Vec<FieldError> {
+/// looks only at rules whose types leave it open, and only one conversion at a time: milliseconds.
+pub(super) fn failing(bundle: &Bundle, go_on: &dyn Fn() -> bool) -> Vec<FieldError> {
     let metadata = metadata_schema();
     let mut errors = Vec::new();
     for ((from, _), converter) in bundle.converters.iter().filter(|(_, converter)| converter.ruled) {
         let (version, declared) = (&bundle.versions[*from], OnceCell::new());
         let view = View::new(&version.name, &version.schema, &metadata, &declared);
-        errors.extend(counterexamples(converter, &view));
+        errors.extend(counterexamples(converter, &view, go_on));
     }
     errors
 }
 
-fn counterexamples(converter: &Converter, from: &View<'_>) -> Vec<FieldError> {
+fn counterexamples(converter: &Converter, from: &View<'_>, go_on: &dyn Fn() -> bool) -> Vec<FieldError> {
     let mut reads = Reads {
         version: from.name,
         facts: &converter.facts,
@@ -57,6 +55,7 @@ fn counterexamples(converter: &Converter, from: &View<'_>) -> Vec<FieldError> {
     let mut search = Search {
         converter,
         from,
+        go_on,
         cost: 0,
         tried: 0,
         open: reads.rules,
@@ -192,6 +191,7 @@ fn below(place: Place<'_>, path: &mut Vec<Segment>, depth: usize, out: &mut Vec<
 struct Search<'a> {
     converter: &'a Converter,
     from: &'a View<'a>,
+    go_on: &'a dyn Fn() -> bool,
     cost: u64,
     tried: usize,
     /// Rules that no object was found for yet.
@@ -273,7 +273,7 @@ impl Search<'_> {
     }
 
     fn convert(&mut self, mut object: Json) {
-        if self.open.is_empty() || self.tried >= OBJECTS_MAX || self.cost >= SEARCH_COST_MAX {
+        if self.open.is_empty() || self.tried >= OBJECTS_MAX || self.cost >= SEARCH_COST_MAX || !(self.go_on)() {
             return;
         }
         self.tried += 1;
@@ -297,10 +297,7 @@ impl Search<'_> {
             return;
         }
         self.open.remove(&rule);
-        let (at, text) = match failed.cause {
-            Cause::DuplicateKey { .. } => (&facts.written_at, &facts.destination),
-            _ => (&facts.computed_at, &facts.computed),
-        };
+        let (at, text) = facts.blamed(&failed.cause);
         let why = format!(
             "fails for a valid object of {}, {}: {}; a bound or pattern in the schema, a total expression or mayFail: \
              true would help",
@@ -308,28 +305,6 @@ impl Search<'_> {
             shown(object),
             failed.cause,
         );
-        self.errors
-            .push(FieldError::invalid(at, &Json::from(text.as_str()), why));
+        self.errors.push(FieldError::invalid(at, &Json::from(text), why));
     }
-}
-
-/// What is the rules' of an object.
-fn shown(object: &Json) -> String {
-    let mut shown = object.clone();
-    if let Some(fields) = shown.as_object_mut() {
-        fields.retain(|name, _| name != "apiVersion" && name != "kind");
-        if fields.get("metadata") == Some(&json!({"name": "example"})) {
-            fields.remove("metadata");
-        }
-    }
-    let mut text = shown.to_string();
-    if text.len() > SHOWN_MAX {
-        let end = (0..=SHOWN_MAX)
-            .rev()
-            .find(|i| text.is_char_boundary(*i))
-            .unwrap_or_default();
-        text.truncate(end);
-        text.push('…');
-    }
-    text
 }

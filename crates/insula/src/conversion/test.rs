@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use insula_conversion::{
-    Bundle, Owned, RuleSet, Stored, laws, object_budget,
+    Bundle, Owned, Stored, laws, object_budget,
     proof::{self, Counterexample, Search},
 };
 use insula_registry::Api;
@@ -184,18 +184,18 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
     // A definition without rules loses what it loses, and says so; there is no law to break.
     let lawful = !source.is_definition() || rules.is_some();
     if lawful && arguments.cases > 0 {
-        report.search = Some(search(&api.bundle, rules.as_ref(), arguments));
+        report.search = Some(search(&api.bundle, arguments));
     }
     (report, Some(api))
 }
 
-fn search(bundle: &Bundle, rules: Option<&RuleSet>, arguments: &Arguments) -> Searched {
+fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
     let how = Search {
         seed: arguments.seed,
         cases: arguments.cases,
         ..Search::default()
     };
-    match proof::search(bundle, rules, how, &|| true) {
+    match proof::search(bundle, how, &|| true) {
         Ok(searched) => Searched {
             seed: how.seed,
             stories: searched.cases,

@@ -24,7 +24,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
         (None, Some(definition)) => bundle::of_definition(&definition, new),
         (None, None) => return Ok(()),
     };
-    review.catalog.compile(&bundle).map_err(invalid)?;
+    review.catalog.prove(&bundle).map_err(invalid)?;
     Ok(())
 }
 

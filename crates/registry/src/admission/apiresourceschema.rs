@@ -140,7 +140,7 @@ fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
     match insula_conversion::rules_in_schema(schema) {
         Err(errors) => invalid(errors),
         Ok(None) => Ok(()),
-        Ok(Some(_)) => match review.catalog.compile(&bundle::of_schema(schema, None)) {
+        Ok(Some(_)) => match review.catalog.prove(&bundle::of_schema(schema, None)) {
             Ok(_) => Ok(()),
             Err(errors) => invalid(bundle::point_into_schema(schema, errors)),
         },

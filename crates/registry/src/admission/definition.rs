@@ -61,7 +61,7 @@ fn check_rules(review: &Review<'_>, new: &Json) -> Result<()> {
         return Ok(());
     };
     let bundle = bundle::of_definition(new, &conversion.object.body_value());
-    match review.catalog.compile(&bundle) {
+    match review.catalog.prove(&bundle) {
         Ok(_) => Ok(()),
         Err(mut errors) => {
             for error in &mut errors {

@@ -1,8 +1,8 @@
 //! Refusals with the words that were recorded from kcp.
 
 use super::{Operation, Review, review};
-use crate::{Catalog, Part};
-use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Timestamp};
+use crate::{Catalog, Part, Prover};
+use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Timestamp};
 use insula_auth::UserInfo;
 use insula_store::{MemoryStore, Store, Txn, Write};
 use serde_json::json;
@@ -10,7 +10,15 @@ use std::sync::{Arc, OnceLock};
 
 fn catalog() -> &'static Catalog {
     static CATALOG: OnceLock<Catalog> = OnceLock::new();
-    CATALOG.get_or_init(Catalog::new)
+    CATALOG.get_or_init(|| Catalog::new(Prover::new(Arc::new(StillClock))))
+}
+
+struct StillClock;
+
+impl Clock for StillClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(0)
+    }
 }
 
 /// What admission says to a user about a new object, in a store that holds some.

@@ -1,0 +1,146 @@
+//! What must never need a converter, with an object that none can convert: it was stored under other rules. And what serves
+//! while a bundle is missing.
+
+use crate::testing::Rig;
+use insula_api::Object;
+use insula_registry::{ids, representation};
+use insula_store::{Txn, Write};
+use serde_json::json;
+use std::sync::Arc;
+
+const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition,
+    metadata: {name: engines.example.io}, spec: {group: example.io, scope: Namespaced,
+    names: {plural: engines, singular: engine, kind: Engine, listKind: EngineList}, versions: [
+      {name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, properties: {
+        spec: {type: object, properties: {size: {type: string}}}}}}},
+      {name: v2, served: true, storage: false, schema: {openAPIV3Schema: {type: object, properties: {
+        spec: {type: object, properties: {liters: {type: integer}}}}}}}]}}";
+const RULES: &str = "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: engines.example.io},
+    spec: {conversions: [
+      {from: v1, to: v2, rules: [{field: .spec.size, destination: .spec.liters, transformation: int(self), mayFail: true}]},
+      {from: v2, to: v1, rules: [{field: .spec.liters, destination: .spec.size, transformation: string(self)}]}]}}";
+const V1: &str = "example.io/v1";
+const V2: &str = "example.io/v2";
+
+/// A workspace with engines and their rules.
+async fn engines() -> (Rig, String) {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    rig.create(&org, "customresourcedefinitions", DEFINITION).await;
+    rig.create(&org, "apiconversions", RULES).await;
+    rig.settle().await;
+    (rig, org)
+}
+
+/// Makes an engine that v2 cannot show: past the registry, as rules of before would have let it through.
+async fn stored_before(rig: &Rig, org: &str, metadata: &str) -> String {
+    let yaml = format!("{{apiVersion: {V1}, kind: Engine, metadata: {metadata}, spec: {{size: '1'}}}}");
+    let made = rig.create(org, "engines", &yaml).await;
+    let text = |field: &str| made["metadata"][field].as_str().unwrap_or_default().to_owned();
+    let (namespace, name) = (text("namespace"), text("name"));
+    let key = rig.target(org, V1, "engines", &namespace).unwrap().key(&name);
+    let mut broken = made;
+    broken["spec"]["size"] = json!("large");
+    let write = Write::Put(key, Arc::new(Object::new(&broken, None).unwrap()));
+    let txn = Txn {
+        guards: Vec::new(),
+        writes: vec![write],
+    };
+    rig.registry.store.commit(txn).await.unwrap();
+    format!("{namespace}/{name}")
+}
+
+/// Whether v2 fails to show it, with the object and the rule; and v1 does not.
+fn shows_nothing_but_v1(rig: &Rig, org: &str, name: &str) {
+    let (namespace, name) = name.split_once('/').unwrap();
+    let target = rig.target(org, V2, "engines", namespace).unwrap();
+    let entry = rig.registry.store.latest().get(&target.key(name)).unwrap();
+    let error = representation::value(&target.served, &entry, "v2")
+        .unwrap_err()
+        .to_string();
+    assert!(
+        error.contains(name) && error.contains("conversions[0].rules[0]"),
+        "{error}"
+    );
+    assert_eq!(
+        representation::value(&target.served, &entry, "v1").unwrap()["spec"]["size"],
+        "large"
+    );
+}
+
+#[tokio::test]
+async fn what_cannot_be_converted_can_be_deleted_through_every_version() {
+    let (rig, org) = engines().await;
+    for version in [V1, V2] {
+        let name = stored_before(&rig, &org, "{name: a, namespace: default}").await;
+        shows_nothing_but_v1(&rig, &org, &name);
+        rig.delete(&org, version, "engines", &name).await.unwrap();
+        assert!(rig.get(&org, V1, "engines", &name).is_none(), "{version}");
+    }
+}
+
+#[tokio::test]
+async fn its_finalizers_come_off() {
+    let (rig, org) = engines().await;
+    let name = stored_before(
+        &rig,
+        &org,
+        "{name: a, namespace: default, finalizers: [example.io/hold]}",
+    )
+    .await;
+    rig.delete(&org, V2, "engines", &name).await.unwrap();
+    shows_nothing_but_v1(&rig, &org, &name);
+    let release = json!({"metadata": {"finalizers": null}});
+    rig.patch(&org, V1, "engines", &name, release).await.unwrap();
+    assert!(rig.get(&org, V1, "engines", &name).is_none());
+}
+
+#[tokio::test]
+async fn it_is_collected_with_its_owner_and_goes_with_its_namespace() {
+    let (rig, org) = engines().await;
+    let owner = rig
+        .create(
+            &org,
+            "configmaps",
+            "{apiVersion: v1, kind: ConfigMap, metadata: {name: owner, namespace: default}}",
+        )
+        .await;
+    let uid = owner["metadata"]["uid"].as_str().unwrap();
+    let owned = format!(
+        "{{name: owned, namespace: default, ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]}}"
+    );
+    let owned = stored_before(&rig, &org, &owned).await;
+    rig.create(
+        &org,
+        "namespaces",
+        "{apiVersion: v1, kind: Namespace, metadata: {name: team}}",
+    )
+    .await;
+    let inside = stored_before(&rig, &org, "{name: inside, namespace: team}").await;
+
+    rig.delete(&org, "v1", "configmaps", "default/owner").await.unwrap();
+    rig.delete(&org, "v1", "namespaces", "team").await.unwrap();
+    rig.settle().await;
+    assert!(rig.get(&org, V1, "engines", &owned).is_none());
+    assert!(rig.get(&org, V1, "engines", &inside).is_none());
+    assert!(rig.get(&org, "v1", "namespaces", "team").is_none());
+}
+
+#[tokio::test]
+async fn a_missing_bundle_is_made_again() {
+    let (rig, org) = engines().await;
+    let yaml =
+        format!("{{apiVersion: {V1}, kind: Engine, metadata: {{name: a, namespace: default}}, spec: {{size: '3'}}}}");
+    rig.create(&org, "engines", &yaml).await;
+    let bundles = rig.keys(ids::bundles());
+    let txn = Txn {
+        guards: Vec::new(),
+        writes: bundles.into_iter().map(Write::Delete).collect(),
+    };
+    rig.registry.store.commit(txn).await.unwrap();
+    // Better nothing than objects without their rules.
+    assert!(rig.target(&org, V2, "engines", "default").is_none());
+    rig.settle().await;
+    let shown = rig.get(&org, V2, "engines", "default/a").unwrap();
+    assert_eq!(shown["spec"], json!({"liters": 3}));
+}

@@ -1,0 +1,135 @@
+//! APIConversions: whether the rules fit the schema or definition of their name, or still wait for it; and what they make of
+//! every field.
+
+#[cfg(test)]
+mod failures;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use crate::{runtime::Reconciler, write::text};
+use insula_api::{FieldError, Json, ObjectKey, ResourceId, Timestamp};
+use insula_registry::{Api, Intent, Plan, Registry, admission::bundle, ids};
+use insula_store::{Change, Entry, Snapshot};
+use std::sync::Arc;
+
+/// Reconciles APIConversions.
+pub(crate) struct ApiConversions {
+    registry: Arc<Registry>,
+}
+
+/// The world of a conversion.
+pub(crate) struct World {
+    conversion: Option<(Entry, Json)>,
+    outcome: Outcome,
+    now: Timestamp,
+}
+
+/// What the rules are worth.
+pub(crate) enum Outcome {
+    /// The status says it: it is of these very rules and this schema.
+    Known,
+    /// They compile against the schema of their name.
+    Compiled(Arc<Api>, Vec<FieldError>),
+    /// There is neither a schema nor a definition of their name.
+    Wait,
+    /// They do not compile: what is wrong, by field.
+    Wrong(Vec<FieldError>),
+}
+
+impl ApiConversions {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        ApiConversions { registry }
+    }
+
+    /// Searching takes a while, so what is known already is not asked again, after a restart either.
+    fn outcome(&self, conversion: &Json, bundle: &Json) -> Outcome {
+        let catalog = &self.registry.catalog;
+        match catalog.compile(bundle) {
+            Err(errors) => Outcome::Wrong(errors),
+            Ok(api) if text(conversion, "/status/observed") == status::observed(&api) => Outcome::Known,
+            Ok(api) => {
+                let found = catalog.proof(&api).clone().err().unwrap_or_default();
+                Outcome::Compiled(api, found)
+            }
+        }
+    }
+}
+
+impl Reconciler for ApiConversions {
+    type Key = ObjectKey;
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        "apiconversion"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![
+            ids::apiconversions(),
+            ids::apiresourceschemas(),
+            ids::customresourcedefinitions(),
+        ]
+    }
+
+    /// All three have the same name.
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+        let key = ObjectKey {
+            resource: ids::apiconversions(),
+            ..change.key.clone()
+        };
+        if snapshot.get(&key).is_some() {
+            vec![key]
+        } else {
+            Vec::new()
+        }
+    }
+
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
+        let find = |resource| {
+            let key = ObjectKey {
+                resource,
+                ..key.clone()
+            };
+            snapshot.get(&key).map(|entry| entry.object.body_value())
+        };
+        let conversion = snapshot.get(key).map(|entry| {
+            let value = entry.object.body_value();
+            (entry, value)
+        });
+        let rules = conversion.as_ref().map(|(_, value)| value);
+        let bundle = match (
+            rules,
+            find(ids::apiresourceschemas()),
+            find(ids::customresourcedefinitions()),
+        ) {
+            (Some(rules), Some(schema), _) => Some(bundle::of_schema(&schema, Some(rules))),
+            (Some(rules), None, Some(definition)) => Some(bundle::of_definition(&definition, rules)),
+            _ => None,
+        };
+        let outcome = match (rules, bundle) {
+            (Some(rules), Some(bundle)) => self.outcome(rules, &bundle),
+            _ => Outcome::Wait,
+        };
+        World {
+            conversion,
+            outcome,
+            now: self.registry.clock.now(),
+        }
+    }
+
+    fn decide(&self, world: &World) -> Plan {
+        let Some((entry, old)) = &world.conversion else {
+            return Plan::rest();
+        };
+        if entry.object.meta.is_deleting() || matches!(world.outcome, Outcome::Known) {
+            return Plan::rest();
+        }
+        let mut value = old.clone();
+        status::write(&mut value, &entry.key.name, &world.outcome, world.now);
+        Plan {
+            intents: vec![Intent::Update(entry.clone(), value)],
+            again_after: None,
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! What an APIConversion's status says: conditions, and for each direction the fate of every field, what its rules cost, and
+//! which of them may fail. Bounded: an object of a thousand fields in ten versions still has a status of some kilobytes.
+
+use super::Outcome;
+use crate::write::{drop_condition, sort_conditions};
+use insula_api::{Condition, FieldError, Json, Timestamp, aggregate, set_condition};
+use insula_conversion::{Bundle, Fate, Fates, Outlook, fates};
+use insula_registry::Api;
+use serde_json::json;
+
+/// Bytes of a message.
+const MESSAGE_MAX: usize = 4_096;
+/// Bytes of all rows of all directions.
+const ROWS_BYTES_MAX: usize = 128 * 1_024;
+/// Places and rules that one row names.
+const NAMED_MAX: usize = 8;
+/// Fields that a condition names.
+const SHOWN_MAX: usize = 5;
+
+/// What tells these rules with this schema from others.
+pub(super) fn observed(api: &Api) -> String {
+    format!("{:016x}", api.fingerprint)
+}
+
+/// Writes the status of rules.
+pub(super) fn write(object: &mut Json, name: &str, outcome: &Outcome, now: Timestamp) {
+    let (conditions, table) = match outcome {
+        Outcome::Known => return,
+        Outcome::Wait => (vec![waiting(name)], None),
+        Outcome::Wrong(errors) => (vec![invalid("InvalidRules", errors)], None),
+        Outcome::Compiled(api, found) => {
+            let fates = fates(&api.bundle);
+            let conditions = vec![valid(found), lossless(found, &fates), covered(&api.bundle, &fates)];
+            (
+                conditions,
+                Some((observed(api), directions(&fates, &api.bundle.outlooks()))),
+            )
+        }
+    };
+    for kind in ["Valid", "Lossless", "Covered"] {
+        match conditions.iter().find(|condition| condition.kind == kind) {
+            Some(condition) => {
+                set_condition(object, condition, now);
+            }
+            None => drop_condition(object, kind),
+        }
+    }
+    sort_conditions(object);
+    let Some(status) = object["status"].as_object_mut() else {
+        return;
+    };
+    match table {
+        Some((observed, directions)) => {
+            status.insert("observed".into(), Json::from(observed));
+            status.insert("directions".into(), directions);
+        }
+        None => {
+            status.remove("observed");
+            status.remove("directions");
+        }
+    }
+}
+
+fn waiting(name: &str) -> Condition {
+    let why = format!(
+        "no APIResourceSchema or CustomResourceDefinition {name:?} in this workspace: create it, or name the conversion like \
+         the schema it belongs to"
+    );
+    Condition::fails("Valid", "SchemaNotFound", why).severity("Info")
+}
+
+fn invalid(reason: &str, errors: &[FieldError]) -> Condition {
+    Condition::fails("Valid", reason, clipped(aggregate(errors)))
+}
+
+/// Whether they may serve.
+fn valid(found: &[FieldError]) -> Condition {
+    if found.is_empty() {
+        Condition::holds("Valid")
+    } else {
+        invalid("CounterexampleFound", found)
+    }
+}
+
+/// Whether every version shows, after any write, all that was ever written through it.
+fn lossless(found: &[FieldError], fates: &[Fates]) -> Condition {
+    if !found.is_empty() {
+        let why = "the search found an object for which the rules do not hold; the condition Valid shows it";
+        return Condition::fails("Lossless", "CounterexampleFound", why);
+    }
+    match named(fates, |_, fate| *fate == Fate::Dropped) {
+        None => Condition::holds("Lossless"),
+        Some(named) => {
+            let why = format!("under drop, and so lost when another version is written: {named}");
+            Condition::fails("Lossless", "FieldsDropped", why).severity("Info")
+        }
+    }
+}
+
+/// Whether every field of a version that clients use has its place in the others.
+fn covered(bundle: &Bundle, all: &[Fates]) -> Condition {
+    let served = |name: &str| bundle.served().any(|served| served == name);
+    let kept = |fates: &Fates, fate: &Fate| *fate == Fate::Preserved && served(&fates.from) && served(&fates.to);
+    match named(all, kept) {
+        None => Condition::holds("Covered"),
+        Some(named) => {
+            let why = format!("kept for their own version, and not shown in the other: {named}");
+            Condition::fails("Covered", "FieldsPreserved", why).severity("Info")
+        }
+    }
+}
+
+/// The first fields of a fate, and how many more there are.
+fn named(all: &[Fates], wanted: impl Fn(&Fates, &Fate) -> bool) -> Option<String> {
+    let of = |fates: &'_ Fates| -> Vec<String> {
+        let fields = fates.fields.iter().filter(|field| wanted(fates, &field.fate));
+        let (from, to) = (&fates.from, &fates.to);
+        fields
+            .map(|field| format!("{} of {from} in {to}", field.path))
+            .collect()
+    };
+    let names: Vec<String> = all.iter().flat_map(of).collect();
+    let shown = names.get(..SHOWN_MAX.min(names.len()))?.join(", ");
+    match names.len() {
+        0 => None,
+        n if n > SHOWN_MAX => Some(clipped(format!("{shown}, and {} more", n - SHOWN_MAX))),
+        _ => Some(clipped(shown)),
+    }
+}
+
+fn clipped(mut text: String) -> String {
+    if text.len() > MESSAGE_MAX {
+        let end = (0..=MESSAGE_MAX).rev().find(|i| text.is_char_boundary(*i));
+        text.truncate(end.unwrap_or_default());
+        text.push('…');
+    }
+    text
+}
+
+fn directions(all: &[Fates], outlooks: &[Outlook]) -> Json {
+    let mut room = ROWS_BYTES_MAX;
+    let mut out = Vec::new();
+    for fates in all {
+        let mut direction = json!({"from": fates.from, "to": fates.to});
+        let outlook = outlooks.iter().find(|o| o.from == fates.from && o.to == fates.to);
+        if let Some(outlook) = outlook {
+            direction["cost"] = Json::from(outlook.cost);
+            let rules = outlook.may_fail.iter();
+            let rows = rules.map(|r| json!({"rule": r.rule, "reason": r.reason, "marked": r.marked}));
+            put_rows(&mut direction, "mayFail", rows, &mut room);
+        }
+        let rows = fates.fields.iter().map(|field| {
+            let mut row = json!({"path": field.path.to_string(), "fate": field.fate.word()});
+            let to = field.fate.destinations().into_iter().map(ToString::to_string);
+            let rules = field.fate.rules().into_iter().map(str::to_owned);
+            for (name, named) in [("to", to.collect::<Vec<_>>()), ("rules", rules.collect())] {
+                if !named.is_empty() {
+                    row[name] = named.into_iter().take(NAMED_MAX).collect();
+                }
+            }
+            row
+        });
+        put_rows(&mut direction, "fields", rows, &mut room);
+        out.push(direction);
+    }
+    Json::Array(out)
+}
+
+/// As many rows as there is room for; how many are left out is said.
+fn put_rows(out: &mut Json, name: &str, rows: impl Iterator<Item = Json>, room: &mut usize) {
+    let (mut kept, mut omitted) = (Vec::new(), 0);
+    for row in rows {
+        let bytes = row.to_string().len();
+        if bytes > *room {
+            omitted += 1;
+        } else {
+            *room -= bytes;
+            kept.push(row);
+        }
+    }
+    if !kept.is_empty() {
+        out[name] = Json::Array(kept);
+    }
+    if omitted > 0 {
+        out["omitted"] = Json::from(out["omitted"].as_u64().unwrap_or(0) + omitted);
+    }
+}

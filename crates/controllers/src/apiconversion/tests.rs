@@ -1,0 +1,125 @@
+//! The status of rules over their life.
+
+use crate::testing::Rig;
+use insula_api::condition;
+use serde_json::json;
+
+const RULES: &str =
+    "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: today.widgets.example.io},
+    spec: {conversions: [{from: v1, to: v2, rules: [{field: .spec.a, destination: .spec.b}]},
+                         {from: v2, to: v1, rules: [{field: .spec.b, destination: .spec.a}]}]}}";
+const SCHEMA: &str =
+    "{apiVersion: apis.kcp.io/v1alpha1, kind: APIResourceSchema, metadata: {name: today.widgets.example.io},
+    spec: {group: example.io, scope: Namespaced,
+           names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}, versions: [
+      {name: v1, served: true, storage: true, schema: {type: object, properties: {
+        spec: {type: object, properties: {a: {type: string}}}}}},
+      {name: v2, served: true, storage: false, schema: {type: object, properties: {
+        spec: {type: object, properties: {b: {type: string}}}}}}]}}";
+
+#[tokio::test]
+async fn rules_wait_for_their_schema_and_say_so() {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    let (group, name) = ("apis.kcp.io/v1alpha1", "today.widgets.example.io");
+    rig.create(&org, "apiconversions", RULES).await;
+    rig.settle().await;
+    let waiting = rig.get(&org, group, "apiconversions", name).expect("stored");
+    let valid = condition(&waiting, "Valid").expect("has a status");
+    assert_eq!(
+        (&valid["status"], &valid["reason"]),
+        (&"False".into(), &"SchemaNotFound".into())
+    );
+    rig.create(&org, "apiresourceschemas", SCHEMA).await;
+    rig.settle().await;
+    let fits = rig.get(&org, group, "apiconversions", name).expect("stored");
+    assert_eq!(condition(&fits, "Valid").expect("has a status")["status"], "True");
+}
+
+const TABLE: &str =
+    "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: today.widgets.example.io},
+    spec: {conversions: [
+      {from: v1, to: v2, drop: [.spec.gone], rules: [
+        {field: .spec.a, destination: .spec.b},
+        {field: .spec.size, destination: .spec.liters, transformation: int(self), mayFail: true}]},
+      {from: v2, to: v1, rules: [
+        {field: .spec.b, destination: .spec.a},
+        {field: .spec.liters, destination: .spec.size, transformation: string(self)}]}]}}";
+const FIELDS: &str =
+    "{apiVersion: apis.kcp.io/v1alpha1, kind: APIResourceSchema, metadata: {name: today.widgets.example.io},
+    spec: {group: example.io, scope: Namespaced,
+           names: {plural: widgets, singular: widget, kind: Widget, listKind: WidgetList}, versions: [
+      {name: v1, served: true, storage: true, schema: {type: object, properties: {spec: {type: object, properties: {
+        a: {type: string}, size: {type: string}, gone: {type: string}, label: {type: string}}}}}},
+      {name: v2, served: true, storage: false, schema: {type: object, properties: {spec: {type: object, properties: {
+        b: {type: string}, liters: {type: integer}, label: {type: string}, mood: {type: string}}}}}}]}}";
+
+#[tokio::test]
+async fn the_status_tells_what_becomes_of_every_field() {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    rig.create(&org, "apiresourceschemas", FIELDS).await;
+    rig.create(&org, "apiconversions", TABLE).await;
+    rig.settle().await;
+    let object = rig
+        .get(
+            &org,
+            "apis.kcp.io/v1alpha1",
+            "apiconversions",
+            "today.widgets.example.io",
+        )
+        .expect("stored");
+    let said = |kind: &str| {
+        let condition = condition(&object, kind).expect("has a status");
+        (condition["status"].clone(), condition["reason"].clone())
+    };
+    assert_eq!(said("Valid"), (json!("True"), json!(null)));
+    assert_eq!(said("Lossless"), (json!("False"), json!("FieldsDropped")));
+    assert_eq!(said("Covered"), (json!("False"), json!("FieldsPreserved")));
+    let message = &condition(&object, "Covered").expect("is there")["message"];
+    assert_eq!(
+        message,
+        "kept for their own version, and not shown in the other: .spec.mood of v2 in v1"
+    );
+    let rows = |direction: usize| object["status"]["directions"][direction]["fields"].clone();
+    assert_eq!(
+        rows(0),
+        json!([
+            {"path": ".spec.a", "fate": "moved", "to": [".spec.b"]},
+            {"path": ".spec.gone", "fate": "dropped"},
+            {"path": ".spec.label", "fate": "carried"},
+            {"path": ".spec.size", "fate": "computed", "to": [".spec.liters"], "rules": ["conversions[0].rules[1]"]},
+        ])
+    );
+    let direction = &object["status"]["directions"][0];
+    assert_eq!((&direction["from"], &direction["to"]), (&json!("v1"), &json!("v2")));
+    assert_eq!(direction["mayFail"][0]["rule"], "conversions[0].rules[1]");
+    assert_eq!(direction["mayFail"][0]["marked"], true);
+    assert!(direction["cost"].as_u64() > Some(0), "{direction}");
+}
+
+#[tokio::test]
+async fn waiting_rules_that_do_not_hold_say_why_when_their_schema_comes() {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    let unmarked = TABLE.replace(", mayFail: true", "");
+    rig.create(&org, "apiconversions", &unmarked).await;
+    rig.create(&org, "apiresourceschemas", FIELDS).await;
+    rig.settle().await;
+    let object = rig
+        .get(
+            &org,
+            "apis.kcp.io/v1alpha1",
+            "apiconversions",
+            "today.widgets.example.io",
+        )
+        .expect("stored");
+    let valid = condition(&object, "Valid").expect("has a status");
+    assert_eq!(valid["reason"], "CounterexampleFound");
+    let why = valid["message"].as_str().unwrap_or_default();
+    assert!(
+        why.contains("spec.conversions[0].rules[1].transformation") && why.contains("mayFail: true"),
+        "{why}"
+    );
+    assert_eq!(condition(&object, "Lossless").expect("has a status")["status"], "False");
+}

@@ -1,0 +1,165 @@
+//! What a search finds, and how it is told.
+
+use super::Write;
+use crate::bundle::Bundle;
+use crate::error::ConvertError;
+use crate::laws::{self, Law};
+use insula_api::{FieldError, FieldPath, Json};
+use std::fmt;
+
+/// Bytes of an object that a message shows.
+const SHOWN_MAX: usize = 240;
+
+/// Writes after which something does not hold.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Counterexample {
+    /// The writes, one after the other, of one object. The last one shows it.
+    pub story: Vec<Write>,
+    /// What does not hold.
+    pub finding: Finding,
+    /// The case it was found in.
+    pub case: u32,
+    /// The seed that finds it again.
+    pub seed: u64,
+}
+
+/// What does not hold.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Finding {
+    /// A rule fails, and its author did not say that it may.
+    Fails(ConvertError),
+    /// What a version shows is not valid by its schema.
+    Invalid {
+        /// The version.
+        version: String,
+        /// The first error.
+        error: String,
+        /// Its field.
+        field: String,
+    },
+    /// A law is broken.
+    Breaks(laws::Violation),
+}
+
+impl Finding {
+    pub(super) fn is_like(&self, other: &Finding) -> bool {
+        match (self, other) {
+            (Finding::Fails(a), Finding::Fails(b)) => {
+                a.rule.as_ref().map(|r| &r.path) == b.rule.as_ref().map(|r| &r.path)
+            }
+            (Finding::Invalid { version: a, .. }, Finding::Invalid { version: b, .. }) => a == b,
+            (Finding::Breaks(a), Finding::Breaks(b)) => a.law == b.law && a.version == b.version,
+            _ => false,
+        }
+    }
+
+    /// What would help.
+    pub fn help(&self) -> &'static str {
+        match self {
+            Finding::Fails(_) => {
+                "bound the field in the schema (pattern, enum, minimum, maxLength), make the expression total (has(), orValue, a \
+                 condition), or write mayFail: true, so that such writes are refused"
+            }
+            Finding::Invalid { .. } => {
+                "give both versions the same bounds, convert to a value that the schema accepts, or give the field a default"
+            }
+            Finding::Breaks(violation) => match violation.law {
+                Law::Readable => "make every expression total, or write mayFail: true at the rule",
+                _ => "write a rule for the way back, or put the field under drop if its loss is meant",
+            },
+        }
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Finding::Fails(error) => write!(f, "{error}"),
+            Finding::Invalid { version, error, .. } => {
+                write!(f, "{version} would show what its schema refuses: {error}")
+            }
+            Finding::Breaks(violation) => write!(f, "{violation}"),
+        }
+    }
+}
+
+impl fmt::Display for Counterexample {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; shown by ", self.finding)?;
+        for (i, write) in self.story.iter().enumerate() {
+            if i > 0 {
+                f.write_str(", then ")?;
+            }
+            write!(f, "{} written as {}", shown(&write.object), write.version)?;
+        }
+        write!(
+            f,
+            " (seed {}, case {}); what would help: {}",
+            self.seed,
+            self.case,
+            self.finding.help()
+        )
+    }
+}
+
+/// What is the rules' of an object: not what every object has.
+pub(super) fn shown(object: &Json) -> String {
+    let mut shown = object.clone();
+    if let Some(fields) = shown.as_object_mut() {
+        fields.retain(|name, value| match name.as_str() {
+            "apiVersion" | "kind" => false,
+            "metadata" => value.get("labels").or(value.get("annotations")).is_some(),
+            _ => true,
+        });
+    }
+    let mut text = shown.to_string();
+    if text.len() > SHOWN_MAX {
+        let end = (0..=SHOWN_MAX)
+            .rev()
+            .find(|i| text.is_char_boundary(*i))
+            .unwrap_or_default();
+        text.truncate(end);
+        text.push('…');
+    }
+    text
+}
+
+impl Counterexample {
+    /// The same as a refusal, at the rule that is to blame as far as one can tell.
+    pub(super) fn as_error(&self, bundle: &Bundle) -> FieldError {
+        let rule = match &self.finding {
+            Finding::Fails(error) => failed(bundle, error),
+            Finding::Invalid { version, field, .. } => writer(bundle, version, field),
+            Finding::Breaks(violation) => writer(bundle, &violation.version, &violation.place),
+        };
+        match rule {
+            Some((at, text)) => FieldError::invalid(at, &Json::from(text), self.to_string()),
+            None => FieldError::invalid_text(&FieldPath::new("spec").child("conversions"), "", self.to_string()),
+        }
+    }
+}
+
+fn failed<'b>(bundle: &'b Bundle, error: &ConvertError) -> Option<(&'b FieldPath, &'b str)> {
+    let facts = &bundle.converter(&error.from, &error.to)?.facts;
+    Some(facts.get(error.rule.as_ref()?.index)?.blamed(&error.cause))
+}
+
+/// The rule that writes a field of a version.
+fn writer<'b>(bundle: &'b Bundle, version: &str, field: &str) -> Option<(&'b FieldPath, &'b str)> {
+    let from = |from: &&str| bundle.converter(from, version);
+    let into = bundle.versions().collect::<Vec<_>>();
+    let mut facts = into.iter().filter_map(from).flat_map(|converter| &converter.facts);
+    let rule = facts.find(|facts| overlap(&facts.destination, field))?;
+    Some((&rule.written_at, &rule.destination))
+}
+
+/// Whether one of two places is in the other, their items taken for one.
+fn overlap(a: &str, b: &str) -> bool {
+    let steps = |path: &str| -> Vec<String> {
+        let path = path.split('[').next().unwrap_or_default();
+        let steps = path.split('.').filter(|step| !step.is_empty());
+        steps.map(str::to_owned).collect()
+    };
+    let (a, b) = (steps(a), steps(b));
+    a.iter().zip(&b).all(|(a, b)| a == b) && !a.is_empty() && !b.is_empty()
+}
