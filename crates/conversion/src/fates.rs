@@ -181,13 +181,9 @@ fn fate(path: &[Segment], plan: &Plan, reads: &[Read], converter: &Converter, fr
         let covered = starts(path, &read.path);
         let rest = path.get(read.path.len()..).unwrap_or_default();
         match &read.how {
-            How::Move(carry) if covered && carries(carry, rest) => add(&mut moved, joined(&read.to, rest)),
+            How::Move(carry) if covered && carries(carry, rest) => lands(path, read, rest, &mut carried, &mut moved),
             How::Items(Some(carry)) if covered && !rest.is_empty() && carries(carry, rest) => {
-                if read.path == read.to {
-                    carried = true;
-                } else {
-                    add(&mut moved, joined(&read.to, rest));
-                }
+                lands(path, read, rest, &mut carried, &mut moved);
             }
             How::Compute(rule) if covered || starts(&read.path, path) => {
                 let rule = converter.facts.get(*rule).map(|facts| facts.path.clone());
@@ -211,9 +207,13 @@ fn fate(path: &[Segment], plan: &Plan, reads: &[Read], converter: &Converter, fr
     }
 }
 
-fn add(paths: &mut Vec<Path>, path: Path) {
-    if !paths.contains(&path) {
-        paths.push(path);
+/// Notes where a value goes: to its own path, or elsewhere.
+fn lands(path: &[Segment], read: &Read, rest: &[Segment], carried: &mut bool, moved: &mut Vec<Path>) {
+    let to = joined(&read.to, rest);
+    if to.segments() == path {
+        *carried = true;
+    } else if !moved.contains(&to) {
+        moved.push(to);
     }
 }
 

@@ -100,6 +100,25 @@ rules:
 }
 
 #[test]
+fn what_rules_move_to_its_own_path_is_carried() {
+    check(
+        "versions:
+  v1: {spec: {l: [{a: string, b: string}]}}
+  v2: {spec: {l: [{a: string, c: string}]}}
+rules:
+  conversions:
+  - {from: v1, to: v2, rules: [{from: v1.spec.l, to: spec.l, itemRules: [{from: self.a, to: item.a}, {from: self.b, to: item.c}]}]}
+",
+        "v1 → v2
+           .spec.l[].a carried
+           .spec.l[].b moved to .spec.l[].c
+         v2 → v1
+           .spec.l[].a carried
+           .spec.l[].c preserved",
+    );
+}
+
+#[test]
 fn versions_of_one_shape_carry_everything() {
     check(
         "versions:

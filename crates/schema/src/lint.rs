@@ -66,11 +66,10 @@ impl fmt::Display for LintKind {
 pub fn lint(root: &Node) -> Vec<Lint> {
     let mut linter = Linter { lints: Vec::new() };
     let place = Place {
-        ruled: false,
         most: Some(1),
         stands: Stands::AsObject,
     };
-    linter.node(root, "", place);
+    linter.node(root, "", place, &[]);
     linter.lints
 }
 
@@ -84,8 +83,6 @@ pub fn lint_between(from: &Node, to: &Node) -> Vec<Lint> {
 
 #[derive(Clone, Copy)]
 struct Place {
-    /// A rule above reads everything below it, or may.
-    ruled: bool,
     /// Most values of one object that stand here.
     most: Option<u64>,
     stands: Stands,
@@ -104,10 +101,11 @@ impl Linter {
         });
     }
 
-    fn node(&mut self, node: &Node, path: &str, place: Place) {
-        let ruled = place.ruled || !node.rules().is_empty();
+    fn node(&mut self, node: &Node, path: &str, place: Place, read: &[&[String]]) {
         self.costs(node, path, place);
-        if ruled {
+        let own = node.rules().iter().flat_map(|rule| rule.reads());
+        let read: Vec<&[String]> = read.iter().copied().chain(own).collect();
+        if read.iter().any(|rest| rest.is_empty()) {
             self.bounds(node, path);
         }
         let of_objects = node.items().is_some_and(|items| items.kind() == Some(Type::Object));
@@ -128,18 +126,19 @@ impl Linter {
             .most
             .zip(factor(node))
             .map(|(most, times)| most.saturating_mul(times));
-        let below = |child: &Node| Place {
-            ruled,
+        let place_of = |child: &Node| Place {
             most,
             stands: Stands::of(child),
         };
         for (name, child) in node.properties() {
             if !(path.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata")) {
-                self.node(child, &format!("{path}{}", step(name)), below(child));
+                let read = below(&read, |step| step == name);
+                self.node(child, &format!("{path}{}", step(name)), place_of(child), &read);
             }
         }
         if let Some(child) = node.items().or_else(|| node.additional()) {
-            self.node(child, &format!("{path}[]"), below(child));
+            let read = below(&read, |_| true);
+            self.node(child, &format!("{path}[]"), place_of(child), &read);
         }
     }
 
@@ -183,6 +182,15 @@ impl Linter {
             }
         }
     }
+}
+
+/// What rules read, seen from one step further down.
+fn below<'r>(read: &[&'r [String]], here: impl Fn(&str) -> bool) -> Vec<&'r [String]> {
+    let step = |rest: &&'r [String]| match rest.split_first() {
+        None => Some(*rest),
+        Some((first, rest)) => here(first).then_some(rest),
+    };
+    read.iter().filter_map(step).collect()
 }
 
 fn missing(from: &Node, to: &Node, path: &str, lints: &mut Vec<Lint>) {
@@ -234,7 +242,8 @@ mod tests {
         let schema = |list: Json| {
             json!({"type": "object", "properties": {
                 "free": {"type": "array", "items": text},
-                "spec": {"type": "object", "properties": {"names": list, "short": {"type": "string", "maxLength": 5}},
+                "spec": {"type": "object", "properties": {"names": list, "short": {"type": "string", "maxLength": 5},
+                    "unread": {"type": "string"}},
                     "x-kubernetes-validations": [{"rule": "self.names.all(n, n != self.short)"}]}}})
         };
         let unbounded = lint(parse(&schema(json!({"type": "array", "items": text}))).root());

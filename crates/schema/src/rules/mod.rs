@@ -125,6 +125,14 @@ impl Rule {
         &self.source
     }
 
+    /// The fields that it reads, from its place: what stands below them may be read, too.
+    pub(crate) fn reads(&self) -> impl Iterator<Item = &[String]> {
+        let references = self.program.iter().flat_map(|program| program.references());
+        references
+            .filter(|reference| matches!(reference.variable.as_str(), "self" | "oldSelf"))
+            .map(|reference| reference.path.as_slice())
+    }
+
     /// What it costs at most for one value, by the bounds of the schema. None if it does not compile.
     pub fn estimate(&self) -> Option<u64> {
         self.program.as_ref().ok().map(|program| program.estimate().max)
