@@ -74,10 +74,10 @@ impl Carry {
             Carry::Whole => matches!(known_kind(to), Some(Kind::Scalar(_))),
             Carry::List { items, .. } => items.is_exact(to.items()),
             Carry::Object { fields, rest, .. } => {
-                let field = |(name, how): (&Box<str>, &Option<Carry>)| {
-                    how.as_ref().is_none_or(|how| how.is_exact(to.child(name)))
-                };
-                rest.as_ref().is_none_or(|rest| rest.is_exact(to.additional())) && fields.iter().all(field)
+                rest.as_ref().is_none_or(|rest| rest.is_exact(to.additional()))
+                    && fields
+                        .iter()
+                        .all(|(name, how)| how.as_ref().is_none_or(|how| how.is_exact(to.child(name))))
             }
         }
     }

@@ -207,8 +207,7 @@ pub(crate) fn compile(
 
 /// Whether pruning would find nothing. Loops are not looked into.
 fn exact(plan: &Plan, to: &Node) -> bool {
-    let carried =
-        |(name, how): (&Box<str>, &Option<Carry>)| how.as_ref().is_none_or(|how| how.is_exact(to.child(name)));
+    let carried = |name: &str, how: &Option<Carry>| how.as_ref().is_none_or(|how| how.is_exact(to.child(name)));
     let written = |path: &[Seg], copy: &Carry| {
         let place = path.iter().try_fold(to, |node, seg| match seg {
             Seg::Field(name) => node.child(name),
@@ -217,7 +216,7 @@ fn exact(plan: &Plan, to: &Node) -> bool {
         copy.is_exact(place)
     };
     plan.rest.is_none()
-        && plan.fields.iter().all(carried)
+        && plan.fields.iter().all(|(name, how)| carried(name, how))
         && plan.ops.iter().all(|op| match op {
             Op::Move { to, copy, .. } => written(to, copy),
             Op::Compute { to, fit, .. } => written(to, fit),
