@@ -381,6 +381,18 @@ fn definitions_are_published_for_other_workspaces() {
         "{rules}"
     );
 
+    // Somebody works on the draft; it is not drafted again, neither for this schema nor for the next.
+    let drop = json!({"spec": {"conversions": [
+        {"from": "v1", "to": "v2", "rules": rules["spec"]["conversions"][0]["rules"], "drop": [".spec.hint"]},
+        rules["spec"]["conversions"][1]]}});
+    at.merge(&format!("/apis/apis.kcp.io/v1alpha1/apiconversions/{name}"), &drop)
+        .expect(200);
+    assert!(
+        actions(&publish("--diff", 0))
+            .iter()
+            .all(|action| action.ends_with("unchanged"))
+    );
+
     // Another content is another schema, and the export moves to it.
     write(json!({"type": "string", "maxLength": 9}));
     let steps = publish("--diff", 1);
@@ -394,6 +406,14 @@ fn definitions_are_published_for_other_workspaces() {
     assert_eq!(actions(&publish("--apply", 0))[2], "APIExport updated");
     let export = at.get("/apis/apis.kcp.io/v1alpha2/apiexports/example.io").expect(200);
     let resources = export["spec"]["resources"].as_array().unwrap();
+    let path = format!(
+        "/apis/apis.kcp.io/v1alpha1/apiconversions/{}",
+        resources[0]["schema"].as_str().unwrap()
+    );
+    assert_eq!(
+        at.get(&path).expect(200)["spec"]["conversions"][0]["drop"],
+        json!([".spec.hint"])
+    );
     assert!(resources.len() == 1 && resources[0]["schema"] != name, "{export}");
 }
 

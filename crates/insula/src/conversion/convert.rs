@@ -16,7 +16,7 @@ use crate::{
 /// Objects and definitions may stand in the same files.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Every object is converted as it is, without what a server may keep beside it: what the other version cannot show is not
+Every object is converted as it is, without what a server may keep beside it: what the other version cannot show is not \
 in the answer.
 
 Exit codes:

@@ -19,7 +19,7 @@ use crate::{
 /// versions needs no rule and is not named.
 #[derive(clap::Args)]
 #[command(after_help = "\
-The answer in YAML is an APIConversion, with how sure each guess is as comments: read it, correct it, and try it with
+The answer in YAML is an APIConversion, with how sure each guess is as comments: read it, correct it, and try it with \
 `insula conversion test`.
 
 Exit codes:

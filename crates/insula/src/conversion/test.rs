@@ -23,7 +23,7 @@ mod show;
 /// one version and edited through others; at last every sample is written and read through every version.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Samples are objects among the files of -f and of --samples. KEPT names what the other version cannot show, and what is
+Samples are objects among the files of -f and of --samples. KEPT names what the other version cannot show, and what is \
 back when the object is read as it was written; LOST names what is not.
 
 Exit codes:

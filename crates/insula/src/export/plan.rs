@@ -13,6 +13,8 @@ pub(super) struct Published {
     pub(super) plural: String,
     pub(super) schema: Value,
     pub(super) conversion: Option<Value>,
+    /// The rules are not the files': a draft, or none.
+    pub(super) unwritten: bool,
     /// What somebody has to look at.
     pub(super) remarks: Vec<String>,
     /// What the server would refuse.
@@ -39,6 +41,29 @@ impl Published {
     /// The entry of the export.
     pub(super) fn resource(&self) -> Value {
         json!({"group": self.group, "name": self.plural, "schema": self.name(), "storage": {"crd": {}}})
+    }
+
+    /// Takes rules that are published, in the place of a draft, if they fit: their author may have worked on them.
+    pub(super) fn adopt(&mut self, conversion: &Value) -> bool {
+        let document = |value: Value| crate::files::Document {
+            file: "what is published".to_owned(),
+            value,
+        };
+        let own = named(conversion, self.name());
+        let source = Source {
+            schema: document(self.schema.clone()),
+            conversion: Some(document(own.clone())),
+        };
+        let fits = source.compile().is_ok();
+        if fits {
+            self.conversion = Some(own);
+            self.errors.clear();
+            self.remarks = vec![format!(
+                "keeps the rules of {}",
+                crate::files::text(conversion, "/metadata/name")
+            )];
+        }
+        fits
     }
 
     /// The schema and its rules.
@@ -75,6 +100,7 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
     let schema =
         json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": metadata, "spec": spec});
     let mut remarks = Vec::new();
+    let unwritten = source.conversion.is_none();
     let mut conversion = source
         .conversion
         .as_ref()
@@ -103,6 +129,7 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
         plural,
         schema,
         conversion,
+        unwritten,
         remarks,
         errors: errors.iter().map(ToString::to_string).collect(),
     })

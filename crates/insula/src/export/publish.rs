@@ -69,13 +69,16 @@ struct Step {
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let sources = apis::load(&arguments.files)?.sources;
-    let published: Vec<Published> = sources.into_iter().map(plan::publish).collect::<anyhow::Result<_>>()?;
+    let mut published: Vec<Published> = sources.into_iter().map(plan::publish).collect::<anyhow::Result<_>>()?;
     let name = export_name(arguments, &published)?;
     let target = match &arguments.kubeconfig {
         Some(kubeconfig) => Target::server(kubeconfig, arguments.context.as_deref(), arguments.workspace.as_deref())?,
         None => Target::files(&arguments.against)?,
     };
     let existing = target.get("apis.kcp.io/v1alpha2", "APIExport", &name)?;
+    for api in published.iter_mut().filter(|api| api.unwritten) {
+        keep_rules(&target, existing.as_ref(), api)?;
+    }
     let export = plan::export(&name, existing.as_ref(), &published);
     for api in &published {
         let said = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());
@@ -98,6 +101,22 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     show(&steps, arguments.output.unwrap_or(Format::Table))?;
     let differs = arguments.diff && steps.iter().any(|step| step.action != "unchanged");
     Ok(ExitCode::from(u8::from(refused || differs)))
+}
+
+/// Rules that are published already, under this name or that of the schema that is offered now, are not drafted again.
+fn keep_rules(target: &Target, existing: Option<&Value>, api: &mut Published) -> anyhow::Result<()> {
+    let names = [
+        Some(api.name().to_owned()),
+        existing.and_then(|export| offered(export, api)),
+    ];
+    for name in names.into_iter().flatten() {
+        if let Some(rules) = target.get("apis.kcp.io/v1alpha1", "APIConversion", &name)?
+            && api.adopt(&rules)
+        {
+            break;
+        }
+    }
+    Ok(())
 }
 
 fn export_name(arguments: &Arguments, published: &[Published]) -> anyhow::Result<String> {

@@ -61,6 +61,8 @@ struct Finding {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
     for mut source in apis::load(&arguments.input.files)?.sources {
+        // Rules write what a version requires, and are refused if they do not.
+        let ruled = source.conversion.is_some() || source.rules().is_ok_and(|rules| rules.is_some());
         source.conversion = None;
         source.without_rules();
         let name = source.name().to_owned();
@@ -80,7 +82,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         }));
         // What is wrong may follow from what is missing.
         if let Ok(api) = compiled {
-            of_api(&name, &api, &mut findings);
+            of_api(&name, &api, ruled, &mut findings);
         }
     }
     show(&findings, arguments.output)?;
@@ -88,12 +90,12 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(grave)))
 }
 
-fn of_api(name: &str, api: &Api, findings: &mut Vec<Finding>) {
+fn of_api(name: &str, api: &Api, ruled: bool, findings: &mut Vec<Finding>) {
     let stored = &api.versions[api.storage];
     for version in &api.versions {
         let mut lints = insula_schema::lint(version.schema.root());
         // What another version cannot fill is missed whichever of the two is stored.
-        for other in api.versions.iter().filter(|other| other.name != version.name) {
+        for other in api.versions.iter().filter(|other| !ruled && other.name != version.name) {
             if other.name == stored.name || version.name == stored.name {
                 lints.extend(insula_schema::lint_between(other.schema.root(), version.schema.root()));
             }
