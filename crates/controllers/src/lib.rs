@@ -17,6 +17,7 @@ mod migration;
 mod namespace;
 mod partition;
 mod policy;
+mod rollout;
 pub mod runtime;
 mod workspace;
 mod workspacetype;

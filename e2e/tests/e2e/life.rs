@@ -219,3 +219,87 @@ fn a_storage_version_migration_rewrites_a_plain_definition() {
         .expect(200);
     assert_eq!(kept["spec"], json!({"bytes": 1, "note": "n1"}));
 }
+
+/// Rules of `v1` to `v2` that need what they read to be below a hundred.
+fn picky(name: &str) -> Value {
+    let rule = json!({"field": ".spec.size", "destination": ".spec.bytes",
+        "transformation": "self < 100 ? self : [1][self]", "mayFail": true});
+    let back = json!({"field": ".spec.bytes", "destination": ".spec.size"});
+    object(
+        "APIConversion",
+        name,
+        &json!({"conversions": [{"from": "v1", "to": "v2", "rules": [rule]}, {"from": "v2", "to": "v1", "rules": [back]}]}),
+    )
+}
+
+#[test]
+fn what_stored_objects_need_stays_and_what_they_do_not_fit_waits() {
+    let server = shared();
+    let (provider, _) = workspace(&server.admin(), "provider");
+    let at_provider = server.admin().at(&provider);
+    publish(&at_provider, "one", "v1");
+    let export = object("APIExport", "widgets", &offer("one"));
+    at_provider.post(&format!("{APIS}/apiexports"), &export).expect(201);
+    let (tenant, _) = workspace(&server.admin(), "tenant");
+    let at_tenant = server.admin().at(&tenant);
+    bind(&at_tenant, &provider);
+    at_tenant.post(WIDGETS_V2, &widget(200)).expect(201);
+
+    let one = "one.widgets.life.example.io";
+    for resource in ["apiresourceschemas", "apiconversions"] {
+        let refused = at_provider.delete(&format!("{APIS}/{resource}/{one}")).expect(403);
+        let said = refused["message"].as_str().unwrap();
+        assert!(
+            said.contains(&format!("1 object in 1 workspace ({tenant}: 1)")),
+            "{said}"
+        );
+    }
+    let only_v3 = json!({"group": "life.example.io", "scope": "Namespaced", "names": names(), "versions": versions(&["v3"], "v3")});
+    let schema = object("APIResourceSchema", "three.widgets.life.example.io", &only_v3);
+    at_provider
+        .post(&format!("{APIS}/apiresourceschemas"), &schema)
+        .expect(201);
+    let at = format!("{APIS}/apiexports/widgets");
+    let refused = at_provider.merge(&at, &json!({"spec": offer("three")})).expect(422);
+    let said = refused["message"].as_str().unwrap();
+    assert!(
+        said.contains(&format!("lacks v1, in which 1 object in 1 workspace ({tenant}: 1)")),
+        "{said}"
+    );
+
+    // Rules that the object does not fit: it is read as before, and both sides are told.
+    let rules = format!("{APIS}/apiconversions/{one}");
+    at_provider.merge(&rules, &picky(one)).expect(200);
+    let said = |client: &Client, path: &str, kind: &str| {
+        let found = client.get(path).expect(200);
+        let all = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        all.into_iter().find(|c| c["type"] == kind).unwrap_or_default()
+    };
+    until("the export says why", || {
+        (said(&at_provider, &at, "RolledOut")["reason"] == "StoredObjectsNotConvertible").then_some(())
+    });
+    let why = said(&at_provider, &at, "RolledOut")["message"].clone();
+    assert!(
+        why.as_str()
+            .unwrap()
+            .contains(&format!("({tenant}: 1), e.g. default/w200 in {tenant}")),
+        "{why}"
+    );
+    let binding = format!("{APIS}/apibindings/widgets");
+    assert_eq!(
+        said(&at_tenant, &binding, "BindingUpToDate")["reason"],
+        "RolloutBlocked"
+    );
+    let kept = at_tenant.get(&format!("{WIDGETS_V2}/w200")).expect(200);
+    assert_eq!(kept["spec"], json!({"bytes": 200, "note": "n200"}));
+
+    // Without the object nothing is in the way.
+    at_tenant.delete(&format!("{WIDGETS_V1}/w200")).expect(200);
+    until("the new rules serve", || {
+        (said(&at_provider, &at, "RolledOut")["status"] == "True").then_some(())
+    });
+    let mut large = widget(200);
+    large["apiVersion"] = json!("life.example.io/v1");
+    large["spec"] = json!({"size": 200});
+    at_tenant.post(WIDGETS_V1, &large).expect(422);
+}

@@ -4,7 +4,10 @@ use super::{
     claims, conflicts, delete,
     world::{Resource, World, bound},
 };
-use crate::write::{sort_conditions, text, unchanged};
+use crate::{
+    rollout::{self, Verdict},
+    write::{sort_conditions, text, unchanged},
+};
 use insula_api::{Condition, Json, aggregate, condition, set_condition};
 use insula_registry::{Claim, Intent, Plan};
 use insula_store::Entry;
@@ -32,6 +35,13 @@ pub(super) fn decide(world: &World) -> Plan {
         }
         value["status"]["phase"] = json!("Binding");
     }
+    let verdicts = || world.resources.iter().map(|resource| &resource.rollout);
+    if verdicts().any(|verdict| matches!(verdict, Verdict::Trying)) {
+        return Plan {
+            intents: Vec::new(),
+            again_after: Some(0),
+        };
+    }
     let mut plan = match usable_export(world) {
         Ok(export) => bind(world, export, &mut value),
         Err(problem) => {
@@ -47,6 +57,16 @@ pub(super) fn decide(world: &World) -> Plan {
     }
     summarize(&mut value, world);
     plan.intents.push(Intent::Update(entry.clone(), value));
+    if let Some((entry, export)) = &world.export.found {
+        let mut export = export.clone();
+        let against = rollout::against(verdicts());
+        if against.is_some() {
+            plan.again_after = plan.again_after.or(Some(rollout::AGAIN_SECONDS));
+        }
+        rollout::show(&mut export, against, world.now);
+        sort_conditions(&mut export);
+        plan.intents.push(Intent::Update(entry.clone(), export));
+    }
     plan.intents.extend(alive.iter().cloned());
     plan.intents.extend(world.export.guard.clone());
     plan
@@ -103,6 +123,8 @@ fn show_export(world: &World, value: &mut Json) {
 enum Problem {
     Conflict(String),
     Invalid(String),
+    /// Stored objects could not be read by it.
+    Blocked(String),
 }
 
 fn problem(world: &World, resource: &Resource) -> Option<Problem> {
@@ -122,6 +144,11 @@ fn problem(world: &World, resource: &Resource) -> Option<Problem> {
              spec.versions, not served if they are to go, until the objects were written again",
             counts.join(", ")
         )));
+    }
+    if let (true, Verdict::Blocked(failure), Some((binding, _))) = (resource.changes, &resource.rollout, &world.binding)
+    {
+        let why = failure.for_tenant(&binding.key.cluster);
+        return Some(Problem::Blocked(format!("{place} is not rolled out: {why}")));
     }
     conflicts::find(resource, api, &world.others)
         .map(|clash| Problem::Conflict(format!("Unable to bind APIs: {clash}")))
@@ -336,6 +363,7 @@ fn show_outcome(world: &World, value: &mut Json, problems: &[Problem], complete:
         .or(problems.first())
     {
         Some(Problem::Conflict(message)) => Condition::fails(kind, "NamingConflicts", message.clone()),
+        Some(Problem::Blocked(message)) => Condition::fails(kind, "RolloutBlocked", message.clone()),
         Some(Problem::Invalid(message)) => Condition::fails(kind, "APIResourceSchemaInvalid", message.clone()),
         None if !complete => waiting(kind),
         None => Condition::holds(kind),

@@ -13,7 +13,7 @@ mod world;
 #[cfg(test)]
 mod tests;
 
-use crate::{runtime::Reconciler, write::list};
+use crate::{rollout::Gate, runtime::Reconciler, write::list};
 use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Scope};
 use insula_registry::{Claim, Plan, Registry, admission::digest, ids};
 use insula_store::{Change, Snapshot};
@@ -27,11 +27,15 @@ const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
 /// Reconciles APIBindings.
 pub(crate) struct ApiBindings {
     registry: Arc<Registry>,
+    gate: Gate,
 }
 
 impl ApiBindings {
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
-        ApiBindings { registry }
+        ApiBindings {
+            registry,
+            gate: Gate::default(),
+        }
     }
 }
 
@@ -71,7 +75,7 @@ impl Reconciler for ApiBindings {
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> world::World {
-        world::observe(&self.registry, key, snapshot)
+        world::observe(&self.registry, &self.gate, key, snapshot)
     }
 
     fn decide(&self, world: &world::World) -> Plan {

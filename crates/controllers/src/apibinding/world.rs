@@ -3,6 +3,7 @@
 use super::conflicts::{self, Other};
 use crate::{
     content::{Content, Sweep, sweep},
+    rollout::{self, Gate, Verdict},
     write::{alive, list, text, unchanged},
 };
 use insula_api::{ClusterName, ClusterPath, FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp};
@@ -68,9 +69,13 @@ pub(crate) struct Resource {
     pub(crate) built_in: bool,
     /// Somebody else has the claim.
     pub(crate) lost: bool,
+    /// The tenant, or others of the same bundle, are served otherwise now.
+    pub(crate) changes: bool,
+    /// What a dry run of the change says.
+    pub(crate) rollout: Verdict,
 }
 
-pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let now = registry.clock.now();
     let cluster = &key.cluster;
     let binding = snapshot.get(key).map(|entry| {
@@ -108,6 +113,9 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
                 .filter(|r| !r["storage"]["virtual"].is_object());
             let look = |wanted| resource(registry, snapshot, cluster, &entry.key.cluster, export, wanted, value);
             world.resources = offered.map(look).collect();
+            for resource in &mut world.resources {
+                attempt(registry, gate, snapshot, cluster, export, resource);
+            }
         }
         world.dropped = dropped(snapshot, cluster, value, &world.resources);
         world.others = conflicts::others(registry, snapshot, key);
@@ -200,12 +208,45 @@ fn resource(
         lost: claim
             .as_ref()
             .is_some_and(|claim| claim.object.view(Claim::read).binding.as_deref() != Some(name_of(binding))),
+        changes: false,
+        rollout: Verdict::Open,
         claim,
         claim_key,
         stranded,
         group,
         name,
         schema_name,
+    }
+}
+
+/// Tries what would be served on every stored object of the export's API, where something else is served now.
+fn attempt(
+    registry: &Registry,
+    gate: &Gate,
+    snapshot: &Snapshot,
+    own: &ClusterName,
+    export: &Json,
+    resource: &mut Resource,
+) {
+    let Ok(api) = &resource.compiled else { return };
+    let claimed = resource.claim.is_some() && !resource.lost;
+    let present = match (&resource.bundle, claimed) {
+        (_, true) => registry
+            .catalog
+            .resolve(snapshot, own, &resource.group, &resource.name)
+            .map(|served| served.api),
+        (Some(bundle), false) => registry.catalog.compiled(&bundle.object).ok(),
+        (None, false) => None,
+    };
+    resource.changes = present.is_some_and(|present| present.fingerprint != api.fingerprint);
+    // An export that says that something is held back has to be told when that ends.
+    if resource.changes || rollout::is_held(export) {
+        let scope = Scope::everywhere(ResourceId {
+            group: api.group.clone(),
+            resource: api.names.plural.clone(),
+            identity: text(export, "/status/identityHash").into(),
+        });
+        resource.rollout = gate.attempt(api, &scope, snapshot, registry.clock.now());
     }
 }
 

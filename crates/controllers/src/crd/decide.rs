@@ -4,7 +4,10 @@ use super::{
     FINALIZER, names,
     world::{World, is_own},
 };
-use crate::write::{drop_finalizer, patience, text};
+use crate::{
+    rollout::{self, Verdict},
+    write::{drop_finalizer, patience, text},
+};
 use insula_api::{Condition, ConditionStatus, Json, condition, set_condition};
 use insula_registry::{Claim, Intent, Plan};
 use insula_store::Entry;
@@ -18,7 +21,17 @@ pub(super) fn decide(world: &World) -> Plan {
         return delete(world, entry, value);
     }
     let Some(alive) = &world.alive else { return Plan::rest() };
+    let rollout = world.bundle.iter().map(|bundle| &bundle.rollout);
+    if rollout.clone().any(|verdict| matches!(verdict, Verdict::Trying)) {
+        return Plan {
+            intents: Vec::new(),
+            again_after: Some(0),
+        };
+    }
     let mut value = value.clone();
+    let against = rollout::against(rollout);
+    let held = against.is_some();
+    rollout::show(&mut value, against, world.now);
     let had = value["status"]["acceptedNames"].clone();
     let (accepted, names_accepted) = names::accept(&value["spec"]["names"], &had, &world.taken);
     // Somebody may have taken the name a moment ago, before their names show.
@@ -45,12 +58,12 @@ pub(super) fn decide(world: &World) -> Plan {
 
     let mut intents = alive.clone();
     intents.push(Intent::Update(entry.clone(), value));
-    if established && !world.rules_broken {
+    if established && !world.rules_broken && !held {
         intents.extend(serve(world, entry));
     }
     Plan {
         intents,
-        again_after: None,
+        again_after: held.then_some(rollout::AGAIN_SECONDS),
     }
 }
 

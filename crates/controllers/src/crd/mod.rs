@@ -7,7 +7,7 @@ pub(crate) mod world;
 #[cfg(test)]
 mod tests;
 
-use crate::{runtime::Reconciler, write::text};
+use crate::{rollout::Gate, runtime::Reconciler, write::text};
 use insula_api::{ClusterName, ObjectKey, ResourceId, Scope};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
@@ -19,11 +19,15 @@ pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
 /// Reconciles CustomResourceDefinitions.
 pub(crate) struct Definitions {
     registry: Arc<Registry>,
+    gate: Gate,
 }
 
 impl Definitions {
     pub(crate) fn new(registry: Arc<Registry>) -> Self {
-        Definitions { registry }
+        Definitions {
+            registry,
+            gate: Gate::default(),
+        }
     }
 }
 
@@ -66,7 +70,7 @@ impl Reconciler for Definitions {
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> world::World {
-        world::observe(&self.registry, key, snapshot)
+        world::observe(&self.registry, &self.gate, key, snapshot)
     }
 
     fn decide(&self, world: &world::World) -> Plan {

@@ -3,6 +3,7 @@
 use super::names::Taken;
 use crate::{
     content::{Content, Sweep, sweep},
+    rollout::{Gate, Verdict},
     write::{alive, list, text},
 };
 use insula_api::{Json, ObjectKey, ResourceId, Scope, Timestamp};
@@ -38,9 +39,11 @@ pub(crate) struct WantedBundle {
     pub(crate) present: Option<Entry>,
     /// Guard on the APIConversion.
     pub(crate) conversion: Intent,
+    /// What a dry run says, where something else is served now.
+    pub(crate) rollout: Verdict,
 }
 
-pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
+pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let now = registry.clock.now();
     let cluster = &key.cluster;
     let definition = snapshot.get(key).map(|entry| {
@@ -62,7 +65,7 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         false => Sweep::default(),
     };
     let bundle = match &definition {
-        Some((_, value)) if !deleting => wanted_bundle(registry, snapshot, key, value),
+        Some((_, value)) if !deleting => wanted_bundle(registry, gate, snapshot, key, value),
         _ => Ok(None),
     };
     let (bundle, rules_broken) = match bundle {
@@ -96,6 +99,7 @@ struct Broken;
 
 fn wanted_bundle(
     registry: &Registry,
+    gate: &Gate,
     snapshot: &Snapshot,
     key: &ObjectKey,
     definition: &Json,
@@ -107,15 +111,26 @@ fn wanted_bundle(
     let value = bundle::of_definition(definition, &conversion.object.body_value());
     let bundle_key = ids::bundle(text(&value, "/metadata/name"));
     let present = snapshot.get(&bundle_key);
-    registry
+    let api = registry
         .catalog
         .successor(&value, present.as_ref().map(|present| &*present.object))
         .map_err(|_| Broken)?;
+    let served = registry
+        .catalog
+        .resolve(snapshot, &key.cluster, &api.group, &api.names.plural);
+    let rollout = match served {
+        Some(served) if served.api.fingerprint != api.fingerprint => {
+            let scope = Scope::cluster(served.resource_id(), key.cluster.clone());
+            gate.attempt(&api, &scope, snapshot, registry.clock.now())
+        }
+        _ => Verdict::Open,
+    };
     Ok(Some(WantedBundle {
         present,
         conversion: Intent::Expect(conversion_key, Some(conversion.revision)),
         key: bundle_key,
         value,
+        rollout,
     }))
 }
 

@@ -1,0 +1,164 @@
+use super::{CRD, EXPORTS, binding_status, bound, definition, names, offer};
+use crate::testing::Rig;
+use insula_api::{Json, condition};
+use serde_json::json;
+
+/// Rules that need a number where `v1` allows any text, and others that take what they get.
+fn parsing(name: &str, expression: &str) -> String {
+    json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
+        "spec": {"conversions": [
+            {"from": "v1", "to": "v2", "rules": [
+                {"field": ".spec.text", "destination": ".spec.number", "transformation": expression, "mayFail": true}]}]}})
+    .to_string()
+}
+
+/// `v1` has `text`, `v2` has `number`.
+fn texts(prefix: &str) -> String {
+    let version = |name: &str, field: &str, kind: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1", "schema": {"type": "object", "properties":
+            {"spec": {"type": "object", "properties": {field: {"type": kind}}}}}})
+    };
+    json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
+        "metadata": {"name": format!("{prefix}.widgets.example.io")},
+        "spec": {"group": "example.io", "scope": "Namespaced", "names": names(),
+            "versions": [version("v1", "text", "string"), version("v2", "number", "integer")]}})
+    .to_string()
+}
+
+fn says(object: &Json, kind: &str) -> (Json, String) {
+    let said = condition(object, kind).cloned().unwrap_or_default();
+    (
+        said["reason"].clone(),
+        said["message"].as_str().unwrap_or_default().to_owned(),
+    )
+}
+
+#[tokio::test]
+async fn a_generation_that_stored_objects_do_not_fit_serves_nobody() {
+    let rig = bound(&["bob", "eve"]).await;
+    rig.create("root:provider", "apiresourceschemas", &texts("text")).await;
+    offer(&rig, "text").await;
+    rig.settle().await;
+    let text = |text: &str| {
+        json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": text, "namespace": "default"},
+            "spec": {"text": text}})
+        .to_string()
+    };
+    rig.create("root:bob", "widgets", &text("7")).await;
+    rig.create("root:eve", "widgets", &text("many")).await;
+
+    // Another schema with rules, and rules for the schema that serves: both fail for one object of one tenant.
+    rig.create(
+        "root:provider",
+        "apiconversions",
+        &parsing("next.widgets.example.io", "int(self)"),
+    )
+    .await;
+    rig.create("root:provider", "apiresourceschemas", &texts("next")).await;
+    let export = || {
+        rig.get("root:provider", EXPORTS, "apiexports", "widgets")
+            .expect("an export")
+    };
+    let binding = |path: &str| rig.get(path, EXPORTS, "apibindings", "widgets").expect("a binding");
+    let number = |path: &str, name: &str| {
+        rig.get(path, "example.io/v2", "widgets", &format!("default/{name}"))
+            .expect("a widget")["spec"]["number"]
+            .take()
+    };
+    for step in ["another schema", "its own rules"] {
+        match step {
+            "another schema" => offer(&rig, "next").await,
+            _ => {
+                offer(&rig, "text").await;
+                rig.settle().await;
+                assert_eq!(
+                    condition(&export(), "RolledOut").expect("it is told")["status"],
+                    "True",
+                    "{step}"
+                );
+                rig.create(
+                    "root:provider",
+                    "apiconversions",
+                    &parsing("text.widgets.example.io", "int(self)"),
+                )
+                .await;
+            }
+        }
+        rig.settle().await;
+        let (reason, why) = says(&export(), "RolledOut");
+        assert_eq!(reason, "StoredObjectsNotConvertible", "{step}");
+        assert!(
+            why.starts_with("1 stored objects could not be read (root:eve: 1), e.g. default/many in root:eve: "),
+            "{why}"
+        );
+        for (path, why) in [
+            ("root:eve", "1 stored objects of this workspace"),
+            ("root:bob", "stored objects of other workspaces"),
+        ] {
+            let (reason, message) = says(&binding(path), "BindingUpToDate");
+            assert_eq!(reason, "RolloutBlocked", "{step}");
+            assert!(
+                message.contains(&format!("is not rolled out: {why} could not be read")),
+                "{message}"
+            );
+            let status = binding_status(&rig, path);
+            assert_eq!(status["boundResources"][0]["schema"]["name"], "text.widgets.example.io");
+        }
+        assert_eq!(number("root:bob", "7"), Json::Null, "{step}");
+        let kept = rig
+            .get("root:eve", "example.io/v1", "widgets", "default/many")
+            .expect("it is served as before");
+        assert_eq!(kept["spec"]["text"], "many");
+    }
+
+    // The object is put right.
+    let edit = json!({"spec": {"text": "12"}});
+    rig.patch("root:eve", "example.io/v1", "widgets", "default/many", edit)
+        .await
+        .expect("an edit");
+    rig.settle().await;
+    assert_eq!(
+        (number("root:bob", "7"), number("root:eve", "many")),
+        (json!(7), json!(12))
+    );
+    assert_eq!(condition(&export(), "RolledOut").expect("it is told")["status"], "True");
+    assert_eq!(
+        condition(&binding("root:bob"), "BindingUpToDate").expect("it is told")["status"],
+        "True"
+    );
+}
+
+#[tokio::test]
+async fn rules_of_a_definition_are_tried_on_its_objects_first() {
+    let rig = Rig::new().await;
+    let path = rig.workspace("root", "own").await;
+    let mut definition: Json = serde_json::from_str(&definition("v1")).expect("JSON");
+    let mut schema: Json = serde_json::from_str(&texts("x")).expect("JSON");
+    for version in schema["spec"]["versions"].as_array_mut().into_iter().flatten() {
+        version["schema"] = json!({"openAPIV3Schema": version["schema"].take()});
+    }
+    definition["spec"]["versions"] = schema["spec"]["versions"].take();
+    rig.create(&path, "customresourcedefinitions", &definition.to_string())
+        .await;
+    rig.settle().await;
+    let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"},
+        "spec": {"text": "many"}});
+    rig.create(&path, "widgets", &widget.to_string()).await;
+    rig.create(&path, "apiconversions", &parsing("widgets.example.io", "int(self)"))
+        .await;
+    rig.settle().await;
+    let crd = || {
+        rig.get(&path, CRD.0, CRD.1, "widgets.example.io")
+            .expect("a definition")
+    };
+    assert_eq!(says(&crd(), "RolledOut").0, "StoredObjectsNotConvertible");
+    assert!(
+        rig.get(&path, "example.io/v2", "widgets", "default/a").is_some(),
+        "it is served without rules"
+    );
+    rig.delete(&path, "example.io/v1", "widgets", "default/a")
+        .await
+        .expect("it goes");
+    rig.settle().await;
+    assert_eq!(condition(&crd(), "RolledOut").expect("it is told")["status"], "True");
+}
