@@ -17,7 +17,7 @@ use std::{
 
 /// Objects that one look tries.
 const SLICE: usize = 1000;
-/// Seconds for which a dry run that found nothing holds: the tenants of an API change over one after another.
+/// Seconds for which a dry run that found nothing holds, and one that was left can be taken up: the tenants of an API change over one after another.
 const HOLDS_SECONDS: i64 = 60;
 /// Dry runs that are remembered.
 const RUNS_MAX: usize = 1024;
@@ -49,7 +49,8 @@ pub(crate) struct Failure {
 }
 
 enum Run {
-    Under(Option<ObjectKey>, Box<Failure>),
+    /// Where it is, what it found so far, and when.
+    Under(ObjectKey, Box<Failure>, Timestamp),
     Passed(Timestamp),
     Failed(Arc<Failure>),
 }
@@ -75,11 +76,11 @@ impl Gate {
                 runs.insert(key, Run::Failed(failure.clone()));
                 return Verdict::Blocked(failure);
             }
-            Some(Run::Under(after, failure)) => (after, failure),
+            Some(Run::Under(after, failure, when)) if now.since(when) <= HOLDS_SECONDS => (Some(after), failure),
             _ => (None, Box::default()),
         };
         let (run, verdict) = match step(api, scope, snapshot, after, failure) {
-            (Some(after), failure) => (Run::Under(Some(after), failure), Verdict::Trying),
+            (Some(after), failure) => (Run::Under(after, failure, now), Verdict::Trying),
             (None, failure) if failure.counts.is_empty() => (Run::Passed(now), Verdict::Open),
             (None, mut failure) => {
                 failure.tell(snapshot);

@@ -81,7 +81,10 @@ impl Reconciler for Migrations {
                     .into_iter()
                     .collect()
             }
-            "claims" if object.view(Claim::read).definition.is_some() => vec![change.key.clone()],
+            // The definition was seen before the claim followed it.
+            "claims" if change.old.is_some() && object.view(Claim::read).definition.is_some() => {
+                vec![change.key.clone()]
+            }
             // One that is done lets the next one begin.
             "storageversionmigrations" => vec![claim(&object.body_value()["spec"]["resource"], "/resource")],
             _ => Vec::new(),

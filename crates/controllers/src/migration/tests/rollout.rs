@@ -1,5 +1,5 @@
 use super::{CRD, EXPORTS, binding_status, bound, definition, names, offer};
-use crate::testing::Rig;
+use crate::testing::{Rig, pass};
 use insula_api::{Json, condition};
 use serde_json::json;
 
@@ -161,4 +161,42 @@ async fn rules_of_a_definition_are_tried_on_its_objects_first() {
         .expect("it goes");
     rig.settle().await;
     assert_eq!(condition(&crd(), "RolledOut").expect("it is told")["status"], "True");
+}
+
+#[tokio::test]
+async fn what_is_behind_the_first_thousand_objects_is_found_too() {
+    let rig = bound(&["bob"]).await;
+    rig.create("root:provider", "apiresourceschemas", &texts("text")).await;
+    offer(&rig, "text").await;
+    rig.settle().await;
+    let target = rig
+        .target("root:bob", "example.io/v1", "widgets", "default")
+        .expect("widgets are served");
+    let widget = |i: usize| {
+        let text = if i == 1200 { "many".to_owned() } else { i.to_string() };
+        let value = json!({"apiVersion": "example.io/v1", "kind": "Widget", "spec": {"text": text}});
+        insula_registry::Intent::Create(target.key(&format!("w{i:04}")), value)
+    };
+    for batch in 0..13 {
+        let plan = insula_registry::Plan {
+            intents: (batch * 100..batch * 100 + 100).map(widget).collect(),
+            again_after: None,
+        };
+        rig.registry.apply(&plan).await.expect("no conflict");
+    }
+    rig.create(
+        "root:provider",
+        "apiconversions",
+        &parsing("text.widgets.example.io", "int(self)"),
+    )
+    .await;
+    let bindings = crate::apibinding::ApiBindings::new(rig.registry.clone());
+    assert_eq!(pass(&rig.registry, &bindings).await, 0, "it takes a second look");
+    pass(&rig.registry, &bindings).await;
+    let export = rig
+        .get("root:provider", EXPORTS, "apiexports", "widgets")
+        .expect("an export");
+    let (reason, why) = says(&export, "RolledOut");
+    assert_eq!(reason, "StoredObjectsNotConvertible");
+    assert!(why.contains("(root:bob: 1), e.g. default/w1200 in root:bob"), "{why}");
 }
