@@ -24,6 +24,7 @@ mod kube_rs;
 mod kubectl;
 mod life;
 mod policies;
+mod samples;
 mod serving;
 mod start;
 mod store;
