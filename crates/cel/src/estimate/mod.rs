@@ -4,7 +4,7 @@
 //! It is that of cel-go's checker: a walk over the tree in which every node has a range of costs and, if something
 //! says it, a range of sizes. Sizes come from literals, from the bounds of declared values, and through functions
 //! whose results are as large as their arguments let them be. A loop costs its body times the size of what it runs
-//! over. What nothing bounds is `u64::MAX`.
+//! over. What nothing bounds is `u64::MAX`. Rules of conversions are estimated more closely: see [`closer`].
 
 mod calls;
 mod closer;
