@@ -1,7 +1,7 @@
 //! Equality, order and membership. Numbers compare by value across `int`, `uint` and `double`.
 
 use crate::collection;
-use crate::cost::Budget;
+use crate::cost::{self, Budget};
 use crate::error::{EvalError, invalid, no_overload};
 use crate::ir::Operator;
 use crate::operators::unsupported;
@@ -34,7 +34,7 @@ fn equal_within(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usi
             return collection::equal(kind, a, b, budget, |x, y, budget| equal_within(x, y, budget, depth));
         }
         for (x, y) in a.iter().zip(b.iter()) {
-            budget.charge(1)?;
+            budget.charge(cost::ITEM)?;
             if !equal_within(&x, &y, budget, depth)? {
                 return Ok(false);
             }
@@ -69,7 +69,7 @@ fn equal_maps(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize
     let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
     budget.memory(left.map_len().unwrap_or(0) * 2 * size_of::<Val<'_>>())?;
     for (key, value) in left.entries().unwrap_or_default() {
-        budget.charge(1)?;
+        budget.charge(2 * cost::ITEM)?;
         let other = match right {
             Val::Map(map) => map.get(&key).cloned(),
             _ => key.as_str().and_then(|k| right.entry(k)),
@@ -116,7 +116,7 @@ pub(crate) fn order(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Res
 pub(crate) fn contains(container: &Val<'_>, element: &Val<'_>, budget: &mut Budget) -> Result<bool> {
     if let Some(items) = container.items() {
         for item in items.iter() {
-            budget.charge(1)?;
+            budget.charge(cost::ITEM)?;
             if equal(&item, element, budget)? {
                 return Ok(true);
             }

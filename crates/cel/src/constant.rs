@@ -51,6 +51,9 @@ fn replace(node: &mut Node, failure: &mut Option<EvalError>) {
                 }
             }
         }
+        Node::And(terms) => logic(terms, false),
+        Node::Or(terms) => logic(terms, true),
+        Node::Conditional { arms, .. } => untaken(arms),
         Node::Chain { first, rest } => {
             // Nothing is in an empty list: what is asked for is not even worked out.
             if let Some(at) = rest.iter().rposition(is_in_nothing) {
@@ -63,6 +66,42 @@ fn replace(node: &mut Node, failure: &mut Option<EvalError>) {
                 *node = Node::Const(constant);
             }
         }
+    }
+}
+
+/// Leaves the terms that are evaluated and matter: constants have no price, so many of them would be work for nothing.
+/// What is left stays a node of its kind, which a price may depend on.
+fn logic(terms: &mut Box<[Node]>, decides: bool) {
+    let mut kept = std::mem::take(terms).into_vec();
+    if let Some(last) = kept.iter().position(|term| truth(term) == Some(decides)) {
+        kept.truncate(last + 1);
+    }
+    kept.retain(|term| truth(term) != Some(!decides));
+    *terms = kept.into();
+}
+
+/// Leaves out the arms of a conditional that are never taken.
+fn untaken(arms: &mut Box<[(Node, Node)]>) {
+    let mut kept = std::mem::take(arms).into_vec();
+    kept.retain(|(condition, _)| truth(condition) != Some(false));
+    *arms = kept.into();
+}
+
+/// What a node always is, once those below it are left with what matters.
+fn truth(node: &Node) -> Option<bool> {
+    match node {
+        Node::Const(Const::Bool(b)) => Some(*b),
+        Node::And(terms) | Node::Or(terms) => match &**terms {
+            [] => Some(matches!(node, Node::And(_))),
+            [term] => truth(term),
+            _ => None,
+        },
+        Node::Conditional { arms, otherwise } => match &**arms {
+            [] => truth(otherwise),
+            [(condition, then), ..] if truth(condition) == Some(true) => truth(then),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -11,8 +11,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const CALL_COST_MAX: u64 = 1_000_000;
 /// Cost of all evaluations for one object, as in Kubernetes (`RuntimeCELCostBudget`).
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
-/// Bytes that the values of one evaluation may take, copies of inputs in the result included.
-pub const MAX_VALUE_BYTES: usize = 16 * 1024 * 1024;
+/// Bytes that the values of one evaluation may take, copies of inputs in the result included. Lists that grow take up
+/// to twice their length, so this is what an evaluation within 16 MiB may count.
+pub const MAX_VALUE_BYTES: usize = 10 * 1024 * 1024;
+
+/// What an allocation takes besides its contents.
+const ALLOCATION_BYTES: usize = 32;
 
 /// Rounds of loops between two looks at whether to go on, as in Kubernetes (`CheckFrequency`).
 const INTERRUPT_ROUNDS: u32 = 100;
@@ -22,6 +26,13 @@ pub(crate) const LIST: u64 = 10;
 pub(crate) const MAP: u64 = 30;
 pub(crate) const OBJECT: u64 = 40;
 pub(crate) const CALL: u64 = 1;
+
+/// Effort of comparing two items of lists or maps, which are read first.
+pub(crate) const ITEM: u64 = 2;
+/// Effort of an error that is not the end, most of them made with a text.
+pub(crate) const ERROR: u64 = 4;
+/// Effort of reading or writing a value with a syntax of its own: a time, an address, a number with a fraction.
+pub(crate) const SYNTAX: u64 = 20;
 
 /// An authorisation check, as in Kubernetes: an expression can afford two.
 pub(crate) const AUTHORIZATION: u64 = 350_000;
@@ -153,6 +164,11 @@ impl Budget {
     /// The effort of reading `bytes` bytes of text once.
     pub(crate) fn traverse(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.charge(tenth(bytes))
+    }
+
+    /// The memory of a value that is allocated by itself, with its reference counts and what the allocator keeps.
+    pub(crate) fn allocation(&mut self, bytes: usize) -> Result<(), EvalError> {
+        self.memory(bytes.saturating_add(ALLOCATION_BYTES))
     }
 
     /// Called before the allocation it stands for.

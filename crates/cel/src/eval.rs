@@ -15,7 +15,7 @@ use crate::operators;
 use crate::optional::{Target, not_optional};
 use crate::price;
 use crate::program::AbsenceMode;
-use crate::value::{Declared, MapVal, Val};
+use crate::value::{Declared, ListVal, MapVal, Val};
 use serde_json::{Map, Value};
 use smallvec::SmallVec;
 use std::rc::Rc;
@@ -281,7 +281,10 @@ impl<'v, 'm> Machine<'v, 'm> {
                 Ok(Val::Bool(_)) => {}
                 Ok(_) => failure = failure.or(Some(no_overload(""))),
                 Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => failure = failure.or(Some(error)),
+                Err(error) => {
+                    self.context.budget.charge(cost::ERROR)?;
+                    failure = failure.or(Some(error));
+                }
             }
         }
         match failure {
@@ -379,7 +382,9 @@ impl<'v, 'm> Machine<'v, 'm> {
         if !price::is_constant_list(elements) {
             self.charge(cost::LIST)?;
         }
-        self.context.budget.memory(elements.len() * size_of::<Val<'_>>())?;
+        self.context
+            .budget
+            .allocation(elements.len() * size_of::<Val<'_>>() + size_of::<ListVal<'_>>())?;
         let mut items = Vec::with_capacity(elements.len());
         for Element { node, optional } in elements {
             match (self.eval(node), optional) {
@@ -394,7 +399,9 @@ impl<'v, 'm> Machine<'v, 'm> {
 
     #[inline(never)]
     fn map(&mut self, entries: &'v [Entry]) -> Result<'v> {
-        self.context.budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
+        self.context
+            .budget
+            .allocation(entries.len() * 2 * size_of::<Val<'_>>() + size_of::<MapVal<'_>>())?;
         let mut made = Vec::with_capacity(entries.len());
         for Entry { key, value, optional } in entries {
             let key = match self.eval(key) {

@@ -62,7 +62,9 @@ impl<'v> Machine<'v, '_> {
         let mut round = |machine: &mut Self, first: Val<'v>, second: Option<Val<'v>>| {
             machine.context.budget.round()?;
             machine.locals.push(first);
-            machine.locals.extend(second);
+            if let Some(second) = second {
+                machine.locals.push(second);
+            }
             let flow = body(machine);
             machine.locals.truncate(floor);
             flow
@@ -109,7 +111,10 @@ impl<'v> Machine<'v, '_> {
                 Ok(Val::Bool(_)) => {}
                 Ok(_) => failure = failure.take().or(Some(no_overload(""))),
                 Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => failure = failure.take().or(Some(error)),
+                Err(error) => {
+                    machine.context.budget.charge(cost::ERROR)?;
+                    failure = failure.take().or(Some(error));
+                }
             }
             Ok(Flow::Continue)
         })?;

@@ -8,8 +8,11 @@ use crate::program::Outcome;
 use crate::value::{Val, key_text};
 use serde_json::{Map, Number, Value};
 
-/// Bytes that a JSON node takes besides its text.
+/// Bytes that an item of an array takes besides its text.
 const NODE_BYTES: usize = 32;
+/// Bytes of a leaf of a map, which has place for eleven entries; that many are half full at worst.
+const LEAF_BYTES: usize = 640;
+const LEAF_ENTRIES: usize = 6;
 
 /// The result of an evaluation; an empty optional is no value.
 pub(crate) fn outcome(value: &Val<'_>, budget: &mut Budget) -> Result<Outcome, EvalError> {
@@ -29,7 +32,6 @@ fn outcome_of_some(inner: &Val<'_>, budget: &mut Budget) -> Result<Outcome, Eval
 
 fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, EvalError> {
     let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
-    budget.memory(NODE_BYTES)?;
     Ok(match value {
         Val::Null => Value::Null,
         Val::Bool(b) => Value::Bool(*b),
@@ -41,33 +43,36 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
         Val::Str(s) => text(s, budget)?,
         Val::String(s) => text(s, budget)?,
         Val::Bytes(bytes) => {
-            budget.memory(bytes.len().div_ceil(3) * 4)?;
+            budget.allocation(bytes.len().div_ceil(3) * 4)?;
             Value::String(base64(bytes))
         }
-        Val::JsonList(items, _) => items
-            .iter()
-            .map(|i| to_json(&Val::from_json(i), budget, depth))
-            .collect::<Result<_, _>>()
-            .map(Value::Array)?,
-        Val::List(list) => list
-            .items
-            .iter()
-            .map(|i| to_json(i, budget, depth))
-            .collect::<Result<_, _>>()
-            .map(Value::Array)?,
+        Val::JsonList(items, _) => {
+            let mut made = array(items.len(), budget)?;
+            for item in *items {
+                made.push(to_json(&Val::from_json(item), budget, depth)?);
+            }
+            Value::Array(made)
+        }
+        Val::List(list) => {
+            let mut made = array(list.items.len(), budget)?;
+            for item in &list.items {
+                made.push(to_json(item, budget, depth)?);
+            }
+            Value::Array(made)
+        }
         Val::JsonMap(fields, _) => {
-            let mut made = Map::new();
+            let mut made = object(fields.len(), budget)?;
             for (key, value) in *fields {
-                budget.memory(key.len() + NODE_BYTES)?;
+                budget.allocation(key.len())?;
                 made.insert(key.clone(), to_json(&Val::from_json(value), budget, depth)?);
             }
             Value::Object(made)
         }
         Val::Map(map) => {
-            let mut made = Map::new();
+            let mut made = object(map.entries.len(), budget)?;
             for (key, value) in &map.entries {
                 let key = key_text(key).ok_or_else(|| invalid("unsupported key type"))?;
-                budget.memory(key.len() + NODE_BYTES)?;
+                budget.allocation(key.len())?;
                 made.insert(key, to_json(value, budget, depth)?);
             }
             Value::Object(made)
@@ -80,12 +85,22 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
     })
 }
 
+fn array(length: usize, budget: &mut Budget) -> Result<Vec<Value>, EvalError> {
+    budget.allocation(length * NODE_BYTES)?;
+    Ok(Vec::with_capacity(length))
+}
+
+fn object(length: usize, budget: &mut Budget) -> Result<Map<String, Value>, EvalError> {
+    budget.memory(length.div_ceil(LEAF_ENTRIES) * LEAF_BYTES)?;
+    Ok(Map::new())
+}
+
 fn formless(value: &Val<'_>) -> EvalError {
     invalid(format!("a value of type '{}' has no JSON form", value.type_name()))
 }
 
 fn text(text: &str, budget: &mut Budget) -> Result<Value, EvalError> {
-    budget.memory(text.len())?;
+    budget.allocation(text.len())?;
     Ok(Value::String(text.to_owned()))
 }
 

@@ -154,6 +154,8 @@ impl<'v> Machine<'v, '_> {
             self.charge(cost::SELECT)?;
             return Ok(Val::Bool(programs.named.iter().any(|(name, _)| *name == *field.name)));
         }
+        // The price is that of the base alone.
+        self.context.budget.charge(cost::ITEM)?;
         let computed = !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Access { .. });
         let base = match self.eval(base) {
             Ok(Val::Optional(None)) | Err(EvalError::Absent) => return Ok(Val::Bool(false)),

@@ -21,6 +21,7 @@ pub(super) fn validate(tree: &IdedExpr, checked: &Checked, mixtures: Mixtures) -
         checked,
         mixtures,
         wrong: Vec::new(),
+        pattern_bytes: PATTERNS_BYTES_MAX,
     };
     validator.visit(tree, false);
     validator.wrong
@@ -30,7 +31,12 @@ struct Validator<'c> {
     checked: &'c Checked,
     mixtures: Mixtures,
     wrong: Vec<Wrong>,
+    /// Bytes that compiled patterns may still take.
+    pattern_bytes: usize,
 }
+
+/// Bytes of all compiled patterns of an expression.
+const PATTERNS_BYTES_MAX: usize = 4 << 20;
 
 impl Validator<'_> {
     /// `in_format`: inside the arguments of `format`, which are of all types.
@@ -61,7 +67,7 @@ impl Validator<'_> {
             return;
         };
         let valid = match (call.func_name.as_str(), literal) {
-            ("matches", LiteralValue::String(pattern)) => crate::regex::compile(pattern.inner()).is_ok(),
+            ("matches", LiteralValue::String(pattern)) => self.is_pattern(pattern.inner()),
             ("timestamp" | "duration", literal) => converts(&call.func_name, literal),
             _ => true,
         };
@@ -69,6 +75,14 @@ impl Validator<'_> {
             let message = format!("invalid {} argument", call.func_name);
             self.wrong.push(Wrong { node: *id, message });
         }
+    }
+
+    fn is_pattern(&mut self, pattern: &str) -> bool {
+        let pay = |bytes: usize| {
+            self.pattern_bytes = self.pattern_bytes.checked_sub(bytes).ok_or(())?;
+            Ok::<(), ()>(())
+        };
+        matches!(crate::regex::compile_paid(pattern, pay), Ok(Ok(_)))
     }
 
     fn list(&mut self, list: &ListExpr) {

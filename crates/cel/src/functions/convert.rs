@@ -1,6 +1,7 @@
 //! Conversions between types. What does not fit is an error that names the types, not the value.
 
 use super::{Context, Function, global, made, text, time};
+use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
@@ -155,6 +156,9 @@ fn string<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         Val::Opaque(value) => value.text().ok_or(no_overload("string"))?,
         _ => return Err(no_overload("string")),
     };
+    if !matches!(value, Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
+        cx.budget.charge(cost::SYNTAX)?;
+    }
     made(cx, text)
 }
 

@@ -3,6 +3,7 @@
 use super::{Context, Function, global, integer, member, strings};
 use crate::arithmetic;
 use crate::compare;
+use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::ir::Operator;
@@ -129,14 +130,14 @@ fn items<'s, 'v>(value: &'s Val<'v>, function: &'static str) -> std::result::Res
 /// A list made of `count` elements: reading and keeping them is paid for.
 fn charge(cx: &mut Context<'_>, count: usize) -> std::result::Result<(), EvalError> {
     cx.budget.charge(count as u64)?;
-    cx.budget.memory(count * size_of::<Val<'_>>())
+    cx.budget.memory(count.saturating_mul(size_of::<Val<'_>>()))
 }
 
 fn sum<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [list] = args else { return Err(no_overload("sum")) };
     let mut total: Option<Val<'v>> = None;
     for item in items(list, "sum")?.iter() {
-        cx.budget.charge(1)?;
+        cx.budget.charge(cost::ITEM)?;
         if !matches!(item, Val::Int(_) | Val::Uint(_) | Val::Double(_) | Val::Duration(_)) {
             return Err(no_overload("sum"));
         }
@@ -154,7 +155,7 @@ fn order(
     b: &Val<'_>,
     name: &'static str,
 ) -> std::result::Result<Ordering, EvalError> {
-    cx.budget.charge(1)?;
+    cx.budget.charge(cost::ITEM)?;
     compare::order(a, b, cx.budget)?.flatten().ok_or(no_overload(name))
 }
 
@@ -202,7 +203,7 @@ fn index_of<'v>(cx: &mut Context<'_>, args: &[Val<'v>], last: bool) -> Result<'v
     }
     let mut found = None;
     for (i, item) in list.iter().enumerate() {
-        cx.budget.charge(1)?;
+        cx.budget.charge(cost::ITEM)?;
         if compare::equal(&item, element, cx.budget)? {
             found = Some(i);
             if !last {
@@ -238,6 +239,8 @@ fn sort_by<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
 /// The list in the order of its keys, equal keys in the order they came.
 fn sorted_by<'v>(cx: &mut Context<'_>, list: Items<'_, 'v>, keys: Items<'_, 'v>) -> Result<'v> {
     charge(cx, list.len())?;
+    // The pairs, and the half of them that sorting sets aside.
+    cx.budget.memory(list.len() * 3 * size_of::<Val<'_>>())?;
     let mut pairs: Vec<(Val<'v>, Val<'v>)> = keys.iter().zip(list.iter()).collect();
     let Some((first, _)) = pairs.first() else {
         return Ok(Val::list(Vec::new()));
@@ -278,7 +281,7 @@ fn distinct<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     for item in items(list, "distinct")?.iter() {
         let mut seen = false;
         for other in &kept {
-            cx.budget.charge(1)?;
+            cx.budget.charge(cost::ITEM)?;
             if compare::equal(other, &item, cx.budget)? {
                 seen = true;
                 break;
@@ -360,16 +363,10 @@ fn reverse<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     Ok(Val::list(list.iter().rev().collect()))
 }
 
-/// Elements of `lists.range`; more would be refused by the memory bound anyway, with the allocation made.
-const RANGE_MAX: i64 = 500_000;
-
 fn range<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [Val::Int(count)] = args else {
         return Err(no_overload("lists.range"));
     };
-    if *count > RANGE_MAX {
-        return Err(EvalError::MemoryExceeded);
-    }
     charge(cx, usize::try_from(*count).unwrap_or(0))?;
     Ok(Val::list((0..*count).map(Val::Int).collect()))
 }

@@ -42,8 +42,8 @@ pub(crate) struct Context<'m> {
 
 /// Dynamic patterns kept; more are compiled, and paid for, again.
 const PATTERNS_KEPT_MAX: usize = 4;
-/// Price of compiling a pattern, besides one unit a byte.
-const PATTERN_COMPILE_COST: u64 = 2_000;
+/// Bytes of a compiled pattern that are made for one unit.
+const PATTERN_BYTES_A_UNIT: usize = 4;
 
 impl<'m> Context<'m> {
     pub(crate) fn new(budget: &'m mut Budget) -> Self {
@@ -59,8 +59,9 @@ impl<'m> Context<'m> {
         if let Some((_, compiled)) = self.patterns.iter().find(|(p, _)| p == pattern) {
             return Ok(compiled.clone());
         }
-        self.budget.charge(PATTERN_COMPILE_COST + pattern.len() as u64)?;
-        let compiled = crate::regex::compile(pattern).map_err(EvalError::InvalidArgument)?;
+        self.budget.charge(pattern.len() as u64)?;
+        let pay = |bytes: usize| self.budget.charge((bytes / PATTERN_BYTES_A_UNIT) as u64);
+        let compiled = crate::regex::compile_paid(pattern, pay)?.map_err(EvalError::InvalidArgument)?;
         if self.patterns.len() == PATTERNS_KEPT_MAX {
             self.patterns.remove(0);
         }
@@ -266,6 +267,6 @@ fn two_strings<'s>(args: &'s [Val<'_>], function: &'static str) -> std::result::
 
 /// Text made by a function, its memory charged.
 fn made<'v>(cx: &mut Context<'_>, text: String) -> Result<'v> {
-    cx.budget.memory(text.len())?;
+    cx.budget.allocation(text.len())?;
     Ok(Val::String(Rc::from(text)))
 }

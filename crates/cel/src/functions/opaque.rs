@@ -7,6 +7,7 @@ use super::quantity::Quantity;
 use super::url::Url;
 use super::version::Semver;
 use super::{Context, Function, member};
+use crate::cost;
 use crate::error::{EvalError, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
@@ -121,7 +122,7 @@ fn pair(args: &[Val<'_>], name: &'static str) -> std::result::Result<Ordering, E
 
 /// A made value, its memory charged.
 pub(super) fn opaque<'v>(cx: &mut Context<'_>, value: Opaque<'v>) -> Result<'v> {
-    cx.budget.memory(size_of::<Opaque<'_>>())?;
+    cx.budget.allocation(size_of::<Opaque<'_>>())?;
     Ok(Val::Opaque(Rc::new(value)))
 }
 
@@ -133,6 +134,7 @@ pub(super) fn text_argument<'s>(
 ) -> std::result::Result<&'s str, EvalError> {
     let [value] = args else { return Err(no_overload(name)) };
     let text = value.as_str().ok_or(no_overload(name))?;
+    cx.budget.charge(cost::SYNTAX)?;
     cx.budget.traverse(text.len())?;
     Ok(text)
 }

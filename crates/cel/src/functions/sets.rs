@@ -2,6 +2,7 @@
 
 use super::{Context, Function, global};
 use crate::compare;
+use crate::cost;
 use crate::error::{EvalError, no_overload};
 use crate::value::{Items, Val};
 
@@ -57,7 +58,7 @@ fn all_in(cx: &mut Context<'_>, part: Items<'_, '_>, whole: Items<'_, '_>) -> Re
 
 fn is_in(cx: &mut Context<'_>, item: &Val<'_>, list: Items<'_, '_>) -> Result<bool, EvalError> {
     for other in list.iter() {
-        cx.budget.charge(1)?;
+        cx.budget.charge(cost::ITEM)?;
         if compare::equal(item, &other, cx.budget)? {
             return Ok(true);
         }

@@ -194,13 +194,13 @@ fn join<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     };
     let mut text = String::new();
     for (i, item) in items.iter().enumerate() {
-        let item = item.as_str().map(str::to_owned).ok_or(no_overload("join"))?;
+        let item = item.as_str().ok_or(no_overload("join"))?;
         let separator = if i == 0 { "" } else { separator };
         cx.budget.charge(1)?;
         cx.budget.traverse(item.len() + separator.len())?;
         cx.budget.memory(item.len() + separator.len())?;
         text.push_str(separator);
-        text.push_str(&item);
+        text.push_str(item);
     }
     made(cx, text)
 }

@@ -4,7 +4,7 @@
 //! (`1,234.500000`, `1.234500 × 10⁰³`), and whose `%e` always has six digits behind the point.
 
 use super::{Context, Function, made, member, time};
-use crate::cost::Budget;
+use crate::cost::{self, Budget};
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
@@ -56,6 +56,7 @@ fn format<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         rest = &after[verb.len_utf8()..];
         used += 1;
         let start = out.len();
+        cx.budget.charge(cost::SYNTAX)?;
         clause(verb, precision, &value, &mut out, cx.budget)?;
         cx.budget.traverse(out.len() - start)?;
         // A text that grows is copied, into one that may be twice as long.

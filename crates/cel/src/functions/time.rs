@@ -2,6 +2,7 @@
 
 use super::text::quoted;
 use super::{Context, Function, global, member};
+use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::ir::Operator;
@@ -157,6 +158,7 @@ fn timestamp<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         [Val::Int(seconds)] => checked(EPOCH.checked_add(SignedDuration::from_secs(*seconds)).ok()),
         [value] => {
             let text = value.as_str().ok_or(no_overload("timestamp"))?;
+            cx.budget.charge(cost::SYNTAX)?;
             cx.budget.traverse(text.len())?;
             let wrong = || invalid("type conversion error from 'string' to 'google.protobuf.Timestamp'");
             checked(Some(parse_timestamp(text).ok_or_else(wrong)?))
@@ -207,6 +209,7 @@ fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         )),
         [value] => {
             let text = value.as_str().ok_or(no_overload("duration"))?;
+            cx.budget.charge(cost::SYNTAX)?;
             cx.budget.traverse(text.len())?;
             parse_duration(text)
                 .map(Val::Duration)
@@ -291,6 +294,7 @@ fn in_zone(cx: &mut Context<'_>, time: DateTime, zone: &str) -> std::result::Res
     if matches!(zone, "" | "UTC" | "Local") {
         return Ok(time);
     }
+    cx.budget.charge(cost::SYNTAX)?;
     let unknown = || {
         invalid(format!(
             "unknown time zone {}",

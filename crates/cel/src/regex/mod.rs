@@ -15,26 +15,62 @@ use crate::error::EvalError;
 pub const PATTERN_BYTES_MAX: usize = 4_096;
 /// Bytes of a compiled pattern, and of what matching may cache.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
+/// Bytes that are tried first.
+const COMPILED_BYTES_FIRST: usize = 8 << 10;
 /// Groups within groups.
 const NESTING_MAX: usize = 100;
 
 /// Compiles a pattern; the error is Go's.
 pub(crate) fn compile(pattern: &str) -> Result<::regex::Regex, String> {
+    build(&translated(pattern)?, COMPILED_BYTES_MAX).map_err(refusal)
+}
+
+/// The same with `pay` called before the work, with the bytes that the compiled pattern may take: few patterns are
+/// large, and a large one takes a thousand times as long as a small one. The outer error is that of `pay`.
+pub(crate) fn compile_paid<E>(
+    pattern: &str,
+    mut pay: impl FnMut(usize) -> Result<(), E>,
+) -> Result<Result<::regex::Regex, String>, E> {
+    let translated = match translated(pattern) {
+        Ok(translated) => translated,
+        Err(error) => return Ok(Err(error)),
+    };
+    let (mut bytes, mut paid) = (COMPILED_BYTES_FIRST, 0);
+    loop {
+        pay(bytes - paid)?;
+        paid = bytes;
+        match build(&translated, bytes) {
+            Err(::regex::Error::CompiledTooBig(_)) if bytes < COMPILED_BYTES_MAX => {
+                bytes = (4 * bytes).min(COMPILED_BYTES_MAX);
+            }
+            built => return Ok(built.map_err(refusal)),
+        }
+    }
+}
+
+fn translated(pattern: &str) -> Result<String, String> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(format!("regular expression exceeds {PATTERN_BYTES_MAX} bytes"));
     }
-    let translated = translate::translate(pattern).map_err(|problem| format!("error parsing regexp: {problem}"))?;
-    ::regex::RegexBuilder::new(&translated)
-        .size_limit(COMPILED_BYTES_MAX)
+    translate::translate(pattern).map_err(|problem| format!("error parsing regexp: {problem}"))
+}
+
+fn build(translated: &str, bytes: usize) -> Result<::regex::Regex, ::regex::Error> {
+    ::regex::RegexBuilder::new(translated)
+        .size_limit(bytes)
         .dfa_size_limit(COMPILED_BYTES_MAX)
         // A class that is negated or folded is a level of its own to the crate.
         .nest_limit(2 * NESTING_MAX as u32)
         .build()
-        .map_err(|error| match error {
-            ::regex::Error::CompiledTooBig(_) => "error parsing regexp: expression too large".to_owned(),
-            // Read by Go's rules already: what is left are names of Unicode classes.
-            _ => "error parsing regexp: invalid character class range".to_owned(),
-        })
+}
+
+fn refusal(error: ::regex::Error) -> String {
+    let problem = match error {
+        ::regex::Error::CompiledTooBig(_) => "expression too large",
+        // Read by Go's rules already: what is left are names of Unicode classes.
+        _ => "invalid character class range",
+    };
+    format!("error parsing regexp: {problem}")
 }
 
 /// Cost of matching `text`: cel-go's product of traversals.
