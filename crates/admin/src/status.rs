@@ -8,8 +8,10 @@ pub fn status(error: &Error) -> Status {
     let code = match error {
         Error::NotFound { .. } | Error::UnknownResource => Code::NotFound,
         Error::AlreadyExists { .. } | Error::NoFreeName { .. } => Code::AlreadyExists,
-        Error::Conflict { .. } => Code::Aborted,
-        Error::Invalid { .. } | Error::BadRequest(_) | Error::BadPatch | Error::TooLarge(_) => Code::InvalidArgument,
+        Error::Conflict { .. } | Error::ApplyConflict(_) => Code::Aborted,
+        Error::Invalid { .. } | Error::BadRequest(_) | Error::Mistyped(_) | Error::BadPatch | Error::TooLarge(_) => {
+            Code::InvalidArgument
+        }
         Error::Forbidden { .. } | Error::Denied { .. } => Code::PermissionDenied,
         Error::MethodNotAllowed | Error::UnsupportedMediaType(_) => Code::Unimplemented,
         Error::Expired { .. } | Error::RevisionTooLarge { .. } => Code::OutOfRange,

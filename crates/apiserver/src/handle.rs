@@ -1,7 +1,7 @@
 //! One request, from its bytes to its answer.
 
 use crate::{
-    ApiServer, body,
+    ApiServer, apply, body,
     negotiate::{self, Negotiated, Offer, PatchType, Patches},
     path::{ResourcePath, Rest, Route},
     protobuf,
@@ -15,8 +15,12 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
 use insula_api::Json;
-use insula_registry::{Change, Deleted, Error, Origin, Part, ScopeKind, Served, Target, WriteOptions};
+use insula_apply::OnConflict;
+use insula_registry::{Change, Deleted, Error, IfAbsent, Origin, Part, ScopeKind, Served, Target, WriteOptions};
 use std::sync::Arc;
+
+/// Longer names of programs are cut.
+const MANAGER_BYTES_MAX: usize = 128;
 
 /// What handlers give.
 pub type Answer = Result<Response<Body>, Reply>;
@@ -223,7 +227,7 @@ impl ResourceRequest<'_> {
     }
 
     /// Custom resources name the verb and the resource in a 405, built-ins do not.
-    fn not_supported(&self, verb: &str) -> Reply {
+    pub fn not_supported(&self, verb: &str) -> Reply {
         let api = &self.target.served.api;
         match api.strategy.traits().built_in || &*api.group == "apiextensions.k8s.io" {
             true => Reply::error(&Error::MethodNotAllowed),
@@ -286,7 +290,31 @@ impl ResourceRequest<'_> {
             dry_run,
             field_validation,
             duplicates: Vec::new(),
+            manager: self.manager(),
         })
+    }
+
+    /// Whose the fields are that a write changes: as it says, or the program that sends it, up to its version.
+    fn manager(&self) -> String {
+        if let Some(given) = self
+            .request
+            .parsed
+            .query
+            .get("fieldManager")
+            .filter(|given| !given.is_empty())
+        {
+            return given.to_owned();
+        }
+        let agent = self.header(header::USER_AGENT).unwrap_or_default();
+        let program = agent.split('/').next().unwrap_or_default();
+        let mut name = String::new();
+        for c in program.chars().filter(|c| !c.is_control()) {
+            if name.len() + c.len_utf8() > MANAGER_BYTES_MAX {
+                break;
+            }
+            name.push(c);
+        }
+        name
     }
 
     async fn create(&mut self) -> Answer {
@@ -332,7 +360,10 @@ impl ResourceRequest<'_> {
         let patches = self.patches();
         let kind = negotiate::patch_type(self.header(header::CONTENT_TYPE).as_deref(), patches)?;
         let bytes = self.read_body().await?;
-        let patch = self.decode_patch(kind, &bytes)?;
+        if kind == PatchType::Apply {
+            return self.apply(part, &bytes, form).await;
+        }
+        let patch = self.decode_patch(&bytes)?;
         let mut options = self.write_options("PatchOptions")?;
         if kind != PatchType::Json {
             options.duplicates = body::duplicates(&bytes);
@@ -348,6 +379,43 @@ impl ResourceRequest<'_> {
         self.renderer(form)?.object(200, &written.entry, &warnings)
     }
 
+    /// Server-side apply.
+    async fn apply(&mut self, part: Part, bytes: &[u8], form: Negotiated) -> Answer {
+        let (options, on_conflict) = self.apply_options()?;
+        let config = apply::configuration(bytes, options.field_validation)?;
+        let registry = &self.server.registry;
+        let exists = registry
+            .get(&self.request.place.snapshot, &self.target, &self.name)
+            .is_ok();
+        let if_absent = match part == Part::Main && !exists {
+            true => {
+                self.request.may_create()?;
+                IfAbsent::Create
+            }
+            false => IfAbsent::Refuse,
+        };
+        let wanted = (&config.value, on_conflict);
+        let configured = registry
+            .apply_configuration(&self.target, &self.name, wanted, (part, if_absent), &options)
+            .await?;
+        let warnings = [self.warnings.clone(), config.warnings, configured.written.warnings].concat();
+        let code = if configured.created { 201 } else { 200 };
+        self.renderer(form)?.object(code, &configured.written.entry, &warnings)
+    }
+
+    /// The options of an apply, and what it does about fields of others.
+    pub fn apply_options(&self) -> Result<(WriteOptions<'_>, OnConflict), Reply> {
+        let (dry_run, field_validation, on_conflict) = self.request.parsed.query.apply()?;
+        let options = WriteOptions {
+            user: &self.request.user,
+            dry_run,
+            field_validation,
+            duplicates: Vec::new(),
+            manager: self.manager(),
+        };
+        Ok((options, on_conflict))
+    }
+
     fn patches(&self) -> Patches {
         let api = &self.target.served.api;
         match api.strategy.traits().built_in || &*api.names.plural == "customresourcedefinitions" {
@@ -357,13 +425,7 @@ impl ResourceRequest<'_> {
     }
 
     /// A patch body as JSON.
-    pub fn decode_patch(&self, kind: PatchType, bytes: &[u8]) -> Result<Json, Reply> {
-        if kind == PatchType::Apply {
-            return Err(status::unsupported_among(
-                "application/json-patch+json, application/merge-patch+json (server-side apply is not served yet)",
-            )
-            .into());
-        }
+    pub fn decode_patch(&self, bytes: &[u8]) -> Result<Json, Reply> {
         insula_apply::decode(bytes).map_err(|error| patch_error(&error).into())
     }
 
@@ -376,6 +438,7 @@ impl ResourceRequest<'_> {
             dry_run,
             field_validation: insula_registry::FieldValidation::Ignore,
             duplicates: Vec::new(),
+            manager: String::new(),
         };
         let registry = &self.server.registry;
         let renderer = self.renderer(form)?;
@@ -410,6 +473,7 @@ impl ResourceRequest<'_> {
             dry_run,
             field_validation: insula_registry::FieldValidation::Ignore,
             duplicates: Vec::new(),
+            manager: String::new(),
         };
         let (deleted, warnings) = self
             .server
@@ -518,11 +582,8 @@ pub fn apply_patch(kind: PatchType, current: &Json, patch: &Json) -> insula_regi
         PatchType::StrategicMerge => {
             insula_apply::strategic_merge(&mut new, patch, &insula_apply::MergeKeys::metadata())
         }
-        PatchType::Apply => {
-            return Err(Error::UnsupportedMediaType(
-                "server-side apply is not served yet".into(),
-            ));
-        }
+        // Whose which field is decides about it too: it does not come here.
+        PatchType::Apply => return Err(Error::BadPatch),
     };
     patched.map_err(|error| patch_error(&error))?;
     Ok(new)

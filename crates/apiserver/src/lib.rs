@@ -3,6 +3,7 @@
 //! A request walks `Parsed → Authenticated → Located → Authorized` ([`stage`]) and then [`handle`] calls one verb of the
 //! registry. Nothing here decides about objects.
 
+mod apply;
 pub mod body;
 pub mod discovery;
 mod documents;

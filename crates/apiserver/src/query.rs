@@ -1,6 +1,7 @@
 //! Query parameters of the verbs, with Kubernetes' refusals.
 
 use insula_api::{FieldError, FieldPath, FieldSelector, Json, LabelSelector, Revision};
+use insula_apply::OnConflict;
 use insula_registry::{
     DeleteOptions, Error, FieldValidation, ListOptions, Named, Preconditions, Propagation, WatchOptions,
 };
@@ -283,6 +284,29 @@ impl Query {
     /// `dryRun`, `fieldValidation` of a write to an object of this kind of options.
     pub fn write(&self, options: &str) -> Result<(bool, FieldValidation), Error> {
         let mut errors = Vec::new();
+        if options == "PatchOptions" && self.get("force").is_some() {
+            let at = FieldPath::new("force");
+            errors.push(FieldError::forbidden(&at, "may not be specified for non-apply patch"));
+        }
+        self.checked_write(options, errors)
+    }
+
+    /// What a server-side apply says: as [`Query::write`], and whether it takes what others own.
+    pub fn apply(&self) -> Result<(bool, FieldValidation, OnConflict), Error> {
+        let mut errors = Vec::new();
+        if self.text("fieldManager").is_empty() {
+            let at = FieldPath::new("fieldManager");
+            errors.push(FieldError::required(&at, "is required for apply patch"));
+        }
+        let on_conflict = match self.flag("force") {
+            true => OnConflict::Force,
+            false => OnConflict::Refuse,
+        };
+        let (dry_run, validation) = self.checked_write("PatchOptions", errors)?;
+        Ok((dry_run, validation, on_conflict))
+    }
+
+    fn checked_write(&self, options: &str, mut errors: Vec<FieldError>) -> Result<(bool, FieldValidation), Error> {
         let dry = self.all("dryRun");
         if dry.iter().any(|value| *value != "All") {
             errors.push(FieldError::not_supported(
@@ -306,13 +330,7 @@ impl Query {
             }
         };
         check_manager(self.text("fieldManager"), &mut errors);
-        if options != "PatchOptions" || self.get("force").is_none() {
-            meta_options_errors(options, errors)?;
-        } else {
-            let at = FieldPath::new("force");
-            errors.push(FieldError::forbidden(&at, "may not be specified for non-apply patch"));
-            meta_options_errors(options, errors)?;
-        }
+        meta_options_errors(options, errors)?;
         Ok((!dry.is_empty(), validation))
     }
 

@@ -2,15 +2,19 @@
 //! resources; rules of kube's `apiextensions-apiserver` `registry/customresource`).
 
 use crate::{
+    apply::configuration,
     handle::{Answer, ResourceRequest, apply_patch, header_text},
-    negotiate::{self, Offer, Patches},
+    negotiate::{self, Offer, PatchType, Patches},
     reply::{self, Reply},
 };
 use http::header;
 use insula_api::{FieldError, FieldPath, Json};
-use insula_registry::{Change, Error, Part, Result, Scale, representation};
+use insula_apply::{Element, Operation};
+use insula_registry::{Api, Change, Error, IfAbsent, Part, Result, Scale, representation};
 use insula_store::Entry;
 use serde_json::json;
+
+const API_VERSION: &str = "autoscaling/v1";
 
 /// Serves GET, PUT and PATCH.
 pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
@@ -32,16 +36,15 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
             let content_type = header_text(&request.request.parsed.headers, header::CONTENT_TYPE);
             let kind = negotiate::patch_type(content_type.as_deref(), Patches::Custom)?;
             let bytes = request.read_body().await?;
-            let patch = request.decode_patch(kind, &bytes)?;
-            write(
-                request,
-                &paths,
-                move |shown| apply_patch(kind, shown, &patch),
-                "PatchOptions",
-            )
-            .await?
+            if kind == PatchType::Apply {
+                apply_scale(request, &paths, &bytes).await?
+            } else {
+                let patch = request.decode_patch(&bytes)?;
+                let wanted = move |shown: &Json| apply_patch(kind, shown, &patch);
+                write(request, &paths, wanted, "PatchOptions").await?
+            }
         }
-        _ => return Err(Reply::error(&Error::MethodNotAllowed)),
+        _ => return Err(request.not_supported(verb)),
     };
     Ok(reply::document(
         200,
@@ -81,10 +84,13 @@ fn of_object(object: &Json, paths: &Scale) -> Result<Json> {
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
-    Ok(json!({
-        "kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": shown,
-        "spec": {"replicas": replicas}, "status": status,
-    }))
+    // A Scale does not say none.
+    let spec = if replicas == 0 {
+        json!({})
+    } else {
+        json!({"replicas": replicas})
+    };
+    Ok(json!({"kind": "Scale", "apiVersion": API_VERSION, "metadata": shown, "spec": spec, "status": status}))
 }
 
 /// Puts the replicas of a wanted Scale into the object: the only thing that a Scale can change.
@@ -94,30 +100,25 @@ async fn write(
     wanted: impl Fn(&Json) -> Result<Json> + Send + Sync,
     options: &str,
 ) -> std::result::Result<Json, Reply> {
+    let patches = options == "PatchOptions";
     let options = request.write_options(options)?;
     let api = request.target.served.api.clone();
     let name = request.name.clone();
     let change = |current: &Json| -> Result<Json> {
         let shown = of_object(current, paths).unwrap_or_else(|_| {
-            json!({"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": {
+            json!({"kind": "Scale", "apiVersion": API_VERSION, "metadata": {
                 "name": current["metadata"]["name"], "resourceVersion": current["metadata"]["resourceVersion"]}, "spec": {}})
         });
         let scale = wanted(&shown)?;
-        let revision = &scale["metadata"]["resourceVersion"];
-        if revision.as_str().is_some_and(|text| !text.is_empty()) && *revision != current["metadata"]["resourceVersion"]
-        {
-            return Err(api.modified(&name));
-        }
-        let replicas = scale.pointer("/spec/replicas").and_then(Json::as_i64).unwrap_or(0);
-        let at = FieldPath::new("spec").child("replicas");
-        if replicas < 0 {
-            let error = FieldError::invalid(&at, &json!(replicas), "should be a non-negative integer");
-            return Err(api.invalid(&name, vec![error]));
-        }
-        if replicas > i64::from(i32::MAX) {
-            let error = FieldError::invalid(&at, &json!(replicas), "should be less than or equal to 2147483647");
-            return Err(api.invalid(&name, vec![error]));
-        }
+        check_scale(&api, &name, &scale, current)?;
+        let replicas = match scale.pointer("/spec/replicas") {
+            Some(replicas) => replicas.as_i64().ok_or_else(|| {
+                let at = FieldPath::new("spec").child("replicas");
+                api.invalid(&name, vec![FieldError::invalid(&at, replicas, "must be an integer")])
+            })?,
+            None if patches && at(current, &paths.spec_replicas).is_none() => return Err(no_replicas(paths)),
+            None => 0,
+        };
         let mut new = current.clone();
         set(&mut new, &paths.spec_replicas, json!(replicas));
         Ok(new)
@@ -125,9 +126,98 @@ async fn write(
     let registry = &request.server.registry;
     let change = Change::Patch(&change);
     let written = registry
-        .update(&request.target, &request.name, change, Part::Main, &options)
+        .update(&request.target, &request.name, change, Part::Scale, &options)
         .await?;
     Ok(show(request, &written.entry, paths)?)
+}
+
+/// Server-side apply of a Scale: the replicas alone are applied to the object. Others' fields are told of as a Scale's.
+async fn apply_scale(
+    request: &mut ResourceRequest<'_>,
+    paths: &Scale,
+    bytes: &[u8],
+) -> std::result::Result<Json, Reply> {
+    let (options, on_conflict) = request.apply_options()?;
+    let scale = configuration(bytes, options.field_validation)?.value;
+    let text = |field: &str| scale[field].as_str().unwrap_or_default();
+    if (text("apiVersion"), text("kind")) != (API_VERSION, "Scale") {
+        let version = match text("apiVersion") {
+            core if !core.contains('/') => format!("/{core}"),
+            version => version.to_owned(),
+        };
+        let why = format!("invalid object type: {version}, Kind={}", text("kind"));
+        return Err(Reply::error(&Error::BadRequest(why)));
+    }
+    let target = &request.target;
+    let Some(replicas) = scale.pointer("/spec/replicas").and_then(Json::as_i64) else {
+        return Err(Reply::error(&no_replicas(paths)));
+    };
+    let mut config = json!({
+        "apiVersion": target.served.api_version(&target.version),
+        "kind": &*target.served.names().kind,
+        "metadata": scale["metadata"],
+    });
+    set(&mut config, &paths.spec_replicas, json!(replicas));
+    let wanted = (&config, on_conflict);
+    let part = (Part::Scale, IfAbsent::Refuse);
+    let registry = &request.server.registry;
+    let configured = registry
+        .apply_configuration(target, &request.name, wanted, part, &options)
+        .await;
+    let configured = configured.map_err(|error| match error {
+        Error::ApplyConflict(mut conflicts) => {
+            for conflict in &mut conflicts.0 {
+                conflict.field = insula_apply::Path(["spec", "replicas"].map(Element::field).to_vec());
+                if conflict.manager.operation == Operation::Update {
+                    conflict.manager.api_version = API_VERSION.into();
+                }
+            }
+            Error::ApplyConflict(conflicts)
+        }
+        other => other,
+    })?;
+    Ok(show(request, &configured.written.entry, paths)?)
+}
+
+fn no_replicas(paths: &Scale) -> Error {
+    Error::BadRequest(format!(
+        "the spec replicas field {:?} cannot be empty",
+        paths.spec_replicas
+    ))
+}
+
+/// A Scale that is written must be one, and that of the object.
+fn check_scale(api: &Api, name: &str, scale: &Json, current: &Json) -> Result<()> {
+    let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
+    let (version, kind) = (text(&scale["apiVersion"]), text(&scale["kind"]));
+    if (version.as_str(), kind.as_str()) != (API_VERSION, "Scale") {
+        return Err(Error::BadRequest(format!(
+            "{version}, Kind={kind} is no {API_VERSION}, Kind=Scale"
+        )));
+    }
+    let (given, now) = (&scale["metadata"], &current["metadata"]);
+    let named = text(&given["name"]);
+    if named != name {
+        return Err(Error::BadRequest(format!(
+            "the name of the object ({named}) does not match the name on the URL ({name})"
+        )));
+    }
+    let differs = |field: &str| !text(&given[field]).is_empty() && given[field] != now[field];
+    if differs("uid") {
+        return Err(Error::Conflict {
+            resource: api.named(),
+            name: name.to_owned(),
+            detail: format!(
+                "Precondition failed: UID in precondition: {}, UID in object meta: {}",
+                text(&given["uid"]),
+                text(&now["uid"])
+            ),
+        });
+    }
+    match differs("resourceVersion") {
+        true => Err(api.modified(name)),
+        false => Ok(()),
+    }
 }
 
 fn segments(path: &str) -> impl Iterator<Item = &str> {

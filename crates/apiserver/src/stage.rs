@@ -310,6 +310,24 @@ impl Located {
     }
 }
 
+impl Authorized {
+    /// Whether the caller may create what the path names, where a patch comes to that.
+    pub fn may_create(&self) -> Result<(), Reply> {
+        let facts = match &self.place.cluster {
+            Some(cluster) => access::facts(&self.place.snapshot, cluster),
+            None => ClusterFacts::default(),
+        };
+        let attributes = Attributes {
+            verb: "create".into(),
+            ..attributes(&self.parsed, self.place.cluster.clone())
+        };
+        match permit(&self.user, attributes.clone(), &facts) {
+            Ok(_) => Ok(()),
+            Err(forbidden) => Err(Reply::forbidden(&forbidden.message, &attributes)),
+        }
+    }
+}
+
 fn may_impersonate(
     caller: &UserInfo,
     user: &UserInfo,

@@ -53,6 +53,20 @@ pub fn status(error: &Error) -> StatusReply {
             }
             failure(422, "Invalid", message).details(details)
         }
+        Error::ApplyConflict(conflicts) => {
+            let causes = conflicts.0.iter().map(|conflict| {
+                json!({"reason": "FieldManagerConflict", "message": conflict.message(), "field": conflict.field.to_string()})
+            });
+            failure(409, "Conflict", message).details(Map::from_iter([("causes".to_owned(), causes.collect())]))
+        }
+        // Kubernetes gives no reason here.
+        Error::Mistyped(_) => {
+            let mut reply = failure(500, "", message);
+            if let Some(body) = reply.body.as_object_mut() {
+                body.remove("reason");
+            }
+            reply
+        }
         Error::BadRequest(_) => failure(400, "BadRequest", message),
         Error::Forbidden {
             resource,

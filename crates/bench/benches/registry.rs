@@ -32,6 +32,7 @@ async fn create(tenant: &Tenant, target: &Target, user: &UserInfo, body: Json) {
         dry_run: false,
         field_validation: FieldValidation::Warn,
         duplicates: Vec::new(),
+        manager: String::new(),
     };
     tenant.registry.create(target, body, &options).await.expect("creates");
 }

@@ -108,6 +108,7 @@ impl Rig {
             dry_run: false,
             field_validation: FieldValidation::Strict,
             duplicates: Vec::new(),
+            manager: String::new(),
         }
     }
 

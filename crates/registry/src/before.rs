@@ -9,6 +9,7 @@
 use crate::{
     ApiVersion, Error, Result, ScopeKind, Served,
     metadata::{self, generated_name},
+    owners::{self, By},
     policy, representation,
 };
 use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, Object, Rng, Timestamp, Uid};
@@ -19,6 +20,9 @@ use serde_json::{Map, json};
 /// Every object says which cluster it is in, as kcp's clients expect.
 pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
 
+/// A Scale counts in 32 bits.
+const REPLICAS_MAX: i64 = i32::MAX as i64;
+
 /// Which part of an object a write may change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
@@ -26,6 +30,8 @@ pub enum Part {
     Main,
     /// Only status.
     Status,
+    /// Only the replicas, through the scale subresource.
+    Scale,
 }
 
 /// Where and in which version a write happens.
@@ -42,6 +48,10 @@ pub struct Context<'a> {
     pub clock: &'a dyn Clock,
     /// Randomness for UIDs and generated names.
     pub rng: &'a dyn Rng,
+    /// What is written.
+    pub part: Part,
+    /// Who owns what is written.
+    pub(crate) by: By<'a>,
 }
 
 /// An object in its storage version, before admission has looked at it.
@@ -88,6 +98,36 @@ pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
     insula_schema::default(new, &version.schema);
 }
 
+/// Drops what the schema does not know, and fills in defaults.
+fn fit(context: &Context<'_>, new: &mut Json) {
+    let schema = &context.version.schema;
+    insula_schema::prune(new, schema);
+    // Who applies null to a custom resource means it: what cannot be null is refused.
+    let means_null = matches!(context.by, By::Applied(_)) && !context.served.api.strategy.traits().built_in;
+    if !means_null {
+        insula_schema::drop_nulls(new, schema);
+    }
+    insula_schema::default(new, schema);
+}
+
+/// Replicas that a Scale could not show.
+fn replicas_errors(version: &ApiVersion, new: &Json) -> Vec<FieldError> {
+    let wrong = version.scale.as_ref().and_then(|scale| {
+        let path = &scale.spec_replicas;
+        let replicas = path
+            .trim_start_matches('.')
+            .split('.')
+            .try_fold(new, |value, field| value.get(field))?;
+        let why = match replicas.as_i64()? {
+            ..0 => "should be a non-negative integer",
+            0..=REPLICAS_MAX => return None,
+            _ => "should be less than or equal to 2147483647",
+        };
+        Some(FieldError::invalid(&FieldPath::new(path), replicas, why))
+    });
+    wrong.into_iter().collect()
+}
+
 /// Prepares a new object, sent in the request's version.
 pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     let Context { served, version, .. } = context;
@@ -98,14 +138,14 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     if version.status {
         remove(&mut new, "status");
     }
-    insula_schema::prune(&mut new, &version.schema);
-    insula_schema::drop_nulls(&mut new, &version.schema);
-    insula_schema::default(&mut new, &version.schema);
+    fit(context, &mut new);
     let mut errors = Vec::new();
     metadata::validate(served, &new["metadata"], &mut errors);
     errors.extend(insula_schema::validate(&new, &version.schema));
+    errors.extend(replicas_errors(version, &new));
     warnings.extend(metadata::warnings(&new["metadata"]));
     refuse(served, &name, errors)?;
+    owners::created(context, &mut new);
 
     let (mut stored, residual) = to_storage(context, &new, None)?;
     let strategy = &served.api.strategy;
@@ -126,25 +166,26 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
 }
 
 /// Prepares a changed object, sent in the request's version, over the old one.
-pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> Result<Draft> {
-    let Context { served, version, .. } = context;
+pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft> {
+    let Context {
+        served, version, part, ..
+    } = *context;
     let now = context.clock.now();
     let old_seen = representation::value(served, old, &version.name)?;
     let name = old.object.meta.name.to_string();
+    let sent = owners::take(&mut new);
     if part == Part::Status {
         new = status_only(served, new, &old_seen);
     }
     keep_old_metadata(context, &mut new, &old_seen);
     let mut warnings = metadata::unite_owners(metadata_of(&mut new));
-    if version.status && part == Part::Main {
+    if version.status && part != Part::Status {
         match old_seen.get("status") {
             Some(status) => new["status"] = status.clone(),
             None => remove(&mut new, "status"),
         }
     }
-    insula_schema::prune(&mut new, &version.schema);
-    insula_schema::drop_nulls(&mut new, &version.schema);
-    insula_schema::default(&mut new, &version.schema);
+    fit(context, &mut new);
     count_generation(served, version, &mut new, &old_seen, part);
 
     let mut errors = Vec::new();
@@ -152,12 +193,16 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry, part: Part) -> 
     metadata::validate_update(&new["metadata"], &old_seen["metadata"], &mut errors);
     let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema);
     errors.extend(outcome.errors.into_iter().map(|error| match part {
-        Part::Main => error,
+        Part::Main | Part::Scale => error,
         Part::Status => seen_from_status(error),
     }));
+    if part != Part::Status {
+        errors.extend(replicas_errors(version, &new));
+    }
     warnings.extend(outcome.warnings);
     warnings.extend(metadata::warnings(&new["metadata"]));
     refuse(served, &name, errors)?;
+    owners::updated(context, old, old_seen, &mut new, sent);
 
     let old_stored = representation::stored_value(old);
     let (mut stored, residual) = to_storage(context, &new, Some(old))?;

@@ -60,6 +60,12 @@ pub enum Error {
     /// The request itself is malformed.
     #[error("{0}")]
     BadRequest(String),
+    /// Somebody else owns what is applied.
+    #[error("{0}")]
+    ApplyConflict(insula_apply::Conflicts),
+    /// What is applied does not fit the schema, so that it cannot be said whose which field is.
+    #[error("{0}")]
+    Mistyped(String),
     /// The caller may not do this, or the object's state does not allow it.
     #[error("{resource} {name:?} is forbidden: {why}")]
     Forbidden {

@@ -16,6 +16,7 @@ pub mod locate;
 mod metadata;
 mod migrate;
 pub mod names;
+mod owners;
 mod policy;
 mod proof;
 pub mod representation;
@@ -35,8 +36,8 @@ pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Scale, ScopeKi
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
 pub use verbs::{
-    Change, DeleteOptions, Deleted, Deletion, Event, EventKind, FOREGROUND, FieldValidation, List, ListOptions, ORPHAN,
-    Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
+    Change, Configured, DeleteOptions, Deleted, Deletion, Event, EventKind, FOREGROUND, FieldValidation, IfAbsent,
+    List, ListOptions, ORPHAN, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
 };
 
 use insula_api::{Clock, ClusterName, Rng};

@@ -8,6 +8,7 @@ use insula_e2e::{Server, run_bounded};
 
 /// Scenarios by name, and how many of their steps answer alike.
 const FLOORS: &[(&str, usize)] = &[
+    ("^apply-", 310),
     ("^crd-", 273),
     ("^verbs-", 347),
     ("^listwatch-", 355),

@@ -3,7 +3,7 @@
 use insula_e2e::{shared, workspace};
 use serde_json::{Value, json};
 
-stories!("serving": definition, discovery, lists);
+stories!("serving": apply, definition, discovery, lists);
 
 /// Pages of a list are of one revision, each object once, whatever the size of the page and whatever is written meanwhile.
 #[test]

@@ -99,7 +99,8 @@ impl<'a> Request<'a> {
 
     fn subresource(&self) -> &'static str {
         match self.part {
-            Part::Main => "",
+            // Who scales changes the object: policies see all of it.
+            Part::Main | Part::Scale => "",
             Part::Status => "status",
         }
     }

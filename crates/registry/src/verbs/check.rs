@@ -64,7 +64,7 @@ pub(super) fn check_patched(target: &Target, name: &str, new: &Json) -> Result<(
     match wrong {
         Some(why) => {
             let error = FieldError::invalid_text(&FieldPath::new("patch"), new.to_string(), why);
-            Err(api.invalid("", vec![error]))
+            Err(nameless(error))
         }
         None => Ok(()),
     }
@@ -75,24 +75,9 @@ pub(super) fn check_identity(target: &Target, name: &str, new: &Json, old: &Entr
     if patched {
         check_type(target, new)?;
     }
+    check_address(target, name, new)?;
     let api = &target.served.api;
     let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
-    if text("name") != name {
-        return Err(Error::BadRequest(if text("name").is_empty() {
-            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
-        } else {
-            format!(
-                "the name of the object ({}) does not match the name on the URL ({name})",
-                text("name")
-            )
-        }));
-    }
-    let namespace = target.namespace.as_deref().unwrap_or_default();
-    if !text("namespace").is_empty() && !namespace.is_empty() && text("namespace") != namespace {
-        return Err(Error::BadRequest(
-            "the namespace of the provided object does not match the namespace sent on the request".into(),
-        ));
-    }
     let uid = old.object.meta.uid.to_string();
     if !text("uid").is_empty() && text("uid") != uid {
         if patched {
@@ -115,6 +100,28 @@ pub(super) fn check_identity(target: &Target, name: &str, new: &Json, old: &Entr
     check_revision(target, name, text("resourceVersion"), old)
 }
 
+/// Name and namespace of a new object against the URL.
+pub(super) fn check_address(target: &Target, name: &str, new: &Json) -> Result<()> {
+    let text = |field: &str| new["metadata"][field].as_str().unwrap_or_default();
+    if text("name") != name {
+        return Err(Error::BadRequest(if text("name").is_empty() {
+            format!("the name of the object ({name} based on URL) was undeterminable: name must be provided")
+        } else {
+            format!(
+                "the name of the object ({}) does not match the name on the URL ({name})",
+                text("name")
+            )
+        }));
+    }
+    let namespace = target.namespace.as_deref().unwrap_or_default();
+    if !text("namespace").is_empty() && !namespace.is_empty() && text("namespace") != namespace {
+        return Err(Error::BadRequest(
+            "the namespace of the provided object does not match the namespace sent on the request".into(),
+        ));
+    }
+    Ok(())
+}
+
 fn check_revision(target: &Target, name: &str, given: &str, old: &Entry) -> Result<()> {
     let api = &target.served.api;
     let at = FieldPath::new("metadata").child("resourceVersion");
@@ -133,6 +140,15 @@ fn check_revision(target: &Target, name: &str, given: &str, old: &Entry) -> Resu
         Ok(revision) if revision == old.revision.0 => Ok(()),
         Ok(_) => Err(api.modified(name)),
         Err(_) => Err(Error::BadRequest(format!("invalid resource version: {given:?}"))),
+    }
+}
+
+/// A refusal of a patch as a whole: Kubernetes names neither kind nor object there.
+fn nameless(error: FieldError) -> Error {
+    Error::Invalid {
+        subject: crate::Named::default(),
+        name: String::new(),
+        errors: vec![error],
     }
 }
 
@@ -170,7 +186,7 @@ pub(super) fn check_fields(
         UnknownFields::Create => not_handled(target, &text),
         UnknownFields::Patch => {
             let error = FieldError::invalid_text(&FieldPath::new("patch"), body.to_string(), text);
-            target.served.api.invalid("", vec![error])
+            nameless(error)
         }
     })
 }

@@ -1,12 +1,14 @@
 //! The verbs, the same for every resource.
 
 mod admit;
+mod apply;
 mod check;
 mod delete;
 mod read;
 mod watch;
 mod write;
 
+pub use apply::{Configured, IfAbsent};
 pub(crate) use delete::rewrite;
 pub use delete::{DeleteOptions, Deleted, Deletion, FOREGROUND, ORPHAN, Preconditions, Propagation, mark_deleted};
 pub use read::{List, ListOptions, Token};

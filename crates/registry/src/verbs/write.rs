@@ -6,9 +6,12 @@ use crate::{
     Error, Origin, Part, Registry, Result, Target,
     admission::Operation,
     before::{self, Context},
-    ids, representation,
+    ids,
+    owners::{self, By},
+    representation,
 };
 use insula_api::{Json, ObjectKey, Revision};
+use insula_apply::{Managers, OnConflict};
 use insula_auth::UserInfo;
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::sync::Arc;
@@ -41,6 +44,8 @@ pub struct WriteOptions<'a> {
     pub field_validation: FieldValidation,
     /// Duplicate fields that the decoder found in the body.
     pub duplicates: Vec<String>,
+    /// Whose the fields are that the write changes (`metadata.managedFields`); `unknown` if empty.
+    pub manager: String,
 }
 
 /// What was written.
@@ -58,11 +63,24 @@ pub enum Change<'a> {
     Replace(Json),
     /// A function of the present object (PATCH), asked again when somebody else was faster.
     Patch(&'a (dyn Fn(&Json) -> Result<Json> + Send + Sync)),
+    /// A configuration of the manager's, laid over the present object (server-side apply).
+    Apply(&'a Json, OnConflict),
 }
 
 impl Registry {
     /// Creates an object.
-    pub async fn create(&self, target: &Target, mut body: Json, options: &WriteOptions<'_>) -> Result<Written> {
+    pub async fn create(&self, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
+        self.create_owned(target, body, options, By::Update(&options.manager))
+            .await
+    }
+
+    pub(super) async fn create_owned(
+        &self,
+        target: &Target,
+        mut body: Json,
+        options: &WriteOptions<'_>,
+        by: By<'_>,
+    ) -> Result<Written> {
         let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
         let version = target.api_version()?;
         check_type(target, &body)?;
@@ -83,7 +101,7 @@ impl Registry {
             let snapshot = self.store.latest();
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let mut guards = self.surroundings(&snapshot, target, name)?;
-            let context = self.context(target, version);
+            let context = self.context(target, version, Part::Main, by);
             let named = name.to_owned();
             let admission = Admission {
                 snapshot: &snapshot,
@@ -182,25 +200,33 @@ impl Registry {
                 check_type(target, new)?;
                 check_fields(target, new, options, UnknownFields::Create)?
             }
-            Change::Patch(_) => Vec::new(),
+            Change::Patch(_) | Change::Apply(..) => Vec::new(),
         };
+        let by = By::Update(&options.manager);
         let mut attempt = 0;
         loop {
             attempt += 1;
             let snapshot = self.store.latest();
             let old = self.get(&snapshot, target, name)?;
             let mut warnings = unknown.clone();
-            let (new, patched) = match &change {
+            let mut context = self.context(target, version, part, by);
+            let applied: Managers;
+            let (mut new, patched) = match &change {
                 Change::Replace(new) => (new.clone(), false),
-                Change::Patch(patch) => (
-                    patch(&representation::value(&target.served, &old, &version.name)?)?,
-                    true,
-                ),
+                Change::Patch(patch) => {
+                    let new = patch(&representation::value(&target.served, &old, &version.name)?)?;
+                    check_patched(target, name, &new)?;
+                    warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
+                    (new, true)
+                }
+                Change::Apply(config, on_conflict) => {
+                    let new;
+                    (new, applied) = owners::apply(&context, &options.manager, Some(&old), config, *on_conflict)?;
+                    context.by = By::Applied(&applied);
+                    check_patched(target, name, &new)?;
+                    (new, true)
+                }
             };
-            if patched {
-                check_patched(target, name, &new)?;
-                warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
-            }
             check_identity(target, name, &new, &old, patched)?;
             let admission = Admission {
                 snapshot: &snapshot,
@@ -211,13 +237,11 @@ impl Registry {
                 name,
                 old: Some(&old),
             };
-            let context = self.context(target, version);
-            let mut new = new;
             if let Some(mutations) = self.mutations(&admission) {
                 before::complete(&context, &mut new);
                 mutations.apply(&mut new)?;
             }
-            let mut draft = before::update(&context, new, &old, part)?;
+            let mut draft = before::update(&context, new, &old)?;
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);
@@ -274,8 +298,16 @@ impl Registry {
         }
     }
 
-    pub(crate) fn context<'a>(&'a self, target: &'a Target, version: &'a crate::ApiVersion) -> Context<'a> {
+    pub(super) fn context<'a>(
+        &'a self,
+        target: &'a Target,
+        version: &'a crate::ApiVersion,
+        part: Part,
+        by: By<'a>,
+    ) -> Context<'a> {
         Context {
+            part,
+            by,
             served: &target.served,
             version,
             cluster: &target.cluster,
@@ -333,7 +365,7 @@ impl Change<'_> {
     fn may_retry(&self) -> bool {
         match self {
             Change::Replace(new) => new["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty),
-            Change::Patch(_) => true,
+            Change::Patch(_) | Change::Apply(..) => true,
         }
     }
 }

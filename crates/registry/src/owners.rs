@@ -1,0 +1,282 @@
+//! `metadata.managedFields`: what a write does to the owners of an object's fields.
+//!
+//! The rules are `insula_apply`'s. Here is what they are asked about: the object before and after, in the request's version,
+//! without what only this server puts there; and how an object looks in the versions of its other owners.
+
+use crate::{
+    ApiVersion, Error, Part, Result,
+    before::{CLUSTER_ANNOTATION, Context, metadata_of},
+    representation,
+};
+use insula_api::Json;
+use insula_apply::{Element, FieldSet, Managers, OnConflict, Shape, Versions, Writer};
+use insula_conversion::Stored;
+use insula_store::Entry;
+use serde_json::json;
+
+/// A write's part in who owns what.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum By<'a> {
+    /// It makes its manager own what it changes.
+    Update(&'a str),
+    /// Server-side apply has said who owns what.
+    Applied(&'a Managers),
+}
+
+/// Takes the list of owners out of an object as it was sent.
+pub(crate) fn take(object: &mut Json) -> Json {
+    let sent = metadata_of(object).remove("managedFields");
+    sent.unwrap_or_default()
+}
+
+/// Sets the owners of a new object.
+pub(crate) fn created(context: &Context<'_>, new: &mut Json) {
+    let managers = match context.by {
+        By::Applied(managers) => managers.clone(),
+        By::Update(manager) => {
+            let bare = Bare::take(new);
+            let owned = update(context, manager, &json!({}), new, &Managers::default(), None);
+            bare.put_back(new);
+            owned.unwrap_or_default()
+        }
+    };
+    set(new, managers.to_json());
+}
+
+/// Sets the owners of a changed object. `sent` is the list that came with it, which clients may edit, though not through a
+/// subresource. An object that nobody is known to own anything of stays so until somebody applies.
+pub(crate) fn updated(context: &Context<'_>, old: &Entry, mut old_seen: Json, new: &mut Json, sent: Json) {
+    let live = take(&mut old_seen);
+    metadata_of(&mut old_seen).remove("resourceVersion");
+    let owners = owners(context, old, &old_seen, &live, new, &sent);
+    set(new, owners.unwrap_or(live));
+}
+
+/// The new list of owners; nothing if it stays as it is.
+fn owners(context: &Context<'_>, old: &Entry, old_seen: &Json, live: &Json, new: &Json, sent: &Json) -> Option<Json> {
+    let same = old_seen == new;
+    let manager = match context.by {
+        By::Applied(managers) => {
+            let known = Managers::read(live).unwrap_or_default();
+            // Applying what a default replaces changes nothing, time and again.
+            let idle = same && managers.same_but_for_times(&known);
+            return (!idle).then(|| managers.to_json());
+        }
+        By::Update(manager) => manager,
+    };
+    let edited = context.part == Part::Main && sent != live;
+    let cleared = *sent == json!([]) && context.served.api.strategy.traits().built_in;
+    if edited && (Managers::is_reset(sent) || cleared) {
+        return Some(Json::Null);
+    }
+    let given = edited
+        .then(|| Managers::read(sent))
+        .flatten()
+        .filter(|given| !given.is_empty());
+    if same && given.is_none() {
+        return None;
+    }
+    let managers = given
+        .or_else(|| Managers::read(live))
+        .filter(|known| !known.is_empty())?;
+    let managers = update(context, manager, old_seen, new, &managers, Some(old))?;
+    Some(managers.to_json())
+}
+
+fn update(
+    context: &Context<'_>,
+    manager: &str,
+    old: &Json,
+    new: &Json,
+    managers: &Managers,
+    entry: Option<&Entry>,
+) -> Option<Managers> {
+    let api_version = context.served.api_version(&context.version.name);
+    let ignored = ignored(context.version, context.part, [old, new]);
+    let writer = writer(context, manager, &api_version, &ignored);
+    let versions = Seen { context, old: entry };
+    // Owners that cannot be compared in their version are left as they are: the write itself is fine.
+    insula_apply::update(old, new, managers, &writer, &versions).ok()
+}
+
+/// Applies a configuration to an object, or to none.
+///
+/// # Errors
+/// Conflicts; a configuration that does not fit the schema.
+pub(crate) fn apply(
+    context: &Context<'_>,
+    manager: &str,
+    old: Option<&Entry>,
+    config: &Json,
+    on_conflict: OnConflict,
+) -> Result<(Json, Managers)> {
+    let mut live = match old {
+        Some(entry) => representation::value(context.served, entry, &context.version.name)?,
+        None => json!({}),
+    };
+    let known = match old {
+        Some(_) => Managers::read(&take(&mut live)).unwrap_or_default(),
+        None => Managers::default(),
+    };
+    let bare = old.map(|_| Bare::take(&mut live));
+    let mut config = config.clone();
+    let asked = Bare::take(&mut config);
+    let api_version = context.served.api_version(&context.version.name);
+    let ignored = ignored(context.version, context.part, [&live, &config]);
+    let writer = writer(context, manager, &api_version, &ignored);
+    let versions = Seen { context, old };
+    let applied = insula_apply::apply(&live, &config, &known, &writer, on_conflict, &versions).map_err(|error| {
+        use insula_apply::ApplyError;
+        match error {
+            ApplyError::Conflicts(conflicts) => Error::ApplyConflict(conflicts),
+            ApplyError::Mistyped(why) => Error::Mistyped(format!(
+                "failed to create typed patch object ({}/{}; {}, Kind={}): {why}",
+                config["metadata"]["namespace"].as_str().unwrap_or_default(),
+                config["metadata"]["name"].as_str().unwrap_or_default(),
+                group_version(&api_version),
+                context.served.names().kind,
+            )),
+            ApplyError::Version(why) => Error::Conversion(why),
+        }
+    })?;
+    let mut object = applied.object.unwrap_or(live);
+    if let Some(bare) = bare {
+        bare.put_back(&mut object);
+        // A revision that was asked for is one to build on.
+        if let Some(revision) = asked.revision {
+            metadata_of(&mut object).insert("resourceVersion".into(), revision);
+        }
+    }
+    Ok((object, applied.managers))
+}
+
+/// Group and version as messages about kinds name them: with a slash, even for the core group.
+pub(crate) fn group_version(api_version: &str) -> String {
+    match api_version.contains('/') {
+        true => api_version.to_owned(),
+        false => format!("/{api_version}"),
+    }
+}
+
+fn writer<'a>(context: &Context<'_>, manager: &'a str, api_version: &'a str, ignored: &'a FieldSet) -> Writer<'a> {
+    Writer {
+        manager,
+        subresource: match context.part {
+            Part::Main => "",
+            Part::Status => "status",
+            Part::Scale => "scale",
+        },
+        api_version,
+        ignored,
+        now: context.clock.now(),
+    }
+}
+
+/// What a write to this part does not change, and so does not own.
+fn ignored(version: &ApiVersion, part: Part, objects: [&Json; 2]) -> FieldSet {
+    let mut ignored = FieldSet::default();
+    match part {
+        Part::Main | Part::Scale if version.status => ignored.insert(&[Element::field("status")]),
+        Part::Main | Part::Scale => {}
+        Part::Status => {
+            let fields = objects
+                .into_iter()
+                .filter_map(Json::as_object)
+                .flat_map(|object| object.keys());
+            for field in fields.filter(|field| *field != "status") {
+                ignored.insert(&[Element::field(field)]);
+            }
+        }
+    }
+    ignored
+}
+
+fn set(object: &mut Json, owners: Json) {
+    let metadata = metadata_of(object);
+    match owners.as_array().is_some_and(|list| !list.is_empty()) {
+        true => metadata.insert("managedFields".into(), owners),
+        false => metadata.remove("managedFields"),
+    };
+}
+
+/// What is taken out of an object for as long as owners are looked at: its revision, and the annotation that this server
+/// puts on every object.
+struct Bare {
+    revision: Option<Json>,
+    cluster: Option<Json>,
+}
+
+impl Bare {
+    fn take(object: &mut Json) -> Bare {
+        let metadata = metadata_of(object);
+        let revision = metadata.remove("resourceVersion");
+        let mut cluster = None;
+        if let Some(Json::Object(annotations)) = metadata.get_mut("annotations") {
+            cluster = annotations.remove(CLUSTER_ANNOTATION);
+            if cluster.is_some() && annotations.is_empty() {
+                metadata.remove("annotations");
+            }
+        }
+        Bare { revision, cluster }
+    }
+
+    fn put_back(self, object: &mut Json) {
+        let metadata = metadata_of(object);
+        if let Some(revision) = self.revision {
+            metadata.insert("resourceVersion".into(), revision);
+        }
+        if let Some(cluster) = self.cluster {
+            metadata.entry("annotations").or_insert_with(|| json!({}))[CLUSTER_ANNOTATION] = cluster;
+        }
+    }
+}
+
+/// The object in every version that its API has.
+struct Seen<'a> {
+    context: &'a Context<'a>,
+    /// What is stored: what a version cannot show is kept from there.
+    old: Option<&'a Entry>,
+}
+
+impl Seen<'_> {
+    fn version(&self, api_version: &str) -> Option<&ApiVersion> {
+        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
+        let served = self.context.served;
+        let ours = [served.group(), &served.api.group].iter().any(|own| ***own == *group);
+        ours.then(|| served.api.version(version)).flatten()
+    }
+}
+
+impl Versions for Seen<'_> {
+    fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
+        Some(Shape::of(&self.version(api_version)?.schema))
+    }
+
+    fn convert(&self, object: &Json, from: &str, to: &str) -> std::result::Result<Json, String> {
+        if from == to {
+            return Ok(object.clone());
+        }
+        let (Some(from), Some(to)) = (self.version(from), self.version(to)) else {
+            return Err(format!("{from} or {to} is not served"));
+        };
+        let served = self.context.served;
+        let own = representation::unalias(served, object);
+        let value = self.old.map(|old| old.object.body_value());
+        let stored = self.old.zip(value.as_ref()).map(|(old, value)| Stored {
+            value,
+            version: old.object.version(),
+            residual: old.object.residual().map(|r| &**r),
+        });
+        let mut budget = insula_conversion::object_budget();
+        let bundle = &served.api.bundle;
+        let owned = bundle
+            .put(own.as_ref().unwrap_or(object), &from.name, stored, &mut budget)
+            .map_err(|error| error.to_string())?;
+        let mut seen = bundle
+            .get(owned.stored(&served.api.storage_version().name), &to.name, &mut budget)
+            .map_err(|error| error.to_string())?;
+        seen["apiVersion"] = Json::String(served.api_version(&to.name));
+        seen["kind"] = Json::String(served.names().kind.to_string());
+        Ok(seen)
+    }
+}

@@ -1,0 +1,109 @@
+//! Server-side apply: a configuration is laid over an object, or makes one.
+
+use super::check::check_address;
+use super::write::{Change, WriteOptions, Written};
+use crate::{
+    Error, Part, Registry, Result, Target,
+    owners::{self, By, group_version},
+};
+use insula_api::Json;
+use insula_apply::OnConflict;
+
+/// Looks at an object that comes and goes while a configuration is applied to it.
+const ATTEMPTS_MAX: usize = 5;
+
+/// What to do where there is no object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfAbsent {
+    /// Create it: the caller may.
+    Create,
+    /// Nothing.
+    Refuse,
+}
+
+/// What came of a configuration.
+#[derive(Debug)]
+pub struct Configured {
+    /// The object.
+    pub written: Written,
+    /// Whether there was none before.
+    pub created: bool,
+}
+
+impl Registry {
+    /// Applies a configuration of `options.manager` to an object.
+    pub async fn apply_configuration(
+        &self,
+        target: &Target,
+        name: &str,
+        (config, on_conflict): (&Json, OnConflict),
+        (part, if_absent): (Part, IfAbsent),
+        options: &WriteOptions<'_>,
+    ) -> Result<Configured> {
+        check_configuration(target, config)?;
+        let api = &target.served.api;
+        let mut last = Error::Internal("no attempt was made".into());
+        for _ in 0..ATTEMPTS_MAX {
+            let exists = self.store.latest().get(&target.key(name)).is_some();
+            let tried = if exists {
+                self.update(target, name, Change::Apply(config, on_conflict), part, options)
+                    .await
+            } else if if_absent == IfAbsent::Create {
+                self.create_configured(target, name, config, options).await
+            } else {
+                Err(api.not_found(name))
+            };
+            match tried {
+                Err(error @ Error::AlreadyExists { .. }) if !exists => last = error,
+                Err(error @ Error::NotFound { .. }) if exists => last = error,
+                tried => {
+                    let created = !exists;
+                    return tried.map(|written| Configured { written, created });
+                }
+            }
+        }
+        Err(last)
+    }
+
+    async fn create_configured(
+        &self,
+        target: &Target,
+        name: &str,
+        config: &Json,
+        options: &WriteOptions<'_>,
+    ) -> Result<Written> {
+        let api = &target.served.api;
+        let version = target.api_version()?;
+        let context = self.context(target, version, Part::Main, By::Update(&options.manager));
+        let (object, managers) = owners::apply(&context, &options.manager, None, config, OnConflict::Refuse)?;
+        check_address(target, name, &object)?;
+        let uid = object["metadata"]["uid"].as_str().unwrap_or_default();
+        if !uid.is_empty() {
+            return Err(Error::Conflict {
+                resource: api.named(),
+                name: name.to_owned(),
+                detail: format!(
+                    "uid mismatch: the provided object specified uid {uid}, and no existing object was found"
+                ),
+            });
+        }
+        self.create_owned(target, object, options, By::Applied(&managers)).await
+    }
+}
+
+/// The kind is the URL's, and owners are not said.
+fn check_configuration(target: &Target, config: &Json) -> Result<()> {
+    let want = (target.served.api_version(&target.version), &*target.served.names().kind);
+    let text = |field: &str| config[field].as_str().unwrap_or_default();
+    if (text("apiVersion"), text("kind")) != (want.0.as_str(), want.1) {
+        let version = group_version(text("apiVersion"));
+        return Err(Error::BadRequest(format!(
+            "invalid object type: {version}, Kind={}",
+            text("kind")
+        )));
+    }
+    match config["metadata"].get("managedFields") {
+        Some(sent) if !sent.is_null() => Err(Error::BadRequest("metadata.managedFields must be nil".into())),
+        _ => Ok(()),
+    }
+}
