@@ -419,3 +419,23 @@ async fn stored_versions_of_a_definition_are_true() {
         .await
         .expect("nothing is stored in v1");
 }
+
+#[tokio::test]
+async fn owners_of_fields_stay() {
+    let rig = bound(&["bob"]).await;
+    let target = rig
+        .target("root:bob", "example.io/v2", "widgets", "default")
+        .expect("widgets are served");
+    let options = insula_registry::WriteOptions {
+        manager: "kubectl".to_owned(),
+        ..rig.options()
+    };
+    let body: Json = serde_json::from_str(&widget(1)).expect("JSON");
+    rig.registry.create(&target, body, &options).await.expect("a widget");
+    let before = seen(&rig, "root:bob", "v2", 1);
+    assert_eq!(before["metadata"]["managedFields"][0]["manager"], "kubectl");
+    offer(&rig, "two").await;
+    rig.settle().await;
+    assert_eq!(stored_in(&rig, "root:bob", "v1"), 0);
+    assert_eq!(seen(&rig, "root:bob", "v2", 1), before);
+}
