@@ -5,6 +5,7 @@
 //! fit, [`walk`] goes through the tree, [`literals`] looks at constants afterwards, [`total`] says what may still
 //! fail when it runs.
 
+mod calls;
 mod format;
 mod literals;
 mod ranges;

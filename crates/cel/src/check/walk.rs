@@ -5,22 +5,18 @@ use super::unify::{Substitution, most_general};
 use super::{Checked, Wrong};
 use crate::decl::Decl;
 use crate::env::Env;
-use crate::functions;
-use crate::functions::Overload;
-use crate::program::AbsenceMode;
 use crate::types::Type;
 use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, StructExpr,
-    operators,
+    ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, StructExpr,
 };
 use std::collections::HashMap;
 
 pub(super) struct Walk<'e> {
-    env: &'e Env,
-    known: Substitution,
-    types: HashMap<u64, Type>,
-    overloads: HashMap<u64, Vec<&'static str>>,
-    names: HashMap<u64, String>,
+    pub(super) env: &'e Env,
+    pub(super) known: Substitution,
+    pub(super) types: HashMap<u64, Type>,
+    pub(super) overloads: HashMap<u64, Vec<&'static str>>,
+    pub(super) names: HashMap<u64, String>,
     /// Variables of the comprehensions around this point, outermost first.
     locals: Vec<(String, Type)>,
     wrong: Vec<Wrong>,
@@ -59,16 +55,16 @@ impl<'e> Walk<'e> {
         })
     }
 
-    fn wrong(&mut self, node: u64, message: String) {
+    pub(super) fn wrong(&mut self, node: u64, message: String) {
         self.wrong.push(Wrong { node, message });
     }
 
-    fn undeclared(&mut self, node: u64, name: &str) -> Type {
+    pub(super) fn undeclared(&mut self, node: u64, name: &str) -> Type {
         self.wrong(node, format!("undeclared reference to '{name}' (in container '')"));
         Type::Error
     }
 
-    fn mismatch(&mut self, node: u64, want: &Type, got: &Type) {
+    pub(super) fn mismatch(&mut self, node: u64, want: &Type, got: &Type) {
         self.wrong(node, format!("expected type '{want}' but found '{got}'"));
     }
 
@@ -128,7 +124,7 @@ impl<'e> Walk<'e> {
     }
 
     /// The type of a field; optional when the selection or what it selects from is.
-    fn field(&mut self, node: u64, operand: &IdedExpr, name: &str, optional: bool) -> Type {
+    pub(super) fn field(&mut self, node: u64, operand: &IdedExpr, name: &str, optional: bool) -> Type {
         let operand = self.check(operand);
         let (target, optional) = match self.known.resolve(&operand) {
             Type::Optional(value) => ((*value).clone(), true),
@@ -163,153 +159,6 @@ impl<'e> Walk<'e> {
                 Type::Error
             }
         }
-    }
-
-    fn call(&mut self, node: u64, call: &CallExpr) -> Type {
-        if call.func_name == operators::OPT_SELECT
-            && let [
-                operand,
-                IdedExpr {
-                    id,
-                    expr: Expr::Literal(LiteralValue::String(field)),
-                },
-            ] = call.args.as_slice()
-        {
-            self.types.insert(*id, Type::String);
-            let ty = self.field(node, operand, field.inner(), true);
-            self.overloads.insert(node, vec!["select_optional_field"]);
-            return self.known.resolve(&ty);
-        }
-        let mut arguments: Vec<Type> = Vec::with_capacity(call.args.len() + 1);
-        for argument in &call.args {
-            arguments.push(self.check(argument));
-        }
-        let name = global(&call.func_name);
-        let Some(target) = &call.target else {
-            return match self.function(name) {
-                [] => self.undeclared(node, &call.func_name),
-                found => self.resolve(node, call, name, found, arguments),
-            };
-        };
-        if let Some(prefix) = qualified(target) {
-            let full = format!("{}.{name}", global(&prefix));
-            let found = self.function(&full);
-            if !found.is_empty() {
-                let ty = self.resolve_in(node, call, &full, found, arguments, Style::Global);
-                self.names.insert(node, full);
-                return ty;
-            }
-        }
-        arguments.insert(0, self.check(target));
-        match self.function(name) {
-            [] => self.undeclared(node, name),
-            found => self.resolve_in(node, call, name, found, arguments, Style::Member),
-        }
-    }
-
-    fn function(&self, name: &str) -> &'static [Overload] {
-        match standard::overloads(name) {
-            [] if functions::is_for_patches(name) && !self.env.json_patch => &[],
-            [] => functions::overloads(name),
-            found => found,
-        }
-    }
-
-    fn resolve(
-        &mut self,
-        node: u64,
-        call: &CallExpr,
-        name: &str,
-        overloads: &'static [Overload],
-        arguments: Vec<Type>,
-    ) -> Type {
-        if name == operators::LOGICAL_AND || name == operators::LOGICAL_OR {
-            return self.logic(node, call, overloads, &arguments);
-        }
-        self.resolve_in(node, call, name, overloads, arguments, Style::Global)
-    }
-
-    /// `&&` and `||` say of each operand whether it is wrong.
-    fn logic(&mut self, node: u64, call: &CallExpr, overloads: &'static [Overload], arguments: &[Type]) -> Type {
-        let mut ty = Type::Bool;
-        for (argument, operand) in arguments.iter().zip(&call.args) {
-            if !self.known.assign(argument, &Type::Bool) {
-                self.mismatch(operand.id, &Type::Bool, argument);
-                ty = Type::Error;
-            }
-        }
-        self.overloads.insert(node, overloads.iter().map(|o| o.id).collect());
-        ty
-    }
-
-    /// Tries every overload: the result is that of those that fit, `dyn` when they differ in it.
-    fn resolve_in(
-        &mut self,
-        node: u64,
-        call: &CallExpr,
-        name: &str,
-        overloads: &'static [Overload],
-        mut arguments: Vec<Type>,
-        style: Style,
-    ) -> Type {
-        if style == Style::Member && self.env.mode == AbsenceMode::Absent {
-            self.accept_plain(name, &mut arguments);
-        }
-        let mut result: Option<Type> = None;
-        let mut fitting = Vec::new();
-        for overload in overloads.iter().filter(|o| o.receiver == (style == Style::Member)) {
-            let (parameters, gives) = self.instance(overload);
-            if !self.known.assign_all(&arguments, &parameters) {
-                continue;
-            }
-            fitting.push(overload.id);
-            let gives = self.known.resolve(&gives);
-            result = Some(match result {
-                None => gives,
-                Some(Type::Dyn) => Type::Dyn,
-                Some(before) if before == gives => before,
-                Some(_) => Type::Dyn,
-            });
-        }
-        let Some(result) = result else {
-            let arguments: Vec<Type> = arguments.iter().map(|a| self.known.settle(a)).collect();
-            let shape = shape(&arguments, style);
-            self.wrong(
-                node,
-                format!("found no matching overload for '{name}' applied to '{shape}'"),
-            );
-            return Type::Error;
-        };
-        debug_assert!(call.args.len() <= arguments.len());
-        self.overloads.insert(node, fitting);
-        result
-    }
-
-    /// Where absence is a result, a field that may be absent is as good as an optional value, and a value that is
-    /// there stands for itself: `self.a.orValue(b)`.
-    fn accept_plain(&mut self, name: &str, arguments: &mut [Type]) {
-        let wrapped = match name {
-            "hasValue" | "value" | "orValue" => 1,
-            "or" => 2,
-            _ => return,
-        };
-        for argument in arguments.iter_mut().take(wrapped) {
-            let ty = self.known.resolve(argument);
-            if !matches!(ty, Type::Optional(_) | Type::Dyn | Type::Error) {
-                *argument = Type::optional(ty);
-            }
-        }
-    }
-
-    /// The types of an overload with variables of its own for its parameters.
-    fn instance(&mut self, overload: &Overload) -> (Vec<Type>, Type) {
-        let variables: Vec<(&str, Type)> = overload
-            .type_params
-            .iter()
-            .map(|name| (*name, self.known.fresh()))
-            .collect();
-        let put = |ty: &Type| instantiate(ty, &variables);
-        (overload.arguments.iter().map(put).collect(), put(&overload.result))
     }
 
     fn list(&mut self, list: &ListExpr) -> Type {
@@ -449,35 +298,6 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// How a function is called.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Style {
-    /// `size(x)`
-    Global,
-    /// `x.size()`
-    Member,
-}
-
-/// `string.(int, int)`: the types that a function was called with.
-fn shape(arguments: &[Type], style: Style) -> String {
-    let (target, arguments) = match (style, arguments) {
-        (Style::Member, [target, rest @ ..]) => (format!("{target}."), rest),
-        _ => (String::new(), arguments),
-    };
-    let arguments: Vec<String> = arguments.iter().map(Type::to_string).collect();
-    format!("{target}({})", arguments.join(", "))
-}
-
-fn instantiate(ty: &Type, variables: &[(&str, Type)]) -> Type {
-    match ty {
-        Type::Param(name) => variables
-            .iter()
-            .find(|(parameter, _)| parameter == name)
-            .map_or(Type::Dyn, |(_, variable)| variable.clone()),
-        _ => super::unify::rebuild(ty, |part| instantiate(part, variables)),
-    }
-}
-
 fn type_of(literal: &LiteralValue) -> Type {
     match literal {
         LiteralValue::Null => Type::Null,
@@ -491,12 +311,12 @@ fn type_of(literal: &LiteralValue) -> Type {
 }
 
 /// A name without the dot that makes it global; there is no container that it would lead out of.
-fn global(name: &str) -> &str {
+pub(super) fn global(name: &str) -> &str {
     name.strip_prefix('.').unwrap_or(name)
 }
 
 /// The name that an identifier and selections from it spell: `a.b.c`.
-fn qualified(expr: &IdedExpr) -> Option<String> {
+pub(super) fn qualified(expr: &IdedExpr) -> Option<String> {
     let mut fields = Vec::new();
     let mut expr = expr;
     loop {
