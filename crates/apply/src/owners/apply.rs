@@ -193,7 +193,22 @@ fn add_back_owned(
         let mut kept = with_named(shape, &fields_of(shape, &part));
         kept.unite(&with_named(shape, &fields));
         gone.subtract(&kept);
-        without = versions.convert(&remove(shape, &whole, &gone), at, version)?;
+        let restored = remove(shape, &whole, &gone);
+        if at == version {
+            without = restored;
+            continue;
+        }
+        // What a version cannot show comes back with every conversion: only what was put back here counts.
+        let Some(own) = versions.shape(version) else { continue };
+        let mut added = with_named(own, &fields_of(own, &versions.convert(&restored, at, version)?));
+        added.subtract(&with_named(
+            own,
+            &fields_of(own, &versions.convert(&part, at, version)?),
+        ));
+        added.unite(&with_named(own, &fields_of(own, &without)));
+        let mut gone = with_named(own, &fields_of(own, merged));
+        gone.subtract(&added);
+        without = remove(own, merged, &gone);
     }
     Ok(without)
 }
