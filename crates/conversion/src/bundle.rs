@@ -126,8 +126,35 @@ impl Bundle {
                 _ => self.relabelled(stored.value, to),
             });
         }
+        if let Some(root) = self.alone(stored.version, stored.residual, to) {
+            return self.through(root, to, stored.value.clone(), budget);
+        }
         let root = self.index(stored.version)?;
         stored::Views::open(self, root, stored)?.read(to, budget)
+    }
+
+    /// As [`Bundle::get`] of an object that its caller needs no more: what stays where it is is not copied.
+    ///
+    /// # Errors
+    /// As [`Bundle::get`].
+    pub fn get_owned(
+        &self,
+        value: Json,
+        version: &str,
+        residual: Option<&[u8]>,
+        to: &str,
+        budget: &mut Budget,
+    ) -> Result<Json, ConvertError> {
+        let target = self.index(to)?;
+        if let Some(root) = self.alone(version, residual, target) {
+            return self.through(root, target, value, budget);
+        }
+        let stored = Stored {
+            value: &value,
+            version,
+            residual,
+        };
+        self.get(stored, to, budget)
     }
 
     /// Writes `x`, an object of version `from` that its caller has pruned, defaulted and validated, over what is stored.
@@ -295,6 +322,28 @@ impl Bundle {
 
     fn can_fail(&self, a: usize, b: usize) -> bool {
         self.hops(a, b).any(|hop| hop.can_fail() || self.dear && hop.ruled)
+    }
+
+    /// The version of a stored object, where another one is made of the object alone: nothing lies beside it, and no third
+    /// version between them.
+    fn alone(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
+        let root = self.index(version).ok()?;
+        let alone = residual.is_none() && self.strategy != Strategy::None;
+        (alone && self.parent(root, to) == Some(root)).then_some(root)
+    }
+
+    /// That object in that version.
+    fn through(&self, root: usize, to: usize, stored: Json, budget: &mut Budget) -> Result<Json, ConvertError> {
+        let mut object = stored;
+        let version = &self.versions[root];
+        if version.has_defaults {
+            insula_schema::default(&mut object, &version.schema);
+        }
+        let mut hops = self.hops(root, to).peekable();
+        if hops.peek().is_none() {
+            return Ok(self.relabelled(&object, to));
+        }
+        hops.try_fold(object, |object, hop| hop.run_over(object, budget))
     }
 
     fn route(

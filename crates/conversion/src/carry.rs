@@ -63,6 +63,23 @@ impl Carry {
         }
     }
 
+    /// As `copy` in its place: `false` when the value does not fit on the other side.
+    pub(crate) fn keep(&self, value: &mut Json) -> bool {
+        match (self, value) {
+            (Carry::Whole, _) => true,
+            (Carry::Scalar { kind, nullable }, value) => kind.takes(value) || *nullable && value.is_null(),
+            (Carry::Object { fields, rest, .. }, Json::Object(map)) => {
+                keep_fields(map, fields, rest.as_deref());
+                true
+            }
+            (Carry::List { items, .. }, Json::Array(list)) => {
+                list.retain_mut(|item| items.keep(item));
+                true
+            }
+            (Carry::Object { nullable, .. } | Carry::List { nullable, .. }, value) => *nullable && value.is_null(),
+        }
+    }
+
     /// Whether what it makes has no field that the destination does not know, whatever the source holds: pruning has
     /// nothing to do there.
     pub(crate) fn is_exact(&self, to: Option<&Node>) -> bool {
@@ -124,6 +141,23 @@ pub(crate) fn copy_fields(
         Some((name.clone(), how?.copy(value)?))
     });
     copied.collect()
+}
+
+/// As `copy_fields` in their place.
+pub(crate) fn keep_fields(
+    map: &mut Map<String, Json>,
+    fields: &BTreeMap<Box<str>, Option<Carry>>,
+    rest: Option<&Carry>,
+) {
+    let mut known = fields.iter().peekable();
+    map.retain(|name, value| {
+        while known.next_if(|(known, _)| ***known < **name).is_some() {}
+        let how = match known.peek() {
+            Some((known, how)) if ***known == **name => how.as_ref(),
+            _ => rest,
+        };
+        how.is_some_and(|how| how.keep(value))
+    });
 }
 
 impl Scalar {

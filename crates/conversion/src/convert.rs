@@ -1,6 +1,6 @@
 //! Running a plan: one walk for what crosses by itself, then the operations. The source is only read.
 
-use crate::carry::copy_fields;
+use crate::carry::{copy_fields, keep_fields};
 use crate::error::{Cause, ConvertError, FailedRule};
 use crate::place::{get, get_mut, put, type_of};
 use crate::plan::{Each, Expression, Fill, Op, Plan, RuleFacts, This, Value};
@@ -62,13 +62,47 @@ impl Converter {
                 .map_err(|failure| self.error(failure))?;
             close_gaps(&self.plan.indexed, &mut out);
         }
+        self.finish(&mut out);
+        Ok(out)
+    }
+
+    /// Converts an object that nobody else needs: what stays where it is is not copied.
+    pub(crate) fn run_over(&self, mut object: Json, budget: &mut Budget) -> Result<Json, ConvertError> {
+        let moves_only = self.plan.ops.iter().all(|op| matches!(op, Op::Move { .. }));
+        if !moves_only || !object.is_object() {
+            return self.run(&object, budget, None);
+        }
+        // All is read before anything is written.
+        let values = self.plan.ops.iter().map(|op| match op {
+            Op::Move {
+                from,
+                to,
+                copy,
+                unless_there,
+            } => Some((to, *unless_there, copy.copy(get(&object, from)?)?)),
+            _ => None,
+        });
+        let values: Vec<_> = values.collect();
+        self.keep(&mut object);
+        for (to, unless_there, value) in values.into_iter().flatten() {
+            if !unless_there || get(&object, to).is_none() {
+                put(&mut object, to, value);
+            }
+        }
+        if !self.plan.ops.is_empty() {
+            close_gaps(&self.plan.indexed, &mut object);
+        }
+        self.finish(&mut object);
+        Ok(object)
+    }
+
+    fn finish(&self, out: &mut Json) {
         if !self.plan.exact {
-            insula_schema::prune(&mut out, &self.schema);
+            insula_schema::prune(out, &self.schema);
         }
         if self.defaults {
-            insula_schema::default(&mut out, &self.schema);
+            insula_schema::default(out, &self.schema);
         }
-        Ok(out)
     }
 
     /// Whether it computes nothing.
@@ -92,15 +126,30 @@ impl Converter {
         let none = Map::new();
         let source = source.as_object().unwrap_or(&none);
         let mut out = copy_fields(source, &self.plan.fields, self.plan.rest.as_deref());
+        for name in ["kind", "metadata"] {
+            out.extend(source.get(name).map(|value| (name.to_owned(), value.clone())));
+        }
+        self.relabel(&mut out);
+        Json::Object(out)
+    }
+
+    /// As `carried` in its place.
+    fn keep(&self, object: &mut Json) {
+        let Some(map) = object.as_object_mut() else { return };
+        let own = ["kind", "metadata"].map(|name| map.remove_entry(name));
+        keep_fields(map, &self.plan.fields, self.plan.rest.as_deref());
+        map.extend(own.into_iter().flatten());
+        self.relabel(map);
+    }
+
+    /// The version's name, and metadata without what rules made fields of.
+    fn relabel(&self, out: &mut Map<String, Json>) {
         let version = if self.group.is_empty() {
             self.to.clone()
         } else {
             format!("{}/{}", self.group, self.to)
         };
         out.insert("apiVersion".to_owned(), Json::String(version));
-        for name in ["kind", "metadata"] {
-            out.extend(source.get(name).map(|value| (name.to_owned(), value.clone())));
-        }
         for (part, key) in &self.plan.left {
             let Some(metadata) = out.get_mut("metadata").and_then(Json::as_object_mut) else {
                 break;
@@ -112,7 +161,6 @@ impl Converter {
                 metadata.remove(*part);
             }
         }
-        Json::Object(out)
     }
 
     fn error(&self, (rule, cause): Failure) -> ConvertError {

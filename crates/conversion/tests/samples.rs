@@ -180,3 +180,26 @@ fn rules_are_admitted_and_hold() {
         }
     }
 }
+
+/// An object that is taken over is converted as one that is only looked at.
+#[test]
+fn converting_in_place_is_converting() {
+    for folder in folders() {
+        let Sample { name, bundle, .. } = Sample::load(&folder);
+        let mut compared = 0;
+        for from in bundle.versions() {
+            let schema = bundle.schema(from).unwrap();
+            let api_version = format!("samples.example.io/{from}");
+            for mut object in insula_conversion::proof::objects(schema, &api_version, 2026, 200) {
+                insula_schema::default(&mut object, schema);
+                for to in bundle.versions().filter(|to| *to != from) {
+                    let looked_at = bundle.convert(&object, to, &mut object_budget());
+                    let taken = bundle.get_owned(object.clone(), from, None, to, &mut object_budget());
+                    assert_eq!(taken.ok(), looked_at.ok(), "{name}: {from} to {to}: {object}");
+                    compared += 1;
+                }
+            }
+        }
+        assert!(compared > 200, "{name}: {compared}");
+    }
+}

@@ -6,7 +6,7 @@
 use crate::{Error, Result, Served};
 use bytes::Bytes;
 use insula_api::{Json, Object, ObjectKey, Revision};
-use insula_conversion::{ConvertError, Stored};
+use insula_conversion::ConvertError;
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{
@@ -33,16 +33,18 @@ pub fn value(served: &Served, entry: &Entry, version: &str) -> Result<Json> {
     if passes_through(served, entry, version) {
         return Ok(stored_value(entry));
     }
-    let stored = entry.object.body_value();
-    let source = Stored {
-        value: &stored,
-        version: entry.object.version(),
-        residual: entry.object.residual().map(|r| &**r),
-    };
+    let residual = entry.object.residual().map(|r| &**r);
+    let mut budget = insula_conversion::object_budget();
     let mut value = served
         .api
         .bundle
-        .get(source, version, &mut insula_conversion::object_budget())
+        .get_owned(
+            entry.object.body_value(),
+            entry.object.version(),
+            residual,
+            version,
+            &mut budget,
+        )
         .map_err(|error| read_error(served, entry, version, &error))?;
     value["metadata"]["resourceVersion"] = Json::String(entry.revision.to_string());
     if let Some(alias) = &served.alias {
