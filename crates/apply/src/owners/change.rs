@@ -43,7 +43,7 @@ pub(super) fn effect(
     let mut comparison = compare(shape, old, new);
     comparison.cut(writer.ignored);
     let mut effect = Effect {
-        comparison: comparison.clone(),
+        comparison: Comparison::default(),
         taken: BTreeMap::new(),
         removed: BTreeMap::new(),
         outdated: Vec::new(),
@@ -71,6 +71,7 @@ pub(super) fn effect(
             effect.removed.insert(manager.clone(), comparison.removed.clone());
         }
     }
+    effect.comparison = known.remove(writer.api_version).unwrap_or_default();
     Ok(effect)
 }
 

@@ -21,7 +21,7 @@ pub fn update(
     under_schemas(&mut managers, versions);
     let effect = effect(old, new, &managers, None, writer, versions)?;
     effect.settle(&mut managers);
-    let mut own = effect.comparison.touched();
+    let mut own = effect.comparison.into_touched();
     without_own(&mut own);
     if own.is_empty() {
         return Ok(managers);
@@ -34,7 +34,10 @@ pub fn update(
             fields: Default::default(),
             time: None,
         });
-    entry.fields.unite(&own);
+    match entry.fields.is_empty() {
+        true => entry.fields = own,
+        false => entry.fields.unite(&own),
+    }
     entry.time = Some(writer.now);
     managers.cap();
     Ok(managers)

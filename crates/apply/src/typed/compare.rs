@@ -28,6 +28,13 @@ impl Comparison {
         touched.unite(&self.added);
         touched
     }
+
+    /// The same, of a comparison that is needed no more: of a new object all fields are added.
+    pub(crate) fn into_touched(self) -> FieldSet {
+        let mut touched = self.added;
+        touched.unite(&self.modified);
+        touched
+    }
 }
 
 pub(crate) fn compare(shape: Shape<'_>, old: &Json, new: &Json) -> Comparison {
