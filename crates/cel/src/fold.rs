@@ -5,7 +5,7 @@ use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::{Machine, Result, fit};
 use crate::ir::{Fold, FoldKind, Node, Variables};
 use crate::price;
-use crate::value::{MapVal, Repeated, Val};
+use crate::value::{Items, MapVal, Repeated, Val};
 use std::rc::Rc;
 
 // Costs of the loops that cel-go expands the macros to, without what is written in them.
@@ -23,6 +23,9 @@ const COUNT_RESULT: u64 = 2;
 const INSERTED: u64 = 3;
 /// `cel.@mapInsert(@result, ...)`.
 const MERGED: u64 = 2;
+
+/// Elements for which a list that takes all of another's has room at once: it need not grow while it is short.
+const ROOM_MAX: usize = 64;
 
 type Unit = std::result::Result<(), EvalError>;
 
@@ -153,7 +156,11 @@ impl<'v> Machine<'v, '_> {
         condition: Option<&'v Node>,
         transform: Option<&'v Node>,
     ) -> Result<'v> {
-        let mut made = Vec::new();
+        let room = match condition {
+            None => range.items().map_or(0, Items::len).min(ROOM_MAX),
+            Some(_) => 0,
+        };
+        let mut made = Vec::with_capacity(room);
         // `[x]` is a list to make, `[1]` a constant.
         let round = match transform {
             Some(transform) if price::is_constant(transform) => TAKEN,
