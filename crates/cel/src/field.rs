@@ -49,12 +49,17 @@ const KEYWORDS: [&str; 21] = [
     "while",
 ];
 
+/// Whether a word belongs to the grammar of CEL: no variable is called so, and a field only in its escaped form.
+pub fn is_keyword(word: &str) -> bool {
+    KEYWORDS.contains(&word)
+}
+
 fn unescape(written: &str) -> String {
     if !written.contains("__") {
         return written.to_owned();
     }
     if let Some(word) = written.strip_prefix("__").and_then(|w| w.strip_suffix("__"))
-        && KEYWORDS.contains(&word)
+        && is_keyword(word)
     {
         return word.to_owned();
     }

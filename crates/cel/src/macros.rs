@@ -1,11 +1,11 @@
 //! Macros read back from the comprehensions that they were expanded to: the evaluator has a loop of its own for each,
 //! without an accumulator that is a value.
 
-use crate::check::children;
 use crate::error::CompileError;
 use crate::expand::{MAP_INSERT, UNUSED};
 use crate::ir::{Fold, FoldKind, Node, OptionalOr, Variables};
 use crate::lower::Lowering;
+use crate::nodes::children;
 use cel::common::ast::{CallExpr, ComprehensionExpr, Expr, IdedExpr, LiteralValue, operators};
 
 type Result<T> = std::result::Result<T, CompileError>;

@@ -1,9 +1,7 @@
 //! Nodes of the parser's tree: made where a macro is expanded, and visited.
 
 use crate::expand::{ACCUMULATOR, UNUSED};
-use cel::common::ast::{
-    CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, operators,
-};
+use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators};
 use cel::parser::MacroExprHelper;
 
 /// The variables of a loop.
@@ -120,18 +118,18 @@ impl Make<'_, '_> {
 /// Visits each node of a tree, outer ones first.
 pub(crate) fn each<'e>(expr: &'e IdedExpr, visit: &mut impl FnMut(&'e IdedExpr)) {
     visit(expr);
+    children(expr, &mut |child| each(child, visit));
+}
+
+/// Calls `each` with every node directly below.
+pub(crate) fn children<'t>(expr: &'t IdedExpr, each: &mut dyn FnMut(&'t IdedExpr)) {
     match &expr.expr {
-        Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) => {}
-        Expr::Select(select) => each(&select.operand, visit),
-        Expr::Call(call) => call
-            .target
-            .as_deref()
-            .into_iter()
-            .chain(&call.args)
-            .for_each(|e| each(e, visit)),
-        Expr::List(list) => list.elements.iter().for_each(|e| each(e, visit)),
-        Expr::Map(MapExpr { entries }) => entries.iter().for_each(|e| each_entry(&e.expr, visit)),
-        Expr::Struct(literal) => literal.entries.iter().for_each(|e| each_entry(&e.expr, visit)),
+        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
+        Expr::Select(select) => each(&select.operand),
+        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).for_each(each),
+        Expr::List(list) => list.elements.iter().for_each(each),
+        Expr::Map(map) => map.entries.iter().for_each(|e| entry(&e.expr, each)),
+        Expr::Struct(literal) => literal.entries.iter().for_each(|e| entry(&e.expr, each)),
         Expr::Comprehension(fold) => {
             for part in [
                 &fold.iter_range,
@@ -140,18 +138,18 @@ pub(crate) fn each<'e>(expr: &'e IdedExpr, visit: &mut impl FnMut(&'e IdedExpr))
                 &fold.loop_step,
                 &fold.result,
             ] {
-                each(part, visit);
+                each(part);
             }
         }
     }
 }
 
-fn each_entry<'e>(entry: &'e EntryExpr, visit: &mut impl FnMut(&'e IdedExpr)) {
+fn entry<'t>(entry: &'t EntryExpr, each: &mut dyn FnMut(&'t IdedExpr)) {
     match entry {
-        EntryExpr::StructField(field) => each(&field.value, visit),
         EntryExpr::MapEntry(entry) => {
-            each(&entry.key, visit);
-            each(&entry.value, visit);
+            each(&entry.key);
+            each(&entry.value);
         }
+        EntryExpr::StructField(field) => each(&field.value),
     }
 }

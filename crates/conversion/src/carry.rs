@@ -38,32 +38,15 @@ pub(crate) enum Scalar {
 impl Carry {
     /// The value on the other side; `None` when it does not fit there.
     pub(crate) fn copy(&self, value: &Json) -> Option<Json> {
-        match self {
-            Carry::Whole => Some(value.clone()),
-            Carry::Scalar { kind, nullable } => {
-                (kind.takes(value) || *nullable && value.is_null()).then(|| value.clone())
-            }
-            Carry::Object { fields, rest, nullable } => match value {
-                Json::Object(map) => Some(Json::Object(copy_fields(map, fields, rest.as_deref()))),
-                _ => (*nullable && value.is_null()).then_some(Json::Null),
-            },
-            Carry::List { items, nullable } => match value {
-                Json::Array(list) => Some(Json::Array(list.iter().filter_map(|item| items.copy(item)).collect())),
-                _ => (*nullable && value.is_null()).then_some(Json::Null),
-            },
-        }
+        self.take(value.clone())
     }
 
-    /// Like `copy`, without copying where nothing has to be left behind.
-    pub(crate) fn take(&self, value: Json) -> Option<Json> {
-        match self {
-            Carry::Whole => Some(value),
-            Carry::Scalar { kind, nullable } => (kind.takes(&value) || *nullable && value.is_null()).then_some(value),
-            Carry::Object { .. } | Carry::List { .. } => self.copy(&value),
-        }
+    /// Like `copy`, of a value that is needed no more.
+    pub(crate) fn take(&self, mut value: Json) -> Option<Json> {
+        self.keep(&mut value).then_some(value)
     }
 
-    /// As `copy` in its place: `false` when the value does not fit on the other side.
+    /// Leaves of a value what the other side has a place for; `false` when it does not fit there at all.
     pub(crate) fn keep(&self, value: &mut Json) -> bool {
         match (self, value) {
             (Carry::Whole, _) => true,
@@ -125,30 +108,13 @@ impl Carry {
     }
 }
 
-pub(crate) fn copy_fields(
-    map: &Map<String, Json>,
-    fields: &BTreeMap<Box<str>, Option<Carry>>,
-    rest: Option<&Carry>,
-) -> Map<String, Json> {
-    // Both are in order of their names, so that one walk finds all, and the result is built in order, too.
-    let mut known = fields.iter().peekable();
-    let copied = map.iter().filter_map(|(name, value)| {
-        while known.next_if(|(known, _)| ***known < **name).is_some() {}
-        let how = match known.peek() {
-            Some((known, how)) if ***known == **name => how.as_ref(),
-            _ => rest,
-        };
-        Some((name.clone(), how?.copy(value)?))
-    });
-    copied.collect()
-}
-
-/// As `copy_fields` in their place.
+/// Leaves of an object what the other side has a place for.
 pub(crate) fn keep_fields(
     map: &mut Map<String, Json>,
     fields: &BTreeMap<Box<str>, Option<Carry>>,
     rest: Option<&Carry>,
 ) {
+    // Both are in order of their names, so that one walk finds all.
     let mut known = fields.iter().peekable();
     map.retain(|name, value| {
         while known.next_if(|(known, _)| ***known < **name).is_some() {}

@@ -1,6 +1,6 @@
 //! Running a plan: one walk for what crosses by itself, then the operations. The source is only read.
 
-use crate::carry::{copy_fields, keep_fields};
+use crate::carry::keep_fields;
 use crate::error::{Cause, ConvertError, FailedRule};
 use crate::place::{get, get_mut, put, type_of};
 use crate::plan::{Each, Expression, Fill, Op, Plan, RuleFacts, This, Value};
@@ -45,7 +45,8 @@ impl Converter {
         budget: &mut Budget,
         trace: Option<&mut Trace>,
     ) -> Result<Json, ConvertError> {
-        let mut out = self.carried(source);
+        let mut out = source.clone();
+        self.keep(&mut out);
         if !self.plan.ops.is_empty() {
             let scope = Scope {
                 root: source,
@@ -122,18 +123,7 @@ impl Converter {
         out
     }
 
-    fn carried(&self, source: &Json) -> Json {
-        let none = Map::new();
-        let source = source.as_object().unwrap_or(&none);
-        let mut out = copy_fields(source, &self.plan.fields, self.plan.rest.as_deref());
-        for name in ["kind", "metadata"] {
-            out.extend(source.get(name).map(|value| (name.to_owned(), value.clone())));
-        }
-        self.relabel(&mut out);
-        Json::Object(out)
-    }
-
-    /// As `carried` in its place.
+    /// Leaves of an object what is carried over as it is.
     fn keep(&self, object: &mut Json) {
         let Some(map) = object.as_object_mut() else { return };
         let own = ["kind", "metadata"].map(|name| map.remove_entry(name));

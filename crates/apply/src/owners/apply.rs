@@ -7,7 +7,7 @@ use super::managers::{Entry, Manager, Managers, Operation};
 use super::update::update;
 use super::{Versions, Writer};
 use crate::fields::FieldSet;
-use crate::typed::{fields_of, merge, remove, validate, with_named};
+use crate::typed::{Shape, fields_of, merge, remove, validate, with_named};
 use insula_api::Json;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -74,7 +74,7 @@ pub fn apply(
     } else {
         managers.clone()
     };
-    let mut applied = attempt(live, config, &tracked, writer, on_conflict, versions);
+    let mut applied = attempt(shape, (live, config), &tracked, writer, on_conflict, versions);
     if let Err(ApplyError::Conflicts(conflicts)) = &applied
         && writer.manager == last_applied::MANAGER
         && let Some(owned) = last_applied::fields(live, writer.api_version, shape)
@@ -82,7 +82,7 @@ pub fn apply(
         let left = conflicts.0.iter().filter(|conflict| !owned.contains(&conflict.field.0));
         let left: Vec<_> = left.cloned().collect();
         applied = match left.is_empty() {
-            true => attempt(live, config, &tracked, writer, OnConflict::Force, versions),
+            true => attempt(shape, (live, config), &tracked, writer, OnConflict::Force, versions),
             false => Err(ApplyError::Conflicts(Conflicts(left))),
         };
     }
@@ -94,16 +94,13 @@ pub fn apply(
 }
 
 fn attempt(
-    live: &Json,
-    config: &Json,
+    shape: Shape<'_>,
+    (live, config): (&Json, &Json),
     managers: &Managers,
     writer: &Writer<'_>,
     on_conflict: OnConflict,
     versions: &dyn Versions,
 ) -> Result<Applied, ApplyError> {
-    let shape = versions
-        .shape(writer.api_version)
-        .ok_or_else(|| ApplyError::Version("the version is not served".into()))?;
     let mut managers = managers.clone();
     under_schemas(&mut managers, versions);
     let own = writer.identity(Operation::Apply);

@@ -4,6 +4,7 @@
 use super::{Checked, Wrong, format};
 use crate::cost::{Budget, CALL_COST_MAX};
 use crate::functions::{self, Context, Found};
+use crate::nodes::children;
 use crate::types::Type;
 use crate::value::Val;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
@@ -166,38 +167,5 @@ fn value(literal: &LiteralValue) -> Val<'static> {
         LiteralValue::Double(d) => Val::Double(*d.inner()),
         LiteralValue::String(s) => Val::String(s.inner().into()),
         LiteralValue::Bytes(b) => Val::Bytes(b.inner().into()),
-    }
-}
-
-/// Calls `each` with every node directly below.
-pub(crate) fn children<'t>(expr: &'t IdedExpr, each: &mut dyn FnMut(&'t IdedExpr)) {
-    match &expr.expr {
-        Expr::Unspecified | Expr::Literal(_) | Expr::Ident(_) => {}
-        Expr::Select(select) => each(&select.operand),
-        Expr::Call(call) => call.target.as_deref().into_iter().chain(&call.args).for_each(each),
-        Expr::List(list) => list.elements.iter().for_each(each),
-        Expr::Map(map) => map.entries.iter().for_each(|e| entry(&e.expr, each)),
-        Expr::Struct(literal) => literal.entries.iter().for_each(|e| entry(&e.expr, each)),
-        Expr::Comprehension(fold) => {
-            for part in [
-                &fold.iter_range,
-                &fold.accu_init,
-                &fold.loop_cond,
-                &fold.loop_step,
-                &fold.result,
-            ] {
-                each(part);
-            }
-        }
-    }
-}
-
-fn entry<'t>(entry: &'t EntryExpr, each: &mut dyn FnMut(&'t IdedExpr)) {
-    match entry {
-        EntryExpr::MapEntry(entry) => {
-            each(&entry.key);
-            each(&entry.value);
-        }
-        EntryExpr::StructField(field) => each(&field.value),
     }
 }

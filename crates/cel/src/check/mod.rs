@@ -15,8 +15,6 @@ mod total;
 mod unify;
 mod walk;
 
-pub(crate) use literals::children;
-
 use crate::env::Env;
 use crate::error::{CompileError, Issue};
 use crate::parse::Parsed;

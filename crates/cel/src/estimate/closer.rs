@@ -67,7 +67,6 @@ fn literal(expr: &IdedExpr) -> Option<&str> {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used)]
 mod tests {
     use crate::{AbsenceMode, Decl, Env, Field, ListKind, Program, Type};
 

@@ -1,7 +1,7 @@
 //! The status of rules over their life.
 
 use crate::testing::Rig;
-use insula_api::condition;
+use insula_api::{Json, condition};
 use serde_json::json;
 
 const RULES: &str =
@@ -16,6 +16,11 @@ const SCHEMA: &str =
         spec: {type: object, properties: {a: {type: string}}}}}},
       {name: v2, served: true, storage: false, schema: {type: object, properties: {
         spec: {type: object, properties: {b: {type: string}}}}}}]}}";
+
+fn rules_of_today(rig: &Rig, workspace: &str) -> Json {
+    let (api, name) = ("apis.kcp.io/v1alpha1", "today.widgets.example.io");
+    rig.get(workspace, api, "apiconversions", name).expect("stored")
+}
 
 #[tokio::test]
 async fn rules_wait_for_their_schema_and_say_so() {
@@ -61,14 +66,7 @@ async fn the_status_tells_what_becomes_of_every_field() {
     rig.create(&org, "apiresourceschemas", FIELDS).await;
     rig.create(&org, "apiconversions", TABLE).await;
     rig.settle().await;
-    let object = rig
-        .get(
-            &org,
-            "apis.kcp.io/v1alpha1",
-            "apiconversions",
-            "today.widgets.example.io",
-        )
-        .expect("stored");
+    let object = rules_of_today(&rig, &org);
     let said = |kind: &str| {
         let condition = condition(&object, kind).expect("has a status");
         (condition["status"].clone(), condition["reason"].clone())
@@ -106,14 +104,7 @@ async fn waiting_rules_that_do_not_hold_say_why_when_their_schema_comes() {
     rig.create(&org, "apiconversions", &unmarked).await;
     rig.create(&org, "apiresourceschemas", FIELDS).await;
     rig.settle().await;
-    let object = rig
-        .get(
-            &org,
-            "apis.kcp.io/v1alpha1",
-            "apiconversions",
-            "today.widgets.example.io",
-        )
-        .expect("stored");
+    let object = rules_of_today(&rig, &org);
     let valid = condition(&object, "Valid").expect("has a status");
     assert_eq!(valid["reason"], "CounterexampleFound");
     let why = valid["message"].as_str().unwrap_or_default();

@@ -71,6 +71,13 @@ fn request(name: &str, group: &str, resource: &str) -> String {
     .to_string()
 }
 
+/// Offers the next schema, and lets the bindings take it while nothing is migrated yet.
+async fn move_bindings_on(rig: &Rig) {
+    offer(rig, "two").await;
+    let bindings = crate::apibinding::ApiBindings::new(rig.registry.clone());
+    pass(&rig.registry, &bindings).await;
+}
+
 /// A provider whose widgets are stored in `v1`, and tenants bound to them.
 async fn bound(tenants: &[&str]) -> Rig {
     let rig = Rig::new().await;
@@ -174,12 +181,7 @@ async fn whoever_takes_over_goes_on_and_tenants_write_meanwhile() {
     for i in 0..230 {
         rig.create("root:bob", "widgets", &widget(i)).await;
     }
-    offer(&rig, "two").await;
-    pass(
-        &rig.registry,
-        &crate::apibinding::ApiBindings::new(rig.registry.clone()),
-    )
-    .await;
+    move_bindings_on(&rig).await;
     assert_eq!(stored_in(&rig, "root:bob", "v1"), 230);
     pass(&rig.registry, &Migrations::new(rig.registry.clone())).await;
     assert_eq!(stored_in(&rig, "root:bob", "v1"), 130);
@@ -299,12 +301,7 @@ async fn an_object_that_cannot_be_converted_keeps_its_version_in_the_status() {
     for i in 0..3 {
         rig.create("root:bob", "widgets", &widget(i)).await;
     }
-    offer(&rig, "two").await;
-    pass(
-        &rig.registry,
-        &crate::apibinding::ApiBindings::new(rig.registry.clone()),
-    )
-    .await;
+    move_bindings_on(&rig).await;
     // Stored behind the back of rules and dry run: a residual that nobody can read.
     let target = rig
         .target("root:bob", "example.io/v1", "widgets", "default")

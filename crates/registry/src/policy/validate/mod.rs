@@ -17,31 +17,6 @@ const REINVOCATION_POLICIES: [&str; 2] = ["IfNeeded", "Never"];
 const REASONS: [&str; 3] = ["Forbidden", "Invalid", "RequestEntityTooLarge"];
 const ACTIONS: [&str; 3] = ["Audit", "Deny", "Warn"];
 const PATCH_TYPES: [&str; 2] = ["ApplyConfiguration", "JSONPatch"];
-/// Words that no variable may be called.
-const RESERVED: [&str; 22] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-    "void",
-    "while",
-    "",
-];
 const CONDITIONS_MAX: usize = 64;
 const AUDIT_ANNOTATIONS_MAX: usize = 20;
 const AUDIT_EXPRESSION_BYTES_MAX: usize = 5 * 1024;
@@ -353,7 +328,7 @@ fn one_of(value: &str, supported: &[&str], at: &FieldPath, errors: &mut Vec<Fiel
 /// `[_a-zA-Z][_a-zA-Z0-9]*`, and no word of the grammar.
 fn is_identifier(name: &str) -> bool {
     let letter = |c: char| c == '_' || c.is_ascii_alphabetic();
-    name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit()) && !RESERVED.contains(&name)
+    name.starts_with(letter) && name.chars().all(|c| letter(c) || c.is_ascii_digit()) && !insula_cel::is_keyword(name)
 }
 
 fn check_param_kind(kind: &ParamKind, at: &FieldPath, errors: &mut Vec<FieldError>) {
