@@ -15,6 +15,7 @@ use crate::{
     lifecycle::Lifecycle,
     listen,
     metrics::Metrics,
+    rotating::Files,
     run::{Signals, resolve},
     tls,
 };
@@ -38,25 +39,33 @@ pub struct Answering {
 /// What makes an answer of a request. It may take its time: it has a thread of its own.
 pub type Answer = dyn Fn(Request<Bytes>) -> Response<Bytes> + Send + Sync;
 
-/// Answers until SIGTERM or SIGINT, then drains. `ready` hears the address.
+/// What happens while it answers.
+#[derive(Debug)]
+pub enum Told {
+    /// It answers here.
+    Ready(SocketAddr),
+    /// The files of the certificate changed; who connects from now on is shown the new one.
+    Renewed,
+    /// They changed, to what cannot be used. The certificate before is shown on.
+    NotRenewed(StartError),
+}
+
+/// Answers until SIGTERM or SIGINT, then drains.
 ///
 /// # Errors
 /// The address, or the certificate.
-pub async fn answer(
-    settings: Answering,
-    answer: Arc<Answer>,
-    ready: impl FnOnce(SocketAddr),
-) -> Result<(), StartError> {
+pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told)) -> Result<(), StartError> {
     let mut stop = Signals::listen()?;
-    let tls = tls::plain_config(&settings.certificate, &settings.key)?;
+    let (files, shown) = Files::open(settings.certificate.clone(), settings.key)?;
+    let tls = tls::plain_config(Arc::clone(&shown)).map_err(|error| tls::wrong(&settings.certificate, &error))?;
     let address = resolve(&settings.listen).await?;
     let cannot = |cause| StartError::Listen { address, cause };
     let listener = TcpListener::bind(address).await.map_err(cannot)?;
-    ready(listener.local_addr().map_err(cannot)?);
+    tell(Told::Ready(listener.local_addr().map_err(cannot)?));
     let lifecycle = Lifecycle::default();
     let server = listen::Server {
         listener,
-        tls,
+        tls: Arc::new(tls),
         router: router(answer, settings.body_bytes),
         limits: Limits::default(),
         lifecycle: lifecycle.clone(),
@@ -65,8 +74,15 @@ pub async fn answer(
     };
     let serving = listen::serve(server);
     tokio::pin!(serving);
+    let renewing = files.follow(&shown, |news| {
+        tell(match news {
+            Ok(()) => Told::Renewed,
+            Err(error) => Told::NotRenewed(error),
+        });
+    });
     tokio::select! {
         () = serving.as_mut() => {}
+        never = renewing => match never {},
         () = stop.next() => {
             lifecycle.set_closing();
             serving.await;

@@ -19,12 +19,13 @@ mod measured;
 mod metrics;
 mod open;
 mod progress;
+mod rotating;
 mod run;
 mod telemetry;
 mod tls;
 mod trace;
 
-pub use answer::{Answer, Answering, answer};
+pub use answer::{Answer, Answering, Told, answer};
 pub use build::{App, Background, Parts, build};
 pub use config::Config;
 pub use env::Env;

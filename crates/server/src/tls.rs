@@ -9,7 +9,7 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
-use crate::{StartError, identity::Identity};
+use crate::{StartError, identity::Identity, rotating::Rotating};
 
 /// Makes aws-lc-rs the process's provider. Libraries that look for one panic when two are linked and none is chosen.
 pub fn install_provider() {
@@ -41,17 +41,14 @@ pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, St
     Ok(Arc::new(config))
 }
 
-/// The same of a given pair, for whoever connects: nobody is asked for a certificate.
-pub(crate) fn plain_config(certificate: &Path, key: &Path) -> Result<Arc<ServerConfig>, StartError> {
-    let private = PrivateKeyDer::from_pem_file(key).map_err(|error| wrong(key, &error))?;
+/// The same of a certificate that may change, for whoever connects: nobody is asked for one.
+pub(crate) fn plain_config(shown: Arc<Rotating>) -> Result<ServerConfig, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-        .map_err(|error| wrong(certificate, &error))?
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?
         .with_no_client_auth()
-        .with_single_cert(certificates(certificate)?, private)
-        .map_err(|error| wrong(certificate, &error))?;
+        .with_cert_resolver(shown);
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(Arc::new(config))
+    Ok(config)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError> {
@@ -60,7 +57,7 @@ fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, StartError>
         .map_err(|error| wrong(path, &error))
 }
 
-fn wrong(path: &Path, error: &dyn std::fmt::Display) -> StartError {
+pub(crate) fn wrong(path: &Path, error: &dyn std::fmt::Display) -> StartError {
     StartError::Identity {
         path: path.to_owned(),
         cause: format!("cannot be used for TLS: {error}"),

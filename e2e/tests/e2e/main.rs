@@ -30,6 +30,7 @@ mod start;
 mod store;
 mod telemetry;
 mod tools;
+mod webhook;
 
 #[test]
 fn every_story_is_told() {

@@ -6,7 +6,7 @@ use insula_e2e::{insula, run_bounded};
 use serde_json::{Value, json};
 
 /// Exit code, standard output, standard error.
-fn ran(arguments: &[&str], stdin: &str) -> (i32, String, String) {
+pub(crate) fn ran(arguments: &[&str], stdin: &str) -> (i32, String, String) {
     let Output { status, stdout, stderr } = run_bounded(&mut insula(arguments), stdin, Duration::from_secs(60));
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (status.code().unwrap_or(-1), text(stdout), text(stderr))
@@ -18,7 +18,7 @@ fn answer(arguments: &[&str], code: i32) -> Value {
     serde_json::from_str(&out).unwrap()
 }
 
-fn sample(path: &str) -> String {
+pub(crate) fn sample(path: &str) -> String {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../config/samples/conversions");
     samples.join(path).to_str().unwrap().to_owned()
 }
@@ -415,100 +415,4 @@ fn definitions_are_published_for_other_workspaces() {
         json!([".spec.hint"])
     );
     assert!(resources.len() == 1 && resources[0]["schema"] != name, "{export}");
-}
-
-/// A program that runs until the test ends.
-struct Running(std::process::Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-#[test]
-fn clusters_convert_by_webhook() {
-    use std::io::BufRead;
-    let server = insula_e2e::shared();
-    let pki = |name: &str| server.data_dir().join("pki").join(name).to_str().unwrap().to_owned();
-    let folder = sample("computed");
-    let (certificate, key) = (pki("server.crt"), pki("server.key"));
-    let arguments = [
-        "conversion",
-        "webhook",
-        "-f",
-        &folder,
-        "--listen",
-        "127.0.0.1:0",
-        "--tls-cert",
-        &certificate,
-        "--tls-key",
-        &key,
-    ];
-    let mut webhook = Running(insula(&arguments).spawn().unwrap());
-    let mut lines = std::io::BufReader::new(webhook.0.stderr.take().unwrap())
-        .lines()
-        .map(Result::unwrap);
-    assert_eq!(lines.next().unwrap(), "converts Engine.samples.example.io (v1, v2)");
-    let line = lines.next().unwrap();
-    let url = line.strip_prefix("answering on ").unwrap().to_owned();
-
-    let connector = hyper_rustls::HttpsConnectorBuilder::new()
-        .with_tls_config(insula_e2e::tls(&server.data_dir(), &insula_e2e::Who::Anonymous))
-        .https_only()
-        .enable_http1()
-        .build();
-    let client = hyper_util::client::legacy::Client::builder(hyper_util::rt::TokioExecutor::new()).build(connector);
-    let convert = |to: &str, object: &Value| -> Value {
-        let review = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "ConversionReview",
-            "request": {"uid": "7", "desiredAPIVersion": format!("samples.example.io/{to}"), "objects": [object]}});
-        let request = http::Request::post(format!("{url}/convert"))
-            .body(review.to_string())
-            .unwrap();
-        let answer = insula_e2e::runtime().block_on(async {
-            let response = client.request(request).await.unwrap();
-            assert_eq!(response.status(), 200);
-            http_body_util::BodyExt::collect(response.into_body())
-                .await
-                .unwrap()
-                .to_bytes()
-        });
-        let answer: Value = serde_json::from_slice(&answer).unwrap();
-        assert_eq!(answer["response"]["uid"], "7");
-        answer["response"].clone()
-    };
-    let engine = json!({"apiVersion": "samples.example.io/v2", "kind": "Engine", "metadata": {"name": "v8"},
-        "spec": {"liters": 6, "label": "loud", "mode": "Slow", "comment": "only v2 knows"}});
-    let mut stored = convert("v1", &engine)["convertedObjects"][0].clone();
-    assert_eq!(stored["spec"], json!({"size": "6", "label": "loud"}));
-    stored["spec"]["size"] = json!("8");
-    let back = convert("v2", &stored)["convertedObjects"][0].clone();
-    assert_eq!(
-        back["spec"],
-        json!({"liters": 8, "label": "loud", "mode": "Slow", "comment": "only v2 knows"})
-    );
-    assert_eq!(back["metadata"], engine["metadata"]);
-    stored["spec"]["size"] = json!("huge");
-    let failed = convert("v2", &stored);
-    let message = failed["result"]["message"].as_str().unwrap();
-    assert!(
-        failed["result"]["status"] == "Failed" && message.starts_with("Engine v8: converting"),
-        "{failed}"
-    );
-
-    let (code, _, error) = ran(
-        &[
-            "conversion",
-            "webhook",
-            "-f",
-            &folder,
-            "--tls-cert",
-            &key,
-            "--tls-key",
-            &key,
-        ],
-        "",
-    );
-    assert!(code == 5 && error.contains("cannot be used for TLS"), "{code} {error}");
 }

@@ -5,7 +5,7 @@ use std::{path::PathBuf, process::ExitCode, sync::Arc};
 use anyhow::{anyhow, bail};
 use insula_api::FieldPath;
 use insula_conversion::{Portable, VersionSchema};
-use insula_server::{Answer, Answering};
+use insula_server::{Answer, Answering, Told};
 
 use crate::{
     apis::{self, Input, Source},
@@ -34,7 +34,7 @@ pub(crate) struct Arguments {
     /// Where to answer; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9443")]
     listen: String,
-    /// The certificate as PEM, for the name by which the cluster calls.
+    /// The certificate as PEM, for the name by which the cluster calls. Read again when it changes, with its key.
     #[arg(long, value_name = "FILE")]
     tls_cert: PathBuf,
     /// Its key as PEM.
@@ -65,13 +65,17 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         key: arguments.tls_key.clone(),
         body_bytes: BODY_BYTES_MAX,
     };
-    let ready = |address| {
-        for kind in &kinds {
-            eprintln!("converts {kind}");
+    let tell = |told| match told {
+        Told::Ready(address) => {
+            for kind in &kinds {
+                eprintln!("converts {kind}");
+            }
+            eprintln!("answering on https://{address}");
         }
-        eprintln!("answering on https://{address}");
+        Told::Renewed => eprintln!("the certificate has changed"),
+        Told::NotRenewed(error) => eprintln!("warning: {error}; the certificate before stays"),
     };
-    let served = crate::runtime()?.block_on(insula_server::answer(settings, answer, ready));
+    let served = crate::runtime()?.block_on(insula_server::answer(settings, answer, tell));
     Ok(match served {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) if error.exit_code() == 5 => failed(error, 5),
