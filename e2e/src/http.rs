@@ -48,8 +48,10 @@ pub struct Answer {
     pub headers: HeaderMap,
     /// The body as JSON; null if it is none.
     pub body: Value,
-    /// The body as it came.
+    /// The body as text.
     pub text: String,
+    /// The body as it came.
+    pub bytes: Bytes,
 }
 
 impl Answer {
@@ -122,14 +124,15 @@ impl Client {
             let exchange = async {
                 let response = self.http.request(request).await.map_err(|error| format!("{error:?}"))?;
                 let (head, body) = response.into_parts();
-                let body = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
-                let text = String::from_utf8_lossy(&body).into_owned();
+                let bytes = body.collect().await.map_err(|error| format!("{error:?}"))?.to_bytes();
+                let text = String::from_utf8_lossy(&bytes).into_owned();
                 let body = serde_json::from_str(&text).unwrap_or_default();
                 Ok(Answer {
                     code: head.status.as_u16(),
                     headers: head.headers,
                     body,
                     text,
+                    bytes,
                 })
             };
             let answered = tokio::time::timeout(PATIENCE, exchange).await;

@@ -9,6 +9,7 @@ pub mod discovery;
 mod documents;
 #[cfg(test)]
 mod fixtures;
+mod gzip;
 pub mod handle;
 pub mod limits;
 pub mod negotiate;
@@ -54,12 +55,13 @@ impl ApiServer {
         let headers = request.headers().clone();
         let mut kind = handle::Kind::default();
         let served = AssertUnwindSafe(handle::serve(self, request, &mut kind)).catch_unwind();
-        let mut response = match tokio::time::timeout(self.limits.settings.request_time, served).await {
+        let response = match tokio::time::timeout(self.limits.settings.request_time, served).await {
             Ok(Ok(Ok(response))) => response,
             Ok(Ok(Err(refusal))) => refusal.respond(&headers),
             Ok(Err(_)) => reply::Reply::from(status::panicked()).respond(&headers),
             Err(_) => reply::Reply::from(status::timeout()).respond(&headers),
         };
+        let mut response = gzip::compress(response, &headers);
         let no_cache = HeaderValue::from_static("no-cache, private");
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);
         response.extensions_mut().insert(kind);

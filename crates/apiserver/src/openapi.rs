@@ -7,7 +7,7 @@ mod paths;
 pub mod serve;
 mod v2;
 
-use crate::discovery;
+use crate::{discovery, gzip};
 use bytes::Bytes;
 use insula_api::Json;
 use insula_registry::{ApiVersion, Served};
@@ -37,6 +37,14 @@ pub struct Document {
     pub hash: String,
     /// JSON.
     pub json: Bytes,
+    /// The same, compressed: nearly every client wants it so. `None` where it is not kept.
+    pub gzip: Option<Bytes>,
+}
+
+impl Document {
+    fn bytes(&self) -> usize {
+        self.json.len() + self.gzip.as_ref().map_or(0, Bytes::len)
+    }
 }
 
 /// Documents that were made, oldest out first.
@@ -47,7 +55,7 @@ pub struct Cache {
 
 #[derive(Debug, Default)]
 struct Kept {
-    documents: HashMap<String, Bytes>,
+    documents: HashMap<String, Document>,
     order: VecDeque<String>,
     bytes: usize,
 }
@@ -70,8 +78,7 @@ impl Cache {
         let versions = group_versions(served);
         let apis = versions.get(path.trim_matches('/'))?;
         let hash = hash_of(path.trim_matches('/'), apis);
-        let json = self.get_or_make(&hash, || v3_document(apis));
-        Some(Document { hash, json })
+        Some(self.get_or_make(hash, || v3_document(apis)))
     }
 
     /// `/openapi/v2`.
@@ -83,28 +90,29 @@ impl Cache {
             all.update(hash_of(path, apis));
         }
         let hash = discovery::hex_upper(&all.finalize());
-        let json = self.get_or_make(&hash, || {
+        self.get_or_make(hash, || {
             let apis: Vec<_> = versions.into_values().flatten().collect();
             v2::document(&apis)
-        });
-        Document { hash, json }
+        })
     }
 
-    fn get_or_make(&self, hash: &str, make: impl FnOnce() -> Json) -> Bytes {
-        if let Some(found) = self.kept().documents.get(hash) {
+    fn get_or_make(&self, hash: String, make: impl FnOnce() -> Json) -> Document {
+        if let Some(found) = self.kept().documents.get(&hash) {
             return found.clone();
         }
         // Made without the lock: two who ask at once both make it, and nobody else waits.
-        let made = Bytes::from(make().to_string());
+        let json = Bytes::from(make().to_string());
+        let gzip = Some(Bytes::from(gzip::packed(&json)));
+        let made = Document { hash, json, gzip };
         let mut kept = self.kept();
-        if kept.documents.insert(hash.to_owned(), made.clone()).is_none() {
-            kept.bytes += made.len();
-            kept.order.push_back(hash.to_owned());
+        if kept.documents.insert(made.hash.clone(), made.clone()).is_none() {
+            kept.bytes += made.bytes();
+            kept.order.push_back(made.hash.clone());
         }
         while kept.bytes > CACHE_BYTES_MAX {
             let Some(oldest) = kept.order.pop_front() else { break };
             if let Some(gone) = kept.documents.remove(&oldest) {
-                kept.bytes -= gone.len();
+                kept.bytes -= gone.bytes();
             }
         }
         made

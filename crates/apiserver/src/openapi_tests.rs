@@ -131,7 +131,7 @@ fn the_cache_is_bounded() {
     let cache = Cache::default();
     let large = "x".repeat(CACHE_BYTES_MAX / 4);
     for i in 0..10 {
-        cache.get_or_make(&i.to_string(), || json!(large));
+        cache.get_or_make(i.to_string(), || json!(large));
     }
     let kept = cache.kept();
     assert!(kept.bytes <= CACHE_BYTES_MAX && kept.documents.len() == kept.order.len() && !kept.order.is_empty());
@@ -166,6 +166,19 @@ fn documents_are_kept_by_their_hash() {
     let known = HeaderMap::from_iter([(header::IF_NONE_MATCH, plain.headers()[header::ETAG].clone())]);
     let same = get(&known, None);
     assert_eq!((same.status().as_u16(), same.body().len()), (304, 0));
+    let gzip = HeaderMap::from_iter([(header::ACCEPT_ENCODING, header::HeaderValue::from_static("gzip"))]);
+    let packed = get(&gzip, None);
+    assert_eq!(
+        (
+            &packed.headers()[header::CONTENT_ENCODING],
+            &packed.headers()[header::ETAG]
+        ),
+        (
+            &header::HeaderValue::from_static("gzip"),
+            &plain.headers()[header::ETAG]
+        )
+    );
+    assert!(packed.body().len() < plain.body().len() / 4);
     let protobuf = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf"
         .parse()
         .expect("a value");

@@ -15,7 +15,7 @@ pub const HOMES: [(&str, &[&str]); 21] = [
     ("redb", &["store"]),
     ("etcd-client", &["store-etcd"]),
     ("axum", &["apiserver", "server"]),
-    ("tower-http", &["apiserver"]),
+    ("flate2", &["apiserver"]),
     ("tonic-health", &["admin"]),
     ("tonic-reflection", &["admin"]),
     ("tonic*", &["proto", "admin", "server"]),

@@ -31,6 +31,7 @@ mod store;
 mod telemetry;
 mod tools;
 mod webhook;
+mod wire;
 
 #[test]
 fn every_story_is_told() {

@@ -2,7 +2,7 @@
 
 use super::{Cache, Document, location};
 use crate::{
-    discovery,
+    discovery, gzip,
     negotiate::{self, Offer},
 };
 use bytes::Bytes;
@@ -16,7 +16,8 @@ const FOR_EVER: &str = "public, immutable, max-age=31536000";
 pub fn index(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
     let json = Bytes::from(cache.index(served).to_string());
     let hash = discovery::etag(&json);
-    document(&Document { hash, json }, headers)
+    let gzip = None;
+    document(&Document { hash, json, gzip }, headers)
 }
 
 /// Answers `/openapi/v3/<path>`; nothing where that is not served. `hash` is the query's; `base` is what stands before
@@ -98,14 +99,20 @@ fn document(document: &Document, headers: &HeaderMap) -> Response<Bytes> {
     if form.is_err() {
         return empty(StatusCode::NOT_ACCEPTABLE);
     }
-    let mut response = match discovery::etag_matches(all(header::IF_NONE_MATCH).as_deref(), &document.hash) {
-        true => empty(StatusCode::NOT_MODIFIED),
-        false => Response::new(document.json.clone()),
+    let known = discovery::etag_matches(all(header::IF_NONE_MATCH).as_deref(), &document.hash);
+    let packed = document.gzip.as_ref().filter(|_| gzip::accepts(headers));
+    let mut response = match (known, packed) {
+        (true, _) => empty(StatusCode::NOT_MODIFIED),
+        (false, Some(packed)) => Response::new(packed.clone()),
+        (false, None) => Response::new(document.json.clone()),
     };
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     fields.insert(header::VARY, HeaderValue::from_static("Accept"));
     insert(&mut response, header::ETAG, &format!("\"{}\"", document.hash));
+    if packed.is_some() && !known {
+        gzip::mark(&mut response);
+    }
     response
 }
 

@@ -1,0 +1,165 @@
+//! Large answers are compressed for clients that accept gzip.
+//!
+//! Kubernetes' rule: a whole answer of 128 KiB or more, never a stream. Go's clients accept gzip without being told to, so
+//! this is what most lists look like on the wire. An answer is compressed piece by piece while it is sent: no piece keeps a
+//! thread for long, and a client that reads slowly or goes away costs no work beyond what it took.
+
+use axum::body::{Body, HttpBody};
+use bytes::Bytes;
+use flate2::{Compression, write::GzEncoder};
+use http::{HeaderMap, HeaderValue, Response, header};
+use http_body_util::BodyExt;
+use std::io::Write;
+
+/// Smaller answers travel as they are (kube-apiserver: the same).
+const BYTES_MIN: u64 = 128 << 10;
+/// What is compressed before others get their turn: less than a millisecond's work.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The answer, compressed if it is large and its client accepts that.
+pub(crate) fn compress(response: Response<Body>, request: &HeaderMap) -> Response<Body> {
+    let large = response
+        .body()
+        .size_hint()
+        .exact()
+        .is_some_and(|bytes| bytes >= BYTES_MIN);
+    if !large || response.headers().contains_key(header::CONTENT_ENCODING) || !accepts(request) {
+        return response;
+    }
+    let mut response = response.map(|body| {
+        // Lists repeat themselves: the fastest level takes off most of what the best would.
+        let packing = Packing {
+            body,
+            left: Bytes::new(),
+            encoder: Some(GzEncoder::new(Vec::new(), Compression::fast())),
+        };
+        Body::from_stream(futures_util::stream::unfold(packing, |mut packing| async move {
+            let piece = packing.next().await.transpose()?;
+            Some((piece, packing))
+        }))
+    });
+    mark(&mut response);
+    response
+}
+
+/// Says that a body is compressed, and that another client may get another one.
+pub(crate) fn mark<T>(response: &mut Response<T>) {
+    let headers = response.headers_mut();
+    headers.remove(header::CONTENT_LENGTH);
+    headers.insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+    headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
+}
+
+/// Bytes that are kept, compressed once for all who ask.
+pub(crate) fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
+    let written = encoder.write_all(bytes).and_then(|()| encoder.finish());
+    written.expect("memory takes every byte")
+}
+
+/// Whether a client accepts gzip: names it, and not with a quality of zero.
+pub(crate) fn accepts(request: &HeaderMap) -> bool {
+    let values = request.get_all(header::ACCEPT_ENCODING).iter();
+    values
+        .filter_map(|value| value.to_str().ok())
+        .flat_map(|value| value.split(','))
+        .any(|coding| {
+            let mut parts = coding.split(';').map(str::trim);
+            let named = parts.next().is_some_and(|name| name.eq_ignore_ascii_case("gzip"));
+            let refused = |part: &str| part.strip_prefix("q=").is_some_and(|q| q.parse() == Ok(0.0));
+            named && !parts.any(refused)
+        })
+}
+
+/// A body on its way through the encoder.
+struct Packing {
+    body: Body,
+    left: Bytes,
+    /// None when the last byte was given out.
+    encoder: Option<GzEncoder<Vec<u8>>>,
+}
+
+impl Packing {
+    /// The next compressed bytes; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Bytes>, axum::Error> {
+        while let Some(encoder) = &mut self.encoder {
+            if self.left.is_empty() {
+                match self.body.frame().await {
+                    Some(frame) => self.left = frame?.into_data().unwrap_or_default(),
+                    None => return self.end(),
+                }
+                continue;
+            }
+            let piece = self.left.split_to(self.left.len().min(PIECE_BYTES));
+            encoder.write_all(&piece).map_err(axum::Error::new)?;
+            let out = std::mem::take(encoder.get_mut());
+            tokio::task::yield_now().await;
+            if !out.is_empty() {
+                return Ok(Some(out.into()));
+            }
+        }
+        Ok(None)
+    }
+
+    fn end(&mut self) -> Result<Option<Bytes>, axum::Error> {
+        let last = self.encoder.take().map(GzEncoder::finish).transpose();
+        Ok(last.map_err(axum::Error::new)?.map(Bytes::from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use flate2::read::GzDecoder;
+    use std::io::{self, Read};
+
+    fn request(accept: &str) -> HeaderMap {
+        HeaderMap::from_iter([(
+            header::ACCEPT_ENCODING,
+            HeaderValue::from_str(accept).expect("a header"),
+        )])
+    }
+
+    async fn sent(bytes: Vec<u8>, accept: &str) -> (HeaderMap, Bytes) {
+        let (head, body) = compress(Response::new(Body::from(bytes)), &request(accept)).into_parts();
+        (head.headers, body.collect().await.expect("a body").to_bytes())
+    }
+
+    fn unpacked(bytes: &[u8]) -> Vec<u8> {
+        let mut out = Vec::new();
+        GzDecoder::new(bytes).read_to_end(&mut out).expect("gzip");
+        out
+    }
+
+    #[tokio::test]
+    async fn large_answers_come_back_as_they_were() {
+        let bytes: Vec<u8> = (0..1_000_000u32).map(|i| (i / 7 % 251) as u8).collect();
+        let (headers, body) = sent(bytes.clone(), "deflate, gzip;q=0.5").await;
+        assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
+        assert_eq!(headers[header::VARY], "Accept-Encoding");
+        assert!(body.len() < bytes.len() / 4, "{}", body.len());
+        assert_eq!(unpacked(&body), bytes);
+        assert_eq!(unpacked(&packed(&bytes)), bytes);
+    }
+
+    #[tokio::test]
+    async fn others_stay_as_they_are() {
+        let large = vec![b'a'; BYTES_MIN as usize];
+        for accept in ["identity", "gzip;q=0", "gzip; q=0.0, br", "*"] {
+            let (headers, body) = sent(large.clone(), accept).await;
+            assert!(headers.get(header::CONTENT_ENCODING).is_none(), "{accept}");
+            assert_eq!(body, large, "{accept}");
+        }
+        let (headers, body) = sent(large[1..].to_vec(), "gzip").await;
+        assert!(headers.is_empty());
+        assert_eq!(body, large[1..]);
+    }
+
+    #[tokio::test]
+    async fn streams_are_never_compressed() {
+        let pieces = (0..4).map(|_| Ok::<_, io::Error>(Bytes::from(vec![b'a'; 100_000])));
+        let stream = Body::from_stream(futures_util::stream::iter(pieces));
+        let response = compress(Response::new(stream), &request("gzip"));
+        assert!(response.headers().get(header::CONTENT_ENCODING).is_none());
+    }
+}
