@@ -11,6 +11,7 @@
 )]
 
 mod etcd;
+mod generate;
 mod http;
 mod kubectl;
 mod script;
@@ -19,6 +20,7 @@ mod subset;
 mod world;
 
 pub use etcd::Etcd;
+pub use generate::{Breakage, Generator};
 pub use http::{Answer, Client, Who, tls};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use script::{scripts_on_disk, story};

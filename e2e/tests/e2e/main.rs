@@ -16,6 +16,7 @@ macro_rules! stories {
 mod access;
 mod binding;
 mod conversion;
+mod definitions;
 mod docs;
 mod golden;
 mod grpc;

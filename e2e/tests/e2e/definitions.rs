@@ -1,0 +1,248 @@
+//! Real definitions (`../shared/testdata/crds`) as their users meet them: installed, explained, filled with objects, protected from
+//! broken ones. Where the definitions are not at hand the tests say so and pass.
+
+use std::path::{Path, PathBuf};
+
+use insula_e2e::{Breakage, Client, Generator, Kubectl, shared, until, workspace};
+use serde_json::{Value, json};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+/// Seeds of one version's objects; they also say how full an object is.
+const SEEDS: u64 = 12;
+/// Broken objects of one version that are sent.
+const BREAKAGES_MAX: usize = 25;
+
+/// The definitions of one project, by file.
+fn definitions(project: &str) -> Vec<(PathBuf, Value)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../shared/testdata/crds")
+        .join(project);
+    let Ok(files) = std::fs::read_dir(&folder) else {
+        eprintln!("skipped: no definitions at {}", folder.display());
+        return Vec::new();
+    };
+    let mut files: Vec<PathBuf> = files.map(|file| file.unwrap().path()).collect();
+    files.sort();
+    let read = |path: PathBuf| {
+        let text = std::fs::read_to_string(&path).unwrap();
+        (path, serde_saphyr::from_str(&text).unwrap())
+    };
+    files.into_iter().map(read).collect()
+}
+
+/// One served version of a definition.
+struct Version<'a> {
+    definition: &'a Value,
+    version: &'a Value,
+}
+
+impl Version<'_> {
+    fn group_version(&self) -> String {
+        let spec = &self.definition["spec"];
+        format!(
+            "{}/{}",
+            spec["group"].as_str().unwrap(),
+            self.version["name"].as_str().unwrap()
+        )
+    }
+
+    fn path(&self) -> String {
+        let spec = &self.definition["spec"];
+        let place = if spec["scope"] == "Cluster" {
+            ""
+        } else {
+            "namespaces/default/"
+        };
+        format!(
+            "/apis/{}/{place}{}",
+            self.group_version(),
+            spec["names"]["plural"].as_str().unwrap()
+        )
+    }
+
+    fn schema(&self) -> &Value {
+        &self.version["schema"]["openAPIV3Schema"]
+    }
+
+    /// A generated object. Seeds begin with what is required alone and end with nearly everything.
+    fn object(&self, seed: u64) -> Value {
+        let mut generator = Generator::new(seed, seed * 90 / SEEDS);
+        let mut object = generator.value(self.schema(), 0);
+        object["apiVersion"] = self.group_version().into();
+        object["kind"] = self.definition["spec"]["names"]["kind"].clone();
+        object["metadata"] = json!({"name": format!("seed-{seed}")});
+        object
+    }
+}
+
+/// Whether a cause can come of what the generator does not know: rules in CEL, junctors, and what they make required.
+fn beyond_the_generator(version: &Version<'_>, cause: &Value) -> bool {
+    let told = cause["message"].as_str().unwrap_or_default();
+    let text = version.schema().to_string();
+    let rules = text.contains("x-kubernetes-validations") || text.contains("oneOf") || text.contains("anyOf");
+    rules && !told.contains("must be of type") && !told.contains("Unsupported value") && !told.contains("should match")
+}
+
+/// Objects of all seeds are accepted, but for rules; answers the accepted one with most fields.
+fn accepted(client: &Client, version: &Version<'_>) -> Value {
+    let mut found = Vec::new();
+    for seed in 0..SEEDS {
+        let object = version.object(seed);
+        let answer = client.post(&format!("{}?fieldValidation=Strict", version.path()), &object);
+        if answer.code == 201 {
+            // Something of what was sent is there, and nothing that was not but for defaults.
+            assert_eq!(answer.body["kind"], object["kind"]);
+            client.delete(&format!("{}/seed-{seed}", version.path())).expect(200);
+            found.push(object);
+            continue;
+        }
+        assert_eq!(
+            answer.code,
+            422,
+            "{} seed {seed}: {}\n{object}",
+            version.path(),
+            answer.text
+        );
+        for cause in answer.body["details"]["causes"].as_array().into_iter().flatten() {
+            let text = &answer.text;
+            assert!(
+                beyond_the_generator(version, cause),
+                "{} seed {seed}: {cause}\n{text}\n{object}",
+                version.path()
+            );
+        }
+    }
+    let largest = found.into_iter().max_by_key(|object| object.to_string().len());
+    largest.unwrap_or_else(|| panic!("no object of {} is accepted", version.path()))
+}
+
+/// Each broken object is refused, and the refusal names the place. A status is sent to where it is written.
+fn broken_are_refused(client: &Client, version: &Version<'_>, object: &Value) -> usize {
+    let path = version.path();
+    client.post(&path, object).expect(201);
+    let live = format!("{path}/{}", object["metadata"]["name"].as_str().unwrap());
+    let has_status = version.version["subresources"]["status"].is_object();
+    let breakages = Generator::new(0, 0).breakages(version.schema(), object);
+    let step = breakages.len().div_ceil(BREAKAGES_MAX).max(1);
+    let sent = breakages.iter().step_by(step);
+    let count = sent.len();
+    for Breakage { object, field, message } in sent {
+        let refused = match field.starts_with("status") && has_status {
+            true => client.merge(&format!("{live}/status"), &json!({"status": object["status"]})),
+            false => client.post(&path, object),
+        };
+        let refused = refused.expect(422);
+        let causes = refused["details"]["causes"].as_array().unwrap();
+        let named = causes.iter().any(|cause| {
+            cause["field"] == *field && cause["message"].as_str().is_some_and(|told| told.contains(message))
+        });
+        assert!(named, "{path}: want {field}: {message} in {refused:#}\n{object}");
+    }
+    let mut unknown = object.clone();
+    unknown["xyzzy"] = 1.into();
+    let refused = client
+        .post(&format!("{path}?fieldValidation=Strict"), &unknown)
+        .expect(400);
+    assert!(
+        refused["message"].as_str().unwrap().contains("unknown field \"xyzzy\""),
+        "{refused}"
+    );
+    client.delete(&live).expect(200);
+    count
+}
+
+fn explained(kubectl: &Kubectl, workspace: &str, version: &Version<'_>) {
+    let (plural, api_version) = (
+        version.definition["spec"]["names"]["plural"].as_str().unwrap(),
+        version.group_version(),
+    );
+    let arguments = [
+        "explain",
+        plural,
+        "--recursive",
+        &format!("--api-version={api_version}"),
+    ];
+    let ran = kubectl.run(workspace, &arguments, "");
+    assert_eq!(ran.code, 0, "{api_version} {plural}: {}", ran.text);
+    for field in version.schema()["properties"].as_object().unwrap().keys() {
+        assert!(
+            ran.text.contains(field.as_str()),
+            "{api_version} {plural} lacks {field}: {}",
+            ran.text
+        );
+    }
+}
+
+/// A project's definitions from the first to the last step of their use.
+fn used(project: &str) {
+    let definitions = definitions(project);
+    if definitions.is_empty() {
+        return;
+    }
+    let server = shared();
+    let admin = server.admin();
+    let (place, _) = workspace(&admin, project);
+    let client = admin.at(&place);
+    for (file, definition) in &definitions {
+        let answer = client.post(&format!("{DEFINITIONS}?fieldValidation=Strict"), definition);
+        assert_eq!(answer.code, 201, "{}: {}", file.display(), answer.text);
+    }
+    let kubectl = Kubectl::of(&server);
+    for (_, definition) in &definitions {
+        let name = definition["metadata"]["name"].as_str().unwrap();
+        until("the definition is established", || {
+            let found = client.get(&format!("{DEFINITIONS}/{name}")).expect(200);
+            let conditions = found["status"]["conditions"].as_array()?;
+            conditions
+                .iter()
+                .any(|c| c["type"] == "Established" && c["status"] == "True")
+                .then_some(())
+        });
+        for version in definition["spec"]["versions"].as_array().unwrap() {
+            let version = Version { definition, version };
+            if let Some(kubectl) = &kubectl {
+                explained(kubectl, &place, &version);
+            }
+            let object = accepted(&client, &version);
+            let broken = broken_are_refused(&client, &version, &object);
+            eprintln!(
+                "{}: accepted up to {} bytes, refused {broken}",
+                version.path(),
+                object.to_string().len()
+            );
+        }
+    }
+}
+
+#[test]
+fn definitions_of_cert_manager_are_used() {
+    used("cert-manager");
+}
+
+#[test]
+fn definitions_of_crossplane_are_used() {
+    used("crossplane");
+}
+
+/// kcp's own kinds are served already, and nobody can put others in their place.
+#[test]
+fn definitions_of_kcp_are_reserved() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "reserved").0);
+    for (file, definition) in definitions("kcp") {
+        // Those of kcp's kinds that no workspace serves are anybody's.
+        let spec = &definition["spec"];
+        let version = Version {
+            definition: &definition,
+            version: &spec["versions"][0],
+        };
+        if client.get(&version.path()).code == 404 {
+            continue;
+        }
+        let refused = client.post(DEFINITIONS, &definition);
+        let reasons = ["is a reserved group", "is served by every workspace already"];
+        let told = reasons.iter().any(|reason| refused.text.contains(reason));
+        assert!(refused.code == 403 && told, "{}: {}", file.display(), refused.text);
+    }
+}
