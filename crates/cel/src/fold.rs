@@ -62,37 +62,68 @@ impl<'v> Machine<'v, '_> {
         mut body: impl FnMut(&mut Self) -> std::result::Result<Flow, EvalError>,
     ) -> Unit {
         let floor = self.locals.len();
-        let mut round = |machine: &mut Self, first: Val<'v>, second: Option<Val<'v>>| {
-            machine.context.budget.round()?;
-            machine.locals.push(first);
-            if let Some(second) = second {
-                machine.locals.push(second);
-            }
-            let flow = body(machine);
-            machine.locals.truncate(floor);
-            flow
+        let count = match fold.variables {
+            Variables::One => 1,
+            Variables::Two => 2,
         };
-        if let Some(items) = range.items() {
-            for (i, item) in items.iter().enumerate() {
-                let (first, second) = match fold.variables {
-                    Variables::One => (item, None),
-                    Variables::Two => (Val::Int(i64::try_from(i).unwrap_or(i64::MAX)), Some(item)),
-                };
-                if let Flow::Stop = round(self, first, second)? {
-                    break;
+        self.locals.resize(floor + count, Val::Null);
+        let done = match range.items() {
+            Some(items) => self.over_items(fold.variables, items, floor, &mut body),
+            None => self.over_entries(fold.variables, range, floor, &mut body),
+        };
+        self.locals.truncate(floor);
+        done
+    }
+
+    fn over_items(
+        &mut self,
+        variables: Variables,
+        items: Items<'_, 'v>,
+        floor: usize,
+        body: &mut impl FnMut(&mut Self) -> std::result::Result<Flow, EvalError>,
+    ) -> Unit {
+        for (i, item) in items.iter().enumerate() {
+            self.context.budget.round()?;
+            match variables {
+                Variables::One => self.set_local(floor, item),
+                Variables::Two => {
+                    self.set_local(floor, Val::Int(i64::try_from(i).unwrap_or(i64::MAX)));
+                    self.set_local(floor + 1, item);
                 }
             }
-            return Ok(());
-        }
-        let entries = range.entries().ok_or_else(|| not_iterable(range, fold.variables))?;
-        self.context.budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
-        for (key, value) in entries {
-            let second = matches!(fold.variables, Variables::Two).then_some(value);
-            if let Flow::Stop = round(self, key, second)? {
+            if let Flow::Stop = body(self)? {
                 break;
             }
         }
         Ok(())
+    }
+
+    fn over_entries(
+        &mut self,
+        variables: Variables,
+        range: &Val<'v>,
+        floor: usize,
+        body: &mut impl FnMut(&mut Self) -> std::result::Result<Flow, EvalError>,
+    ) -> Unit {
+        let entries = range.entries().ok_or_else(|| not_iterable(range, variables))?;
+        self.context.budget.memory(entries.len() * 2 * size_of::<Val<'_>>())?;
+        for (key, value) in entries {
+            self.context.budget.round()?;
+            self.set_local(floor, key);
+            if let Variables::Two = variables {
+                self.set_local(floor + 1, value);
+            }
+            if let Flow::Stop = body(self)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn set_local(&mut self, place: usize, value: Val<'v>) {
+        if let Some(local) = self.locals.get_mut(place) {
+            *local = value;
+        }
     }
 
     /// `all` and `exists`: a deciding element wins over errors of others, as in `&&` and `||`.
