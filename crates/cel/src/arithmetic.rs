@@ -9,7 +9,7 @@ use crate::ir::Operator;
 use crate::operators::unsupported;
 use crate::value::Val;
 
-const INT: EvalError = EvalError::Overflow("integer");
+pub(crate) const INT: EvalError = EvalError::Overflow("integer");
 const UINT: EvalError = EvalError::Overflow("unsigned integer");
 
 pub(crate) fn negate<'v>(operand: &Val<'v>) -> Result<'v> {

@@ -19,6 +19,15 @@ pub(crate) fn equal(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Res
 pub(crate) const DEPTH_MAX: usize = 192;
 
 fn equal_within(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<bool> {
+    match (left, right) {
+        (Val::Int(a), Val::Int(b)) => Ok(a == b),
+        (Val::Str(a), Val::Str(b)) => Ok(a == b),
+        _ => equal_of_any_kind(left, right, budget, depth),
+    }
+}
+
+#[inline(never)]
+fn equal_of_any_kind(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<bool> {
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
         return Ok(a == b);
     }

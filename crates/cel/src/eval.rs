@@ -13,7 +13,7 @@ use crate::functions::{self, Context, Function, authorizer_value, check_value};
 use crate::ir::{Element, Entry, Link, NODE_DEPTH_MAX, Node, Operator, Overloads};
 use crate::operators;
 use crate::optional::{Target, not_optional};
-use crate::price;
+use crate::price::{self, Price};
 use crate::program::AbsenceMode;
 use crate::value::{Declared, ListVal, MapVal, Val};
 use serde_json::{Map, Value};
@@ -170,8 +170,8 @@ impl<'v, 'm> Machine<'v, 'm> {
             Node::Call {
                 function,
                 arguments,
-                overloads,
-            } => self.call(function, arguments, *overloads),
+                price,
+            } => self.call(function, arguments, *price),
             Node::Matches {
                 target,
                 pattern,
@@ -366,14 +366,14 @@ impl<'v, 'm> Machine<'v, 'm> {
     }
 
     #[inline(never)]
-    fn call(&mut self, function: &'static Function, arguments: &'v [Node], overloads: Overloads) -> Result<'v> {
+    fn call(&mut self, function: &'static Function, arguments: &'v [Node], price: Price) -> Result<'v> {
         let mut values: SmallVec<[Val<'v>; 4]> = SmallVec::new();
         for argument in arguments {
             values.push(self.eval(argument)?);
         }
         let result = (function.call)(&mut self.context, &values);
         let made = result.as_ref().unwrap_or(&Val::Null);
-        self.charge(price::call(function.name, overloads, &values, made))?;
+        self.charge(price.units(&values, made))?;
         result.map_err(|error| functions::describe(error, function.name, &values))
     }
 

@@ -5,6 +5,7 @@
 //! so the depth of the tree is the nesting a person can see, and `NODE_DEPTH_MAX` bounds every recursion over it.
 
 use crate::functions::Function;
+use crate::price::Price;
 use jiff::civil::DateTime;
 use serde_json::Value;
 use std::sync::Arc;
@@ -48,7 +49,7 @@ pub(crate) enum Node {
     Call {
         function: &'static Function,
         arguments: Box<[Node]>,
-        overloads: Overloads,
+        price: Price,
     },
     /// `x.matches('constant')`, compiled with the program.
     Matches {

@@ -8,6 +8,7 @@ use crate::ir::{Const, Element, Entry, Field, Link, NODE_DEPTH_MAX, Node, Operat
 use crate::macros::OptionalBinding;
 use crate::parse::Parsed;
 use crate::path::{Absence, is_access};
+use crate::price::Price;
 use crate::program::{AbsenceMode, Reference};
 use crate::types::Type;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, StructExpr, operators};
@@ -207,11 +208,11 @@ impl Lowering<'_> {
         function: &'static functions::Function,
         arguments: Box<[Node]>,
     ) -> Result<Node> {
-        let overloads = self.overloads(expr);
+        let price = Price::of(function.name, self.overloads(expr));
         let call = |arguments| Node::Call {
             function,
             arguments,
-            overloads,
+            price,
         };
         if function.name != "matches" {
             return Ok(call(arguments));

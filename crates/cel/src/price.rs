@@ -4,19 +4,52 @@
 use crate::cost::{self, AUTHORIZATION};
 use crate::functions::Opaque;
 use crate::ir::{Const, Element, Entry, Node, Operator, Overloads};
-use crate::value::Val;
+use crate::value::{Items, Val};
+use serde_json::Value;
 use std::net::IpAddr;
 
-/// The price of a call, arguments and result not included.
-pub(crate) fn call(name: &str, overloads: Overloads, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
-    match (name, arguments) {
-        // Prices that are those of overloads; all others are those of functions.
-        ("string" | "bytes" | "sort" | "@sortByAssociatedKeys", _) if overloads == Overloads::Several => cost::CALL,
-        ("check", _) => AUTHORIZATION,
-        ("fieldSelector" | "labelSelector", [_, text]) => selector(size(text)),
-        ("isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf", [target, ..]) => traversal(target),
-        ("ip", [target]) if target.as_str().is_none() => cost::CALL,
-        (
+/// How the price of a call is found: looked up by name when a program is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Price {
+    /// One unit.
+    Call,
+    Authorization,
+    Selector,
+    /// Each value in the first argument once.
+    Traversal,
+    /// A tenth of the first argument.
+    Tenth,
+    /// The same if it is a text.
+    TenthOfText,
+    TenthOfBytes,
+    /// A fifth of the first argument.
+    Fifth,
+    /// A fifth of the result.
+    Joined,
+    Matching,
+    Contains,
+    ContainsIp,
+    ContainsCidr,
+    Validate,
+    /// Each item of one list with each of the other, so many times.
+    Pairs(u64),
+    /// The result's items.
+    List,
+    Flatten,
+    SelfCompared,
+}
+
+impl Price {
+    /// The price of calls of a function.
+    pub(crate) fn of(name: &str, overloads: Overloads) -> Self {
+        match name {
+            // Prices that are those of overloads; all others are those of functions.
+            "string" | "bytes" | "sort" | "@sortByAssociatedKeys" if overloads == Overloads::Several => Self::Call,
+            "check" => Self::Authorization,
+            "fieldSelector" | "labelSelector" => Self::Selector,
+            "isSorted" | "sum" | "min" | "max" | "indexOf" | "lastIndexOf" => Self::Traversal,
+            "ip" | "bytes" => Self::TenthOfText,
+            "string" => Self::TenthOfBytes,
             "url"
             | "lowerAscii"
             | "upperAscii"
@@ -26,7 +59,6 @@ pub(crate) fn call(name: &str, overloads: Overloads, arguments: &[Val<'_>], resu
             | "cidr"
             | "isIP"
             | "isCIDR"
-            | "ip"
             | "quantity"
             | "isQuantity"
             | "semver"
@@ -34,33 +66,57 @@ pub(crate) fn call(name: &str, overloads: Overloads, arguments: &[Val<'_>], resu
             | "startsWith"
             | "endsWith"
             | "strings.quote"
-            | "format",
-            [text, ..],
-        ) => tenth(size(text)),
-        ("replace" | "split" | "ip.isCanonical", [text, ..]) => fifth(size(text)),
-        ("join", _) => fifth(size(result)),
-        ("find" | "findAll", [text, pattern, ..]) => product(size(text), size(pattern)),
-        ("contains", [text, part]) => tenth(size(text)).saturating_mul(tenth(size(part))),
-        ("bytes", [text]) if text.as_str().is_some() => tenth(size(text)),
-        ("string", [bytes @ Val::Bytes(_)]) => tenth(size(bytes)),
-        ("containsIP", [network, other]) => tenth(size(network) * 2) + parsed(other),
-        ("containsCIDR", [network, other]) => {
-            tenth(size(network) * 2) + tenth(size(network)) + cost::CALL + parsed(other)
+            | "format" => Self::Tenth,
+            "replace" | "split" | "ip.isCanonical" => Self::Fifth,
+            "join" => Self::Joined,
+            "find" | "findAll" => Self::Matching,
+            "contains" => Self::Contains,
+            "containsIP" => Self::ContainsIp,
+            "containsCIDR" => Self::ContainsCidr,
+            "validate" => Self::Validate,
+            "sets.contains" | "sets.intersects" => Self::Pairs(1),
+            "sets.equivalent" => Self::Pairs(2),
+            "slice" | "reverse" | "lists.range" => Self::List,
+            "flatten" => Self::Flatten,
+            "sort" | "distinct" | "@sortByAssociatedKeys" => Self::SelfCompared,
+            _ => Self::Call,
         }
-        ("validate", [Val::Opaque(format), text]) => match &**format {
-            Opaque::Format(format) => product(size(text), format.pattern_characters()),
+    }
+
+    /// The price of one call, arguments and result not included.
+    pub(crate) fn units(self, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
+        let [first, rest @ ..] = arguments else {
+            return cost::CALL;
+        };
+        match (self, rest) {
+            (Self::Authorization, _) => AUTHORIZATION,
+            (Self::Selector, [text]) => selector(size(text)),
+            (Self::Traversal, _) => traversal(first),
+            (Self::Tenth, _) => tenth(size(first)),
+            (Self::TenthOfText, _) if first.as_str().is_some() => tenth(size(first)),
+            (Self::TenthOfBytes, _) if matches!(first, Val::Bytes(_)) => tenth(size(first)),
+            (Self::Fifth, _) => fifth(size(first)),
+            (Self::Joined, _) => fifth(size(result)),
+            (Self::Matching, [pattern, ..]) => product(size(first), size(pattern)),
+            (Self::Contains, [part]) => tenth(size(first)).saturating_mul(tenth(size(part))),
+            (Self::ContainsIp, [other]) => tenth(size(first) * 2) + parsed(other),
+            (Self::ContainsCidr, [other]) => tenth(size(first) * 2) + tenth(size(first)) + cost::CALL + parsed(other),
+            (Self::Validate, [text]) => match first {
+                Val::Opaque(format) => match &**format {
+                    Opaque::Format(format) => product(size(text), format.pattern_characters()),
+                    _ => cost::CALL,
+                },
+                _ => cost::CALL,
+            },
+            (Self::Pairs(times), [second]) => pairs(size(first), size(second), times),
+            (Self::List, _) => list(size(result)),
+            (Self::Flatten, []) => list(size(first)),
+            (Self::Flatten, [Val::Int(depth)]) => list(size(first).saturating_mul(u64::try_from(*depth).unwrap_or(0))),
+            (Self::Flatten, [_]) => list(size(first)),
+            (Self::SelfCompared, []) => self_compared(first),
+            (Self::SelfCompared, [keys]) => self_compared(keys),
             _ => cost::CALL,
-        },
-        ("sets.contains" | "sets.intersects", [one, two]) => pairs(size(one), size(two), 1),
-        ("sets.equivalent", [one, two]) => pairs(size(one), size(two), 2),
-        ("slice" | "reverse" | "lists.range", _) => list(size(result)),
-        ("flatten", [of]) => list(size(of)),
-        ("flatten", [of, depth]) => match depth {
-            Val::Int(depth) => list(size(of).saturating_mul(u64::try_from(*depth).unwrap_or(0))),
-            _ => list(size(of)),
-        },
-        ("sort" | "distinct", [of]) | ("@sortByAssociatedKeys", [_, of]) => self_compared(of),
-        _ => cost::CALL,
+        }
     }
 }
 
@@ -234,12 +290,25 @@ fn traversal(value: &Val<'_>) -> u64 {
         return bytes.len() as u64 / 10;
     }
     if let Some(items) = value.items() {
-        return items.iter().fold(0, |sum, item| sum.saturating_add(traversal(&item)));
+        return match items {
+            // Numbers are told from the rest where they lie.
+            Items::Json(items, None) => items
+                .iter()
+                .fold(0, |sum, item| sum.saturating_add(json_traversal(item))),
+            items => items.iter().fold(0, |sum, item| sum.saturating_add(traversal(&item))),
+        };
     }
     match value.entries() {
         Some(entries) => entries.into_iter().fold(0, |sum, (key, value)| {
             sum.saturating_add(traversal(&key)).saturating_add(traversal(&value))
         }),
         None => 1,
+    }
+}
+
+fn json_traversal(value: &Value) -> u64 {
+    match value {
+        Value::Number(_) => 1,
+        value => traversal(&Val::from_json(value)),
     }
 }

@@ -9,7 +9,7 @@ use crate::functions::Opaque;
 use crate::ir::Const;
 use crate::typed;
 use jiff::civil::DateTime;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use std::rc::Rc;
 
 /// A value. Cheap to clone: at most a reference count.
@@ -145,11 +145,7 @@ impl<'v> Val<'v> {
         match json {
             Value::Null => Self::Null,
             Value::Bool(b) => Self::Bool(*b),
-            Value::Number(n) => match (n.as_i64(), n.as_u64()) {
-                (Some(i), _) => Self::Int(i),
-                (None, Some(u)) => Self::Uint(u),
-                (None, None) => Self::Double(n.as_f64().unwrap_or(f64::NAN)),
-            },
+            Value::Number(n) => Self::number(n),
             Value::String(s) => Self::Str(s),
             Value::Array(items) => Self::JsonList(items, None),
             Value::Object(fields) => Self::JsonMap(fields, None),
@@ -178,11 +174,17 @@ impl<'v> Val<'v> {
                     entries: entries.collect(),
                 }))
             }
-            Value::Number(n) => match (n.as_i64(), n.as_u64()) {
-                (Some(i), _) => Val::Int(i),
-                (None, Some(u)) => Val::Uint(u),
-                (None, None) => Val::Double(n.as_f64().unwrap_or(f64::NAN)),
-            },
+            Value::Number(n) => Val::number(n),
+        }
+    }
+
+    fn number(number: &Number) -> Self {
+        if let Some(i) = number.as_i64() {
+            return Self::Int(i);
+        }
+        match number.as_u64() {
+            Some(u) => Self::Uint(u),
+            None => Self::Double(number.as_f64().unwrap_or(f64::NAN)),
         }
     }
 
@@ -332,11 +334,46 @@ impl<'s, 'v> Items<'s, 'v> {
         }
     }
 
-    pub(crate) fn iter(self) -> impl DoubleEndedIterator<Item = Val<'v>> + ExactSizeIterator + 's
-    where
-        'v: 's,
-    {
-        // In bounds by construction; Null only keeps the function total.
-        (0..self.len()).map(move |i| self.get(i).unwrap_or(Val::Null))
+    pub(crate) fn iter(self) -> Elements<'s, 'v> {
+        match self {
+            Self::Json(items, declared) => Elements::Json(items.iter(), declared),
+            Self::Made(items) => Elements::Made(items.iter()),
+        }
     }
 }
+
+/// A list's elements, each read when its turn comes.
+pub(crate) enum Elements<'s, 'v> {
+    Json(std::slice::Iter<'v, Value>, Declared<'v>),
+    Made(std::slice::Iter<'s, Val<'v>>),
+}
+
+impl<'v> Iterator for Elements<'_, 'v> {
+    type Item = Val<'v>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Val<'v>> {
+        match self {
+            Self::Json(items, declared) => items.next().map(|item| Val::read(item, *declared)),
+            Self::Made(items) => items.next().cloned(),
+        }
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        match self {
+            Self::Json(items, _) => items.size_hint(),
+            Self::Made(items) => items.size_hint(),
+        }
+    }
+}
+
+impl DoubleEndedIterator for Elements<'_, '_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        match self {
+            Self::Json(items, declared) => items.next_back().map(|item| Val::read(item, *declared)),
+            Self::Made(items) => items.next_back().cloned(),
+        }
+    }
+}
+
+impl ExactSizeIterator for Elements<'_, '_> {}

@@ -143,6 +143,8 @@ fn sum<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         }
         total = Some(match total {
             None => item,
+            // Most sums are these, and a list is long.
+            Some(Val::Int(sum)) if let Val::Int(i) = item => Val::Int(sum.checked_add(i).ok_or(arithmetic::INT)?),
             Some(sum) => arithmetic::apply(Operator::Add, &sum, &item, cx.budget)?,
         });
     }

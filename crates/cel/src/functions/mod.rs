@@ -42,8 +42,8 @@ pub(crate) struct Context<'m> {
 
 /// Dynamic patterns kept; more are compiled, and paid for, again.
 const PATTERNS_KEPT_MAX: usize = 4;
-/// Bytes of a compiled pattern that are made for one unit.
-const PATTERN_BYTES_A_UNIT: usize = 4;
+/// Bytes of a compiled pattern that are made for one unit: a pattern of the largest size takes half of what a call has.
+const PATTERN_BYTES_A_UNIT: usize = 2;
 
 impl<'m> Context<'m> {
     pub(crate) fn new(budget: &'m mut Budget) -> Self {

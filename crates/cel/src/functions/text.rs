@@ -8,7 +8,6 @@ use crate::cost::{self, Budget};
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
-use std::fmt::Write;
 
 pub(super) static FUNCTIONS: &[Function] = &[member(
     "format",
@@ -150,15 +149,13 @@ fn digits(verb: char, number: u64) -> String {
 
 fn hex(verb: char, bytes: &[u8], budget: &mut Budget) -> std::result::Result<String, EvalError> {
     budget.memory(bytes.len() * 2)?;
+    let digit = |nibble: u8| match nibble {
+        0..10 => char::from(b'0' + nibble),
+        _ if verb == 'x' => char::from(b'a' - 10 + nibble),
+        _ => char::from(b'A' - 10 + nibble),
+    };
     let mut text = String::with_capacity(bytes.len() * 2);
-    for byte in bytes {
-        // Writing to a string cannot fail.
-        let _ = if verb == 'x' {
-            write!(text, "{byte:02x}")
-        } else {
-            write!(text, "{byte:02X}")
-        };
-    }
+    text.extend(bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]));
     Ok(text)
 }
 
@@ -207,28 +204,33 @@ fn scientific(number: f64) -> String {
     if let Some(name) = infinite(number) {
         return format!("{name:>PRECISION$}");
     }
-    let text = go_exponent(&format!("{:.PRECISION$e}", number + 0.0));
-    let (mantissa, exponent) = text.split_once('e').unwrap_or((&text, "+00"));
-    let raised = exponent.chars().filter(|c| *c != '+').map(|c| match c {
-        '-' => '⁻',
-        '1' => '¹',
-        '2' => '²',
-        '3' => '³',
+    let mut text = format!("{:.PRECISION$e}", number + 0.0);
+    let (end, sign, exponent) = exponent(&text);
+    let raised = exponent.map(|digit| match digit {
+        1 => '¹',
+        2 => '²',
+        3 => '³',
         // The others follow one another, from U+2070.
-        digit => char::from_u32(0x2070 + (u32::from(digit) - u32::from('0'))).unwrap_or(digit),
+        digit => char::from_u32(0x2070 + digit).unwrap_or('⁰'),
     });
-    format!("{mantissa}\u{202f}×\u{202f}10{}", raised.collect::<String>())
+    text.truncate(end);
+    text.push_str("\u{202f}×\u{202f}10");
+    if sign == '-' {
+        text.push('⁻');
+    }
+    text.extend(raised);
+    text
 }
 
-/// `1.5e+06`: Go writes at least two digits of exponent, and its sign.
-fn go_exponent(text: &str) -> String {
-    match text.split_once('e') {
-        Some((mantissa, exponent)) => {
-            let (sign, digits) = exponent.strip_prefix('-').map_or(('+', exponent), |d| ('-', d));
-            format!("{mantissa}e{sign}{digits:0>2}")
-        }
-        None => text.to_owned(),
-    }
+/// Of a number as Rust writes it with an exponent: where the mantissa ends, the exponent's sign and its digits, of which
+/// Go has at least two.
+fn exponent(text: &str) -> (usize, char, impl Iterator<Item = u32> + use<>) {
+    let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
+    let number: i32 = exponent.parse().unwrap_or(0);
+    let sign = if number < 0 { '-' } else { '+' };
+    let number = number.unsigned_abs();
+    let digits = [number / 100, number / 10 % 10, number % 10];
+    (mantissa.len(), sign, digits.into_iter().skip(usize::from(number < 100)))
 }
 
 /// A double as Go's `FormatFloat(f, 'g', -1, 64)`: shortest digits, with an exponent below -4
@@ -240,23 +242,29 @@ pub(super) fn double_text(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    let scientific = format!("{number:e}");
-    let exponent: i32 = scientific
-        .split_once('e')
-        .and_then(|(_, e)| e.parse().ok())
-        .unwrap_or(0);
-    if number != 0.0 && !(-4..6).contains(&exponent) {
-        go_exponent(&scientific)
-    } else {
-        format!("{number}")
+    if number == 0.0 || (1e-4..1e6).contains(&number.abs()) {
+        return number.to_string();
     }
+    let mut text = format!("{number:e}");
+    let (end, sign, exponent) = exponent(&text);
+    text.truncate(end);
+    text.extend(['e', sign]);
+    text.extend(exponent.filter_map(|digit| char::from_digit(digit, 10)));
+    text
 }
 
 /// A text in quotes, as Go's `strconv.Quote`.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
-    for c in text.chars() {
+    let mut rest = text;
+    loop {
+        let plain = |b: &u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
+        let (run, after) = rest.split_at(rest.bytes().take_while(plain).count());
+        quoted.push_str(run);
+        let mut characters = after.chars();
+        let Some(c) = characters.next() else { break };
+        rest = characters.as_str();
         match c {
             '\u{7}' => quoted.push_str("\\a"),
             '\u{8}' => quoted.push_str("\\b"),
