@@ -1,9 +1,14 @@
-//! Request bodies: JSON or YAML to a value, with what a strict client wants to know about it.
+//! Request bodies: JSON, YAML or protobuf to a value, with what a strict client wants to know about it.
 //!
-//! One visitor builds the value from either format and notes duplicate keys on the way (the last one wins, as in Go).
+//! One visitor builds the value from either text and notes duplicate keys on the way (the last one wins, as in Go).
 //! Sizes are checked before anything is parsed; depth, aliases and nodes are bounded while it is.
 
-use crate::{negotiate::Format, status, status::StatusReply};
+use crate::{
+    negotiate::Format,
+    protobuf::{self, ProtobufError},
+    status,
+    status::StatusReply,
+};
 use insula_api::{Json, Timestamp};
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Number};
@@ -45,6 +50,9 @@ enum DecodeError {
     /// Not YAML.
     #[error("yaml: {0}")]
     Yaml(String),
+    /// Not Kubernetes' protobuf, or of a kind that is not read in it.
+    #[error(transparent)]
+    Protobuf(#[from] ProtobufError),
 }
 
 impl From<DecodeError> for StatusReply {
@@ -54,6 +62,10 @@ impl From<DecodeError> for StatusReply {
             DecodeError::Json(_) | DecodeError::Yaml(_) => {
                 status::bad_request(format!("the body of the request cannot be read: {error}"))
             }
+            DecodeError::Protobuf(ProtobufError::UnknownKind { .. }) => {
+                status::unsupported_among("application/json, application/yaml")
+            }
+            DecodeError::Protobuf(ProtobufError::Malformed(_)) => status::bad_request(error.to_string()),
         }
     }
 }
@@ -84,6 +96,10 @@ fn read(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
     match format {
         Format::Json => decode_json(bytes),
         Format::Yaml => decode_yaml(bytes),
+        Format::Protobuf => Ok(Decoded {
+            value: protobuf::decode(bytes)?,
+            duplicates: Vec::new(),
+        }),
     }
 }
 
@@ -100,7 +116,7 @@ pub fn decode_object(bytes: &[u8], format: Format, kind: &str) -> Result<Decoded
         ))
     };
     let decoded = read(bytes, format).map_err(|error| match error {
-        DecodeError::TooLarge => too_large(),
+        DecodeError::TooLarge | DecodeError::Protobuf(_) => error.into(),
         DecodeError::Json(why) => unrecognized(&format!("couldn't get version/kind; json parse error: {why}")),
         DecodeError::Yaml(why) => unrecognized(&format!("error converting YAML to JSON: yaml: {why}")),
     })?;

@@ -4,7 +4,6 @@ use crate::{
     ApiServer, apply, body,
     negotiate::{self, Negotiated, Offer, PatchType, Patches},
     path::{ResourcePath, Rest, Route},
-    protobuf,
     render::Renderer,
     reply::{self, Reply},
     scale,
@@ -502,39 +501,15 @@ impl ResourceRequest<'_> {
     /// The body as an object.
     pub async fn body(&mut self) -> Result<body::Decoded, Reply> {
         let bytes = self.read_body().await?;
-        if let Some(decoded) = self.protobuf(&bytes)? {
-            return Ok(decoded);
-        }
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
         let kind = self.target.served.names().kind.clone();
         body::decode_object(&bytes, format, &kind).map_err(Reply::from)
-    }
-
-    /// A body in Kubernetes' protobuf: objects of some built-in kinds, and what DELETE takes.
-    fn protobuf(&self, bytes: &[u8]) -> Result<Option<body::Decoded>, Reply> {
-        let content_type = self.header(header::CONTENT_TYPE).unwrap_or_default();
-        if content_type.split(';').next().map(str::trim) != Some("application/vnd.kubernetes.protobuf") {
-            return Ok(None);
-        }
-        match protobuf::decode(bytes) {
-            Ok(value) => Ok(Some(body::Decoded {
-                value,
-                duplicates: Vec::new(),
-            })),
-            Err(protobuf::ProtobufError::UnknownKind { .. }) => {
-                Err(status::unsupported_among("application/json, application/yaml").into())
-            }
-            Err(error) => Err(Reply::error(&Error::BadRequest(error.to_string()))),
-        }
     }
 
     async fn optional_body(&mut self) -> Result<Option<Json>, Reply> {
         let bytes = self.read_body().await?;
         if bytes.is_empty() {
             return Ok(None);
-        }
-        if let Some(decoded) = self.protobuf(&bytes)? {
-            return Ok(Some(decoded.value));
         }
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
         body::decode(&bytes, format)

@@ -9,6 +9,7 @@ pub mod discovery;
 mod documents;
 #[cfg(test)]
 mod fixtures;
+mod frames;
 mod gzip;
 pub mod handle;
 pub mod limits;

@@ -2,8 +2,8 @@
 //!
 //! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of wishes: the first that can be met wins, by
 //! quality first. A wish with an unknown `as`, `g` or `v` is one that cannot be met; other parameters (`profile`, `stream`,
-//! `charset`) say nothing here. Protobuf is not spoken, so that `application/vnd.kubernetes.protobuf,application/json`
-//! falls through to JSON.
+//! `charset`) say nothing here. Objects are not written in protobuf, so that
+//! `application/vnd.kubernetes.protobuf,application/json` falls through to JSON; their metadata is.
 
 use crate::status::{self, StatusReply};
 
@@ -15,6 +15,8 @@ pub enum Format {
     Json,
     /// YAML, as kubectl prints it.
     Yaml,
+    /// Kubernetes' protobuf, for metadata alone and for `Status`.
+    Protobuf,
 }
 
 impl Format {
@@ -23,6 +25,7 @@ impl Format {
         match self {
             Format::Json => "application/json",
             Format::Yaml => "application/yaml",
+            Format::Protobuf => "application/vnd.kubernetes.protobuf",
         }
     }
 }
@@ -69,7 +72,7 @@ pub enum Offer {
     Object,
     /// A list.
     List,
-    /// A watch: JSON frames of objects in any form.
+    /// A watch: frames of objects in any form.
     Watch,
     /// `/api` and `/apis`.
     Discovery,
@@ -143,8 +146,14 @@ fn meet(wish: &Wish, offer: Offer) -> Option<Negotiated> {
         ("", _, _) => return None,
         (kind, group, version) => transformed(kind, group, version, offer)?,
     };
-    if representation == Representation::AggregatedDiscovery && format != Format::Json {
-        return None;
+    let metadata = matches!(
+        representation,
+        Representation::PartialMetadata(_) | Representation::PartialMetadataList(_)
+    );
+    match (representation, format) {
+        (Representation::AggregatedDiscovery, Format::Yaml | Format::Protobuf) => return None,
+        (_, Format::Protobuf) if !metadata => return None,
+        _ => {}
     }
     let pretty = matches!(wish.media.param("pretty"), Some("1" | "true"));
     Some(Negotiated {
@@ -179,6 +188,7 @@ fn format_of(media: &MediaType) -> Option<Format> {
     match (media.kind.as_str(), media.subtype.as_str()) {
         ("*", "*") | ("application", "*" | "json") => Some(Format::Json),
         ("application", "yaml") => Some(Format::Yaml),
+        ("application", "vnd.kubernetes.protobuf") => Some(Format::Protobuf),
         _ => None,
     }
 }
@@ -205,6 +215,7 @@ pub fn body_format(content_type: Option<&str>) -> Result<Format, StatusReply> {
     match (media.kind.as_str(), media.subtype.as_str()) {
         ("application", "json") => Ok(Format::Json),
         ("application", "yaml") => Ok(Format::Yaml),
+        ("application", "vnd.kubernetes.protobuf") => Ok(Format::Protobuf),
         _ => Err(status::unsupported_media_type()),
     }
 }

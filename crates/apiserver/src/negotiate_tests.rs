@@ -12,7 +12,7 @@ fn got(header: &str, offer: Offer) -> Form {
 
 #[test]
 fn the_first_wish_that_can_be_met_wins() {
-    use Format::{Json, Yaml};
+    use Format::{Json, Protobuf, Yaml};
     use Representation::{AggregatedDiscovery, Object, PartialMetadata, PartialMetadataList, Table};
     let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
     let rows: &[(&str, Offer, Form)] = &[
@@ -39,6 +39,21 @@ fn the_first_wish_that_can_be_met_wins() {
             "application/vnd.kubernetes.protobuf,application/json",
             Offer::List,
             Some((Json, Object)),
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
+            Offer::Watch,
+            Some((Protobuf, PartialMetadata(V1))),
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
+            Offer::List,
+            Some((Protobuf, PartialMetadataList(V1))),
+        ),
+        (
+            "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
+            Offer::List,
+            None,
         ),
         (TABLE, Offer::List, Some((Json, Table(V1)))),
         (TABLE, Offer::Document, None),
@@ -122,7 +137,7 @@ fn bodies_are_json_or_yaml() {
         (Some("application/json; charset"), None),
         (Some("text/csv"), None),
         (Some("application/merge-patch+json"), None),
-        (Some("application/vnd.kubernetes.protobuf"), None),
+        (Some("application/vnd.kubernetes.protobuf"), Some(Format::Protobuf)),
         (Some("json"), None),
     ];
     for (header, want) in rows {

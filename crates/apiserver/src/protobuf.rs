@@ -1,15 +1,23 @@
-//! Kubernetes' protobuf, as far as clients insist on sending it: kubectl creates namespaces, config maps and secrets this
-//! way. A body is read into the same JSON as any other; answers are JSON, which all those clients take too.
+//! Kubernetes' protobuf, as far as clients insist on it: kubectl and controller-runtime send objects of built-in kinds this
+//! way, and informers of metadata ask for it. A body is read into the same JSON as any other; what is written is metadata
+//! alone and `Status`. For whole objects all those clients take JSON too.
 //!
-//! A body is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own bytes. Field numbers are those
-//! of Kubernetes' `generated.proto` files.
+//! A message is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own bytes. [`kinds`] has the
+//! tables that both directions go by.
+
+mod kinds;
+mod write;
+
+pub use write::{encode, event};
+
+use kinds::{Field, Type};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Timestamp};
 use serde_json::{Map, json};
 
 const MAGIC: &[u8] = b"k8s\0";
-/// Messages in messages: the types below need four.
+/// Messages in messages: the tables need four.
 const DEPTH_MAX: usize = 8;
 
 /// Why bytes are no object of ours.
@@ -28,107 +36,51 @@ pub enum ProtobufError {
     },
 }
 
-/// What a field holds.
-#[derive(Clone, Copy)]
-enum Type {
-    Text,
-    Integer,
-    Bool,
-    Time,
-    Message(&'static [Field]),
-    /// Entries of a map: key 1, value 2.
-    TextMap,
-    BytesMap,
-}
-
-/// Number, JSON name, type, and whether it repeats.
-type Field = (u32, &'static str, Type, bool);
-
-const OWNER: &[Field] = &[
-    (1, "kind", Type::Text, false),
-    (3, "name", Type::Text, false),
-    (4, "uid", Type::Text, false),
-    (5, "apiVersion", Type::Text, false),
-    (6, "controller", Type::Bool, false),
-    (7, "blockOwnerDeletion", Type::Bool, false),
-];
-const META: &[Field] = &[
-    (1, "name", Type::Text, false),
-    (2, "generateName", Type::Text, false),
-    (3, "namespace", Type::Text, false),
-    (5, "uid", Type::Text, false),
-    (6, "resourceVersion", Type::Text, false),
-    (7, "generation", Type::Integer, false),
-    (8, "creationTimestamp", Type::Time, false),
-    (9, "deletionTimestamp", Type::Time, false),
-    (10, "deletionGracePeriodSeconds", Type::Integer, false),
-    (11, "labels", Type::TextMap, false),
-    (12, "annotations", Type::TextMap, false),
-    (13, "ownerReferences", Type::Message(OWNER), true),
-    (14, "finalizers", Type::Text, true),
-];
-const NAMESPACE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "spec", Type::Message(&[(1, "finalizers", Type::Text, true)]), false),
-    (3, "status", Type::Message(&[(1, "phase", Type::Text, false)]), false),
-];
-const CONFIG_MAP: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "data", Type::TextMap, false),
-    (3, "binaryData", Type::BytesMap, false),
-    (4, "immutable", Type::Bool, false),
-];
-const SECRET: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "data", Type::BytesMap, false),
-    (3, "type", Type::Text, false),
-    (4, "stringData", Type::TextMap, false),
-    (5, "immutable", Type::Bool, false),
-];
-const PRECONDITIONS: &[Field] = &[(1, "uid", Type::Text, false), (2, "resourceVersion", Type::Text, false)];
-const DELETE_OPTIONS: &[Field] = &[
-    (1, "gracePeriodSeconds", Type::Integer, false),
-    (2, "preconditions", Type::Message(PRECONDITIONS), false),
-    (3, "orphanDependents", Type::Bool, false),
-    (4, "propagationPolicy", Type::Text, false),
-    (5, "dryRun", Type::Text, true),
-];
-
 /// Reads a body.
 ///
 /// # Errors
 /// It is malformed, or of a kind that is not read in this form.
 pub fn decode(body: &[u8]) -> Result<Json, ProtobufError> {
-    let envelope = body
-        .strip_prefix(MAGIC)
-        .ok_or(ProtobufError::Malformed("no k8s prefix"))?;
-    let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
-    for field in Fields(envelope) {
-        match field? {
-            (1, Value::Bytes(meta)) => {
-                for field in Fields(meta) {
-                    match field? {
-                        (1, Value::Bytes(text)) => api_version = utf8(text)?,
-                        (2, Value::Bytes(text)) => kind = utf8(text)?,
-                        _ => {}
-                    }
-                }
-            }
-            (2, Value::Bytes(bytes)) => raw = bytes,
-            _ => {}
-        }
-    }
-    let fields = match (&*api_version, &*kind) {
-        ("v1", "Namespace") => NAMESPACE,
-        ("v1", "ConfigMap") => CONFIG_MAP,
-        ("v1", "Secret") => SECRET,
-        (_, "DeleteOptions") => DELETE_OPTIONS,
-        _ => return Err(ProtobufError::UnknownKind { api_version, kind }),
+    let Envelope { api_version, kind, raw } = Envelope::open(body)?;
+    let Some(fields) = kinds::read(&api_version, &kind) else {
+        return Err(ProtobufError::UnknownKind { api_version, kind });
     };
     let mut object = message(raw, fields, DEPTH_MAX)?;
     object.insert("apiVersion".into(), json!(api_version));
     object.insert("kind".into(), json!(kind));
     Ok(Json::Object(object))
+}
+
+/// `k8s\0` and `runtime.Unknown`.
+struct Envelope<'a> {
+    api_version: String,
+    kind: String,
+    raw: &'a [u8],
+}
+
+impl<'a> Envelope<'a> {
+    fn open(body: &'a [u8]) -> Result<Self, ProtobufError> {
+        let fields = body
+            .strip_prefix(MAGIC)
+            .ok_or(ProtobufError::Malformed("no k8s prefix"))?;
+        let (mut api_version, mut kind, mut raw) = (String::new(), String::new(), &[][..]);
+        for field in Fields(fields) {
+            match field? {
+                (1, Value::Bytes(meta)) => {
+                    for field in Fields(meta) {
+                        match field? {
+                            (1, Value::Bytes(text)) => api_version = utf8(text)?,
+                            (2, Value::Bytes(text)) => kind = utf8(text)?,
+                            _ => {}
+                        }
+                    }
+                }
+                (2, Value::Bytes(bytes)) => raw = bytes,
+                _ => {}
+            }
+        }
+        Ok(Envelope { api_version, kind, raw })
+    }
 }
 
 /// A message as JSON. Go writes empty strings, zeros and empty messages that its JSON leaves out, so they are left out here.
@@ -165,7 +117,9 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
         (Type::Text, Value::Bytes(bytes)) => Some(utf8(bytes)?).filter(|text| !text.is_empty()).map(Json::String),
         (Type::Integer, Value::Varint(number)) => Some(json!(number as i64)),
         (Type::Bool, Value::Varint(number)) => Some(json!(number != 0)),
-        (Type::Time, Value::Bytes(bytes)) => time(bytes)?,
+        (Type::Time, Value::Bytes(bytes)) => time(bytes)?.map(|(seconds, _)| json!(Timestamp(seconds).to_string())),
+        (Type::MicroTime, Value::Bytes(bytes)) => time(bytes)?.map(|(seconds, nanos)| json!(micro(seconds, nanos))),
+        (Type::Raw, Value::Bytes(bytes)) => raw(bytes)?,
         (Type::Message(fields), Value::Bytes(bytes)) => Some(message(bytes, fields, depth)?)
             .filter(|object| !object.is_empty())
             .map(Json::Object),
@@ -173,10 +127,32 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
     })
 }
 
-fn time(bytes: &[u8]) -> Result<Option<Json>, ProtobufError> {
+/// Seconds and nanoseconds; nothing for the moment that Go takes for none.
+fn time(bytes: &[u8]) -> Result<Option<(i64, u32)>, ProtobufError> {
+    let (mut seconds, mut nanos) = (None, 0);
     for field in Fields(bytes) {
-        if let (1, Value::Varint(seconds)) = field? {
-            return Ok(Some(json!(Timestamp(seconds as i64).to_string())));
+        match field? {
+            (1, Value::Varint(number)) => seconds = Some(number as i64),
+            (2, Value::Varint(number)) => nanos = u32::try_from(number).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    Ok(seconds.map(|seconds| (seconds, nanos)))
+}
+
+/// `2026-11-21T09:40:00.123456Z`
+fn micro(seconds: i64, nanos: u32) -> String {
+    let whole = Timestamp(seconds).to_string();
+    format!("{}.{:06}Z", whole.trim_end_matches('Z'), nanos / 1000 % 1_000_000)
+}
+
+fn raw(bytes: &[u8]) -> Result<Option<Json>, ProtobufError> {
+    for field in Fields(bytes) {
+        if let (1, Value::Bytes(text)) = field? {
+            let value = serde_json::from_slice(text);
+            return value
+                .map(Some)
+                .map_err(|_| ProtobufError::Malformed("fields that are no JSON"));
         }
     }
     Ok(None)
@@ -297,6 +273,64 @@ mod tests {
                 json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
                 "propagationPolicy": "Background", "dryRun": ["All"]})
             )
+        );
+    }
+
+    /// Reads what was written, by the same tables.
+    fn again(written: &[u8]) -> Json {
+        let Envelope { api_version, kind, raw } = Envelope::open(written).expect("an envelope");
+        let fields = kinds::written(&api_version, &kind).expect("is written");
+        let mut object = message(raw, fields, DEPTH_MAX).expect("a message");
+        object.insert("apiVersion".into(), json!(api_version));
+        object.insert("kind".into(), json!(kind));
+        Json::Object(object)
+    }
+
+    #[test]
+    fn what_is_written_reads_the_same() {
+        let metadata = json!({"name": "a", "namespace": "b", "uid": "c", "resourceVersion": "12", "generation": 300,
+            "creationTimestamp": "2026-11-21T09:40:00Z", "deletionGracePeriodSeconds": 0, "labels": {"k": "v", "l": ""},
+            "annotations": {"ä": "ö"}, "finalizers": ["x/y", "z"],
+            "ownerReferences": [{"kind": "K", "name": "n", "uid": "u", "apiVersion": "g/v", "controller": true}],
+            "managedFields": [{"manager": "m", "operation": "Update", "apiVersion": "g/v", "fieldsType": "FieldsV1",
+                "time": "2026-11-21T09:40:00Z", "fieldsV1": {"f:spec": {"f:a": {}}}, "subresource": "status"}]});
+        let partial = json!({"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": metadata});
+        assert_eq!(again(&encode(&partial).expect("is written")), partial);
+        let list = json!({"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1",
+            "metadata": {"resourceVersion": "9", "continue": "abc", "remainingItemCount": 7},
+            "items": [{"metadata": {"name": "a"}}, {"metadata": metadata}]});
+        assert_eq!(again(&encode(&list).expect("is written")), list);
+        let reply = crate::status::bad_request("no");
+        let status = again(&encode(&reply.body).expect("is written"));
+        assert_eq!((&status["code"], &status["message"]), (&json!(400), &json!("no")));
+        assert_eq!(encode(&json!({"kind": "Pod", "apiVersion": "v1"})), None);
+        let event = event("ADDED", &partial).expect("is written");
+        let fields: Vec<_> = Fields(&event).map(|field| field.expect("a field")).collect();
+        let [(1, Value::Bytes(b"ADDED")), (2, Value::Bytes(raw))] = fields[..] else {
+            panic!("{event:?}");
+        };
+        let Some(Ok((1, Value::Bytes(object)))) = Fields(raw).next() else {
+            panic!("{raw:?}");
+        };
+        assert_eq!(again(object), partial);
+    }
+
+    #[test]
+    fn times_keep_their_fraction() {
+        let seconds = [
+            &[1 << 3][..],
+            &[0x80, 0x92, 0xb8, 0xc3, 0x98, 0xfe, 0xff, 0xff, 0xff, 0x01],
+        ]
+        .concat();
+        assert_eq!(time(&seconds), Ok(Some((-62135596800, 0))), "Go's zero time");
+        let moment = [&[1 << 3, 1, 2 << 3][..], &[0xc0, 0xc4, 0x07]].concat();
+        let spec = [field(1, b"me"), field(3, &moment)].concat();
+        let meta = [field(1, b"coordination.k8s.io/v1"), field(2, b"Lease")].concat();
+        let lease = [MAGIC, &field(1, &meta), &field(2, &field(2, &spec))].concat();
+        let read = decode(&lease).expect("a Lease");
+        assert_eq!(
+            read["spec"],
+            json!({"holderIdentity": "me", "acquireTime": "1970-01-01T00:00:01.000123Z"})
         );
     }
 

@@ -139,27 +139,33 @@ impl Renderer {
         ))
     }
 
-    /// The object of a watch event.
+    /// The object of a watch event, as JSON.
     pub fn event(&mut self, entry: &Entry, out: &mut Vec<u8>) -> Result<()> {
-        let body = match self.form.representation {
+        match self.form.representation {
+            Representation::Object | Representation::AggregatedDiscovery => self.write(entry, out),
+            _ => {
+                let body = self.event_value(entry)?;
+                serde_json::to_writer(out, &body).map_err(|error| Error::Internal(error.to_string()))
+            }
+        }
+    }
+
+    /// The same as a value.
+    pub fn event_value(&mut self, entry: &Entry) -> Result<Json> {
+        match self.form.representation {
             Representation::Table(version) => {
                 let columns = match std::mem::replace(&mut self.columns_sent, true) {
                     true => Columns::Known,
                     false => Columns::Defined,
                 };
-                self.table(
-                    std::slice::from_ref(entry),
-                    version,
-                    metadata_at(entry.revision),
-                    columns,
-                )?
+                let metadata = metadata_at(entry.revision);
+                self.table(std::slice::from_ref(entry), version, metadata, columns)
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
-                partial(entry, version)
+                Ok(partial(entry, version))
             }
-            _ => return self.write(entry, out),
-        };
-        serde_json::to_writer(out, &body).map_err(|error| Error::Internal(error.to_string()))
+            Representation::Object | Representation::AggregatedDiscovery => self.value(entry),
+        }
     }
 
     /// The object of a bookmark.

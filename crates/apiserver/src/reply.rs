@@ -2,6 +2,7 @@
 
 use crate::{
     negotiate::{self, Format},
+    protobuf,
     status::{self, StatusReply},
 };
 use axum::body::Body;
@@ -106,7 +107,7 @@ pub fn accept_header(headers: &HeaderMap) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// A JSON document in a format.
+/// A JSON document in a format; in protobuf, one of those that are written in it.
 pub fn document(code: u16, body: &Json, format: Format, content_type: &'static str, pretty: bool) -> Response<Body> {
     let text = match format {
         Format::Json if pretty => serde_json::to_string_pretty(body)
@@ -114,6 +115,7 @@ pub fn document(code: u16, body: &Json, format: Format, content_type: &'static s
             .unwrap_or_default(),
         Format::Json => body.to_string() + "\n",
         Format::Yaml => serde_saphyr::to_string(body).unwrap_or_default(),
+        Format::Protobuf => return bytes(code, protobuf::encode(body).unwrap_or_default(), content_type),
     };
     bytes(code, text.into_bytes(), content_type)
 }

@@ -1,20 +1,19 @@
-//! Watches on the wire: JSON frames, one a line, flushed as they come.
+//! Watches on the wire: events flushed as they come.
 
 use crate::{
+    frames::{Encoder, Frames},
     handle::{Answer, ResourceRequest},
     limits::WatchPermit,
-    negotiate::Offer,
+    negotiate::{Format, Offer},
     query::{At, WatchStart},
-    render::Renderer,
     reply::{self, Reply},
-    stage, status,
+    stage,
 };
 use axum::body::Body;
 use bytes::Bytes;
-use insula_api::{ClusterName, Json, Revision, Scope};
-use insula_registry::{Error, Event, EventKind, Origin, Registry, Target, Watch, ids};
+use insula_api::{ClusterName, Revision, Scope};
+use insula_registry::{Error, Event, Origin, Registry, Target, Watch, ids};
 use insula_store::Cursor;
-use serde_json::json;
 use std::{convert::Infallible, future::pending, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
     sync::watch,
@@ -30,7 +29,7 @@ const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 struct Running {
     registry: Arc<Registry>,
     watch: Watch,
-    renderer: Renderer,
+    encoder: Encoder,
     /// Changes of what defines the resource.
     definition: Vec<Cursor>,
     deadline: Pin<Box<Sleep>>,
@@ -65,17 +64,27 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
         .limits
         .watch(&request.request.user.name)
         .map_err(Reply::from)?;
+    let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
+    let format = encoder.format();
     let registry = request.server.registry.clone();
     let target = request.target.clone();
     let (watch, initial_end) = match begin(&registry, target.clone(), options, start).await {
         Ok(begun) => begun,
         // A revision that is gone is told within the stream: that is where clients look for it.
-        Err(Begin::Expired(error)) => return Ok(only_error(&error)),
+        Err(Begin::Expired(error)) => {
+            let mut frames = Frames::default();
+            encoder.error(&error, &mut frames);
+            return Ok(reply::bytes(
+                200,
+                frames.streamed(format).to_vec(),
+                content_type(format),
+            ));
+        }
         Err(Begin::Refused(reply)) => return Err(reply),
     };
     let definition = definition_cursors(&registry, &target);
     let running = Running {
-        renderer: request.renderer(negotiated)?,
+        encoder,
         registry,
         watch,
         definition,
@@ -87,11 +96,11 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
         ended: false,
         _permit: permit,
     };
-    let frames = futures_util::stream::unfold(running, |mut running| async move {
-        let frame = running.frame().await?;
-        Some((Ok::<Bytes, Infallible>(frame), running))
+    let frames = futures_util::stream::unfold(running, move |mut running| async move {
+        let frames = running.frames().await?;
+        Some((Ok::<Bytes, Infallible>(frames.streamed(format)), running))
     });
-    let mut response = reply::bytes(200, Vec::new(), "application/json");
+    let mut response = reply::bytes(200, Vec::new(), content_type(format));
     *response.body_mut() = Body::from_stream(frames);
     reply::add_warnings(&mut response, &request.warnings);
     Ok(response)
@@ -151,19 +160,11 @@ fn definition_cursors(registry: &Registry, target: &Target) -> Vec<Cursor> {
         .collect()
 }
 
-/// A stream of one ERROR event.
-fn only_error(error: &Error) -> axum::response::Response {
-    reply::bytes(200, error_frame(error), "application/json")
-}
-
-fn error_frame(error: &Error) -> Vec<u8> {
-    line(&json!({"type": "ERROR", "object": status::status(error).body}))
-}
-
-fn line(value: &Json) -> Vec<u8> {
-    let mut out = value.to_string().into_bytes();
-    out.push(b'\n');
-    out
+fn content_type(format: Format) -> &'static str {
+    match format {
+        Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
+        Format::Json | Format::Yaml => format.content_type(),
+    }
 }
 
 /// What a running watch waits for.
@@ -176,37 +177,35 @@ enum Wake {
 }
 
 impl Running {
-    /// The next bytes; `None` at the end.
-    async fn frame(&mut self) -> Option<Bytes> {
+    /// The next events; `None` at the end. Cancelling loses nothing.
+    async fn frames(&mut self) -> Option<Frames> {
+        let mut out = Frames::default();
         while !self.ended {
             if self.watch.is_live()
                 && let Some(revision) = self.initial_end.take()
             {
-                return Some(self.bookmark(revision, true));
+                self.encoder.bookmark(revision, true, &mut out);
+                return Some(out);
             }
             match self.wake().await {
-                Wake::Events(Ok(events)) => {
-                    if let Some(bytes) = self.encode(&events) {
-                        return Some(bytes);
-                    }
-                }
+                Wake::Events(Ok(events)) => self.encode(&events, &mut out),
                 Wake::Events(Err(error)) => {
                     self.ended = true;
-                    return Some(error_frame(&error).into());
+                    self.encoder.error(&error, &mut out);
                 }
                 Wake::Redefined if !self.is_redefined() => {}
                 Wake::Bookmark => {
                     self.next_bookmark = Box::pin(sleep(BOOKMARK_PERIOD));
-                    if self.bookmarks {
-                        return Some(self.bookmark(self.watch.position(), false));
-                    }
+                    self.bookmark(&mut out);
                 }
                 Wake::Redefined | Wake::Closing | Wake::Deadline => {
                     self.ended = true;
                     // The last thing a client learns is where to go on.
-                    let done = self.bookmarks.then(|| self.bookmark(self.watch.position(), false));
-                    return done;
+                    self.bookmark(&mut out);
                 }
+            }
+            if !out.is_empty() {
+                return Some(out);
             }
         }
         None
@@ -250,36 +249,21 @@ impl Running {
         now.is_none_or(|now| now.api.fingerprint != served.api.fingerprint || now.identity != served.identity)
     }
 
-    /// All events as lines; nothing where there are none. An object that cannot be shown ends the watch with an ERROR.
-    fn encode(&mut self, events: &[Event]) -> Option<Bytes> {
-        let mut out = Vec::new();
+    /// An object that cannot be shown ends the watch with an ERROR.
+    fn encode(&mut self, events: &[Event], out: &mut Frames) {
         for event in events {
-            let kind = match event.kind {
-                EventKind::Added => "ADDED",
-                EventKind::Modified => "MODIFIED",
-                EventKind::Deleted => "DELETED",
-            };
-            let before = out.len();
-            out.extend_from_slice(b"{\"type\":\"");
-            out.extend_from_slice(kind.as_bytes());
-            out.extend_from_slice(b"\",\"object\":");
-            if let Err(error) = self.renderer.event(&event.entry, &mut out) {
-                out.truncate(before);
-                out.extend_from_slice(&error_frame(&error));
+            if let Err(error) = self.encoder.event(event, out) {
+                self.encoder.error(&error, out);
                 self.ended = true;
-                break;
+                return;
             }
-            out.extend_from_slice(b"}\n");
         }
-        (!out.is_empty()).then(|| out.into())
     }
 
-    fn bookmark(&mut self, revision: Revision, initial_end: bool) -> Bytes {
-        let mut metadata = json!({"resourceVersion": revision.to_string()});
-        if initial_end {
-            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+    /// Where to go on, for clients that want to know.
+    fn bookmark(&self, out: &mut Frames) {
+        if self.bookmarks {
+            self.encoder.bookmark(self.watch.position(), false, out);
         }
-        let object = self.renderer.bookmark(metadata);
-        line(&json!({"type": "BOOKMARK", "object": object})).into()
     }
 }

@@ -70,6 +70,11 @@ impl Registry {
     /// Watches what changes after a revision.
     pub fn watch_after(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
         check_fields(&target, &options.fields)?;
+        let since = self.served_since(&target);
+        if after < since {
+            let (asked, oldest) = (after, since);
+            return Err(gone(Gone::Compacted { asked, oldest }));
+        }
         let cursor = self.cursor(&target, after)?;
         Ok(Watch {
             target,
@@ -77,6 +82,15 @@ impl Registry {
             initial: VecDeque::new(),
             cursor,
         })
+    }
+
+    /// When the resource's name was claimed in the cluster. What another resource of that name held before is none of its
+    /// history; kube-apiserver's, too, begins with the definition.
+    fn served_since(&self, target: &Target) -> Revision {
+        let claim = target.served.guard.as_ref();
+        claim
+            .and_then(|(claim, _)| self.store.latest().get(claim))
+            .map_or(Revision(0), |claim| claim.created)
     }
 
     fn cursor(&self, target: &Target, after: Revision) -> Result<Cursor> {

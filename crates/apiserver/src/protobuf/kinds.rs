@@ -1,0 +1,180 @@
+//! The messages that are read and written, as tables: field numbers are those of Kubernetes' `generated.proto` files.
+
+/// What a field holds.
+#[derive(Clone, Copy)]
+pub(super) enum Type {
+    Text,
+    Integer,
+    Bool,
+    /// RFC 3339 in JSON; seconds (1) and nanoseconds (2) on the wire.
+    Time,
+    /// The same to the microsecond.
+    MicroTime,
+    /// Any JSON, as text in field 1.
+    Raw,
+    Message(&'static [Field]),
+    /// Entries of a map: key 1, value 2.
+    TextMap,
+    BytesMap,
+}
+
+/// Number, JSON name, type, and whether it repeats.
+pub(super) type Field = (u32, &'static str, Type, bool);
+
+const OWNER: &[Field] = &[
+    (1, "kind", Type::Text, false),
+    (3, "name", Type::Text, false),
+    (4, "uid", Type::Text, false),
+    (5, "apiVersion", Type::Text, false),
+    (6, "controller", Type::Bool, false),
+    (7, "blockOwnerDeletion", Type::Bool, false),
+];
+const MANAGED: &[Field] = &[
+    (1, "manager", Type::Text, false),
+    (2, "operation", Type::Text, false),
+    (3, "apiVersion", Type::Text, false),
+    (4, "time", Type::Time, false),
+    (6, "fieldsType", Type::Text, false),
+    (7, "fieldsV1", Type::Raw, false),
+    (8, "subresource", Type::Text, false),
+];
+const META: &[Field] = &[
+    (1, "name", Type::Text, false),
+    (2, "generateName", Type::Text, false),
+    (3, "namespace", Type::Text, false),
+    (5, "uid", Type::Text, false),
+    (6, "resourceVersion", Type::Text, false),
+    (7, "generation", Type::Integer, false),
+    (8, "creationTimestamp", Type::Time, false),
+    (9, "deletionTimestamp", Type::Time, false),
+    (10, "deletionGracePeriodSeconds", Type::Integer, false),
+    (11, "labels", Type::TextMap, false),
+    (12, "annotations", Type::TextMap, false),
+    (13, "ownerReferences", Type::Message(OWNER), true),
+    (14, "finalizers", Type::Text, true),
+    (17, "managedFields", Type::Message(MANAGED), true),
+];
+const LIST_META: &[Field] = &[
+    (2, "resourceVersion", Type::Text, false),
+    (3, "continue", Type::Text, false),
+    (4, "remainingItemCount", Type::Integer, false),
+];
+const NAMESPACE: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "spec", Type::Message(&[(1, "finalizers", Type::Text, true)]), false),
+    (3, "status", Type::Message(&[(1, "phase", Type::Text, false)]), false),
+];
+const CONFIG_MAP: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "data", Type::TextMap, false),
+    (3, "binaryData", Type::BytesMap, false),
+    (4, "immutable", Type::Bool, false),
+];
+const SECRET: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "data", Type::BytesMap, false),
+    (3, "type", Type::Text, false),
+    (4, "stringData", Type::TextMap, false),
+    (5, "immutable", Type::Bool, false),
+];
+const LEASE_SPEC: &[Field] = &[
+    (1, "holderIdentity", Type::Text, false),
+    (2, "leaseDurationSeconds", Type::Integer, false),
+    (3, "acquireTime", Type::MicroTime, false),
+    (4, "renewTime", Type::MicroTime, false),
+    (5, "leaseTransitions", Type::Integer, false),
+    (6, "strategy", Type::Text, false),
+    (7, "preferredHolder", Type::Text, false),
+];
+const LEASE: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "spec", Type::Message(LEASE_SPEC), false),
+];
+const REFERENCE: &[Field] = &[
+    (1, "kind", Type::Text, false),
+    (2, "namespace", Type::Text, false),
+    (3, "name", Type::Text, false),
+    (4, "uid", Type::Text, false),
+    (5, "apiVersion", Type::Text, false),
+    (6, "resourceVersion", Type::Text, false),
+    (7, "fieldPath", Type::Text, false),
+];
+const EVENT_SOURCE: &[Field] = &[(1, "component", Type::Text, false), (2, "host", Type::Text, false)];
+const EVENT_SERIES: &[Field] = &[
+    (1, "count", Type::Integer, false),
+    (2, "lastObservedTime", Type::MicroTime, false),
+];
+const EVENT: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "involvedObject", Type::Message(REFERENCE), false),
+    (3, "reason", Type::Text, false),
+    (4, "message", Type::Text, false),
+    (5, "source", Type::Message(EVENT_SOURCE), false),
+    (6, "firstTimestamp", Type::Time, false),
+    (7, "lastTimestamp", Type::Time, false),
+    (8, "count", Type::Integer, false),
+    (9, "type", Type::Text, false),
+    (10, "eventTime", Type::MicroTime, false),
+    (11, "series", Type::Message(EVENT_SERIES), false),
+    (12, "action", Type::Text, false),
+    (13, "related", Type::Message(REFERENCE), false),
+    (14, "reportingComponent", Type::Text, false),
+    (15, "reportingInstance", Type::Text, false),
+];
+const PRECONDITIONS: &[Field] = &[(1, "uid", Type::Text, false), (2, "resourceVersion", Type::Text, false)];
+const DELETE_OPTIONS: &[Field] = &[
+    (1, "gracePeriodSeconds", Type::Integer, false),
+    (2, "preconditions", Type::Message(PRECONDITIONS), false),
+    (3, "orphanDependents", Type::Bool, false),
+    (4, "propagationPolicy", Type::Text, false),
+    (5, "dryRun", Type::Text, true),
+];
+const CAUSE: &[Field] = &[
+    (1, "reason", Type::Text, false),
+    (2, "message", Type::Text, false),
+    (3, "field", Type::Text, false),
+];
+const STATUS_DETAILS: &[Field] = &[
+    (1, "name", Type::Text, false),
+    (2, "group", Type::Text, false),
+    (3, "kind", Type::Text, false),
+    (4, "causes", Type::Message(CAUSE), true),
+    (5, "retryAfterSeconds", Type::Integer, false),
+    (6, "uid", Type::Text, false),
+];
+const STATUS: &[Field] = &[
+    (1, "metadata", Type::Message(LIST_META), false),
+    (2, "status", Type::Text, false),
+    (3, "message", Type::Text, false),
+    (4, "reason", Type::Text, false),
+    (5, "details", Type::Message(STATUS_DETAILS), false),
+    (6, "code", Type::Integer, false),
+];
+const PARTIAL: &[Field] = &[(1, "metadata", Type::Message(META), false)];
+const PARTIAL_LIST: &[Field] = &[
+    (1, "metadata", Type::Message(LIST_META), false),
+    (2, "items", Type::Message(PARTIAL), true),
+];
+
+/// What clients send: objects of built-in kinds that Go's clients have types for, and what DELETE takes.
+pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
+    Some(match (api_version, kind) {
+        ("v1", "Namespace") => NAMESPACE,
+        ("v1", "ConfigMap") => CONFIG_MAP,
+        ("v1", "Secret") => SECRET,
+        ("v1", "Event") => EVENT,
+        ("coordination.k8s.io/v1", "Lease") => LEASE,
+        (_, "DeleteOptions") => DELETE_OPTIONS,
+        _ => return None,
+    })
+}
+
+/// What is sent: metadata of any object, and outcomes.
+pub(super) fn written(api_version: &str, kind: &str) -> Option<&'static [Field]> {
+    Some(match (api_version, kind) {
+        ("v1", "Status") => STATUS,
+        ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadata") => PARTIAL,
+        ("meta.k8s.io/v1" | "meta.k8s.io/v1beta1", "PartialObjectMetadataList") => PARTIAL_LIST,
+        _ => return None,
+    })
+}
