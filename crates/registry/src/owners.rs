@@ -35,7 +35,7 @@ pub(crate) fn created(context: &Context<'_>, new: &mut Json) {
         By::Applied(managers) => managers.clone(),
         By::Update(manager) => {
             let bare = Bare::take(new);
-            let owned = update(context, manager, &json!({}), new, &Managers::default(), None);
+            let owned = update(context, manager, &json!({}), new, Managers::default(), None);
             bare.put_back(new);
             owned.unwrap_or_default()
         }
@@ -79,7 +79,7 @@ fn owners(context: &Context<'_>, old: &Entry, old_seen: &Json, live: &Json, new:
     let managers = given
         .or_else(|| Managers::read(live))
         .filter(|known| !known.is_empty())?;
-    let managers = update(context, manager, old_seen, new, &managers, Some(old))?;
+    let managers = update(context, manager, old_seen, new, managers, Some(old))?;
     Some(managers.to_json())
 }
 
@@ -88,7 +88,7 @@ fn update(
     manager: &str,
     old: &Json,
     new: &Json,
-    managers: &Managers,
+    managers: Managers,
     entry: Option<&Entry>,
 ) -> Option<Managers> {
     let api_version = context.served.api_version(&context.version.name);

@@ -40,7 +40,7 @@ pub use crate::diff::{Change, ChangeKind, diff};
 pub use crate::embedded::{check_embedded, metadata_type_error};
 pub use crate::jsonpath::{JSON_PATH_BYTES_MAX, JsonPath};
 pub use crate::lint::{Lint, LintKind, lint, lint_between};
-pub use crate::node::{ListType, MapType, Node, Type};
+pub use crate::node::{Children, ListType, MapType, Node, Type};
 pub use crate::openapi::{openapi_v2, openapi_v3};
 pub use crate::prune::{drop_nulls, prune, prune_report};
 pub use crate::ratchet::{Outcome, validate, validate_schema, validate_status, validate_update};

@@ -340,13 +340,14 @@ impl Node {
 /// Finds the nodes of an object's fields in order. Both are sorted by name, so that the next field is mostly the next
 /// property; where it is not, the rest is searched.
 #[derive(Debug)]
-pub(crate) struct Children<'a> {
+pub struct Children<'a> {
     rest: &'a [(Box<str>, Node)],
     additional: Option<&'a Node>,
 }
 
 impl<'a> Children<'a> {
-    pub(crate) fn of(node: &'a Node) -> Children<'a> {
+    /// The children of a node.
+    pub fn of(node: &'a Node) -> Children<'a> {
         Children {
             rest: &node.properties,
             additional: node.additional(),
@@ -354,7 +355,7 @@ impl<'a> Children<'a> {
     }
 
     /// The node of a declared field. Names must be asked for in ascending order.
-    pub(crate) fn property(&mut self, name: &str) -> Option<&'a Node> {
+    pub fn property(&mut self, name: &str) -> Option<&'a Node> {
         if let [(first, node), rest @ ..] = self.rest
             && **first == *name
         {

@@ -30,27 +30,31 @@ impl FieldSet {
 
 /// A place without known steps below is a member, whether it says so or not.
 fn read(json: &Json) -> Option<Place> {
-    let mut place = Place::default();
+    let mut member = false;
+    let mut places = Vec::new();
     match json {
         Json::Null => {}
         Json::Object(fields) => {
+            places.reserve_exact(fields.len());
             for (name, below) in fields {
                 match (name.as_str(), element(name)?) {
-                    (".", _) => place.member = true,
+                    (".", _) => member = true,
                     (_, None) => {}
-                    (_, Some(element)) => place.below.put(element, read(below)?),
+                    (_, Some(element)) => places.push((element, read(below)?)),
                 }
             }
         }
         _ => return None,
     }
-    place.member |= place.below.is_empty();
-    Some(place)
+    member |= places.is_empty();
+    // Keys and values are sorted as texts in JSON.
+    let below = FieldSet::of_places(places);
+    Some(Place { member, below })
 }
 
 fn name(element: &Element) -> String {
     match element {
-        Element::Field(name) => format!("f:{name}"),
+        Element::Field(name) => ["f:", name].concat(),
         Element::Key(keys) => {
             let keys: Map<String, Json> = keys
                 .iter()

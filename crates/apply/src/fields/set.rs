@@ -1,14 +1,16 @@
 //! A set of paths, as a tree: what differs between two objects, what a manager owns.
 
 use super::element::{Element, Path};
-use std::collections::BTreeMap;
+use std::cmp::Ordering;
 
 /// A set of fields.
 ///
-/// Invariant: every place is a member or has members below, so that equal sets are equal trees.
+/// Invariant: places are sorted, and every place is a member or has members below, so that equal sets are equal trees.
+/// Objects keep their fields sorted too, so sets of whole objects are built by appending, and two sets are walked side by
+/// side.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSet {
-    pub(super) places: BTreeMap<Element, Place>,
+    pub(super) places: Vec<(Element, Place)>,
 }
 
 /// One place of the tree.
@@ -27,6 +29,20 @@ impl Place {
 }
 
 impl FieldSet {
+    /// An empty set with room for so many places.
+    pub(crate) fn with_capacity(places: usize) -> FieldSet {
+        FieldSet {
+            places: Vec::with_capacity(places),
+        }
+    }
+
+    /// A set of places in any order, none of them empty.
+    pub(super) fn of_places(mut places: Vec<(Element, Place)>) -> FieldSet {
+        places.sort_by(|(a, _), (b, _)| a.cmp(b));
+        places.dedup_by(|(later, _), (first, _)| later == first);
+        FieldSet { places }
+    }
+
     /// Whether nothing is in the set.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
@@ -34,44 +50,58 @@ impl FieldSet {
 
     /// Adds a path; the empty path stands for the whole object, which nobody owns.
     pub fn insert(&mut self, path: &[Element]) {
-        if let Some((last, above)) = path.split_last() {
-            self.at(above).places.entry(last.clone()).or_default().member = true;
-        }
+        self.insert_tree(path, FieldSet::default());
     }
 
     /// Adds a path with everything that is given below it.
     pub(crate) fn insert_tree(&mut self, path: &[Element], below: FieldSet) {
         let Some((last, above)) = path.split_last() else {
-            self.unite(&below);
+            self.unite(below);
             return;
         };
-        let place = self.at(above).places.entry(last.clone()).or_default();
+        let set = above.iter().fold(self, |set, element| &mut set.at(element).below);
+        let place = set.at(last);
         place.member = true;
-        match place.below.is_empty() {
-            true => place.below = below,
-            false => place.below.unite(&below),
+        place.below.unite(below);
+    }
+
+    /// Where a place is, or where it would go: most often at the end.
+    fn find(&self, element: &Element) -> Result<usize, usize> {
+        match self.places.last() {
+            Some((last, _)) if last >= element => self.places.binary_search_by(|(own, _)| own.cmp(element)),
+            _ => Err(self.places.len()),
         }
     }
 
-    fn at(&mut self, path: &[Element]) -> &mut FieldSet {
-        path.iter().fold(self, |set, element| {
-            &mut set.places.entry(element.clone()).or_default().below
-        })
+    fn at(&mut self, element: &Element) -> &mut Place {
+        let found = self.find(element).unwrap_or_else(|free| {
+            self.places.insert(free, (element.clone(), Place::default()));
+            free
+        });
+        &mut self.places[found].1
     }
 
     /// Puts a place where none is.
     pub(crate) fn put(&mut self, element: Element, place: Place) {
         if !place.is_empty() {
-            self.places.insert(element, place);
+            match self.find(&element) {
+                Ok(found) => self.places[found].1 = place,
+                Err(free) => self.places.insert(free, (element, place)),
+            }
         }
     }
 
-    pub(crate) fn places(&self) -> impl Iterator<Item = (&Element, &Place)> {
-        self.places.iter()
+    /// The places, each changed or, if it becomes empty, left out.
+    pub(crate) fn map(mut self, mut change: impl FnMut(&Element, Place) -> Place) -> FieldSet {
+        self.places.retain_mut(|(element, place)| {
+            *place = change(element, std::mem::take(place));
+            !place.is_empty()
+        });
+        self
     }
 
     pub(crate) fn place(&self, element: &Element) -> Option<&Place> {
-        self.places.get(element)
+        self.find(element).ok().map(|found| &self.places[found].1)
     }
 
     /// Whether a path is in the set.
@@ -81,32 +111,39 @@ impl FieldSet {
         };
         let set = above
             .iter()
-            .try_fold(self, |set, element| Some(&set.places.get(element)?.below));
-        set.and_then(|set| set.places.get(last))
-            .is_some_and(|place| place.member)
+            .try_fold(self, |set, element| Some(&set.place(element)?.below));
+        set.and_then(|set| set.place(last)).is_some_and(|place| place.member)
     }
 
     /// Adds all of another set.
-    pub fn unite(&mut self, other: &FieldSet) {
-        for (element, theirs) in &other.places {
-            match self.places.get_mut(element) {
-                Some(own) => {
-                    own.member |= theirs.member;
-                    own.below.unite(&theirs.below);
-                }
-                None => {
-                    self.places.insert(element.clone(), theirs.clone());
-                }
-            }
+    pub fn unite(&mut self, other: FieldSet) {
+        if self.is_empty() || other.is_empty() {
+            self.places.extend(other.places);
+            return;
         }
+        let mut places = Vec::with_capacity(self.places.len().max(other.places.len()));
+        let mut rest = other.places.into_iter().peekable();
+        for (element, mut own) in std::mem::take(&mut self.places) {
+            while let Some(before) = rest.next_if(|(theirs, _)| *theirs < element) {
+                places.push(before);
+            }
+            if let Some((_, theirs)) = rest.next_if(|(theirs, _)| *theirs == element) {
+                own.member |= theirs.member;
+                own.below.unite(theirs.below);
+            }
+            places.push((element, own));
+        }
+        places.extend(rest);
+        self.places = places;
     }
 
     /// What is in both.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut both = FieldSet::default();
+        let mut beside = other.beside();
         for (element, own) in &self.places {
-            if let Some(theirs) = other.places.get(element) {
+            if let Some(theirs) = beside.next(element) {
                 let member = own.member && theirs.member;
                 let below = own.below.intersection(&theirs.below);
                 both.put(element.clone(), Place { member, below });
@@ -117,8 +154,9 @@ impl FieldSet {
 
     /// Takes the members of another set away. What is below them stays.
     pub fn subtract(&mut self, other: &FieldSet) {
-        self.places.retain(|element, own| {
-            if let Some(theirs) = other.places.get(element) {
+        let mut beside = other.beside();
+        self.places.retain_mut(|(element, own)| {
+            if let Some(theirs) = beside.next(element) {
                 own.member &= !theirs.member;
                 own.below.subtract(&theirs.below);
             }
@@ -128,7 +166,8 @@ impl FieldSet {
 
     /// Takes the members of another set away, with everything below them.
     pub fn cut(&mut self, other: &FieldSet) {
-        self.places.retain(|element, own| match other.places.get(element) {
+        let mut beside = other.beside();
+        self.places.retain_mut(|(element, own)| match beside.next(element) {
             Some(theirs) if theirs.member => false,
             Some(theirs) => {
                 own.below.cut(&theirs.below);
@@ -136,6 +175,10 @@ impl FieldSet {
             }
             None => true,
         });
+    }
+
+    fn beside(&self) -> Beside<'_> {
+        Beside { rest: &self.places }
     }
 
     /// All paths: at each level members before what is below them, as conflicts are listed.
@@ -154,6 +197,28 @@ impl FieldSet {
             place.below.collect(above, found);
             above.pop();
         }
+    }
+}
+
+/// The places of a set, walked beside those of another.
+struct Beside<'a> {
+    rest: &'a [(Element, Place)],
+}
+
+impl<'a> Beside<'a> {
+    /// The place of an element. Elements must be asked for in ascending order.
+    fn next(&mut self, element: &Element) -> Option<&'a Place> {
+        while let Some(((first, place), rest)) = self.rest.split_first() {
+            match first.cmp(element) {
+                Ordering::Less => self.rest = rest,
+                Ordering::Equal => {
+                    self.rest = rest;
+                    return Some(place);
+                }
+                Ordering::Greater => return None,
+            }
+        }
+        None
     }
 }
 
@@ -192,7 +257,7 @@ mod tests {
         fn sets_of_fields_are_sets_of_paths(a in model(), b in model()) {
             let (x, y) = (set(&a), set(&b));
             let mut united = x.clone();
-            united.unite(&y);
+            united.unite(y.clone());
             prop_assert_eq!(&united, &set(&a.union(&b).cloned().collect()));
             prop_assert_eq!(x.intersection(&y), set(&a.intersection(&b).cloned().collect()));
             let mut left = x.clone();

@@ -70,7 +70,7 @@ pub fn apply(
             manager: BEFORE,
             ..*writer
         };
-        update(&json!({}), live, managers, &before, versions).map_err(ApplyError::Version)?
+        update(&json!({}), live, Managers::default(), &before, versions).map_err(ApplyError::Version)?
     } else {
         managers.clone()
     };
@@ -159,12 +159,12 @@ fn prune(
         return Ok(merged);
     };
     let merged = versions.convert(&merged, writer.api_version, version)?;
-    let given = with_named(shape, &last.fields);
+    let given = with_named(shape, last.fields.clone());
     let without = remove(shape, &merged, &given);
     let without = add_back_owned(&merged, without, version, managers, versions)?;
     // Only what was given up goes: not what lay beside it.
-    let mut gone = with_named(shape, &fields_of(shape, &merged));
-    gone.subtract(&with_named(shape, &fields_of(shape, &without)));
+    let mut gone = with_named(shape, fields_of(shape, &merged));
+    gone.subtract(&with_named(shape, fields_of(shape, &without)));
     let pruned = remove(shape, &merged, &gone.intersection(&given));
     versions.convert(&pruned, version, writer.api_version)
 }
@@ -179,16 +179,16 @@ fn add_back_owned(
 ) -> Result<Json, String> {
     let mut owned: BTreeMap<&str, FieldSet> = BTreeMap::new();
     for entry in managers.0.values() {
-        owned.entry(&entry.api_version).or_default().unite(&entry.fields);
+        owned.entry(&entry.api_version).or_default().unite(entry.fields.clone());
     }
     let first = owned.remove(version).map(|fields| (version, fields));
     for (at, fields) in first.into_iter().chain(owned) {
         let Some(shape) = versions.shape(at) else { continue };
         let whole = versions.convert(merged, version, at)?;
         let part = versions.convert(&without, version, at)?;
-        let mut gone = with_named(shape, &fields_of(shape, &whole));
-        let mut kept = with_named(shape, &fields_of(shape, &part));
-        kept.unite(&with_named(shape, &fields));
+        let mut gone = with_named(shape, fields_of(shape, &whole));
+        let mut kept = with_named(shape, fields_of(shape, &part));
+        kept.unite(with_named(shape, fields));
         gone.subtract(&kept);
         let restored = remove(shape, &whole, &gone);
         if at == version {
@@ -197,13 +197,10 @@ fn add_back_owned(
         }
         // What a version cannot show comes back with every conversion: only what was put back here counts.
         let Some(own) = versions.shape(version) else { continue };
-        let mut added = with_named(own, &fields_of(own, &versions.convert(&restored, at, version)?));
-        added.subtract(&with_named(
-            own,
-            &fields_of(own, &versions.convert(&part, at, version)?),
-        ));
-        added.unite(&with_named(own, &fields_of(own, &without)));
-        let mut gone = with_named(own, &fields_of(own, merged));
+        let mut added = with_named(own, fields_of(own, &versions.convert(&restored, at, version)?));
+        added.subtract(&with_named(own, fields_of(own, &versions.convert(&part, at, version)?)));
+        added.unite(with_named(own, fields_of(own, &without)));
+        let mut gone = with_named(own, fields_of(own, merged));
         gone.subtract(&added);
         without = remove(own, merged, &gone);
     }

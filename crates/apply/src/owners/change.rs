@@ -63,7 +63,7 @@ pub(super) fn effect(
             known.insert(version, comparison);
         }
         let Some(comparison) = known.get(version) else { continue };
-        let taken = entry.fields.intersection(&comparison.touched());
+        let taken = comparison.touched(&entry.fields);
         if !taken.is_empty() {
             effect.taken.insert(manager.clone(), taken);
         }
@@ -79,7 +79,7 @@ pub(super) fn effect(
 pub(super) fn under_schemas(managers: &mut Managers, versions: &dyn Versions) {
     for entry in managers.0.values_mut() {
         if let Some(shape) = versions.shape(&entry.api_version) {
-            entry.fields = reconcile(shape, &entry.fields);
+            entry.fields = reconcile(shape, std::mem::take(&mut entry.fields));
         }
     }
 }

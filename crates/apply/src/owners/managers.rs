@@ -150,7 +150,7 @@ impl Managers {
                 && let Some(entry) = self.0.remove(&manager)
                 && let Some(ancient) = self.0.get_mut(&bucket)
             {
-                ancient.fields.unite(&entry.fields);
+                ancient.fields.unite(entry.fields);
                 ancient.time = entry.time;
                 count -= 1;
             }

@@ -88,8 +88,8 @@ impl Story {
         };
         let on_conflict = match write {
             Write::Update => {
-                self.managers =
-                    update(&self.object, &body, &self.managers, &writer, &self.shapes).map_err(ApplyError::Version)?;
+                self.managers = update(&self.object, &body, self.managers.clone(), &writer, &self.shapes)
+                    .map_err(ApplyError::Version)?;
                 self.object = body;
                 return Ok(());
             }

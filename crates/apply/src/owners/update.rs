@@ -13,11 +13,10 @@ use insula_api::Json;
 pub fn update(
     old: &Json,
     new: &Json,
-    managers: &Managers,
+    mut managers: Managers,
     writer: &Writer<'_>,
     versions: &dyn Versions,
 ) -> Result<Managers, String> {
-    let mut managers = managers.clone();
     under_schemas(&mut managers, versions);
     let effect = effect(old, new, &managers, None, writer, versions)?;
     effect.settle(&mut managers);
@@ -34,10 +33,7 @@ pub fn update(
             fields: Default::default(),
             time: None,
         });
-    match entry.fields.is_empty() {
-        true => entry.fields = own,
-        false => entry.fields.unite(&own),
-    }
+    entry.fields.unite(own);
     entry.time = Some(writer.now);
     managers.cap();
     Ok(managers)

@@ -5,6 +5,7 @@ use super::sets::{everything, grouped};
 use super::shape::{Kind, Shape};
 use crate::fields::{Element, FieldSet};
 use insula_api::Json;
+use std::collections::BTreeMap;
 
 /// The fields that a change added, changed and removed. No field is in two of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -22,17 +23,17 @@ impl Comparison {
         self.removed.cut(ignored);
     }
 
-    /// What is new or other than it was.
-    pub(crate) fn touched(&self) -> FieldSet {
-        let mut touched = self.modified.clone();
-        touched.unite(&self.added);
+    /// What of a set is new or other than it was.
+    pub(crate) fn touched(&self, fields: &FieldSet) -> FieldSet {
+        let mut touched = fields.intersection(&self.added);
+        touched.unite(fields.intersection(&self.modified));
         touched
     }
 
-    /// The same, of a comparison that is needed no more: of a new object all fields are added.
+    /// All that is new or other than it was.
     pub(crate) fn into_touched(self) -> FieldSet {
         let mut touched = self.added;
-        touched.unite(&self.modified);
+        touched.unite(self.modified);
         touched
     }
 }
@@ -95,17 +96,17 @@ impl Walk {
     }
 
     fn entries(&mut self, shape: Shape<'_>, old: &Json, new: &Json) {
-        let empty = serde_json::Map::new();
+        let empty = Object::new();
         let (old, new) = (old.as_object().unwrap_or(&empty), new.as_object().unwrap_or(&empty));
-        for (name, before) in old {
-            let field = shape.field(name);
-            self.within(Element::field(name), |walk| match new.get(name) {
-                Some(after) => walk.both(field, before, after),
-                None => walk.removed(field, before),
+        let mut shapes = shape.fields();
+        for (name, before, after) in beside(old, new) {
+            let field = shapes.field(name);
+            self.within(Element::field(name), |walk| match (before, after) {
+                (Some(before), Some(after)) => walk.both(field, before, after),
+                (Some(before), None) => walk.removed(field, before),
+                (None, Some(after)) => walk.added(field, after),
+                (None, None) => {}
             });
-        }
-        for (name, after) in new.iter().filter(|(name, _)| !old.contains_key(*name)) {
-            self.within(Element::field(name), |walk| walk.added(shape.field(name), after));
         }
     }
 
@@ -114,41 +115,53 @@ impl Walk {
             let items = Json::as_array(value).map_or(&[] as &[Json], Vec::as_slice);
             grouped(identified(shape, kind, items))
         };
-        let (old, mut new) = (side(old), side(new));
-        let items = shape.items();
-        for (element, before) in old {
-            let after = new.remove(&element).unwrap_or_default();
-            self.within(element, |walk| match (before.as_slice(), after.as_slice()) {
-                ([before], [after]) => walk.both(items, before, after),
-                ([before], []) => walk.removed(items, before),
-                // Equal items are one value, and turn into it and back.
-                (before, after) if before.len() > 1 && after.len() > 1 => {
-                    if before != after {
-                        walk.found.modified.insert(&walk.path);
-                    }
-                }
-                (before, after) => {
-                    if let [after] = after {
-                        walk.found.added.insert_tree(&walk.path, everything(items, after));
-                        return;
-                    }
-                    if let [before] = before {
-                        walk.found.removed.insert_tree(&walk.path, everything(items, before));
-                    }
-                    match after {
-                        [] => walk.found.removed.insert(&walk.path),
-                        _ => walk.found.modified.insert(&walk.path),
-                    }
-                }
-            });
+        let mut both: BTreeMap<Element, (Vec<&Json>, Vec<&Json>)> = BTreeMap::new();
+        for (element, before) in side(old) {
+            both.entry(element).or_default().0 = before;
         }
-        for (element, after) in new {
-            self.within(element, |walk| match after.as_slice() {
-                [after] => walk.added(items, after),
-                _ => walk.found.added.insert(&walk.path),
-            });
+        for (element, after) in side(new) {
+            both.entry(element).or_default().1 = after;
+        }
+        let items = shape.items();
+        for (element, (before, after)) in both {
+            self.within(element, |walk| walk.item(items, &before, &after));
         }
     }
+
+    /// What goes by one identity in a list. Equal items are one value, and turn into it and back.
+    fn item(&mut self, shape: Shape<'_>, before: &[&Json], after: &[&Json]) {
+        match (before, after) {
+            ([before], [after]) => self.both(shape, before, after),
+            ([before], []) => self.removed(shape, before),
+            ([], [after]) => self.added(shape, after),
+            (_, []) => self.found.removed.insert(&self.path),
+            ([], _) => self.found.added.insert(&self.path),
+            ([before], _) => {
+                self.removed(shape, before);
+                self.found.modified.insert(&self.path);
+            }
+            (_, [after]) => self.added(shape, after),
+            (before, after) if before != after => self.found.modified.insert(&self.path),
+            _ => {}
+        }
+    }
+}
+
+type Object = serde_json::Map<String, Json>;
+
+/// The fields of two objects, each once and in order.
+fn beside<'v>(old: &'v Object, new: &'v Object) -> impl Iterator<Item = (&'v str, Option<&'v Json>, Option<&'v Json>)> {
+    let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
+    std::iter::from_fn(move || {
+        let name = match (old.peek(), new.peek()) {
+            (Some((before, _)), Some((after, _))) => Ord::min(*before, *after),
+            (Some((name, _)), None) | (None, Some((name, _))) => *name,
+            (None, None) => return None,
+        };
+        let before = old.next_if(|(own, _)| *own == name).map(|(_, value)| value);
+        let after = new.next_if(|(own, _)| *own == name).map(|(_, value)| value);
+        Some((name.as_str(), before, after))
+    })
 }
 
 /// Whether a value is owned as one: a scalar, an atomic list or map, one that is empty.

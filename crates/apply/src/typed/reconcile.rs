@@ -5,24 +5,17 @@ use crate::fields::{Element, FieldSet, Place};
 use insula_api::Json;
 
 /// The set under today's schema: who owned something inside a list or map that has become one value owns that value.
-pub(crate) fn reconcile(shape: Shape<'_>, set: &FieldSet) -> FieldSet {
-    let mut out = FieldSet::default();
-    for (element, place) in set.places() {
-        out.put(element.clone(), reconcile_place(shape, element, place));
-    }
-    out
+pub(crate) fn reconcile(shape: Shape<'_>, set: FieldSet) -> FieldSet {
+    set.map(|element, place| match element {
+        _ if place.below.is_empty() => place,
+        Element::Field(name) => reconcile_place(shape.field(name), place),
+        Element::Key(_) | Element::Value(_) | Element::Index(_) => reconcile_place(shape.items(), place),
+    })
 }
 
-fn reconcile_place(shape: Shape<'_>, element: &Element, place: &Place) -> Place {
-    let child = match element {
-        Element::Field(name) => match shape.child(name) {
-            Some(child) => child.shape,
-            None => return place.clone(),
-        },
-        Element::Key(_) | Element::Value(_) | Element::Index(_) => shape.items(),
-    };
-    if child.is_unknown() || place.below.is_empty() {
-        return place.clone();
+fn reconcile_place(child: Shape<'_>, place: Place) -> Place {
+    if child.is_unknown() {
+        return place;
     }
     // The schema alone decides: where it leaves the type open, it has no opinion on ownership either.
     match child.kind(&Json::Null) {
@@ -32,7 +25,7 @@ fn reconcile_place(shape: Shape<'_>, element: &Element, place: &Place) -> Place 
         },
         Kind::Scalar(_) | Kind::Set | Kind::Keyed(_) | Kind::Map => Place {
             member: place.member,
-            below: reconcile(child, &place.below),
+            below: reconcile(child, place.below),
         },
     }
 }

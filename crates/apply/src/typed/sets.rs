@@ -1,7 +1,7 @@
 //! The fields of one object as a set.
 
 use super::items::identified;
-use super::shape::{Kind, Shape};
+use super::shape::{Child, Kind, Shape};
 use crate::fields::{Element, FieldSet, Place};
 use insula_api::Json;
 use std::collections::BTreeMap;
@@ -17,9 +17,9 @@ fn owned(shape: Shape<'_>, value: &Json) -> Place {
     match (shape.kind(value), value) {
         (Kind::Scalar(_) | Kind::AtomicList | Kind::AtomicMap, _) => return Place { member: true, below },
         (Kind::Map, Json::Object(fields)) => {
+            let mut shapes = shape.fields();
             for (name, value) in fields {
-                let child = shape.child(name);
-                let (field, named) = child.map_or((shape.field(name), false), |child| (child.shape, child.named));
+                let Child { shape: field, named } = shapes.child(name).unwrap_or(Child::UNKNOWN);
                 let mut place = owned(field, value);
                 let hollow = value.is_null() || value.as_object().is_some_and(serde_json::Map::is_empty);
                 place.member |= hollow || !named;
@@ -52,8 +52,10 @@ pub(crate) fn everything(shape: Shape<'_>, value: &Json) -> FieldSet {
     let mut all = FieldSet::default();
     match (shape.kind(value), value) {
         (Kind::Map, Json::Object(fields)) => {
+            all = FieldSet::with_capacity(fields.len());
+            let mut shapes = shape.fields();
             for (name, value) in fields {
-                let below = everything(shape.field(name), value);
+                let below = everything(shapes.field(name), value);
                 all.put(Element::field(name), Place { member: true, below });
             }
         }
@@ -82,19 +84,16 @@ pub(crate) fn grouped(items: Vec<(Element, &Json)>) -> BTreeMap<Element, Vec<&Js
 
 /// The set with the named fields that lead to its members: who owns `spec.size` has `spec` too, but who owns an entry of a
 /// map does not have the map's other entries.
-pub(crate) fn with_named(shape: Shape<'_>, set: &FieldSet) -> FieldSet {
-    let mut out = FieldSet::default();
-    for (element, place) in set.places() {
-        let (child, named) = match element {
-            Element::Field(name) => match shape.child(name) {
-                Some(child) => (child.shape, child.named),
-                None => (shape.field(name), false),
-            },
-            Element::Key(_) | Element::Value(_) | Element::Index(_) => (shape.items(), false),
+pub(crate) fn with_named(shape: Shape<'_>, set: FieldSet) -> FieldSet {
+    let mut fields = shape.fields();
+    set.map(|element, place| {
+        let child = match element {
+            Element::Field(name) => fields.child(name).unwrap_or(Child::UNKNOWN),
+            Element::Key(_) | Element::Value(_) | Element::Index(_) => Child::entry(shape.items()),
         };
-        let below = with_named(child, &place.below);
-        let member = place.member || named;
-        out.put(element.clone(), Place { member, below });
-    }
-    out
+        Place {
+            member: place.member || child.named,
+            below: with_named(child.shape, place.below),
+        }
+    })
 }

@@ -1,7 +1,7 @@
 //! What the schema says about ownership at one place: which values are one, which have fields of their own.
 
 use insula_api::Json;
-use insula_schema::{ListType, MapType, Node, Structural, Type};
+use insula_schema::{Children, ListType, MapType, Node, Structural, Type};
 use serde_json::json;
 use std::sync::OnceLock;
 
@@ -40,6 +40,42 @@ pub(crate) enum Scalar {
     Text,
     Boolean,
     Any,
+}
+
+/// Finds the shapes of an object's fields. Names must be asked for in ascending order, as objects keep them.
+pub(crate) struct Fields<'a> {
+    of: Of<'a>,
+    keeps_unknown: bool,
+    node: Option<(&'a Node, Children<'a>)>,
+}
+
+impl<'a> Fields<'a> {
+    /// A field, unless the schema has no place for it.
+    pub(crate) fn child(&mut self, name: &str) -> Option<Child<'a>> {
+        let keeps_unknown = self.keeps_unknown;
+        let Some((node, children)) = &mut self.node else {
+            return matches!(self.of, Of::Unknown).then_some(Child::UNKNOWN);
+        };
+        let shape = |of| Shape { of, keeps_unknown };
+        match (self.of, name) {
+            (Of::Object(_), "apiVersion" | "kind") => return Some(Child::named(shape(Of::Text))),
+            (Of::Object(_), "metadata") => return Some(Child::named(shape(Of::Node(metadata().root())))),
+            _ => {}
+        }
+        if let Some(field) = children.property(name) {
+            return Some(Child::named(Shape::at(field, keeps_unknown)));
+        }
+        match node.additional() {
+            Some(values) => Some(Child::entry(Shape::at(values, keeps_unknown))),
+            None if keeps_unknown || node.properties().next().is_none() => Some(Child::UNKNOWN),
+            None => None,
+        }
+    }
+
+    /// A field's shape; fields that the schema has no place for are read without one.
+    pub(crate) fn field(&mut self, name: &str) -> Shape<'a> {
+        self.child(name).map_or(Shape::UNKNOWN, |child| child.shape)
+    }
 }
 
 /// What a schema says about a field's name.
@@ -98,32 +134,25 @@ impl<'a> Shape<'a> {
 
     /// A field, unless the schema has no place for it.
     pub(crate) fn child(self, name: &str) -> Option<Child<'a>> {
-        let (node, whole) = match self.of {
-            Of::Node(node) => (node, false),
-            Of::Object(node) => (node, true),
-            Of::Text => return None,
-            Of::Unknown => return Some(Child::entry(Shape::UNKNOWN)),
-        };
-        let keeps_unknown = self.keeps_unknown || node.preserves_unknown();
-        let shape = |of| Shape { of, keeps_unknown };
-        match name {
-            "apiVersion" | "kind" if whole => return Some(Child::named(shape(Of::Text))),
-            "metadata" if whole => return Some(Child::named(shape(Of::Node(metadata().root())))),
-            _ => {}
-        }
-        if let Some(field) = node.property(name) {
-            return Some(Child::named(Shape::at(field, keeps_unknown)));
-        }
-        match node.additional() {
-            Some(values) => Some(Child::entry(Shape::at(values, keeps_unknown))),
-            None if keeps_unknown || node.properties().next().is_none() => Some(Child::entry(Shape::UNKNOWN)),
-            None => None,
-        }
+        self.fields().child(name)
     }
 
     /// A field's shape; fields that the schema has no place for are read without one.
     pub(crate) fn field(self, name: &str) -> Shape<'a> {
-        self.child(name).map_or(Shape::UNKNOWN, |child| child.shape)
+        self.fields().field(name)
+    }
+
+    /// The fields of an object, in order.
+    pub(crate) fn fields(self) -> Fields<'a> {
+        let node = match self.of {
+            Of::Node(node) | Of::Object(node) => Some(node),
+            Of::Text | Of::Unknown => None,
+        };
+        Fields {
+            of: self.of,
+            keeps_unknown: self.keeps_unknown || node.is_some_and(Node::preserves_unknown),
+            node: node.map(|node| (node, Children::of(node))),
+        }
     }
 
     /// The items of a list.
@@ -156,7 +185,13 @@ impl<'a> Child<'a> {
         Child { shape, named: true }
     }
 
-    fn entry(shape: Shape<'a>) -> Self {
+    /// What no schema has a place for.
+    pub(crate) const UNKNOWN: Child<'static> = Child {
+        shape: Shape::UNKNOWN,
+        named: false,
+    };
+
+    pub(crate) fn entry(shape: Shape<'a>) -> Self {
         Child { shape, named: false }
     }
 }
