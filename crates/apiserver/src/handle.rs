@@ -375,7 +375,7 @@ impl ResourceRequest<'_> {
             .update(&self.target, &self.name, change, part, &options)
             .await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
-        self.renderer(form)?.object(200, &written.entry, &warnings)
+        self.renderer(form)?.written(200, &written.entry, &warnings)
     }
 
     /// Server-side apply.
@@ -447,7 +447,7 @@ impl ResourceRequest<'_> {
             Deleted::Held(entry) => {
                 // Kubernetes: only who asked for it in the old way is told that dependents are still to go.
                 let old_way = body.as_ref().is_some_and(|body| body["orphanDependents"] == false);
-                renderer.object(if old_way { 202 } else { 200 }, &entry, &warnings)
+                renderer.written(if old_way { 202 } else { 200 }, &entry, &warnings)
             }
             Deleted::Gone(entry) if self.target.served.api.strategy.traits().deletes_to_object => {
                 renderer.object(200, &entry, &warnings)
@@ -480,7 +480,7 @@ impl ResourceRequest<'_> {
             .delete_collection(&self.target, &list, &how, &options)
             .await?;
         let warnings = [self.warnings.clone(), warnings].concat();
-        self.renderer(form)?.list(&deleted, &warnings)
+        self.renderer(form)?.deleted(&deleted, &warnings)
     }
 
     fn header(&self, name: header::HeaderName) -> Option<String> {

@@ -6,6 +6,7 @@ use crate::{
     reply::{self, Reply},
     table::{self, Columns, IncludeObject, Layout},
 };
+use axum::response::Response;
 use http::header;
 use insula_api::{Json, Revision};
 use insula_registry::{Error, List, Registry, Result, Target};
@@ -45,54 +46,83 @@ impl Renderer {
 
     /// One object.
     pub fn object(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
+        let mut response = self.one(code, entry)?;
+        reply::add_warnings(&mut response, warnings);
+        Ok(response)
+    }
+
+    /// What a write left of an object. It has happened: of an object that the version cannot show, its metadata are the
+    /// answer.
+    pub fn written(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
+        let mut response = match self.one(code, entry) {
+            Err(Error::Conversion(_)) => self.document(code, &partial(entry, MetaVersion::V1)),
+            response => response?,
+        };
+        reply::add_warnings(&mut response, warnings);
+        Ok(response)
+    }
+
+    fn one(&self, code: u16, entry: &Entry) -> Result<Response> {
         let plain = self.form.representation == Representation::Object
             && self.form.format == Format::Json
             && !self.pretty
             && entry.revision != Revision(0);
-        let mut response = if plain {
+        if plain {
             let mut out = Vec::new();
             self.write(entry, &mut out)?;
             out.push(b'\n');
-            reply::bytes(code, out, self.form.content_type())
-        } else {
-            let body = match self.form.representation {
-                Representation::Table(version) => self.table(
-                    std::slice::from_ref(entry),
-                    version,
-                    metadata_at(entry.revision),
-                    Columns::Defined,
-                )?,
-                Representation::PartialMetadata(version) => partial(entry, version),
-                _ => self.value(entry)?,
-            };
-            reply::document(code, &body, self.form.format, self.form.content_type(), self.pretty)
+            return Ok(reply::bytes(code, out, self.form.content_type()));
+        }
+        let body = match self.form.representation {
+            Representation::Table(version) => self.table(
+                std::slice::from_ref(entry),
+                version,
+                metadata_at(entry.revision),
+                Columns::Defined,
+            )?,
+            Representation::PartialMetadata(version) => partial(entry, version),
+            _ => self.value(entry)?,
         };
-        reply::add_warnings(&mut response, warnings);
-        Ok(response)
+        Ok(self.document(code, &body))
     }
 
     /// A list.
     pub fn list(&self, list: &List, warnings: &[String]) -> Answer {
-        let revision = list.revision.to_string();
-        let metadata = table::list_metadata(&revision, list.next.as_deref(), list.remaining);
-        let mut response = match self.form.representation {
-            Representation::Table(version) => {
-                let body = self.table(&list.entries, version, metadata, Columns::Defined)?;
-                reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty)
-            }
-            Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
-                let items: Vec<Json> = list.entries.iter().map(|entry| partial(entry, version)).collect();
-                let body = table::partial_list(items, version, metadata);
-                reply::document(200, &body, self.form.format, self.form.content_type(), self.pretty)
-            }
-            _ => self.objects(&list.entries, metadata)?,
+        let mut response = self.many(list)?;
+        reply::add_warnings(&mut response, warnings);
+        Ok(response)
+    }
+
+    /// What was deleted together, as [`Renderer::written`] shows it.
+    pub fn deleted(&self, list: &List, warnings: &[String]) -> Answer {
+        let mut response = match self.many(list) {
+            Err(Error::Conversion(_)) => self.document(200, &partials(list, MetaVersion::V1)),
+            response => response?,
         };
         reply::add_warnings(&mut response, warnings);
         Ok(response)
     }
 
+    fn many(&self, list: &List) -> Result<Response> {
+        let metadata = list_metadata(list);
+        match self.form.representation {
+            Representation::Table(version) => {
+                let body = self.table(&list.entries, version, metadata, Columns::Defined)?;
+                Ok(self.document(200, &body))
+            }
+            Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
+                Ok(self.document(200, &partials(list, version)))
+            }
+            _ => self.objects(&list.entries, metadata),
+        }
+    }
+
+    fn document(&self, code: u16, body: &Json) -> Response {
+        reply::document(code, body, self.form.format, self.form.content_type(), self.pretty)
+    }
+
     /// Stored bytes one behind the other: nothing is parsed unless somebody wants YAML or indentation.
-    fn objects(&self, entries: &[Entry], mut metadata: Json) -> Result<axum::response::Response> {
+    fn objects(&self, entries: &[Entry], mut metadata: Json) -> Result<Response> {
         let api = &self.target.served.api;
         // Lists of kinds that Kubernetes has types for leave out what is empty.
         let typed = api.strategy.traits().built_in || &*api.group == "apiextensions.k8s.io";
@@ -130,13 +160,7 @@ impl Renderer {
             return Ok(reply::bytes(200, out, self.form.content_type()));
         }
         let body: Json = serde_json::from_slice(&out).map_err(|error| Error::Internal(error.to_string()))?;
-        Ok(reply::document(
-            200,
-            &body,
-            self.form.format,
-            self.form.content_type(),
-            self.pretty,
-        ))
+        Ok(self.document(200, &body))
     }
 
     /// The object of a watch event, as JSON.
@@ -220,7 +244,16 @@ fn metadata_at(revision: Revision) -> Json {
     table::list_metadata(&revision.to_string(), None, None)
 }
 
+fn list_metadata(list: &List) -> Json {
+    table::list_metadata(&list.revision.to_string(), list.next.as_deref(), list.remaining)
+}
+
 /// Metadata alone: read from the stored bytes, whatever version they are in; nothing is converted.
 fn partial(entry: &Entry, version: MetaVersion) -> Json {
     table::partial(&entry.object.value(entry.revision)["metadata"], version)
+}
+
+fn partials(list: &List, version: MetaVersion) -> Json {
+    let items: Vec<Json> = list.entries.iter().map(|entry| partial(entry, version)).collect();
+    table::partial_list(items, version, list_metadata(list))
 }

@@ -2,8 +2,9 @@
 //! before it serves anybody. Where one could not be read in a served version, the generation before serves on.
 //!
 //! A dry run goes over the objects in slices, one for each look, so that nothing else has to wait for it; what it found is
-//! kept for the tenants that come after. An object that is written between the dry run and the change of the claim may
-//! still turn out not to fit: then it fails for itself alone when it is read, and can be deleted.
+//! kept for the tenants that come after: for each of them only its objects that were written since are tried. An object
+//! that is written between the last look and the change of the claim, which is the next commit, may still turn out not to
+//! fit: then it fails for itself alone when it is read, and can be deleted.
 
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
 use insula_conversion::Stored;
@@ -49,10 +50,20 @@ pub(crate) struct Failure {
 }
 
 enum Run {
-    /// Where it is, what it found so far, and when.
-    Under(ObjectKey, Box<Failure>, Timestamp),
-    Passed(Timestamp),
+    /// Where it is, what it found so far, and when; and the revision that it began at.
+    Under(ObjectKey, Box<Failure>, Timestamp, Revision),
+    /// When, and the revision at which everything fitted.
+    Passed(Timestamp, Revision),
     Failed(Arc<Failure>),
+}
+
+/// What a new generation is tried on.
+pub(crate) struct Trial<'a> {
+    pub(crate) api: &'a Api,
+    /// All objects that it may come to serve.
+    pub(crate) scope: Scope,
+    /// Those of them that it serves with the next commit.
+    pub(crate) next: Scope,
 }
 
 /// Dry runs by what is tried on what.
@@ -60,37 +71,65 @@ enum Run {
 pub(crate) struct Gate(Mutex<HashMap<(u64, Vec<u8>), Run>>);
 
 impl Gate {
-    /// Tries an API on the objects of a scope, or goes on with it.
-    pub(crate) fn attempt(&self, api: &Api, scope: &Scope, snapshot: &Snapshot, now: Timestamp) -> Verdict {
+    /// Tries an API on objects, or goes on with it.
+    pub(crate) fn attempt(&self, trial: &Trial<'_>, snapshot: &Snapshot, now: Timestamp) -> Verdict {
+        let Trial { api, scope, next } = trial;
         let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if runs.len() > RUNS_MAX {
             runs.clear();
         }
         let key = (api.fingerprint, scope.prefix());
-        let (after, failure) = match runs.remove(&key) {
-            Some(Run::Passed(when)) if now.since(when) <= HOLDS_SECONDS => {
-                runs.insert(key, Run::Passed(when));
-                return Verdict::Open;
+        let (after, failure, since) = match runs.remove(&key) {
+            Some(Run::Passed(when, at)) if now.since(when) <= HOLDS_SECONDS => {
+                let mut failure = Box::default();
+                step_since(api, next, snapshot, at, &mut failure);
+                let (run, verdict) = outcome(failure, snapshot, when, at);
+                runs.insert(key, run);
+                return verdict;
             }
             Some(Run::Failed(failure)) if failure.stands(snapshot) => {
                 runs.insert(key, Run::Failed(failure.clone()));
                 return Verdict::Blocked(failure);
             }
-            Some(Run::Under(after, failure, when)) if now.since(when) <= HOLDS_SECONDS => (Some(after), failure),
-            _ => (None, Box::default()),
+            Some(Run::Under(after, failure, when, since)) if now.since(when) <= HOLDS_SECONDS => {
+                (Some(after), failure, since)
+            }
+            _ => (None, Box::default(), snapshot.revision()),
         };
         let (run, verdict) = match step(api, scope, snapshot, after, failure) {
-            (Some(after), failure) => (Run::Under(after, failure, now), Verdict::Trying),
-            (None, failure) if failure.counts.is_empty() => (Run::Passed(now), Verdict::Open),
+            (Some(after), failure) => (Run::Under(after, failure, now, since), Verdict::Trying),
             (None, mut failure) => {
-                failure.tell(snapshot);
-                let failure: Arc<Failure> = failure.into();
-                (Run::Failed(failure.clone()), Verdict::Blocked(failure))
+                // What was written behind its back, slice after slice.
+                if failure.counts.is_empty() && since < snapshot.revision() {
+                    step_since(api, scope, snapshot, since, &mut failure);
+                }
+                outcome(failure, snapshot, now, snapshot.revision())
             }
         };
         runs.insert(key, run);
         verdict
     }
+}
+
+fn outcome(mut failure: Box<Failure>, snapshot: &Snapshot, when: Timestamp, at: Revision) -> (Run, Verdict) {
+    if failure.counts.is_empty() {
+        return (Run::Passed(when, at), Verdict::Open);
+    }
+    failure.tell(snapshot);
+    let failure: Arc<Failure> = failure.into();
+    (Run::Failed(failure.clone()), Verdict::Blocked(failure))
+}
+
+/// Tries what was written after a revision. Passing over everything else costs next to nothing.
+fn step_since(api: &Api, scope: &Scope, snapshot: &Snapshot, since: Revision, failure: &mut Failure) {
+    snapshot.for_each(scope, |entry| {
+        if entry.revision > since
+            && let Err(why) = fits(api, entry)
+        {
+            failure.add(entry, why);
+        }
+        ControlFlow::Continue(())
+    });
 }
 
 /// The next slice: where to go on, if there is more.

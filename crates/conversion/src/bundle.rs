@@ -238,6 +238,11 @@ impl Bundle {
         self.versions.iter().filter(|v| v.served).map(|v| v.name.as_str())
     }
 
+    /// Whether rules read or write labels, annotations or names.
+    pub fn rules_see_metadata(&self) -> bool {
+        self.rules_see_metadata
+    }
+
     /// Whether somebody wrote rules between its versions.
     pub fn has_rules(&self) -> bool {
         self.converters.values().any(|converter| converter.ruled)

@@ -59,7 +59,9 @@ pub struct Context<'a> {
 pub struct Draft {
     /// The object.
     pub value: Json,
-    residual: Option<Vec<u8>>,
+    pub(crate) residual: Option<Vec<u8>>,
+    /// The schema that the object was written under, where that is not the one that serves it.
+    pub(crate) written_under: Option<u64>,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
 }
@@ -76,7 +78,7 @@ impl Draft {
     /// The object to store.
     pub fn finish(self, served: &Served) -> Result<Object> {
         Object::new(&self.value, self.residual.map(Into::into))
-            .map(|object| object.written_under(served.api.fingerprint))
+            .map(|object| object.written_under(self.written_under.unwrap_or(served.api.fingerprint)))
             .map_err(|error| {
                 let kind = &served.names().kind;
                 Error::BadRequest(format!(
@@ -161,6 +163,7 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     Ok(Draft {
         value: stored,
         residual,
+        written_under: None,
         warnings,
     })
 }
@@ -217,11 +220,12 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     Ok(Draft {
         value: stored,
         residual,
+        written_under: None,
         warnings,
     })
 }
 
-fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
+pub(crate) fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
     if errors.is_empty() {
         Ok(())
     } else {
@@ -352,7 +356,7 @@ fn status_only(served: &Served, new: Json, old: &Json) -> Json {
     merged
 }
 
-fn keep_old_metadata(context: &Context<'_>, new: &mut Json, old: &Json) {
+pub(crate) fn keep_old_metadata(context: &Context<'_>, new: &mut Json, old: &Json) {
     let old = &old["metadata"];
     let metadata = metadata_of(new);
     metadata::prune(metadata);

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod admission;
+mod alone;
 pub mod before;
 mod catalog;
 mod client;
@@ -37,7 +38,8 @@ pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
 pub use verbs::{
     Change, Configured, DeleteOptions, Deleted, Deletion, Event, EventKind, FOREGROUND, FieldValidation, IfAbsent,
-    List, ListOptions, ORPHAN, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
+    List, ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written,
+    mark_deleted,
 };
 
 use insula_api::{Clock, ClusterName, Rng};

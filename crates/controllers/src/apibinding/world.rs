@@ -3,7 +3,7 @@
 use super::conflicts::{self, Other};
 use crate::{
     content::{Content, Sweep, sweep},
-    rollout::{self, Gate, Verdict},
+    rollout::{self, Gate, Trial, Verdict},
     write::{alive, list, text, unchanged},
 };
 use insula_api::{ClusterName, ClusterPath, FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp};
@@ -241,12 +241,25 @@ fn attempt(
     resource.changes = present.is_some_and(|present| present.fingerprint != api.fingerprint);
     // An export that says that something is held back has to be told when that ends.
     if resource.changes || rollout::is_held(export) {
-        let scope = Scope::everywhere(ResourceId {
+        let id = ResourceId {
             group: api.group.clone(),
             resource: api.names.plural.clone(),
             identity: text(export, "/status/identityHash").into(),
+        };
+        // Other rules for the same schema change the bundle, and with it what everybody is served.
+        let shared = resource.bundle.as_ref().is_some_and(|bundle| {
+            let present = registry.catalog.compiled(&bundle.object);
+            present.map_or(true, |present| present.fingerprint != api.fingerprint)
         });
-        resource.rollout = gate.attempt(api, &scope, snapshot, registry.clock.now());
+        let trial = Trial {
+            api,
+            scope: Scope::everywhere(id.clone()),
+            next: match shared {
+                true => Scope::everywhere(id),
+                false => Scope::cluster(id, own.clone()),
+            },
+        };
+        resource.rollout = gate.attempt(&trial, snapshot, registry.clock.now());
     }
 }
 

@@ -2,7 +2,7 @@
 //! while a bundle is missing.
 
 use crate::testing::Rig;
-use insula_api::Object;
+use insula_api::{Json, Object};
 use insula_registry::{ids, representation};
 use insula_store::{Txn, Write};
 use serde_json::json;
@@ -80,16 +80,51 @@ async fn what_cannot_be_converted_can_be_deleted_through_every_version() {
 }
 
 #[tokio::test]
-async fn its_finalizers_come_off() {
+async fn its_finalizers_come_off_through_every_version() {
     let (rig, org) = engines().await;
-    let name = stored_before(
-        &rig,
-        &org,
-        "{name: a, namespace: default, finalizers: [example.io/hold]}",
-    )
-    .await;
+    for version in [V1, V2] {
+        let held = "{name: a, namespace: default, finalizers: [example.io/hold]}";
+        let name = stored_before(&rig, &org, held).await;
+        rig.delete(&org, V2, "engines", &name).await.unwrap();
+        shows_nothing_but_v1(&rig, &org, &name);
+        let more = json!({"metadata": {"finalizers": null}, "spec": {"liters": 2}});
+        let refused = rig.patch(&org, V2, "engines", &name, more).await.unwrap_err();
+        assert!(refused.to_string().contains("conversions[0].rules[0]"), "{refused}");
+        let release = json!({"metadata": {"finalizers": null}});
+        rig.patch(&org, version, "engines", &name, release).await.unwrap();
+        assert!(rig.get(&org, V1, "engines", &name).is_none(), "{version}");
+    }
+}
+
+/// The object of before is stored in v1, and v2 is what is stored now.
+#[tokio::test]
+async fn what_cannot_be_migrated_changes_its_metadata_nevertheless() {
+    let (rig, org) = engines().await;
+    let served = |version: &Json, storage: bool| {
+        let mut version = version.clone();
+        version["storage"] = json!(storage);
+        version
+    };
+    let crd = "apiextensions.k8s.io/v1";
+    let resource = "customresourcedefinitions";
+    let definition = rig.get(&org, crd, resource, "engines.example.io").unwrap();
+    let versions = &definition["spec"]["versions"];
+    let flip = json!({"spec": {"versions": [served(&versions[0], false), served(&versions[1], true)]}});
+    rig.patch(&org, crd, resource, "engines.example.io", flip)
+        .await
+        .unwrap();
+    rig.settle().await;
+    let held = "{name: a, namespace: default, finalizers: [example.io/hold]}";
+    let name = stored_before(&rig, &org, held).await;
+    for (version, mark) in [(V1, "one"), (V2, "two")] {
+        let patch = json!({"metadata": {"labels": {"mark": mark}}});
+        rig.patch(&org, version, "engines", &name, patch).await.unwrap();
+        shows_nothing_but_v1(&rig, &org, &name);
+        let kept = rig.get(&org, V1, "engines", &name).unwrap();
+        assert_eq!(kept["metadata"]["labels"]["mark"], mark);
+        assert_eq!(kept["spec"]["size"], "large");
+    }
     rig.delete(&org, V2, "engines", &name).await.unwrap();
-    shows_nothing_but_v1(&rig, &org, &name);
     let release = json!({"metadata": {"finalizers": null}});
     rig.patch(&org, V1, "engines", &name, release).await.unwrap();
     assert!(rig.get(&org, V1, "engines", &name).is_none());

@@ -3,7 +3,7 @@
 use super::names::Taken;
 use crate::{
     content::{Content, Sweep, sweep},
-    rollout::{Gate, Verdict},
+    rollout::{Gate, Trial, Verdict},
     write::{alive, list, text},
 };
 use insula_api::{Json, ObjectKey, ResourceId, Scope, Timestamp};
@@ -121,7 +121,12 @@ fn wanted_bundle(
     let rollout = match served {
         Some(served) if served.api.fingerprint != api.fingerprint => {
             let scope = Scope::cluster(served.resource_id(), key.cluster.clone());
-            gate.attempt(&api, &scope, snapshot, registry.clock.now())
+            let trial = Trial {
+                api: &api,
+                next: scope.clone(),
+                scope,
+            };
+            gate.attempt(&trial, snapshot, registry.clock.now())
         }
         _ => Verdict::Open,
     };

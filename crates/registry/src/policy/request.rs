@@ -228,8 +228,10 @@ impl<'a> Request<'a> {
                     .map_err(|error| representation::write_error(self.served(), value, &error))?
             }
             New::Stored { value, residual } => {
-                let version = &api.storage_version().name;
-                match *version == seen_as.version {
+                // What no version can show stays in the one that it is stored in.
+                let named = value["apiVersion"].as_str().unwrap_or_default();
+                let version = named.rsplit('/').next().unwrap_or_default();
+                match *version == *seen_as.version {
                     true => value.clone(),
                     false => {
                         let stored = Stored {

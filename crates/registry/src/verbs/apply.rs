@@ -1,7 +1,10 @@
 //! Server-side apply: a configuration is laid over an object, or makes one.
 
 use super::check::check_address;
-use super::write::{Change, WriteOptions, Written};
+use super::{
+    change::Change,
+    write::{WriteOptions, Written},
+};
 use crate::{
     Error, Part, Registry, Result, Target,
     owners::{self, By, group_version},

@@ -2,6 +2,7 @@
 
 mod admit;
 mod apply;
+mod change;
 mod check;
 mod delete;
 mod read;
@@ -9,9 +10,10 @@ mod watch;
 mod write;
 
 pub use apply::{Configured, IfAbsent};
+pub use change::{Change, Patch};
 pub(crate) use delete::rewrite;
 pub use delete::{DeleteOptions, Deleted, Deletion, FOREGROUND, ORPHAN, Preconditions, Propagation, mark_deleted};
 pub use read::{List, ListOptions, Token};
 pub use watch::{Event, EventKind, Watch, WatchOptions, gone};
 pub(crate) use write::commit_error;
-pub use write::{Change, FieldValidation, WriteOptions, Written};
+pub use write::{FieldValidation, WriteOptions, Written};

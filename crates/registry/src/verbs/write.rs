@@ -1,17 +1,16 @@
 //! Create and update: prepare, admit, commit under guards, and answer with what was written.
 
 use super::admit::Admission;
-use super::check::{UnknownFields, check_fields, check_identity, check_patched, check_type};
+use super::change::Change;
+use super::check::{UnknownFields, check_fields, check_type};
 use crate::{
     Error, Origin, Part, Registry, Result, Target,
     admission::Operation,
     before::{self, Context},
     ids,
-    owners::{self, By},
-    representation,
+    owners::By,
 };
 use insula_api::{Json, ObjectKey, Revision};
-use insula_apply::{Managers, OnConflict};
 use insula_auth::UserInfo;
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::sync::Arc;
@@ -55,16 +54,6 @@ pub struct Written {
     pub entry: Entry,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
-}
-
-/// How an update makes the new object of the old one, both in the request's version.
-pub enum Change<'a> {
-    /// The new object as it is (PUT).
-    Replace(Json),
-    /// A function of the present object (PATCH), asked again when somebody else was faster.
-    Patch(&'a (dyn Fn(&Json) -> Result<Json> + Send + Sync)),
-    /// A configuration of the manager's, laid over the present object (server-side apply).
-    Apply(&'a Json, OnConflict),
 }
 
 impl Registry {
@@ -193,7 +182,6 @@ impl Registry {
         options: &WriteOptions<'_>,
     ) -> Result<Written> {
         let api = &target.served.api;
-        let version = target.api_version()?;
         // What cannot be read is refused before anything else is looked at.
         let unknown = match &change {
             Change::Replace(new) => {
@@ -202,32 +190,11 @@ impl Registry {
             }
             Change::Patch(_) | Change::Apply(..) => Vec::new(),
         };
-        let by = By::Update(&options.manager);
         let mut attempt = 0;
         loop {
             attempt += 1;
             let snapshot = self.store.latest();
             let old = self.get(&snapshot, target, name)?;
-            let mut warnings = unknown.clone();
-            let mut context = self.context(target, version, part, by);
-            let applied: Managers;
-            let (mut new, patched) = match &change {
-                Change::Replace(new) => (new.clone(), false),
-                Change::Patch(patch) => {
-                    let new = patch(&representation::value(&target.served, &old, &version.name)?)?;
-                    check_patched(target, name, &new)?;
-                    warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
-                    (new, true)
-                }
-                Change::Apply(config, on_conflict) => {
-                    let new;
-                    (new, applied) = owners::apply(&context, &options.manager, Some(&old), config, *on_conflict)?;
-                    context.by = By::Applied(&applied);
-                    check_patched(target, name, &new)?;
-                    (new, true)
-                }
-            };
-            check_identity(target, name, &new, &old, patched)?;
             let admission = Admission {
                 snapshot: &snapshot,
                 target,
@@ -237,11 +204,8 @@ impl Registry {
                 name,
                 old: Some(&old),
             };
-            if let Some(mutations) = self.mutations(&admission) {
-                before::complete(&context, &mut new);
-                mutations.apply(&mut new)?;
-            }
-            let mut draft = before::update(&context, new, &old)?;
+            let mut warnings = unknown.clone();
+            let mut draft = self.changed(&admission, &old, &change, &mut warnings)?;
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);
@@ -357,16 +321,6 @@ impl Registry {
             guards.push(Guard::At(key, found.revision));
         }
         Ok(guards)
-    }
-}
-
-impl Change<'_> {
-    /// A conflict is retried where the caller gave no revision of its own: the next look decides anew.
-    fn may_retry(&self) -> bool {
-        match self {
-            Change::Replace(new) => new["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty),
-            Change::Patch(_) | Change::Apply(..) => true,
-        }
     }
 }
 

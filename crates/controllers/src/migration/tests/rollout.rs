@@ -200,3 +200,39 @@ async fn what_is_behind_the_first_thousand_objects_is_found_too() {
     assert_eq!(reason, "StoredObjectsNotConvertible");
     assert!(why.contains("(root:bob: 1), e.g. default/w1200 in root:bob"), "{why}");
 }
+
+/// Rolled out, rolled back, rolled out again within the minute for which a dry run holds.
+#[tokio::test]
+async fn what_was_written_since_a_dry_run_is_tried_too() {
+    let rig = bound(&["bob"]).await;
+    rig.create("root:provider", "apiresourceschemas", &texts("text")).await;
+    rig.create(
+        "root:provider",
+        "apiconversions",
+        &parsing("next.widgets.example.io", "int(self)"),
+    )
+    .await;
+    rig.create("root:provider", "apiresourceschemas", &texts("next")).await;
+    let served = || {
+        binding_status(&rig, "root:bob")["boundResources"][0]["schema"]["name"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let bindings = crate::apibinding::ApiBindings::new(rig.registry.clone());
+    let object = json!({"apiVersion": "example.io/v1", "kind": "Widget",
+        "metadata": {"name": "a", "namespace": "default"}, "spec": {"text": "many"}});
+    for (round, prefix) in ["next", "text", "next"].into_iter().enumerate() {
+        offer(&rig, prefix).await;
+        pass(&rig.registry, &bindings).await;
+        if round == 1 {
+            assert_eq!(served(), "text.widgets.example.io");
+            rig.create("root:bob", "widgets", &object.to_string()).await;
+        }
+    }
+    assert_eq!(served(), "text.widgets.example.io");
+    let binding = rig
+        .get("root:bob", EXPORTS, "apibindings", "widgets")
+        .expect("a binding");
+    assert_eq!(says(&binding, "BindingUpToDate").0, "RolloutBlocked");
+}

@@ -1,0 +1,119 @@
+//! What an update makes of the present object: a replacement, a patch, a configuration laid over it.
+
+use super::admit::Admission;
+use super::check::{UnknownFields, check_fields, check_identity, check_patched};
+use crate::{
+    Error, Part, Registry, Result, Target, alone,
+    before::{self, Context, Draft},
+    owners::{self, By},
+    representation,
+};
+use insula_api::Json;
+use insula_apply::{Managers, OnConflict};
+use insula_store::Entry;
+
+/// What a patch makes of an object.
+pub type Patch<'a> = dyn Fn(&Json) -> Result<Json> + Send + Sync + 'a;
+
+/// How an update makes the new object of the old one, both in the request's version.
+pub enum Change<'a> {
+    /// The new object as it is (PUT).
+    Replace(Json),
+    /// A function of the present object (PATCH), asked again when somebody else was faster.
+    Patch(&'a Patch<'a>),
+    /// A configuration of the manager's, laid over the present object (server-side apply).
+    Apply(&'a Json, OnConflict),
+}
+
+impl Change<'_> {
+    /// A conflict is retried where the caller gave no revision of its own: the next look decides anew.
+    pub(super) fn may_retry(&self) -> bool {
+        match self {
+            Change::Replace(new) => new["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty),
+            Change::Patch(_) | Change::Apply(..) => true,
+        }
+    }
+}
+
+impl Registry {
+    /// What a change makes of an object, before admission has looked at it.
+    pub(super) fn changed(
+        &self,
+        admission: &Admission<'_>,
+        old: &Entry,
+        change: &Change<'_>,
+        warnings: &mut Vec<String>,
+    ) -> Result<Draft> {
+        let Admission {
+            target,
+            options,
+            part,
+            name,
+            ..
+        } = *admission;
+        let version = target.api_version()?;
+        let mut context = self.context(target, version, part, By::Update(&options.manager));
+        let applied: Managers;
+        let (mut new, patched) = match change {
+            Change::Replace(new) => (new.clone(), false),
+            Change::Patch(patch) => {
+                let seen = match representation::value(&target.served, old, &version.name) {
+                    Ok(seen) => seen,
+                    Err(unreadable) => return self.changed_metadata(&context, admission, old, patch, unreadable),
+                };
+                let new = patch(&seen)?;
+                check_patched(target, name, &new)?;
+                warnings.extend(check_fields(target, &new, options, UnknownFields::Patch)?);
+                (new, true)
+            }
+            Change::Apply(config, on_conflict) => {
+                let new;
+                (new, applied) = owners::apply(&context, &options.manager, Some(old), config, *on_conflict)?;
+                context.by = By::Applied(&applied);
+                check_patched(target, name, &new)?;
+                (new, true)
+            }
+        };
+        check_identity(target, name, &new, old, patched)?;
+        if part == Part::Main && self.is_stuck(target, old) && self.mutations(admission).is_none() {
+            let seen = representation::value(&target.served, old, &version.name)?;
+            if alone::is_one(&context, &new, &seen) {
+                return alone::update(&context, new, old);
+            }
+        }
+        if let Some(mutations) = self.mutations(admission) {
+            before::complete(&context, &mut new);
+            mutations.apply(&mut new)?;
+        }
+        before::update(&context, new, old)
+    }
+
+    /// Whether an object is stored in a version that is not today's storage version, and cannot be stored in that.
+    fn is_stuck(&self, target: &Target, old: &Entry) -> bool {
+        *old.object.version() != *target.served.api.storage_version().name
+            && self.migrated(&target.served, old).is_err()
+    }
+
+    /// A patch through a version that cannot show the object. One of metadata alone needs no converter: finalizers and
+    /// owners come off, and nobody has to know in which version the object is stored. Anything else fails as reading does,
+    /// and so does what a policy of the workspace wants to see first.
+    fn changed_metadata(
+        &self,
+        context: &Context<'_>,
+        admission: &Admission<'_>,
+        old: &Entry,
+        patch: &Patch<'_>,
+        unreadable: Error,
+    ) -> Result<Draft> {
+        let Admission { target, part, name, .. } = *admission;
+        let seen = alone::seen(context, old);
+        let Ok(new) = patch(&seen) else { return Err(unreadable) };
+        let fits = part == Part::Main && alone::is_one(context, &new, &seen);
+        if !fits || self.mutations(admission).is_some() {
+            return Err(unreadable);
+        }
+        check_patched(target, name, &new)?;
+        check_identity(target, name, &new, old, true)?;
+        alone::update(context, new, old)
+    }
+}
