@@ -225,7 +225,18 @@ impl Client {
 
     /// The same, for a time.
     pub fn watch_for<T>(&self, time: Duration, path: &str, look: &mut dyn FnMut(Value) -> Option<T>) -> Option<T> {
-        let request = self.request("GET", path, &[], Bytes::new()).unwrap();
+        self.watch_with(time, path, &[], look)
+    }
+
+    /// The same, with headers.
+    pub fn watch_with<T>(
+        &self,
+        time: Duration,
+        path: &str,
+        headers: &[(&str, &str)],
+        look: &mut dyn FnMut(Value) -> Option<T>,
+    ) -> Option<T> {
+        let request = self.request("GET", path, headers, Bytes::new()).unwrap();
         let read = async {
             let response = self.http.request(request).await.unwrap();
             let code = response.status().as_u16();

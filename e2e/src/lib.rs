@@ -16,6 +16,7 @@ mod http;
 mod kubectl;
 mod script;
 mod server;
+mod stored;
 mod subset;
 mod world;
 
@@ -25,6 +26,7 @@ pub use http::{Answer, Client, Who, tls};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use script::{scripts_on_disk, story};
 pub use server::{Server, Setup, binary, insula, shared, unused_port};
+pub use stored::edit_stored;
 pub use subset::{Captures, matches};
 pub use world::{publish_widgets, ready_workspace, unique, workspace, workspace_owned_by};
 

@@ -213,11 +213,17 @@ impl Server {
     }
 
     /// Another process on the same folder; this one is killed unless it ended.
-    pub fn restart(mut self) -> Self {
+    pub fn restart(self) -> Self {
+        self.restart_after(|_| ())
+    }
+
+    /// The same, with something done to the data directory in between.
+    pub fn restart_after(mut self, edit: impl FnOnce(&Path)) -> Self {
         let (setup, dir) = (self.setup.clone(), Arc::clone(&self.dir));
         // Already gone after kill9.
         let _ = self.process.kill();
         self.process.wait().unwrap();
+        edit(&self.data_dir());
         drop(self);
         Self::launch(setup, dir)
     }

@@ -31,6 +31,7 @@ mod start;
 mod store;
 mod telemetry;
 mod tools;
+mod unreadable;
 mod webhook;
 mod wire;
 

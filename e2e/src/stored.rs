@@ -1,0 +1,45 @@
+//! What lies in the store of a server that is not running, changed behind its back: objects as rules of before left them, and
+//! what a disk could lose.
+
+use std::{ops::ControlFlow, path::Path, sync::Arc};
+
+use insula_api::{Object, Scope};
+use insula_store::{
+    Store, TXN_OPS_MAX, Txn, Write,
+    embedded::{EmbeddedStore, Options},
+};
+use serde_json::Value;
+
+use crate::runtime;
+
+/// Gives every stored object of a resource to `edit`, and stores what it leaves; an object that it makes null is gone.
+/// Returns how many there were.
+pub fn edit_stored(data_dir: &Path, plural: &str, edit: impl Fn(&mut Value)) -> usize {
+    let store = EmbeddedStore::open(&data_dir.join("store"), Options::default()).unwrap();
+    let mut writes = Vec::new();
+    store.latest().for_each(&Scope::everything(), |entry| {
+        if *entry.key.resource.resource == *plural {
+            let mut value = entry.object.body_value();
+            edit(&mut value);
+            writes.push(match value {
+                Value::Null => Write::Delete(entry.key.clone()),
+                value => {
+                    let object = Object::new(&value, entry.object.residual().cloned()).unwrap();
+                    Write::Put(entry.key.clone(), Arc::new(object))
+                }
+            });
+        }
+        ControlFlow::Continue(())
+    });
+    runtime().block_on(async {
+        for writes in writes.chunks(TXN_OPS_MAX) {
+            let txn = Txn {
+                guards: Vec::new(),
+                writes: writes.to_vec(),
+            };
+            store.commit(txn).await.unwrap();
+        }
+        store.close().await;
+    });
+    writes.len()
+}
