@@ -5,11 +5,17 @@ use crate::{
     protobuf,
     render::Renderer,
     status,
+    table::Columns,
 };
 use bytes::{BufMut, Bytes, BytesMut};
 use insula_api::{Json, Revision};
-use insula_registry::{Error, Event, EventKind, Result};
+use insula_registry::{
+    Error, Event, EventKind, Result, Target,
+    representation::{Cache, Show},
+};
+use insula_store::Entry;
 use serde_json::json;
+use std::sync::Arc;
 
 /// Encoded events, one behind the other.
 #[derive(Default)]
@@ -58,13 +64,19 @@ impl Frames {
 pub(crate) struct Encoder {
     renderer: Renderer,
     format: Format,
+    /// A watch as a table names its columns in the first event only.
+    columns: Columns,
 }
 
 impl Encoder {
     /// Events as this writes objects.
     pub(crate) fn new(renderer: Renderer, form: Negotiated) -> Self {
         let format = form.format;
-        Encoder { renderer, format }
+        Encoder {
+            renderer,
+            format,
+            columns: Columns::Defined,
+        }
     }
 
     /// How events are written.
@@ -72,15 +84,38 @@ impl Encoder {
         self.format
     }
 
-    /// A change of an object.
-    pub(crate) fn event(&mut self, event: &Event, out: &mut Frames) -> Result<()> {
+    /// Changes of objects, up to one that cannot be shown. Cancelled, it has done nothing.
+    pub(crate) async fn events(
+        &mut self,
+        target: &Target,
+        cache: &Arc<Cache>,
+        events: &[Event],
+    ) -> (Frames, Result<()>) {
+        let mut out = Frames::default();
+        let mut shown = cache.show(target, events.iter().map(|event| &event.entry));
+        let mut done = Ok(());
+        for event in events {
+            done = self.event(event, &mut shown, &mut out).await;
+            if done.is_err() {
+                break;
+            }
+        }
+        self.columns = Columns::Known;
+        (out, done)
+    }
+
+    async fn event<'e, E>(&self, event: &'e Event, shown: &mut Show<'e, E>, out: &mut Frames) -> Result<()>
+    where
+        E: Iterator<Item = &'e Entry> + Clone,
+    {
+        let of = (&event.entry, if out.is_empty() { self.columns } else { Columns::Known });
         let kind = match event.kind {
             EventKind::Added => "ADDED",
             EventKind::Modified => "MODIFIED",
             EventKind::Deleted => "DELETED",
         };
         if self.format == Format::Protobuf {
-            let object = self.renderer.event_value(&event.entry)?;
+            let object = self.renderer.event_value(of, shown).await?;
             self.said(kind, &object, out);
             return Ok(());
         }
@@ -88,7 +123,7 @@ impl Encoder {
         out.bytes.extend_from_slice(b"{\"type\":\"");
         out.bytes.extend_from_slice(kind.as_bytes());
         out.bytes.extend_from_slice(b"\",\"object\":");
-        match self.renderer.event(&event.entry, &mut out.bytes) {
+        match self.renderer.event(of, shown, &mut out.bytes).await {
             Ok(()) => {
                 out.push(b"}\n");
                 Ok(())

@@ -212,8 +212,8 @@ fn deprecation(served: &Served, version: &str) -> Vec<String> {
 impl ResourceRequest<'_> {
     async fn main(&mut self, verb: &str) -> Answer {
         match (verb, self.name.is_empty()) {
-            ("get", _) => self.get(),
-            ("list", _) => self.list(),
+            ("get", _) => self.get().await,
+            ("list", _) => self.list().await,
             ("watch", _) => stream::watch(self).await,
             ("create", true) => self.create().await,
             ("update", false) => self.update(Part::Main).await,
@@ -236,7 +236,7 @@ impl ResourceRequest<'_> {
 
     async fn status(&mut self, verb: &str) -> Answer {
         match verb {
-            "get" => self.get(),
+            "get" => self.get().await,
             "update" => self.update(Part::Status).await,
             "patch" => self.patch(Part::Status).await,
             _ => Err(self.not_supported(verb)),
@@ -262,23 +262,23 @@ impl ResourceRequest<'_> {
         Renderer::new(self, negotiated)
     }
 
-    fn get(&self) -> Answer {
+    async fn get(&mut self) -> Answer {
         let renderer = self.renderer(self.negotiate(Offer::Object)?)?;
         let entry = self
             .server
             .registry
             .get(&self.request.place.snapshot, &self.target, &self.name)?;
-        renderer.object(200, &entry, &self.warnings)
+        renderer.object(200, &entry, &self.warnings).await
     }
 
-    fn list(&self) -> Answer {
+    async fn list(&mut self) -> Answer {
         let renderer = self.renderer(self.negotiate(Offer::List)?)?;
         let (options, _) = self.request.parsed.query.list()?;
         let list = self
             .server
             .registry
             .list(&self.request.place.snapshot, &self.target, &options)?;
-        renderer.list(&list, &self.warnings)
+        renderer.list(&list, &self.warnings).await
     }
 
     /// `dryRun` and `fieldValidation`, for a kind of options.
@@ -325,7 +325,9 @@ impl ResourceRequest<'_> {
         self.place_in_namespace(&mut new)?;
         let written = self.server.registry.create(&self.target, new, &options).await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
-        self.renderer(renderer_form)?.object(201, &written.entry, &warnings)
+        self.renderer(renderer_form)?
+            .object(201, &written.entry, &warnings)
+            .await
     }
 
     /// A body without a namespace gets the URL's; another one is refused.
@@ -351,7 +353,7 @@ impl ResourceRequest<'_> {
             .update(&self.target, &self.name, change, part, &options)
             .await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
-        self.renderer(form)?.object(200, &written.entry, &warnings)
+        self.renderer(form)?.object(200, &written.entry, &warnings).await
     }
 
     async fn patch(&mut self, part: Part) -> Answer {
@@ -375,7 +377,7 @@ impl ResourceRequest<'_> {
             .update(&self.target, &self.name, change, part, &options)
             .await?;
         let warnings = [self.warnings.clone(), written.warnings].concat();
-        self.renderer(form)?.written(200, &written.entry, &warnings)
+        self.renderer(form)?.written(200, &written.entry, &warnings).await
     }
 
     /// Server-side apply.
@@ -399,7 +401,9 @@ impl ResourceRequest<'_> {
             .await?;
         let warnings = [self.warnings.clone(), config.warnings, configured.written.warnings].concat();
         let code = if configured.created { 201 } else { 200 };
-        self.renderer(form)?.object(code, &configured.written.entry, &warnings)
+        self.renderer(form)?
+            .object(code, &configured.written.entry, &warnings)
+            .await
     }
 
     /// The options of an apply, and what it does about fields of others.
@@ -447,10 +451,12 @@ impl ResourceRequest<'_> {
             Deleted::Held(entry) => {
                 // Kubernetes: only who asked for it in the old way is told that dependents are still to go.
                 let old_way = body.as_ref().is_some_and(|body| body["orphanDependents"] == false);
-                renderer.written(if old_way { 202 } else { 200 }, &entry, &warnings)
+                renderer
+                    .written(if old_way { 202 } else { 200 }, &entry, &warnings)
+                    .await
             }
             Deleted::Gone(entry) if self.target.served.api.strategy.traits().deletes_to_object => {
-                renderer.object(200, &entry, &warnings)
+                renderer.object(200, &entry, &warnings).await
             }
             Deleted::Gone(entry) => {
                 let named = self.target.served.api.named();
@@ -480,7 +486,7 @@ impl ResourceRequest<'_> {
             .delete_collection(&self.target, &list, &how, &options)
             .await?;
         let warnings = [self.warnings.clone(), warnings].concat();
-        self.renderer(form)?.deleted(&deleted, &warnings)
+        self.renderer(form)?.deleted(&deleted, &warnings).await
     }
 
     fn header(&self, name: header::HeaderName) -> Option<String> {

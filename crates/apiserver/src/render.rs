@@ -9,10 +9,15 @@ use crate::{
 use axum::response::Response;
 use http::header;
 use insula_api::{Json, Revision};
-use insula_registry::{Error, List, Registry, Result, Target};
+use insula_registry::{Error, List, Registry, Result, Target, representation::Show};
 use insula_store::Entry;
 use serde_json::json;
 use std::sync::Arc;
+
+/// How much of a list is written before others have a turn: some hundred microseconds.
+const PAUSE_BYTES: usize = 512 << 10;
+/// Bytes that are written while one is read into a table.
+const TABLE_EFFORT: usize = 20;
 
 /// Writes objects of one target in one form.
 pub struct Renderer {
@@ -21,8 +26,6 @@ pub struct Renderer {
     form: Negotiated,
     pretty: bool,
     include: IncludeObject,
-    /// A watch as a table names its columns in the first event only.
-    columns_sent: bool,
 }
 
 impl Renderer {
@@ -40,21 +43,20 @@ impl Renderer {
             form,
             pretty: form.pretty || negotiate::pretty(query.get("pretty"), agent.as_deref()),
             include,
-            columns_sent: false,
         })
     }
 
     /// One object.
-    pub fn object(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
-        let mut response = self.one(code, entry)?;
+    pub async fn object(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
+        let mut response = self.one(code, entry).await?;
         reply::add_warnings(&mut response, warnings);
         Ok(response)
     }
 
     /// What a write left of an object. It has happened: of an object that the version cannot show, its metadata are the
     /// answer.
-    pub fn written(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
-        let mut response = match self.one(code, entry) {
+    pub async fn written(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
+        let mut response = match self.one(code, entry).await {
             Err(Error::Conversion(_)) => self.document(code, &partial(entry, MetaVersion::V1)),
             response => response?,
         };
@@ -62,24 +64,23 @@ impl Renderer {
         Ok(response)
     }
 
-    fn one(&self, code: u16, entry: &Entry) -> Result<Response> {
+    async fn one(&self, code: u16, entry: &Entry) -> Result<Response> {
         let plain = self.form.representation == Representation::Object
             && self.form.format == Format::Json
             && !self.pretty
             && entry.revision != Revision(0);
         if plain {
             let mut out = Vec::new();
-            self.write(entry, &mut out)?;
+            self.show(std::slice::from_ref(entry)).append(&mut out).await?;
             out.push(b'\n');
             return Ok(reply::bytes(code, out, self.form.content_type()));
         }
         let body = match self.form.representation {
-            Representation::Table(version) => self.table(
-                std::slice::from_ref(entry),
-                version,
-                metadata_at(entry.revision),
-                Columns::Defined,
-            )?,
+            Representation::Table(version) => {
+                let metadata = metadata_at(entry.revision);
+                self.table(std::slice::from_ref(entry), version, metadata, Columns::Defined)
+                    .await?
+            }
             Representation::PartialMetadata(version) => partial(entry, version),
             _ => self.value(entry)?,
         };
@@ -87,15 +88,15 @@ impl Renderer {
     }
 
     /// A list.
-    pub fn list(&self, list: &List, warnings: &[String]) -> Answer {
-        let mut response = self.many(list)?;
+    pub async fn list(&self, list: &List, warnings: &[String]) -> Answer {
+        let mut response = self.many(list).await?;
         reply::add_warnings(&mut response, warnings);
         Ok(response)
     }
 
     /// What was deleted together, as [`Renderer::written`] shows it.
-    pub fn deleted(&self, list: &List, warnings: &[String]) -> Answer {
-        let mut response = match self.many(list) {
+    pub async fn deleted(&self, list: &List, warnings: &[String]) -> Answer {
+        let mut response = match self.many(list).await {
             Err(Error::Conversion(_)) => self.document(200, &partials(list, MetaVersion::V1)),
             response => response?,
         };
@@ -103,17 +104,17 @@ impl Renderer {
         Ok(response)
     }
 
-    fn many(&self, list: &List) -> Result<Response> {
+    async fn many(&self, list: &List) -> Result<Response> {
         let metadata = list_metadata(list);
         match self.form.representation {
             Representation::Table(version) => {
-                let body = self.table(&list.entries, version, metadata, Columns::Defined)?;
+                let body = self.table(&list.entries, version, metadata, Columns::Defined).await?;
                 Ok(self.document(200, &body))
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
                 Ok(self.document(200, &partials(list, version)))
             }
-            _ => self.objects(&list.entries, metadata),
+            _ => self.objects(&list.entries, metadata).await,
         }
     }
 
@@ -122,7 +123,7 @@ impl Renderer {
     }
 
     /// Stored bytes one behind the other: nothing is parsed unless somebody wants YAML or indentation.
-    fn objects(&self, entries: &[Entry], mut metadata: Json) -> Result<Response> {
+    async fn objects(&self, entries: &[Entry], mut metadata: Json) -> Result<Response> {
         let api = &self.target.served.api;
         // Lists of kinds that Kubernetes has types for leave out what is empty.
         let typed = api.strategy.traits().built_in || &*api.group == "apiextensions.k8s.io";
@@ -140,10 +141,13 @@ impl Renderer {
         out.extend_from_slice(head.trim_end_matches('}').as_bytes());
         // `trim_end_matches` took the metadata's brace too.
         out.extend_from_slice(b"},\"items\":[");
+        let mut shown = self.show(entries);
+        let mut pause = Pause::default();
         for (i, entry) in entries.iter().enumerate() {
             if i > 0 {
                 out.push(b',');
             }
+            pause.after(out.len()).await;
             if api.strategy.traits().built_in {
                 let mut value = self.value(entry)?;
                 if let Some(map) = value.as_object_mut() {
@@ -152,7 +156,7 @@ impl Renderer {
                 }
                 serde_json::to_writer(&mut out, &value).map_err(|error| Error::Internal(error.to_string()))?;
             } else {
-                self.write(entry, &mut out)?;
+                shown.append(&mut out).await?;
             }
         }
         out.extend_from_slice(b"]}\n");
@@ -163,32 +167,39 @@ impl Renderer {
         Ok(self.document(200, &body))
     }
 
-    /// The object of a watch event, as JSON.
-    pub fn event(&mut self, entry: &Entry, out: &mut Vec<u8>) -> Result<()> {
+    /// The object of a watch event, the next one of those that are shown, as JSON.
+    pub async fn event<'e, E>(&self, of: (&'e Entry, Columns), shown: &mut Show<'e, E>, out: &mut Vec<u8>) -> Result<()>
+    where
+        E: Iterator<Item = &'e Entry> + Clone,
+    {
         match self.form.representation {
-            Representation::Object | Representation::AggregatedDiscovery => self.write(entry, out),
+            Representation::Object | Representation::AggregatedDiscovery => shown.append(out).await,
             _ => {
-                let body = self.event_value(entry)?;
+                let body = self.event_value(of, shown).await?;
                 serde_json::to_writer(out, &body).map_err(|error| Error::Internal(error.to_string()))
             }
         }
     }
 
     /// The same as a value.
-    pub fn event_value(&mut self, entry: &Entry) -> Result<Json> {
+    pub async fn event_value<'e, E>(
+        &self,
+        (entry, columns): (&'e Entry, Columns),
+        shown: &mut Show<'e, E>,
+    ) -> Result<Json>
+    where
+        E: Iterator<Item = &'e Entry> + Clone,
+    {
         match self.form.representation {
             Representation::Table(version) => {
-                let columns = match std::mem::replace(&mut self.columns_sent, true) {
-                    true => Columns::Known,
-                    false => Columns::Defined,
-                };
-                let metadata = metadata_at(entry.revision);
-                self.table(std::slice::from_ref(entry), version, metadata, columns)
+                let layout = self.layout()?;
+                let row = layout.row(&shown.value().await?, self.include, version, self.registry.clock.now());
+                Ok(layout.table(vec![row], version, metadata_at(entry.revision), columns))
             }
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
                 Ok(partial(entry, version))
             }
-            Representation::Object | Representation::AggregatedDiscovery => self.value(entry),
+            Representation::Object | Representation::AggregatedDiscovery => shown.value().await,
         }
     }
 
@@ -210,10 +221,9 @@ impl Renderer {
         json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
     }
 
-    fn write(&self, entry: &Entry, out: &mut Vec<u8>) -> Result<()> {
-        self.registry
-            .cache
-            .write(&self.target.served, entry, &self.target.version, out)
+    /// Objects as they are shown, one after the other.
+    fn show<'e>(&'e self, entries: &'e [Entry]) -> Show<'e, std::slice::Iter<'e, Entry>> {
+        self.registry.cache.show(&self.target, entries.iter())
     }
 
     /// The object as a value; a dry run's creation has no resourceVersion.
@@ -227,15 +237,40 @@ impl Renderer {
         Ok(value)
     }
 
-    fn table(&self, entries: &[Entry], version: MetaVersion, metadata: Json, columns: Columns) -> Result<Json> {
-        let now = self.registry.clock.now();
-        let layout = Layout::of(&self.target.served, self.target.api_version()?);
-        let row = |entry: &Entry| {
-            self.value(entry)
-                .map(|object| layout.row(&object, self.include, version, now))
-        };
-        let rows = entries.iter().map(row).collect::<Result<Vec<Json>>>()?;
+    async fn table(&self, entries: &[Entry], version: MetaVersion, metadata: Json, columns: Columns) -> Result<Json> {
+        let (now, layout) = (self.registry.clock.now(), self.layout()?);
+        let (mut shown, mut pause) = (self.show(entries), Pause::default());
+        let (mut rows, mut bytes) = (Vec::with_capacity(entries.len()), 0);
+        for entry in entries {
+            // What is not written yet is nobody else's.
+            let object = match entry.revision {
+                Revision(0) => self.value(entry)?,
+                _ => shown.value().await?,
+            };
+            rows.push(layout.row(&object, self.include, version, now));
+            bytes += entry.object.body().len() * TABLE_EFFORT;
+            pause.after(bytes).await;
+        }
         Ok(layout.table(rows, version, metadata, columns))
+    }
+
+    fn layout(&self) -> Result<Layout<'_>> {
+        Ok(Layout::of(&self.target.served, self.target.api_version()?))
+    }
+}
+
+/// Lets others go on, every now and then.
+#[derive(Default)]
+struct Pause {
+    next: usize,
+}
+
+impl Pause {
+    async fn after(&mut self, bytes: usize) {
+        if bytes >= self.next {
+            self.next = bytes + PAUSE_BYTES;
+            tokio::task::yield_now().await;
+        }
     }
 }
 

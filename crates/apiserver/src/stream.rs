@@ -30,6 +30,8 @@ struct Running {
     registry: Arc<Registry>,
     watch: Watch,
     encoder: Encoder,
+    /// Events that the watch has given and that are still to be encoded.
+    unsent: Vec<Event>,
     /// Changes of what defines the resource.
     definition: Vec<Cursor>,
     deadline: Pin<Box<Sleep>>,
@@ -85,6 +87,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let definition = definition_cursors(&registry, &target);
     let running = Running {
         encoder,
+        unsent: Vec::new(),
         registry,
         watch,
         definition,
@@ -181,6 +184,9 @@ impl Running {
     async fn frames(&mut self) -> Option<Frames> {
         let mut out = Frames::default();
         while !self.ended {
+            if !self.unsent.is_empty() {
+                return Some(self.unsent().await);
+            }
             if self.watch.is_live()
                 && let Some(revision) = self.initial_end.take()
             {
@@ -188,7 +194,7 @@ impl Running {
                 return Some(out);
             }
             match self.wake().await {
-                Wake::Events(Ok(events)) => self.encode(&events, &mut out),
+                Wake::Events(Ok(events)) => self.unsent = events,
                 Wake::Events(Err(error)) => {
                     self.ended = true;
                     self.encoder.error(&error, &mut out);
@@ -249,15 +255,16 @@ impl Running {
         now.is_none_or(|now| now.api.fingerprint != served.api.fingerprint || now.identity != served.identity)
     }
 
-    /// An object that cannot be shown ends the watch with an ERROR.
-    fn encode(&mut self, events: &[Event], out: &mut Frames) {
-        for event in events {
-            if let Err(error) = self.encoder.event(event, out) {
-                self.encoder.error(&error, out);
-                self.ended = true;
-                return;
-            }
+    /// Events that have come. An object that cannot be shown ends the watch with an ERROR.
+    async fn unsent(&mut self) -> Frames {
+        let (target, cache) = (&self.watch.target, &self.registry.cache);
+        let (mut out, shown) = self.encoder.events(target, cache, &self.unsent).await;
+        self.unsent.clear();
+        if let Err(error) = shown {
+            self.encoder.error(&error, &mut out);
+            self.ended = true;
         }
+        out
     }
 
     /// Where to go on, for clients that want to know.

@@ -1,11 +1,12 @@
 //! The verbs, without a network: a bound kind in two versions that differ by ten rules, one of them CEL.
 
 use divan::Bencher;
+use futures_util::FutureExt;
 use insula_api::Json;
 use insula_auth::UserInfo;
 use insula_bench::fixtures::{MOVES, Tenant, widget};
-use insula_registry::{FieldValidation, ListOptions, Target, WriteOptions};
-use insula_store::MemoryStore;
+use insula_registry::{FieldValidation, ListOptions, Target, WriteOptions, representation::Cache};
+use insula_store::{Entry, MemoryStore};
 use std::sync::{
     Arc,
     atomic::{AtomicU64, Ordering},
@@ -76,11 +77,7 @@ fn get_as_bytes(bencher: Bencher<'_, '_>, version: &str) {
             .registry
             .get(&snapshot, &target, "widget-00000050")
             .expect("is there");
-        tenant
-            .registry
-            .cache
-            .write(&target.served, &entry, &target.version, &mut out)
-            .expect("shows");
+        show(&tenant.registry.cache, &target, &entry, &mut out);
         out.len()
     });
 }
@@ -95,15 +92,11 @@ fn get_as_bytes_converted_cold(bencher: Bencher<'_, '_>) {
         .registry
         .get(&snapshot, &target, "widget-00000000")
         .expect("is there");
-    bencher
-        .with_inputs(insula_registry::representation::Cache::default)
-        .bench_local_values(|cache| {
-            let mut out = Vec::new();
-            cache
-                .write(&target.served, &entry, &target.version, &mut out)
-                .expect("shows");
-            (cache, out)
-        });
+    bencher.with_inputs(Arc::<Cache>::default).bench_local_values(|cache| {
+        let mut out = Vec::new();
+        show(&cache, &target, &entry, &mut out);
+        (cache, out)
+    });
 }
 
 fn list(tenant: &Tenant, target: &Target, limit: usize) -> Vec<u8> {
@@ -115,15 +108,22 @@ fn list(tenant: &Tenant, target: &Target, limit: usize) -> Vec<u8> {
         .registry
         .list(&tenant.registry.store.latest(), target, &options)
         .expect("lists");
-    let mut out = Vec::with_capacity(page.entries.len() * 2_500);
-    for entry in &page.entries {
-        tenant
-            .registry
-            .cache
-            .write(&target.served, entry, &target.version, &mut out)
-            .expect("shows");
+    let mut out = Vec::with_capacity(page.entries.len() * 3_500);
+    let mut shown = tenant.registry.cache.show(target, page.entries.iter());
+    for _ in &page.entries {
+        now(shown.append(&mut out)).expect("shows");
     }
     out
+}
+
+fn show(cache: &Arc<Cache>, target: &Target, entry: &Entry, out: &mut Vec<u8>) {
+    let mut shown = cache.show(target, std::iter::once(entry));
+    now(shown.append(out)).expect("shows");
+}
+
+/// Without workers nothing has to be waited for.
+fn now<F: Future>(future: F) -> F::Output {
+    future.now_or_never().expect("at once")
 }
 
 /// 10,000 × 2 kB as bytes; `v2` from the cache.
@@ -150,7 +150,7 @@ fn list_10_000_converted_cold(bencher: Bencher<'_, '_>) {
     let mut tenant = filled(&runtime(), OBJECTS);
     let target = tenant.target("v2");
     bencher.bench_local(|| {
-        tenant.registry.cache = insula_registry::representation::Cache::default();
+        tenant.registry.cache = Arc::default();
         list(&tenant, &target, 0)
     });
 }

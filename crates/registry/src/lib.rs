@@ -53,7 +53,7 @@ pub struct Registry {
     /// What each cluster serves.
     pub catalog: Catalog,
     /// Converted objects.
-    pub cache: representation::Cache,
+    pub cache: Arc<representation::Cache>,
     /// The wall clock.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -69,7 +69,7 @@ impl Registry {
         Registry {
             store,
             catalog: Catalog::new(Prover::new(clock.clone())),
-            cache: representation::Cache::default(),
+            cache: Arc::default(),
             clock,
             rng,
             external_url,

@@ -1,22 +1,25 @@
 //! Stored objects as clients of a version see them.
 //!
 //! Bytes that were written under the schema that serves them, in the version that is asked for, pass through unread.
-//! Everything else is made once for each (object, revision, version) and kept in a cache of bounded size.
+//! Everything else is made once for each (object, revision, version) and kept in a [`Cache`] of bounded size: a piece at
+//! a time, in turns between tenants, where many objects are asked for ([`Workers`]).
 
 use crate::{Error, Result, Served};
 use bytes::Bytes;
-use insula_api::{Json, Object, ObjectKey, Revision};
+use insula_api::Json;
 use insula_conversion::ConvertError;
 use insula_store::Entry;
-use parking_lot::Mutex;
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Arc, Weak},
-};
 
-/// Bytes of converted objects that are kept, over all tenants.
-pub const CACHE_BYTES_MAX: usize = 256 << 20;
-const SHARDS: usize = 16;
+mod cache;
+mod job;
+mod show;
+#[cfg(test)]
+mod tests;
+mod turns;
+
+pub use cache::{CACHE_BYTES_MAX, Cache};
+pub use show::Show;
+pub use turns::{Work, Workers};
 
 /// The stored JSON, as it lies.
 pub fn stored_value(entry: &Entry) -> Json {
@@ -88,96 +91,8 @@ pub(crate) fn write_error(served: &Served, new: &Json, error: &ConvertError) -> 
         .invalid(name, vec![insula_api::FieldError::invalid_text(&field, "", detail)])
 }
 
-type CacheKey = (Arc<[u8]>, Revision, Arc<str>, u64);
-
-/// Bytes, and the object that they were made of: a dry run and a last finalizer's end answer with other content under a
-/// revision that is taken, and neither may be shown the stored object nor be kept in its place.
-struct Kept {
-    of: Weak<Object>,
-    bytes: Bytes,
-}
-
-#[derive(Default)]
-struct Shard {
-    map: HashMap<CacheKey, Kept>,
-    order: VecDeque<CacheKey>,
-    bytes: usize,
-}
-
-/// Converted objects, oldest out first.
-pub struct Cache {
-    shards: [Mutex<Shard>; SHARDS],
-}
-
-impl Default for Cache {
-    fn default() -> Self {
-        Cache {
-            shards: std::array::from_fn(|_| Mutex::default()),
-        }
-    }
-}
-
-impl Cache {
-    /// Appends an object in a version, as clients see it.
-    pub fn write(&self, served: &Served, entry: &Entry, version: &Arc<str>, out: &mut Vec<u8>) -> Result<()> {
-        if passes_through(served, entry, version) {
-            entry.object.write_to(entry.revision, out);
-            return Ok(());
-        }
-        out.extend_from_slice(&self.converted(served, entry, version)?);
-        Ok(())
-    }
-
-    /// The bytes of an object in a version that is not its stored one.
-    fn converted(&self, served: &Served, entry: &Entry, version: &Arc<str>) -> Result<Bytes> {
-        if served.alias.is_some() {
-            return encode(&value(served, entry, version)?);
-        }
-        let key: CacheKey = (
-            entry_key(&entry.key),
-            entry.revision,
-            version.clone(),
-            served.api.fingerprint,
-        );
-        let shard = &self.shards[shard_of(&key)];
-        let of = Arc::downgrade(&entry.object);
-        if let Some(kept) = shard.lock().map.get(&key).filter(|kept| kept.of.ptr_eq(&of)) {
-            return Ok(kept.bytes.clone());
-        }
-        let bytes = encode(&value(served, entry, version)?)?;
-        let mut shard = shard.lock();
-        shard.bytes += bytes.len();
-        match shard.map.insert(
-            key.clone(),
-            Kept {
-                of,
-                bytes: bytes.clone(),
-            },
-        ) {
-            None => shard.order.push_back(key),
-            Some(before) => shard.bytes -= before.bytes.len(),
-        }
-        while shard.bytes > CACHE_BYTES_MAX / SHARDS {
-            let Some(oldest) = shard.order.pop_front() else { break };
-            if let Some(gone) = shard.map.remove(&oldest) {
-                shard.bytes -= gone.bytes.len();
-            }
-        }
-        Ok(bytes)
-    }
-}
-
 fn encode(value: &Json) -> Result<Bytes> {
     serde_json::to_vec(value)
         .map(Bytes::from)
         .map_err(|error| Error::Internal(error.to_string()))
-}
-
-fn entry_key(key: &ObjectKey) -> Arc<[u8]> {
-    key.encode()
-}
-
-fn shard_of(key: &CacheKey) -> usize {
-    // Which shard is no secret and no order that anybody sees: the revision alone spreads objects well enough.
-    key.1.0 as usize % SHARDS
 }

@@ -19,7 +19,11 @@ use insula_apiserver::{
     limits::{Limits, Settings},
 };
 use insula_controllers::Controllers;
-use insula_registry::{Registry, access::Authenticator};
+use insula_registry::{
+    Registry,
+    access::Authenticator,
+    representation::{Cache, Workers},
+};
 use insula_store::Store;
 use tower::ServiceExt;
 
@@ -80,6 +84,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     });
     let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), url);
     registry.catalog.work_aside(aside);
+    registry.cache = Arc::new(Cache::new(converters()));
     let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)
         .await
@@ -192,6 +197,14 @@ fn aside(work: &mut dyn FnMut()) {
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
         _ => work(),
+    }
+}
+
+/// Large conversions have threads beside those that answer: as many as there are cores, while there is something to convert.
+fn converters() -> Workers {
+    Workers {
+        width: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
+        start: Arc::new(|work| drop(tokio::task::spawn_blocking(work))),
     }
 }
 

@@ -1,0 +1,99 @@
+//! Large conversions take turns: tenant after tenant, and among a tenant's requests one after the other, a piece each.
+//!
+//! So a list of ten thousand objects keeps all workers busy while it is alone, and a page of another tenant that comes
+//! meanwhile waits for the pieces that are in hand.
+
+use super::{cache::Cache, job::Job};
+use insula_api::ClusterName;
+use std::{collections::VecDeque, ops::Range, sync::Arc};
+
+/// What a worker does.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// Who converts.
+#[derive(Clone)]
+pub struct Workers {
+    /// How many work at once.
+    pub width: usize,
+    /// Starts one where it holds up nobody else. It returns when there is nothing left to do.
+    pub start: Arc<dyn Fn(Work) + Send + Sync>,
+}
+
+impl Workers {
+    /// Nobody but who asks.
+    pub fn none() -> Self {
+        Workers {
+            width: 1,
+            start: Arc::new(|work| work()),
+        }
+    }
+}
+
+/// Jobs that have pieces left.
+#[derive(Default)]
+pub(super) struct Turns {
+    /// Tenants in the order of their turns, each with its jobs in the order of theirs; none of them is without.
+    tenants: VecDeque<(ClusterName, VecDeque<Arc<Job>>)>,
+    /// Workers that look here until nothing is left.
+    working: usize,
+}
+
+impl Turns {
+    fn add(&mut self, tenant: &ClusterName, job: Arc<Job>) {
+        match self.tenants.iter_mut().find(|(known, _)| known == tenant) {
+            Some((_, jobs)) => jobs.push_back(job),
+            None => self.tenants.push_back((tenant.clone(), VecDeque::from([job]))),
+        }
+    }
+
+    /// Whose turn it is, and with what.
+    fn next(&mut self) -> Option<(Arc<Job>, Range<usize>)> {
+        while let Some((tenant, mut jobs)) = self.tenants.pop_front() {
+            let job = jobs.pop_front();
+            let turn = job.and_then(|job| job.take().map(|piece| (job, piece)));
+            jobs.extend(turn.as_ref().map(|(job, _)| job.clone()));
+            if !jobs.is_empty() {
+                self.tenants.push_back((tenant, jobs));
+            }
+            if turn.is_some() {
+                return turn;
+            }
+        }
+        None
+    }
+}
+
+/// Puts a job in the line, and starts workers as far as there are less than may be.
+pub(super) fn enqueue(cache: &Arc<Cache>, tenant: &ClusterName, job: &Arc<Job>) {
+    let starting = {
+        let mut turns = cache.turns.lock();
+        turns.add(tenant, job.clone());
+        let starting = cache.workers.width.max(1).saturating_sub(turns.working);
+        turns.working += starting;
+        starting
+    };
+    for _ in 0..starting {
+        let cache = cache.clone();
+        (cache.workers.start.clone())(Box::new(move || work(&cache)));
+    }
+}
+
+fn work(cache: &Cache) {
+    while turn(cache) {}
+}
+
+/// Does one piece; `false` where none is left.
+pub(super) fn turn(cache: &Cache) -> bool {
+    let next = next_or_leave(cache);
+    next.map(|(job, piece)| job.run(cache, piece)).is_some()
+}
+
+/// Under one lock: a job that comes after it finds a worker, or sees that one has left.
+fn next_or_leave(cache: &Cache) -> Option<(Arc<Job>, Range<usize>)> {
+    let mut turns = cache.turns.lock();
+    let next = turns.next();
+    if next.is_none() {
+        turns.working -= 1;
+    }
+    next
+}
