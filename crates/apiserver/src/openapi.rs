@@ -3,6 +3,7 @@
 //! Documents are made when asked for and kept by content: a hash over the fingerprints of the APIs that make a group version
 //! names its document before it exists, so that the index costs no document and a thousand tenants of one API share one.
 
+mod gnostic;
 mod paths;
 pub mod serve;
 mod v2;
@@ -35,15 +36,34 @@ const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
 pub struct Document {
     /// Entity tag and `hash` parameter.
     pub hash: String,
-    /// JSON.
-    pub json: Bytes,
+    /// JSON; or protobuf, which OpenAPI v2 has too.
+    pub bytes: Bytes,
     /// The same, compressed: nearly every client wants it so. `None` where it is not kept.
     pub gzip: Option<Bytes>,
 }
 
 impl Document {
-    fn bytes(&self) -> usize {
-        self.json.len() + self.gzip.as_ref().map_or(0, Bytes::len)
+    fn size(&self) -> usize {
+        self.bytes.len() + self.gzip.as_ref().map_or(0, Bytes::len)
+    }
+}
+
+/// How OpenAPI v2 is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum V2 {
+    /// As everything else.
+    Json,
+    /// As gnostic reads it.
+    Protobuf,
+}
+
+impl V2 {
+    /// The type that the answer names.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            V2::Json => "application/json",
+            V2::Protobuf => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+        }
     }
 }
 
@@ -78,41 +98,45 @@ impl Cache {
         let versions = group_versions(served);
         let apis = versions.get(path.trim_matches('/'))?;
         let hash = hash_of(path.trim_matches('/'), apis);
-        Some(self.get_or_make(hash, || v3_document(apis)))
+        Some(self.get_or_make(hash, || v3_document(apis).to_string().into_bytes()))
     }
 
     /// `/openapi/v2`.
-    pub fn v2(&self, served: &[Served]) -> Document {
+    pub fn v2(&self, served: &[Served], form: V2) -> Document {
         let versions = group_versions(served);
         let mut all = Sha512::new();
-        all.update("v2");
+        all.update(form.content_type());
         for (path, apis) in &versions {
             all.update(hash_of(path, apis));
         }
         let hash = discovery::hex_upper(&all.finalize());
         self.get_or_make(hash, || {
             let apis: Vec<_> = versions.into_values().flatten().collect();
-            v2::document(&apis)
+            let document = v2::document(&apis);
+            match form {
+                V2::Json => document.to_string().into_bytes(),
+                V2::Protobuf => gnostic::encoded(&document),
+            }
         })
     }
 
-    fn get_or_make(&self, hash: String, make: impl FnOnce() -> Json) -> Document {
+    fn get_or_make(&self, hash: String, make: impl FnOnce() -> Vec<u8>) -> Document {
         if let Some(found) = self.kept().documents.get(&hash) {
             return found.clone();
         }
         // Made without the lock: two who ask at once both make it, and nobody else waits.
-        let json = Bytes::from(make().to_string());
-        let gzip = Some(Bytes::from(gzip::packed(&json)));
-        let made = Document { hash, json, gzip };
+        let bytes = Bytes::from(make());
+        let gzip = Some(Bytes::from(gzip::packed(&bytes)));
+        let made = Document { hash, bytes, gzip };
         let mut kept = self.kept();
         if kept.documents.insert(made.hash.clone(), made.clone()).is_none() {
-            kept.bytes += made.bytes();
+            kept.bytes += made.size();
             kept.order.push_back(made.hash.clone());
         }
         while kept.bytes > CACHE_BYTES_MAX {
             let Some(oldest) = kept.order.pop_front() else { break };
             if let Some(gone) = kept.documents.remove(&oldest) {
-                kept.bytes -= gone.bytes();
+                kept.bytes -= gone.size();
             }
         }
         made

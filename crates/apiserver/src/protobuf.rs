@@ -6,7 +6,7 @@
 //! tables that both directions go by.
 
 mod kinds;
-mod write;
+pub(crate) mod write;
 
 pub use write::{encode, event};
 

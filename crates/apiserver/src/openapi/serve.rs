@@ -1,6 +1,6 @@
 //! OpenAPI over HTTP: tags, the redirect to the right hash, what may be kept for ever.
 
-use super::{Cache, Document, location};
+use super::{Cache, Document, V2, location};
 use crate::{
     discovery, gzip,
     negotiate::{self, Offer},
@@ -14,10 +14,10 @@ const FOR_EVER: &str = "public, immutable, max-age=31536000";
 
 /// Answers `/openapi/v3`.
 pub fn index(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
-    let json = Bytes::from(cache.index(served).to_string());
-    let hash = discovery::etag(&json);
+    let bytes = Bytes::from(cache.index(served).to_string());
+    let hash = discovery::etag(&bytes);
     let gzip = None;
-    document(&Document { hash, json, gzip }, headers)
+    json(&Document { hash, bytes, gzip }, headers)
 }
 
 /// Answers `/openapi/v3/<path>`; nothing where that is not served. `hash` is the query's; `base` is what stands before
@@ -32,9 +32,9 @@ pub fn v3(
 ) -> Option<Response<Bytes>> {
     let found = cache.v3(served, path)?;
     Some(match hash.filter(|hash| !hash.is_empty()) {
-        None => document(&found, headers),
+        None => json(&found, headers),
         Some(hash) if hash == found.hash => {
-            let mut response = document(&found, headers);
+            let mut response = json(&found, headers);
             response
                 .headers_mut()
                 .insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_EVER));
@@ -54,60 +54,50 @@ pub fn v3(
     })
 }
 
-/// Answers `/openapi/v2`: the whole document in JSON. To clients that take protobuf alone (kubectl, to look whether a kind
-/// is validated by the server) it gives a document without paths and definitions: they then go by OpenAPI v3, or find that
-/// a kind is unknown, where a refusal would end them with an error about content types.
+/// Answers `/openapi/v2`, in protobuf to clients that would rather have it than JSON.
 pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
-    let accepts = headers
-        .get(header::ACCEPT)
-        .and_then(|value| value.to_str().ok())
-        .unwrap_or_default();
-    let wishes = accepts
-        .split(',')
-        .map(|wish| wish.split(';').next().unwrap_or_default().trim());
-    if wishes.clone().next().is_some() && wishes.clone().all(|wish| V2_PROTOBUF_ASKED.contains(&wish)) {
-        let mut response = Response::new(Bytes::from_static(V2_PROTOBUF_EMPTY));
-        let fields = response.headers_mut();
-        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(V2_PROTOBUF_ASKED[1]));
-        fields.insert(header::VARY, HeaderValue::from_static("Accept"));
-        return response;
+    let accepts = all(headers, header::ACCEPT).unwrap_or_default();
+    let first = accepts.split(',').next().unwrap_or_default();
+    let first = first.split(';').next().unwrap_or_default().trim();
+    match V2_PROTOBUF_ASKED.contains(&first) {
+        true => document(&cache.v2(served, V2::Protobuf), V2::Protobuf.content_type(), headers),
+        false => json(&cache.v2(served, V2::Json), headers),
     }
-    document(&cache.v2(served), headers)
 }
 
-/// How clients ask for OpenAPI v2 in protobuf; the answer is always named by the second.
+/// How clients ask for OpenAPI v2 in protobuf: the first is no media type by the letter, and the one that they send.
 const V2_PROTOBUF_ASKED: [&str; 2] = [
     "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
     "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
 ];
 
-/// gnostic's `openapi.v2.Document`: swagger (1) "2.0", info (2) of title (1) and version (2), empty paths (8) and
-/// definitions (9).
-const V2_PROTOBUF_EMPTY: &[u8] = b"\x0a\x032.0\x12\x0f\x0a\x06Insula\x12\x05v1.36\x42\x00\x4a\x00";
+fn all(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
+    let values: Vec<&str> = headers
+        .get_all(name)
+        .iter()
+        .filter_map(|value| value.to_str().ok())
+        .collect();
+    (!values.is_empty()).then(|| values.join(","))
+}
 
-fn document(document: &Document, headers: &HeaderMap) -> Response<Bytes> {
-    let all = |name: header::HeaderName| {
-        let values: Vec<&str> = headers
-            .get_all(name)
-            .iter()
-            .filter_map(|value| value.to_str().ok())
-            .collect();
-        (!values.is_empty()).then(|| values.join(","))
-    };
+fn json(found: &Document, headers: &HeaderMap) -> Response<Bytes> {
     // YAML is a wish that documents do not meet: clients that can have JSON too get that.
-    let form = negotiate::accept(all(header::ACCEPT).as_deref(), Offer::Document);
-    if form.is_err() {
-        return empty(StatusCode::NOT_ACCEPTABLE);
+    match negotiate::accept(all(headers, header::ACCEPT).as_deref(), Offer::Document) {
+        Ok(_) => document(found, V2::Json.content_type(), headers),
+        Err(_) => empty(StatusCode::NOT_ACCEPTABLE),
     }
-    let known = discovery::etag_matches(all(header::IF_NONE_MATCH).as_deref(), &document.hash);
+}
+
+fn document(document: &Document, content_type: &'static str, headers: &HeaderMap) -> Response<Bytes> {
+    let known = discovery::etag_matches(all(headers, header::IF_NONE_MATCH).as_deref(), &document.hash);
     let packed = document.gzip.as_ref().filter(|_| gzip::accepts(headers));
     let mut response = match (known, packed) {
         (true, _) => empty(StatusCode::NOT_MODIFIED),
         (false, Some(packed)) => Response::new(packed.clone()),
-        (false, None) => Response::new(document.json.clone()),
+        (false, None) => Response::new(document.bytes.clone()),
     };
     let fields = response.headers_mut();
-    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     fields.insert(header::VARY, HeaderValue::from_static("Accept"));
     insert(&mut response, header::ETAG, &format!("\"{}\"", document.hash));
     if packed.is_some() && !known {

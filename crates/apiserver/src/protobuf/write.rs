@@ -7,8 +7,9 @@ use super::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Timestamp};
 
-/// A varint, and bytes with their length before them.
+/// A varint, eight bytes, and bytes with their length before them.
 const VARINT: u32 = 0;
+const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
 
 /// An object in its envelope; nothing for kinds that are not written in this form.
@@ -93,15 +94,23 @@ fn time(text: &str) -> Option<Vec<u8>> {
     Some(out)
 }
 
-fn bytes(number: u32, content: &[u8], out: &mut Vec<u8>) {
+/// Writes a text, bytes or a message.
+pub(crate) fn bytes(number: u32, content: &[u8], out: &mut Vec<u8>) {
     raw_varint(u64::from(number << 3 | BYTES), out);
     raw_varint(content.len() as u64, out);
     out.extend_from_slice(content);
 }
 
-fn varint(number: u32, value: u64, out: &mut Vec<u8>) {
+/// Writes an integer (negative ones in two's complement) or a boolean.
+pub(crate) fn varint(number: u32, value: u64, out: &mut Vec<u8>) {
     raw_varint(u64::from(number << 3 | VARINT), out);
     raw_varint(value, out);
+}
+
+/// Writes a number of double precision.
+pub(crate) fn double(number: u32, value: f64, out: &mut Vec<u8>) {
+    raw_varint(u64::from(number << 3 | FIXED64), out);
+    out.extend(value.to_le_bytes());
 }
 
 fn raw_varint(mut value: u64, out: &mut Vec<u8>) {
