@@ -2,15 +2,15 @@
 
 use crate::collection;
 use crate::cost::Budget;
-use crate::error::{EvalError, no_overload};
+use crate::error::{EvalError, Overflowing, no_overload};
 use crate::eval::Result;
 use crate::functions::time;
 use crate::ir::Operator;
 use crate::operators::unsupported;
 use crate::value::Val;
 
-pub(crate) const INT: EvalError = EvalError::Overflow("integer");
-const UINT: EvalError = EvalError::Overflow("unsigned integer");
+pub(crate) const INT: EvalError = EvalError::Overflow(Overflowing::Int);
+const UINT: EvalError = EvalError::Overflow(Overflowing::Uint);
 
 pub(crate) fn negate<'v>(operand: &Val<'v>) -> Result<'v> {
     match operand {

@@ -57,7 +57,7 @@ fn equal_of_any_kind(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth
         (Val::Null, Val::Null) => true,
         (Val::Bool(a), Val::Bool(b)) => a == b,
         (Val::Bytes(a), Val::Bytes(b)) => a == b,
-        (Val::Invalid(message), _) | (_, Val::Invalid(message)) => return Err(invalid(&**message)),
+        (Val::Invalid(message), _) | (_, Val::Invalid(message)) => return Err(invalid((**message).to_owned())),
         (Val::Timestamp(a), Val::Timestamp(b)) => a == b,
         (Val::Duration(a), Val::Duration(b)) => a == b,
         (Val::Type(a), Val::Type(b)) => a == b,

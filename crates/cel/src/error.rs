@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A source text that is not a program: everything that is wrong with it. Shown as cel-go shows it: position, line
@@ -186,22 +187,80 @@ impl fmt::Display for Issue {
 
 impl std::error::Error for CompileError {}
 
+/// The words of an error. One pointer, none for no words: an error is no larger than a value, so that a result takes the
+/// place of its value and loops need not repack it.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Words(Option<Box<Cow<'static, str>>>);
+
+impl Deref for Words {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.as_deref().map_or("", |words| words)
+    }
+}
+
+impl From<&'static str> for Words {
+    fn from(words: &'static str) -> Self {
+        Self(Some(Box::new(words.into())))
+    }
+}
+
+impl From<String> for Words {
+    fn from(words: String) -> Self {
+        Self(Some(Box::new(words.into())))
+    }
+}
+
+impl fmt::Display for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl fmt::Debug for Words {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// What a result may be too large for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overflowing {
+    /// `int`, and durations.
+    Int,
+    /// `uint`.
+    Uint,
+    /// The years 1 to 9999.
+    Timestamp,
+}
+
+impl fmt::Display for Overflowing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Int => "integer",
+            Self::Uint => "unsigned integer",
+            Self::Timestamp => "timestamp",
+        })
+    }
+}
+
 /// Why an evaluation has no value. Texts are cel-go's; none of them holds a tenant's data but for the key of a
 /// failed lookup, which comes from the expression or from the object being evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
     /// A field or key that the value lacks was read.
     #[error("no such key: {0}")]
-    NoSuchKey(String),
+    NoSuchKey(Words),
     /// A variable that the program uses was not given by the caller.
     #[error("no such attribute(s): {0}")]
-    NoSuchAttribute(String),
+    NoSuchAttribute(Words),
     /// No meaning of the function or operator fits the types of its arguments.
     #[error("no such overload{}{call}", if call.is_empty() { "" } else { ": " })]
     NoSuchOverload {
         /// The function with the types of its arguments, or the operator as cel-go names it (`_+_`); empty where it
         /// names none.
-        call: Cow<'static, str>,
+        call: Words,
     },
     /// `x / 0`.
     #[error("division by zero")]
@@ -211,13 +270,13 @@ pub enum EvalError {
     ModulusByZero,
     /// A result does not fit its type.
     #[error("{0} overflow")]
-    Overflow(&'static str),
+    Overflow(Overflowing),
     /// A list has no such element.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(i64),
     /// An argument of the right type with an unusable value.
     #[error("{0}")]
-    InvalidArgument(String),
+    InvalidArgument(Words),
     /// The budget's cost units are used up.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostExceeded,
@@ -248,10 +307,13 @@ impl EvalError {
 
 pub(crate) fn no_overload(function: &'static str) -> EvalError {
     EvalError::NoSuchOverload {
-        call: Cow::Borrowed(function),
+        call: match function {
+            "" => Words::default(),
+            function => function.into(),
+        },
     }
 }
 
-pub(crate) fn invalid(message: impl Into<String>) -> EvalError {
+pub(crate) fn invalid(message: impl Into<Words>) -> EvalError {
     EvalError::InvalidArgument(message.into())
 }

@@ -22,6 +22,9 @@ use std::rc::Rc;
 
 pub(crate) type Result<'v> = std::result::Result<Val<'v>, EvalError>;
 
+// An error lies where the value would be: unpacking a result, which every step does, is then no move.
+const _: () = assert!(size_of::<Result<'_>>() == size_of::<Val<'_>>());
+
 /// A variable of a program.
 #[derive(Debug)]
 pub(crate) struct Variable {
@@ -55,7 +58,7 @@ pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut 
     for Variable { name, declared } in code.variables {
         let binding = activation
             .get(name)
-            .ok_or_else(|| EvalError::NoSuchAttribute(name.clone()))?;
+            .ok_or_else(|| EvalError::NoSuchAttribute(name.clone().into()))?;
         slots.push(match binding {
             Binding::Borrowed(value) => Slot::Json(value, declared.as_ref()),
             other => slot(other, declared.as_ref(), code.mode),
@@ -111,7 +114,7 @@ pub(crate) struct Machine<'v, 'm> {
 /// Data that does not fit its declaration is an error once it is read.
 pub(crate) fn fit(value: Val<'_>) -> Result<'_> {
     match value {
-        Val::Invalid(message) => Err(invalid(&*message)),
+        Val::Invalid(message) => Err(invalid((*message).to_owned())),
         value => Ok(value),
     }
 }
@@ -226,7 +229,7 @@ impl<'v, 'm> Machine<'v, 'm> {
 
     /// The value of one of them, evaluated now unless it was before.
     pub(crate) fn program(&mut self, programs: &Programs<'v>, name: &str) -> Result<'v> {
-        let unknown = || EvalError::NoSuchKey(name.to_owned());
+        let unknown = || EvalError::NoSuchKey(name.to_owned().into());
         let place = programs.named.iter().position(|(n, _)| n == name).ok_or_else(unknown)?;
         let before = programs
             .found

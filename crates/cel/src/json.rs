@@ -80,7 +80,7 @@ fn to_json(value: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<Value, 
         Val::Timestamp(t) => Value::String(time::timestamp_text(*t)),
         Val::Duration(nanos) => Value::String(time::duration_text(*nanos)),
         Val::Opaque(opaque) => text(&opaque.text().ok_or_else(|| formless(value))?, budget)?,
-        Val::Invalid(message) => return Err(invalid(&**message)),
+        Val::Invalid(message) => return Err(invalid((**message).to_owned())),
         Val::Optional(_) | Val::Type(_) => return Err(formless(value)),
     })
 }

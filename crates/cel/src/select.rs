@@ -70,7 +70,7 @@ impl<'v> Machine<'v, '_> {
     fn missing(&self, name: &str) -> EvalError {
         match self.mode {
             AbsenceMode::Absent => EvalError::Absent,
-            AbsenceMode::Error => EvalError::NoSuchKey(name.to_owned()),
+            AbsenceMode::Error => EvalError::NoSuchKey(name.to_owned().into()),
         }
     }
 
@@ -135,7 +135,7 @@ impl<'v> Machine<'v, '_> {
                 .and_then(|p| items.get(p))
                 .ok_or(EvalError::IndexOutOfBounds(position));
         }
-        let missing = || EvalError::NoSuchKey(key_text(index).unwrap_or_default());
+        let missing = || EvalError::NoSuchKey(key_text(index).unwrap_or_default().into());
         match value {
             Val::JsonMap(..) => {
                 let key = index.as_str().ok_or_else(missing)?;

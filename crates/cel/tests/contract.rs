@@ -93,7 +93,7 @@ fn variables_are_those_given() {
     assert_eq!(program.source(), "self.a");
     assert_eq!(program.absence_mode(), AbsenceMode::Absent);
     let missing = program.eval(&Activation::new(), &mut Budget::new(100));
-    assert_eq!(missing, Err(EvalError::NoSuchAttribute("self".to_owned())));
+    assert_eq!(missing, Err(EvalError::NoSuchAttribute("self".into())));
     let (first, second) = (json!({"a": 1}), json!({"a": 2}));
     let activation = Activation::new().with("self", &first).with("self", &second);
     assert_eq!(

@@ -198,7 +198,7 @@ fn receiver<'s, 'v>(
     let [Val::Opaque(value), text] = args else {
         return Err(no_overload(name));
     };
-    let text = text.as_str().ok_or(no_overload(name))?;
+    let text = text.as_str().ok_or_else(|| no_overload(name))?;
     // A check keeps its own copy of each text.
     cx.budget.memory(size_of::<ResourceCheck>() + 2 * text.len())?;
     Ok((value, text))

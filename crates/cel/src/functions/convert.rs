@@ -2,7 +2,7 @@
 
 use super::{Context, Function, global, made, text, time};
 use crate::cost;
-use crate::error::{EvalError, invalid, no_overload};
+use crate::error::{EvalError, Overflowing, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
 use std::rc::Rc;
@@ -89,12 +89,12 @@ fn int<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         Val::Int(i) => Ok(Val::Int(*i)),
         Val::Uint(u) => i64::try_from(*u)
             .map(Val::Int)
-            .map_err(|_| EvalError::Overflow("integer")),
+            .map_err(|_| EvalError::Overflow(Overflowing::Int)),
         // Bounds exclusive, as in cel-go: at ±2^63 a double no longer tells its neighbours apart.
         Val::Double(d) if *d > -9_223_372_036_854_775_808.0 && *d < 9_223_372_036_854_775_808.0 => {
             Ok(Val::Int(*d as i64))
         }
-        Val::Double(_) => Err(EvalError::Overflow("integer")),
+        Val::Double(_) => Err(EvalError::Overflow(Overflowing::Int)),
         Val::Timestamp(t) => Ok(Val::Int(time::epoch_seconds(*t))),
         Val::Duration(nanos) => Ok(Val::Int(*nanos)),
         _ => Err(no_overload("int")),
@@ -113,9 +113,9 @@ fn uint<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         Val::Uint(u) => Ok(Val::Uint(*u)),
         Val::Int(i) => u64::try_from(*i)
             .map(Val::Uint)
-            .map_err(|_| EvalError::Overflow("unsigned integer")),
+            .map_err(|_| EvalError::Overflow(Overflowing::Uint)),
         Val::Double(d) if *d >= 0.0 && *d < 18_446_744_073_709_551_616.0 => Ok(Val::Uint(*d as u64)),
-        Val::Double(_) => Err(EvalError::Overflow("unsigned integer")),
+        Val::Double(_) => Err(EvalError::Overflow(Overflowing::Uint)),
         _ => Err(no_overload("uint")),
     }
 }
@@ -153,7 +153,7 @@ fn string<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         }
         Val::Timestamp(t) => time::timestamp_text(*t),
         Val::Duration(nanos) => time::duration_text(*nanos),
-        Val::Opaque(value) => value.text().ok_or(no_overload("string"))?,
+        Val::Opaque(value) => value.text().ok_or_else(|| no_overload("string"))?,
         _ => return Err(no_overload("string")),
     };
     if !matches!(value, Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
@@ -178,7 +178,7 @@ fn bytes<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     if let Val::Bytes(bytes) = value {
         return Ok(Val::Bytes(Rc::clone(bytes)));
     }
-    let text = value.as_str().ok_or(no_overload("bytes"))?;
+    let text = value.as_str().ok_or_else(|| no_overload("bytes"))?;
     cx.budget.traverse(text.len())?;
     cx.budget.memory(text.len())?;
     Ok(Val::Bytes(text.as_bytes().into()))

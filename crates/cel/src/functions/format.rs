@@ -187,7 +187,7 @@ impl Format {
 fn validate<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let (format, text) = match args {
         [Val::Opaque(value), text] => match &**value {
-            Opaque::Format(format) => (*format, text.as_str().ok_or(no_overload("validate"))?),
+            Opaque::Format(format) => (*format, text.as_str().ok_or_else(|| no_overload("validate"))?),
             _ => return Err(no_overload("validate")),
         },
         _ => return Err(no_overload("validate")),

@@ -124,7 +124,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
 ];
 
 fn items<'s, 'v>(value: &'s Val<'v>, function: &'static str) -> std::result::Result<Items<'s, 'v>, EvalError> {
-    value.items().ok_or(no_overload(function))
+    value.items().ok_or_else(|| no_overload(function))
 }
 
 /// A list made of `count` elements: reading and keeping them is paid for.
@@ -158,7 +158,7 @@ fn order(
     name: &'static str,
 ) -> std::result::Result<Ordering, EvalError> {
     cx.budget.charge(cost::ITEM)?;
-    compare::order(a, b, cx.budget)?.flatten().ok_or(no_overload(name))
+    compare::order(a, b, cx.budget)?.flatten().ok_or_else(|| no_overload(name))
 }
 
 fn extreme<'v>(cx: &mut Context<'_>, args: &[Val<'v>], wanted: Ordering, name: &'static str) -> Result<'v> {

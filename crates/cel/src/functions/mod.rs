@@ -22,7 +22,7 @@ mod url;
 mod version;
 
 use crate::cost::Budget;
-use crate::error::{EvalError, no_overload};
+use crate::error::{EvalError, Overflowing, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
 use std::fmt;
@@ -61,7 +61,7 @@ impl<'m> Context<'m> {
         }
         self.budget.charge(pattern.len() as u64)?;
         let pay = |bytes: usize| self.budget.charge((bytes / PATTERN_BYTES_A_UNIT) as u64);
-        let compiled = crate::regex::compile_paid(pattern, pay)?.map_err(EvalError::InvalidArgument)?;
+        let compiled = crate::regex::compile_paid(pattern, pay)?.map_err(invalid)?;
         if self.patterns.len() == PATTERNS_KEPT_MAX {
             self.patterns.remove(0);
         }
@@ -245,7 +245,7 @@ fn size<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         Val::Bytes(bytes) => integer(bytes.len()),
         _ => match value.items() {
             Some(items) => integer(items.len()),
-            None => integer(value.map_len().ok_or(no_overload("size"))?),
+            None => integer(value.map_len().ok_or_else(|| no_overload("size"))?),
         },
     }
 }
@@ -254,13 +254,13 @@ fn size<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
 fn integer<'v>(number: usize) -> Result<'v> {
     i64::try_from(number)
         .map(Val::Int)
-        .map_err(|_| EvalError::Overflow("integer"))
+        .map_err(|_| EvalError::Overflow(Overflowing::Int))
 }
 
 /// Two text arguments.
 fn two_strings<'s>(args: &'s [Val<'_>], function: &'static str) -> std::result::Result<(&'s str, &'s str), EvalError> {
     match args {
-        [a, b] => a.as_str().zip(b.as_str()).ok_or(no_overload(function)),
+        [a, b] => a.as_str().zip(b.as_str()).ok_or_else(|| no_overload(function)),
         _ => Err(no_overload(function)),
     }
 }

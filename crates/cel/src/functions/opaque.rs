@@ -115,7 +115,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
 
 fn pair(args: &[Val<'_>], name: &'static str) -> std::result::Result<Ordering, EvalError> {
     match args {
-        [Val::Opaque(a), Val::Opaque(b)] => a.order(b).ok_or(no_overload(name)),
+        [Val::Opaque(a), Val::Opaque(b)] => a.order(b).ok_or_else(|| no_overload(name)),
         _ => Err(no_overload(name)),
     }
 }
@@ -133,7 +133,7 @@ pub(super) fn text_argument<'s>(
     name: &'static str,
 ) -> std::result::Result<&'s str, EvalError> {
     let [value] = args else { return Err(no_overload(name)) };
-    let text = value.as_str().ok_or(no_overload(name))?;
+    let text = value.as_str().ok_or_else(|| no_overload(name))?;
     cx.budget.charge(cost::SYNTAX)?;
     cx.budget.traverse(text.len())?;
     Ok(text)

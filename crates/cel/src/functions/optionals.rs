@@ -81,7 +81,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
 
 fn end<'v>(args: &[Val<'v>], name: &'static str, pick: impl Fn(Items<'_, 'v>) -> Option<Val<'v>>) -> Result<'v> {
     let [list] = args else { return Err(no_overload(name)) };
-    let items = list.items().ok_or(no_overload(name))?;
+    let items = list.items().ok_or_else(|| no_overload(name))?;
     Ok(pick(items).map_or(Val::Optional(None), Val::some))
 }
 
@@ -90,7 +90,7 @@ fn unwrap<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [list] = args else {
         return Err(no_overload("optional.unwrap"));
     };
-    let items = list.items().ok_or(no_overload("optional.unwrap"))?;
+    let items = list.items().ok_or_else(|| no_overload("optional.unwrap"))?;
     cx.budget.memory(items.len() * size_of::<Val<'_>>())?;
     let mut values = Vec::new();
     for item in items.iter() {

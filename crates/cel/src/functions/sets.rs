@@ -42,7 +42,7 @@ type Lists<'s, 'v> = (Items<'s, 'v>, Items<'s, 'v>);
 
 fn two_lists<'s, 'v>(args: &'s [Val<'v>], name: &'static str) -> Result<Lists<'s, 'v>, EvalError> {
     match args {
-        [a, b] => a.items().zip(b.items()).ok_or(no_overload(name)),
+        [a, b] => a.items().zip(b.items()).ok_or_else(|| no_overload(name)),
         _ => Err(no_overload(name)),
     }
 }

@@ -92,7 +92,7 @@ fn test<'v>(
 
 fn map<'v>(cx: &mut Context<'_>, args: &[Val<'v>], name: &'static str, change: impl Fn(&str) -> String) -> Result<'v> {
     let [value] = args else { return Err(no_overload(name)) };
-    let text = value.as_str().ok_or(no_overload(name))?;
+    let text = value.as_str().ok_or_else(|| no_overload(name))?;
     cx.budget.traverse(text.len())?;
     made(cx, change(text))
 }
@@ -101,7 +101,7 @@ fn char_at<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [text, Val::Int(index)] = args else {
         return Err(no_overload("charAt"));
     };
-    let text = text.as_str().ok_or(no_overload("charAt"))?;
+    let text = text.as_str().ok_or_else(|| no_overload("charAt"))?;
     cx.budget.traverse(text.len())?;
     let position = usize::try_from(*index).map_err(|_| out_of_range(*index))?;
     match text.chars().nth(position) {
@@ -131,7 +131,7 @@ fn substring<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [text, Val::Int(start), rest @ ..] = args else {
         return Err(no_overload("substring"));
     };
-    let text = text.as_str().ok_or(no_overload("substring"))?;
+    let text = text.as_str().ok_or_else(|| no_overload("substring"))?;
     cx.budget.traverse(text.len())?;
     let (from, to) = match rest {
         [] => (offset(text, *start)?, text.len()),
@@ -148,7 +148,7 @@ fn split<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [text, separator, rest @ ..] = args else {
         return Err(no_overload("split"));
     };
-    let (text, separator) = text.as_str().zip(separator.as_str()).ok_or(no_overload("split"))?;
+    let (text, separator) = text.as_str().zip(separator.as_str()).ok_or_else(|| no_overload("split"))?;
     let limit = match rest {
         [] => usize::MAX,
         [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),
@@ -186,16 +186,16 @@ fn join<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [list, rest @ ..] = args else {
         return Err(no_overload("join"));
     };
-    let items = list.items().ok_or(no_overload("join"))?;
+    let items = list.items().ok_or_else(|| no_overload("join"))?;
     let separator = match rest {
         [] => "",
-        [separator] => separator.as_str().ok_or(no_overload("join"))?,
+        [separator] => separator.as_str().ok_or_else(|| no_overload("join"))?,
         _ => return Err(no_overload("join")),
     };
     // Paid for first: a text that grows takes up to three times its size.
     let mut bytes = 0;
     for (i, item) in items.iter().enumerate() {
-        let item = item.as_str().ok_or(no_overload("join"))?;
+        let item = item.as_str().ok_or_else(|| no_overload("join"))?;
         let separator = if i == 0 { "" } else { separator };
         cx.budget.charge(1)?;
         cx.budget.traverse(item.len() + separator.len())?;

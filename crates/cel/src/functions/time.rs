@@ -3,7 +3,7 @@
 use super::text::quoted;
 use super::{Context, Function, global, member};
 use crate::cost;
-use crate::error::{EvalError, invalid, no_overload};
+use crate::error::{EvalError, Overflowing, invalid, no_overload};
 use crate::eval::Result;
 use crate::ir::Operator;
 use crate::value::Val;
@@ -137,9 +137,9 @@ const MINUTE: i64 = 60 * SECOND;
 const HOUR: i64 = 60 * MINUTE;
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
-const OVERFLOW: EvalError = EvalError::Overflow("timestamp");
+const OVERFLOW: EvalError = EvalError::Overflow(Overflowing::Timestamp);
 /// Go keeps durations in integers.
-const DURATION_OVERFLOW: EvalError = EvalError::Overflow("integer");
+const DURATION_OVERFLOW: EvalError = EvalError::Overflow(Overflowing::Int);
 
 /// Years 1 to 9999, as in protobuf.
 fn checked<'v>(time: Option<DateTime>) -> Result<'v> {
@@ -157,7 +157,7 @@ fn timestamp<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         [Val::Timestamp(t)] => Ok(Val::Timestamp(*t)),
         [Val::Int(seconds)] => checked(EPOCH.checked_add(SignedDuration::from_secs(*seconds)).ok()),
         [value] => {
-            let text = value.as_str().ok_or(no_overload("timestamp"))?;
+            let text = value.as_str().ok_or_else(|| no_overload("timestamp"))?;
             cx.budget.charge(cost::SYNTAX)?;
             cx.budget.traverse(text.len())?;
             let wrong = || invalid("type conversion error from 'string' to 'google.protobuf.Timestamp'");
@@ -208,7 +208,7 @@ fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             "type conversion error from 'int' to 'google.protobuf.Duration'",
         )),
         [value] => {
-            let text = value.as_str().ok_or(no_overload("duration"))?;
+            let text = value.as_str().ok_or_else(|| no_overload("duration"))?;
             cx.budget.charge(cost::SYNTAX)?;
             cx.budget.traverse(text.len())?;
             parse_duration(text)
@@ -277,7 +277,7 @@ pub(crate) fn duration_text(nanos: i64) -> String {
 fn civil<'v>(cx: &mut Context<'_>, args: &[Val<'v>], name: &'static str, part: impl Fn(DateTime) -> i64) -> Result<'v> {
     let local = match args {
         [Val::Timestamp(time)] => *time,
-        [Val::Timestamp(time), zone] => in_zone(cx, *time, zone.as_str().ok_or(no_overload(name))?)?,
+        [Val::Timestamp(time), zone] => in_zone(cx, *time, zone.as_str().ok_or_else(|| no_overload(name))?)?,
         _ => return Err(no_overload(name)),
     };
     Ok(Val::Int(part(local)))

@@ -187,7 +187,7 @@ fn read(
         [text, Val::Bool(normalize)] => (text, *normalize),
         _ => return Err(no_overload(name)),
     };
-    let text = text.as_str().ok_or(no_overload(name))?;
+    let text = text.as_str().ok_or_else(|| no_overload(name))?;
     cx.budget.traverse(text.len())?;
     // Identifiers of one letter are the worst: a box each.
     cx.budget.memory(text.len() * size_of::<Identifier>())?;
