@@ -8,8 +8,12 @@ use crate::functions::time;
 use crate::ir::Operator;
 use crate::operators::unsupported;
 use crate::value::Val;
+use smallvec::SmallVec;
 
 pub(crate) const INT: EvalError = EvalError::Overflow(Overflowing::Int);
+/// Texts that are joined where no allocation is needed, but for the result.
+const SHORT_BYTES: usize = 64;
+
 const UINT: EvalError = EvalError::Overflow(Overflowing::Uint);
 
 pub(crate) fn negate<'v>(operand: &Val<'v>) -> Result<'v> {
@@ -44,7 +48,7 @@ fn plain(error: EvalError, operator: Operator, left: &Val<'_>) -> EvalError {
     }
 }
 
-fn int<'v>(operator: Operator, a: i64, b: i64) -> Result<'v> {
+pub(crate) fn int<'v>(operator: Operator, a: i64, b: i64) -> Result<'v> {
     let result = match operator {
         Operator::Add => a.checked_add(b),
         Operator::Subtract => a.checked_sub(b),
@@ -86,6 +90,11 @@ fn double<'v>(operator: Operator, a: f64, b: f64) -> Result<'v> {
 fn add<'v>(left: &Val<'v>, right: &Val<'v>, budget: &mut Budget) -> Result<'v> {
     if let (Some(a), Some(b)) = (left.as_str(), right.as_str()) {
         budget.memory(a.len() + b.len())?;
+        if a.len() + b.len() <= SHORT_BYTES {
+            let mut bytes = SmallVec::<[u8; SHORT_BYTES]>::from_slice(a.as_bytes());
+            bytes.extend_from_slice(b.as_bytes());
+            return Ok(Val::string(std::str::from_utf8(&bytes).unwrap_or_default()));
+        }
         let mut joined = String::with_capacity(a.len() + b.len());
         joined.push_str(a);
         joined.push_str(b);

@@ -139,7 +139,8 @@ fn convert(function: &Function, argument: &Const) -> Result<Option<Const>, EvalE
     match (function.call)(&mut Context::new(&mut budget), &arguments) {
         Ok(value) => Ok(scalar(value)),
         Err(error) if error.is_fatal() => Ok(None),
-        Err(error) => Err(functions::describe(error, function.name, &arguments)),
+        Err(EvalError::NoSuchOverload { .. }) => Err(functions::no_such_overload(function.name, &arguments)),
+        Err(error) => Err(error),
     }
 }
 

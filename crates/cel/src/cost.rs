@@ -67,6 +67,7 @@ impl Meter {
         self.ceiling = limit.min(self.used.saturating_add(CALL_COST_MAX));
     }
 
+    #[inline]
     fn charge(&mut self, units: u64) -> Result<(), EvalError> {
         self.used = self.used.saturating_add(units);
         if self.used > self.ceiling {
@@ -135,6 +136,7 @@ impl Budget {
     }
 
     /// One more round of a loop; every hundredth asks whether to go on.
+    #[inline]
     pub(crate) fn round(&mut self) -> Result<(), EvalError> {
         self.charge(1)?;
         self.rounds = self.rounds.wrapping_add(1);
@@ -147,16 +149,19 @@ impl Budget {
     }
 
     /// The price of an operation.
+    #[inline]
     pub(crate) fn price(&mut self, units: u64) -> Result<(), EvalError> {
         self.price.charge(units)
     }
 
     /// Takes back what was charged for a name or path which, where it stands, is read for nothing.
+    #[inline]
     pub(crate) fn refund(&mut self, units: u64) {
         self.price.used = self.price.used.saturating_sub(units);
     }
 
     /// The effort of a function.
+    #[inline]
     pub(crate) fn charge(&mut self, units: u64) -> Result<(), EvalError> {
         self.effort.charge(units)
     }
@@ -172,6 +177,7 @@ impl Budget {
     }
 
     /// Called before the allocation it stands for.
+    #[inline]
     pub(crate) fn memory(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MAX_VALUE_BYTES {

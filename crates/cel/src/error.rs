@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::ops::Deref;
 use std::sync::Arc;
 
 /// A source text that is not a program: everything that is wrong with it. Shown as cel-go shows it: position, line
@@ -188,39 +187,63 @@ impl fmt::Display for Issue {
 impl std::error::Error for CompileError {}
 
 /// The words of an error. One pointer, none for no words: an error is no larger than a value, so that a result takes the
-/// place of its value and loops need not repack it.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct Words(Option<Box<Cow<'static, str>>>);
+/// place of its value. Most errors are absorbed and never shown, so the text of a common one is made when it is shown.
+#[derive(Clone, Default)]
+pub struct Words(Option<Box<Phrase>>);
 
-impl Deref for Words {
-    type Target = str;
+#[derive(Clone)]
+enum Phrase {
+    Text(Cow<'static, str>),
+    Conversion { from: &'static str, to: &'static str },
+}
 
-    fn deref(&self) -> &str {
-        self.0.as_deref().map_or("", |words| words)
+impl Words {
+    /// That a type cannot be made from this value of another.
+    pub(crate) fn conversion(from: &'static str, to: &'static str) -> Self {
+        Self(Some(Box::new(Phrase::Conversion { from, to })))
+    }
+
+    /// As one text.
+    pub fn text(&self) -> Cow<'_, str> {
+        match self.0.as_deref() {
+            None => Cow::Borrowed(""),
+            Some(Phrase::Text(text)) => Cow::Borrowed(text),
+            Some(Phrase::Conversion { from, to }) => {
+                Cow::Owned(format!("type conversion error from '{from}' to '{to}'"))
+            }
+        }
     }
 }
 
 impl From<&'static str> for Words {
     fn from(words: &'static str) -> Self {
-        Self(Some(Box::new(words.into())))
+        Self(Some(Box::new(Phrase::Text(words.into()))))
     }
 }
 
 impl From<String> for Words {
     fn from(words: String) -> Self {
-        Self(Some(Box::new(words.into())))
+        Self(Some(Box::new(Phrase::Text(words.into()))))
     }
 }
 
+impl PartialEq for Words {
+    fn eq(&self, other: &Self) -> bool {
+        self.text() == other.text()
+    }
+}
+
+impl Eq for Words {}
+
 impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self)
+        f.write_str(&self.text())
     }
 }
 
 impl fmt::Debug for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
+        fmt::Debug::fmt(&*self.text(), f)
     }
 }
 
@@ -256,7 +279,7 @@ pub enum EvalError {
     #[error("no such attribute(s): {0}")]
     NoSuchAttribute(Words),
     /// No meaning of the function or operator fits the types of its arguments.
-    #[error("no such overload{}{call}", if call.is_empty() { "" } else { ": " })]
+    #[error("no such overload{}{call}", if call.text().is_empty() { "" } else { ": " })]
     NoSuchOverload {
         /// The function with the types of its arguments, or the operator as cel-go names it (`_+_`); empty where it
         /// names none.
@@ -297,6 +320,7 @@ pub enum EvalError {
 
 impl EvalError {
     /// Exhausted resources end the evaluation; `||`, `&&`, `exists` and `all` may absorb every other error.
+    #[inline]
     pub(crate) fn is_fatal(&self) -> bool {
         matches!(
             self,

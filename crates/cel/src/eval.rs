@@ -112,6 +112,7 @@ pub(crate) struct Machine<'v, 'm> {
 }
 
 /// Data that does not fit its declaration is an error once it is read.
+#[inline]
 pub(crate) fn fit(value: Val<'_>) -> Result<'_> {
     match value {
         Val::Invalid(message) => Err(invalid((*message).to_owned())),
@@ -120,6 +121,7 @@ pub(crate) fn fit(value: Val<'_>) -> Result<'_> {
 }
 
 impl<'v, 'm> Machine<'v, 'm> {
+    #[inline]
     pub(crate) fn eval(&mut self, node: &'v Node) -> Result<'v> {
         self.depth += 1;
         // The tree is no deeper than that by construction; this holds even if lowering were wrong.
@@ -141,7 +143,11 @@ impl<'v, 'm> Machine<'v, 'm> {
             }
             Node::Local(index) => {
                 self.charge(cost::SELECT)?;
-                fit(self.locals.get(*index).cloned().ok_or(EvalError::DepthExceeded)?)
+                fit(self
+                    .locals
+                    .get(*index)
+                    .map(Val::copied)
+                    .ok_or(EvalError::DepthExceeded)?)
             }
             Node::Access { base, steps } => self.access(base, steps),
             Node::Has { base, field } => self.has(base, field),
@@ -206,6 +212,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         }
     }
 
+    #[inline]
     pub(crate) fn charge(&mut self, units: u64) -> std::result::Result<(), EvalError> {
         self.context.budget.price(units)
     }
@@ -325,38 +332,55 @@ impl<'v, 'm> Machine<'v, 'm> {
     #[inline(never)]
     fn chain(&mut self, first: &'v Node, rest: &'v [Link]) -> Result<'v> {
         let mut left = self.eval(first);
-        for Link {
+        let Some((last, links)) = rest.split_last() else {
+            return left;
+        };
+        for link in links {
+            left = self.link(left, link);
+        }
+        self.link(left, last)
+    }
+
+    fn link(&mut self, left: Result<'v>, link: &'v Link) -> Result<'v> {
+        if is_fatal(&left) {
+            return left;
+        }
+        // Both sides are evaluated before the first one's error counts, and an operator on an error has its price.
+        let right = self.eval(&link.operand);
+        if is_fatal(&right) {
+            return right;
+        }
+        match (&left, &right) {
+            (Ok(left), Ok(right)) => self.operate(link, left, right),
+            (Err(_), _) => {
+                self.charge(cost::CALL)?;
+                left
+            }
+            (Ok(_), Err(_)) => {
+                self.charge(cost::CALL)?;
+                right
+            }
+        }
+    }
+
+    fn operate(&mut self, link: &'v Link, left: &Val<'v>, right: &Val<'v>) -> Result<'v> {
+        let Link {
             operator,
             operand,
             overloads,
-        } in rest
-        {
-            // Both sides are evaluated before the first one's error counts, and an operator on an error has its price.
-            let right = match &left {
-                Err(error) if error.is_fatal() => return left,
-                _ => self.eval(operand),
-            };
-            left = match (left, right) {
-                (_, Err(error)) if error.is_fatal() => return Err(error),
-                (Err(error), _) | (Ok(_), Err(error)) => {
-                    self.charge(cost::CALL)?;
-                    Err(error)
-                }
-                (Ok(left), Ok(right)) => {
-                    let looked_up =
-                        *operator == Operator::In && *overloads == Overloads::One && price::is_constant_set(operand);
-                    if !looked_up {
-                        self.charge(price::operator(*operator, *overloads, &left, &right))?;
-                    }
-                    if self.numbers == Numbers::Typed && mixed(&left, &right) && operator.is_arithmetic() {
-                        Err(no_overload(""))
-                    } else {
-                        operators::apply(*operator, &left, &right, self.context.budget)
-                    }
-                }
-            };
+        } = link;
+        if let (Val::Int(left), Val::Int(right)) = (left, right) {
+            self.charge(cost::CALL)?;
+            return operators::of_integers(*operator, *left, *right);
         }
-        left
+        let looked_up = *operator == Operator::In && *overloads == Overloads::One && price::is_constant_set(operand);
+        if !looked_up {
+            self.charge(price::operator(*operator, *overloads, left, right))?;
+        }
+        if self.numbers == Numbers::Typed && mixed(left, right) && operator.is_arithmetic() {
+            return Err(no_overload(""));
+        }
+        operators::apply(*operator, left, right, self.context.budget)
     }
 
     #[inline(never)]
@@ -370,14 +394,33 @@ impl<'v, 'm> Machine<'v, 'm> {
 
     #[inline(never)]
     fn call(&mut self, function: &'static Function, arguments: &'v [Node], price: Price) -> Result<'v> {
-        let mut values: SmallVec<[Val<'v>; 4]> = SmallVec::new();
-        for argument in arguments {
-            values.push(self.eval(argument)?);
+        match arguments {
+            [one] => {
+                let one = [self.eval(one)?];
+                self.apply(function, &one, price)
+            }
+            [one, two] => {
+                let both = [self.eval(one)?, self.eval(two)?];
+                self.apply(function, &both, price)
+            }
+            all => {
+                let mut values: SmallVec<[Val<'v>; 4]> = SmallVec::new();
+                for argument in all {
+                    values.push(self.eval(argument)?);
+                }
+                self.apply(function, &values, price)
+            }
         }
-        let result = (function.call)(&mut self.context, &values);
+    }
+
+    fn apply(&mut self, function: &'static Function, values: &[Val<'v>], price: Price) -> Result<'v> {
+        let result = (function.call)(&mut self.context, values);
         let made = result.as_ref().unwrap_or(&Val::Null);
-        self.charge(price.units(&values, made))?;
-        result.map_err(|error| functions::describe(error, function.name, &values))
+        self.charge(price.units(values, made))?;
+        match result {
+            Err(EvalError::NoSuchOverload { .. }) => Err(functions::no_such_overload(function.name, values)),
+            result => result,
+        }
     }
 
     #[inline(never)]
@@ -420,6 +463,10 @@ impl<'v, 'm> Machine<'v, 'm> {
         }
         Ok(Val::Map(Rc::new(MapVal::new(made)?)))
     }
+}
+
+fn is_fatal(result: &Result<'_>) -> bool {
+    matches!(result, Err(error) if error.is_fatal())
 }
 
 /// An integer and a double.

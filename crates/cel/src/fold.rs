@@ -82,15 +82,22 @@ impl<'v> Machine<'v, '_> {
         floor: usize,
         body: &mut impl FnMut(&mut Self) -> std::result::Result<Flow, EvalError>,
     ) -> Unit {
-        for (i, item) in items.iter().enumerate() {
-            self.context.budget.round()?;
-            match variables {
-                Variables::One => self.set_local(floor, item),
-                Variables::Two => {
-                    self.set_local(floor, Val::Int(i64::try_from(i).unwrap_or(i64::MAX)));
-                    self.set_local(floor + 1, item);
-                }
+        let place = match variables {
+            Variables::One => floor,
+            Variables::Two => floor + 1,
+        };
+        let mut items = items.iter();
+        let mut index = 0;
+        loop {
+            let Some(local) = self.locals.get_mut(place) else { break };
+            if !items.next_into(local) {
+                break;
             }
+            if place > floor {
+                self.set_local(floor, Val::Int(index));
+                index += 1;
+            }
+            self.context.budget.round()?;
             if let Flow::Stop = body(self)? {
                 break;
             }
@@ -215,11 +222,12 @@ impl<'v> Machine<'v, '_> {
                     .and_then(fit),
             };
             match item {
-                Err(EvalError::Absent) => {}
-                item => {
-                    made.push(item?);
+                Ok(item) => {
                     machine.context.budget.memory(size_of::<Val<'_>>())?;
+                    made.push(item);
                 }
+                Err(EvalError::Absent) => {}
+                Err(error) => return Err(error),
             }
             Ok(Flow::Continue)
         })?;

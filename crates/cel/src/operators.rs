@@ -24,6 +24,22 @@ pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, bud
     }
 }
 
+/// The same of integers, which are most of what loops work on.
+pub(crate) fn of_integers<'v>(operator: Operator, left: i64, right: i64) -> Result<'v> {
+    Ok(Val::Bool(match operator {
+        Operator::Equal => left == right,
+        Operator::NotEqual => left != right,
+        Operator::Less => left < right,
+        Operator::LessOrEqual => left <= right,
+        Operator::Greater => left > right,
+        Operator::GreaterOrEqual => left >= right,
+        Operator::In => return Err(no_overload("")),
+        Operator::Add | Operator::Subtract | Operator::Multiply | Operator::Divide | Operator::Modulo => {
+            return arithmetic::int(operator, left, right);
+        }
+    }))
+}
+
 /// Values of Kubernetes' types compare with their own kind only, and with null.
 fn is_alien(left: &Val<'_>, right: &Val<'_>) -> bool {
     matches!(left, Val::Opaque(_)) && !matches!(right, Val::Null) && left.type_name() != right.type_name()

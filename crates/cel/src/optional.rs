@@ -81,5 +81,5 @@ impl<'v> Target<'v> {
 
 /// Whatever the function, `hasValue` is what its expansion asks first.
 pub(crate) fn not_optional(value: &Val<'_>) -> EvalError {
-    functions::describe(no_overload("hasValue"), "hasValue", std::slice::from_ref(value))
+    functions::no_such_overload("hasValue", std::slice::from_ref(value))
 }

@@ -139,8 +139,21 @@ pub(crate) fn key_text(key: &Val<'_>) -> Option<String> {
 }
 
 impl<'v> Val<'v> {
+    /// A clone for loops: the kinds that they mostly see are copied in place, others by a call.
+    #[inline]
+    pub(crate) fn copied(&self) -> Self {
+        match self {
+            Self::Bool(b) => Self::Bool(*b),
+            Self::Int(i) => Self::Int(*i),
+            Self::Str(text) => Self::Str(text),
+            Self::JsonMap(fields, declared) => Self::JsonMap(fields, *declared),
+            other => other.clone(),
+        }
+    }
+
     /// Scalars are read out at once; lists and maps stay where they are. Integers are `int` (not `uint`) unless only
     /// `uint` holds them.
+    #[inline]
     pub(crate) fn from_json(json: &'v Value) -> Self {
         match json {
             Value::Null => Self::Null,
@@ -153,6 +166,7 @@ impl<'v> Val<'v> {
     }
 
     /// The same by a declaration.
+    #[inline]
     pub(crate) fn read(json: &'v Value, declared: Declared<'v>) -> Self {
         match declared {
             None => Self::from_json(json),
@@ -178,6 +192,7 @@ impl<'v> Val<'v> {
         }
     }
 
+    #[inline]
     fn number(number: &Number) -> Self {
         if let Some(i) = number.as_i64() {
             return Self::Int(i);
@@ -188,6 +203,7 @@ impl<'v> Val<'v> {
         }
     }
 
+    #[inline]
     pub(crate) fn from_const(constant: &'v Const) -> Self {
         match constant {
             Const::Null => Self::Null,
@@ -216,6 +232,7 @@ impl<'v> Val<'v> {
         Self::Optional(Some(Rc::new(value)))
     }
 
+    #[inline]
     pub(crate) fn as_str(&self) -> Option<&str> {
         match self {
             Self::Str(s) => Some(s),
@@ -224,6 +241,7 @@ impl<'v> Val<'v> {
         }
     }
 
+    #[inline]
     pub(crate) fn items(&self) -> Option<Items<'_, 'v>> {
         match self {
             Self::JsonList(items, declared) => Some(Items::Json(items, typed::items_of(*declared))),
@@ -348,6 +366,26 @@ pub(crate) enum Elements<'s, 'v> {
     Made(std::slice::Iter<'s, Val<'v>>),
 }
 
+impl<'v> Elements<'_, 'v> {
+    /// Puts the next element into a place that the loop has for it; false at the end. A number goes there in registers.
+    #[inline]
+    pub(crate) fn next_into(&mut self, place: &mut Val<'v>) -> bool {
+        match self {
+            Self::Json(items, declared) => match (items.next(), declared) {
+                (None, _) => return false,
+                (Some(item), None) => *place = Val::from_json(item),
+                (Some(item), declared) => *place = Val::read(item, *declared),
+            },
+            Self::Made(items) => match items.next() {
+                None => return false,
+                Some(Val::Int(i)) => *place = Val::Int(*i),
+                Some(item) => *place = item.clone(),
+            },
+        }
+        true
+    }
+}
+
 impl<'v> Iterator for Elements<'_, 'v> {
     type Item = Val<'v>;
 
@@ -355,7 +393,7 @@ impl<'v> Iterator for Elements<'_, 'v> {
     fn next(&mut self) -> Option<Val<'v>> {
         match self {
             Self::Json(items, declared) => items.next().map(|item| Val::read(item, *declared)),
-            Self::Made(items) => items.next().cloned(),
+            Self::Made(items) => items.next().map(Val::copied),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::{Context, Function, global, made, text, time};
 use crate::cost;
-use crate::error::{EvalError, Overflowing, invalid, no_overload};
+use crate::error::{EvalError, Overflowing, Words, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
 use std::rc::Rc;
@@ -69,7 +69,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
 ];
 
 fn impossible(from: &Val<'_>, to: &'static str) -> EvalError {
-    invalid(format!("type conversion error from '{}' to '{to}'", from.type_name()))
+    EvalError::InvalidArgument(Words::conversion(from.type_name(), to))
 }
 
 fn one<'s, 'v>(args: &'s [Val<'v>], name: &'static str) -> std::result::Result<&'s Val<'v>, EvalError> {
@@ -141,9 +141,9 @@ fn string<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let value = one(args, "string")?;
     let text = match value {
         Val::Str(_) | Val::String(_) => return Ok(value.clone()),
-        Val::Bool(b) => b.to_string(),
-        Val::Int(i) => i.to_string(),
-        Val::Uint(u) => u.to_string(),
+        Val::Bool(b) => return short(cx, if *b { "true" } else { "false" }),
+        Val::Int(i) => return short(cx, Decimal::new(*i < 0, i.unsigned_abs()).text()),
+        Val::Uint(u) => return short(cx, Decimal::new(false, *u).text()),
         Val::Double(d) => text::double_text(*d),
         Val::Bytes(bytes) => {
             cx.budget.traverse(bytes.len())?;
@@ -156,10 +156,49 @@ fn string<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         Val::Opaque(value) => value.text().ok_or_else(|| no_overload("string"))?,
         _ => return Err(no_overload("string")),
     };
-    if !matches!(value, Val::Bool(_) | Val::Int(_) | Val::Uint(_)) {
-        cx.budget.charge(cost::SYNTAX)?;
-    }
+    cx.budget.charge(cost::SYNTAX)?;
     made(cx, text)
+}
+
+/// A text that was written without an allocation of its own.
+fn short<'v>(cx: &mut Context<'_>, text: &str) -> Result<'v> {
+    cx.budget.allocation(text.len())?;
+    Ok(Val::string(text))
+}
+
+/// A whole number in digits.
+struct Decimal {
+    bytes: [u8; 20],
+    start: usize,
+}
+
+impl Decimal {
+    fn new(negative: bool, mut number: u64) -> Self {
+        let mut decimal = Self {
+            bytes: [0; 20],
+            start: 20,
+        };
+        loop {
+            decimal.put(b'0' + (number % 10) as u8);
+            number /= 10;
+            if number == 0 {
+                break;
+            }
+        }
+        if negative {
+            decimal.put(b'-');
+        }
+        decimal
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.start = self.start.saturating_sub(1);
+        self.bytes[self.start] = byte;
+    }
+
+    fn text(&self) -> &str {
+        std::str::from_utf8(&self.bytes[self.start..]).unwrap_or_default()
+    }
 }
 
 fn bool<'v>(_: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {

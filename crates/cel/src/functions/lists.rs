@@ -158,7 +158,9 @@ fn order(
     name: &'static str,
 ) -> std::result::Result<Ordering, EvalError> {
     cx.budget.charge(cost::ITEM)?;
-    compare::order(a, b, cx.budget)?.flatten().ok_or_else(|| no_overload(name))
+    compare::order(a, b, cx.budget)?
+        .flatten()
+        .ok_or_else(|| no_overload(name))
 }
 
 fn extreme<'v>(cx: &mut Context<'_>, args: &[Val<'v>], wanted: Ordering, name: &'static str) -> Result<'v> {

@@ -195,10 +195,8 @@ pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
 
 /// The error of a function as cel-go words it: most of its functions name themselves and the types they were given,
 /// the oldest do not.
-pub(crate) fn describe(error: EvalError, name: &'static str, arguments: &[Val<'_>]) -> EvalError {
-    let EvalError::NoSuchOverload { .. } = error else {
-        return error;
-    };
+#[cold]
+pub(crate) fn no_such_overload(name: &'static str, arguments: &[Val<'_>]) -> EvalError {
     let types: Vec<&str> = arguments.iter().map(Val::type_name).collect();
     let call = match (name, types.as_slice()) {
         ("contains" | "startsWith" | "endsWith" | "matches", _) => String::new(),

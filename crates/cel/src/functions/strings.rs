@@ -148,7 +148,10 @@ fn split<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [text, separator, rest @ ..] = args else {
         return Err(no_overload("split"));
     };
-    let (text, separator) = text.as_str().zip(separator.as_str()).ok_or_else(|| no_overload("split"))?;
+    let (text, separator) = text
+        .as_str()
+        .zip(separator.as_str())
+        .ok_or_else(|| no_overload("split"))?;
     let limit = match rest {
         [] => usize::MAX,
         [Val::Int(limit)] => usize::try_from(*limit).unwrap_or(usize::MAX),

@@ -28,7 +28,10 @@ fn format<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [template, list] = args else {
         return Err(no_overload("format"));
     };
-    let (template, values) = template.as_str().zip(list.items()).ok_or_else(|| no_overload("format"))?;
+    let (template, values) = template
+        .as_str()
+        .zip(list.items())
+        .ok_or_else(|| no_overload("format"))?;
     cx.budget.traverse(template.len())?;
     let mut out = String::new();
     let mut used = 0;
