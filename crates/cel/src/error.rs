@@ -271,6 +271,8 @@ impl fmt::Display for Overflowing {
 /// Why an evaluation has no value. Texts are cel-go's; none of them holds a tenant's data but for the key of a
 /// failed lookup, which comes from the expression or from the object being evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+// A tag of a word, as values have, for the same reason.
+#[repr(u64)]
 pub enum EvalError {
     /// A field or key that the value lacks was read.
     #[error("no such key: {0}")]

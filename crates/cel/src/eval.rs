@@ -143,11 +143,11 @@ impl<'v, 'm> Machine<'v, 'm> {
             }
             Node::Local(index) => {
                 self.charge(cost::SELECT)?;
-                fit(self
-                    .locals
-                    .get(*index)
-                    .map(Val::copied)
-                    .ok_or(EvalError::DepthExceeded)?)
+                match self.locals.get(*index) {
+                    Some(value @ Val::Invalid(_)) => fit(value.clone()),
+                    Some(value) => Ok(value.copied()),
+                    None => Err(EvalError::DepthExceeded),
+                }
             }
             Node::Access { base, steps } => self.access(base, steps),
             Node::Has { base, field } => self.has(base, field),
@@ -336,25 +336,26 @@ impl<'v, 'm> Machine<'v, 'm> {
             return left;
         };
         for link in links {
-            left = self.link(left, link);
+            left = self.link(&mut left, link);
         }
-        self.link(left, last)
+        self.link(&mut left, last)
     }
 
-    fn link(&mut self, left: Result<'v>, link: &'v Link) -> Result<'v> {
-        if is_fatal(&left) {
-            return left;
+    /// One operator, to the result of those before it, which is left behind.
+    fn link(&mut self, left: &mut Result<'v>, link: &'v Link) -> Result<'v> {
+        if is_fatal(left) {
+            return std::mem::replace(left, Ok(Val::Null));
         }
         // Both sides are evaluated before the first one's error counts, and an operator on an error has its price.
         let right = self.eval(&link.operand);
         if is_fatal(&right) {
             return right;
         }
-        match (&left, &right) {
+        match (&*left, &right) {
             (Ok(left), Ok(right)) => self.operate(link, left, right),
             (Err(_), _) => {
                 self.charge(cost::CALL)?;
-                left
+                std::mem::replace(left, Ok(Val::Null))
             }
             (Ok(_), Err(_)) => {
                 self.charge(cost::CALL)?;
@@ -396,8 +397,11 @@ impl<'v, 'm> Machine<'v, 'm> {
     fn call(&mut self, function: &'static Function, arguments: &'v [Node], price: Price) -> Result<'v> {
         match arguments {
             [one] => {
-                let one = [self.eval(one)?];
-                self.apply(function, &one, price)
+                let one = self.eval(one);
+                match &one {
+                    Ok(one) => self.apply(function, std::slice::from_ref(one), price),
+                    Err(_) => one,
+                }
             }
             [one, two] => {
                 let both = [self.eval(one)?, self.eval(two)?];
@@ -414,13 +418,14 @@ impl<'v, 'm> Machine<'v, 'm> {
     }
 
     fn apply(&mut self, function: &'static Function, values: &[Val<'v>], price: Price) -> Result<'v> {
-        let result = (function.call)(&mut self.context, values);
+        let mut result = (function.call)(&mut self.context, values);
         let made = result.as_ref().unwrap_or(&Val::Null);
-        self.charge(price.units(values, made))?;
-        match result {
-            Err(EvalError::NoSuchOverload { .. }) => Err(functions::no_such_overload(function.name, values)),
-            result => result,
+        if let Err(error) = self.charge(price.units(values, made)) {
+            result = Err(error);
+        } else if let Err(EvalError::NoSuchOverload { .. }) = result {
+            result = Err(functions::no_such_overload(function.name, values));
         }
+        result
     }
 
     #[inline(never)]

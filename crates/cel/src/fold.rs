@@ -88,8 +88,7 @@ impl<'v> Machine<'v, '_> {
         };
         let mut items = items.iter();
         let mut index = 0;
-        loop {
-            let Some(local) = self.locals.get_mut(place) else { break };
+        while let Some(local) = self.locals.get_mut(place) {
             if !items.next_into(local) {
                 break;
             }
