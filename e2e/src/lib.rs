@@ -10,6 +10,7 @@
     reason = "a harness fails by panicking, like the tests that it serves"
 )]
 
+mod clients;
 mod etcd;
 mod generate;
 mod http;
@@ -20,6 +21,7 @@ mod stored;
 mod subset;
 mod world;
 
+pub use clients::Runtime;
 pub use etcd::Etcd;
 pub use generate::{Breakage, Generator};
 pub use http::{Answer, Client, Who, tls};
@@ -28,7 +30,7 @@ pub use script::{scripts_on_disk, story};
 pub use server::{Server, Setup, binary, insula, shared, unused_port};
 pub use stored::edit_stored;
 pub use subset::{Captures, matches};
-pub use world::{publish_widgets, ready_workspace, unique, workspace, workspace_owned_by};
+pub use world::{publish_widgets, ready_workspace, unique, with_widgets, workspace, workspace_owned_by};
 
 use std::{
     sync::LazyLock,

@@ -86,3 +86,20 @@ pub fn publish_widgets(client: &Client) {
             .expect(201);
     }
 }
+
+/// A workspace that exports the seed's widgets to itself, and binds them.
+pub fn with_widgets(server: &Server) -> String {
+    let admin = server.admin();
+    let (path, _) = workspace(&admin, "kube");
+    let client = admin.at(&path);
+    publish_widgets(&client);
+    let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
+        "spec": {"reference": {"export": {"name": "widgets"}}}});
+    client
+        .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+        .expect(201);
+    until("widgets are served", || {
+        (client.get("/apis/example.io/v2/widgets").code == 200).then_some(())
+    });
+    path
+}

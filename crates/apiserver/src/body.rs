@@ -103,23 +103,49 @@ fn read(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
     }
 }
 
+/// What the URL says that a body holds.
+#[derive(Debug, Clone, Copy)]
+pub struct Expected<'a> {
+    /// The kind.
+    pub kind: &'a str,
+    /// For Kubernetes' own kinds, which need not say again what the URL says (some clients leave it out): `group/version`.
+    pub implied: Option<&'a str>,
+}
+
+impl Expected<'_> {
+    /// Fills in what a body left out, if it may.
+    fn complete(&self, value: &mut Json) {
+        let (Some(api_version), Json::Object(map)) = (self.implied, value) else {
+            return;
+        };
+        for (field, text) in [("apiVersion", api_version), ("kind", self.kind)] {
+            let missing = map.get(field).is_none_or(|given| given.is_null() || given == "");
+            if missing {
+                map.insert(field.to_owned(), text.into());
+            }
+        }
+    }
+}
+
 /// Reads an object of a kind: it must be a map with an `apiVersion` and `kind` in texts, and its metadata must have the types
 /// that metadata has. Whether they fit the URL is for the registry to say.
 ///
 /// # Errors
 /// 400 in Kubernetes' words, 413.
-pub fn decode_object(bytes: &[u8], format: Format, kind: &str) -> Result<Decoded, StatusReply> {
+pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Result<Decoded, StatusReply> {
+    let kind = expected.kind;
     let unrecognized = |why: &str| {
         let summary = summary(bytes);
         status::bad_request(format!(
             "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
         ))
     };
-    let decoded = read(bytes, format).map_err(|error| match error {
+    let mut decoded = read(bytes, format).map_err(|error| match error {
         DecodeError::TooLarge | DecodeError::Protobuf(_) => error.into(),
         DecodeError::Json(why) => unrecognized(&format!("couldn't get version/kind; json parse error: {why}")),
         DecodeError::Yaml(why) => unrecognized(&format!("error converting YAML to JSON: yaml: {why}")),
     })?;
+    expected.complete(&mut decoded.value);
     check_object(&decoded.value, bytes).map_err(|problem| match problem {
         Problem::Unrecognized(why) => unrecognized(&why),
         Problem::Field(why) => {

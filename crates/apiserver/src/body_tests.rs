@@ -2,8 +2,13 @@ use super::*;
 use proptest::prelude::*;
 use serde_json::json;
 
+const WIDGET: Expected<'_> = Expected {
+    kind: "Widget",
+    implied: None,
+};
+
 fn message(bytes: &str, format: Format) -> String {
-    decode_object(bytes.as_bytes(), format, "Widget")
+    decode_object(bytes.as_bytes(), format, WIDGET)
         .expect_err(bytes)
         .message()
         .to_owned()
@@ -41,6 +46,29 @@ fn malformed_objects_are_refused_in_the_words_of_kubernetes() {
     assert!(message("[1]", Format::Json).contains("cannot unmarshal array"));
     assert!(message("{\"kind\": 7}", Format::Json).contains("cannot unmarshal number"));
     assert!(message("metadata: {name: [", Format::Yaml).starts_with(start));
+}
+
+#[test]
+fn kinds_of_kubernetes_need_not_be_named() {
+    let map = Expected {
+        kind: "ConfigMap",
+        implied: Some("v1"),
+    };
+    for body in [
+        "{}",
+        r#"{"kind": "", "apiVersion": null}"#,
+        r#"{"kind": "ConfigMap"}"#,
+        r#"{"apiVersion": "v1"}"#,
+    ] {
+        let decoded = decode_object(body.as_bytes(), Format::Json, map).unwrap().value;
+        assert_eq!(decoded, json!({"apiVersion": "v1", "kind": "ConfigMap"}), "{body}");
+    }
+    // What is said is for the registry to compare.
+    let other = decode_object(br#"{"kind": "Secret"}"#, Format::Json, map)
+        .unwrap()
+        .value;
+    assert_eq!(other["kind"], "Secret");
+    assert!(decode_object(b"[]", Format::Json, map).is_err());
 }
 
 #[test]
@@ -135,13 +163,13 @@ fn bombs_stop_early() {
 proptest! {
     #[test]
     fn no_bytes_panic(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let _ = decode_object(&bytes, Format::Json, "Widget");
-        let _ = decode_object(&bytes, Format::Yaml, "Widget");
+        let _ = decode_object(&bytes, Format::Json, WIDGET);
+        let _ = decode_object(&bytes, Format::Yaml, WIDGET);
     }
 
     #[test]
     fn nearly_json_does_not_panic(text in "[\\[\\]{}:,\"a1é \n.-]{0,60}") {
-        let _ = decode_object(text.as_bytes(), Format::Json, "Widget");
-        let _ = decode_object(text.as_bytes(), Format::Yaml, "Widget");
+        let _ = decode_object(text.as_bytes(), Format::Json, WIDGET);
+        let _ = decode_object(text.as_bytes(), Format::Yaml, WIDGET);
     }
 }

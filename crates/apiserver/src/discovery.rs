@@ -215,7 +215,7 @@ fn verbs(served: &Served) -> Vec<&'static str> {
 }
 
 /// Kubernetes' own kinds, which clients know by another order of verbs and a terser `responseKind`.
-fn is_built_in(served: &Served) -> bool {
+pub(crate) fn is_built_in(served: &Served) -> bool {
     served.api.strategy.traits().built_in || **served.group() == *"apiextensions.k8s.io"
 }
 

@@ -504,12 +504,23 @@ impl ResourceRequest<'_> {
         .await
     }
 
-    /// The body as an object.
-    pub async fn body(&mut self) -> Result<body::Decoded, Reply> {
+    /// The body as an object of the resource.
+    async fn body(&mut self) -> Result<body::Decoded, Reply> {
+        let served = &self.target.served;
+        let kind = served.names().kind.clone();
+        let implied = crate::discovery::is_built_in(served).then(|| served.api_version(&self.target.version));
+        let expected = body::Expected {
+            kind: &kind,
+            implied: implied.as_deref(),
+        };
+        self.body_of(expected).await
+    }
+
+    /// The body as an object of a kind.
+    pub async fn body_of(&mut self, expected: body::Expected<'_>) -> Result<body::Decoded, Reply> {
         let bytes = self.read_body().await?;
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
-        let kind = self.target.served.names().kind.clone();
-        body::decode_object(&bytes, format, &kind).map_err(Reply::from)
+        body::decode_object(&bytes, format, expected).map_err(Reply::from)
     }
 
     async fn optional_body(&mut self) -> Result<Option<Json>, Reply> {

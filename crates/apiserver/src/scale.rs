@@ -3,6 +3,7 @@
 
 use crate::{
     apply::configuration,
+    body::Expected,
     handle::{Answer, ResourceRequest, apply_patch, header_text},
     negotiate::{self, Offer, PatchType, Patches},
     reply::{self, Reply},
@@ -29,7 +30,11 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
             show(request, &entry, &paths)?
         }
         "update" => {
-            let wanted = request.body().await?.value;
+            let expected = Expected {
+                kind: "Scale",
+                implied: Some(API_VERSION),
+            };
+            let wanted = request.body_of(expected).await?.value;
             write(request, &paths, move |_| Ok(wanted.clone()), "UpdateOptions").await?
         }
         "patch" => {

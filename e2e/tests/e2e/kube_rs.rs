@@ -3,7 +3,7 @@
 use std::{pin::pin, time::Duration};
 
 use futures_util::{StreamExt, TryStreamExt};
-use insula_e2e::{Server, runtime, shared, unique, workspace};
+use insula_e2e::{Server, runtime, shared, unique, with_widgets, workspace};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{
     Api, Client, Config,
@@ -33,23 +33,6 @@ fn widgets(client: &Client, version: &str) -> Api<DynamicObject> {
 fn widget(version: &str, name: &str, spec: serde_json::Value) -> DynamicObject {
     let object = json!({"apiVersion": format!("example.io/{version}"), "kind": "Widget", "metadata": {"name": name}, "spec": spec});
     serde_json::from_value(object).unwrap()
-}
-
-/// A workspace that exports the seed's widgets to itself.
-fn with_widgets(server: &Server) -> String {
-    let admin = server.admin();
-    let (path, _) = workspace(&admin, "kube");
-    let client = admin.at(&path);
-    insula_e2e::publish_widgets(&client);
-    let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
-        "spec": {"reference": {"export": {"name": "widgets"}}}});
-    client
-        .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
-        .expect(201);
-    insula_e2e::until("widgets are served", || {
-        (client.get("/apis/example.io/v2/widgets").code == 200).then_some(())
-    });
-    path
 }
 
 #[test]

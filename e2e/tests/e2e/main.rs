@@ -15,6 +15,7 @@ macro_rules! stories {
 
 mod access;
 mod binding;
+mod clients;
 mod conversion;
 mod definitions;
 mod docs;

@@ -1,0 +1,193 @@
+//! Other people's clients: what they are written in is found on this machine, their packages come from its registry.
+//!
+//! What was fetched stays beside the build, in a folder named after what asks for it, so that only the first run needs the network. A
+//! test whose client cannot be had says why and passes.
+
+use std::{
+    ffi::OsString,
+    hash::{DefaultHasher, Hash, Hasher},
+    path::{Path, PathBuf},
+    process::Command,
+    time::Duration,
+};
+
+use serde_json::Value;
+
+use crate::{Server, binary, run_bounded, server::both};
+
+/// Fetching packages and building against them.
+const FETCH: Duration = Duration::from_secs(8 * 60);
+/// One run of a client.
+const RUN: Duration = Duration::from_secs(3 * 60);
+
+/// A language with a client for Kubernetes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Runtime {
+    /// `kubernetes` from PyPI.
+    Python,
+    /// `@kubernetes/client-node` from npm.
+    Node,
+    /// client-go and controller-runtime.
+    Go,
+}
+
+impl Runtime {
+    /// The folder below `e2e/clients`, and the files that decide what is fetched.
+    fn sources(self) -> (&'static str, &'static [&'static str]) {
+        match self {
+            Self::Python => ("python", &["requirements.txt"]),
+            Self::Node => ("node", &["package.json", "package-lock.json", "check.mjs"]),
+            Self::Go => ("go", &["go.mod", "go.sum"]),
+        }
+    }
+
+    /// Runs the client in a workspace until it has checked everything; its output is the failure.
+    pub fn check(self, server: &Server, workspace: &str) {
+        let installed = match self.install() {
+            Ok(installed) => installed,
+            Err(missing) => return eprintln!("skipped: {missing}"),
+        };
+        let folder = tempfile::TempDir::new().unwrap();
+        let kubeconfig = folder.path().join("kubeconfig");
+        std::fs::write(&kubeconfig, server.kubeconfig_of(workspace).to_string()).unwrap();
+        let mut command = self.command(&installed);
+        command.arg(clients().join("lamps.json")).env("KUBECONFIG", &kubeconfig);
+        command.current_dir(folder.path()).env("HOME", folder.path());
+        for proxy in ["http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"] {
+            command.env_remove(proxy);
+        }
+        let output = run_bounded(&mut command, "", RUN);
+        assert!(
+            output.status.success(),
+            "{self:?}: {}\n{}",
+            output.status,
+            both(&output)
+        );
+        eprintln!("{}", both(&output).trim_end());
+    }
+
+    fn command(self, installed: &Path) -> Command {
+        let mut command;
+        match self {
+            Self::Python => {
+                command = Command::new("python3");
+                command
+                    .env("PYTHONPATH", installed)
+                    .arg(clients().join("python/check.py"));
+            }
+            Self::Node => {
+                command = Command::new("node");
+                command.arg(installed.join("check.mjs"));
+            }
+            Self::Go => command = Command::new(installed.join("check")),
+        }
+        command
+    }
+
+    /// The folder with what the client needs; an error is a sentence.
+    fn install(self) -> Result<PathBuf, String> {
+        let (name, files) = self.sources();
+        let source = clients().join(name);
+        let mut hasher = DefaultHasher::new();
+        for file in files {
+            let text = std::fs::read(source.join(file)).map_err(|error| format!("{name}/{file}: {error}"))?;
+            text.hash(&mut hasher);
+        }
+        let target = binary()
+            .ancestors()
+            .nth(2)
+            .map(|target| target.join("tools"))
+            .ok_or("no folder for tools")?;
+        let installed = target.join(format!("{name}-{:016x}", hasher.finish()));
+        if self == Self::Go || !installed.exists() {
+            // Made beside and renamed, so that what an interrupted run leaves never looks complete.
+            let partial = target.join(format!("{name}-{}.partial", std::process::id()));
+            std::fs::create_dir_all(&partial).map_err(|error| format!("{}: {error}", partial.display()))?;
+            let fetched = self.fetch(&source, &partial);
+            if fetched.is_ok() && std::fs::rename(&partial, &installed).is_err() {
+                // Another run was faster, or Go's program is there from a run before.
+                let _ = std::fs::remove_dir_all(&installed);
+                std::fs::rename(&partial, &installed).map_err(|error| error.to_string())?;
+            }
+            let _ = std::fs::remove_dir_all(&partial);
+            fetched?;
+        }
+        Ok(installed)
+    }
+
+    fn fetch(self, source: &Path, into: &Path) -> Result<(), String> {
+        match self {
+            Self::Python => {
+                let arguments = [
+                    "-m",
+                    "pip",
+                    "install",
+                    "--quiet",
+                    "--disable-pip-version-check",
+                    "--target",
+                ];
+                let requirements = source.join("requirements.txt");
+                let rest = [into.into(), "--requirement".into(), requirements.into_os_string()];
+                run("python3", &arguments, &rest, source)
+            }
+            Self::Node => {
+                for file in self.sources().1 {
+                    std::fs::copy(source.join(file), into.join(file)).map_err(|error| error.to_string())?;
+                }
+                run(
+                    "node",
+                    &["-e", "process.exit(parseInt(process.versions.node) < 20)"],
+                    &[],
+                    into,
+                )?;
+                run(
+                    "npm",
+                    &["ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"],
+                    &[],
+                    into,
+                )
+            }
+            // Go keeps what it built, and only then knows whether anything changed.
+            Self::Go => run(
+                "go",
+                &["build", "-o"],
+                &[into.join("check").into_os_string(), ".".into()],
+                source,
+            ),
+        }
+    }
+}
+
+fn run(program: &str, arguments: &[&str], more: &[OsString], folder: &Path) -> Result<(), String> {
+    if let Err(error) = Command::new(program).arg("--version").output() {
+        return Err(format!("no {program}: {error}"));
+    }
+    let mut command = Command::new(program);
+    let output = run_bounded(command.args(arguments).args(more).current_dir(folder), "", FETCH);
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(format!(
+            "{program} {}: {}\n{}",
+            arguments.join(" "),
+            output.status,
+            both(&output)
+        )),
+    }
+}
+
+fn clients() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("clients")
+}
+
+impl Server {
+    /// A kubeconfig of the administrator for one workspace, with everything in it.
+    fn kubeconfig_of(&self, workspace: &str) -> Value {
+        let text = std::fs::read_to_string(self.kubeconfig()).unwrap();
+        let mut config: Value = serde_saphyr::from_str(&text).unwrap();
+        config["current-context"] = "base".into();
+        for cluster in config["clusters"].as_array_mut().into_iter().flatten() {
+            cluster["cluster"]["server"] = format!("{}/clusters/{workspace}", self.url()).into();
+        }
+        config
+    }
+}

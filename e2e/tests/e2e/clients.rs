@@ -1,0 +1,9 @@
+//! The clients that people use, each against a workspace of its own: `e2e/clients` has what they do.
+
+use insula_e2e::{Runtime, shared, with_widgets};
+
+#[test]
+fn the_python_client_works() {
+    let server = shared();
+    Runtime::Python.check(&server, &with_widgets(&server));
+}
