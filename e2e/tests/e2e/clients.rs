@@ -7,3 +7,9 @@ fn the_python_client_works() {
     let server = shared();
     Runtime::Python.check(&server, &with_widgets(&server));
 }
+
+#[test]
+fn the_go_clients_work() {
+    let server = shared();
+    Runtime::Go.check(&server, &with_widgets(&server));
+}

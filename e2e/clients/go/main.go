@@ -1,0 +1,65 @@
+// The Go clients against a workspace: client-go, and a manager of controller-runtime.
+//
+// KUBECONFIG leads to a workspace of its own, where the widgets of two versions are bound; the argument is the definition of lamps.
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrl "sigs.k8s.io/controller-runtime"
+)
+
+// The longest that anything is waited for.
+const patience = 30 * time.Second
+
+func main() {
+	klog.LogToStderr(false)
+	ctrl.SetLogger(klog.Background())
+	config, err := clientcmd.BuildConfigFromFlags("", os.Getenv("KUBECONFIG"))
+	must(err)
+	config.QPS = -1
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	install(config, os.Args[1])
+	steps := []struct {
+		name string
+		run  func(context.Context, *rest.Config)
+	}{
+		{"discovery", discovers}, {"typed", typed}, {"dynamic", dynamically}, {"apply", applies}, {"informer", informs},
+		{"versions", versions}, {"election", elects}, {"manager", manages},
+	}
+	for _, step := range steps {
+		step.run(ctx, config)
+		fmt.Println(step.name, "passed")
+	}
+}
+
+func must(err error) {
+	if err != nil {
+		panic(err)
+	}
+}
+
+func got[T any](value T, err error) T {
+	must(err)
+	return value
+}
+
+func check(holds bool, about ...any) {
+	if !holds {
+		panic(fmt.Sprint(about...))
+	}
+}
+
+// until asks until the answer is yes.
+func until(what string, ask func() bool) {
+	for deadline := time.Now().Add(patience); !ask(); time.Sleep(20 * time.Millisecond) {
+		check(time.Now().Before(deadline), "waited in vain until ", what)
+	}
+}
