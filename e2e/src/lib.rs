@@ -28,7 +28,7 @@ pub use http::{Answer, Client, Who, tls};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use script::{scripts_on_disk, story};
 pub use server::{Server, Setup, binary, insula, shared, unused_port};
-pub use stored::edit_stored;
+pub use stored::{copy_stored, edit_stored};
 pub use subset::{Captures, matches};
 pub use world::{publish_widgets, ready_workspace, unique, with_widgets, workspace, workspace_owned_by};
 

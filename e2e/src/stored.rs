@@ -5,29 +5,50 @@ use std::{ops::ControlFlow, path::Path, sync::Arc};
 
 use insula_api::{Object, Scope};
 use insula_store::{
-    Store, TXN_OPS_MAX, Txn, Write,
+    Entry, Store, TXN_OPS_MAX, Txn, Write,
     embedded::{EmbeddedStore, Options},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::runtime;
 
 /// Gives every stored object of a resource to `edit`, and stores what it leaves; an object that it makes null is gone.
 /// Returns how many there were.
 pub fn edit_stored(data_dir: &Path, plural: &str, edit: impl Fn(&mut Value)) -> usize {
+    write_stored(data_dir, plural, |entry, writes| {
+        let mut value = entry.object.body_value();
+        edit(&mut value);
+        writes.push(match value {
+            Value::Null => Write::Delete(entry.key.clone()),
+            value => {
+                let object = Object::new(&value, entry.object.residual().cloned()).unwrap();
+                Write::Put(entry.key.clone(), Arc::new(object))
+            }
+        });
+    })
+}
+
+/// Stores so many copies of every object of a resource, under names and UIDs of their own.
+pub fn copy_stored(data_dir: &Path, plural: &str, copies: usize) {
+    write_stored(data_dir, plural, |entry, writes| {
+        let mut value = entry.object.body_value();
+        for copy in 0..copies {
+            let mut key = entry.key.clone();
+            key.name = format!("{}-{copy}", entry.key.name).into();
+            value["metadata"]["name"] = json!(&*key.name);
+            value["metadata"]["uid"] = json!(format!("00000000-0000-4000-8000-{copy:012}"));
+            let object = Object::new(&value, entry.object.residual().cloned()).unwrap();
+            writes.push(Write::Put(key, Arc::new(object.written_under(entry.object.schema()))));
+        }
+    });
+}
+
+fn write_stored(data_dir: &Path, plural: &str, write: impl Fn(&Entry, &mut Vec<Write>)) -> usize {
     let store = EmbeddedStore::open(&data_dir.join("store"), Options::default()).unwrap();
     let mut writes = Vec::new();
     store.latest().for_each(&Scope::everything(), |entry| {
         if *entry.key.resource.resource == *plural {
-            let mut value = entry.object.body_value();
-            edit(&mut value);
-            writes.push(match value {
-                Value::Null => Write::Delete(entry.key.clone()),
-                value => {
-                    let object = Object::new(&value, entry.object.residual().cloned()).unwrap();
-                    Write::Put(entry.key.clone(), Arc::new(object))
-                }
-            });
+            write(entry, &mut writes);
         }
         ControlFlow::Continue(())
     });

@@ -25,8 +25,8 @@ pub use fields::{Element, FieldSet, Path};
 pub use json::{COPY_BYTES_MAX, JSON_PATCH_OPERATIONS_MAX, json_patch};
 pub use merge::merge_patch;
 pub use owners::{
-    Applied, ApplyError, Conflict, Conflicts, Entry, Manager, Managers, OnConflict, Operation, UPDATE_MANAGERS_MAX,
-    Versions, Writer, apply, update,
+    Applied, ApplyError, Conflict, Conflicts, Entry, Manager, Managers, OnConflict, Operation, Retirement,
+    UPDATE_MANAGERS_MAX, Versions, Writer, apply, retire, update,
 };
 pub use strategic::{ListMerge, MergeKeys, strategic_merge};
 pub use typed::Shape;

@@ -1,33 +1,57 @@
 //! A stored object in today's storage version: what a write that changes nothing would store.
 
-use crate::{Error, Registry, Result, Served, representation};
+use crate::{Error, Registry, Result, Served, owners, representation};
 use insula_api::Object;
-use insula_conversion::Stored;
+use insula_conversion::{Owned, Stored};
 use insula_store::Entry;
 
 impl Registry {
-    /// The object as it is stored today, or nothing where it is in today's storage version already. Every served version
-    /// reads as before.
+    /// Whether an object is stored as it would be today: in the storage version, and with owners of its fields in versions
+    /// that are served.
+    pub fn is_current(&self, served: &Served, entry: &Entry) -> bool {
+        entry.object.version() == served.api.bundle.storage() && !owners::are_stale(served, entry)
+    }
+
+    /// The object as it is stored today, or nothing where it is already. Every served version reads as before, but for
+    /// owners of fields in versions that are served no more: what they own is told in the storage version.
     pub fn migrated(&self, served: &Served, entry: &Entry) -> Result<Option<Object>> {
-        let api = &served.api;
-        let storage = api.bundle.storage();
-        if entry.object.version() == storage {
+        if self.is_current(served, entry) {
             return Ok(None);
         }
-        let value = entry.object.body_value();
-        let stored = Stored {
-            value: &value,
-            version: entry.object.version(),
-            residual: entry.object.residual().map(|residual| &**residual),
+        let object = &entry.object;
+        let (mut moved, schema) = match object.version() == served.api.bundle.storage() {
+            true => {
+                let kept = Owned {
+                    value: object.body_value(),
+                    residual: object.residual().map(|residual| residual.to_vec()),
+                };
+                (kept, object.schema())
+            }
+            false => (moved(served, entry)?, served.api.fingerprint),
         };
-        let mut budget = insula_conversion::object_budget();
-        let moved = api
-            .bundle
-            .get(stored, storage, &mut budget)
-            .and_then(|seen| api.bundle.put(&seen, storage, Some(stored), &mut budget))
-            .map_err(|error| representation::read_error(served, entry, storage, &error))?;
-        Object::new(&moved.value, moved.residual.map(Into::into))
-            .map(|object| Some(object.written_under(api.fingerprint)))
-            .map_err(|error| Error::Internal(format!("{:?}: {error}", entry.key)))
+        if owners::are_stale(served, entry) {
+            owners::retire(served, entry, &mut moved.value)?;
+        }
+        let made = Object::new(&moved.value, moved.residual.map(Into::into))
+            .map(|object| object.written_under(schema))
+            .map_err(|error| Error::Internal(format!("{:?}: {error}", entry.key)))?;
+        // Owners that cannot be told in another version stay where they are.
+        Ok((made != **object).then_some(made))
     }
+}
+
+fn moved(served: &Served, entry: &Entry) -> Result<Owned> {
+    let bundle = &served.api.bundle;
+    let storage = bundle.storage();
+    let value = entry.object.body_value();
+    let stored = Stored {
+        value: &value,
+        version: entry.object.version(),
+        residual: entry.object.residual().map(|residual| &**residual),
+    };
+    let mut budget = insula_conversion::object_budget();
+    bundle
+        .get(stored, storage, &mut budget)
+        .and_then(|seen| bundle.put(&seen, storage, Some(stored), &mut budget))
+        .map_err(|error| representation::read_error(served, entry, storage, &error))
 }

@@ -4,12 +4,12 @@
 //! without what only this server puts there; and how an object looks in the versions of its other owners.
 
 use crate::{
-    ApiVersion, Error, Part, Result,
+    ApiVersion, Error, Origin, Part, Result, Served,
     before::{CLUSTER_ANNOTATION, Context, metadata_of},
     representation,
 };
-use insula_api::Json;
-use insula_apply::{Element, FieldSet, Managers, OnConflict, Shape, Versions, Writer};
+use insula_api::{Json, Object};
+use insula_apply::{Element, FieldSet, Managers, OnConflict, Retirement, Shape, Versions, Writer};
 use insula_conversion::Stored;
 use insula_store::Entry;
 use serde_json::json;
@@ -94,7 +94,10 @@ fn update(
     let api_version = context.served.api_version(&context.version.name);
     let ignored = ignored(context.version, context.part, [old, new]);
     let writer = writer(context, manager, &api_version, &ignored);
-    let versions = Seen { context, old: entry };
+    let versions = Seen {
+        served: context.served,
+        old: entry,
+    };
     // Owners that cannot be compared in their version are left as they are: the write itself is fine.
     insula_apply::update(old, new, managers, &writer, &versions).ok()
 }
@@ -124,7 +127,10 @@ pub(crate) fn apply(
     let api_version = context.served.api_version(&context.version.name);
     let ignored = ignored(context.version, context.part, [&live, &config]);
     let writer = writer(context, manager, &api_version, &ignored);
-    let versions = Seen { context, old };
+    let versions = Seen {
+        served: context.served,
+        old,
+    };
     let applied = insula_apply::apply(&live, &config, &known, &writer, on_conflict, &versions).map_err(|error| {
         use insula_apply::ApplyError;
         match error {
@@ -231,9 +237,62 @@ impl Bare {
     }
 }
 
+/// The versions that somebody owns fields of an object in, read once for each revision.
+struct OwnedIn(Vec<Box<str>>);
+
+impl OwnedIn {
+    fn read(object: &Object) -> OwnedIn {
+        let mut versions = Vec::new();
+        let value = object.body_value();
+        for entry in value["metadata"]["managedFields"].as_array().into_iter().flatten() {
+            let version: Box<str> = entry["apiVersion"].as_str().unwrap_or_default().into();
+            if !versions.contains(&version) {
+                versions.push(version);
+            }
+        }
+        OwnedIn(versions)
+    }
+}
+
+/// Whether somebody owns fields of an object in a version that is served no more. Versions of built-in kinds stay.
+pub(crate) fn are_stale(served: &Served, entry: &Entry) -> bool {
+    let versions = Seen { served, old: None };
+    served.origin != Origin::System
+        && entry
+            .object
+            .view(OwnedIn::read)
+            .0
+            .iter()
+            .any(|version| !versions.is_served(version))
+}
+
+/// Tells in the storage version what is owned in versions that are served no more. `value` is the object as it is to be
+/// stored, and `entry` as it is.
+pub(crate) fn retire(served: &Served, entry: &Entry, value: &mut Json) -> Result<()> {
+    let storage = &served.api.storage_version().name;
+    let mut live = representation::value(served, entry, storage)?;
+    let Some(managers) = Managers::read(&take(&mut live)) else {
+        return Ok(());
+    };
+    Bare::take(&mut live);
+    let whole = Seen {
+        served,
+        old: Some(entry),
+    };
+    let retirement = Retirement {
+        live: &live,
+        to: &served.api_version(storage),
+        whole: &whole,
+        parts: &Seen { served, old: None },
+    };
+    let managers = insula_apply::retire(managers, |version| whole.is_served(version), &retirement);
+    set(value, managers.to_json());
+    Ok(())
+}
+
 /// The object in every version that its API has.
 struct Seen<'a> {
-    context: &'a Context<'a>,
+    served: &'a Served,
     /// What is stored: what a version cannot show is kept from there.
     old: Option<&'a Entry>,
 }
@@ -241,9 +300,13 @@ struct Seen<'a> {
 impl Seen<'_> {
     fn version(&self, api_version: &str) -> Option<&ApiVersion> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        let served = self.context.served;
+        let served = self.served;
         let ours = [served.group(), &served.api.group].iter().any(|own| ***own == *group);
         ours.then(|| served.api.version(version)).flatten()
+    }
+
+    fn is_served(&self, api_version: &str) -> bool {
+        self.version(api_version).is_some_and(|version| version.served)
     }
 }
 
@@ -259,7 +322,7 @@ impl Versions for Seen<'_> {
         let (Some(from), Some(to)) = (self.version(from), self.version(to)) else {
             return Err(format!("{from} or {to} is not served"));
         };
-        let served = self.context.served;
+        let served = self.served;
         let own = representation::unalias(served, object);
         let value = self.old.map(|old| old.object.body_value());
         let stored = self.old.zip(value.as_ref()).map(|(old, value)| Stored {

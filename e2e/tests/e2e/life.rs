@@ -1,5 +1,8 @@
 //! The life of an API's versions: stored objects follow the storage version, whatever happens meanwhile.
 
+mod leaving;
+mod progress;
+
 use std::sync::{
     Arc,
     atomic::{AtomicBool, Ordering},
@@ -33,26 +36,36 @@ fn object(kind: &str, name: &str, spec: &Value) -> Value {
     json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec})
 }
 
-/// A schema of `v1` and `v2` with rules between them.
-fn publish(provider: &Client, prefix: &str, storage: &str) {
+fn publish_versions(provider: &Client, prefix: &str, versions: Vec<Value>) {
     let name = format!("{prefix}.widgets.life.example.io");
-    let spec = json!({"group": "life.example.io", "scope": "Namespaced", "names": names(),
-        "versions": versions(&["v1", "v2"], storage)});
+    let spec = json!({"group": "life.example.io", "scope": "Namespaced", "names": names(), "versions": versions});
     provider
         .post(
             &format!("{APIS}/apiresourceschemas"),
             &object("APIResourceSchema", &name, &spec),
         )
         .expect(201);
+}
+
+fn renames() -> Value {
     let rule = |from: &str, to: &str, a: &str, b: &str| json!({"from": from, "to": to, "rules": [{"field": a, "destination": b}]});
-    let rules = json!({"conversions": [
-        rule("v1", "v2", ".spec.size", ".spec.bytes"), rule("v2", "v1", ".spec.bytes", ".spec.size")]});
-    provider
-        .post(
-            &format!("{APIS}/apiconversions"),
-            &object("APIConversion", &name, &rules),
-        )
-        .expect(201);
+    json!({"conversions": [
+        rule("v1", "v2", ".spec.size", ".spec.bytes"), rule("v2", "v1", ".spec.bytes", ".spec.size")]})
+}
+
+/// A schema of `v1` and `v2` with rules between them.
+fn publish(provider: &Client, prefix: &str, storage: &str) {
+    publish_versions(provider, prefix, versions(&["v1", "v2"], storage));
+    publish_rules(provider, prefix);
+}
+
+fn publish_rules(provider: &Client, prefix: &str) {
+    let rules = object(
+        "APIConversion",
+        &format!("{prefix}.widgets.life.example.io"),
+        &renames(),
+    );
+    provider.post(&format!("{APIS}/apiconversions"), &rules).expect(201);
 }
 
 fn offer(prefix: &str) -> Value {

@@ -12,11 +12,13 @@ mod change;
 mod conflict;
 mod last_applied;
 mod managers;
+mod retire;
 mod update;
 
 pub use apply::{Applied, ApplyError, OnConflict, apply};
 pub use conflict::{Conflict, Conflicts};
 pub use managers::{Entry, Manager, Managers, Operation, UPDATE_MANAGERS_MAX};
+pub use retire::{Retirement, retire};
 pub use update::update;
 
 use crate::fields::FieldSet;

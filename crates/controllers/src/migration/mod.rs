@@ -6,6 +6,9 @@
 //! themselves, so that whoever takes over after a crash goes on where the last commit was, and a tenant's own write of an
 //! object is a step forward, too.
 //!
+//! Owners of fields in versions that are served no more move to the storage version with it, and when another schema takes
+//! a bound one's place.
+//!
 //! No object can come back in an old version behind the work's back: the claim changes with the storage version, and is a
 //! guard of every write.
 
@@ -23,7 +26,7 @@ use crate::{
     write::{list, text},
 };
 use insula_api::{Json, ObjectKey, ResourceId};
-use insula_registry::{Claim, Plan, Registry, ids};
+use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
@@ -81,10 +84,8 @@ impl Reconciler for Migrations {
                     .into_iter()
                     .collect()
             }
-            // The definition was seen before the claim followed it.
-            "claims" if change.old.is_some() && object.view(Claim::read).definition.is_some() => {
-                vec![change.key.clone()]
-            }
+            // The definition was seen before the claim followed it; or versions are served no more that somebody owns fields in.
+            "claims" if change.old.is_some() => vec![change.key.clone()],
             // One that is done lets the next one begin.
             "storageversionmigrations" => vec![claim(&object.body_value()["spec"]["resource"], "/resource")],
             _ => Vec::new(),

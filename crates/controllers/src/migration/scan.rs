@@ -16,7 +16,7 @@ const BATCH_BYTES_MAX: usize = 512 << 10;
 pub(super) struct Scan {
     /// Objects to be written next, as they are to be stored.
     pub(super) batch: Vec<(Entry, Arc<Object>)>,
-    /// Objects in other versions beyond those.
+    /// Objects beyond those that are not stored as they would be today.
     pub(super) later: usize,
     /// Objects that cannot be written in the storage version.
     pub(super) stuck: usize,
@@ -27,7 +27,7 @@ pub(super) struct Scan {
 }
 
 impl Scan {
-    /// Whether every object is in the storage version.
+    /// Whether every object is stored as it would be today.
     pub(super) fn is_done(&self) -> bool {
         self.batch.is_empty() && self.later == 0 && self.stuck == 0
     }
@@ -43,7 +43,7 @@ impl Scan {
     }
 }
 
-/// Walks over everything: comparing an object's version costs next to nothing beside writing one.
+/// Walks over everything: comparing an object's versions costs next to nothing beside writing one.
 pub(super) fn scan(
     registry: &Registry,
     pace: &Pace,
@@ -52,12 +52,11 @@ pub(super) fn scan(
     snapshot: &Snapshot,
     now: Timestamp,
 ) -> Scan {
-    let storage = served.api.bundle.storage();
     let allowed = pace.take(BATCH_MAX, now);
     let (mut scan, mut bytes) = (Scan::default(), 0);
     snapshot.for_each(&Scope::cluster(served.resource_id(), cluster.clone()), |entry| {
         scan.total += 1;
-        if entry.object.version() == storage {
+        if registry.is_current(served, entry) {
             return ControlFlow::Continue(());
         }
         if scan.batch.len() >= allowed || bytes >= BATCH_BYTES_MAX {

@@ -105,7 +105,13 @@ fn look(
         }
     };
     let due = automatic && owner.as_ref().is_some_and(|owner| owner.is_mixed(key, &storage));
-    if !due && !requested {
+    if !automatic && !requested {
+        return Resource::AtRest;
+    }
+    let scan = scan::scan(registry, pace, served, &key.cluster, snapshot, now);
+    // Owners of fields that move to another version are no migration that anybody waits for.
+    let owner = owner.filter(|_| due || requested);
+    if owner.is_none() && !requested && scan.is_over() {
         return Resource::AtRest;
     }
     Resource::Ready(Box::new(Ready {
@@ -114,7 +120,7 @@ fn look(
             .as_ref()
             .map(|(key, revision)| Intent::Expect(key.clone(), Some(*revision))),
         owner,
-        scan: scan::scan(registry, pace, served, &key.cluster, snapshot, now),
+        scan,
         storage,
     }))
 }

@@ -111,6 +111,18 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
     }
 }
 
+/// A refusal by a kind's own rules, with what only a look at its surroundings can add.
+pub fn explain(review: &Review<'_>, refusal: Error) -> Error {
+    let api = &review.served.api;
+    match (&*api.group, &*api.names.plural, refusal) {
+        ("apiextensions.k8s.io", "customresourcedefinitions", Error::Invalid { subject, name, errors }) => {
+            let errors = definition::explain(review, &name, errors);
+            Error::Invalid { subject, name, errors }
+        }
+        (_, _, refusal) => refusal,
+    }
+}
+
 fn review_deletion(review: &Review<'_>, old: Option<&Json>) -> Result<()> {
     let Some(old) = old else { return Ok(()) };
     let api = &review.served.api;

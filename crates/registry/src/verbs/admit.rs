@@ -2,7 +2,7 @@
 
 use super::write::WriteOptions;
 use crate::{
-    Part, Registry, Result, Target,
+    Error, Part, Registry, Result, Target,
     admission::{self, Operation, Review},
     before::Draft,
     policy, representation,
@@ -43,10 +43,9 @@ impl Registry {
         policy::Mutations::find(&self.policies, &self.catalog, admission.request())
     }
 
-    /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the workspace.
-    pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
+    fn review<'a>(&'a self, admission: &Admission<'a>) -> Review<'a> {
         let Admission { snapshot, target, .. } = *admission;
-        let review = Review {
+        Review {
             snapshot,
             catalog: &self.catalog,
             user: admission.options.user,
@@ -55,9 +54,22 @@ impl Registry {
             operation: admission.operation,
             part: admission.part,
             now: self.clock.now(),
-        };
+        }
+    }
+
+    /// A refusal of what was sent, with what only its surroundings can tell.
+    pub(crate) fn explained(&self, admission: &Admission<'_>, refusal: Error) -> Error {
+        admission::explain(&self.review(admission), refusal)
+    }
+
+    /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the workspace.
+    pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
         let old = admission.old.map(representation::stored_value);
-        admission::review(review, new.as_mut().map(|draft| &mut draft.value), old.as_ref())?;
+        admission::review(
+            self.review(admission),
+            new.as_mut().map(|draft| &mut draft.value),
+            old.as_ref(),
+        )?;
         let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
         policy::review(&self.policies, &self.catalog, &admission.request(), new)
     }

@@ -205,7 +205,9 @@ impl Registry {
                 old: Some(&old),
             };
             let mut warnings = unknown.clone();
-            let mut draft = self.changed(&admission, &old, &change, &mut warnings)?;
+            let mut draft = self
+                .changed(&admission, &old, &change, &mut warnings)
+                .map_err(|refusal| self.explained(&admission, refusal))?;
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);

@@ -1,0 +1,60 @@
+//! A migration of many objects: it tells how far it is, and leaves room for tenants.
+
+use std::time::{Duration, Instant};
+
+use super::{APIS, WIDGETS_V1, WIDGETS_V2, bind, contents, object, offer, publish, storage_versions, widget};
+use insula_e2e::{Server, copy_stored, until, workspace};
+use serde_json::json;
+
+/// At a thousand a second they take four, of which the first and the last may be short.
+const OBJECTS: usize = 4000;
+const AT_LEAST: Duration = Duration::from_secs(2);
+
+#[test]
+fn a_migration_tells_how_far_it_is_and_takes_its_time() {
+    let server = Server::start();
+    let (provider, _) = workspace(&server.admin(), "provider");
+    let at_provider = server.admin().at(&provider);
+    publish(&at_provider, "one", "v1");
+    publish(&at_provider, "two", "v2");
+    let export = object("APIExport", "widgets", &offer("one"));
+    at_provider.post(&format!("{APIS}/apiexports"), &export).expect(201);
+    let (tenant, _) = workspace(&server.admin(), "tenant");
+    bind(&server.admin().at(&tenant), &provider);
+    server.admin().at(&tenant).post(WIDGETS_V2, &widget(1)).expect(201);
+    let server = server.restart_after(|data| copy_stored(data, "widgets", OBJECTS - 1));
+    let client = server.admin().at(&tenant);
+    let at = format!("{APIS}/apiexports/widgets");
+    until("the export can be changed", || {
+        (server.admin().at(&provider).get(&at).code == 200).then_some(())
+    });
+
+    let begun = Instant::now();
+    server
+        .admin()
+        .at(&provider)
+        .merge(&at, &json!({"spec": offer("two")}))
+        .expect(200);
+    let mut told: Vec<usize> = Vec::new();
+    until("all is stored in v2", || {
+        let binding = client.get(&format!("{APIS}/apibindings/widgets")).expect(200);
+        let conditions = binding["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let said = conditions.into_iter().find(|c| c["type"] == "StorageMigrating")?;
+        if said["status"] == "False" {
+            assert_eq!(said["reason"], "MigrationSucceeded");
+            return Some(());
+        }
+        let message = said["message"].as_str().unwrap_or_default();
+        let percent = message.strip_suffix(&format!("% of {OBJECTS} objects are stored in v2"));
+        let percent = percent.and_then(|percent| percent.parse().ok());
+        let percent = percent.unwrap_or_else(|| panic!("{said}"));
+        if told.last() != Some(&percent) {
+            told.push(percent);
+        }
+        None
+    });
+    assert!(begun.elapsed() >= AT_LEAST, "{:?}", begun.elapsed());
+    assert!(told.len() >= 3 && told.is_sorted(), "{told:?}");
+    assert_eq!(storage_versions(&client), json!(["v2"]));
+    assert_eq!(contents(&client, WIDGETS_V1).len(), OBJECTS);
+}
