@@ -35,6 +35,8 @@ pub enum Who {
 #[derive(Clone)]
 pub struct Client {
     http: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    /// HTTP/1.1 alone: the one version in which a connection becomes a WebSocket.
+    pub(crate) http1: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
     url: String,
     token: Option<String>,
 }
@@ -89,16 +91,21 @@ pub fn tls(data_dir: &Path, who: &Who) -> ClientConfig {
 
 impl Client {
     pub(crate) fn new(url: &str, data_dir: &Path, who: Who) -> Self {
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(tls(data_dir, &who))
-            .https_only();
-        let connector = connector.enable_http1().enable_http2().build();
+        let config = tls(data_dir, &who);
+        let connector = || {
+            HttpsConnectorBuilder::new()
+                .with_tls_config(config.clone())
+                .https_only()
+        };
+        let both = connector().enable_http1().enable_http2().build();
+        let first = connector().enable_http1().build();
         let token = match who {
             Who::Token(token) => Some(token),
             Who::KcpAdmin | Who::ShardAdmin | Who::Anonymous => None,
         };
         Self {
-            http: Legacy::builder(TokioExecutor::new()).build(connector),
+            http: Legacy::builder(TokioExecutor::new()).build(both),
+            http1: Legacy::builder(TokioExecutor::new()).build(first),
             url: url.to_owned(),
             token,
         }
@@ -140,7 +147,7 @@ impl Client {
         })
     }
 
-    fn request(
+    pub(crate) fn request(
         &self,
         method: &str,
         path: &str,

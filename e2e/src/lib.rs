@@ -19,6 +19,7 @@ mod script;
 mod server;
 mod stored;
 mod subset;
+mod websocket;
 mod world;
 
 pub use clients::Runtime;
@@ -31,6 +32,8 @@ pub use server::{Server, Setup, binary, insula, shared, unused_port};
 pub use stored::{copy_stored, edit_stored};
 pub use subset::{Captures, matches};
 pub use world::{publish_widgets, ready_workspace, unique, with_widgets, workspace, workspace_owned_by};
+pub use websocket::WebSocket;
+pub use world::{publish_widgets, ready_workspace, unique, workspace, workspace_owned_by};
 
 use std::{
     sync::LazyLock,

@@ -25,6 +25,7 @@ pub mod stage;
 pub mod status;
 mod stream;
 pub mod table;
+pub mod websocket;
 
 use axum::body::Body;
 use futures_util::FutureExt;

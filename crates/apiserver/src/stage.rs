@@ -5,6 +5,7 @@ use crate::{
     path::{BadPath, ResourcePath, Rest, Route, parse},
     query::{At, Query},
     reply::Reply,
+    websocket::{self, Upgrade},
 };
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri};
@@ -36,6 +37,8 @@ pub struct Parsed {
     /// Body, unread.
     pub body: Body,
     peer: Option<PeerCertificate>,
+    /// A wish to go on as a WebSocket.
+    pub(crate) upgrade: Option<Upgrade>,
 }
 
 /// A request whose sender is known.
@@ -82,10 +85,11 @@ pub struct Authorized {
 impl Parsed {
     /// Reads the request line.
     pub fn new(request: Request<Body>) -> Result<Parsed, Reply> {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
         let route = parse(parts.uri.path()).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let peer = parts.extensions.get::<PeerCertificate>().cloned();
+        let upgrade = Upgrade::asked(&mut parts);
         Ok(Parsed {
             method: parts.method,
             uri: parts.uri,
@@ -94,16 +98,15 @@ impl Parsed {
             headers: parts.headers,
             body,
             peer,
+            upgrade,
         })
     }
 
     /// Finds out who asks, and as whom.
     pub fn authenticate(self, authenticator: &Authenticator) -> Result<Authenticated, Reply> {
-        let credentials = self
-            .headers
-            .get_all(http::header::AUTHORIZATION)
-            .iter()
-            .map(|value| value.as_bytes());
+        let given = self.headers.get_all(http::header::AUTHORIZATION).iter();
+        let hidden = self.upgrade.as_ref().and_then(|_| websocket::credential(&self.headers));
+        let credentials = given.map(|value| value.as_bytes()).chain(hidden.as_deref());
         let caller = authenticator
             .authenticate(self.peer.as_ref(), credentials)
             .map_err(|why| {

@@ -11,6 +11,7 @@ use crate::{
 };
 use axum::body::Body;
 use bytes::Bytes;
+use http::Response;
 use insula_api::{ClusterName, Revision, Scope};
 use insula_registry::{Error, Event, Origin, Registry, Target, Watch, ids};
 use insula_store::Cursor;
@@ -26,7 +27,7 @@ const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
 const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
 /// Everything that a running watch holds.
-struct Running {
+pub(crate) struct Running {
     registry: Arc<Registry>,
     watch: Watch,
     encoder: Encoder,
@@ -43,6 +44,24 @@ struct Running {
     closing: watch::Receiver<bool>,
     ended: bool,
     _permit: WatchPermit,
+}
+
+/// What a watch sends.
+pub(crate) enum Events {
+    /// What happens.
+    Running(Box<Running>),
+    /// These, and no more.
+    Last(Option<Frames>),
+}
+
+impl Events {
+    /// The next events; `None` at the end. Cancelling loses nothing.
+    pub(crate) async fn frames(&mut self) -> Option<Frames> {
+        match self {
+            Events::Running(running) => running.frames().await,
+            Events::Last(frames) => frames.take(),
+        }
+    }
 }
 
 /// Starts a watch.
@@ -70,43 +89,46 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let format = encoder.format();
     let registry = request.server.registry.clone();
     let target = request.target.clone();
-    let (watch, initial_end) = match begin(&registry, target.clone(), options, start).await {
-        Ok(begun) => begun,
+    let events = match begin(&registry, target.clone(), options, start).await {
+        Ok((watch, initial_end)) => Events::Running(Box::new(Running {
+            encoder,
+            unsent: Vec::new(),
+            definition: definition_cursors(&registry, &target),
+            registry,
+            watch,
+            deadline: Box::pin(sleep(timeout)),
+            next_bookmark: Box::pin(sleep(BOOKMARK_PERIOD)),
+            bookmarks,
+            initial_end,
+            closing: request.server.closing.clone(),
+            ended: false,
+            _permit: permit,
+        })),
         // A revision that is gone is told within the stream: that is where clients look for it.
         Err(Begin::Expired(error)) => {
             let mut frames = Frames::default();
             encoder.error(&error, &mut frames);
-            return Ok(reply::bytes(
-                200,
-                frames.streamed(format).to_vec(),
-                content_type(format),
-            ));
+            Events::Last(Some(frames))
         }
         Err(Begin::Refused(reply)) => return Err(reply),
     };
-    let definition = definition_cursors(&registry, &target);
-    let running = Running {
-        encoder,
-        unsent: Vec::new(),
-        registry,
-        watch,
-        definition,
-        deadline: Box::pin(sleep(timeout)),
-        next_bookmark: Box::pin(sleep(BOOKMARK_PERIOD)),
-        bookmarks,
-        initial_end,
-        closing: request.server.closing.clone(),
-        ended: false,
-        _permit: permit,
+    let mut response = match request.request.parsed.upgrade.take() {
+        Some(upgrade) => upgrade.send(&request.request.parsed.headers, events, format)?,
+        None => streamed(events, format),
     };
-    let frames = futures_util::stream::unfold(running, move |mut running| async move {
-        let frames = running.frames().await?;
-        Some((Ok::<Bytes, Infallible>(frames.streamed(format)), running))
+    reply::add_warnings(&mut response, &request.warnings);
+    Ok(response)
+}
+
+/// An answer that goes on as long as there are events.
+fn streamed(events: Events, format: Format) -> Response<Body> {
+    let frames = futures_util::stream::unfold(events, move |mut events| async move {
+        let frames = events.frames().await?;
+        Some((Ok::<Bytes, Infallible>(frames.streamed(format)), events))
     });
     let mut response = reply::bytes(200, Vec::new(), content_type(format));
     *response.body_mut() = Body::from_stream(frames);
-    reply::add_warnings(&mut response, &request.warnings);
-    Ok(response)
+    response
 }
 
 enum Begin {

@@ -8,25 +8,30 @@ use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
 use bytes::Bytes;
-use http::Request;
+use http::{Request, header};
 use hyper::body::Incoming;
 use hyper_util::{
     rt::{TokioExecutor, TokioIo, TokioTimer},
     server::conn::auto,
 };
+use insula_apiserver::websocket::Afterwards;
 use insula_registry::access::PeerCertificate;
 use rustls::ServerConfig;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
-    sync::Semaphore,
+    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::TaskTracker;
 use tower::ServiceExt;
 
-use crate::{config::Limits, lifecycle::Lifecycle, metrics::Metrics};
+use crate::{
+    config::Limits,
+    lifecycle::Lifecycle,
+    metrics::{Held, Metrics},
+};
 
 /// Without file descriptors there is nothing to accept for a while; trying at once would only burn a core.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
@@ -62,6 +67,13 @@ struct Shared {
     limits: Limits,
     lifecycle: Lifecycle,
     metrics: Arc<Metrics>,
+    tracker: TaskTracker,
+}
+
+/// A place among the connections, counted until all that goes on over it has ended.
+struct Open {
+    _counted: Held,
+    _permit: OwnedSemaphorePermit,
 }
 
 /// Serves until the lifecycle is closing and the last connection ended, or the time to drain is over.
@@ -84,6 +96,7 @@ pub(crate) async fn serve(server: Server) {
         limits,
         lifecycle: lifecycle.clone(),
         metrics,
+        tracker: tracker.clone(),
     });
     loop {
         let next = async {
@@ -103,12 +116,14 @@ pub(crate) async fn serve(server: Server) {
             Ok((stream, peer)) => {
                 let shared = Arc::clone(&shared);
                 tracker.spawn(async move {
-                    let _open = shared.metrics.connection();
+                    let open = Arc::new(Open {
+                        _counted: shared.metrics.connection(),
+                        _permit: permit,
+                    });
                     tokio::select! {
                         () = shared.lifecycle.gone() => {}
-                        () = connection(&shared, stream, peer) => {}
+                        () = connection(&shared, &open, stream, peer) => {}
                     }
-                    drop(permit);
                 });
             }
             Err(error) if is_the_peers(&error) => {}
@@ -139,14 +154,14 @@ fn is_the_peers(error: &io::Error) -> bool {
     )
 }
 
-async fn connection(shared: &Shared, stream: TcpStream, peer: SocketAddr) {
+async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, peer: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "the connection ended before it began");
         return;
     }
     let patience = Duration::from_secs(shared.limits.header_seconds);
     match timeout(patience, handshake(shared, stream)).await {
-        Ok(Ok(Some(tls))) => converse(shared, tls, peer).await,
+        Ok(Ok(Some(tls))) => converse(shared, open, tls, peer).await,
         Ok(Ok(None)) => tracing::debug!(%peer, "plain HTTP on the HTTPS port"),
         Ok(Err(error)) => {
             shared.metrics.handshake_failed();
@@ -171,7 +186,7 @@ async fn handshake(shared: &Shared, mut stream: TcpStream) -> io::Result<Option<
     shared.acceptor.accept(stream).await.map(Some)
 }
 
-async fn converse(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr) {
+async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<TcpStream>, peer: SocketAddr) {
     let (_, session) = tls.get_ref();
     let certificate = session
         .peer_certificates()
@@ -179,17 +194,21 @@ async fn converse(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr) 
         .map(|leaf| PeerCertificate::new(Bytes::copy_from_slice(leaf)));
     let http2 = session.alpn_protocol() == Some(b"h2");
     let router = shared.router.clone();
+    let afterwards = afterwards(shared, open);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(PeerAddress(peer));
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
+        if request.headers().contains_key(header::UPGRADE) {
+            request.extensions_mut().insert(afterwards.clone());
+        }
         let router = router.clone();
         async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
     });
     let builder = http(&shared.limits, http2);
-    let connection = builder.serve_connection(TokioIo::new(tls), service);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
     tokio::pin!(connection);
     let ended = tokio::select! {
         ended = connection.as_mut() => ended,
@@ -201,6 +220,21 @@ async fn converse(shared: &Shared, tls: TlsStream<TcpStream>, peer: SocketAddr) 
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "the connection broke");
     }
+}
+
+/// What a WebSocket goes on with: it ends with the server, and keeps the connection's place until then.
+fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
+    let (shared, open) = (Arc::clone(shared), Arc::clone(open));
+    Afterwards::new(move |rest| {
+        let (lifecycle, open) = (shared.lifecycle.clone(), Arc::clone(&open));
+        shared.tracker.spawn(async move {
+            tokio::select! {
+                () = lifecycle.gone() => {}
+                () = rest => {}
+            }
+            drop(open);
+        });
+    })
 }
 
 /// The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time limit.

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A third-party crate, or all whose names begin like it when it ends in `*`, and the folders that may name it.
-pub const HOMES: [(&str, &[&str]); 21] = [
+pub const HOMES: [(&str, &[&str]); 22] = [
     ("cel", &["cel"]),
     ("jsonschema", &["schema"]),
     ("json-patch", &["apply"]),
@@ -16,6 +16,7 @@ pub const HOMES: [(&str, &[&str]); 21] = [
     ("etcd-client", &["store-etcd"]),
     ("axum", &["apiserver", "server"]),
     ("flate2", &["apiserver"]),
+    ("tokio-tungstenite", &["apiserver"]),
     ("tonic-health", &["admin"]),
     ("tonic-reflection", &["admin"]),
     ("tonic*", &["proto", "admin", "server"]),

@@ -5,6 +5,7 @@ use std::io::Read;
 use http::header;
 use insula_e2e::{Answer, Client, shared, until, workspace};
 use serde_json::{Value, json};
+use tokio_tungstenite::tungstenite::Message;
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
@@ -128,4 +129,64 @@ fn watches_begin_with_the_definition() {
         .to_owned();
     let events = client.get(&format!("{path}?watch=true&timeoutSeconds=1&resourceVersion={now}"));
     assert_eq!((events.code, &*events.text), (200, ""));
+}
+
+fn event(message: Option<Message>) -> Value {
+    let Some(Message::Text(text)) = message else {
+        panic!("{message:?}");
+    };
+    serde_json::from_str(&text).unwrap()
+}
+
+/// A watch over WebSocket: events are messages, pings are answered, the end is a close. Refusals come before the upgrade.
+#[test]
+fn watches_are_websockets_for_browsers() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "websocket").0);
+    let map = |name: &str| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}});
+    client.post(MAPS, &map("a")).expect(201);
+    client.post(MAPS, &map("b")).expect(201);
+    let mut watch = client
+        .websocket(&format!("{MAPS}?watch=true&timeoutSeconds=3"), &[])
+        .unwrap();
+    assert_eq!(watch.protocol, None);
+    for name in ["a", "b"] {
+        let event = event(watch.receive());
+        assert_eq!(
+            (&event["type"], &event["object"]["metadata"]["name"]),
+            (&json!("ADDED"), &json!(name))
+        );
+    }
+    watch.send(Message::Ping("here?".into()));
+    assert_eq!(watch.receive(), Some(Message::Pong("here?".into())));
+    watch.send(Message::Text("nobody listens".into()));
+    client.delete(&format!("{MAPS}/a")).expect(200);
+    assert_eq!(event(watch.receive())["type"], "DELETED");
+    assert!(matches!(watch.receive(), Some(Message::Close(Some(frame))) if u16::from(frame.code) == 1000));
+    assert_eq!(watch.receive(), None);
+
+    let offered = [("sec-websocket-protocol", "base64.binary.k8s.io, binary.k8s.io")];
+    let table = ("accept", "application/json;as=Table;g=meta.k8s.io;v=v1");
+    let mut watch = client
+        .websocket(&format!("{MAPS}?watch=1"), &[offered[0], table])
+        .unwrap();
+    assert_eq!(watch.protocol.as_deref(), Some("base64.binary.k8s.io"));
+    assert_eq!(event(watch.receive())["object"]["kind"], "Table");
+    watch.send(Message::Close(None));
+    let last = watch.receive();
+    assert!(matches!(last, Some(Message::Close(_))), "{last:?}");
+
+    assert_eq!(
+        client.websocket("/apis/none.example.io/v1/things?watch=1", &[]).err(),
+        Some(404)
+    );
+    assert_eq!(
+        client
+            .websocket(&format!("{MAPS}?watch=1&resourceVersion=x"), &[])
+            .err(),
+        Some(400)
+    );
+    // Whoever does not ask to watch gets an ordinary answer.
+    assert_eq!(client.websocket(MAPS, &[]).err(), Some(200));
 }
