@@ -31,9 +31,8 @@ pub use script::{scripts_on_disk, story};
 pub use server::{Server, Setup, binary, insula, shared, unused_port};
 pub use stored::{copy_stored, edit_stored};
 pub use subset::{Captures, matches};
-pub use world::{publish_widgets, ready_workspace, unique, with_widgets, workspace, workspace_owned_by};
 pub use websocket::WebSocket;
-pub use world::{publish_widgets, ready_workspace, unique, workspace, workspace_owned_by};
+pub use world::{publish_widgets, ready_workspace, unique, with_widgets, workspace, workspace_owned_by};
 
 use std::{
     sync::LazyLock,
