@@ -136,7 +136,7 @@ impl Runtime {
                 }
                 run(
                     "node",
-                    &["-e", "process.exit(parseInt(process.versions.node) < 20)"],
+                    &["-e", "process.exit(parseInt(process.versions.node) < 20 ? 1 : 0)"],
                     &[],
                     into,
                 )?;

@@ -13,3 +13,9 @@ fn the_go_clients_work() {
     let server = shared();
     Runtime::Go.check(&server, &with_widgets(&server));
 }
+
+#[test]
+fn the_javascript_client_works() {
+    let server = shared();
+    Runtime::Node.check(&server, &with_widgets(&server));
+}
