@@ -22,7 +22,7 @@ const STOP_WITHIN: Duration = if cfg!(debug_assertions) {
 } else {
     Duration::from_millis(20)
 };
-/// A million units take about 20 ms of a release build; this leaves room for a busy machine.
+/// A million units take less than 20 ms of a release build, most of them half of that; this leaves room for a busy machine.
 const RUN_WITHIN: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(20)
 } else {

@@ -5,6 +5,8 @@ use insula_cel::{
     AbsenceMode, Activation, Budget, CALL_COST_MAX, EvalError, OBJECT_COST_MAX, Outcome, Program, SOURCE_BYTES_MAX,
 };
 use serde_json::json;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// `self.spec.name?` for a tested path, in order of appearance.
 fn references(source: &str) -> String {
@@ -130,4 +132,48 @@ fn the_longest_source_compiles() {
     let source = format!("'{}'", "a".repeat(SOURCE_BYTES_MAX - 2));
     assert!(Program::compile(&source, &[]).is_ok());
     assert!(Program::compile(&(source + " "), &[]).is_err());
+}
+
+#[test]
+fn an_evaluation_ends_soon_after_it_is_interrupted() {
+    let stopped = Err(EvalError::Interrupted);
+    let yes = Ok(Outcome::Value(json!(true)));
+    // Every hundredth round of all loops together asks; what is short is done by then.
+    for (source, stop, want) in [
+        ("lists.range(1000).all(x, x >= 0)", false, &yes),
+        ("lists.range(99).all(x, x >= 0)", true, &yes),
+        ("lists.range(100).all(x, x >= 0)", true, &stopped),
+        ("[1, 2].all(x, lists.range(50).all(y, y >= 0))", true, &stopped),
+        ("{'a': 1}.all(k, lists.range(100).exists(y, y == 99))", true, &stopped),
+        ("lists.range(100).map(x, x).size() == 100", true, &stopped),
+        ("lists.range(100).transformMap(i, x, x).size() == 100", true, &stopped),
+        // It is no error that another value makes up for.
+        ("lists.range(100).all(x, x >= 0) || true", true, &stopped),
+        ("self == 'a' && self.matches('a')", true, &yes),
+    ] {
+        let program = Program::compile(source, &["self"]).expect("an expression");
+        let mut budget = Budget::new(OBJECT_COST_MAX).with_interrupt(Arc::new(AtomicBool::new(stop)));
+        let input = json!("a");
+        let got = program.eval(&Activation::new().with("self", &input), &mut budget);
+        assert_eq!(&got, want, "{source}");
+    }
+}
+
+#[test]
+fn the_first_hundred_errors_are_told_and_the_others_counted() {
+    for (wrong, told, end) in [
+        (1, 1, None),
+        (100, 100, None),
+        (101, 100, Some("1 more errors were truncated")),
+        (170, 100, Some("70 more errors were truncated")),
+    ] {
+        let names: Vec<String> = (0..wrong).map(|n| format!("x{n}")).collect();
+        let source = format!("[{}]", names.join(", "));
+        let error = Program::compile(&source, &[]).expect_err("names of nothing");
+        assert_eq!(error.issues.len(), told, "{wrong}");
+        let text = error.to_string();
+        assert_eq!(text.matches("undeclared reference to").count(), told, "{wrong}");
+        let last = text.lines().last().filter(|line| !line.starts_with(" |"));
+        assert_eq!(last, end, "{wrong}");
+    }
 }
