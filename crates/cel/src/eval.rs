@@ -10,8 +10,7 @@ use crate::cost::{self, Budget};
 use crate::decl::Decl;
 use crate::error::{EvalError, invalid, no_overload};
 use crate::functions::{self, Context, Function, authorizer_value, check_value};
-use crate::ir::{Element, Entry, Link, NODE_DEPTH_MAX, Node, Operator, Overloads};
-use crate::operators;
+use crate::ir::{Element, Entry, NODE_DEPTH_MAX, Node};
 use crate::optional::{Target, not_optional};
 use crate::price::{self, Price};
 use crate::program::AbsenceMode;
@@ -104,7 +103,7 @@ pub(crate) struct Machine<'v, 'm> {
     slots: SmallVec<[Slot<'v, 'm>; 3]>,
     activation: &'m Activation<'v>,
     pub(crate) mode: AbsenceMode,
-    numbers: Numbers,
+    pub(crate) numbers: Numbers,
     /// Comprehension variables; the tree's `Local`s are places here.
     pub(crate) locals: SmallVec<[Val<'v>; 4]>,
     pub(crate) context: Context<'m>,
@@ -282,108 +281,6 @@ impl<'v, 'm> Machine<'v, 'm> {
         result
     }
 
-    /// `&&` and `||`: the deciding value wins over errors and absence on either side; without it the first error.
-    fn logic(&mut self, terms: &'v [Node], decides: bool) -> Result<'v> {
-        let mut failure = None;
-        for term in terms {
-            match self.eval(term) {
-                Ok(Val::Bool(b)) if b == decides => return Ok(Val::Bool(b)),
-                Ok(Val::Bool(_)) => {}
-                Ok(_) => failure = failure.or(Some(no_overload(""))),
-                Err(error) if error.is_fatal() => return Err(error),
-                Err(error) => {
-                    self.context.budget.charge(cost::ERROR)?;
-                    failure = failure.or(Some(error));
-                }
-            }
-        }
-        match failure {
-            Some(error) => Err(error),
-            None => Ok(Val::Bool(!decides)),
-        }
-    }
-
-    fn conditional(&mut self, arms: &'v [(Node, Node)], otherwise: &'v Node) -> Result<'v> {
-        for (condition, then) in arms {
-            match self.eval(condition)? {
-                Val::Bool(true) => return self.branch(then),
-                Val::Bool(false) => {}
-                _ => return Err(no_overload("")),
-            }
-        }
-        self.branch(otherwise)
-    }
-
-    /// A path that is a part of a larger attribute (a branch of `? :`, an index): cel-go counts its fields, but not
-    /// its variable.
-    pub(crate) fn branch(&mut self, node: &'v Node) -> Result<'v> {
-        let result = self.eval(node);
-        let part = match node {
-            Node::Variable(_) | Node::Local(_) => true,
-            Node::Access { base, .. } => !matches!(**base, Node::Conditional { .. }),
-            _ => false,
-        };
-        if part && result.is_ok() {
-            self.context.budget.refund(cost::SELECT);
-        }
-        result
-    }
-
-    #[inline(never)]
-    fn chain(&mut self, first: &'v Node, rest: &'v [Link]) -> Result<'v> {
-        let mut left = self.eval(first);
-        let Some((last, links)) = rest.split_last() else {
-            return left;
-        };
-        for link in links {
-            left = self.link(&mut left, link);
-        }
-        self.link(&mut left, last)
-    }
-
-    /// One operator, to the result of those before it, which is left behind.
-    fn link(&mut self, left: &mut Result<'v>, link: &'v Link) -> Result<'v> {
-        if is_fatal(left) {
-            return std::mem::replace(left, Ok(Val::Null));
-        }
-        // Both sides are evaluated before the first one's error counts, and an operator on an error has its price.
-        let right = self.eval(&link.operand);
-        if is_fatal(&right) {
-            return right;
-        }
-        match (&*left, &right) {
-            (Ok(left), Ok(right)) => self.operate(link, left, right),
-            (Err(_), _) => {
-                self.charge(cost::CALL)?;
-                std::mem::replace(left, Ok(Val::Null))
-            }
-            (Ok(_), Err(_)) => {
-                self.charge(cost::CALL)?;
-                right
-            }
-        }
-    }
-
-    fn operate(&mut self, link: &'v Link, left: &Val<'v>, right: &Val<'v>) -> Result<'v> {
-        let Link {
-            operator,
-            operand,
-            overloads,
-        } = link;
-        if let (Val::Int(left), Val::Int(right)) = (left, right) {
-            self.charge(cost::CALL)?;
-            return operators::of_integers(*operator, *left, *right);
-        }
-        let looked_up = *operator == Operator::In && *overloads == Overloads::One && price::is_constant_set(operand);
-        if !looked_up {
-            self.charge(price::operator(*operator, *overloads, left, right))?;
-        }
-        if self.numbers == Numbers::Typed && mixed(left, right) && operator.is_arithmetic() {
-            return Err(no_overload(""));
-        }
-        operators::apply(*operator, left, right, self.context.budget)
-    }
-
     #[inline(never)]
     fn matches(&mut self, target: &'v Node, pattern: &regex::Regex, pattern_bytes: usize) -> Result<'v> {
         let target = self.eval(target)?;
@@ -468,16 +365,4 @@ impl<'v, 'm> Machine<'v, 'm> {
         }
         Ok(Val::Map(Rc::new(MapVal::new(made)?)))
     }
-}
-
-fn is_fatal(result: &Result<'_>) -> bool {
-    matches!(result, Err(error) if error.is_fatal())
-}
-
-/// An integer and a double.
-fn mixed(left: &Val<'_>, right: &Val<'_>) -> bool {
-    matches!(
-        (left, right),
-        (Val::Int(_), Val::Double(_)) | (Val::Double(_), Val::Int(_))
-    )
 }

@@ -4,8 +4,9 @@ use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::{Machine, Result, fit};
 use crate::ir::{Fold, FoldKind, Node, Variables};
+use crate::items::Items;
 use crate::price;
-use crate::value::{Items, MapVal, Repeated, Val};
+use crate::value::{MapVal, Repeated, Val};
 use std::rc::Rc;
 
 // Costs of the loops that cel-go expands the macros to, without what is written in them.

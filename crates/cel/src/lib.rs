@@ -21,6 +21,7 @@
 
 mod activation;
 mod arithmetic;
+mod chain;
 mod check;
 mod collection;
 mod compare;
@@ -36,6 +37,7 @@ mod field;
 mod fold;
 mod functions;
 mod ir;
+mod items;
 mod json;
 mod lower;
 mod macros;

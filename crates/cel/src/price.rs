@@ -4,7 +4,8 @@
 use crate::cost::{self, AUTHORIZATION};
 use crate::functions::Opaque;
 use crate::ir::{Const, Element, Entry, Node, Operator, Overloads};
-use crate::value::{Items, Val};
+use crate::items::Items;
+use crate::value::Val;
 use serde_json::Value;
 use std::net::IpAddr;
 

@@ -7,6 +7,7 @@ use crate::decl::Decl;
 use crate::error::{EvalError, invalid};
 use crate::functions::Opaque;
 use crate::ir::Const;
+use crate::items::Items;
 use crate::typed;
 use jiff::civil::DateTime;
 use serde_json::{Map, Number, Value};
@@ -329,89 +330,3 @@ impl<'v> Val<'v> {
         }
     }
 }
-
-/// A list's elements, wherever they are.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Items<'s, 'v> {
-    Json(&'v [Value], Declared<'v>),
-    Made(&'s [Val<'v>]),
-}
-
-impl<'s, 'v> Items<'s, 'v> {
-    pub(crate) fn len(self) -> usize {
-        match self {
-            Self::Json(items, _) => items.len(),
-            Self::Made(items) => items.len(),
-        }
-    }
-
-    pub(crate) fn get(self, index: usize) -> Option<Val<'v>> {
-        match self {
-            Self::Json(items, declared) => items.get(index).map(|i| Val::read(i, declared)),
-            Self::Made(items) => items.get(index).cloned(),
-        }
-    }
-
-    pub(crate) fn iter(self) -> Elements<'s, 'v> {
-        match self {
-            Self::Json(items, declared) => Elements::Json(items.iter(), declared),
-            Self::Made(items) => Elements::Made(items.iter()),
-        }
-    }
-}
-
-/// A list's elements, each read when its turn comes.
-pub(crate) enum Elements<'s, 'v> {
-    Json(std::slice::Iter<'v, Value>, Declared<'v>),
-    Made(std::slice::Iter<'s, Val<'v>>),
-}
-
-impl<'v> Elements<'_, 'v> {
-    /// Puts the next element into a place that the loop has for it; false at the end. A number goes there in registers.
-    #[inline]
-    pub(crate) fn next_into(&mut self, place: &mut Val<'v>) -> bool {
-        match self {
-            Self::Json(items, declared) => match (items.next(), declared) {
-                (None, _) => return false,
-                (Some(item), None) => *place = Val::from_json(item),
-                (Some(item), declared) => *place = Val::read(item, *declared),
-            },
-            Self::Made(items) => match items.next() {
-                None => return false,
-                Some(Val::Int(i)) => *place = Val::Int(*i),
-                Some(item) => *place = item.clone(),
-            },
-        }
-        true
-    }
-}
-
-impl<'v> Iterator for Elements<'_, 'v> {
-    type Item = Val<'v>;
-
-    #[inline]
-    fn next(&mut self) -> Option<Val<'v>> {
-        match self {
-            Self::Json(items, declared) => items.next().map(|item| Val::read(item, *declared)),
-            Self::Made(items) => items.next().map(Val::copied),
-        }
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        match self {
-            Self::Json(items, _) => items.size_hint(),
-            Self::Made(items) => items.size_hint(),
-        }
-    }
-}
-
-impl DoubleEndedIterator for Elements<'_, '_> {
-    fn next_back(&mut self) -> Option<Self::Item> {
-        match self {
-            Self::Json(items, declared) => items.next_back().map(|item| Val::read(item, *declared)),
-            Self::Made(items) => items.next_back().cloned(),
-        }
-    }
-}
-
-impl ExactSizeIterator for Elements<'_, '_> {}

@@ -7,7 +7,8 @@ use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
 use crate::eval::Result;
 use crate::ir::Operator;
-use crate::value::{Items, Val};
+use crate::items::Items;
+use crate::value::Val;
 use std::cmp::Ordering;
 
 pub(super) static FUNCTIONS: &[Function] = &[

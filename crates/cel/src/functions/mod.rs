@@ -4,6 +4,7 @@
 //! told apart at run time inside each function.
 
 mod address;
+mod amount;
 mod authorizer;
 mod convert;
 mod format;

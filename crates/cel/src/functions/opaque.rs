@@ -1,9 +1,9 @@
 //! Values of the libraries' own types: opaque to operators but for `==`, read by their functions.
 
 use super::address::Cidr;
+use super::amount::Quantity;
 use super::authorizer::{Decision, ResourceCheck, Subject};
 use super::format::Format;
-use super::quantity::Quantity;
 use super::url::Url;
 use super::version::Semver;
 use super::{Context, Function, member};

@@ -4,7 +4,8 @@
 use super::{Context, Function, global, member};
 use crate::error::{invalid, no_overload};
 use crate::eval::Result;
-use crate::value::{Items, Val};
+use crate::items::Items;
+use crate::value::Val;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     global(

@@ -4,7 +4,8 @@ use super::{Context, Function, global};
 use crate::compare;
 use crate::cost;
 use crate::error::{EvalError, no_overload};
-use crate::value::{Items, Val};
+use crate::items::Items;
+use crate::value::Val;
 
 pub(super) static FUNCTIONS: &[Function] = &[
     global(
