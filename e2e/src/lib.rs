@@ -13,6 +13,7 @@
 mod clients;
 mod etcd;
 mod generate;
+mod hook;
 mod http;
 mod kubectl;
 mod script;
@@ -25,6 +26,7 @@ mod world;
 pub use clients::Runtime;
 pub use etcd::Etcd;
 pub use generate::{Breakage, Generator};
+pub use hook::{Hook, Reply};
 pub use http::{Answer, Client, Who, tls};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use script::{scripts_on_disk, story};

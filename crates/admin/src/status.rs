@@ -15,7 +15,7 @@ pub fn status(error: &Error) -> Status {
         Error::Forbidden { .. } | Error::Denied { .. } => Code::PermissionDenied,
         Error::MethodNotAllowed | Error::UnsupportedMediaType(_) => Code::Unimplemented,
         Error::Expired { .. } | Error::RevisionTooLarge { .. } => Code::OutOfRange,
-        Error::Conversion(_) => Code::FailedPrecondition,
+        Error::Conversion(_) | Error::Webhook(_) => Code::FailedPrecondition,
         Error::Internal(_) => Code::Internal,
         Error::Unavailable(_) => Code::Unavailable,
         Error::TooManyRequests(_) => Code::ResourceExhausted,

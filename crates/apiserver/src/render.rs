@@ -39,7 +39,7 @@ impl Renderer {
         };
         Ok(Renderer {
             registry: request.server.registry.clone(),
-            target: request.target.clone(),
+            target: request.server.registry.asking(&request.target).into_owned(),
             form,
             pretty: form.pretty || negotiate::pretty(query.get("pretty"), agent.as_deref()),
             include,
@@ -57,7 +57,7 @@ impl Renderer {
     /// answer.
     pub async fn written(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
         let mut response = match self.one(code, entry).await {
-            Err(Error::Conversion(_)) => self.document(code, &partial(entry, MetaVersion::V1)),
+            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(code, &partial(entry, MetaVersion::V1)),
             response => response?,
         };
         reply::add_warnings(&mut response, warnings);
@@ -82,7 +82,7 @@ impl Renderer {
                     .await?
             }
             Representation::PartialMetadata(version) => partial(entry, version),
-            _ => self.value(entry)?,
+            _ => self.value(entry).await?,
         };
         Ok(self.document(code, &body))
     }
@@ -97,7 +97,7 @@ impl Renderer {
     /// What was deleted together, as [`Renderer::written`] shows it.
     pub async fn deleted(&self, list: &List, warnings: &[String]) -> Answer {
         let mut response = match self.many(list).await {
-            Err(Error::Conversion(_)) => self.document(200, &partials(list, MetaVersion::V1)),
+            Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(200, &partials(list, MetaVersion::V1)),
             response => response?,
         };
         reply::add_warnings(&mut response, warnings);
@@ -149,7 +149,7 @@ impl Renderer {
             }
             pause.after(out.len()).await;
             if api.strategy.traits().built_in {
-                let mut value = self.value(entry)?;
+                let mut value = self.value(entry).await?;
                 if let Some(map) = value.as_object_mut() {
                     map.remove("kind");
                     map.remove("apiVersion");
@@ -227,8 +227,8 @@ impl Renderer {
     }
 
     /// The object as a value; a dry run's creation has no resourceVersion.
-    fn value(&self, entry: &Entry) -> Result<Json> {
-        let mut value = insula_registry::representation::value(&self.target.served, entry, &self.target.version)?;
+    async fn value(&self, entry: &Entry) -> Result<Json> {
+        let mut value = self.registry.show(&self.target, entry).await?;
         if entry.revision == Revision(0)
             && let Some(metadata) = value["metadata"].as_object_mut()
         {
@@ -244,7 +244,7 @@ impl Renderer {
         for entry in entries {
             // What is not written yet is nobody else's.
             let object = match entry.revision {
-                Revision(0) => self.value(entry)?,
+                Revision(0) => self.value(entry).await?,
                 _ => shown.value().await?,
             };
             rows.push(layout.row(&object, self.include, version, now));

@@ -11,7 +11,7 @@ use crate::{
 use http::header;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_apply::{Element, Operation};
-use insula_registry::{Api, Change, Error, IfAbsent, Part, Result, Scale, representation};
+use insula_registry::{Api, Change, Error, IfAbsent, Part, Registry, Result, Scale, Target};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -27,7 +27,7 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
                 .server
                 .registry
                 .get(&request.request.place.snapshot, &request.target, &request.name)?;
-            show(request, &entry, &paths)?
+            show(&request.server.registry, &request.target, &entry, &paths).await?
         }
         "update" => {
             let expected = Expected {
@@ -61,8 +61,8 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
 }
 
 /// The Scale of an object.
-fn show(request: &ResourceRequest<'_>, entry: &Entry, paths: &Scale) -> Result<Json> {
-    let object = representation::value(&request.target.served, entry, &request.target.version)?;
+async fn show(registry: &Registry, target: &Target, entry: &Entry, paths: &Scale) -> Result<Json> {
+    let object = registry.show(target, entry).await?;
     of_object(&object, paths)
 }
 
@@ -133,7 +133,7 @@ async fn write(
     let written = registry
         .update(&request.target, &request.name, change, Part::Scale, &options)
         .await?;
-    Ok(show(request, &written.entry, paths)?)
+    Ok(show(registry, &request.target, &written.entry, paths).await?)
 }
 
 /// Server-side apply of a Scale: the replicas alone are applied to the object. Others' fields are told of as a Scale's.
@@ -181,7 +181,7 @@ async fn apply_scale(
         }
         other => other,
     })?;
-    Ok(show(request, &configured.written.entry, paths)?)
+    Ok(show(registry, target, &configured.written.entry, paths).await?)
 }
 
 fn no_replicas(paths: &Scale) -> Error {

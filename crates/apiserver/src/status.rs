@@ -60,7 +60,7 @@ pub fn status(error: &Error) -> StatusReply {
             failure(409, "Conflict", message).details(Map::from_iter([("causes".to_owned(), causes.collect())]))
         }
         // Kubernetes gives no reason here.
-        Error::Mistyped(_) => {
+        Error::Mistyped(_) | Error::Webhook(_) => {
             let mut reply = failure(500, "", message);
             if let Some(body) = reply.body.as_object_mut() {
                 body.remove("reason");

@@ -200,6 +200,7 @@ impl Tenant {
             terminating: false,
             alias: None,
             guard: None,
+            questions: None,
         };
         Target {
             cluster: self.cluster.clone(),

@@ -51,6 +51,12 @@ pub(crate) struct Arguments {
     /// A collector for traces and metrics, such as http://127.0.0.1:4317 [default: none].
     #[arg(long, value_name = "URL")]
     otlp_endpoint: Option<String>,
+    /// Whom tenants' webhooks may be, commas between: public (every address of the internet, on port 443 or from 1024 on),
+    /// addresses, networks such as 10.0.0.0/8, hosts such as hooks.example.com, all below one as *.example.com. Loopback,
+    /// link-local and private addresses are refused unless they are named here; an empty list calls nobody
+    /// [default: public].
+    #[arg(long, value_name = "LIST")]
+    webhook_allow: Option<String>,
 }
 
 impl Arguments {
@@ -66,6 +72,7 @@ impl Arguments {
             log_format,
             log_level,
             otlp_endpoint,
+            webhook_allow,
         } = self;
         let flags = [
             ("dataDir", data_dir),
@@ -77,6 +84,7 @@ impl Arguments {
             ("log.format", log_format),
             ("log.level", log_level),
             ("telemetry.otlpEndpoint", otlp_endpoint),
+            ("webhooks.allow", webhook_allow),
         ];
         let flags = flags
             .into_iter()

@@ -249,7 +249,6 @@ fn remove(object: &mut Json, field: &str) {
 
 /// To the storage version, over what is stored; with an alias' group and kind put back to the API's own first.
 fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<(Json, Option<Vec<u8>>)> {
-    let api = &context.served.api;
     let version = &*context.version.name;
     let old_value = old.map(|old| old.object.body_value());
     let stored = old.zip(old_value.as_ref()).map(|(old, value)| Stored {
@@ -257,12 +256,11 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
         version: old.object.version(),
         residual: old.object.residual().map(|r| &**r),
     });
-    let mut budget = insula_conversion::object_budget();
     let own = representation::unalias(context.served, new);
-    let owned = api
-        .bundle
-        .put(own.as_ref().unwrap_or(new), version, stored, &mut budget)
-        .map_err(|error| representation::write_error(context.served, new, &error))?;
+    let owned = context
+        .served
+        .put(own.as_ref().unwrap_or(new), version, stored)
+        .map_err(|failed| failed.or(|error| representation::write_error(context.served, new, error)))?;
     Ok((owned.value, owned.residual))
 }
 

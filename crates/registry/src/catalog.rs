@@ -169,6 +169,7 @@ impl Catalog {
             terminating,
             alias: None,
             guard,
+            questions: None,
         })
     }
 

@@ -3,6 +3,7 @@
 //! A definition is the `spec` of a CustomResourceDefinition; bundles, built-in kinds and our own kinds all have that
 //! form, so that there is one kind of kind.
 
+use crate::webhook::Webhook;
 use crate::{Api, ApiVersion, Column, Custom, Names, Scale, ScopeKind, Strategy};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_conversion::{Bundle, RuleSet, VersionSchema};
@@ -65,6 +66,11 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         Some(rules) => Some(insula_conversion::parse_rules(rules, &FieldPath::new("spec"))?),
         None => None,
     };
+    // Rules are the better converter: nobody is asked where there are some.
+    let webhook = match definition.rules {
+        None => Webhook::read(&group, &spec["conversion"]),
+        Some(_) => None,
+    };
     let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
     // Kinds with a strategy of their own are the server's: their rules are known to be fit.
     let dear = match strategy {
@@ -85,6 +91,7 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         versions,
         storage,
         bundle,
+        webhook,
         strategy: strategy.unwrap_or_else(|| Arc::new(Custom)),
         path_segment_names: text("/nameValidation") == "PathSegmentName",
         fingerprint: fingerprint(definition),

@@ -102,6 +102,9 @@ pub enum Error {
     /// A stored object cannot be shown in a version: names object, rule and field.
     #[error("{0}")]
     Conversion(String),
+    /// A conversion webhook failed: the text is Kubernetes' for it.
+    #[error("{0}")]
+    Webhook(Arc<str>),
     /// The server's fault.
     #[error("Internal error occurred: {0}")]
     Internal(String),

@@ -11,12 +11,14 @@ pub mod before;
 mod catalog;
 mod client;
 pub mod compile;
+mod convert;
 mod error;
 pub mod ids;
 pub mod locate;
 mod metadata;
 mod migrate;
 pub mod names;
+mod outbound;
 mod owners;
 mod policy;
 mod proof;
@@ -26,11 +28,13 @@ pub mod strategies;
 mod strategy;
 mod system;
 pub mod verbs;
+mod webhook;
 
 pub use before::Part;
 pub use catalog::{Catalog, Claim};
 pub use client::{Intent, Plan};
 pub use error::{Cause, Denial, Error, Named, Result};
+pub use outbound::{Call, Endpoint, Outbound};
 pub use policy::{ExpressionWarning, type_check};
 pub use proof::{Aside, Proof, Prover};
 pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Scale, ScopeKind, Served};
@@ -41,6 +45,7 @@ pub use verbs::{
     List, ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written,
     mark_deleted,
 };
+pub use webhook::Questions;
 
 use insula_api::{Clock, ClusterName, Rng};
 use insula_store::Store;
@@ -60,6 +65,8 @@ pub struct Registry {
     pub rng: Arc<dyn Rng>,
     /// Base URL of this server as clients reach it, e.g. `https://127.0.0.1:6443`.
     pub external_url: String,
+    /// Calls webhooks; nobody, if nothing is said.
+    pub outbound: Arc<dyn Outbound>,
     policies: policy::Policies,
 }
 
@@ -73,6 +80,7 @@ impl Registry {
             clock,
             rng,
             external_url,
+            outbound: Arc::new(outbound::Nobody),
             policies: policy::Policies::default(),
         }
     }

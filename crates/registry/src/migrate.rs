@@ -41,17 +41,15 @@ impl Registry {
 }
 
 fn moved(served: &Served, entry: &Entry) -> Result<Owned> {
-    let bundle = &served.api.bundle;
-    let storage = bundle.storage();
+    let storage = served.api.bundle.storage();
     let value = entry.object.body_value();
     let stored = Stored {
         value: &value,
         version: entry.object.version(),
         residual: entry.object.residual().map(|residual| &**residual),
     };
-    let mut budget = insula_conversion::object_budget();
-    bundle
-        .get(stored, storage, &mut budget)
-        .and_then(|seen| bundle.put(&seen, storage, Some(stored), &mut budget))
-        .map_err(|error| representation::read_error(served, entry, storage, &error))
+    served
+        .get(stored, storage)
+        .and_then(|seen| served.put(&seen, storage, Some(stored)))
+        .map_err(|failed| failed.or(|error| representation::read_error(served, entry, storage, error)))
 }

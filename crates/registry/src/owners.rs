@@ -324,20 +324,21 @@ impl Versions for Seen<'_> {
         };
         let served = self.served;
         let own = representation::unalias(served, object);
+        let own = own.as_ref().unwrap_or(object);
         let value = self.old.map(|old| old.object.body_value());
         let stored = self.old.zip(value.as_ref()).map(|(old, value)| Stored {
             value,
             version: old.object.version(),
             residual: old.object.residual().map(|r| &**r),
         });
-        let mut budget = insula_conversion::object_budget();
-        let bundle = &served.api.bundle;
-        let owned = bundle
-            .put(own.as_ref().unwrap_or(object), &from.name, stored, &mut budget)
-            .map_err(|error| error.to_string())?;
-        let mut seen = bundle
-            .get(owned.stored(&served.api.storage_version().name), &to.name, &mut budget)
-            .map_err(|error| error.to_string())?;
+        let seen = match served.asks(&from.name, &to.name) {
+            // A webhook keeps nothing beside what is stored: one question will do.
+            true => served.convert(own, &to.name),
+            false => served
+                .put(own, &from.name, stored)
+                .and_then(|owned| served.get(owned.stored(&served.api.storage_version().name), &to.name)),
+        };
+        let mut seen = seen.map_err(|failed| failed.to_string())?;
         seen["apiVersion"] = Json::String(served.api_version(&to.name));
         seen["kind"] = Json::String(served.names().kind.to_string());
         Ok(seen)

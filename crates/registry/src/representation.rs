@@ -37,18 +37,9 @@ pub fn value(served: &Served, entry: &Entry, version: &str) -> Result<Json> {
         return Ok(stored_value(entry));
     }
     let residual = entry.object.residual().map(|r| &**r);
-    let mut budget = insula_conversion::object_budget();
     let mut value = served
-        .api
-        .bundle
-        .get_owned(
-            entry.object.body_value(),
-            entry.object.version(),
-            residual,
-            version,
-            &mut budget,
-        )
-        .map_err(|error| read_error(served, entry, version, &error))?;
+        .get_owned(entry.object.body_value(), entry.object.version(), residual, version)
+        .map_err(|failed| failed.or(|error| read_error(served, entry, version, error)))?;
     value["metadata"]["resourceVersion"] = Json::String(entry.revision.to_string());
     if let Some(alias) = &served.alias {
         value["apiVersion"] = Json::String(served.api_version(version));

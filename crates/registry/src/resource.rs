@@ -2,6 +2,7 @@
 //! as one logical cluster sees it.
 
 use crate::proof::Proof;
+use crate::webhook::{Questions, Webhook};
 use crate::{Error, Named, Strategy};
 use insula_api::{FieldError, Json, ResourceId};
 use insula_conversion::Bundle;
@@ -104,6 +105,8 @@ pub struct Api {
     pub storage: usize,
     /// Converts between the versions.
     pub bundle: Bundle,
+    /// Who converts in the bundle's place, if its definition names somebody.
+    pub(crate) webhook: Option<Arc<Webhook>>,
     /// What the schema cannot say.
     pub strategy: Arc<dyn Strategy>,
     /// Names are path segments instead of DNS subdomains.
@@ -220,6 +223,8 @@ pub struct Served {
     pub alias: Option<Alias>,
     /// Writes hold only while this object is at this revision (the claim that routes here).
     pub guard: Option<(insula_api::ObjectKey, insula_api::Revision)>,
+    /// What the request asks webhooks; nothing where it has nobody to ask (see [`crate::Registry::asking`]).
+    pub questions: Option<Arc<Questions>>,
 }
 
 /// Another group (and kind) under which stored objects are served.
@@ -244,6 +249,7 @@ impl Served {
             terminating: false,
             alias: None,
             guard: None,
+            questions: None,
         }
     }
 

@@ -35,6 +35,7 @@ use crate::{
     lifecycle::Lifecycle,
     measured::Measured,
     metrics::{Class, Effect, Metrics, Verb},
+    outbound::Webhook,
     trace,
 };
 
@@ -84,6 +85,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     });
     let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), url);
     registry.catalog.work_aside(aside);
+    registry.outbound = Arc::new(Webhook::new(&config.webhooks));
     registry.cache = Arc::new(Cache::new(converters()));
     let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)

@@ -18,6 +18,7 @@ mod listen;
 mod measured;
 mod metrics;
 mod open;
+mod outbound;
 mod progress;
 mod rotating;
 mod run;

@@ -21,6 +21,7 @@ mod definitions;
 mod docs;
 mod golden;
 mod grpc;
+mod hooks;
 mod kinds;
 mod kube_rs;
 mod kubectl;

@@ -281,10 +281,9 @@ impl Invocation<'_> {
 
 /// An object that was sent, or changed by a policy, in another version.
 fn convert(target: &Target, object: &Json, to: &str) -> Result<Json> {
-    let mut budget = insula_conversion::object_budget();
     let own = representation::unalias(&target.served, object);
-    let bundle = &target.served.api.bundle;
-    bundle
-        .convert(own.as_ref().unwrap_or(object), to, &mut budget)
-        .map_err(|error| representation::write_error(&target.served, object, &error))
+    target
+        .served
+        .convert(own.as_ref().unwrap_or(object), to)
+        .map_err(|failed| failed.or(|error| representation::write_error(&target.served, object, error)))
 }

@@ -216,16 +216,14 @@ impl<'a> Request<'a> {
 
     /// The new object in a version; null for a deletion.
     pub(crate) fn object(&self, new: New<'_>, seen_as: &ResourceVersion) -> Result<Json> {
-        let api = &self.served().api;
         let mut object = match new {
             New::Nothing => return Ok(Json::Null),
             New::Sent(value) if seen_as.version == self.target.version => value.clone(),
             New::Sent(value) => {
                 let own = representation::unalias(self.served(), value);
-                let mut budget = insula_conversion::object_budget();
-                api.bundle
-                    .convert(own.as_ref().unwrap_or(value), &seen_as.version, &mut budget)
-                    .map_err(|error| representation::write_error(self.served(), value, &error))?
+                self.served()
+                    .convert(own.as_ref().unwrap_or(value), &seen_as.version)
+                    .map_err(|failed| failed.or(|error| representation::write_error(self.served(), value, error)))?
             }
             New::Stored { value, residual } => {
                 // What no version can show stays in the one that it is stored in.
@@ -239,10 +237,9 @@ impl<'a> Request<'a> {
                             version,
                             residual,
                         };
-                        let mut budget = insula_conversion::object_budget();
-                        api.bundle
-                            .get(stored, &seen_as.version, &mut budget)
-                            .map_err(|error| representation::write_error(self.served(), value, &error))?
+                        self.served().get(stored, &seen_as.version).map_err(|failed| {
+                            failed.or(|error| representation::write_error(self.served(), value, error))
+                        })?
                     }
                 }
             }

@@ -6,7 +6,7 @@ use super::{
     job::Job,
     passes_through, stored_value, value,
 };
-use crate::{Error, Result, Target};
+use crate::{Error, Result, Target, webhook};
 use bytes::Bytes;
 use insula_api::Json;
 use insula_store::Entry;
@@ -19,6 +19,8 @@ pub struct Show<'a, E> {
     entries: E,
     /// What was made for those that follow.
     ahead: VecDeque<(Key, Result<Bytes>)>,
+    /// Whether the webhook has been asked about all of them.
+    asked: bool,
 }
 
 impl<'a, E> Show<'a, E>
@@ -31,6 +33,7 @@ where
             target,
             entries,
             ahead: VecDeque::new(),
+            asked: false,
         }
     }
 
@@ -44,7 +47,12 @@ where
             entry.object.write_to(entry.revision, out);
             return Ok(());
         }
-        if served.alias.is_some() {
+        // A webhook is asked at each reading, as in Kubernetes: what it said is kept for nobody else.
+        if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
+            let all = std::iter::once(entry).chain(self.entries.clone());
+            webhook::learn(self.target, all).await;
+        }
+        if served.alias.is_some() || served.api.webhook.is_some() {
             out.extend_from_slice(&encode(&value(served, entry, version)?)?);
             return Ok(());
         }

@@ -52,7 +52,9 @@ impl Registry {
                 self.update(target, name, Change::Apply(config, on_conflict), part, options)
                     .await
             } else if if_absent == IfAbsent::Create {
-                self.create_configured(target, name, config, options).await
+                let target = &*self.asking(target);
+                self.settled(target, || self.create_configured(target, name, config, options))
+                    .await
             } else {
                 Err(api.not_found(name))
             };

@@ -73,6 +73,19 @@ impl Registry {
         how: &DeleteOptions,
         options: &WriteOptions<'_>,
     ) -> Result<Deletion> {
+        let target = &*self.asking(target);
+        self.settled(target, || self.delete_once(target, name, how, options))
+            .await
+    }
+
+    /// One run of a deletion: policies may want to see the object in another version.
+    async fn delete_once(
+        &self,
+        target: &Target,
+        name: &str,
+        how: &DeleteOptions,
+        options: &WriteOptions<'_>,
+    ) -> Result<Deletion> {
         for _ in 0..ATTEMPTS_MAX {
             let snapshot = self.store.latest();
             let old = self.get(&snapshot, target, name)?;
@@ -87,6 +100,7 @@ impl Registry {
                 old: Some(&old),
             };
             let warnings = self.admit(&admission, None)?;
+            target.served.check_answers()?;
             let done = |deleted| Ok(Deletion { deleted, warnings });
             let marked = self.mark(target, &old, how)?;
             if options.dry_run {

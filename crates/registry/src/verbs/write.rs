@@ -10,7 +10,7 @@ use crate::{
     ids,
     owners::By,
 };
-use insula_api::{Json, ObjectKey, Revision};
+use insula_api::{Clock, Json, ObjectKey, Revision, Rng};
 use insula_auth::UserInfo;
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::sync::Arc;
@@ -59,7 +59,12 @@ pub struct Written {
 impl Registry {
     /// Creates an object.
     pub async fn create(&self, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
-        self.create_owned(target, body, options, By::Update(&options.manager))
+        let by = By::Update(&options.manager);
+        if target.served.api.webhook.is_none() {
+            return self.create_owned(target, body, options, by).await;
+        }
+        let target = &*self.asking(target);
+        self.settled(target, || self.create_owned(target, body.clone(), options, by))
             .await
     }
 
@@ -132,6 +137,7 @@ impl Registry {
             }
             warnings.append(&mut draft.warnings);
             let object = Arc::new(draft.finish(&target.served)?);
+            target.served.check_answers()?;
             if options.dry_run {
                 let (revision, created) = (Revision(0), Revision(0));
                 return Ok(Written {
@@ -181,9 +187,23 @@ impl Registry {
         part: Part,
         options: &WriteOptions<'_>,
     ) -> Result<Written> {
+        let target = &*self.asking(target);
+        self.settled(target, || self.update_once(target, name, &change, part, options))
+            .await
+    }
+
+    /// One run of an update. It is the last one when it leaves no question open.
+    async fn update_once(
+        &self,
+        target: &Target,
+        name: &str,
+        change: &Change<'_>,
+        part: Part,
+        options: &WriteOptions<'_>,
+    ) -> Result<Written> {
         let api = &target.served.api;
         // What cannot be read is refused before anything else is looked at.
-        let unknown = match &change {
+        let unknown = match change {
             Change::Replace(new) => {
                 check_type(target, new)?;
                 check_fields(target, new, options, UnknownFields::Create)?
@@ -206,12 +226,13 @@ impl Registry {
             };
             let mut warnings = unknown.clone();
             let mut draft = self
-                .changed(&admission, &old, &change, &mut warnings)
+                .changed(&admission, &old, change, &mut warnings)
                 .map_err(|refusal| self.explained(&admission, refusal))?;
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);
             let object = Arc::new(draft.finish(&target.served)?);
+            target.served.check_answers()?;
             let key = old.key.clone();
             let gone = object.meta.is_deleting() && object.meta.finalizers.is_empty() && !held;
             if *object == *old.object && !gone {
@@ -271,6 +292,11 @@ impl Registry {
         part: Part,
         by: By<'a>,
     ) -> Context<'a> {
+        let (clock, rng): (&dyn Clock, &dyn Rng) = match target.served.questions.as_deref() {
+            // All runs of a request make the same object.
+            Some(questions) => (questions, questions),
+            None => (&*self.clock, &*self.rng),
+        };
         Context {
             part,
             by,
@@ -278,8 +304,8 @@ impl Registry {
             version,
             cluster: &target.cluster,
             namespace: target.namespace.as_deref().unwrap_or_default(),
-            clock: &*self.clock,
-            rng: &*self.rng,
+            clock,
+            rng,
         }
     }
 

@@ -9,6 +9,9 @@ use serde_json::{Map, Value};
 
 use super::Config;
 
+/// Kubernetes waits no longer for any webhook.
+const WEBHOOK_SECONDS_MAX: u32 = 30;
+
 /// What to read.
 #[derive(Debug, Default)]
 pub struct Sources {
@@ -134,6 +137,13 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         .and_then(|all| all.iter().find(|(_, value)| value.as_u64() == Some(0)));
     if let Some((key, _)) = zero {
         return refuse(&format!("limits.{key}"), "a limit must be at least 1".to_owned());
+    }
+    if !(1..=WEBHOOK_SECONDS_MAX).contains(&config.webhooks.timeout_seconds) {
+        let cause = format!("must be between 1 and {WEBHOOK_SECONDS_MAX}");
+        return refuse("webhooks.timeoutSeconds", cause);
+    }
+    if config.webhooks.calls_per_workspace == 0 {
+        return refuse("webhooks.callsPerWorkspace", "a limit must be at least 1".to_owned());
     }
     match &config.telemetry.otlp_endpoint {
         Some(url) if !url.starts_with("http://") => refuse(

@@ -11,6 +11,8 @@ use std::{path::PathBuf, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
+pub use crate::outbound::Targets;
+
 /// The server's settings. Keys are camelCase in YAML (`dataDir`), `INSULA_DATA_DIR` in the environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -33,6 +35,8 @@ pub struct Config {
     pub log: LogConfig,
     /// What is sent elsewhere.
     pub telemetry: TelemetryConfig,
+    /// Whom tenants' webhooks may be.
+    pub webhooks: Webhooks,
     /// How much anybody may ask for.
     pub limits: Limits,
 }
@@ -63,6 +67,28 @@ pub enum LogFormat {
 pub struct TelemetryConfig {
     /// An OpenTelemetry collector (OTLP over gRPC), as `http://host:4317`. Nothing: no exporter is made.
     pub otlp_endpoint: Option<String>,
+}
+
+/// Calls to servers that tenants name.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Webhooks {
+    /// Who may be called, commas between: `public`, addresses, networks, hosts, `*.` and a domain. Empty: nobody.
+    pub allow: Targets,
+    /// Seconds that a call may take where its configuration does not say.
+    pub timeout_seconds: u32,
+    /// Calls of one workspace at once; others wait for their turn.
+    pub calls_per_workspace: usize,
+}
+
+impl Default for Webhooks {
+    fn default() -> Self {
+        Self {
+            allow: Targets::default(),
+            timeout_seconds: 10,
+            calls_per_workspace: 16,
+        }
+    }
 }
 
 /// Limits. Every one has a default, and none can be switched off.
@@ -104,6 +130,7 @@ impl Default for Config {
                 level: "info".to_owned(),
             },
             telemetry: TelemetryConfig { otlp_endpoint: None },
+            webhooks: Webhooks::default(),
             limits: Limits::default(),
         }
     }

@@ -1,0 +1,122 @@
+//! How the objects of an API come from one version into another: by the rules of its bundle, or by the webhook of its
+//! definition. Everybody who reads or writes an object in a version comes through here.
+
+use crate::{Error, Served, webhook::Question};
+use insula_api::Json;
+use insula_conversion::{ConvertError, Owned, Stored};
+use std::{fmt, sync::Arc};
+
+/// Why an object cannot be shown in a version.
+#[derive(Debug, Clone)]
+pub(crate) enum Failed {
+    /// A rule fails.
+    Rules(ConvertError),
+    /// The webhook does, or has not been asked yet.
+    Webhook(Arc<str>),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failed::Rules(error) => error.fmt(f),
+            Failed::Webhook(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<ConvertError> for Failed {
+    fn from(error: ConvertError) -> Self {
+        Failed::Rules(error)
+    }
+}
+
+impl Failed {
+    /// As a verb's error; what a rule's failure means there is the caller's to say.
+    pub(crate) fn or(self, rules: impl FnOnce(&ConvertError) -> Error) -> Error {
+        match self {
+            Failed::Rules(error) => rules(&error),
+            Failed::Webhook(why) => Error::Webhook(why),
+        }
+    }
+}
+
+type Converted<T> = Result<T, Failed>;
+
+impl Served {
+    /// A stored object in a version.
+    pub(crate) fn get(&self, stored: Stored<'_>, to: &str) -> Converted<Json> {
+        if self.asks(stored.version, to) {
+            return self.get_owned(stored.value.clone(), stored.version, stored.residual, to);
+        }
+        Ok(self
+            .api
+            .bundle
+            .get(stored, to, &mut insula_conversion::object_budget())?)
+    }
+
+    /// The same of an object that its caller needs no more.
+    pub(crate) fn get_owned(&self, value: Json, version: &str, residual: Option<&[u8]>, to: &str) -> Converted<Json> {
+        let bundle = &self.api.bundle;
+        let mut budget = insula_conversion::object_budget();
+        if !self.asks(version, to) {
+            return Ok(bundle.get_owned(value, version, residual, to, &mut budget)?);
+        }
+        // What is stored is completed in its own version before anybody converts it.
+        let complete = match bundle.schema(version) {
+            Some(_) => bundle.get_owned(value, version, residual, version, &mut budget)?,
+            None => value,
+        };
+        self.ask(complete, to)
+    }
+
+    /// An object of version `from`, as it is to be stored.
+    pub(crate) fn put(&self, new: &Json, from: &str, old: Option<Stored<'_>>) -> Converted<Owned> {
+        let bundle = &self.api.bundle;
+        let mut budget = insula_conversion::object_budget();
+        let storage = bundle.storage();
+        if !self.asks(from, storage) {
+            return Ok(bundle.put(new, from, old, &mut budget)?);
+        }
+        let converted = self.ask(new.clone(), storage)?;
+        Ok(bundle.put(&converted, storage, None, &mut budget)?)
+    }
+
+    /// An object in another version, without what is stored beside it.
+    pub(crate) fn convert(&self, object: &Json, to: &str) -> Converted<Json> {
+        let from = object["apiVersion"].as_str().unwrap_or_default();
+        let from = from.rsplit('/').next().unwrap_or_default();
+        if self.asks(from, to) {
+            return self.ask(object.clone(), to);
+        }
+        let mut budget = insula_conversion::object_budget();
+        Ok(self.api.bundle.convert(object, to, &mut budget)?)
+    }
+
+    /// Whether everything that was asked has been answered.
+    pub(crate) fn check_answers(&self) -> crate::Result<()> {
+        self.questions.as_ref().map_or(Ok(()), |questions| questions.check())
+    }
+
+    /// Whether only a webhook knows the way.
+    pub(crate) fn asks(&self, from: &str, to: &str) -> bool {
+        self.api.webhook.is_some() && from != to
+    }
+
+    fn ask(&self, object: Json, to: &str) -> Converted<Json> {
+        let unasked = || Failed::Webhook("the conversion webhook is not asked here".into());
+        let (Some(webhook), Some(questions)) = (&self.api.webhook, &self.questions) else {
+            return Err(unasked());
+        };
+        let question = Question::Convert {
+            webhook: webhook.clone(),
+            object,
+            to: to.into(),
+        };
+        let answer = questions.ask(question).ok_or_else(unasked)?;
+        let mut converted = (*answer.map_err(Failed::Webhook)?).clone();
+        if let Some(schema) = self.api.bundle.schema(to) {
+            insula_schema::prune(&mut converted, schema);
+        }
+        Ok(converted)
+    }
+}

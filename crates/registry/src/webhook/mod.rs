@@ -1,0 +1,251 @@
+//! What a request has to ask others before it can be answered.
+//!
+//! Between a request and the store everything is a function of a snapshot: nothing there waits or calls. Where it needs what
+//! only a webhook knows, it looks among the answers of the request. A question without an answer is noted, the function
+//! ends in an error, and whoever called it ([`Registry::settled`]) asks all open questions at once and calls it again. So
+//! the core stays without a wait, a list asks one question about all of its objects, and nothing is committed on half an
+//! answer.
+//!
+//! ```text
+//! run 1: update → old object in v2?  open          ask, remember
+//! run 2: update → old object in v2   known → new object in v1?  open          ask, remember
+//! run 3: update → … known → … known → commit
+//! ```
+//!
+//! Every run must ask the same again, or the questions would never end: time and randomness are drawn once for all runs.
+
+pub(crate) mod conversion;
+
+pub(crate) use conversion::Webhook;
+
+use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, representation};
+use futures_util::future::join_all;
+use insula_api::{Clock, ClusterName, Json, Rng, Timestamp, Uid};
+use insula_store::Entry;
+use parking_lot::Mutex;
+use sha2::{Digest, Sha256};
+use std::{borrow::Cow, collections::HashMap, fmt, future::Future, sync::Arc};
+
+/// Runs of one request. An update asks for the old object, the new one and what policies and owners see of both; each
+/// attempt that somebody else was faster than asks anew.
+const RUNS_MAX: usize = 32;
+
+/// What a webhook says: JSON, or why there is none.
+pub(crate) type Answer = std::result::Result<Arc<Json>, Arc<str>>;
+
+type Key = [u8; 32];
+
+/// A question, complete in itself.
+#[derive(Debug, Clone)]
+pub(crate) enum Question {
+    /// How an object looks in another version.
+    Convert {
+        webhook: Arc<Webhook>,
+        object: Json,
+        to: Arc<str>,
+    },
+}
+
+impl Question {
+    fn key(&self) -> Key {
+        let mut hash = Sha256::new();
+        match self {
+            Question::Convert { webhook, object, to } => {
+                for part in [
+                    webhook.endpoint.url.as_bytes(),
+                    to.as_bytes(),
+                    object.to_string().as_bytes(),
+                ] {
+                    hash.update(part);
+                    hash.update([0]);
+                }
+            }
+        }
+        hash.finalize().into()
+    }
+}
+
+/// The questions of one request, and what came back.
+pub struct Questions {
+    known: Mutex<Known>,
+    now: (Timestamp, i64),
+    rng: Arc<dyn Rng>,
+    outbound: Arc<dyn Outbound>,
+}
+
+#[derive(Default)]
+struct Known {
+    answers: HashMap<Key, Answer>,
+    /// In the order in which they came up.
+    open: Vec<(Key, Question)>,
+    /// Randomness drawn so far, and how much of it this run has seen.
+    drawn: Vec<u8>,
+    seen: usize,
+}
+
+impl fmt::Debug for Questions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let known = self.known.lock();
+        write!(
+            f,
+            "Questions({} answered, {} open)",
+            known.answers.len(),
+            known.open.len()
+        )
+    }
+}
+
+impl Questions {
+    fn new(registry: &Registry) -> Self {
+        Questions {
+            known: Mutex::default(),
+            now: (registry.clock.now(), registry.clock.now_micros()),
+            rng: registry.rng.clone(),
+            outbound: registry.outbound.clone(),
+        }
+    }
+
+    /// The answer, if there is one; otherwise the question is open now.
+    pub(crate) fn ask(&self, question: Question) -> Option<Answer> {
+        let key = question.key();
+        let mut known = self.known.lock();
+        if let Some(answer) = known.answers.get(&key) {
+            return Some(answer.clone());
+        }
+        if known.open.iter().all(|(open, _)| *open != key) {
+            known.open.push((key, question));
+        }
+        None
+    }
+
+    /// Nothing may be committed on questions that are still open, whatever was made of their absence.
+    pub(crate) fn check(&self) -> Result<()> {
+        match self.known.lock().open.is_empty() {
+            true => Ok(()),
+            false => Err(Error::Webhook("a webhook has not been asked yet".into())),
+        }
+    }
+
+    fn begin_run(&self) {
+        self.known.lock().seen = 0;
+    }
+
+    /// Forgets everything: for those who live longer than a request.
+    fn forget(&self) {
+        let mut known = self.known.lock();
+        known.answers.clear();
+        known.open.clear();
+    }
+
+    /// Asks what is open. `false`: nothing was.
+    async fn answer(&self, cluster: &ClusterName) -> bool {
+        let open = std::mem::take(&mut self.known.lock().open);
+        if open.is_empty() {
+            return false;
+        }
+        let (keys, questions): (Vec<Key>, Vec<Question>) = open.into_iter().unzip();
+        let reviews = conversion::reviews(&questions, &*self.rng).into_iter();
+        let answers = join_all(reviews.map(|review| review.ask(&*self.outbound, cluster))).await;
+        let mut known = self.known.lock();
+        for (index, answer) in answers.into_iter().flatten() {
+            known.answers.insert(keys[index], answer);
+        }
+        true
+    }
+}
+
+impl Clock for Questions {
+    fn now(&self) -> Timestamp {
+        self.now.0
+    }
+
+    fn now_micros(&self) -> i64 {
+        self.now.1
+    }
+}
+
+impl Rng for Questions {
+    fn fill(&self, buffer: &mut [u8]) {
+        let mut known = self.known.lock();
+        let (from, to) = (known.seen, known.seen + buffer.len());
+        if known.drawn.len() < to {
+            let mut fresh = vec![0; to - known.drawn.len()];
+            self.rng.fill(&mut fresh);
+            known.drawn.extend(fresh);
+        }
+        buffer.copy_from_slice(&known.drawn[from..to]);
+        known.seen = to;
+    }
+}
+
+impl Registry {
+    /// A target that can ask webhooks; the same one where there is nobody to ask.
+    pub fn asking<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
+        if target.served.api.webhook.is_none() || target.served.questions.is_some() {
+            return Cow::Borrowed(target);
+        }
+        let mut target = target.clone();
+        target.served.questions = Some(Arc::new(Questions::new(self)));
+        Cow::Owned(target)
+    }
+
+    /// Runs something until it has no open questions.
+    pub(crate) async fn settled<T, F>(&self, target: &Target, run: impl Fn() -> F) -> Result<T>
+    where
+        F: Future<Output = Result<T>>,
+    {
+        let Some(questions) = &target.served.questions else {
+            return run().await;
+        };
+        for _ in 0..RUNS_MAX {
+            questions.begin_run();
+            let done = run().await;
+            if !questions.answer(&target.cluster).await {
+                return done;
+            }
+        }
+        Err(Error::Webhook(
+            format!("webhooks were asked {RUNS_MAX} times, and there was no end of it").into(),
+        ))
+    }
+
+    /// An object in the target's version, whoever has to be asked for it.
+    pub async fn show(&self, target: &Target, entry: &Entry) -> Result<Json> {
+        let target = self.asking(target);
+        learn(&target, std::iter::once(entry)).await;
+        representation::value(&target.served, entry, &target.version)
+    }
+}
+
+/// Learns what showing objects in the target's version needs. Earlier answers are forgotten: every reading asks anew.
+pub(crate) async fn learn<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
+    let Some(questions) = &target.served.questions else {
+        return;
+    };
+    questions.forget();
+    for entry in entries {
+        // Whatever else is wrong with it is told when it is shown.
+        drop(representation::value(&target.served, entry, &target.version));
+    }
+    questions.answer(&target.cluster).await;
+}
+
+/// A call with a review of its own name.
+fn call(cluster: &ClusterName, endpoint: &Endpoint, review: &Json, timeout_seconds: Option<u32>) -> Call {
+    let body = review.to_string().into_bytes();
+    Call {
+        cluster: cluster.clone(),
+        endpoint: endpoint.clone(),
+        answer_bytes_max: 2 * body.len() + ANSWER_BYTES_FREE,
+        timeout_seconds,
+        body,
+    }
+}
+
+/// An answer may have twice the bytes of the question, and these: an object's worth of additions.
+const ANSWER_BYTES_FREE: usize = 1 << 20;
+
+/// A name for a review, that its answer has to repeat.
+fn review_uid(rng: &dyn Rng) -> String {
+    Uid::random(rng).to_string()
+}

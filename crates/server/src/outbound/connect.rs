@@ -1,0 +1,186 @@
+//! Connections to webhooks: the name is resolved here, the address is checked, and that very address is connected to, so
+//! that a name which leads elsewhere at the second look gains nothing.
+
+use std::{
+    io,
+    net::IpAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+};
+
+use futures_util::future::BoxFuture;
+use http::Uri;
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::{
+    client::legacy::connect::{Connected, Connection},
+    rt::TokioIo,
+};
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use tokio::net::{TcpStream, lookup_host};
+use tokio_rustls::{TlsConnector, client::TlsStream};
+use tower::Service;
+
+use super::targets::Targets;
+
+const HTTPS: u16 = 443;
+
+/// Makes connections that one CA bundle vouches for.
+#[derive(Clone)]
+pub(super) struct Connector {
+    targets: Arc<Targets>,
+    tls: TlsConnector,
+}
+
+/// Why there is no connection, in words that tell nothing of addresses behind names.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct NoConnection(String);
+
+impl Connector {
+    /// A connector that trusts the bundle, or what the machine trusts.
+    pub(super) fn new(targets: Arc<Targets>, ca_bundle: Option<&[u8]>) -> Result<Self, String> {
+        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+        let mut config = ClientConfig::builder_with_provider(provider)
+            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots(ca_bundle)?)
+            .with_no_client_auth();
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(Connector {
+            targets,
+            tls: TlsConnector::from(Arc::new(config)),
+        })
+    }
+
+    async fn connect(self, uri: Uri) -> Result<Stream, NoConnection> {
+        let host = uri.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
+        let port = uri.port_u16().unwrap_or(HTTPS);
+        let tcp = self.reach(&host, port).await?;
+        let name = ServerName::try_from(host.clone())
+            .map_err(|_| NoConnection(format!("{host:?} is not the name of a host")))?;
+        // A small request and its answer: nothing to wait for.
+        drop(tcp.set_nodelay(true));
+        let tls = self.tls.connect(name, tcp).await.map_err(|error| tls_error(&error))?;
+        Ok(Stream(TokioIo::new(tls)))
+    }
+
+    async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, NoConnection> {
+        let mut addresses: Vec<IpAddr> = match host.parse() {
+            Ok(address) => vec![address],
+            Err(_) => lookup_host((host, port))
+                .await
+                .map_err(|_| NoConnection(not_found(host)))?
+                .map(|found| found.ip())
+                .collect(),
+        };
+        addresses.retain(|address| self.targets.allow(host, *address, port));
+        let place = match host.contains(':') {
+            true => format!("[{host}]:{port}"),
+            false => format!("{host}:{port}"),
+        };
+        if addresses.is_empty() {
+            return Err(NoConnection(format!(
+                "dial tcp: {place} is not among the targets that this server may call; its operator sets \
+                 webhooks.allow"
+            )));
+        }
+        let mut last = "";
+        for address in addresses {
+            match TcpStream::connect((address, port)).await {
+                Ok(stream) => return Ok(stream),
+                Err(error) => last = reason(&error),
+            }
+        }
+        Err(NoConnection(format!("dial tcp {place}: connect: {last}")))
+    }
+}
+
+/// A name that leads nowhere. Services are told apart, since their names lead somewhere in other clusters.
+fn not_found(host: &str) -> String {
+    let hint = match host.ends_with(".svc") {
+        true => "; services have no pods here: use clientConfig.url, or have the operator give the name an address",
+        false => "",
+    };
+    format!("dial tcp: lookup {host}: no such host{hint}")
+}
+
+/// What a client may know of a connection that failed.
+fn reason(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => "connection refused",
+        io::ErrorKind::TimedOut => "i/o timeout",
+        _ => "no route to host",
+    }
+}
+
+fn tls_error(error: &io::Error) -> NoConnection {
+    use rustls::{CertificateError, Error};
+    let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<Error>());
+    NoConnection(match inner {
+        Some(Error::InvalidCertificate(CertificateError::UnknownIssuer)) => {
+            "tls: failed to verify certificate: x509: certificate signed by unknown authority".to_owned()
+        }
+        Some(Error::InvalidCertificate(cause)) => format!("tls: failed to verify certificate: x509: {cause}"),
+        Some(error) => format!("tls: {error}"),
+        None => "tls: the handshake failed".to_owned(),
+    })
+}
+
+fn roots(ca_bundle: Option<&[u8]>) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    let Some(pem) = ca_bundle else {
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        return Ok(roots);
+    };
+    let certificates = CertificateDer::pem_slice_iter(pem).filter_map(Result::ok);
+    let (good, _) = roots.add_parsable_certificates(certificates);
+    match good {
+        0 => Err("unable to load root certificates: unable to parse bytes as PEM block".to_owned()),
+        _ => Ok(roots),
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Stream;
+    type Error = NoConnection;
+    type Future = BoxFuture<'static, Result<Stream, NoConnection>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), NoConnection>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        Box::pin(self.clone().connect(uri))
+    }
+}
+
+/// A connection as the pool of connections knows it.
+pub(super) struct Stream(TokioIo<TlsStream<TcpStream>>);
+
+impl Connection for Stream {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}
+
+impl Read for Stream {
+    fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: ReadBufCursor<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(cx, buf)
+    }
+}
+
+impl Write for Stream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(cx, buf)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(cx)
+    }
+}

@@ -1,0 +1,168 @@
+//! The one place from which this server calls somebody else's: webhooks, over HTTPS, as a tenant asks and the operator
+//! allows.
+//!
+//! A tenant chooses the URL, so what can come of it is bounded: the addresses, the time, the bytes of the answer, the calls
+//! of a workspace at once. No redirect is followed, no proxy is asked, and errors do not show what the other side said.
+
+mod connect;
+mod targets;
+
+pub use targets::Targets;
+
+use std::{
+    collections::HashMap,
+    error::Error as _,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use connect::{Connector, NoConnection};
+use futures_util::future::BoxFuture;
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use hyper_util::{
+    client::legacy::{Client, Error as ClientError},
+    rt::{TokioExecutor, TokioTimer},
+};
+use insula_api::ClusterName;
+use insula_registry::{Call, Outbound};
+use tokio::{sync::Semaphore, time::timeout};
+
+use crate::config::Webhooks;
+
+/// CA bundles whose connections are kept; more than that many are rare, and only have to connect anew.
+const CLIENTS_MAX: usize = 256;
+/// A connection that nobody used for so long is closed.
+const IDLE: Duration = Duration::from_secs(30);
+const IDLE_PER_HOST_MAX: usize = 4;
+
+type Pooled = Client<Connector, Full<Bytes>>;
+
+/// Calls webhooks.
+pub(crate) struct Webhook {
+    targets: Arc<Targets>,
+    settings: Webhooks,
+    /// By CA bundle: connections under one are not another's.
+    clients: Mutex<HashMap<Option<Arc<[u8]>>, Pooled>>,
+    /// Calls of each workspace that calls now.
+    turns: Mutex<HashMap<ClusterName, Weak<Semaphore>>>,
+}
+
+impl Webhook {
+    pub(crate) fn new(settings: &Webhooks) -> Self {
+        Webhook {
+            targets: Arc::new(settings.allow.clone()),
+            settings: settings.clone(),
+            clients: Mutex::default(),
+            turns: Mutex::default(),
+        }
+    }
+
+    fn client(&self, ca_bundle: Option<&Arc<[u8]>>) -> Result<Pooled, String> {
+        let lock = || self.clients.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = ca_bundle.cloned();
+        if let Some(client) = lock().get(&key) {
+            return Ok(client.clone());
+        }
+        let connector = Connector::new(Arc::clone(&self.targets), ca_bundle.map(|bundle| &**bundle))?;
+        let client = Client::builder(TokioExecutor::new())
+            .pool_timer(TokioTimer::new())
+            .pool_idle_timeout(IDLE)
+            .pool_max_idle_per_host(IDLE_PER_HOST_MAX)
+            .build(connector);
+        let mut clients = lock();
+        if clients.len() >= CLIENTS_MAX {
+            clients.clear();
+        }
+        clients.insert(key, client.clone());
+        Ok(client)
+    }
+
+    fn turns(&self, cluster: &ClusterName) -> Arc<Semaphore> {
+        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = turns.get(cluster).and_then(Weak::upgrade) {
+            return known;
+        }
+        turns.retain(|_, turns| turns.strong_count() > 0);
+        let fresh = Arc::new(Semaphore::new(self.settings.calls_per_workspace));
+        turns.insert(cluster.clone(), Arc::downgrade(&fresh));
+        fresh
+    }
+
+    async fn call(&self, call: Call, uri: &Uri) -> Result<Vec<u8>, String> {
+        let turns = self.turns(&call.cluster);
+        let Ok(_turn) = turns.acquire().await else {
+            return Err("the server is stopping".to_owned());
+        };
+        let client = self.client(call.endpoint.ca_bundle.as_ref())?;
+        let request = Request::post(uri)
+            .header(header::CONTENT_TYPE, "application/json")
+            .header(header::ACCEPT, "application/json, */*")
+            .header(header::USER_AGENT, concat!("insula/", env!("CARGO_PKG_VERSION")))
+            .body(Full::new(Bytes::from(call.body)))
+            .map_err(|error| error.to_string())?;
+        let response = client.request(request).await.map_err(|error| cause(&error))?;
+        check_status(response.status())?;
+        match Limited::new(response.into_body(), call.answer_bytes_max)
+            .collect()
+            .await
+        {
+            Ok(body) => Ok(body.to_bytes().to_vec()),
+            Err(error) if error.is::<LengthLimitError>() => {
+                Err(format!("the answer is larger than {} bytes", call.answer_bytes_max))
+            }
+            Err(_) => Err("unexpected EOF".to_owned()),
+        }
+    }
+}
+
+impl Outbound for Webhook {
+    fn post(&self, call: Call) -> BoxFuture<'_, Result<Vec<u8>, String>> {
+        Box::pin(async move {
+            let seconds = call.timeout_seconds.unwrap_or(self.settings.timeout_seconds);
+            let url = format!("{}?timeout={seconds}s", call.endpoint.url);
+            let failed = |why: &str| format!("Post {url:?}: {why}");
+            let uri: Uri = match url.parse() {
+                Ok(uri) => uri,
+                Err(_) => return Err(failed("the URL cannot be understood")),
+            };
+            if uri.scheme_str() != Some("https") {
+                return Err(failed("https is the only scheme that is spoken"));
+            }
+            let time = Duration::from_secs(seconds.into());
+            match timeout(time, self.call(call, &uri)).await {
+                Ok(answered) => answered.map_err(|why| failed(&why)),
+                Err(_) => Err(failed("context deadline exceeded")),
+            }
+        })
+    }
+}
+
+/// Anything but 200 is no answer, a redirect least of all. What the other side says about it is not shown: a tenant
+/// could read in it what only this server can reach.
+fn check_status(status: StatusCode) -> Result<(), String> {
+    match status {
+        StatusCode::OK => Ok(()),
+        StatusCode::NOT_FOUND => Err("the server could not find the requested resource".to_owned()),
+        status if status.is_server_error() => {
+            Err("an error on the server (\"unknown\") has prevented the request from succeeding".to_owned())
+        }
+        status => Err(format!(
+            "the server responded with the status code {} but did not return more details",
+            status.as_u16()
+        )),
+    }
+}
+
+/// Why there was no response.
+fn cause(error: &ClientError) -> String {
+    let mut at = error.source();
+    while let Some(cause) = at {
+        if let Some(no_connection) = cause.downcast_ref::<NoConnection>() {
+            return no_connection.to_string();
+        }
+        at = cause.source();
+    }
+    "EOF".to_owned()
+}

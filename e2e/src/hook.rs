@@ -1,0 +1,139 @@
+//! Webhooks for servers to call: HTTPS with a certificate of the server's own authority, and answers as a test wants them.
+
+use std::{
+    convert::Infallible,
+    sync::{Arc, Mutex},
+};
+
+use bytes::Bytes;
+use http::{Request, Response, header};
+use http_body_util::{BodyExt, Full};
+use hyper::{body::Incoming, service::service_fn};
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
+use serde_json::Value;
+use tokio::net::TcpListener;
+use tokio_rustls::TlsAcceptor;
+
+use crate::{Server, runtime};
+
+/// What a webhook does with a request.
+pub enum Reply {
+    /// 200, and this.
+    Json(Value),
+    /// 200, and so many bytes.
+    Bytes(usize),
+    /// A code, with a place to go to instead.
+    Elsewhere(u16, String),
+    /// Nothing, for ever.
+    Hang,
+}
+
+/// A running webhook; it ends with the program.
+pub struct Hook {
+    url: String,
+    ca_bundle: String,
+    seen: Arc<Mutex<Vec<(String, Value)>>>,
+}
+
+impl Hook {
+    /// Answers what a server sends, by its path and body.
+    pub fn start(server: &Server, answer: impl Fn(&str, &Value) -> Reply + Send + Sync + 'static) -> Self {
+        let pki = server.data_dir().join("pki");
+        let chain = CertificateDer::pem_file_iter(pki.join("server.crt")).unwrap();
+        let key = PrivateKeyDer::from_pem_file(pki.join("server.key")).unwrap();
+        let provider = rustls::crypto::aws_lc_rs::default_provider().into();
+        let tls = rustls::ServerConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(chain.map(Result::unwrap).collect(), key)
+            .unwrap();
+        let listener = runtime().block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        let seen = Arc::new(Mutex::new(Vec::new()));
+        let acceptor = TlsAcceptor::from(Arc::new(tls));
+        runtime().spawn(accept(listener, acceptor, Arc::new(answer), Arc::clone(&seen)));
+        let ca = std::fs::read(pki.join("ca.crt")).unwrap();
+        Self {
+            url,
+            ca_bundle: base64(&ca),
+            seen,
+        }
+    }
+
+    /// How a definition or a configuration names it, at a path.
+    pub fn client_config(&self, path: &str) -> Value {
+        serde_json::json!({"url": format!("{}{path}", self.url), "caBundle": self.ca_bundle})
+    }
+
+    /// What it was sent so far at a path, and forgets it.
+    pub fn take(&self, path: &str) -> Vec<Value> {
+        let mut seen = self.seen.lock().unwrap();
+        let (here, others) = std::mem::take(&mut *seen).into_iter().partition(|(at, _)| at == path);
+        *seen = others;
+        let here: Vec<(String, Value)> = here;
+        here.into_iter().map(|(_, body)| body).collect()
+    }
+}
+
+type Answer = dyn Fn(&str, &Value) -> Reply + Send + Sync;
+
+async fn accept(
+    listener: TcpListener,
+    acceptor: TlsAcceptor,
+    answer: Arc<Answer>,
+    seen: Arc<Mutex<Vec<(String, Value)>>>,
+) {
+    while let Ok((tcp, _)) = listener.accept().await {
+        let (acceptor, answer, seen) = (acceptor.clone(), Arc::clone(&answer), Arc::clone(&seen));
+        tokio::spawn(async move {
+            let Ok(tls) = acceptor.accept(tcp).await else { return };
+            let service = service_fn(move |request| respond(request, Arc::clone(&answer), Arc::clone(&seen)));
+            // A caller that loses patience is one of the things to be tested.
+            drop(
+                hyper::server::conn::http1::Builder::new()
+                    .serve_connection(TokioIo::new(tls), service)
+                    .await,
+            );
+        });
+    }
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    answer: Arc<Answer>,
+    seen: Arc<Mutex<Vec<(String, Value)>>>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let path = request.uri().path().to_owned();
+    let body = request.into_body().collect().await.map(|body| body.to_bytes());
+    let body: Value = serde_json::from_slice(&body.unwrap_or_default()).unwrap_or_default();
+    let reply = answer(&path, &body);
+    seen.lock().unwrap().push((path, body));
+    let response = Response::builder();
+    Ok(match reply {
+        Reply::Json(value) => response.body(Full::new(value.to_string().into())),
+        Reply::Bytes(count) => response.body(Full::new(vec![b' '; count].into())),
+        Reply::Elsewhere(code, place) => response
+            .status(code)
+            .header(header::LOCATION, place)
+            .body(Full::default()),
+        Reply::Hang => std::future::pending().await,
+    }
+    .unwrap())
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut out = String::new();
+    for chunk in bytes.chunks(3) {
+        let bits = chunk.iter().fold(0u32, |bits, byte| bits << 8 | u32::from(*byte)) << (8 * (3 - chunk.len()));
+        for place in 0..4 {
+            out.push(match place <= chunk.len() {
+                true => char::from(LETTERS[(bits >> (18 - 6 * place)) as usize & 63]),
+                false => '=',
+            });
+        }
+    }
+    out
+}

@@ -1,0 +1,372 @@
+//! Webhooks that definitions name: called as Kubernetes calls them, where the operator allows it, and believed only as far as
+//! the contract goes.
+
+use std::time::{Duration, Instant};
+
+use insula_e2e::{Client, Hook, Reply, Server, Setup, shared, until, workspace};
+use serde_json::{Value, json};
+
+const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+const GROUP: &str = "hooks.example.io";
+
+/// A server that may call this machine, and waits two seconds for it.
+fn server() -> Server {
+    Server::with(Setup {
+        flags: vec!["--webhook-allow".into(), "127.0.0.1".into()],
+        environment: vec![("INSULA_WEBHOOKS_TIMEOUT_SECONDS".into(), "2".into())],
+    })
+}
+
+/// Objects as the review wants them: v1 has `spec.text`, v2 `spec.texts[0]`.
+fn converted(review: &Value) -> Value {
+    let request = &review["request"];
+    let to = request["desiredAPIVersion"].as_str().unwrap();
+    let convert = |object: &Value| {
+        let mut object = object.clone();
+        let text = [&object["spec"]["text"], &object["spec"]["texts"][0]]
+            .into_iter()
+            .find(|text| text.is_string())
+            .cloned();
+        object["apiVersion"] = json!(to);
+        object["spec"] = match (text, to.ends_with("/v1")) {
+            (None, _) => json!({}),
+            (Some(text), true) => json!({"text": text, "unknown": true}),
+            (Some(text), false) => json!({"texts": [text]}),
+        };
+        object["metadata"]["annotations"]["seen-as"] = json!(to);
+        object
+    };
+    let objects: Vec<Value> = request["objects"].as_array().unwrap().iter().map(convert).collect();
+    json!({"apiVersion": review["apiVersion"], "kind": "ConversionReview", "response": {
+        "uid": request["uid"], "result": {"status": "Success"}, "convertedObjects": objects}})
+}
+
+/// A converter that breaks the contract in the way that its path names.
+fn answer(path: &str, review: &Value) -> Reply {
+    let mut good = converted(review);
+    let response = &mut good["response"];
+    match path {
+        "/hang" => return Reply::Hang,
+        "/huge" => return Reply::Bytes(64 << 20),
+        "/elsewhere" => return Reply::Elsewhere(307, "/convert".into()),
+        "/broken" => return Reply::Elsewhere(500, String::new()),
+        "/uid" => response["uid"] = json!("another"),
+        "/version" => response["convertedObjects"][0]["apiVersion"] = json!("hooks.example.io/v3"),
+        "/kind" => response["convertedObjects"][0]["kind"] = json!("Other"),
+        "/fewer" => response["convertedObjects"] = json!([]),
+        "/name" => response["convertedObjects"][0]["metadata"]["name"] = json!("other"),
+        "/object-uid" => response["convertedObjects"][0]["metadata"]["uid"] = json!("other"),
+        "/owner" => {
+            response["convertedObjects"][0]["metadata"]["ownerReferences"] =
+                json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "a", "uid": "a"}]);
+        }
+        "/label" => response["convertedObjects"][0]["metadata"]["labels"] = json!({"a b": "c"}),
+        "/says-no" => response["result"] = json!({"status": "Failure", "message": "not today"}),
+        "/silent" => response["result"] = json!({}),
+        "/review" => good["kind"] = json!("Review"),
+        _ => {}
+    }
+    Reply::Json(good)
+}
+
+/// A definition whose objects are converted by whom `client` names, served.
+fn define(at: &Client, plural: &str, client: &Value) {
+    let fields = |spec: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}});
+    let text = json!({"type": "string"});
+    let v1 = fields(json!({"text": text, "size": {"type": "integer", "default": 3}}));
+    let v2 = fields(json!({"texts": {"type": "array", "items": text}}));
+    let kind = plural[..1].to_uppercase() + &plural[1..];
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{GROUP}")},
+        "spec": {
+            "group": GROUP, "scope": "Cluster", "names": {"plural": plural, "kind": kind},
+            "versions": [
+                {"name": "v1", "served": true, "storage": true, "schema": v1},
+                {"name": "v2", "served": true, "storage": false, "schema": v2},
+            ],
+            "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v7", "v1", "v1beta1"]}},
+        },
+    });
+    at.post(DEFINITIONS, &definition).expect(201);
+    until("it is served", || {
+        (at.get(&format!("/apis/{GROUP}/v2/{plural}")).code == 200).then_some(())
+    });
+}
+
+/// Sends the definition's conversions elsewhere.
+fn redirect(at: &Client, plural: &str, client: &Value) {
+    let patch = json!({"spec": {"conversion": {"webhook": {"clientConfig": client}}}});
+    at.merge(&format!("{DEFINITIONS}/{plural}.{GROUP}"), &patch).expect(200);
+}
+
+fn object(plural: &str, version: &str, name: &str, spec: Value) -> Value {
+    let kind = plural[..1].to_uppercase() + &plural[1..];
+    json!({"apiVersion": format!("{GROUP}/{version}"), "kind": kind, "metadata": {"name": name}, "spec": spec})
+}
+
+#[test]
+fn definitions_convert_by_webhook() {
+    let server = server();
+    let hook = Hook::start(&server, answer);
+    let (path, _) = workspace(&server.admin(), "hooks");
+    let at = server.admin().at(&path);
+    define(&at, "notes", &hook.client_config("/convert"));
+    let url = |version: &str, name: &str| format!("/apis/{GROUP}/{version}/notes{name}");
+
+    // Written in v1, which is stored: nobody is asked.
+    at.post(&url("v1", ""), &object("notes", "v1", "a", json!({"text": "one"})))
+        .expect(201);
+    assert_eq!(hook.take("/convert"), [] as [Value; 0]);
+    let seen = at.get(&url("v2", "/a")).expect(200);
+    assert_eq!(seen["spec"], json!({"texts": ["one"]}));
+    assert_eq!(seen["metadata"]["annotations"]["seen-as"], json!("hooks.example.io/v2"));
+    let reviews = hook.take("/convert");
+    assert_eq!(reviews.len(), 1);
+    assert_eq!(reviews[0]["apiVersion"], "apiextensions.k8s.io/v1");
+    // What is sent is complete in its own version, and has no resourceVersion.
+    let sent = &reviews[0]["request"]["objects"][0];
+    assert_eq!(sent["spec"], json!({"text": "one", "size": 3}));
+    assert_eq!(sent["metadata"].get("resourceVersion"), None);
+
+    // Written in v2: to v1 for the store, where what its schema does not know is dropped, and back for the answer.
+    let made = at
+        .post(
+            &url("v2", ""),
+            &object("notes", "v2", "b", json!({"texts": ["two", "gone"]})),
+        )
+        .expect(201);
+    assert_eq!(made["spec"], json!({"texts": ["two"]}));
+    let stored = at.get(&url("v1", "/b")).expect(200);
+    assert_eq!(stored["spec"], json!({"text": "two", "size": 3}));
+    assert_eq!(stored["metadata"]["uid"], made["metadata"]["uid"]);
+    let uids: Vec<Value> = hook
+        .take("/convert")
+        .iter()
+        .map(|review| review["request"]["objects"][0]["metadata"]["uid"].clone())
+        .collect();
+    assert_eq!(uids, [made["metadata"]["uid"].clone(), made["metadata"]["uid"].clone()]);
+
+    // Changed in v2, by PUT, by patch and by apply.
+    let mut changed = made.clone();
+    changed["spec"]["texts"] = json!(["three"]);
+    at.put(&url("v2", "/b"), &changed).expect(200);
+    let patched = at
+        .merge(&url("v2", "/b"), &json!({"spec": {"texts": ["four"]}}))
+        .expect(200);
+    assert_eq!(patched["spec"], json!({"texts": ["four"]}));
+    at.put(&url("v2", "/b"), &changed).expect(409);
+    let config = object("notes", "v2", "c", json!({"texts": ["applied"]}));
+    let apply = |config: &Value| {
+        let kind = ("content-type", "application/apply-patch+yaml");
+        let url = url("v2", "/c?fieldManager=me&force=true");
+        at.try_send("PATCH", &url, &[kind], config.to_string().into()).unwrap()
+    };
+    apply(&config).expect(201);
+    let applied = apply(&object("notes", "v2", "c", json!({"texts": ["again"]}))).expect(200);
+    assert_eq!(applied["spec"], json!({"texts": ["again"]}));
+    let same = apply(&object("notes", "v2", "c", json!({"texts": ["again"]}))).expect(200);
+    assert_eq!(
+        same["metadata"]["resourceVersion"],
+        applied["metadata"]["resourceVersion"]
+    );
+
+    // A list is one question; metadata alone is none.
+    hook.take("/convert");
+    let list = at.get(&url("v2", "")).expect(200);
+    let texts: Vec<&Value> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|item| &item["spec"]["texts"][0])
+        .collect();
+    assert_eq!(texts, ["one", "four", "again"]);
+    let reviews = hook.take("/convert");
+    assert_eq!(reviews.len(), 1);
+    assert_eq!(reviews[0]["request"]["objects"].as_array().unwrap().len(), 3);
+    let partial = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
+    at.get_with(&url("v2", ""), &[("accept", partial)]).expect(200);
+    assert_eq!(hook.take("/convert").len(), 0);
+    let table = "application/json;as=Table;g=meta.k8s.io;v=v1";
+    at.get_with(&url("v2", ""), &[("accept", table)]).expect(200);
+
+    // Watchers see their version.
+    let mut events = Vec::new();
+    let watch = url("v2", "?watch=true&allowWatchBookmarks=false");
+    at.watch(&watch, |event| {
+        if event["object"]["metadata"]["name"] == "c" {
+            at_once(&at, &url("v1", "/a"), "new");
+        }
+        events.push(event["object"]["spec"]["texts"][0].clone());
+        (events.last() == Some(&json!("new"))).then_some(())
+    })
+    .unwrap();
+    assert_eq!(events, ["one", "four", "again", "new"]);
+
+    // A dry run asks, too, and writes nothing.
+    let dry = url("v2", "?dryRun=All");
+    at.post(&dry, &object("notes", "v2", "d", json!({"texts": ["dry"]})))
+        .expect(201);
+    at.get(&url("v1", "/d")).expect(404);
+    at.delete(&url("v2", "/a")).expect(200);
+}
+
+/// A change while a watch is read: its runtime must not wait for it.
+fn at_once(at: &Client, url: &str, text: &str) {
+    let (at, url, text) = (at.clone(), url.to_owned(), text.to_owned());
+    std::thread::spawn(move || at.merge(&url, &json!({"spec": {"text": text}})));
+}
+
+#[test]
+fn a_converter_that_breaks_the_contract_is_not_believed() {
+    let server = server();
+    let hook = Hook::start(&server, answer);
+    let (path, _) = workspace(&server.admin(), "hooks");
+    let at = server.admin().at(&path);
+    define(&at, "notes", &hook.client_config("/convert"));
+    let v1 = format!("/apis/{GROUP}/v1/notes");
+    let v2 = format!("/apis/{GROUP}/v2/notes");
+    let made = at
+        .post(&v1, &object("notes", "v1", "a", json!({"text": "one"})))
+        .expect(201);
+    let uid = made["metadata"]["uid"].as_str().unwrap();
+    let address = hook.client_config("")["url"].as_str().unwrap().to_owned();
+    let post = |path: &str, why: &str| format!("failed: Post \"{address}{path}?timeout=2s\": {why}");
+    let what = "conversion webhook for hooks.example.io/v1, Kind=Notes ";
+    let cases = [
+        ("/uid", "failed: expected response.uid=".to_owned()),
+        ("/review", "failed: expected webhook response of apiextensions.k8s.io/v1, Kind=ConversionReview, got apiextensions.k8s.io/v1, Kind=Review".into()),
+        ("/says-no", "failed: not today".into()),
+        ("/silent", "failed: response.result.status was '', not 'Success'".into()),
+        ("/fewer", "returned 0 objects, expected 1".into()),
+        ("/version", "returned invalid object at index 0: invalid groupVersion (expected hooks.example.io/v2, received hooks.example.io/v3)".into()),
+        ("/kind", "returned invalid object at index 0: invalid kind (expected Notes, received Other)".into()),
+        ("/name", "returned invalid object: must have the same name: a != other".into()),
+        ("/object-uid", format!("returned invalid object: must have the same UID: {uid} != other")),
+        ("/label", "returned invalid metadata: metadata.labels: Invalid value: \"a b\"".into()),
+        ("/hang", post("/hang", "context deadline exceeded")),
+        ("/huge", post("/huge", "the answer is larger than ")),
+        ("/elsewhere", post("/elsewhere", "the server responded with the status code 307 but did not return more details")),
+        ("/broken", post("/broken", "an error on the server (\"unknown\") has prevented the request from succeeding")),
+    ];
+    for (path, why) in cases {
+        redirect(&at, "notes", &hook.client_config(path));
+        let begun = Instant::now();
+        let want = format!("{what}{why}");
+        let refused = until("the new converter is asked", || {
+            let got = at.get(&format!("{v2}/a"));
+            (got.code == 500
+                && got.body["message"]
+                    .as_str()
+                    .is_some_and(|message| message.starts_with(&want)))
+            .then_some(got)
+        });
+        assert_eq!(refused.body["reason"], Value::Null, "{path}");
+        assert!(begun.elapsed() < Duration::from_secs(20), "{path}");
+        // Nothing is written on such an answer, and who needs no conversion does not notice.
+        let written = at.post(&v2, &object("notes", "v2", "b", json!({"texts": ["two"]})));
+        assert_eq!(written.code, 500, "{path}: {}", written.text);
+        at.get(&format!("{v1}/b")).expect(404);
+        at.get(&format!("{v1}/a")).expect(200);
+    }
+    // What only the server may say of an object does not come from a converter.
+    redirect(&at, "notes", &hook.client_config("/owner"));
+    let seen = until("the new converter is asked", || {
+        let got = at.get(&format!("{v2}/a"));
+        (got.code == 200).then_some(got)
+    });
+    assert_eq!(seen.body["metadata"].get("ownerReferences"), None);
+    // Deletion asks nobody.
+    redirect(&at, "notes", &hook.client_config("/broken"));
+    let held = json!({"metadata": {"finalizers": ["example.io/held"]}});
+    at.merge(&format!("{v1}/a"), &held).expect(200);
+    at.delete(&format!("{v2}/a")).expect(200);
+    at.merge(&format!("{v1}/a"), &json!({"metadata": {"finalizers": null}}))
+        .expect(200);
+    at.get(&format!("{v1}/a")).expect(404);
+}
+
+#[test]
+fn only_targets_that_the_operator_allows_are_called() {
+    let server = shared();
+    let hook = Hook::start(&server, answer);
+    let (path, _) = workspace(&server.admin(), "hooks");
+    let at = server.admin().at(&path);
+    define(&at, "notes", &hook.client_config("/convert"));
+    let v2 = format!("/apis/{GROUP}/v2/notes");
+    at.post(
+        &format!("/apis/{GROUP}/v1/notes"),
+        &object("notes", "v1", "a", json!({"text": "one"})),
+    )
+    .expect(201);
+    let port = hook.client_config("")["url"]
+        .as_str()
+        .unwrap()
+        .rsplit(':')
+        .next()
+        .unwrap()
+        .to_owned();
+    let bundle = hook.client_config("")["caBundle"].clone();
+    for (host, why) in [
+        (
+            format!("127.0.0.1:{port}"),
+            "is not among the targets that this server may call",
+        ),
+        (
+            format!("localhost:{port}"),
+            "is not among the targets that this server may call",
+        ),
+        (
+            format!("2130706433:{port}"),
+            "is not among the targets that this server may call",
+        ),
+        (
+            format!("[::1]:{port}"),
+            "is not among the targets that this server may call",
+        ),
+        (
+            format!("[::ffff:127.0.0.1]:{port}"),
+            "is not among the targets that this server may call",
+        ),
+        (
+            format!("0.0.0.0:{port}"),
+            "is not among the targets that this server may call",
+        ),
+        (
+            "169.254.169.254".to_owned(),
+            "is not among the targets that this server may call",
+        ),
+        (
+            "10.0.0.1:22".to_owned(),
+            "is not among the targets that this server may call",
+        ),
+        (
+            "8.8.8.8:22".to_owned(),
+            "is not among the targets that this server may call",
+        ),
+    ] {
+        redirect(
+            &at,
+            "notes",
+            &json!({"url": format!("https://{host}/convert"), "caBundle": bundle}),
+        );
+        until("the refusal names the host", || {
+            let got = at.get(&format!("{v2}/a"));
+            let message = got.body["message"].as_str().unwrap_or_default();
+            (got.code == 500 && message.contains(why) && message.contains(&host)).then_some(())
+        });
+    }
+    redirect(
+        &at,
+        "notes",
+        &json!({"url": null, "service": {"name": "converter", "namespace": "default", "path": "/convert"}}),
+    );
+    until("the refusal names the service", || {
+        let got = at.get(&format!("{v2}/a"));
+        let message = got.body["message"].as_str().unwrap_or_default();
+        message
+            .contains("https://converter.default.svc:443/convert?timeout=10s")
+            .then_some(())
+    });
+    assert_eq!(hook.take("/convert").len(), 0);
+}
