@@ -1,6 +1,13 @@
 //! kube-rs: another client's idea of the same API.
 
-use std::{pin::pin, time::Duration};
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
 
 use futures_util::{StreamExt, TryStreamExt};
 use insula_e2e::{Server, runtime, shared, unique, with_widgets, workspace};
@@ -10,7 +17,7 @@ use kube::{
     api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams},
     config::{KubeConfigOptions, Kubeconfig},
     core::{ApiResource, GroupVersionKind},
-    runtime::{WatchStreamExt, watcher},
+    runtime::{Controller, WatchStreamExt, controller::Action, watcher},
 };
 use serde_json::json;
 
@@ -145,5 +152,61 @@ fn watchers_of_both_versions_see_each_change() {
             .unwrap()
             .unwrap();
         assert_eq!(seen.data["spec"], json!({"name": {"first": "Zoe"}, "more": "hidden"}));
+    });
+}
+
+/// Gives each widget of v1 its name, as a controller of v1 that knows nothing of v2.
+async fn give_name(
+    widget: Arc<DynamicObject>,
+    context: Arc<(Api<DynamicObject>, AtomicUsize)>,
+) -> kube::Result<Action> {
+    let (api, runs) = &*context;
+    runs.fetch_add(1, Ordering::Relaxed);
+    let apply = PatchParams::apply("namer").force();
+    let wanted = json!({"apiVersion": "example.io/v1", "kind": "Widget", "spec": {"firstName": "Named"}});
+    let name = widget.metadata.name.as_deref().unwrap();
+    api.patch(name, &apply, &Patch::Apply(wanted)).await?;
+    Ok(Action::await_change())
+}
+
+/// A controller reaches its goal, is told of what others change, and rests when nothing is left to do.
+#[test]
+fn a_controller_reaches_its_goal_and_rests() {
+    let server = shared();
+    let path = with_widgets(&server);
+    runtime().block_on(async {
+        let client = client(&server, &path).await;
+        let (v1, v2) = (widgets(&client, "v1"), widgets(&client, "v2"));
+        let context = Arc::new((v1.clone(), AtomicUsize::new(0)));
+        let kind = ApiResource::from_gvk(&GroupVersionKind::gvk("example.io", "v1", "Widget"));
+        let controller = Controller::new_with(v1, watcher::Config::default(), kind)
+            .run(give_name, |_, error, _| panic!("{error}"), Arc::clone(&context))
+            .for_each(|_| std::future::ready(()));
+        let controlled = tokio::spawn(controller);
+        let named = |first: &'static str| {
+            let v2 = v2.clone();
+            async move {
+                for _ in 0..1000 {
+                    let found = v2.get_opt("a").await.unwrap();
+                    if found.is_some_and(|found| found.data["spec"]["name"]["first"] == first) {
+                        return;
+                    }
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+                panic!("not {first} in time");
+            }
+        };
+        let made = widget("v2", "a", json!({"name": {"first": "Bob"}, "more": "hidden"}));
+        v2.create(&PostParams::default(), &made).await.unwrap();
+        named("Named").await;
+        let patch = Patch::Merge(json!({"spec": {"name": {"first": "Eve"}}}));
+        v2.patch("a", &PatchParams::default(), &patch).await.unwrap();
+        named("Named").await;
+        // Its own writes that change nothing are no events for it.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let runs = context.1.load(Ordering::Relaxed);
+        assert!((2..10).contains(&runs), "{runs} runs");
+        assert_eq!(v2.get("a").await.unwrap().data["spec"]["more"], "hidden");
+        controlled.abort();
     });
 }
