@@ -20,6 +20,9 @@ use serde_json::{Map, json};
 /// Every object says which cluster it is in, as kcp's clients expect.
 pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
 
+/// Written under no schema that serves: read through defaulting and pruning.
+const UNMARKED: u64 = 0;
+
 /// A Scale counts in 32 bits.
 const REPLICAS_MAX: i64 = i32::MAX as i64;
 
@@ -160,10 +163,11 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored));
     strategy.canonicalize(&mut stored);
+    let written_under = mark(context, &stored);
     Ok(Draft {
         value: stored,
         residual,
-        written_under: None,
+        written_under,
         warnings,
     })
 }
@@ -217,10 +221,11 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored));
     strategy.canonicalize(&mut stored);
+    let written_under = mark(context, &stored);
     Ok(Draft {
         value: stored,
         residual,
-        written_under: None,
+        written_under,
         warnings,
     })
 }
@@ -262,6 +267,18 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
         .put(own.as_ref().unwrap_or(new), version, stored)
         .map_err(|failed| failed.or(|error| representation::write_error(context.served, new, error)))?;
     Ok((owned.value, owned.residual))
+}
+
+/// The mark of what is stored, where it is not what clients of the storage version see: what came through another version
+/// may leave fields to their defaults.
+fn mark(context: &Context<'_>, stored: &Json) -> Option<u64> {
+    let storage = context.served.api.storage_version();
+    if context.version.name == storage.name {
+        return None;
+    }
+    let mut shown = stored.clone();
+    insula_schema::default(&mut shown, &storage.schema);
+    (shown != *stored).then_some(UNMARKED)
 }
 
 /// Sets what the server owns on a new object's metadata and completes its name.

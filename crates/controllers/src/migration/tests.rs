@@ -1,3 +1,4 @@
+mod owners;
 mod rollout;
 
 use super::Migrations;
