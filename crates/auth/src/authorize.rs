@@ -1,13 +1,15 @@
 //! May they? An ordered chain of steps, each with an opinion or none; the first opinion holds, and no opinion is a no.
 //!
 //! ```text
-//! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus → PlatformAdmins → Rbac → (refuse)
+//! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus → PlatformAdmins → Content → Rbac
+//! → (refuse)
 //! ```
 //! Refusals that no one may lift stand before the grants that they limit. RBAC decides for everybody else.
 
-use crate::rbac;
+use crate::rbac::{self, Roles};
 use crate::user::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
 use insula_api::ClusterName;
+use std::sync::Arc;
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -35,7 +37,7 @@ pub struct Attributes {
 }
 
 /// What the decision may know about the cluster.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct ClusterFacts {
     /// The cluster that these facts are about. Facts about another one count for nothing.
     pub cluster: Option<ClusterName>,
@@ -43,6 +45,10 @@ pub struct ClusterFacts {
     pub admin_users: Vec<String>,
     /// Groups that do.
     pub admin_groups: Vec<String>,
+    /// The roles in this cluster; none where there is no cluster.
+    pub roles: Option<Arc<dyn Roles>>,
+    /// The question is what a user could do who was let in: exports are bound from outside.
+    pub entered: bool,
 }
 
 /// An opinion. Reasons are for the audit log, not for clients.
@@ -79,12 +85,14 @@ pub enum Step {
     SystemStatus,
     /// `system:kcp:admin` administers every ordinary cluster.
     PlatformAdmins,
+    /// Who may not enter a workspace may do nothing in it.
+    Content,
     /// Roles within the cluster.
     Rbac,
 }
 
 /// The chain. [`authorize`] asks in this order.
-pub const STEPS: [Step; 8] = [
+pub const STEPS: [Step; 9] = [
     Step::Masters,
     Step::SystemClusters,
     Step::AlwaysAllowedPaths,
@@ -92,6 +100,7 @@ pub const STEPS: [Step; 8] = [
     Step::Impersonation,
     Step::SystemStatus,
     Step::PlatformAdmins,
+    Step::Content,
     Step::Rbac,
 ];
 
@@ -176,6 +185,10 @@ fn opinion(step: Step, user: &UserInfo, attributes: &Attributes, facts: &Cluster
             "status of bindings and exports is written by controllers only",
         ),
         Step::PlatformAdmins => allow_if(is_platform_admin, "member of system:kcp:admin"),
+        Step::Content => deny_if(
+            attributes.cluster.is_some() && !rbac::may_enter(user, attributes, facts),
+            "no access to the workspace",
+        ),
         Step::Rbac => rbac::authorize(user, attributes, facts),
     }
 }

@@ -17,6 +17,7 @@ mod user;
 pub use authorize::{
     Attributes, ClusterFacts, Decision, Forbidden, Permit, STEPS, Step, authorize, forbidden_message, permit,
 };
+pub use rbac::{PolicyRule, Roles, Subject, SubjectKind, grant_refusal, uncovered};
 pub use token::{TokenFile, TokenFileError, TokenLineError};
 pub use user::{
     EXTRA_CREDENTIAL, EXTRA_SCOPES, GROUP_AUTHENTICATED, GROUP_KCP_ADMIN, GROUP_MASTERS, GROUP_UNAUTHENTICATED,

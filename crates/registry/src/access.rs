@@ -1,6 +1,6 @@
 //! Who asks and what is known of a cluster when it is decided whether they may: shared by every door.
 
-use crate::locate;
+use crate::{locate, roles::RolesAt};
 use bytes::Bytes;
 use insula_api::ClusterName;
 use insula_auth::{ClusterFacts, TokenFile, UserInfo, bearer, certificate};
@@ -74,6 +74,7 @@ pub fn facts(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterFacts {
     ClusterFacts {
         cluster: Some(cluster.clone()),
         admin_users: owner.map(|name| name.to_string()).into_iter().collect(),
-        admin_groups: Vec::new(),
+        roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
+        ..ClusterFacts::default()
     }
 }

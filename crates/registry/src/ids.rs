@@ -53,6 +53,14 @@ resource! {
     customresourcedefinitions = "apiextensions.k8s.io", "customresourcedefinitions";
     /// StorageVersionMigrations.
     storageversionmigrations = "storagemigration.k8s.io", "storageversionmigrations";
+    /// Roles.
+    roles = "rbac.authorization.k8s.io", "roles";
+    /// RoleBindings.
+    rolebindings = "rbac.authorization.k8s.io", "rolebindings";
+    /// ClusterRoles.
+    clusterroles = "rbac.authorization.k8s.io", "clusterroles";
+    /// ClusterRoleBindings.
+    clusterrolebindings = "rbac.authorization.k8s.io", "clusterrolebindings";
     /// ValidatingAdmissionPolicies.
     validatingadmissionpolicies = "admissionregistration.k8s.io", "validatingadmissionpolicies";
     /// ValidatingAdmissionPolicyBindings.

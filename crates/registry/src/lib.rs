@@ -24,6 +24,7 @@ mod policy;
 mod proof;
 pub mod representation;
 mod resource;
+mod roles;
 pub mod strategies;
 mod strategy;
 mod system;

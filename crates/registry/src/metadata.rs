@@ -3,6 +3,7 @@
 use crate::{
     FOREGROUND, ORPHAN, Served,
     names::{self, NameRule},
+    roles,
 };
 use insula_api::{FieldError, FieldPath, Json, Rng};
 use serde_json::{Map, json};
@@ -97,6 +98,7 @@ fn text<'a>(value: &'a Json, field: &str) -> &'a str {
 fn name_rule(served: &Served) -> NameRule {
     match (&*served.api.group, &*served.api.names.plural) {
         ("", "namespaces") => NameRule::Label,
+        (roles::GROUP, _) => NameRule::PathSegment,
         _ if served.api.path_segment_names => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }

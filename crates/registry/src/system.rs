@@ -19,6 +19,22 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
         None,
     ),
     (
+        include_str!("../../../config/crds/rbac.authorization.k8s.io_roles.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/rbac.authorization.k8s.io_rolebindings.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/rbac.authorization.k8s.io_clusterroles.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/rbac.authorization.k8s.io_clusterrolebindings.yaml"),
+        None,
+    ),
+    (
         include_str!("../../../config/crds/apiextensions.k8s.io_customresourcedefinitions.yaml"),
         None,
     ),

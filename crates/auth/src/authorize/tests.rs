@@ -1,7 +1,7 @@
 //! Rows of the access matrix, and the texts that a recorded server gave.
 
 use super::*;
-use crate::user::EXTRA_SCOPES;
+use crate::{rbac::PolicyRule, user::EXTRA_SCOPES};
 
 fn user(name: &str, groups: &[&str]) -> UserInfo {
     UserInfo::authenticated(name, "", groups.iter().map(|g| (*g).to_owned()).collect())
@@ -42,6 +42,38 @@ fn request(at: &str, text: &str) -> Attributes {
     }
 }
 
+/// Roles as a table of users and rules.
+#[derive(Debug)]
+struct Held(Vec<(&'static str, PolicyRule)>);
+
+impl Roles for Held {
+    fn find(&self, user: &UserInfo, _namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool {
+        self.0.iter().any(|(name, rule)| *name == user.name && found(rule))
+    }
+}
+
+/// `rA` may enter and read; `outsider` has a role and may not enter.
+fn roles() -> Option<Arc<dyn Roles>> {
+    let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
+    let paths = |verbs, urls| PolicyRule {
+        verbs: list(verbs),
+        non_resource_urls: list(urls),
+        ..PolicyRule::default()
+    };
+    let read = PolicyRule {
+        verbs: list("get,list,watch"),
+        api_groups: list(""),
+        resources: list("configmaps"),
+        ..PolicyRule::default()
+    };
+    Some(Arc::new(Held(vec![
+        ("rA", paths("access", "/")),
+        ("rA", paths("get", "/apis")),
+        ("rA", read.clone()),
+        ("outsider", read),
+    ])))
+}
+
 /// The tenant `tA` owns cluster `a`, group `b-admins` administers `b`.
 fn facts(at: &str) -> ClusterFacts {
     let strings = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
@@ -49,12 +81,13 @@ fn facts(at: &str) -> ClusterFacts {
         "a" => ClusterFacts {
             cluster: cluster("a"),
             admin_users: strings(&["tA"]),
-            admin_groups: Vec::new(),
+            roles: roles(),
+            ..ClusterFacts::default()
         },
         "b" => ClusterFacts {
             cluster: cluster("b"),
-            admin_users: Vec::new(),
             admin_groups: strings(&["b-admins"]),
+            ..ClusterFacts::default()
         },
         other => ClusterFacts {
             cluster: cluster(other),
@@ -84,9 +117,9 @@ fn who_may_do_what_where() {
         ("system:admin", "get /readyz", ".....1"),
         ("*", "get /metrics", "....11"),
         ("*", "get /version", "....11"),
-        ("a", "get /apis", ".1..11"),
+        ("a", "get /apis", ".1.111"),
         ("b", "get /openapi/v3", "..1.11"),
-        ("a", "list configmaps", ".1..11"),
+        ("a", "list configmaps", ".1.111"),
         ("a", "create configmaps", ".1..11"),
         ("a", "deletecollection widgets.example.io", ".1..11"),
         ("b", "list configmaps", "..1.11"),
@@ -129,6 +162,25 @@ fn who_may_do_what_where() {
             actors.each_ref().map(|(name, _)| name)
         );
     }
+}
+
+#[test]
+fn roles_count_for_those_who_may_enter() {
+    let outsider = user("outsider", &[]);
+    let list = request("a", "list configmaps");
+    let mut facts = facts("a");
+    assert!(permit(&outsider, list.clone(), &facts).is_err());
+    facts.entered = true;
+    assert!(permit(&outsider, list, &facts).is_ok(), "as if they were let in");
+    assert!(permit(&outsider, request("a", "list secrets"), &facts).is_err());
+    assert!(permit(&outsider, request("b", "list configmaps"), &facts).is_err());
+    let account = user("system:serviceaccount:default:robot", &[]);
+    facts.entered = false;
+    let refused = permit(&account, request("a", "list configmaps"), &facts);
+    assert_eq!(
+        refused.map_err(|refused| refused.reason).err().as_deref(),
+        Some("no rule allows it")
+    );
 }
 
 #[test]
@@ -215,7 +267,7 @@ fn refusals_read_as_recorded() {
     for (attributes, want) in rows {
         let refused = permit(&ada, attributes, &ClusterFacts::default()).expect_err(want);
         assert_eq!(refused.to_string(), want);
-        assert_eq!(refused.reason, "no rule allows it");
+        assert_eq!(refused.reason, "no access to the workspace");
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{Operation, Review, digest, spaced};
 use crate::{Result, access, ids, locate, strategies};
 use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json, ObjectKey};
-use insula_auth::Attributes;
+use insula_auth::{Attributes, ClusterFacts};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -151,7 +151,10 @@ fn may_bind(review: &Review<'_>, export: &Entry) -> bool {
         is_resource_request: true,
         ..Attributes::default()
     };
-    let facts = access::facts(review.snapshot, &export.key.cluster);
+    let facts = ClusterFacts {
+        entered: true,
+        ..access::facts(review.snapshot, &export.key.cluster)
+    };
     if insula_auth::permit(review.user, attributes, &facts).is_ok() {
         return true;
     }

@@ -10,6 +10,7 @@ mod definition;
 pub mod digest;
 mod endpointslice;
 mod logicalcluster;
+mod rbac;
 mod reserved;
 pub mod types;
 mod usage;
@@ -21,7 +22,7 @@ mod tests;
 
 pub use apiresourceschema::check as check_schema;
 
-use crate::{Catalog, Error, Part, Result, Served, locate};
+use crate::{Catalog, Error, Part, Result, Served, locate, roles};
 use insula_api::{ClusterName, Json, Timestamp};
 use insula_auth::UserInfo;
 use insula_store::Snapshot;
@@ -107,6 +108,7 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
         }
         ("apis.kcp.io", "apiexportendpointslices") => endpointslice::review(review, new),
         ("apiextensions.k8s.io", "customresourcedefinitions") => definition::review(review, new, old),
+        (roles::GROUP, _) => rbac::review(review, new, old),
         _ => Ok(()),
     }
 }

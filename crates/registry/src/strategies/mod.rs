@@ -7,12 +7,13 @@ mod core;
 mod definition;
 mod migration;
 mod policies;
+mod rbac;
 mod tenancy;
 
 #[cfg(test)]
 mod tests;
 
-use crate::{Custom, Strategy};
+use crate::{Custom, Strategy, roles};
 use insula_api::Json;
 use std::sync::Arc;
 
@@ -31,6 +32,10 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         (ADMISSION, "validatingadmissionpolicybindings") => Arc::new(policies::ValidatingBindings),
         (ADMISSION, "mutatingadmissionpolicies") => Arc::new(policies::MutatingPolicies),
         (ADMISSION, "mutatingadmissionpolicybindings") => Arc::new(policies::MutatingBindings),
+        (roles::GROUP, "roles") => Arc::new(rbac::Roles { namespaced: true }),
+        (roles::GROUP, "clusterroles") => Arc::new(rbac::Roles { namespaced: false }),
+        (roles::GROUP, "rolebindings") => Arc::new(rbac::Bindings { namespaced: true }),
+        (roles::GROUP, "clusterrolebindings") => Arc::new(rbac::Bindings { namespaced: false }),
         ("storagemigration.k8s.io", "storageversionmigrations") => Arc::new(migration::StorageVersionMigrations),
         ("tenancy.kcp.io", "workspaces") => Arc::new(tenancy::Workspaces),
         ("apis.kcp.io", "apibindings") => Arc::new(apis::ApiBindings),

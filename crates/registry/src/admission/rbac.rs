@@ -1,0 +1,102 @@
+//! Nobody grants what they do not hold (`pkg/registry/rbac/*/policybased`): unless they may `escalate` the role, or `bind`
+//! it, or administer the workspace.
+
+use super::Review;
+use crate::{Error, Named, Result, access, roles, roles::RolesAt};
+use insula_api::Json;
+use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
+
+pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    match &*review.served.api.names.plural {
+        "roles" | "clusterroles" => role(review, new, old),
+        _ => binding(review, new, old),
+    }
+}
+
+fn role(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let same = |field: &str| old.is_some_and(|old| old[field] == new[field]);
+    if same("rules") && same("aggregationRule") {
+        return Ok(());
+    }
+    let resource = review.served.api.names.plural.to_string();
+    let namespace = text(&new["metadata"]["namespace"]);
+    if may(review, "escalate", &resource, namespace, text(&new["metadata"]["name"])) {
+        return Ok(());
+    }
+    holds(review, new, namespace, &roles::rules(new))?;
+    let everything = [everything()];
+    if new["aggregationRule"].is_object() && !missing(review, namespace, &everything).is_empty() {
+        let why = "must have cluster-admin privileges to use the aggregationRule";
+        return Err(review.forbid(new, why));
+    }
+    Ok(())
+}
+
+fn binding(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let same = |field: &str| old.is_some_and(|old| old[field] == new[field]);
+    if same("roleRef") && same("subjects") {
+        return Ok(());
+    }
+    let namespace = text(&new["metadata"]["namespace"]);
+    let (kind, name) = (text(&new["roleRef"]["kind"]), text(&new["roleRef"]["name"]));
+    let (resource, of) = match kind {
+        "Role" => ("roles", Some(namespace)),
+        _ => ("clusterroles", None),
+    };
+    if may(review, "bind", resource, namespace, name) {
+        return Ok(());
+    }
+    let roles = RolesAt::new(review.snapshot, review.cluster);
+    let rules = roles.rules_of(of, name).ok_or_else(|| Error::NotFound {
+        resource: Named {
+            group: roles::GROUP.into(),
+            resource: resource.into(),
+        },
+        name: name.to_owned(),
+    })?;
+    holds(review, new, namespace, &rules)
+}
+
+fn text(value: &Json) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// Whether the chain lets the sender do this to roles: administrators may do anything.
+fn may(review: &Review<'_>, verb: &str, resource: &str, namespace: &str, name: &str) -> bool {
+    let attributes = Attributes {
+        verb: verb.to_owned(),
+        group: roles::GROUP.to_owned(),
+        version: "v1".to_owned(),
+        resource: resource.to_owned(),
+        name: name.to_owned(),
+        namespace: namespace.to_owned(),
+        cluster: Some(review.cluster.clone()),
+        is_resource_request: true,
+        ..Attributes::default()
+    };
+    let facts = access::facts(review.snapshot, review.cluster);
+    matches!(authorize(review.user, &attributes, &facts), Decision::Allow { .. })
+}
+
+fn missing(review: &Review<'_>, namespace: &str, rules: &[PolicyRule]) -> Vec<PolicyRule> {
+    let held = RolesAt::new(review.snapshot, review.cluster).held(review.user, namespace);
+    uncovered(&held, rules)
+}
+
+fn holds(review: &Review<'_>, new: &Json, namespace: &str, rules: &[PolicyRule]) -> Result<()> {
+    let missing = missing(review, namespace, rules);
+    match missing.is_empty() {
+        true => Ok(()),
+        false => Err(review.forbid(new, grant_refusal(review.user, &missing))),
+    }
+}
+
+fn everything() -> PolicyRule {
+    let all = || vec!["*".to_owned()];
+    PolicyRule {
+        verbs: all(),
+        api_groups: all(),
+        resources: all(),
+        ..PolicyRule::default()
+    }
+}
