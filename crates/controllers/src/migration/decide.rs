@@ -12,6 +12,8 @@ use insula_registry::{Intent, Plan};
 const PATIENCE_SECONDS: i64 = 60;
 /// Seconds until objects that could not be written are tried again.
 const AGAIN_SECONDS: u64 = 60;
+/// Seconds until a bundle may have followed its definition.
+const FOLLOWS_SECONDS: u64 = 1;
 /// On definitions as in Kubernetes, and on bindings.
 const MIGRATING: &str = "StorageMigrating";
 
@@ -20,6 +22,10 @@ pub(super) fn decide(world: &World) -> Plan {
         Resource::AtRest => Plan::rest(),
         Resource::Ready(ready) => step(world, ready),
         Resource::Changing => wait(world, 1),
+        Resource::Following => Plan {
+            intents: Vec::new(),
+            again_after: Some(FOLLOWS_SECONDS),
+        },
         Resource::Unknown => unknown(world),
     }
 }

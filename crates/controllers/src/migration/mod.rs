@@ -28,7 +28,7 @@ use crate::{
 use insula_api::{Json, ObjectKey, ResourceId};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Reconciles the objects of one resource of one cluster.
 pub(crate) struct Migrations {
@@ -79,7 +79,12 @@ impl Reconciler for Migrations {
             "customresourcedefinitions" => {
                 let value = object.body_value();
                 let mixed = list(&value, "/status/storedVersions").len() > 1;
-                mixed
+                let served = |value: &Json| names_of(value, |version| version["served"] == true);
+                let retires = change
+                    .old
+                    .as_ref()
+                    .is_some_and(|old| served(&old.object.body_value()) != served(&value));
+                (mixed || retires)
                     .then(|| ids::claim(cluster, text(&value, "/spec/group"), text(&value, "/spec/names/plural")))
                     .into_iter()
                     .collect()
@@ -99,4 +104,13 @@ impl Reconciler for Migrations {
     fn decide(&self, world: &world::World) -> Plan {
         decide::decide(world)
     }
+}
+
+/// Names of the versions of a definition that are meant.
+fn names_of(definition: &Json, is_meant: impl Fn(&Json) -> bool) -> BTreeSet<String> {
+    let versions = list(definition, "/spec/versions").iter();
+    versions
+        .filter(|version| is_meant(version))
+        .map(|version| text(version, "/name").to_owned())
+        .collect()
 }

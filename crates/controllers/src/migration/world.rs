@@ -9,7 +9,7 @@ use insula_api::{Json, ObjectKey, Revision, Timestamp};
 use insula_registry::{Claim, Intent, Origin, Registry, Served, ids};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// The world of a resource.
 pub(crate) struct World {
@@ -30,6 +30,8 @@ pub(super) enum Resource {
     Unknown,
     /// It is about to be served in another way.
     Changing,
+    /// Its definition serves other versions than its bundle, which follows or is held back.
+    Following,
     /// Objects may be written.
     Ready(Box<Ready>),
 }
@@ -98,6 +100,14 @@ fn look(
             // What serves, what is defined and what writes are guarded by must be one.
             if claim.storage.as_ref() != Some(&storage) || storage_version(&value["spec"]) != Some(&storage) {
                 return Resource::Changing;
+            }
+            let defined = super::names_of(&value, |version| version["served"] == true);
+            let serves: BTreeSet<String> = served
+                .served_versions()
+                .map(|version| version.name.to_string())
+                .collect();
+            if claim.bundle.is_some() && serves != defined {
+                return Resource::Following;
             }
             // Without conversion rules definitions behave as in Kubernetes, where fields that the storage version lacks
             // are lost when an object is written: nobody does that unasked.

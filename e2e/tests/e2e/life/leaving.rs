@@ -31,9 +31,11 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
         .expect(201);
     let object = json!({"apiVersion": "life.example.io/v1", "kind": "Widget", "metadata": {"name": "large"},
         "spec": {"size": 20}});
-    // It is served, and not just being given its rules.
     until("it is written", || {
         (client.post(WIDGETS_V1, &object).code == 201).then_some(())
+    });
+    until("its rules serve", || {
+        (client.get(&format!("{WIDGETS_V2}/large")).expect(200)["spec"]["bytes"] == 20).then_some(())
     });
 
     // It is as rules of before let it be: nothing can write it in v2.
@@ -62,6 +64,16 @@ fn a_version_of_a_definition_stays_while_objects_are_stored_in_it() {
     until("only v2 is stored", || {
         (client.get(&at).expect(200)["status"]["storedVersions"] == json!(["v2"])).then_some(())
     });
+    // Served no more, it leaves those who own fields in it to v2.
+    let mut retired = versions("v2", &["v1", "v2"]);
+    retired["spec"]["versions"][0]["served"] = json!(false);
+    let owned_in = |version: &str| {
+        let owners = owners(&client, "large");
+        !owners.is_empty() && owners.iter().all(|(_, owned_in, _)| owned_in.ends_with(version))
+    };
+    assert!(owned_in("/v1"));
+    client.merge(&at, &retired).expect(200);
+    until("owners are told in v2", || owned_in("/v2").then_some(()));
     // Rules of a version that is gone go with it.
     client.merge(&rules, &json!({"spec": {"conversions": []}})).expect(200);
     client.merge(&at, &gone).expect(200);
@@ -85,8 +97,8 @@ fn apply(client: &Client, path: &str, manager: &str, spec: &Value) -> Answer {
 }
 
 /// Manager, version and fields of each owner.
-fn owners(client: &Client) -> Vec<(String, String, String)> {
-    let object = client.get(&format!("{WIDGETS_V2}/a")).expect(200);
+fn owners(client: &Client, name: &str) -> Vec<(String, String, String)> {
+    let object = client.get(&format!("{WIDGETS_V2}/{name}")).expect(200);
     let all = object["metadata"]["managedFields"]
         .as_array()
         .cloned()
@@ -147,12 +159,14 @@ fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
             (storage_versions(&tenant) == json!(["v2"])).then_some(())
         });
         let new = owner("new", "v2", "note");
-        assert_eq!(owners(&tenant), [new.clone(), owner("old", "v1", "size")]);
+        assert_eq!(owners(&tenant, "a"), [new.clone(), owner("old", "v1", "size")]);
 
         offers(last);
         let mut want = vec![new];
         want.extend(stays.then(|| owner("old", "v2", "bytes")));
-        until("nobody owns anything in v1", || (owners(&tenant) == want).then_some(()));
+        until("nobody owns anything in v1", || {
+            (owners(&tenant, "a") == want).then_some(())
+        });
         let kept = tenant.get(&format!("{WIDGETS_V2}/a")).expect(200);
         assert_eq!(kept["spec"], json!({"bytes": 1, "note": "n"}));
 
