@@ -4,6 +4,7 @@
 //! One folder a reconciler: `world.rs` reads one snapshot, `decide.rs` is pure, and [`runtime`] commits the plan as one
 //! transaction under guards. So a binding's bundle, its claims on resource names and its status appear at one revision.
 
+mod aggregation;
 mod apibinding;
 mod apiconversion;
 mod apiexport;
@@ -74,6 +75,7 @@ impl Controllers {
             task!("migration", migration::Migrations::new),
             task!("namespace", namespace::Namespaces::new),
             task!("partition", partition::PartitionSets::new),
+            task!("aggregation", aggregation::Aggregation::new),
             task!("policy", policy::Policies::new),
             task!("garbage", garbage::Garbage::new),
         ]

@@ -1,6 +1,7 @@
 //! A registry in memory with all reconcilers, driven step by step: no clock, no tasks, the same run every time.
 
 use crate::{
+    aggregation::Aggregation,
     apibinding::ApiBindings,
     apiconversion::ApiConversions,
     apiexport::{ApiExports, EndpointSlices},
@@ -226,6 +227,7 @@ impl Rig {
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
             commits += pass(registry, &PartitionSets::new(registry.clone())).await;
             commits += pass(registry, &Policies::new(registry.clone())).await;
+            commits += pass(registry, &Aggregation::new(registry.clone())).await;
             commits += pass(registry, &Garbage::new(registry.clone())).await;
             if commits == 0 {
                 return total;

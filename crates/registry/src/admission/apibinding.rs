@@ -135,12 +135,8 @@ fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Who may bind an export of another workspace, as `<user or group>,…`. Until RBAC is served this is how a provider grants
-/// the verb `bind`; `system:authenticated` opens an export to everybody with a credential.
-const BINDABLE_BY: &str = "apis.insula.io/bindable-by";
-
-/// Platform administrators and administrators of the export's workspace may bind, and those whom the export names. Others
-/// learn nothing: an export that may not be bound looks like one that does not exist.
+/// Whether the sender may bind the export: the verb `bind` on it, asked in its own workspace, which the sender need not be
+/// able to enter. Others learn nothing: an export that may not be bound looks like one that does not exist.
 fn may_bind(review: &Review<'_>, export: &Entry) -> bool {
     let attributes = Attributes {
         verb: "bind".into(),
@@ -155,15 +151,5 @@ fn may_bind(review: &Review<'_>, export: &Entry) -> bool {
         entered: true,
         ..access::facts(review.snapshot, &export.key.cluster)
     };
-    if insula_auth::permit(review.user, attributes, &facts).is_ok() {
-        return true;
-    }
-    let export = export.object.body_value();
-    let named = export["metadata"]["annotations"][BINDABLE_BY]
-        .as_str()
-        .unwrap_or_default();
-    named
-        .split(',')
-        .map(str::trim)
-        .any(|who| !who.is_empty() && (review.user.name == who || review.user.is_in(who)))
+    insula_auth::permit(review.user, attributes, &facts).is_ok()
 }

@@ -8,8 +8,8 @@ use super::{
 };
 use crate::names::{NameRule, name_problems, qualified_name_problems};
 use insula_api::{FieldError, FieldPath, Json};
-use resources::check_match_resources;
-pub(crate) use resources::check_selector;
+use resources::{check_match_resources, check_selector};
+
 use serde_json::json;
 use std::collections::BTreeSet;
 

@@ -130,7 +130,7 @@ fn check_resources(resources: &[String], at: &FieldPath, errors: &mut Vec<FieldE
     }
 }
 
-pub(crate) fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Err(error) = LabelSelector::from_json(selector) {
         errors.push(FieldError::invalid(at, selector, error.to_string()));
     }
