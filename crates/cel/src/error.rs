@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// A source text that is not a program: everything that is wrong with it. Shown as cel-go shows it: position, line
@@ -187,63 +188,69 @@ impl fmt::Display for Issue {
 impl std::error::Error for CompileError {}
 
 /// The words of an error. One pointer, none for no words: an error is no larger than a value, so that a result takes the
-/// place of its value. Most errors are absorbed and never shown, so the text of a common one is made when it is shown.
-#[derive(Clone, Default)]
-pub struct Words(Option<Box<Phrase>>);
+/// place of its value.
+#[derive(Clone, PartialEq, Eq, Default)]
+pub struct Words(Option<Box<Cow<'static, str>>>);
 
-#[derive(Clone)]
-enum Phrase {
-    Text(Cow<'static, str>),
-    Conversion { from: &'static str, to: &'static str },
-}
+impl Deref for Words {
+    type Target = str;
 
-impl Words {
-    /// That a type cannot be made from this value of another.
-    pub(crate) fn conversion(from: &'static str, to: &'static str) -> Self {
-        Self(Some(Box::new(Phrase::Conversion { from, to })))
-    }
-
-    /// As one text.
-    pub fn text(&self) -> Cow<'_, str> {
-        match self.0.as_deref() {
-            None => Cow::Borrowed(""),
-            Some(Phrase::Text(text)) => Cow::Borrowed(text),
-            Some(Phrase::Conversion { from, to }) => {
-                Cow::Owned(format!("type conversion error from '{from}' to '{to}'"))
-            }
-        }
+    fn deref(&self) -> &str {
+        self.0.as_deref().map_or("", |words| words)
     }
 }
 
 impl From<&'static str> for Words {
     fn from(words: &'static str) -> Self {
-        Self(Some(Box::new(Phrase::Text(words.into()))))
+        Self(Some(Box::new(words.into())))
     }
 }
 
 impl From<String> for Words {
     fn from(words: String) -> Self {
-        Self(Some(Box::new(Phrase::Text(words.into()))))
+        Self(Some(Box::new(words.into())))
     }
 }
-
-impl PartialEq for Words {
-    fn eq(&self, other: &Self) -> bool {
-        self.text() == other.text()
-    }
-}
-
-impl Eq for Words {}
 
 impl fmt::Display for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text())
+        f.write_str(self)
     }
 }
 
 impl fmt::Debug for Words {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&*self.text(), f)
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+/// What a text may be read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Readable {
+    /// `bool('true')`
+    Bool,
+    /// `int('1')`
+    Int,
+    /// `uint('1')`
+    Uint,
+    /// `double('1.5')`
+    Double,
+    /// `timestamp('2026-01-01T00:00:00Z')`
+    Timestamp,
+    /// `duration('1s')`
+    Duration,
+}
+
+impl fmt::Display for Readable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Uint => "uint",
+            Self::Double => "double",
+            Self::Timestamp => "google.protobuf.Timestamp",
+            Self::Duration => "google.protobuf.Duration",
+        })
     }
 }
 
@@ -281,7 +288,7 @@ pub enum EvalError {
     #[error("no such attribute(s): {0}")]
     NoSuchAttribute(Words),
     /// No meaning of the function or operator fits the types of its arguments.
-    #[error("no such overload{}{call}", if call.text().is_empty() { "" } else { ": " })]
+    #[error("no such overload{}{call}", if call.is_empty() { "" } else { ": " })]
     NoSuchOverload {
         /// The function with the types of its arguments, or the operator as cel-go names it (`_+_`); empty where it
         /// names none.
@@ -299,6 +306,9 @@ pub enum EvalError {
     /// A list has no such element.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(i64),
+    /// A text is none of these. Most such errors are absorbed, so the message is made where it is shown.
+    #[error("type conversion error from 'string' to '{0}'")]
+    Unreadable(Readable),
     /// An argument of the right type with an unusable value.
     #[error("{0}")]
     InvalidArgument(Words),

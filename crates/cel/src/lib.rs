@@ -62,7 +62,7 @@ pub use crate::activation::Activation;
 pub use crate::cost::{Budget, CALL_COST_MAX, MAX_VALUE_BYTES, OBJECT_COST_MAX};
 pub use crate::decl::{Decl, Field, ListKind, Shape};
 pub use crate::env::Env;
-pub use crate::error::{CompileError, EvalError, Issue, Overflowing, Words};
+pub use crate::error::{CompileError, EvalError, Issue, Overflowing, Readable, Words};
 pub use crate::field::is_keyword;
 pub use crate::functions::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceCheck};
 pub use crate::print::print;

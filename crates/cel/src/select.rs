@@ -108,7 +108,7 @@ impl<'v> Machine<'v, '_> {
                     match self.index(&value, &index) {
                         Ok(found) => Some(found),
                         Err(EvalError::NoSuchKey(_) | EvalError::IndexOutOfBounds(_)) if optional => None,
-                        Err(EvalError::NoSuchKey(key)) => return self.absent_step(&key.text(), &steps[i..]),
+                        Err(EvalError::NoSuchKey(key)) => return self.absent_step(&key, &steps[i..]),
                         Err(error) => return Err(error),
                     }
                 }

@@ -63,7 +63,7 @@ impl Cause {
         let text = match error {
             // Keys and arguments may be the object's.
             EvalError::NoSuchKey(_) => "no such key".to_owned(),
-            EvalError::InvalidArgument(text) => without_values(&text.text()),
+            EvalError::InvalidArgument(text) => without_values(text),
             other => other.to_string(),
         };
         match error {

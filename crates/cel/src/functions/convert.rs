@@ -2,7 +2,7 @@
 
 use super::{Context, Function, global, made, text, time};
 use crate::cost;
-use crate::error::{EvalError, Overflowing, Words, invalid, no_overload};
+use crate::error::{EvalError, Overflowing, Readable, invalid, no_overload};
 use crate::eval::Result;
 use crate::value::Val;
 use std::rc::Rc;
@@ -68,10 +68,6 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-fn impossible(from: &Val<'_>, to: &'static str) -> EvalError {
-    EvalError::InvalidArgument(Words::conversion(from.type_name(), to))
-}
-
 fn one<'s, 'v>(args: &'s [Val<'v>], name: &'static str) -> std::result::Result<&'s Val<'v>, EvalError> {
     match args {
         [value] => Ok(value),
@@ -83,7 +79,10 @@ fn int<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let value = one(args, "int")?;
     if let Some(text) = value.as_str() {
         cx.budget.traverse(text.len())?;
-        return text.parse().map(Val::Int).map_err(|_| impossible(value, "int"));
+        return text
+            .parse()
+            .map(Val::Int)
+            .map_err(|_| EvalError::Unreadable(Readable::Int));
     }
     match value {
         Val::Int(i) => Ok(Val::Int(*i)),
@@ -107,7 +106,7 @@ fn uint<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         cx.budget.traverse(text.len())?;
         // No sign, for Go.
         let number = text.parse().ok().filter(|_| !text.starts_with('+'));
-        return number.map(Val::Uint).ok_or_else(|| impossible(value, "uint"));
+        return number.map(Val::Uint).ok_or(EvalError::Unreadable(Readable::Uint));
     }
     match value {
         Val::Uint(u) => Ok(Val::Uint(*u)),
@@ -127,7 +126,7 @@ fn double<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         // A number too large is an error; only a name stands for infinity.
         let finite = |d: &f64| !d.is_infinite() || !text.contains(|c: char| c.is_ascii_digit());
         let number = text.parse().ok().filter(finite);
-        return number.map(Val::Double).ok_or_else(|| impossible(value, "double"));
+        return number.map(Val::Double).ok_or(EvalError::Unreadable(Readable::Double));
     }
     match value {
         Val::Double(d) => Ok(Val::Double(*d)),
@@ -207,7 +206,7 @@ fn bool<'v>(_: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         (Val::Bool(b), _) => Ok(Val::Bool(*b)),
         (_, Some("1" | "t" | "T" | "true" | "TRUE" | "True")) => Ok(Val::Bool(true)),
         (_, Some("0" | "f" | "F" | "false" | "FALSE" | "False")) => Ok(Val::Bool(false)),
-        (_, Some(_)) => Err(impossible(value, "bool")),
+        (_, Some(_)) => Err(EvalError::Unreadable(Readable::Bool)),
         _ => Err(no_overload("bool")),
     }
 }

@@ -3,7 +3,7 @@
 use super::text::quoted;
 use super::{Context, Function, global, member};
 use crate::cost;
-use crate::error::{EvalError, Overflowing, invalid, no_overload};
+use crate::error::{EvalError, Overflowing, Readable, invalid, no_overload};
 use crate::eval::Result;
 use crate::ir::Operator;
 use crate::value::Val;
@@ -160,8 +160,8 @@ fn timestamp<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             let text = value.as_str().ok_or_else(|| no_overload("timestamp"))?;
             cx.budget.charge(cost::SYNTAX)?;
             cx.budget.traverse(text.len())?;
-            let wrong = || invalid("type conversion error from 'string' to 'google.protobuf.Timestamp'");
-            checked(Some(parse_timestamp(text).ok_or_else(wrong)?))
+            let wrong = EvalError::Unreadable(Readable::Timestamp);
+            checked(Some(parse_timestamp(text).ok_or(wrong)?))
         }
         _ => Err(no_overload("timestamp")),
     }
@@ -213,7 +213,7 @@ fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
             cx.budget.traverse(text.len())?;
             parse_duration(text)
                 .map(Val::Duration)
-                .ok_or_else(|| invalid("type conversion error from 'string' to 'google.protobuf.Duration'"))
+                .ok_or(EvalError::Unreadable(Readable::Duration))
         }
         _ => Err(no_overload("duration")),
     }

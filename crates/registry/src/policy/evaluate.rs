@@ -168,7 +168,7 @@ impl<'a> Evaluation<'a> {
     /// A variable that failed is missing where it is read: what is told is why it failed.
     fn explain(&self, error: &EvalError) -> String {
         if let EvalError::NoSuchKey(key) = error
-            && let Some(Err(why)) = self.known.get(&*key.text())
+            && let Some(Err(why)) = self.known.get(&**key)
         {
             return format!("composited variable {key:?} fails to {why}");
         }
