@@ -4,12 +4,14 @@
 //! makes workspaces of its own there, or starts a [`Server`] when it wants to kill it. Most tests are stories
 //! ([`story`]): scripts of requests and commands with the answers that they must get.
 //!
-//! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in), `INSULA_ETCD` an etcd.
+//! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in), `INSULA_ETCD` an etcd,
+//! `INSULA_APIEXTENSIONS_APISERVER` a Kubernetes server of CustomResourceDefinitions.
 #![allow(
     clippy::unwrap_used,
     reason = "a harness fails by panicking, like the tests that it serves"
 )]
 
+mod apiextensions;
 mod clients;
 mod etcd;
 mod generate;
@@ -23,6 +25,7 @@ mod subset;
 mod websocket;
 mod world;
 
+pub use apiextensions::Apiextensions;
 pub use clients::Runtime;
 pub use etcd::Etcd;
 pub use generate::{Breakage, Generator};

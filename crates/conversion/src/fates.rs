@@ -16,8 +16,10 @@ use crate::convert::Converter;
 use crate::path::{Path, Segment};
 use crate::plan::{Expression, Fill, Op, Plan, This, Value};
 use crate::trace::Seg;
-use insula_schema::{Node, Type};
+use insula_schema::{Node, Structural, Type};
 use std::fmt;
+
+mod made;
 
 /// The fields of one version on the way to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +30,44 @@ pub struct Fates {
     pub to: String,
     /// Its fields, in order of the schema; then the elements, map entries, labels and annotations that rules name.
     pub fields: Vec<FieldFate>,
+    /// What the other version shows that no field is the source of.
+    pub made: Vec<Made>,
+}
+
+/// A field that is there without a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Made {
+    /// The field, in the version converted to.
+    pub path: Path,
+    /// Where its value is written.
+    pub by: Maker,
+}
+
+/// Where a value without a source is written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Maker {
+    /// A constant of this rule.
+    Rule(String),
+    /// A default of the schema.
+    Default,
+}
+
+impl Maker {
+    /// In one word.
+    pub fn word(&self) -> &'static str {
+        match self {
+            Maker::Rule(_) => "constant",
+            Maker::Default => "default",
+        }
+    }
+
+    /// The rule, if it is one.
+    pub fn rule(&self) -> Option<&str> {
+        match self {
+            Maker::Rule(rule) => Some(rule),
+            Maker::Default => None,
+        }
+    }
 }
 
 /// A field and what becomes of it.
@@ -75,10 +115,12 @@ pub fn fates(bundle: &Bundle) -> Vec<Fates> {
     let directions = bundle.converters.iter().filter_map(|((from, to), converter)| {
         let (from, to) = (bundle.versions.get(*from)?, bundle.versions.get(*to)?);
         let losing = bundle.strategy() == Strategy::None;
+        let fields = of_direction(converter, from, losing);
         Some(Fates {
             from: from.name.clone(),
             to: to.name.clone(),
-            fields: of_direction(converter, from, losing),
+            made: made::made(converter, &fields, &to.schema),
+            fields,
         })
     });
     directions.collect()
@@ -145,12 +187,7 @@ enum How {
 fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<FieldFate> {
     let mut reads = Vec::new();
     operations(&converter.plan.ops, &Around::default(), &converter.from, &mut reads);
-    let mut paths = Vec::new();
-    for (name, node) in from.schema.root().properties() {
-        if !matches!(name, "apiVersion" | "kind" | "metadata") {
-            leaves(node, &mut vec![Segment::Field(name.to_owned())], &mut paths);
-        }
-    }
+    let mut paths: Vec<Vec<Segment>> = leaves_of(&from.schema).into_iter().map(|(path, _)| path).collect();
     // What rules name and the schema does not: an element, an entry of a map, a label.
     for read in &reads {
         if !paths
@@ -233,12 +270,22 @@ fn starts(path: &[Segment], prefix: &[Segment]) -> bool {
 }
 
 /// The places of a schema that hold values of their own: scalars, lists and maps of them, and what nobody describes.
-fn leaves(node: &Node, path: &mut Vec<Segment>, out: &mut Vec<Vec<Segment>>) {
+fn leaves_of(schema: &Structural) -> Vec<(Vec<Segment>, &Node)> {
+    let mut out = Vec::new();
+    for (name, node) in schema.root().properties() {
+        if !matches!(name, "apiVersion" | "kind" | "metadata") {
+            leaves(node, &mut vec![Segment::Field(name.to_owned())], &mut out);
+        }
+    }
+    out
+}
+
+fn leaves<'s>(node: &'s Node, path: &mut Vec<Segment>, out: &mut Vec<(Vec<Segment>, &'s Node)>) {
     let mut below = node.properties().peekable();
     let inner = node.items().or_else(|| node.additional());
     let structured = |node: &Node| matches!(node.kind(), Some(Type::Object | Type::Array));
     if below.peek().is_none() && !inner.is_some_and(structured) {
-        return out.push(path.clone());
+        return out.push((path.clone(), node));
     }
     for (name, child) in below {
         path.push(Segment::Field(name.to_owned()));

@@ -109,14 +109,14 @@ mod trace;
 
 pub use crate::bundle::{Bundle, MayFail, Outlook, Owned, Stored, Strategy, VERSIONS_MAX, VersionSchema};
 pub use crate::error::{Cause, ConvertError, FailedRule};
-pub use crate::fates::{Computed, Fate, Fates, FieldFate, fates};
+pub use crate::fates::{Computed, Fate, Fates, FieldFate, Made, Maker, fates};
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};
 pub use crate::portable::{Converted, Portable, RESIDUAL_ANNOTATION};
 pub use crate::rules::{
     DIRECTIONS_MAX, Direction, ITEM_RULES_DEPTH_MAX, RULES_MAX, Rule, RuleAt, RuleSet, Source, Template, parse_rules,
     rules_in_schema,
 };
-pub use crate::suggest::{Step, Suggestion, Suggestions, suggest};
+pub use crate::suggest::{Guess, Source as GuessSource, Suggestion, Suggestions, suggest};
 pub use insula_cel::Budget;
 
 /// The budget of one object: what its conversions may cost together.

@@ -15,6 +15,10 @@ fn table(text: &str) -> String {
         for field in &direction.fields {
             writeln!(out, "  {} {}", field.path, field.fate).unwrap();
         }
+        for made in &direction.made {
+            let by = made.by.rule().map(|rule| format!(" by {rule}")).unwrap_or_default();
+            writeln!(out, "  {} is a {}{by}", made.path, made.by.word()).unwrap();
+        }
     }
     out
 }
@@ -133,5 +137,45 @@ fn versions_of_one_shape_carry_everything() {
            .spec.a carried
            .spec.l[].b carried
            .status.c carried",
+    );
+}
+
+#[test]
+fn constants_and_defaults_come_of_no_field() {
+    check(
+        "versions:
+  v1: {spec: {l: [{a: string}], same: {$: {type: string, default: x}}, old: string, other: string}}
+  v2: {spec: {l: [{a: string, kind: string, on: {$: {type: boolean, default: true}}}], same: {$: {type: string, default: y}}, mode: string,
+    new: {$: {type: string, default: n}}, left: {$: {type: integer, default: 3}}, pair: {x: string, y: string}}}
+rules:
+  conversions:
+  - from: v1
+    to: v2
+    rules:
+    - {from: \"'Fast'\", to: spec.mode, onlyIfAbsent: true}
+    - {field: spec.old, destination: spec.new}
+    - {field: spec.other, destination: spec.pair, transformation: {x: \"'one'\", y: self}}
+    - {from: v1.spec.l, to: spec.l, itemRules: [{from: \"'plain'\", to: item.kind}]}
+",
+        "v1 → v2
+           .spec.l[].a carried
+           .spec.old moved to .spec.new
+           .spec.other computed into .spec.pair.y by conversions[0].rules[2]
+           .spec.same carried
+           .spec.pair.x is a constant by conversions[0].rules[2]
+           .spec.l[].kind is a constant by conversions[0].rules[3].itemRules[0]
+           .spec.mode is a constant by conversions[0].rules[0]
+           .spec.l[].on is a default
+           .spec.left is a default
+         v2 → v1
+           .spec.l[].a carried
+           .spec.l[].kind preserved
+           .spec.l[].on preserved
+           .spec.left preserved
+           .spec.mode preserved
+           .spec.new preserved
+           .spec.pair.x preserved
+           .spec.pair.y preserved
+           .spec.same carried",
     );
 }

@@ -198,6 +198,10 @@ fn every_field_has_a_fate() {
     assert_eq!(fate(0, ".spec.size"), wanted);
     assert_eq!(fate(1, ".spec.comment")["fate"], "preserved");
     assert_eq!(fate(1, ".spec.scratch")["fate"], "dropped");
+    assert_eq!(
+        coverage[0]["directions"][0]["made"],
+        json!([{"path": ".spec.mode", "by": "constant", "rule": "conversions[0].rules[1]"}])
+    );
     answer(&["conversion", "coverage", "-f", &computed, "--fail-on", "dropped"], 1);
 }
 

@@ -7,7 +7,7 @@ use std::{
     process::{Child, ChildStderr},
 };
 
-use insula_e2e::{Server, Who, insula};
+use insula_e2e::{Apiextensions, Server, Who, insula, until};
 use serde_json::{Value, json};
 
 use crate::tools::{ran, sample};
@@ -152,4 +152,88 @@ fn a_certificate_is_taken_up_when_its_files_change() {
     assert_eq!(said, "the certificate has changed");
     let answer = webhook.asked(&server, "v1", &engine()).unwrap();
     assert_eq!(answer["result"]["status"], "Success");
+}
+
+/// What Kubernetes itself makes of the answers. Its server comes of Go's module proxy (docs/tools.md says how), so that
+/// this runs where somebody has built it.
+#[test]
+fn kubernetes_converts_by_it() {
+    let server = insula_e2e::shared();
+    let Some(kubernetes) = Apiextensions::start(&server) else {
+        return;
+    };
+    let pki = |name: &str| server.data_dir().join("pki").join(name);
+    let folder = sample("computed");
+    let webhook = Webhook::start(&folder, &pki("server.crt"), &pki("server.key"));
+    let schema = fs::read_to_string(Path::new(&folder).join("schema.yaml")).unwrap();
+    let mut definition: Value = serde_saphyr::from_str(&schema).unwrap();
+    let authority = k8s_openapi::ByteString(fs::read(pki("ca.crt")).unwrap());
+    definition["spec"]["conversion"] = json!({"strategy": "Webhook", "webhook": {
+        "conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": format!("{}/convert", webhook.url), "caBundle": authority}}});
+    let kube = kubernetes.client();
+    kube.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition)
+        .expect(201);
+    let engines = |version: &str| format!("/apis/samples.example.io/{version}/engines");
+    let v8 = |version: &str| format!("{}/v8", engines(version));
+    let created = until("engines are served", || {
+        let answer = kube.post(&engines("v2"), &engine());
+        (answer.code != 404).then_some(answer)
+    });
+    assert_eq!(created.expect(201)["spec"], engine()["spec"]);
+
+    // Stored as v1, and shown there with what v1 has no field for.
+    let stored = kube.get(&v8("v1")).expect(200);
+    assert_eq!(stored["spec"], json!({"size": "6", "label": "loud"}));
+    assert!(
+        stored["metadata"]["annotations"]["insula.io/residual"].is_string(),
+        "{stored}"
+    );
+    assert_eq!(kube.get(&v8("v2")).expect(200)["metadata"]["annotations"], Value::Null);
+
+    // A write of either version is read in the other, and v2 keeps its own.
+    kube.merge(&v8("v1"), &json!({"spec": {"size": "8"}})).expect(200);
+    let both = json!({"liters": 8, "label": "loud", "mode": "Slow", "comment": "only v2 knows"});
+    assert_eq!(kube.get(&v8("v2")).expect(200)["spec"], both);
+    kube.merge(
+        &v8("v2"),
+        &json!({"metadata": {"labels": {"a": "b"}}, "spec": {"label": "quiet"}}),
+    )
+    .expect(200);
+    let stored = kube.get(&v8("v1")).expect(200);
+    assert_eq!(stored["spec"], json!({"size": "8", "label": "quiet"}));
+    assert_eq!(stored["metadata"]["labels"], json!({"a": "b"}));
+    assert_eq!(
+        stored["metadata"]["uid"],
+        kube.get(&v8("v2")).expect(200)["metadata"]["uid"]
+    );
+
+    // Lists of many are converted at once, in order.
+    for n in 0..20 {
+        let small = json!({"apiVersion": "samples.example.io/v1", "kind": "Engine",
+            "metadata": {"name": format!("e{n:02}")}, "spec": {"size": n.to_string()}});
+        kube.post(&engines("v1"), &small).expect(201);
+    }
+    let list = kube.get(&engines("v2")).expect(200);
+    let liters: Vec<&Value> = list["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|e| &e["spec"]["liters"])
+        .collect();
+    let wanted: Vec<Value> = (0..20).chain([8]).map(Value::from).collect();
+    assert_eq!(liters, wanted.iter().collect::<Vec<_>>());
+
+    // What cannot be converted is refused with the rule; it is written through v1, read in v2, and deleted all the same.
+    kube.merge(&v8("v1"), &json!({"spec": {"size": "huge"}})).expect(200);
+    let failed = kube.get(&v8("v2"));
+    let message = failed.body["message"].as_str().unwrap_or_default();
+    assert!(
+        failed.code == 500
+            && message
+                .starts_with("conversion webhook for samples.example.io/v1, Kind=Engine failed: Engine v8: converting"),
+        "{}",
+        failed.text
+    );
+    kube.delete(&v8("v1")).expect(200);
 }

@@ -17,13 +17,49 @@ pub(super) struct Likeness {
 }
 
 /// Words that say the opposite of each other.
-const OPPOSITES: [(&str, &str); 6] = [
+const OPPOSITES: &[(&str, &str)] = &[
     ("enable", "disable"),
     ("enabled", "disabled"),
+    ("enabled", "muted"),
+    ("enabled", "suspend"),
+    ("enabled", "suspended"),
+    ("active", "inactive"),
+    ("active", "paused"),
+    ("active", "suspended"),
+    ("running", "paused"),
     ("allow", "deny"),
     ("visible", "hidden"),
     ("include", "exclude"),
     ("mutable", "immutable"),
+    ("public", "private"),
+    ("open", "closed"),
+    ("locked", "unlocked"),
+    ("secure", "insecure"),
+    ("required", "optional"),
+    ("writable", "readonly"),
+];
+/// Words that turn what follows into its opposite, and those that say it as it is.
+const NEGATIONS: &[&str] = &[
+    "skip", "no", "not", "disable", "disabled", "without", "omit", "ignore", "suppress",
+];
+const ASSERTIONS: &[&str] = &["enable", "enabled", "use", "with", "do"];
+
+/// Words that people take for each other.
+const SYNONYMS: &[&[&str]] = &[
+    &["comment", "description", "note"],
+    &["size", "capacity"],
+    &["state", "phase"],
+    &["count", "replica", "number"],
+    &["url", "uri"],
+    &["mail", "email"],
+    &["folder", "directory", "dir"],
+    &["type", "kind"],
+    &["setting", "option", "config"],
+    &["cpu", "core"],
+    &["reason", "cause"],
+    &["max", "limit"],
+    &["secret", "password"],
+    &["user", "username"],
 ];
 
 /// A name in another place says a little less than the same name in the same place.
@@ -50,7 +86,8 @@ impl Words {
         let opposite = OPPOSITES.iter().any(|(x, y)| {
             let says = |words: &[String], word: &str| words.iter().any(|own| own == word);
             says(&a, x) && says(&b, y) || says(&a, y) && says(&b, x)
-        });
+        }) || negated(&a, &b)
+            || negated(&b, &a);
         let score = (name * ELSEWHERE).max(whole);
         let reason = match (opposite, name >= 1.0, whole >= 1.0) {
             (true, ..) => "opposite names",
@@ -66,9 +103,25 @@ impl Words {
         }
     }
 
+    /// Whether this is its last word.
+    pub(super) fn ends_with(&self, word: &str) -> bool {
+        let last = self.path.last().and_then(|name| name.last());
+        last.is_some_and(|last| *last == singular(word.to_owned()))
+    }
+
     pub(super) fn described_like(&self, other: &Words) -> f64 {
         dice(&self.description, &other.description)
     }
+}
+
+/// `skipVerify` and `verify`: one name is the other, and a word that says no.
+fn negated(no: &[String], yes: &[String]) -> bool {
+    let rest = |words: &[String], without: &[&str]| -> Vec<String> {
+        let kept = words.iter().filter(|word| !without.contains(&word.as_str()));
+        kept.cloned().collect()
+    };
+    let (bare, asserted) = (rest(no, NEGATIONS), rest(yes, ASSERTIONS));
+    bare.len() < no.len() && !bare.is_empty() && bare == asserted
 }
 
 /// How much two names of fields say the same.
@@ -128,7 +181,7 @@ fn dice(a: &[String], b: &[String]) -> f64 {
     2.0 * shared / all
 }
 
-/// Equal words, one the beginning of the other, or all but the same letters.
+/// Equal words, one the beginning of the other, all but the same letters, or other words for the same.
 fn alike(a: &str, b: &str) -> f64 {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if a == b {
@@ -137,6 +190,8 @@ fn alike(a: &str, b: &str) -> f64 {
         0.8
     } else if short.len() >= 3 && abbreviates(short, long) {
         0.7
+    } else if SYNONYMS.iter().any(|same| same.contains(&a) && same.contains(&b)) {
+        0.75
     } else {
         0.0
     }
@@ -170,6 +225,14 @@ mod tests {
             assert!((low..=high).contains(&score), "{a} {b}: {score}");
         }
         assert!(words("spec.paused").like(&words("spec.enabled")).score < 0.1);
-        assert!(words("spec.tlsEnabled").like(&words("spec.tls.disabled")).opposite);
+        for (a, b, want) in [
+            ("spec.tlsEnabled", "spec.tls.disabled", true),
+            ("spec.skipVerify", "spec.verify", true),
+            ("spec.cache.enabled", "spec.cache.noCache", false),
+            ("spec.noCache", "spec.enableCache", true),
+            ("spec.verify", "spec.verify", false),
+        ] {
+            assert_eq!(words(a).like(&words(b)).opposite, want, "{a} {b}");
+        }
     }
 }

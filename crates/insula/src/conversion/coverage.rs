@@ -20,6 +20,10 @@ Fates:
   preserved  the other version does not show it; it is kept beside the object
   dropped    it is lost, as the rules say under drop (or as a definition without rules does)
 
+Below them is what the other version shows that no field is the source of:
+  constant   a rule says its value
+  default    its schema does
+
 Exit codes:
   0  shown
   1  rules or schema are refused, or a field is dropped and --fail-on dropped is given
@@ -35,6 +39,17 @@ pub(crate) struct Arguments {
     output: Format,
 }
 
+/// In the order in which they are counted.
+const WORDS: [&str; 7] = [
+    "carried",
+    "moved",
+    "computed",
+    "preserved",
+    "dropped",
+    "constant",
+    "default",
+];
+
 #[derive(Serialize)]
 struct Coverage {
     name: String,
@@ -47,6 +62,7 @@ struct Direction {
     from: String,
     to: String,
     fields: Vec<Field>,
+    made: Vec<Made>,
 }
 
 #[derive(Serialize)]
@@ -57,6 +73,15 @@ struct Field {
     to: Vec<String>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     rules: Vec<String>,
+}
+
+/// A field of the version converted to that has no source.
+#[derive(Serialize)]
+struct Made {
+    path: String,
+    by: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<String>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -92,10 +117,16 @@ fn direction(fates: &Fates) -> Direction {
         to: field.fate.destinations().iter().map(ToString::to_string).collect(),
         rules: field.fate.rules().iter().map(ToString::to_string).collect(),
     };
+    let made = |made: &insula_conversion::Made| Made {
+        path: made.path.to_string(),
+        by: made.by.word(),
+        rule: made.by.rule().map(str::to_owned),
+    };
     Direction {
         from: fates.from.clone(),
         to: fates.to.clone(),
         fields: fates.fields.iter().map(field).collect(),
+        made: fates.made.iter().map(made).collect(),
     }
 }
 
@@ -109,14 +140,19 @@ fn show<W: std::io::Write>(printer: &mut Printer<W>, coverage: &Coverage) -> any
     for error in errors {
         printer.line(&[Cell::new(Tone::Bad, format!("  {error}"))])?;
     }
-    for Direction { from, to, fields } in directions {
+    for Direction { from, to, fields, made } in directions {
         printer.text("")?;
-        let count = |fate: &str| fields.iter().filter(|field| field.fate == fate).count();
-        let counts = ["carried", "moved", "computed", "preserved", "dropped"].map(|fate| (fate, count(fate)));
+        let words = || {
+            fields
+                .iter()
+                .map(|field| field.fate)
+                .chain(made.iter().map(|made| made.by))
+        };
+        let counts = WORDS.map(|word| (word, words().filter(|it| *it == word).count()));
         let counts: Vec<String> = counts
             .iter()
             .filter(|(_, count)| *count > 0)
-            .map(|(fate, count)| format!("{count} {fate}"))
+            .map(|(word, count)| format!("{count} {word}"))
             .collect();
         printer.line(&[
             Cell::new(Tone::Title, format!("{from} → {to}")),
@@ -129,6 +165,14 @@ fn show<W: std::io::Write>(printer: &mut Printer<W>, coverage: &Coverage) -> any
                 Cell::new(tone(field.fate), field.fate),
                 Cell::list(Tone::Plain, &field.to),
                 Cell::list(Tone::Plain, &field.rules),
+            ]);
+        }
+        for Made { path, by, rule } in made {
+            table.row(vec![
+                Cell::new(Tone::Dim, "-"),
+                (*by).into(),
+                path.as_str().into(),
+                Cell::list(Tone::Plain, rule.as_slice()),
             ]);
         }
         printer.table(&table)?;

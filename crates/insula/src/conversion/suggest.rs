@@ -1,12 +1,11 @@
 //! `insula conversion suggest`.
 
-use std::{fmt::Write as _, io::Write, path::PathBuf, process::ExitCode, sync::Arc};
+use std::{fmt::Write as _, io::Write, path::PathBuf, process::ExitCode};
 
 use anyhow::{anyhow, bail};
-use insula_api::FieldPath;
-use insula_conversion::{Bundle, Strategy, Suggestions, VersionSchema, parse_rules, suggest};
+use insula_api::FieldError;
+use insula_conversion::{GuessSource, Suggestion, Suggestions, VersionSchema, proof::Search, suggest};
 use insula_registry::Api;
-use insula_schema::Structural;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -15,8 +14,8 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone, yaml},
 };
 
-/// Guesses from names, descriptions, enumerations, bounds and shapes which field became which. What has one path in both
-/// versions needs no rule and is not named.
+/// Guesses from names, descriptions, enumerations, units, bounds and shapes which field became which. What has one path in both
+/// versions needs no rule and is not named. Every guess is put to the checks that a server makes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The answer in YAML is an APIConversion, with how sure each guess is as comments: read it, correct it, and try it with \
@@ -24,7 +23,7 @@ The answer in YAML is an APIConversion, with how sure each guess is as comments:
 
 Exit codes:
   0  every field has a counterpart
-  1  some have none (they are named), or the rules as guessed would be refused
+  1  some have none, or what was guessed for them would be refused (they are named)
   2  a file cannot be read, or it does not tell which versions to compare")]
 pub(crate) struct Arguments {
     /// A file with the API as it was; or with all versions, if it is the only one.
@@ -82,32 +81,59 @@ struct Direction {
     rules: Vec<Rule>,
 }
 
+/// A rule in one of its spellings: of a field, or of the object.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Rule {
-    field: String,
-    destination: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    transformation: Option<String>,
+    field: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    destination: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    transformation: Option<Value>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     may_fail: Option<bool>,
 }
 
 #[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
 struct Pair {
-    from: String,
-    to: String,
+    /// One field, or the parts of one.
+    from: Vec<String>,
+    to: Vec<String>,
     /// In percent.
     confidence: u8,
     reasons: Vec<String>,
+    /// What makes the new of the old, where that is no move.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    transformations: Vec<String>,
+    /// Why its rules would be refused; they are in no draft then.
     #[serde(skip_serializing_if = "Option::is_none")]
-    transformation: Option<String>,
+    needs_work: Option<String>,
 }
 
-/// One version of one API.
-struct Version {
-    name: String,
-    schema: Arc<Structural>,
+impl Pair {
+    fn of(pair: &Suggestion) -> Pair {
+        let texts = |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect();
+        let made = |guess: &insula_conversion::Guess| match (&guess.source, &guess.transformation) {
+            (_, Some(Value::String(text))) => Some(text.clone()),
+            (_, Some(template)) => Some(template.to_string()),
+            (GuessSource::Object(text), None) => Some(text.clone()),
+            (GuessSource::Field(_), None) => None,
+        };
+        Pair {
+            from: texts(&pair.old),
+            to: texts(&pair.new),
+            confidence: percent(pair.confidence),
+            reasons: pair.reasons.clone(),
+            transformations: pair.forth.iter().filter_map(made).collect(),
+            needs_work: pair.work.clone(),
+        }
+    }
 }
 
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
@@ -123,11 +149,15 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut found = suggest(&from.schema, &to.schema);
     let enough = |confidence: f64| percent(confidence) >= arguments.min_confidence;
     let (kept, unsure): (Vec<_>, Vec<_>) = found.pairs.into_iter().partition(|pair| enough(pair.confidence));
-    found.only_old.extend(unsure.iter().map(|pair| pair.old.clone()));
-    found.only_new.extend(unsure.iter().map(|pair| pair.new.clone()));
+    found.only_old.extend(unsure.iter().flat_map(|pair| pair.old.clone()));
+    found.only_new.extend(unsure.iter().flat_map(|pair| pair.new.clone()));
     found.pairs = kept;
-    let answer = answer(&name, &old.group, from, to, &found)?;
-    let complete = answer.refused.is_empty() && answer.only_in_from.is_empty() && answer.only_in_to.is_empty();
+    let refused = found.try_out(&old.group, (&from, &to), Search::default(), &|| true);
+    let answer = answer(&name, &from.name, &to.name, &found, &refused)?;
+    let complete = answer.refused.is_empty()
+        && answer.only_in_from.is_empty()
+        && answer.only_in_to.is_empty()
+        && answer.pairs.iter().all(|pair| pair.needs_work.is_none());
     show(&answer, arguments.output)?;
     Ok(ExitCode::from(u8::from(!complete)))
 }
@@ -154,11 +184,12 @@ fn one(path: &PathBuf) -> anyhow::Result<(String, Api)> {
     Ok((name, api))
 }
 
-fn versions(arguments: &Arguments, old: &Api, new: Option<&Api>) -> anyhow::Result<(Version, Version)> {
+fn versions(arguments: &Arguments, old: &Api, new: Option<&Api>) -> anyhow::Result<(VersionSchema, VersionSchema)> {
     let find = |api: &Api, name: &str, file: &PathBuf| {
         let version = api.versions.iter().find(|version| *version.name == *name);
-        let version = version.map(|version| Version {
+        let version = version.map(|version| VersionSchema {
             name: version.name.to_string(),
+            served: true,
             schema: version.schema.clone(),
         });
         version.ok_or_else(|| anyhow!("{} has no version {name:?}", file.display()))
@@ -189,47 +220,23 @@ fn versions(arguments: &Arguments, old: &Api, new: Option<&Api>) -> anyhow::Resu
     Ok((from, find(later, &to, file)?))
 }
 
-fn answer(name: &str, group: &str, from: Version, to: Version, found: &Suggestions) -> anyhow::Result<Answer> {
-    let rules = found.rules(&from.name, &to.name);
+fn answer(name: &str, from: &str, to: &str, found: &Suggestions, refused: &[FieldError]) -> anyhow::Result<Answer> {
     let conversion = Conversion {
         api_version: "apis.kcp.io/v1alpha1",
         kind: "APIConversion",
         metadata: json!({"name": name}),
-        spec: Spec::deserialize(&rules)?,
+        spec: Spec::deserialize(&found.rules(from, to))?,
     };
-    let pairs = found.pairs.iter().map(|pair| Pair {
-        from: pair.old.to_string(),
-        to: pair.new.to_string(),
-        confidence: percent(pair.confidence),
-        reasons: pair.reasons.clone(),
-        transformation: pair.forth.as_ref().map(|step| step.transformation.clone()),
-    });
     let texts = |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect();
-    let (from_name, to_name) = (from.name.clone(), to.name.clone());
     Ok(Answer {
-        pairs: pairs.collect(),
+        from: from.to_owned(),
+        to: to.to_owned(),
+        pairs: found.pairs.iter().map(Pair::of).collect(),
         only_in_from: texts(&found.only_old),
         only_in_to: texts(&found.only_new),
-        refused: refused(group, from, to, &rules),
-        from: from_name,
-        to: to_name,
+        refused: refused.iter().map(ToString::to_string).collect(),
         conversion,
     })
-}
-
-/// What is wrong with the rules as they are: a required field without a source, mostly.
-fn refused(group: &str, from: Version, to: Version, rules: &Value) -> Vec<String> {
-    let spec = FieldPath::new("spec");
-    let stored = from.name.clone();
-    let versions = [from, to].map(|version| VersionSchema {
-        name: version.name,
-        served: true,
-        schema: version.schema,
-    });
-    let compiled = parse_rules(rules, &spec)
-        .and_then(|rules| Bundle::compile(group, versions.into(), &stored, Some(&rules), Strategy::Lossless, &spec));
-    let errors = compiled.err().unwrap_or_default();
-    errors.iter().map(ToString::to_string).collect()
 }
 
 #[expect(
@@ -254,9 +261,9 @@ fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {
             let tone = if pair.confidence >= 80 { Tone::Good } else { Tone::Warn };
             table.row(vec![
                 Cell::new(tone, format!("{}%", pair.confidence)),
-                pair.from.as_str().into(),
-                pair.to.as_str().into(),
-                Cell::list(Tone::Plain, pair.transformation.as_slice()),
+                Cell::list(Tone::Plain, &pair.from),
+                Cell::list(Tone::Plain, &pair.to),
+                Cell::list(Tone::Plain, &pair.transformations),
                 pair.reasons.join(", ").into(),
             ]);
         }
@@ -268,12 +275,22 @@ fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {
                 printer.line(&[Cell::new(Tone::Warn, text)])?;
             }
         }
+        for (pair, why) in unfinished(answer) {
+            let text = format!("{} → {} needs work: {why}", pair.from.join(", "), pair.to.join(", "));
+            printer.line(&[Cell::new(Tone::Warn, text)])?;
+        }
         for refused in &answer.refused {
             printer.line(&[Cell::new(Tone::Bad, format!("refused: {refused}"))])?;
         }
     }
     printer.flush()?;
     Ok(())
+}
+
+/// Pairs whose rules would be refused, and why.
+fn unfinished(answer: &Answer) -> impl Iterator<Item = (&Pair, &str)> {
+    let pairs = answer.pairs.iter();
+    pairs.filter_map(|pair| Some((pair, pair.needs_work.as_deref()?)))
 }
 
 fn comments(answer: &Answer) -> String {
@@ -287,9 +304,18 @@ fn comments(answer: &Answer) -> String {
         line(format!(
             "{:>3}% {} → {} ({})",
             pair.confidence,
-            pair.from,
-            pair.to,
+            pair.from.join(", "),
+            pair.to.join(", "),
             pair.reasons.join(", ")
+        ));
+    }
+    for (pair, why) in unfinished(answer) {
+        // One line of it: the rest shows where in the expression.
+        let why = why.lines().next().unwrap_or_default();
+        let (from, to) = (pair.from.join(", "), pair.to.join(", "));
+        line(format!(
+            "not in these rules, needs work: {from} → {to} by {}: {why}",
+            pair.transformations.join(", ")
         ));
     }
     for (version, paths) in [(&answer.from, &answer.only_in_from), (&answer.to, &answer.only_in_to)] {

@@ -1,7 +1,7 @@
 //! From definitions to what is published: a schema named by its content, its rules, and the export that offers it.
 
 use anyhow::bail;
-use insula_conversion::suggest;
+use insula_conversion::{VersionSchema, proof::Search, suggest};
 use insula_registry::{Api, admission::digest};
 use serde_json::{Map, Value, json};
 
@@ -175,20 +175,40 @@ fn named(conversion: &Value, name: &str) -> Value {
 /// under `preserve`, so that their author sees them.
 fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
     let stored = api.bundle.storage();
-    let stored_schema = api.bundle.schema(stored)?;
+    let old = version(api, stored)?;
     let mut conversions = Vec::new();
     for other in api.bundle.versions().filter(|version| *version != stored) {
-        let found = suggest(stored_schema, api.bundle.schema(other)?);
+        let new = version(api, other)?;
+        let mut found = suggest(&old.schema, &new.schema);
+        // What it says of the rest, the author of the draft finds out by publishing it.
+        found.try_out(&api.group, (&old, &new), Search::default(), &|| true);
+        let (left_out, guessed): (Vec<_>, Vec<_>) = found.pairs.iter().partition(|pair| pair.work.is_some());
         let mut rules = found.rules(stored, other);
-        for (index, alone) in [(0, &found.only_old), (1, &found.only_new)] {
-            if !alone.is_empty() {
-                let paths: Vec<String> = alone.iter().map(ToString::to_string).collect();
+        let both = [
+            (
+                &found.only_old,
+                left_out.iter().flat_map(|pair| &pair.old).collect::<Vec<_>>(),
+            ),
+            (&found.only_new, left_out.iter().flat_map(|pair| &pair.new).collect()),
+        ];
+        for (index, (alone, unfinished)) in both.iter().enumerate() {
+            let paths: Vec<String> = alone
+                .iter()
+                .chain(unfinished.iter().copied())
+                .map(ToString::to_string)
+                .collect();
+            if !paths.is_empty() {
                 rules["conversions"][index]["preserve"] = json!(paths);
             }
         }
-        let (sure, alone) = (found.pairs.len(), found.only_old.len() + found.only_new.len());
+        let alone = found.only_old.len() + found.only_new.len();
+        let refused = match left_out.len() {
+            0 => String::new(),
+            count => format!(", {count} left out that would be refused"),
+        };
         remarks.push(format!(
-            "a draft in place of the webhook, {stored} and {other}: {sure} rules guessed, {alone} fields without a counterpart"
+            "a draft in place of the webhook, {stored} and {other}: {} rules guessed, {alone} fields without a counterpart{refused}",
+            guessed.len()
         ));
         conversions.extend(rules["conversions"].as_array().into_iter().flatten().cloned());
     }
@@ -197,6 +217,15 @@ fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
         "spec": {"conversions": conversions},
     });
     (!conversions_are_empty(&conversion)).then_some(conversion)
+}
+
+fn version(api: &Api, name: &str) -> Option<VersionSchema> {
+    let version = api.versions.iter().find(|version| *version.name == *name)?;
+    Some(VersionSchema {
+        name: name.to_owned(),
+        served: true,
+        schema: version.schema.clone(),
+    })
 }
 
 fn conversions_are_empty(conversion: &Value) -> bool {

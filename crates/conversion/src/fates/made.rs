@@ -1,0 +1,76 @@
+//! What stands in a version although nothing of the other one is there: constants of rules, defaults of the schema.
+
+use super::{Fate, FieldFate, Made, Maker, below, leaves_of, starts};
+use crate::convert::Converter;
+use crate::path::{Path, Segment};
+use crate::plan::{Op, Value};
+use insula_schema::Structural;
+
+/// Constants first.
+pub(super) fn made(converter: &Converter, fields: &[FieldFate], to: &Structural) -> Vec<Made> {
+    let mut constants = Vec::new();
+    operations(&converter.plan.ops, &[], &mut constants);
+    let rule = |index: usize| converter.facts.get(index).map(|facts| facts.path.clone());
+    let mut out: Vec<Made> = constants
+        .into_iter()
+        .map(|(path, index)| Made {
+            path: Path::of(path),
+            by: Maker::Rule(rule(index).unwrap_or_default()),
+        })
+        .collect();
+    for (path, node) in leaves_of(to) {
+        let ends = |end: &[Segment]| starts(&path, end) || starts(end, &path);
+        let reached = fields.iter().any(|field| match &field.fate {
+            Fate::Carried => ends(field.path.segments()),
+            fate => fate.destinations().iter().any(|end| ends(end.segments())),
+        });
+        if node.default().is_some() && !reached && !out.iter().any(|made| ends(made.path.segments())) {
+            out.push(Made {
+                path: Path::of(path),
+                by: Maker::Default,
+            });
+        }
+    }
+    out
+}
+
+fn operations(ops: &[Op], above: &[Segment], out: &mut Vec<(Vec<Segment>, usize)>) {
+    for op in ops {
+        match op {
+            Op::Move { .. } => {}
+            Op::Compute { value, to, rule, .. } => constants(value, below(above, to), *rule, out),
+            Op::Each(each) => {
+                let mut every = below(above, &each.to);
+                every.push(Segment::Each(String::new()));
+                operations(&each.body, &every, out);
+            }
+        }
+    }
+}
+
+fn constants(value: &Value, to: Vec<Segment>, rule: usize, out: &mut Vec<(Vec<Segment>, usize)>) {
+    match value {
+        Value::Expression(made) if !made.program.references().is_empty() => {}
+        Value::Fields(fields) => {
+            for (name, value) in fields {
+                constants(
+                    value,
+                    below(&to, &[crate::trace::Seg::Field(name.as_str().into())]),
+                    rule,
+                    out,
+                );
+            }
+        }
+        // Their items have no places of their own; one that is computed makes the list computed.
+        Value::Items(items) => {
+            let mut inner = Vec::new();
+            items
+                .iter()
+                .for_each(|item| constants(item, Vec::new(), rule, &mut inner));
+            if inner.len() == items.len() {
+                out.push((to, rule));
+            }
+        }
+        Value::Expression(_) | Value::Constant(_) => out.push((to, rule)),
+    }
+}

@@ -1,0 +1,352 @@
+//! How alike two places are, and what makes a value of one from the other.
+
+use super::{Link, Loose, Step, choices, crosses, inner, is_object, kinds_match, units, words};
+use crate::carry::Scalar::{Boolean, Integer, Number, String as Text};
+use crate::carry::{Kind, known_kind, same_shape};
+use crate::path::Segment;
+use insula_schema::{ListType, Node};
+use serde_json::{Map, Value as Json, json};
+
+/// Pairs that are less alike are not worth reading.
+const SCORE_MIN: f64 = 0.5;
+/// Two fields of one object that are bounded alike, whatever their names.
+const BESIDE: f64 = 0.52;
+/// Lists whose items have half of their fields in common, whatever their names.
+const LIKE_ITEMS: f64 = 0.6;
+/// Fields that hold the value that was there before it became an object.
+const CANONICAL: &[&str] = &[
+    "name", "value", "number", "count", "size", "amount", "mode", "type", "kind", "id",
+];
+/// Fields that hold the key of a map that became a list.
+const KEYS: &[&str] = &["name", "key", "id"];
+
+/// What was found of two places: how alike, why, and the link.
+pub(super) type Found = (f64, Vec<String>, Link);
+/// A link, how much it costs of confidence, and a word on it.
+type Linked = (Link, f64, Option<&'static str>);
+
+/// None if they are not alike at all, or if nothing makes a value of one from the other.
+pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
+    // Spec and status say different things by the same names.
+    if a.path.first() != b.path.first() && a.path.len() > 1 && b.path.len() > 1 {
+        return None;
+    }
+    let mut named = a.words.like(&b.words);
+    if a.unit != b.unit {
+        let bare = a.bare.like(&b.bare);
+        if bare.score > named.score {
+            named = bare;
+        }
+    }
+    let mut reasons = Vec::new();
+    if let Some(score) = wraps(a, b).or_else(|| wraps(b, a)).filter(|score| *score > named.score) {
+        named.score = score;
+        "in an object of the same name".clone_into(&mut named.reason);
+    }
+    if let Some(share) = shared_fields(a.node, b.node).filter(|share| LIKE_ITEMS.min(0.2 + *share) > named.score) {
+        named.score = LIKE_ITEMS.min(0.2 + share);
+        "items with the same fields".clone_into(&mut named.reason);
+    }
+    let (link, factor, how) = match enumerated(a, b) {
+        Some((link, own)) => {
+            if own && named.score < 0.8 {
+                named.score = 0.8;
+                "one of its words is the other's name".clone_into(&mut named.reason);
+            }
+            (link, 0.9, Some("other words"))
+        }
+        None => link(a, b, named.opposite)?,
+    };
+    let mut score = named.score;
+    reasons.push(named.reason);
+    let (one, other) = (a.node.description(), b.node.description());
+    if !one.is_empty() && one == other {
+        score = score / 2.0 + 0.5;
+        reasons.push("same description".to_owned());
+    } else if !one.is_empty() && !other.is_empty() {
+        score = 0.85 * score + 0.15 * a.words.described_like(&b.words);
+    }
+    let (chosen, other) = (!a.node.choices().is_empty(), !b.node.choices().is_empty());
+    if chosen != other && matches!(link, Link::Move) {
+        // Any text is seldom one of a few.
+        score *= 0.7;
+    }
+    if chosen && other {
+        let all = |x: &Node, y: &Node| x.choices().iter().all(|choice| y.choices().contains(choice));
+        if all(a.node, b.node) && all(b.node, a.node) {
+            score += 0.3 * (1.0 - score);
+            reasons.push("same enumeration".to_owned());
+        } else if matches!(link, Link::Move) && !a.node.choices().iter().any(|c| b.node.choices().contains(c)) {
+            score *= 0.5;
+        }
+    }
+    if same_bounds(a.node, b.node) {
+        score += 0.15 * (1.0 - score);
+        // One went and one came in the same object.
+        let beside = a.path.split_last().map(|(_, above)| above) == b.path.split_last().map(|(_, above)| above);
+        if beside && matches!(link, Link::Move) {
+            score = score.max(BESIDE);
+        }
+        reasons.push("same bounds".to_owned());
+    }
+    reasons.extend(how.map(str::to_owned));
+    score *= factor;
+    (score >= SCORE_MIN).then_some((score, reasons, link))
+}
+
+/// How likely a field of an object is the value that stood in the object's place before.
+fn wraps(whole: &Loose<'_>, part: &Loose<'_>) -> Option<f64> {
+    let (Segment::Field(name), above) = part.path.split_last()? else {
+        return None;
+    };
+    let scalar = matches!(known_kind(whole.node), Some(Kind::Scalar(_)));
+    (scalar && above == whole.path).then(|| if CANONICAL.contains(&name.as_str()) { 0.95 } else { 0.7 })
+}
+
+/// Whether both have bounds, the same ones.
+fn same_bounds(a: &Node, b: &Node) -> bool {
+    let of = |node: &Node| {
+        let numbers = (node.minimum().map(|m| m.0), node.maximum().map(|m| m.0));
+        let sizes = (node.max_length(), node.max_items(), node.min_length());
+        let texts = (node.pattern().map(str::to_owned), node.format().map(str::to_owned));
+        (numbers, sizes, texts, node.default().cloned())
+    };
+    let none = ((None, None), (None, None, None), (None, None), None);
+    of(a) != none && of(a) == of(b)
+}
+
+/// A link by the words of an enumeration, and whether the name of the other place is one of them.
+fn enumerated(a: &Loose<'_>, b: &Loose<'_>) -> Option<(Link, bool)> {
+    match (known_kind(a.node)?, known_kind(b.node)?) {
+        (Kind::Scalar(Text), Kind::Scalar(Text)) | (Kind::List, Kind::List) => {
+            let (forth, back) = choices::between(a.node, b.node)?;
+            Some((Link::Steps(forth, back), false))
+        }
+        (Kind::Scalar(Boolean), Kind::Scalar(Text)) => {
+            let (forth, back, own) = choices::of_boolean(a.name(), b.node)?;
+            Some((Link::Steps(forth, back), own))
+        }
+        (Kind::Scalar(Text), Kind::Scalar(Boolean)) => {
+            let (back, forth, own) = choices::of_boolean(b.name(), a.node)?;
+            Some((Link::Steps(forth, back), own))
+        }
+        _ => None,
+    }
+}
+
+fn link(a: &Loose<'_>, b: &Loose<'_>, opposite: bool) -> Option<Linked> {
+    let (from, to) = (a.node, b.node);
+    match (known_kind(from)?, known_kind(to)?) {
+        (Kind::Scalar(Boolean), Kind::Scalar(Boolean)) if opposite => Some((
+            Link::Steps(Step::of("!self"), Step::of("!self")),
+            0.85,
+            Some("the opposite"),
+        )),
+        (Kind::Scalar(Text), Kind::Scalar(number @ (Integer | Number))) if from.choices().is_empty() => {
+            let (forth, back, how) = text_and_number(b, number == Integer, a);
+            Some((Link::Steps(back, forth), 0.85, Some(how)))
+        }
+        (Kind::Scalar(number @ (Integer | Number)), Kind::Scalar(Text)) if to.choices().is_empty() => {
+            let (forth, back, how) = text_and_number(a, number == Integer, b);
+            Some((Link::Steps(forth, back), 0.85, Some(how)))
+        }
+        (Kind::Scalar(x), Kind::Scalar(y)) => match (a.unit, b.unit) {
+            (Some(one), Some(other)) if one != other => {
+                let (forth, back) = units::numbers(one, other)?;
+                Some((Link::Steps(forth, back), 0.85, Some("another unit")))
+            }
+            _ => (x == y).then_some((Link::Move, 1.0, None)),
+        },
+        (Kind::Scalar(_), Kind::List) => one_of_many(a, b, false),
+        (Kind::List, Kind::Scalar(_)) => one_of_many(b, a, true),
+        (Kind::Object, Kind::Object) if is_object(from) && is_object(to) => {
+            same_shape(from, to).then_some((Link::Move, 1.0, Some("same fields")))
+        }
+        (Kind::List, Kind::List) | (Kind::Object, Kind::Object) => containers(from, to),
+        (Kind::Object, Kind::List) => keyed(from, to, false),
+        (Kind::List, Kind::Object) => keyed(to, from, true),
+        _ => None,
+    }
+}
+
+/// Number to text, text to number, and what that is.
+fn text_and_number(number: &Loose<'_>, whole: bool, text: &Loose<'_>) -> (Step, Step, &'static str) {
+    let unit = units::number_and_text(number.node, number.unit, text.node).filter(|_| whole);
+    let plain = || {
+        let back = if whole { "int(self)" } else { "double(self)" };
+        (Step::of("string(self)"), Step::of(back), "a number and its text")
+    };
+    unit.unwrap_or_else(plain)
+}
+
+/// A value and a list of such: its text is the list, separated by something, or it is the first item.
+fn one_of_many(one: &Loose<'_>, many: &Loose<'_>, swapped: bool) -> Option<Linked> {
+    let item = many.node.items()?;
+    let kind = known_kind(one.node)?;
+    if known_kind(item)? == kind {
+        if let Some(separator) = separator(one).filter(|_| kind == Kind::Scalar(Text)) {
+            let split = Step::of(format!("self == '' ? [] : self.split('{separator}')"));
+            let join = match one.node.max_length() {
+                None => format!("self.join('{separator}')"),
+                Some(most) => {
+                    let text = format!("self.join('{separator}')");
+                    format!("size({text}) <= {most} ? optional.of({text}) : optional.none()")
+                }
+            };
+            let (forth, back) = if swapped {
+                (Step::of(join), split)
+            } else {
+                (split, Step::of(join))
+            };
+            return Some((Link::Steps(forth, back), 0.8, Some("a list in a text")));
+        }
+        let first = vec![Segment::Index(0)];
+        return Some((below(swapped, vec![], first), 0.9, Some("the first of a list")));
+    }
+    let name = holder(one.node, item)?;
+    let first = vec![Segment::Index(0), Segment::Field(name)];
+    Some((below(swapped, vec![], first), 0.8, Some("in the first of a list")))
+}
+
+fn below(swapped: bool, old: Vec<Segment>, new: Vec<Segment>) -> Link {
+    if swapped {
+        Link::Below { old: new, new: old }
+    } else {
+        Link::Below { old, new }
+    }
+}
+
+/// What separates the parts of a text that seems to be a list.
+fn separator(text: &Loose<'_>) -> Option<&'static str> {
+    let said = text.node.description().to_ascii_lowercase();
+    if said.contains("comma") {
+        Some(",")
+    } else if said.contains("semicolon") {
+        Some(";")
+    } else if said.contains("separated by space") || said.contains("space-separated") {
+        Some(" ")
+    } else {
+        // One text of a plural name.
+        let name = text.name();
+        (name.len() > 3 && name.ends_with('s') && !name.ends_with("ss")).then_some(",")
+    }
+}
+
+/// The field of an object that holds what was a value.
+fn holder(value: &Node, object: &Node) -> Option<String> {
+    let same = |node: &Node| known_kind(node) == known_kind(value) && crosses(value, node);
+    let fits: Vec<&str> = object
+        .properties()
+        .filter(|(_, node)| same(node))
+        .map(|(name, _)| name)
+        .collect();
+    named_or_only(&fits, CANONICAL).map(str::to_owned)
+}
+
+fn named_or_only<'n>(fits: &[&'n str], names: &[&str]) -> Option<&'n str> {
+    let named = fits.iter().find(|name| names.contains(name));
+    named.or(fits.first().filter(|_| fits.len() == 1)).copied()
+}
+
+/// Lists and maps go together if their items do.
+fn containers(from: &Node, to: &Node) -> Option<Linked> {
+    if same_shape(from, to) {
+        return Some((Link::Move, 1.0, None));
+    }
+    let (x, y) = (inner(from)?, inner(to)?);
+    if !kinds_match(from, to) {
+        return None;
+    }
+    let field = |name: Option<String>| name.map(Segment::Field);
+    let each = |rest: Option<Segment>| {
+        [Segment::Each("i".to_owned())]
+            .into_iter()
+            .chain(rest)
+            .collect::<Vec<_>>()
+    };
+    match (is_object(x), is_object(y)) {
+        (false, true) if from.items().is_some() => {
+            let link = Link::Below {
+                old: each(None),
+                new: each(Some(field(holder(x, y))?)),
+            };
+            return Some((link, 0.9, Some("items became objects")));
+        }
+        (true, false) if from.items().is_some() => {
+            let link = Link::Below {
+                old: each(Some(field(holder(y, x))?)),
+                new: each(None),
+            };
+            return Some((link, 0.9, Some("items were objects")));
+        }
+        (true, true) => {}
+        _ => return (crosses(from, to) && crosses(to, from)).then_some((Link::Move, 0.9, None)),
+    }
+    Some((Link::Items, 0.75 + 0.25 * shared_fields(from, to)?, None))
+}
+
+/// The share of fields that items of both have, if both hold objects in the same way.
+fn shared_fields(from: &Node, to: &Node) -> Option<f64> {
+    let (x, y) = (
+        inner(from).filter(|x| is_object(x))?,
+        inner(to).filter(|y| is_object(y))?,
+    );
+    if !kinds_match(from, to) {
+        return None;
+    }
+    let best = |(name, a): (&str, &Node)| {
+        let of = |(other, b): (&str, &Node)| {
+            if crosses(a, b) {
+                words::names_alike(name, other)
+            } else {
+                0.0
+            }
+        };
+        y.properties().map(of).fold(0.0, f64::max)
+    };
+    let shared: f64 = x.properties().map(best).sum();
+    #[expect(clippy::cast_precision_loss, reason = "numbers of fields")]
+    let fields = (x.properties().count() + y.properties().count()) as f64;
+    Some(2.0 * shared / fields)
+}
+
+/// A map, and a list of its entries.
+fn keyed(map: &Node, list: &Node, swapped: bool) -> Option<Linked> {
+    let (value, item) = (map.additional()?, list.items().filter(|item| is_object(item))?);
+    let text = |name: &str| item.property(name).and_then(known_kind) == Some(Kind::Scalar(Text));
+    let (key, sure) = match list.list_type() {
+        ListType::Map { keys } if keys.len() == 1 => (keys.first()?.as_str(), 0.95),
+        _ => (*KEYS.iter().find(|name| text(name))?, 0.8),
+    };
+    let mut to_item = Map::from_iter([(key.to_owned(), json!("key"))]);
+    let to_entry = if is_object(value) {
+        let mut fields = Map::new();
+        for (name, node) in value.properties() {
+            let fits = item.properties().filter(|(other, b)| *other != key && crosses(node, b));
+            let scored = fits.map(|(other, _)| (words::names_alike(name, other), other));
+            let best = scored
+                .max_by(|x, y| x.0.total_cmp(&y.0))
+                .filter(|(score, _)| *score >= SCORE_MIN);
+            if let Some((_, other)) = best.filter(|(_, other)| !to_item.contains_key(*other)) {
+                to_item.insert(other.to_owned(), json!(format!("self.{name}")));
+                fields.insert(name.to_owned(), json!(format!("self.{other}")));
+            }
+        }
+        (!fields.is_empty()).then_some(Json::Object(fields))?
+    } else {
+        let fits = item
+            .properties()
+            .filter(|(name, node)| *name != key && crosses(value, node));
+        let fits: Vec<&str> = fits.map(|(name, _)| name).collect();
+        let name = named_or_only(&fits, &["value"])?;
+        to_item.insert(name.to_owned(), json!("self"));
+        json!(format!("self.{name}"))
+    };
+    let link = Link::Keyed {
+        key: key.to_owned(),
+        to_item: Json::Object(to_item),
+        to_entry,
+        swapped,
+    };
+    Some((link, sure, Some("entries of a map and items with their key")))
+}

@@ -1,0 +1,88 @@
+//! Suggestions put to the question that a server asks: whether they compile, and whether an object shows them wrong.
+
+use super::{Suggestion, Suggestions};
+use crate::bundle::{Bundle, Strategy, VersionSchema};
+use crate::proof::{Search, prove};
+use crate::rules::parse_rules;
+use insula_api::{FieldError, FieldPath};
+
+/// Each try marks a rule or leaves a suggestion out, so that it ends anyway; a draft that needs more is none.
+const TRIES_MAX: usize = 64;
+
+impl Suggestions {
+    /// Asks what admission would. A rule that fails for some objects is marked so (`mayFail`), what is refused is left out of
+    /// the rules and says why. What is returned no suggestion is to blame for: a required field without a source, mostly.
+    /// `how` and `go_on` are those of [`prove`].
+    pub fn try_out(
+        &mut self,
+        group: &str,
+        (old, new): (&VersionSchema, &VersionSchema),
+        how: Search,
+        go_on: &dyn Fn() -> bool,
+    ) -> Vec<FieldError> {
+        let asked = |suggestions: &Suggestions| {
+            let spec = FieldPath::new("spec");
+            let rules = suggestions.rules(&old.name, &new.name);
+            let versions = vec![old.clone(), new.clone()];
+            parse_rules(&rules, &spec)
+                .and_then(|rules| Bundle::compile(group, versions, &old.name, Some(&rules), Strategy::Lossless, &spec))
+                .and_then(|bundle| prove(&bundle, how, go_on))
+        };
+        for _ in 0..TRIES_MAX {
+            let Err(errors) = asked(self) else {
+                return Vec::new();
+            };
+            // Leaving one out moves those behind it, so that only one is left out at a time.
+            let marked = errors.iter().filter(|error| self.blame(error, mark)).count();
+            if marked == 0 && !errors.iter().any(|error| self.blame(error, leave_out)) {
+                return errors;
+            }
+        }
+        Vec::new()
+    }
+
+    /// Whether the error is about a rule of which something can be made.
+    fn blame(&mut self, error: &FieldError, how: fn(&mut Suggestion, (usize, usize), &FieldError) -> bool) -> bool {
+        let path = error.field.to_string();
+        let index = |after: &str| -> Option<usize> {
+            let digits = path.split_once(after)?.1.split_once(']')?.0;
+            digits.parse().ok()
+        };
+        let (Some(direction), Some(rule)) = (index("conversions["), index(".rules[")) else {
+            return false;
+        };
+        let mut before = 0;
+        for pair in self.pairs.iter_mut().filter(|pair| pair.work.is_none()) {
+            let count = if direction == 0 {
+                pair.forth.len()
+            } else {
+                pair.back.len()
+            };
+            if rule < before + count {
+                return how(pair, (direction, rule - before), error);
+            }
+            before += count;
+        }
+        false
+    }
+}
+
+fn mark(pair: &mut Suggestion, (direction, rule): (usize, usize), error: &FieldError) -> bool {
+    let guesses = if direction == 0 {
+        &mut pair.forth
+    } else {
+        &mut pair.back
+    };
+    let guess = guesses
+        .get_mut(rule)
+        .filter(|guess| !guess.may_fail && error.detail.contains("mayFail"));
+    guess.is_some_and(|guess| {
+        guess.may_fail = true;
+        true
+    })
+}
+
+fn leave_out(pair: &mut Suggestion, _: (usize, usize), error: &FieldError) -> bool {
+    pair.work = Some(error.to_string());
+    true
+}
