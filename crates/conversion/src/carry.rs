@@ -5,8 +5,12 @@
 
 use crate::path::{Path, Segment};
 use insula_schema::{Node, Type};
-use serde_json::{Map, Value as Json};
+use serde_json::Value as Json;
 use std::collections::{BTreeMap, BTreeSet};
+
+mod fields;
+
+pub(crate) use fields::Fields;
 
 /// How a value crosses.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,12 +19,8 @@ pub(crate) enum Carry {
     Whole,
     /// If it is of this type.
     Scalar { kind: Scalar, nullable: bool },
-    /// Field by field; what is not listed goes by `rest`.
-    Object {
-        fields: BTreeMap<Box<str>, Option<Carry>>,
-        rest: Option<Box<Carry>>,
-        nullable: bool,
-    },
+    /// Field by field.
+    Object { fields: Fields, nullable: bool },
     /// Item by item.
     List { items: Box<Carry>, nullable: bool },
 }
@@ -38,7 +38,13 @@ pub(crate) enum Scalar {
 impl Carry {
     /// The value on the other side; `None` when it does not fit there.
     pub(crate) fn copy(&self, value: &Json) -> Option<Json> {
-        self.take(value.clone())
+        match (self, value) {
+            (Carry::Object { fields, .. }, Json::Object(map)) => Some(Json::Object(fields.copy(map))),
+            (Carry::List { items, .. }, Json::Array(list)) => {
+                Some(Json::Array(list.iter().filter_map(|item| items.copy(item)).collect()))
+            }
+            _ => self.fits(value).then(|| value.clone()),
+        }
     }
 
     /// Like `copy`, of a value that is needed no more.
@@ -46,20 +52,27 @@ impl Carry {
         self.keep(&mut value).then_some(value)
     }
 
+    /// Whether a value crosses as it is, if it is none of objects and lists that are looked into.
+    fn fits(&self, value: &Json) -> bool {
+        match self {
+            Carry::Whole => true,
+            Carry::Scalar { kind, nullable } => kind.takes(value) || *nullable && value.is_null(),
+            Carry::Object { nullable, .. } | Carry::List { nullable, .. } => *nullable && value.is_null(),
+        }
+    }
+
     /// Leaves of a value what the other side has a place for; `false` when it does not fit there at all.
     pub(crate) fn keep(&self, value: &mut Json) -> bool {
         match (self, value) {
-            (Carry::Whole, _) => true,
-            (Carry::Scalar { kind, nullable }, value) => kind.takes(value) || *nullable && value.is_null(),
-            (Carry::Object { fields, rest, .. }, Json::Object(map)) => {
-                keep_fields(map, fields, rest.as_deref());
+            (Carry::Object { fields, .. }, Json::Object(map)) => {
+                fields.keep(map);
                 true
             }
             (Carry::List { items, .. }, Json::Array(list)) => {
                 list.retain_mut(|item| items.keep(item));
                 true
             }
-            (Carry::Object { nullable, .. } | Carry::List { nullable, .. }, value) => *nullable && value.is_null(),
+            (_, value) => self.fits(value),
         }
     }
 
@@ -73,11 +86,11 @@ impl Carry {
             Carry::Scalar { .. } => true,
             Carry::Whole => matches!(known_kind(to), Some(Kind::Scalar(_))),
             Carry::List { items, .. } => items.is_exact(to.items()),
-            Carry::Object { fields, rest, .. } => {
-                rest.as_ref().is_none_or(|rest| rest.is_exact(to.additional()))
+            Carry::Object { fields, .. } => {
+                fields.rest().is_none_or(|rest| rest.is_exact(to.additional()))
                     && fields
-                        .iter()
-                        .all(|(name, how)| how.as_ref().is_none_or(|how| how.is_exact(to.child(name))))
+                        .named()
+                        .all(|(name, how)| how.is_none_or(|how| how.is_exact(to.child(name))))
             }
         }
     }
@@ -106,24 +119,6 @@ impl Carry {
             Carry::List { .. } => "array",
         }
     }
-}
-
-/// Leaves of an object what the other side has a place for.
-pub(crate) fn keep_fields(
-    map: &mut Map<String, Json>,
-    fields: &BTreeMap<Box<str>, Option<Carry>>,
-    rest: Option<&Carry>,
-) {
-    // Both are in order of their names, so that one walk finds all.
-    let mut known = fields.iter().peekable();
-    map.retain(|name, value| {
-        while known.next_if(|(known, _)| ***known < **name).is_some() {}
-        let how = match known.peek() {
-            Some((known, how)) if ***known == **name => how.as_ref(),
-            _ => rest,
-        };
-        how.is_some_and(|how| how.keep(value))
-    });
 }
 
 impl Scalar {
@@ -278,8 +273,7 @@ fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>
     };
     at.pop();
     Some(Carry::Object {
-        fields,
-        rest: rest.map(Box::new),
+        fields: Fields::new(fields, rest.map(Box::new)),
         nullable: to.nullable(),
     })
 }

@@ -1,6 +1,5 @@
 //! Running a plan: one walk for what crosses by itself, then the operations. The source is only read.
 
-use crate::carry::keep_fields;
 use crate::error::{Cause, ConvertError, FailedRule};
 use crate::place::{get, get_mut, put, type_of};
 use crate::plan::{Each, Expression, Fill, Op, Plan, RuleFacts, This, Value};
@@ -45,22 +44,32 @@ impl Converter {
         budget: &mut Budget,
         trace: Option<&mut Trace>,
     ) -> Result<Json, ConvertError> {
-        let mut out = source.clone();
-        self.keep(&mut out);
-        if !self.plan.ops.is_empty() {
+        let mut out = self.copy(source);
+        let Plan {
+            ops, batches, others, ..
+        } = &self.plan;
+        if !ops.is_empty() {
             let scope = Scope {
                 root: source,
                 this: source,
                 around: source,
                 variables: Vec::new(),
             };
+            let traced = trace.is_some();
             let mut run = Run {
                 version: &self.from,
                 budget,
                 trace,
             };
-            run.ops(&self.plan.ops, &scope, &mut out)
-                .map_err(|failure| self.error(failure))?;
+            let done = if traced {
+                run.ops(ops, &scope, &mut out)
+            } else {
+                for batch in batches {
+                    batch.write(batch.read(source), &mut out);
+                }
+                run.ops(others.iter().map(|op| &ops[*op]), &scope, &mut out)
+            };
+            done.map_err(|failure| self.error(failure))?;
             close_gaps(&self.plan.indexed, &mut out);
         }
         self.finish(&mut out);
@@ -69,12 +78,16 @@ impl Converter {
 
     /// Converts an object that nobody else needs: what stays where it is is not copied.
     pub(crate) fn run_over(&self, mut object: Json, budget: &mut Budget) -> Result<Json, ConvertError> {
-        let moves_only = self.plan.ops.iter().all(|op| matches!(op, Op::Move { .. }));
+        let Plan {
+            ops, batches, others, ..
+        } = &self.plan;
+        let moves_only = ops.iter().all(|op| matches!(op, Op::Move { .. }));
         if !moves_only || !object.is_object() {
             return self.run(&object, budget, None);
         }
         // All is read before anything is written.
-        let values = self.plan.ops.iter().map(|op| match op {
+        let together: Vec<_> = batches.iter().map(|batch| batch.read(&object)).collect();
+        let values = others.iter().map(|op| match &ops[*op] {
             Op::Move {
                 from,
                 to,
@@ -85,14 +98,15 @@ impl Converter {
         });
         let values: Vec<_> = values.collect();
         self.keep(&mut object);
+        for (batch, made) in batches.iter().zip(together) {
+            batch.write(made, &mut object);
+        }
         for (to, unless_there, value) in values.into_iter().flatten() {
             if !unless_there || get(&object, to).is_none() {
                 put(&mut object, to, value);
             }
         }
-        if !self.plan.ops.is_empty() {
-            close_gaps(&self.plan.indexed, &mut object);
-        }
+        close_gaps(&self.plan.indexed, &mut object);
         self.finish(&mut object);
         Ok(object)
     }
@@ -123,11 +137,27 @@ impl Converter {
         out
     }
 
+    /// What is carried over as it is.
+    fn copy(&self, source: &Json) -> Json {
+        let Some(map) = source.as_object() else {
+            return source.clone();
+        };
+        let mut out = self.plan.fields.copy(map);
+        let own = ["kind", "metadata"].map(|name| map.get_key_value(name));
+        out.extend(
+            own.into_iter()
+                .flatten()
+                .map(|(name, value)| (name.clone(), value.clone())),
+        );
+        self.relabel(&mut out);
+        Json::Object(out)
+    }
+
     /// Leaves of an object what is carried over as it is.
     fn keep(&self, object: &mut Json) {
         let Some(map) = object.as_object_mut() else { return };
         let own = ["kind", "metadata"].map(|name| map.remove_entry(name));
-        keep_fields(map, &self.plan.fields, self.plan.rest.as_deref());
+        self.plan.fields.keep(map);
         map.extend(own.into_iter().flatten());
         self.relabel(map);
     }
@@ -179,7 +209,12 @@ struct Run<'r> {
 }
 
 impl Run<'_> {
-    fn ops(&mut self, ops: &[Op], scope: &Scope<'_>, out: &mut Json) -> Result<(), Failure> {
+    fn ops<'o>(
+        &mut self,
+        ops: impl IntoIterator<Item = &'o Op>,
+        scope: &Scope<'_>,
+        out: &mut Json,
+    ) -> Result<(), Failure> {
         for op in ops {
             match op {
                 Op::Move {

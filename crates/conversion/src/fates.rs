@@ -305,10 +305,7 @@ fn carries_from_root(plan: &Plan, path: &[Segment]) -> bool {
             matches!(part.as_str(), "labels" | "annotations")
                 && !plan.left.iter().any(|(map, left)| *map == part && left == key)
         }
-        [Segment::Field(name), rest @ ..] => match plan.fields.get(name.as_str()) {
-            Some(how) => how.as_ref().is_some_and(|how| carries(how, rest)),
-            None => plan.rest.as_ref().is_some_and(|how| carries(how, rest)),
-        },
+        [Segment::Field(name), rest @ ..] => plan.fields.get(name).is_some_and(|how| carries(how, rest)),
         _ => false,
     }
 }
@@ -320,11 +317,8 @@ fn carries(carry: &Carry, path: &[Segment]) -> bool {
     match (carry, first) {
         (Carry::Whole, _) => true,
         (Carry::Scalar { .. }, _) => false,
-        (Carry::Object { fields, .. }, Segment::Field(name)) if fields.contains_key(name.as_str()) => {
-            let how = fields.get(name.as_str()).and_then(Option::as_ref);
-            how.is_some_and(|how| carries(how, rest))
-        }
-        (Carry::Object { rest: others, .. }, _) => others.as_ref().is_some_and(|how| carries(how, rest)),
+        (Carry::Object { fields, .. }, Segment::Field(name)) => fields.get(name).is_some_and(|how| carries(how, rest)),
+        (Carry::Object { fields, .. }, _) => fields.rest().is_some_and(|how| carries(how, rest)),
         (Carry::List { items, .. }, _) => carries(items, rest),
     }
 }

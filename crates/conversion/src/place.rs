@@ -51,6 +51,19 @@ pub(crate) fn put(json: &mut Json, path: &[Seg], value: Json) {
     }
 }
 
+/// The object at a path of names, made with those above it; none where the path goes through a list.
+pub(crate) fn object_at<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Map<String, Json>> {
+    if !json.is_object() {
+        *json = Json::Object(Map::new());
+    }
+    let map = json.as_object_mut()?;
+    match path.split_first() {
+        None => Some(map),
+        Some((Seg::Field(name), rest)) => object_at(map.entry(&**name).or_insert(Json::Null), rest),
+        Some((Seg::Index(_), _)) => None,
+    }
+}
+
 pub(crate) fn type_of(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",

@@ -3,7 +3,7 @@
 //! Pure moves are paths and a [`Carry`]; only expressions know CEL. Rules over the items of one pair of lists become
 //! one loop, however their author spread them: `field: spec.colors[i].name` and `itemRules` are the same [`Each`].
 
-use crate::carry::{self, Carry, Except, Kind, known_kind};
+use crate::carry::{self, Carry, Except, Fields, Kind, known_kind};
 use crate::error::Cause;
 use crate::path::{Path, Segment};
 use crate::rules::{Direction, Rule, Source, Template};
@@ -13,10 +13,12 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_schema::Node;
 use std::collections::BTreeMap;
 
+pub(crate) mod batch;
 mod body;
 mod expression;
 mod wide;
 
+pub(crate) use batch::Batch;
 pub(crate) use expression::{Expression, factor};
 
 /// Elements of a list that rules may name by index.
@@ -25,11 +27,13 @@ pub(crate) const INDEX_MAX: usize = 64;
 /// From one version to another.
 #[derive(Debug)]
 pub(crate) struct Plan {
-    pub(crate) fields: BTreeMap<Box<str>, Option<Carry>>,
-    pub(crate) rest: Option<Box<Carry>>,
+    pub(crate) fields: Fields,
     /// Labels and annotations that stay behind: (map, key).
     pub(crate) left: Vec<(&'static str, String)>,
     pub(crate) ops: Vec<Op>,
+    /// Moves among the operations that are done together, and the other operations.
+    pub(crate) batches: Vec<Batch>,
+    pub(crate) others: Vec<usize>,
     /// Lists that rules write by index: gaps close at the end.
     pub(crate) indexed: Vec<Box<[Seg]>>,
     /// Nothing that it makes needs pruning.
@@ -170,10 +174,11 @@ pub(crate) fn compile(
     let mut facts = Vec::new();
     let mut except = Except::default();
     let mut plan = Plan {
-        fields: BTreeMap::new(),
-        rest: None,
+        fields: Fields::default(),
         left: Vec::new(),
         ops: Vec::new(),
+        batches: Vec::new(),
+        others: Vec::new(),
         indexed: Vec::new(),
         exact: false,
     };
@@ -191,13 +196,12 @@ pub(crate) fn compile(
         except.closed.extend(direction.drop.iter().cloned());
     }
     let mut at = Vec::new();
-    if let Some(Carry::Object { fields, rest, .. }) = whole(from, to, &except, &mut at) {
-        (plan.fields, plan.rest) = (fields, rest);
-    }
+    plan.fields = whole(from, to, &except, &mut at);
     for path in except.closed.iter().chain(&except.moved) {
         plan.left.extend(metadata_key(path));
     }
     plan.exact = exact(&plan, to.schema.root());
+    (plan.batches, plan.others) = batch::group(&plan.ops);
     if errors.is_empty() {
         Ok((plan, facts))
     } else {
@@ -207,7 +211,7 @@ pub(crate) fn compile(
 
 /// Whether pruning would find nothing. Loops are not looked into.
 fn exact(plan: &Plan, to: &Node) -> bool {
-    let carried = |name: &str, how: &Option<Carry>| how.as_ref().is_none_or(|how| how.is_exact(to.child(name)));
+    let carried = |name: &str, how: Option<&Carry>| how.is_none_or(|how| how.is_exact(to.child(name)));
     let written = |path: &[Seg], copy: &Carry| {
         let place = path.iter().try_fold(to, |node, seg| match seg {
             Seg::Field(name) => node.child(name),
@@ -215,8 +219,8 @@ fn exact(plan: &Plan, to: &Node) -> bool {
         });
         copy.is_exact(place)
     };
-    plan.rest.is_none()
-        && plan.fields.iter().all(|(name, how)| carried(name, how))
+    plan.fields.rest().is_none()
+        && plan.fields.named().all(|(name, how)| carried(name, how))
         && plan.ops.iter().all(|op| match op {
             Op::Move { to, copy, .. } => written(to, copy),
             Op::Compute { to, fit, .. } => written(to, fit),
@@ -225,21 +229,14 @@ fn exact(plan: &Plan, to: &Node) -> bool {
 }
 
 /// The carry of whole objects; metadata has its own way.
-fn whole(from: View<'_>, to: View<'_>, except: &Except, at: &mut Vec<Segment>) -> Option<Carry> {
-    let how = carry::compile(from.root(), to.schema.root(), except, at)?;
-    let (mut fields, rest) = match how {
-        Carry::Object { fields, rest, .. } => (fields, rest),
+fn whole(from: View<'_>, to: View<'_>, except: &Except, at: &mut Vec<Segment>) -> Fields {
+    let fields = match carry::compile(from.root(), to.schema.root(), except, at) {
+        None => return Fields::default(),
+        Some(Carry::Object { fields, .. }) => fields,
         // Equal shapes: every field as it is. Other fields are the schema's to prune.
-        _ => (BTreeMap::new(), Some(Box::new(Carry::Whole))),
+        Some(_) => Fields::new(BTreeMap::new(), Some(Box::new(Carry::Whole))),
     };
-    for name in ["apiVersion", "kind", "metadata"] {
-        fields.insert(name.into(), None);
-    }
-    Some(Carry::Object {
-        fields,
-        rest,
-        nullable: false,
-    })
+    fields.without(&["apiVersion", "kind", "metadata"])
 }
 
 impl Op {
