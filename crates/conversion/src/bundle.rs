@@ -9,6 +9,7 @@ use crate::trace::Trace;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Budget;
 use insula_schema::{Node, Structural};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -127,7 +128,7 @@ impl Bundle {
             });
         }
         if let Some(root) = self.alone(stored.version, stored.residual, to) {
-            return self.through(root, to, stored.value.clone(), budget);
+            return self.through(root, to, Cow::Borrowed(stored.value), budget);
         }
         let root = self.index(stored.version)?;
         stored::Views::open(self, root, stored)?.read(to, budget)
@@ -147,7 +148,7 @@ impl Bundle {
     ) -> Result<Json, ConvertError> {
         let target = self.index(to)?;
         if let Some(root) = self.alone(version, residual, target) {
-            return self.through(root, target, value, budget);
+            return self.through(root, target, Cow::Owned(value), budget);
         }
         let stored = Stored {
             value: &value,
@@ -221,6 +222,16 @@ impl Bundle {
     /// What becomes of fields that another version lacks.
     pub(crate) fn strategy(&self) -> Strategy {
         self.strategy
+    }
+
+    /// Whether every version shows what was written through it, to the last field: none is given up, and none dropped.
+    pub fn shows_what_is_written(&self) -> bool {
+        self.strategy == Strategy::Lossless && self.versions.iter().all(|version| version.drop.is_empty())
+    }
+
+    /// Whether what is stored is read with defaults in its own version.
+    pub fn storage_has_defaults(&self) -> bool {
+        self.versions[self.storage].has_defaults
     }
 
     /// All versions, in the order of the schema.
@@ -338,17 +349,29 @@ impl Bundle {
     }
 
     /// That object in that version.
-    fn through(&self, root: usize, to: usize, stored: Json, budget: &mut Budget) -> Result<Json, ConvertError> {
+    fn through(
+        &self,
+        root: usize,
+        to: usize,
+        stored: Cow<'_, Json>,
+        budget: &mut Budget,
+    ) -> Result<Json, ConvertError> {
         let mut object = stored;
         let version = &self.versions[root];
         if version.has_defaults {
-            insula_schema::default(&mut object, &version.schema);
+            insula_schema::default(object.to_mut(), &version.schema);
         }
         let mut hops = self.hops(root, to).peekable();
         if hops.peek().is_none() {
             return Ok(self.relabelled(&object, to));
         }
-        hops.try_fold(object, |object, hop| hop.run_over(object, budget))
+        for hop in hops {
+            object = Cow::Owned(match object {
+                Cow::Borrowed(object) => hop.run(object, budget, None)?,
+                Cow::Owned(object) => hop.run_over(object, budget)?,
+            });
+        }
+        Ok(object.into_owned())
     }
 
     fn route(

@@ -65,6 +65,7 @@ pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Resul
         value,
         residual: old.object.residual().map(|residual| residual.to_vec()),
         written_under: Some(old.object.schema()),
+        shown: None,
         warnings,
     })
 }

@@ -7,7 +7,7 @@
 //! The strategy alone may change what the client sent; nothing after it does.
 
 use crate::{
-    ApiVersion, Error, Result, ScopeKind, Served,
+    ApiVersion, Error, Origin, Result, ScopeKind, Served,
     metadata::{self, generated_name},
     owners::{self, By},
     policy, representation,
@@ -65,6 +65,8 @@ pub struct Draft {
     pub(crate) residual: Option<Vec<u8>>,
     /// The schema that the object was written under, where that is not the one that serves it.
     pub(crate) written_under: Option<u64>,
+    /// What readers of the version get that it was written in, where that is known and not what is stored.
+    pub(crate) shown: Option<Json>,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
 }
@@ -168,6 +170,7 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
         value: stored,
         residual,
         written_under,
+        shown: shown(context, new),
         warnings,
     })
 }
@@ -226,6 +229,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
         value: stored,
         residual,
         written_under,
+        shown: shown(context, new),
         warnings,
     })
 }
@@ -269,11 +273,20 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
     Ok((owned.value, owned.residual))
 }
 
+/// What readers of the request's version get of what was written in it: the same, by the laws of conversion. Kinds of our own have rules
+/// that change it afterwards.
+fn shown(context: &Context<'_>, new: Json) -> Option<Json> {
+    let Context { served, version, .. } = context;
+    let custom = served.origin != Origin::System && served.alias.is_none() && served.api.webhook.is_none();
+    let converted = version.name != served.api.storage_version().name;
+    (custom && converted && served.api.bundle.shows_what_is_written()).then_some(new)
+}
+
 /// The mark of what is stored, where it is not what clients of the storage version see: what came through another version
 /// may leave fields to their defaults.
 fn mark(context: &Context<'_>, stored: &Json) -> Option<u64> {
     let storage = context.served.api.storage_version();
-    if context.version.name == storage.name {
+    if context.version.name == storage.name || !context.served.api.bundle.storage_has_defaults() {
         return None;
     }
     let mut shown = stored.clone();

@@ -84,6 +84,7 @@ pub(crate) fn write_error(served: &Served, new: &Json, error: &ConvertError) -> 
 
 fn encode(value: &Json) -> Result<Bytes> {
     serde_json::to_vec(value)
-        .map(Bytes::from)
+        // Without the room that it grew into: it may be kept for long.
+        .map(|bytes| Bytes::from(bytes.into_boxed_slice()))
         .map_err(|error| Error::Internal(error.to_string()))
 }

@@ -12,6 +12,8 @@ pub(crate) enum What {
     Get,
     /// Lists and pages, in the stored and in the other version.
     List,
+    /// Reads of one workspace while lists of others are converted for the first time.
+    Neighbour,
     /// One write until the last of many watchers has it.
     Watch,
     /// Workspaces from the request until Ready.

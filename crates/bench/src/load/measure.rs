@@ -1,5 +1,6 @@
 //! The measurements, one after the other on one server.
 
+mod neighbour;
 mod scale;
 mod verbs;
 mod watch;
@@ -64,6 +65,9 @@ pub(super) async fn everything(
     }
     if arguments.wants(What::Get) {
         verbs::get(&run, report).await.context("reading")?;
+    }
+    if arguments.wants(What::Neighbour) {
+        neighbour::reads(&run, report).await.context("reading beside lists")?;
     }
     if arguments.wants(What::Watch) {
         watch::fan_out(&run, report).await.context("watching")?;

@@ -1,14 +1,14 @@
 //! Converted objects: those that are kept, and those that somebody is making just now.
 
 use super::{
-    Workers,
+    Workers, encode,
     job::Job,
     show::Show,
     turns::{self, Turns},
 };
 use crate::{Result, Served, Target};
 use bytes::Bytes;
-use insula_api::Object;
+use insula_api::{Json, Object};
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{
@@ -79,6 +79,26 @@ struct Shard {
     /// Those that are kept.
     order: VecDeque<Key>,
     bytes: usize,
+}
+
+impl Shard {
+    /// What was there before is returned.
+    fn keep(&mut self, key: Key, object: &Arc<Object>, bytes: Bytes) -> Option<Slot> {
+        self.order.push_back(key);
+        self.bytes += bytes.len();
+        let kept = Slot::Kept {
+            bytes,
+            _object: Arc::downgrade(object),
+        };
+        let before = self.map.insert(key, kept);
+        while self.bytes > CACHE_BYTES_MAX / SHARDS {
+            let Some(oldest) = self.order.pop_front() else { break };
+            if let Some(Slot::Kept { bytes: gone, .. }) = self.map.remove(&oldest) {
+                self.bytes -= gone.len();
+            }
+        }
+        before
+    }
 }
 
 /// Converted objects, oldest out first.
@@ -162,28 +182,27 @@ impl Cache {
         self.conversions.fetch_add(1, Ordering::Relaxed);
         let mut shard = self.shard(key).lock();
         let before = match result {
-            Ok(bytes) => {
-                let kept = Slot::Kept {
-                    bytes: bytes.clone(),
-                    _object: Arc::downgrade(object),
-                };
-                shard.order.push_back(key);
-                shard.bytes += bytes.len();
-                shard.map.insert(key, kept)
-            }
+            Ok(bytes) => shard.keep(key, object, bytes.clone()),
             Err(_) => shard.map.remove(&key),
         };
-        while shard.bytes > CACHE_BYTES_MAX / SHARDS {
-            let Some(oldest) = shard.order.pop_front() else { break };
-            if let Some(Slot::Kept { bytes: gone, .. }) = shard.map.remove(&oldest) {
-                shard.bytes -= gone.len();
-            }
-        }
         drop(shard);
         if let Some(Slot::Making(waiting)) = before {
             for (job, at) in waiting {
                 job.fill(at, result.clone());
             }
+        }
+    }
+
+    /// Keeps what was written in the target's version: whoever reads it there, its writer first, needs no conversion.
+    pub(crate) fn keep(&self, target: &Target, entry: &Entry, shown: Option<Json>) {
+        let Some(mut shown) = shown else { return };
+        shown["metadata"]["resourceVersion"] = Json::String(entry.revision.to_string());
+        let Ok(bytes) = encode(&shown) else { return };
+        let key = Key::new(&target.served, entry, &target.version);
+        let mut shard = self.shard(key).lock();
+        // Who came first makes it, and tells those who wait.
+        if !shard.map.contains_key(&key) {
+            shard.keep(key, &entry.object, bytes);
         }
     }
 

@@ -1,10 +1,11 @@
 //! Order, errors, turns, cancellation and "at most once" of what is shown, with workers that work when the test says so.
 
 use super::{Cache, Work, Workers};
-use crate::{Result, Served, Target, compile};
+use crate::{Change, FieldValidation, Origin, Part, Registry, Result, Served, Target, WriteOptions, compile, ids};
 use futures_util::{FutureExt, future::join};
-use insula_api::{ClusterName, Json, Object, ObjectKey, Revision};
-use insula_store::Entry;
+use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Rng, Timestamp};
+use insula_auth::UserInfo;
+use insula_store::{Entry, MemoryStore, Store, Txn, Write};
 use parking_lot::Mutex;
 use serde_json::json;
 use std::{
@@ -286,4 +287,79 @@ fn other_content_under_a_revision_that_is_taken_is_another_object() {
         let got = shown(&cache, &target, &dry).now_or_never().expect("at once").unwrap();
         assert_eq!(got, [size.parse::<i64>().unwrap()]);
     }
+}
+
+/// A workspace in memory that takes objects of `v1` and `v2`.
+fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Registry {
+    struct Still;
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp(0)
+        }
+    }
+    impl Rng for Still {
+        fn fill(&self, buffer: &mut [u8]) {
+            buffer.fill(7);
+        }
+    }
+    let cluster = ClusterName::parse(tenant).expect("a name");
+    let logical =
+        json!({"apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster", "metadata": {"name": "cluster"}});
+    let write = Write::Put(
+        ids::logical_cluster(&cluster),
+        Arc::new(Object::new(&logical, None).expect("an object")),
+    );
+    let txn = Txn {
+        guards: Vec::new(),
+        writes: vec![write],
+    };
+    store.commit(txn).now_or_never().expect("at once").expect("is written");
+    Registry::new(store, Arc::new(Still), Arc::new(Still), String::new())
+}
+
+#[test]
+fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
+    let registry = workspace(Arc::new(MemoryStore::new()), "one");
+    let served = Served {
+        origin: Origin::Local {
+            definition: "engines.example.io".into(),
+        },
+        ..served()
+    };
+    let target = target(&served, "one");
+    let user = UserInfo::authenticated("alice", "", Vec::new());
+    let options = WriteOptions {
+        user: &user,
+        dry_run: false,
+        field_validation: FieldValidation::Warn,
+        duplicates: Vec::new(),
+        manager: "test".into(),
+    };
+    let body = json!({
+        "apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"name": "a"}, "spec": {"size": 7, "more": 1},
+    });
+    let created = registry
+        .create(&target, body.clone(), &options)
+        .now_or_never()
+        .expect("at once")
+        .expect("creates");
+    let mut body = body;
+    body["spec"]["size"] = json!(8);
+    body["metadata"]["resourceVersion"] = json!(created.entry.revision.to_string());
+    let change = Change::Replace(body);
+    let updated = registry
+        .update(&target, "a", change, Part::Main, &options)
+        .now_or_never()
+        .expect("at once")
+        .expect("updates");
+    for written in [created, updated] {
+        let read = |cache: &Arc<Cache>| {
+            let mut out = Vec::new();
+            let mut shown = cache.show(&target, std::iter::once(&written.entry));
+            shown.append(&mut out).now_or_never().expect("at once").expect("shows");
+            String::from_utf8(out).expect("UTF-8")
+        };
+        assert_eq!(read(&registry.cache), read(&Arc::default()), "as a conversion shows it");
+    }
+    assert_eq!(registry.cache.conversions(), 0);
 }

@@ -136,6 +136,7 @@ impl Registry {
                 });
             }
             warnings.append(&mut draft.warnings);
+            let shown = draft.shown.take();
             let object = Arc::new(draft.finish(&target.served)?);
             target.served.check_answers()?;
             if options.dry_run {
@@ -157,15 +158,14 @@ impl Registry {
             };
             match self.store.commit(txn).await {
                 Ok(revision) => {
-                    return Ok(Written {
-                        entry: Entry {
-                            key,
-                            object,
-                            revision,
-                            created: revision,
-                        },
-                        warnings,
-                    });
+                    let entry = Entry {
+                        key,
+                        object,
+                        revision,
+                        created: revision,
+                    };
+                    self.cache.keep(target, &entry, shown);
+                    return Ok(Written { entry, warnings });
                 }
                 // Somebody took the name, or the namespace, claim or workspace changed: look again.
                 Err(CommitError::Conflict { .. }) => {
@@ -231,6 +231,7 @@ impl Registry {
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);
+            let shown = draft.shown.take();
             let object = Arc::new(draft.finish(&target.served)?);
             target.served.check_answers()?;
             let key = old.key.clone();
@@ -268,15 +269,14 @@ impl Registry {
                 // An object that its last finalizer let go answers with the revision it had.
                 Ok(revision) => {
                     let revision = if gone { old.revision } else { revision };
-                    return Ok(Written {
-                        entry: Entry {
-                            key,
-                            object,
-                            revision,
-                            created: old.created,
-                        },
-                        warnings,
-                    });
+                    let entry = Entry {
+                        key,
+                        object,
+                        revision,
+                        created: old.created,
+                    };
+                    self.cache.keep(target, &entry, shown);
+                    return Ok(Written { entry, warnings });
                 }
                 Err(CommitError::Conflict { .. }) if attempt < ATTEMPTS_MAX && change.may_retry() => {}
                 Err(CommitError::Conflict { .. }) => return Err(api.modified(name)),

@@ -155,9 +155,19 @@ pub(super) async fn bind(run: &Run<'_>, report: &mut Report) -> Result<()> {
 
 /// Writes the objects that lists are made of into the first tenant.
 pub(super) async fn fill(run: &Run<'_>, report: &mut Report) -> Result<()> {
-    let objects = run.arguments.objects();
     let before = settled(run).await;
-    let (path, bodies) = (world::widgets(0, "v1"), world::Bodies::new("v1"));
+    fill_tenant(run, 0).await?;
+    let objects = run.arguments.objects();
+    if run.arguments.wants(What::Memory) {
+        memory(run, report, "memory, object of 2 kB", objects, before).await;
+    }
+    Ok(())
+}
+
+/// Writes the objects that lists are made of into a tenant.
+pub(super) async fn fill_tenant(run: &Run<'_>, tenant: usize) -> Result<()> {
+    let objects = run.arguments.objects();
+    let (path, bodies) = (world::widgets(tenant, "v1"), world::Bodies::new("v1"));
     let clients = run.arguments.many();
     let measured = run
         .closed_loop(clients, objects, |n| {
@@ -171,9 +181,6 @@ pub(super) async fn fill(run: &Run<'_>, report: &mut Report) -> Result<()> {
             measured.times.len(),
             measured.wall
         );
-    }
-    if run.arguments.wants(What::Memory) {
-        memory(run, report, "memory, object of 2 kB", objects, before).await;
     }
     Ok(())
 }

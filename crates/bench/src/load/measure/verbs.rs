@@ -101,7 +101,7 @@ pub(super) async fn list(run: &Run<'_>, report: &mut Report) -> Result<()> {
 
 /// A list of another length was not the list that is measured: 2 kB an object, and 1.1 kB to say who owns its fields. Objects are not
 /// parsed: that would be the client's time.
-fn check_length(body: &Bytes, objects: usize) -> Result<()> {
+pub(super) fn check_length(body: &Bytes, objects: usize) -> Result<()> {
     let fits = (objects * 2_000..objects * 4_000 + 1_000).contains(&body.len());
     fits.then_some(())
         .with_context(|| format!("{} bytes are no list of {objects}", body.len()))
