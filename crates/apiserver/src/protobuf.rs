@@ -6,6 +6,7 @@
 //! tables that both directions go by.
 
 mod kinds;
+mod policies;
 pub(crate) mod write;
 
 pub use write::{encode, event};
@@ -17,7 +18,7 @@ use insula_api::{Json, Timestamp};
 use serde_json::{Map, json};
 
 const MAGIC: &[u8] = b"k8s\0";
-/// Messages in messages: the tables need four.
+/// Messages in messages: the tables need six.
 const DEPTH_MAX: usize = 8;
 
 /// Why bytes are no object of ours.
@@ -100,8 +101,15 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, J
             map[key] = text;
             continue;
         }
-        let Some(read) = scalar(value, *kind, depth)? else {
+        if let (Type::Embedded(fields), Value::Bytes(bytes)) = (kind, value) {
+            object.extend(message(bytes, fields, depth)?);
             continue;
+        }
+        let read = match (scalar(value, *kind, depth)?, repeats) {
+            (Some(read), _) => read,
+            // In a list what is empty is an item: the core group among groups.
+            (None, true) => empty(*kind),
+            (None, false) => continue,
         };
         match (repeats, object.entry(*name).or_insert(Json::Null)) {
             (true, Json::Array(list)) => list.push(read),
@@ -123,8 +131,18 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
         (Type::Message(fields), Value::Bytes(bytes)) => Some(message(bytes, fields, depth)?)
             .filter(|object| !object.is_empty())
             .map(Json::Object),
+        (Type::Pointer(fields), Value::Bytes(bytes)) => Some(Json::Object(message(bytes, fields, depth)?)),
         _ => return Err(ProtobufError::Malformed("a field of another type")),
     })
+}
+
+/// What a type has when nothing was written.
+fn empty(kind: Type) -> Json {
+    match kind {
+        Type::Text => json!(""),
+        Type::Message(_) | Type::Pointer(_) | Type::Embedded(_) | Type::TextMap | Type::BytesMap => json!({}),
+        Type::Integer | Type::Bool | Type::Time | Type::MicroTime | Type::Raw => Json::Null,
+    }
 }
 
 /// Seconds and nanoseconds; nothing for the moment that Go takes for none.
@@ -249,8 +267,7 @@ mod tests {
     }
 
     fn envelope(kind: &str, object: &[u8]) -> Vec<u8> {
-        let meta = [field(1, b"v1"), field(2, kind.as_bytes())].concat();
-        [MAGIC, &field(1, &meta), &field(2, object)].concat()
+        envelope_of("v1", kind, object)
     }
 
     #[test]
@@ -331,6 +348,35 @@ mod tests {
         assert_eq!(
             read["spec"],
             json!({"holderIdentity": "me", "acquireTime": "1970-01-01T00:00:01.000123Z"})
+        );
+    }
+
+    fn envelope_of(api_version: &str, kind: &str, object: &[u8]) -> Vec<u8> {
+        let meta = [field(1, api_version.as_bytes()), field(2, kind.as_bytes())].concat();
+        [MAGIC, &field(1, &meta), &field(2, object)].concat()
+    }
+
+    #[test]
+    fn what_is_empty_counts_in_lists_and_selectors() {
+        let rule = [field(1, b"get"), field(2, b""), field(3, b"secrets")].concat();
+        let meta = field(1, &field(1, b"a"));
+        let role = [meta.clone(), field(2, &rule)].concat();
+        assert_eq!(
+            decode(&envelope_of("rbac.authorization.k8s.io/v1", "Role", &role)),
+            Ok(
+                json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "a"},
+                "rules": [{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}]})
+            )
+        );
+        let rule = field(2, &[field(1, b"CREATE"), field(2, &field(3, b"widgets"))].concat());
+        let matches = [field(1, b""), field(3, &rule)].concat();
+        let binding = [meta, field(2, &[field(1, b"p"), field(3, &matches)].concat())].concat();
+        let kind = "ValidatingAdmissionPolicyBinding";
+        assert_eq!(
+            decode(&envelope_of("admissionregistration.k8s.io/v1", kind, &binding))
+                .map(|object| object["spec"].clone()),
+            Ok(json!({"policyName": "p", "matchResources": {"namespaceSelector": {},
+                "resourceRules": [{"operations": ["CREATE"], "resources": ["widgets"]}]}}))
         );
     }
 

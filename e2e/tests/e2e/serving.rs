@@ -167,3 +167,37 @@ fn watches_are_ordered_unique_and_complete() {
         events[middle + 1..]
     );
 }
+
+/// A watch whose definition changes ends without an error, so that its client lists anew under what is served now.
+#[test]
+fn watches_end_when_their_definition_changes() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "changed").0);
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let text = include_str!("../../clients/lamps.json");
+    let definition: Value = serde_json::from_str(text).unwrap();
+    client.post(DEFINITIONS, &definition).expect(201);
+    let lamps = "/apis/house.example.io/v1/lamps";
+    insula_e2e::until("lamps are served", || (client.get(lamps).code == 200).then_some(()));
+    let watcher = {
+        let client = client.clone();
+        std::thread::spawn(move || {
+            let mut events = Vec::new();
+            let begun = std::time::Instant::now();
+            client.watch(&format!("{lamps}?watch=true"), |event| {
+                events.push(event);
+                None::<()>
+            });
+            (events, begun.elapsed())
+        })
+    };
+    // Not before the watch is open, which nothing but the server could tell.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    let path = format!("{DEFINITIONS}/lamps.house.example.io");
+    let names = json!({"spec": {"names": {"shortNames": ["lp", "lamp2"]}}});
+    client.merge(&path, &names).expect(200);
+    let (events, lasted) = watcher.join().unwrap();
+    assert!(lasted < insula_e2e::PATIENCE, "the watch outlived its definition");
+    assert_eq!(events, Vec::<Value>::new());
+}

@@ -1,5 +1,7 @@
 //! The messages that are read and written, as tables: field numbers are those of Kubernetes' `generated.proto` files.
 
+use super::policies;
+
 /// What a field holds.
 #[derive(Clone, Copy)]
 pub(super) enum Type {
@@ -12,7 +14,12 @@ pub(super) enum Type {
     MicroTime,
     /// Any JSON, as text in field 1.
     Raw,
+    /// A message that is there when it has something in it.
     Message(&'static [Field]),
+    /// A message that may be there with nothing in it: an empty selector selects everything.
+    Pointer(&'static [Field]),
+    /// A struct within a struct in Go: JSON has its fields beside those around it.
+    Embedded(&'static [Field]),
     /// Entries of a map: key 1, value 2.
     TextMap,
     BytesMap,
@@ -38,7 +45,7 @@ const MANAGED: &[Field] = &[
     (7, "fieldsV1", Type::Raw, false),
     (8, "subresource", Type::Text, false),
 ];
-const META: &[Field] = &[
+pub(super) const META: &[Field] = &[
     (1, "name", Type::Text, false),
     (2, "generateName", Type::Text, false),
     (3, "namespace", Type::Text, false),
@@ -165,6 +172,7 @@ pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
         ("v1", "Event") => EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
         (_, "DeleteOptions") => DELETE_OPTIONS,
+        ("rbac.authorization.k8s.io/v1" | "admissionregistration.k8s.io/v1", _) => return policies::read(kind),
         _ => return None,
     })
 }

@@ -1,0 +1,137 @@
+//! The same for kinds that say who may do what: roles and admission policies, and the bindings of both.
+
+use super::kinds::{Field, META, Type};
+
+const fn text(number: u32, name: &'static str) -> Field {
+    (number, name, Type::Text, false)
+}
+
+const fn texts(number: u32, name: &'static str) -> Field {
+    (number, name, Type::Text, true)
+}
+
+const fn one(number: u32, name: &'static str, fields: &'static [Field]) -> Field {
+    (number, name, Type::Message(fields), false)
+}
+
+const fn optional(number: u32, name: &'static str, fields: &'static [Field]) -> Field {
+    (number, name, Type::Pointer(fields), false)
+}
+
+const fn embedded(number: u32, fields: &'static [Field]) -> Field {
+    (number, "", Type::Embedded(fields), false)
+}
+
+const fn list(number: u32, name: &'static str, fields: &'static [Field]) -> Field {
+    (number, name, Type::Message(fields), true)
+}
+
+const REQUIREMENT: &[Field] = &[text(1, "key"), text(2, "operator"), texts(3, "values")];
+const SELECTOR: &[Field] = &[
+    (1, "matchLabels", Type::TextMap, false),
+    list(2, "matchExpressions", REQUIREMENT),
+];
+
+const POLICY_RULE: &[Field] = &[
+    texts(1, "verbs"),
+    texts(2, "apiGroups"),
+    texts(3, "resources"),
+    texts(4, "resourceNames"),
+    texts(5, "nonResourceURLs"),
+];
+const ROLE: &[Field] = &[one(1, "metadata", META), list(2, "rules", POLICY_RULE)];
+const AGGREGATION: &[Field] = &[list(1, "clusterRoleSelectors", SELECTOR)];
+const CLUSTER_ROLE: &[Field] = &[
+    one(1, "metadata", META),
+    list(2, "rules", POLICY_RULE),
+    optional(3, "aggregationRule", AGGREGATION),
+];
+const SUBJECT: &[Field] = &[
+    text(1, "kind"),
+    text(2, "apiGroup"),
+    text(3, "name"),
+    text(4, "namespace"),
+];
+const ROLE_REF: &[Field] = &[text(1, "apiGroup"), text(2, "kind"), text(3, "name")];
+const BINDING: &[Field] = &[
+    one(1, "metadata", META),
+    list(2, "subjects", SUBJECT),
+    one(3, "roleRef", ROLE_REF),
+];
+
+const RULE: &[Field] = &[
+    texts(1, "apiGroups"),
+    texts(2, "apiVersions"),
+    texts(3, "resources"),
+    text(4, "scope"),
+];
+const WITH_OPERATIONS: &[Field] = &[texts(1, "operations"), embedded(2, RULE)];
+const NAMED_RULE: &[Field] = &[texts(1, "resourceNames"), embedded(2, WITH_OPERATIONS)];
+const MATCH_RESOURCES: &[Field] = &[
+    optional(1, "namespaceSelector", SELECTOR),
+    optional(2, "objectSelector", SELECTOR),
+    list(3, "resourceRules", NAMED_RULE),
+    list(4, "excludeResourceRules", NAMED_RULE),
+    text(7, "matchPolicy"),
+];
+const CONDITION: &[Field] = &[text(1, "name"), text(2, "expression")];
+const PARAM_KIND: &[Field] = &[text(1, "apiVersion"), text(2, "kind")];
+const PARAM_REF: &[Field] = &[
+    text(1, "name"),
+    text(2, "namespace"),
+    optional(3, "selector", SELECTOR),
+    text(4, "parameterNotFoundAction"),
+];
+const VALIDATION: &[Field] = &[
+    text(1, "expression"),
+    text(2, "message"),
+    text(3, "reason"),
+    text(4, "messageExpression"),
+];
+const ANNOTATION: &[Field] = &[text(1, "key"), text(2, "valueExpression")];
+const VALIDATING_SPEC: &[Field] = &[
+    optional(1, "paramKind", PARAM_KIND),
+    optional(2, "matchConstraints", MATCH_RESOURCES),
+    list(3, "validations", VALIDATION),
+    text(4, "failurePolicy"),
+    list(5, "auditAnnotations", ANNOTATION),
+    list(6, "matchConditions", CONDITION),
+    list(7, "variables", CONDITION),
+];
+const VALIDATING: &[Field] = &[one(1, "metadata", META), one(2, "spec", VALIDATING_SPEC)];
+const BINDING_SPEC: &[Field] = &[
+    text(1, "policyName"),
+    optional(2, "paramRef", PARAM_REF),
+    optional(3, "matchResources", MATCH_RESOURCES),
+    texts(4, "validationActions"),
+];
+const POLICY_BINDING: &[Field] = &[one(1, "metadata", META), one(2, "spec", BINDING_SPEC)];
+const EXPRESSION: &[Field] = &[text(1, "expression")];
+const MUTATION: &[Field] = &[
+    text(2, "patchType"),
+    optional(3, "applyConfiguration", EXPRESSION),
+    optional(4, "jsonPatch", EXPRESSION),
+];
+const MUTATING_SPEC: &[Field] = &[
+    optional(1, "paramKind", PARAM_KIND),
+    optional(2, "matchConstraints", MATCH_RESOURCES),
+    list(3, "variables", CONDITION),
+    list(4, "mutations", MUTATION),
+    text(5, "failurePolicy"),
+    list(6, "matchConditions", CONDITION),
+    text(7, "reinvocationPolicy"),
+];
+const MUTATING: &[Field] = &[one(1, "metadata", META), one(2, "spec", MUTATING_SPEC)];
+
+/// The table of a kind of `rbac.authorization.k8s.io/v1` or `admissionregistration.k8s.io/v1`.
+pub(super) fn read(kind: &str) -> Option<&'static [Field]> {
+    Some(match kind {
+        "Role" => ROLE,
+        "ClusterRole" => CLUSTER_ROLE,
+        "RoleBinding" | "ClusterRoleBinding" => BINDING,
+        "ValidatingAdmissionPolicy" => VALIDATING,
+        "MutatingAdmissionPolicy" => MUTATING,
+        "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => POLICY_BINDING,
+        _ => return None,
+    })
+}
