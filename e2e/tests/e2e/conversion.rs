@@ -8,7 +8,7 @@ use std::{
 use insula_e2e::{Client, shared, story, until, workspace};
 use serde_json::{Value, json};
 
-stories!("conversion": acceptance, change, failing, forms, laws, proof, spellings, weak_points);
+stories!("conversion": acceptance, change, failing, forms, laws, proof, selectors, spellings, weak_points);
 
 const APIS: &str = "/apis/apis.kcp.io/v1alpha1";
 

@@ -1,8 +1,8 @@
 //! Get and list: a snapshot, a range of keys, selectors, pages.
 
-use crate::{Error, Registry, Result, Target};
+use crate::{Error, Registry, Result, Target, representation};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use insula_api::{FieldSelector, Json, LabelSelector, Object, ObjectKey, Revision};
+use insula_api::{FieldSelector, Json, LabelSelector, ObjectKey, Revision};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -90,17 +90,26 @@ impl Registry {
         let scope = target.scope();
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let all = options.labels.is_empty() && options.fields.is_empty();
-        let (mut entries, mut more) = (Vec::new(), false);
+        let (mut entries, mut more, mut failed) = (Vec::new(), false, None);
         snapshot.for_each_after(&scope, after.as_ref(), |entry| {
-            if all || selects(&options.labels, &options.fields, &entry.object) {
-                if entries.len() == limit {
-                    more = true;
-                    return ControlFlow::Break(());
-                }
-                entries.push(entry.clone());
+            let selected = match all {
+                true => Ok(true),
+                false => selects(target, &options.labels, &options.fields, entry),
+            };
+            match selected {
+                Ok(true) if entries.len() == limit => more = true,
+                Ok(true) => entries.push(entry.clone()),
+                Ok(false) => {}
+                Err(error) => failed = Some(error),
             }
-            ControlFlow::Continue(())
+            match more || failed.is_some() {
+                true => ControlFlow::Break(()),
+                false => ControlFlow::Continue(()),
+            }
         });
+        if let Some(error) = failed {
+            return Err(error);
+        }
         let last = if more { entries.last() } else { None };
         let next = last.map(|last| {
             let start = format!("{}/{}", last.key.namespace, last.key.name);
@@ -132,20 +141,30 @@ fn start_key(target: &Target, token: &Token) -> ObjectKey {
     key
 }
 
-/// Whether an object satisfies both selectors.
-pub(crate) fn selects(labels: &LabelSelector, fields: &FieldSelector, object: &Object) -> bool {
-    labels.matches(&object.meta.labels)
-        && (fields.is_empty() || {
-            let mut body: Option<Json> = None;
-            fields.terms.iter().all(|(field, want, equal)| {
-                let value = match field.as_str() {
-                    "metadata.name" => object.meta.name.to_string(),
-                    "metadata.namespace" => object.meta.namespace.to_string(),
-                    path => text_at(body.get_or_insert_with(|| object.body_value()), path),
+/// Whether an object satisfies both selectors. Fields beyond those of metadata are looked for in the version that is asked for.
+pub(crate) fn selects(target: &Target, labels: &LabelSelector, fields: &FieldSelector, entry: &Entry) -> Result<bool> {
+    let meta = &entry.object.meta;
+    if !labels.matches(&meta.labels) {
+        return Ok(false);
+    }
+    let mut shown: Option<Json> = None;
+    for (field, want, equal) in &fields.terms {
+        let value = match field.as_str() {
+            "metadata.name" => meta.name.to_string(),
+            "metadata.namespace" => meta.namespace.to_string(),
+            path => {
+                let object = match shown.take() {
+                    Some(object) => object,
+                    None => representation::value(&target.served, entry, &target.version)?,
                 };
-                (value == *want) == *equal
-            })
-        })
+                text_at(shown.insert(object), path)
+            }
+        };
+        if (value == *want) != *equal {
+            return Ok(false);
+        }
+    }
+    Ok(true)
 }
 
 /// A scalar as text, as Go's `fmt.Sprint` gives it; empty where there is none.

@@ -52,13 +52,21 @@ impl Registry {
     pub fn watch_with_state(&self, snapshot: &Snapshot, target: Target, options: WatchOptions) -> Result<Watch> {
         check_fields(&target, &options.fields)?;
         let cursor = self.cursor(&target, snapshot.revision())?;
-        let mut initial = VecDeque::new();
+        let (mut initial, mut failed) = (VecDeque::new(), None);
         snapshot.for_each(&target.scope(), |entry| {
-            if selects(&options.labels, &options.fields, &entry.object) {
-                initial.push_back(entry.clone());
+            match selects(&target, &options.labels, &options.fields, entry) {
+                Ok(true) => initial.push_back(entry.clone()),
+                Ok(false) => {}
+                Err(error) => {
+                    failed = Some(error);
+                    return ControlFlow::Break(());
+                }
             }
             ControlFlow::Continue(())
         });
+        if let Some(error) = failed {
+            return Err(error);
+        }
         Ok(Watch {
             target,
             options,
@@ -132,7 +140,10 @@ impl Watch {
                 .collect());
         }
         let changes = self.cursor.next().await.map_err(gone)?;
-        Ok(changes.iter().filter_map(|change| self.see(change)).collect())
+        changes
+            .iter()
+            .filter_map(|change| self.see(change).transpose())
+            .collect()
     }
 
     /// Everything at or before this revision was handed out: a bookmark.
@@ -140,20 +151,31 @@ impl Watch {
         self.cursor.position()
     }
 
-    fn see(&self, change: &Change) -> Option<Event> {
-        let matches = |object: &Object| selects(&self.options.labels, &self.options.fields, object);
-        let old = change.old.as_ref().filter(|old| matches(&old.object));
-        let new = change.new.as_ref().filter(|new| matches(new));
-        let (kind, object) = match (old, new) {
+    fn see(&self, change: &Change) -> Result<Option<Event>> {
+        let seen = |object: &Arc<Object>, revision: Revision| {
+            let entry = entry(&change.key, object, revision);
+            let WatchOptions { labels, fields } = &self.options;
+            let matches = selects(&self.target, labels, fields, &entry)?;
+            Ok::<_, Error>(matches.then_some(entry))
+        };
+        let old = match &change.old {
+            Some(old) => seen(&old.object, old.revision)?,
+            None => None,
+        };
+        let new = match &change.new {
+            Some(new) => seen(new, change.revision)?,
+            None => None,
+        };
+        let (kind, shown) = match (old, new) {
             (None, Some(new)) => (EventKind::Added, new),
             (Some(_), Some(new)) => (EventKind::Modified, new),
-            (Some(old), None) => (EventKind::Deleted, &old.object),
-            (None, None) => return None,
+            (Some(old), None) => (EventKind::Deleted, old),
+            (None, None) => return Ok(None),
         };
-        Some(Event {
+        Ok(Some(Event {
             kind,
-            entry: entry(&change.key, object, change.revision),
-        })
+            entry: entry(&change.key, &shown.object, change.revision),
+        }))
     }
 }
 
