@@ -201,6 +201,9 @@ fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
 }
 
 fn verbs(served: &Served) -> Vec<&'static str> {
+    if served.api.strategy.traits().review {
+        return vec!["create"];
+    }
     let all = match (served.terminating, is_built_in(served)) {
         (true, _) => TERMINATING_VERBS,
         (false, true) => BUILT_IN_VERBS,
@@ -224,8 +227,11 @@ fn resource_entries(served: &Served, version: &ApiVersion) -> Vec<Json> {
     let namespaced = served.api.scope == ScopeKind::Namespaced;
     let mut entry = json!({
         "name": &*names.plural, "singularName": &*names.singular, "namespaced": namespaced, "kind": &*names.kind,
-        "verbs": verbs(served), "storageVersionHash": storage_version_hash(served),
+        "verbs": verbs(served),
     });
+    if !served.api.strategy.traits().review {
+        entry["storageVersionHash"] = json!(storage_version_hash(served));
+    }
     insert_lists(&mut entry, served);
     let subresources = subresources(served, version).into_iter().map(|sub| {
         let mut entry = json!({

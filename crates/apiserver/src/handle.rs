@@ -15,7 +15,10 @@ use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
 use insula_api::Json;
 use insula_apply::OnConflict;
-use insula_registry::{Change, Deleted, Error, IfAbsent, Origin, Part, ScopeKind, Served, Target, WriteOptions};
+use insula_registry::{
+    Change, Deleted, Error, IfAbsent, Origin, Part, ScopeKind, Served, Target, WriteOptions,
+    reviews::{self, Asker},
+};
 use std::sync::Arc;
 
 /// Longer names of programs are cut.
@@ -171,6 +174,7 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
     };
     let late = request.warnings.clone();
     let answer = match &*subresource {
+        "" if request.target.served.api.strategy.traits().review => request.review(verb).await,
         "" => request.main(verb).await,
         "status" if request.target.api_version()?.status => request.status(verb).await,
         "scale" if request.target.api_version()?.scale.is_some() => scale::handle(&mut request, verb).await,
@@ -328,6 +332,31 @@ impl ResourceRequest<'_> {
         self.renderer(renderer_form)?
             .object(201, &written.entry, &warnings)
             .await
+    }
+
+    /// A review is answered, and not stored.
+    async fn review(&mut self, verb: &str) -> Answer {
+        if verb != "create" {
+            return Err(Reply::error(&Error::MethodNotAllowed));
+        }
+        let form = self.negotiate(Offer::Object)?;
+        let mut sent = self.body().await?.value;
+        self.place_in_namespace(&mut sent)?;
+        let asker = Asker {
+            snapshot: &self.request.place.snapshot,
+            user: &self.request.user,
+            now: self.server.registry.clock.now(),
+        };
+        let token = |token: &str| self.server.authenticator.by_token(token).map_err(|why| why.to_string());
+        let answer = reviews::answer(asker, &self.target, sent, token)?;
+        let pretty = form.pretty;
+        Ok(reply::document(
+            201,
+            &answer,
+            form.format,
+            form.format.content_type(),
+            pretty,
+        ))
     }
 
     /// A body without a namespace gets the URL's; another one is refused.

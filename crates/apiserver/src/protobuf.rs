@@ -95,7 +95,7 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, J
         let Some((_, name, kind, repeats)) = fields.iter().find(|field| field.0 == number) else {
             continue;
         };
-        if let (Type::TextMap | Type::BytesMap, Value::Bytes(entry)) = (kind, value) {
+        if let (Type::TextMap | Type::BytesMap | Type::TextsMap, Value::Bytes(entry)) = (kind, value) {
             let (key, text) = map_entry(entry, *kind)?;
             let map = object.entry(*name).or_insert_with(|| json!({}));
             map[key] = text;
@@ -111,6 +111,10 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, J
             (None, true) => empty(*kind),
             (None, false) => continue,
         };
+        // In a list an empty text is one of the texts: the core group of a rule.
+        if !repeats && read == "" {
+            continue;
+        }
         match (repeats, object.entry(*name).or_insert(Json::Null)) {
             (true, Json::Array(list)) => list.push(read),
             (true, slot) => *slot = json!([read]),
@@ -122,7 +126,7 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, J
 
 fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, ProtobufError> {
     Ok(match (kind, value) {
-        (Type::Text, Value::Bytes(bytes)) => Some(utf8(bytes)?).filter(|text| !text.is_empty()).map(Json::String),
+        (Type::Text, Value::Bytes(bytes)) => Some(Json::String(utf8(bytes)?)),
         (Type::Integer, Value::Varint(number)) => Some(json!(number as i64)),
         (Type::Bool, Value::Varint(number)) => Some(json!(number != 0)),
         (Type::Time, Value::Bytes(bytes)) => time(bytes)?.map(|(seconds, _)| json!(Timestamp(seconds).to_string())),
@@ -187,6 +191,14 @@ fn map_entry(bytes: &[u8], kind: Type) -> Result<(String, Json), ProtobufError> 
     }
     let value = match kind {
         Type::BytesMap => json!(STANDARD.encode(value)),
+        Type::TextsMap => {
+            let texts = Fields(value).filter_map(|field| match field {
+                Ok((1, Value::Bytes(text))) => Some(utf8(text)),
+                Ok(_) => None,
+                Err(error) => Some(Err(error)),
+            });
+            json!(texts.collect::<Result<Vec<String>, _>>()?)
+        }
         _ => json!(utf8(value)?),
     };
     Ok((key, value))
@@ -290,6 +302,27 @@ mod tests {
                 json!({"apiVersion": "v1", "kind": "DeleteOptions", "gracePeriodSeconds": 0,
                 "propagationPolicy": "Background", "dryRun": ["All"]})
             )
+        );
+    }
+
+    #[test]
+    fn empty_texts_count_in_lists_and_lists_may_be_in_maps() {
+        let rule = [field(1, b"get"), field(2, b""), field(3, b"secrets")].concat();
+        let role = [field(1, &field(1, b"a")), field(2, &rule)].concat();
+        let meta = [field(1, b"rbac.authorization.k8s.io/v1"), field(2, b"Role")].concat();
+        let body = [MAGIC, &field(1, &meta), &field(2, &role)].concat();
+        assert_eq!(
+            decode(&body).expect("reads")["rules"],
+            json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["secrets"]}])
+        );
+        let scopes = [field(1, b"cluster:a"), field(1, b"cluster:b")].concat();
+        let extra = [field(1, b"scopes"), field(2, &scopes)].concat();
+        let spec = [field(3, b"ada"), field(5, &extra)].concat();
+        let meta = [field(1, b"authorization.k8s.io/v1"), field(2, b"SubjectAccessReview")].concat();
+        let body = [MAGIC, &field(1, &meta), &field(2, &field(2, &spec))].concat();
+        assert_eq!(
+            decode(&body).expect("reads")["spec"],
+            json!({"user": "ada", "extra": {"scopes": ["cluster:a", "cluster:b"]}})
         );
     }
 

@@ -35,32 +35,32 @@ pub enum WatchStart {
     Now,
 }
 
+/// A text with its `%41`s decoded. What is no code stays as it is.
+pub(crate) fn percent_decoded(text: &str) -> String {
+    let (mut out, mut bytes) = (Vec::new(), text.bytes());
+    while let Some(byte) = bytes.next() {
+        if byte != b'%' {
+            out.push(byte);
+            continue;
+        }
+        let digits: Vec<u8> = bytes.clone().take(2).collect();
+        let hex = std::str::from_utf8(&digits).ok();
+        let hex = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok());
+        match hex.filter(|_| digits.len() == 2) {
+            Some(code) => {
+                out.push(code);
+                bytes.nth(1);
+            }
+            None => out.push(byte),
+        }
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
 impl Query {
     /// Decodes `a=b&c=d`.
     pub fn parse(text: &str) -> Query {
-        let decode = |part: &str| -> String {
-            let (mut out, mut bytes) = (Vec::new(), part.bytes());
-            while let Some(byte) = bytes.next() {
-                match byte {
-                    b'+' => out.push(b' '),
-                    b'%' => {
-                        let digits: Vec<u8> = bytes.clone().take(2).collect();
-                        let hex = std::str::from_utf8(&digits)
-                            .ok()
-                            .and_then(|hex| u8::from_str_radix(hex, 16).ok());
-                        match hex.filter(|_| digits.len() == 2) {
-                            Some(byte) => {
-                                out.push(byte);
-                                bytes.nth(1);
-                            }
-                            None => out.push(b'%'),
-                        }
-                    }
-                    other => out.push(other),
-                }
-            }
-            String::from_utf8_lossy(&out).into_owned()
-        };
+        let decode = |part: &str| percent_decoded(&part.replace('+', " "));
         let pairs = text.split('&').filter(|pair| !pair.is_empty());
         Query(
             pairs

@@ -3,14 +3,14 @@
 
 use crate::{
     path::{BadPath, ResourcePath, Rest, Route, parse},
-    query::{At, Query},
+    query::{At, Query, percent_decoded},
     reply::Reply,
     websocket::{self, Upgrade},
 };
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri};
 use insula_api::{ClusterName, ClusterPath, Revision};
-use insula_auth::{Attributes, ClusterFacts, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
+use insula_auth::{Attributes, ClusterFacts, EXTRA_SCOPES, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
 use insula_registry::{
     Error, Named, Registry,
     access::{self, Authenticator, PeerCertificate},
@@ -147,8 +147,16 @@ fn impersonated(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
     let mut user = UserInfo {
         name,
         groups,
+        uid: headers.get("impersonate-uid").map(text).unwrap_or_default(),
         ..UserInfo::default()
     };
+    for key in headers.keys() {
+        if let Some(extra) = key.as_str().strip_prefix("impersonate-extra-") {
+            let extra = percent_decoded(extra).to_lowercase();
+            user.extra
+                .insert(extra, headers.get_all(key).iter().map(text).collect());
+        }
+    }
     if !user.is_in(GROUP_AUTHENTICATED) && user.name != insula_auth::USER_ANONYMOUS {
         user.groups.push(GROUP_AUTHENTICATED.to_owned());
     }
@@ -158,7 +166,11 @@ fn impersonated(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
 impl Authenticated {
     /// Finds the cluster, and the state that the request sees.
     pub async fn locate(self, registry: &Registry) -> Result<Located, Reply> {
-        let Authenticated { parsed, user, behind } = self;
+        let Authenticated {
+            parsed,
+            mut user,
+            behind,
+        } = self;
         let snapshot = snapshot(registry, read_at(&parsed)?).await?;
         let place = match &parsed.route {
             Route::Server(path) => Place {
@@ -198,6 +210,11 @@ impl Authenticated {
                 }
             }
         };
+        // A borrowed identity counts in the workspace where it was borrowed, and nowhere else.
+        if let (Some(_), Some(cluster)) = (&behind, &place.cluster) {
+            let scopes = user.extra.entry(EXTRA_SCOPES.to_owned()).or_default();
+            scopes.push(format!("cluster:{cluster}"));
+        }
         Ok(Located {
             parsed,
             user,
@@ -343,10 +360,21 @@ fn may_impersonate(
             .filter(|g| *g != GROUP_AUTHENTICATED)
             .map(|group| ("groups", group.clone())),
     );
-    for (resource, name) in wishes {
+    let uid = (!user.uid.is_empty()).then(|| ("uids", "", user.uid.clone()));
+    // The scope was added here, and takes rights away.
+    let extra = user.extra.iter().filter(|(key, _)| *key != EXTRA_SCOPES);
+    let extra = extra.flat_map(|(key, values)| values.iter().map(move |value| ("userextras", &**key, value.clone())));
+    let wishes = wishes
+        .map(|(resource, name)| (resource, "", name))
+        .chain(uid)
+        .chain(extra);
+    for (resource, subresource, name) in wishes {
+        let identity = matches!(resource, "uids" | "userextras");
         let attributes = Attributes {
             verb: "impersonate".into(),
+            group: if identity { "authentication.k8s.io" } else { "" }.into(),
             resource: resource.into(),
+            subresource: subresource.into(),
             name,
             cluster: cluster.cloned(),
             is_resource_request: true,

@@ -59,12 +59,14 @@ impl Authenticator {
         }
         match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
             None => Ok(UserInfo::anonymous()),
-            Some(token) => self
-                .tokens
-                .lookup(token)
-                .cloned()
-                .ok_or_else(|| Unauthenticated("unknown token".to_owned())),
+            Some(token) => self.by_token(token),
         }
+    }
+
+    /// Whose a token is.
+    pub fn by_token(&self, token: &str) -> Result<UserInfo, Unauthenticated> {
+        let known = self.tokens.lookup(token).cloned();
+        known.ok_or_else(|| Unauthenticated("unknown token".to_owned()))
     }
 }
 

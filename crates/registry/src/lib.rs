@@ -24,6 +24,7 @@ mod policy;
 mod proof;
 pub mod representation;
 mod resource;
+pub mod reviews;
 mod roles;
 pub mod strategies;
 mod strategy;

@@ -16,6 +16,8 @@ pub struct Traits {
     pub own_deletion: bool,
     /// Built-in: lists leave `metadata.continue` out when empty, other field selectors.
     pub built_in: bool,
+    /// A question that is answered at once: it can only be created, and is never stored.
+    pub review: bool,
     /// `/status` writes may also change labels and annotations (built-ins; never custom resources).
     pub status_takes_metadata: bool,
 }
@@ -28,6 +30,7 @@ impl Traits {
         deletes_to_object: false,
         own_deletion: false,
         built_in: false,
+        review: false,
         status_takes_metadata: false,
     };
     /// A built-in such as a ConfigMap.
@@ -37,6 +40,7 @@ impl Traits {
         deletes_to_object: false,
         own_deletion: false,
         built_in: true,
+        review: false,
         status_takes_metadata: true,
     };
 }

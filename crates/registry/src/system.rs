@@ -35,6 +35,30 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
         None,
     ),
     (
+        include_str!("../../../config/crds/authorization.k8s.io_subjectaccessreviews.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/authorization.k8s.io_localsubjectaccessreviews.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/authorization.k8s.io_selfsubjectaccessreviews.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/authorization.k8s.io_selfsubjectrulesreviews.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/authentication.k8s.io_selfsubjectreviews.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/authentication.k8s.io_tokenreviews.yaml"),
+        None,
+    ),
+    (
         include_str!("../../../config/crds/apiextensions.k8s.io_customresourcedefinitions.yaml"),
         None,
     ),

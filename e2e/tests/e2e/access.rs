@@ -3,7 +3,7 @@
 use insula_e2e::{Server, Who, shared, workspace_owned_by};
 use serde_json::json;
 
-stories!("access": everybody, roles, tenants);
+stories!("access": everybody, reviews, roles, tenants);
 
 /// A token that is a prefix, a suffix or another case of a known one is none.
 #[test]

@@ -13,7 +13,7 @@ mod tenancy;
 #[cfg(test)]
 mod tests;
 
-use crate::{Custom, Strategy, roles};
+use crate::{Custom, Strategy, reviews, roles};
 use insula_api::Json;
 use std::sync::Arc;
 
@@ -32,6 +32,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         (ADMISSION, "validatingadmissionpolicybindings") => Arc::new(policies::ValidatingBindings),
         (ADMISSION, "mutatingadmissionpolicies") => Arc::new(policies::MutatingPolicies),
         (ADMISSION, "mutatingadmissionpolicybindings") => Arc::new(policies::MutatingBindings),
+        (reviews::AUTHENTICATION | reviews::AUTHORIZATION, _) => Arc::new(rbac::Reviews),
         (roles::GROUP, "roles") => Arc::new(rbac::Roles { namespaced: true }),
         (roles::GROUP, "clusterroles") => Arc::new(rbac::Roles { namespaced: false }),
         (roles::GROUP, "rolebindings") => Arc::new(rbac::Bindings { namespaced: true }),

@@ -8,6 +8,18 @@ use crate::{
 use insula_api::{FieldError, FieldPath, Json, LabelSelector};
 use serde_json::json;
 
+/// Reviews of access and identity.
+pub(super) struct Reviews;
+
+impl Strategy for Reviews {
+    fn traits(&self) -> Traits {
+        Traits {
+            review: true,
+            ..Traits::BUILT_IN
+        }
+    }
+}
+
 /// Roles and ClusterRoles.
 pub(super) struct Roles {
     pub(super) namespaced: bool,
