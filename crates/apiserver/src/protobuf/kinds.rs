@@ -165,86 +165,6 @@ const PARTIAL_LIST: &[Field] = &[
     (2, "items", Type::Message(PARTIAL), true),
 ];
 
-const REQUIREMENTS: &[Field] = &[
-    (1, "key", Type::Text, false),
-    (2, "operator", Type::Text, false),
-    (3, "values", Type::Text, true),
-];
-const SELECTOR: &[Field] = &[
-    (1, "matchLabels", Type::TextMap, false),
-    (2, "matchExpressions", Type::Message(REQUIREMENTS), true),
-];
-const POLICY_RULE: &[Field] = &[
-    (1, "verbs", Type::Text, true),
-    (2, "apiGroups", Type::Text, true),
-    (3, "resources", Type::Text, true),
-    (4, "resourceNames", Type::Text, true),
-    (5, "nonResourceURLs", Type::Text, true),
-];
-const AGGREGATION: &[Field] = &[(1, "clusterRoleSelectors", Type::Message(SELECTOR), true)];
-/// Also ClusterRole; a Role has no aggregation.
-const ROLE: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "rules", Type::Message(POLICY_RULE), true),
-    (3, "aggregationRule", Type::Message(AGGREGATION), false),
-];
-const SUBJECT: &[Field] = &[
-    (1, "kind", Type::Text, false),
-    (2, "apiGroup", Type::Text, false),
-    (3, "name", Type::Text, false),
-    (4, "namespace", Type::Text, false),
-];
-const ROLE_REF: &[Field] = &[
-    (1, "apiGroup", Type::Text, false),
-    (2, "kind", Type::Text, false),
-    (3, "name", Type::Text, false),
-];
-const BINDING: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "subjects", Type::Message(SUBJECT), true),
-    (3, "roleRef", Type::Message(ROLE_REF), false),
-];
-const ASKED_SELECTOR: &[Field] = &[
-    (1, "rawSelector", Type::Text, false),
-    (2, "requirements", Type::Message(REQUIREMENTS), true),
-];
-const RESOURCE_ASKED: &[Field] = &[
-    (1, "namespace", Type::Text, false),
-    (2, "verb", Type::Text, false),
-    (3, "group", Type::Text, false),
-    (4, "version", Type::Text, false),
-    (5, "resource", Type::Text, false),
-    (6, "subresource", Type::Text, false),
-    (7, "name", Type::Text, false),
-    (8, "fieldSelector", Type::Message(ASKED_SELECTOR), false),
-    (9, "labelSelector", Type::Message(ASKED_SELECTOR), false),
-];
-const PATH_ASKED: &[Field] = &[(1, "path", Type::Text, false), (2, "verb", Type::Text, false)];
-/// The question of an access review; a Self… one names no user.
-const ACCESS_ASKED: &[Field] = &[
-    (1, "resourceAttributes", Type::Message(RESOURCE_ASKED), false),
-    (2, "nonResourceAttributes", Type::Message(PATH_ASKED), false),
-    (3, "user", Type::Text, false),
-    (4, "groups", Type::Text, true),
-    (5, "extra", Type::TextsMap, false),
-    (6, "uid", Type::Text, false),
-];
-const ACCESS_REVIEW: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "spec", Type::Message(ACCESS_ASKED), false),
-];
-const RULES_ASKED: &[Field] = &[(1, "namespace", Type::Text, false)];
-const RULES_REVIEW: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "spec", Type::Message(RULES_ASKED), false),
-];
-const SELF_REVIEW: &[Field] = &[(1, "metadata", Type::Message(META), false)];
-const TOKEN_ASKED: &[Field] = &[(1, "token", Type::Text, false), (2, "audiences", Type::Text, true)];
-const TOKEN_REVIEW: &[Field] = &[
-    (1, "metadata", Type::Message(META), false),
-    (2, "spec", Type::Message(TOKEN_ASKED), false),
-];
-
 /// What clients send: objects of built-in kinds that Go's clients have types for, and what DELETE takes.
 pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     Some(match (api_version, kind) {
@@ -253,16 +173,14 @@ pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
         ("v1", "Secret") => SECRET,
         ("v1", "Event") => EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
-        ("rbac.authorization.k8s.io/v1", "Role" | "ClusterRole") => ROLE,
-        ("rbac.authorization.k8s.io/v1", "RoleBinding" | "ClusterRoleBinding") => BINDING,
-        ("authorization.k8s.io/v1", "SubjectAccessReview" | "LocalSubjectAccessReview" | "SelfSubjectAccessReview") => {
-            ACCESS_REVIEW
-        }
-        ("authorization.k8s.io/v1", "SelfSubjectRulesReview") => RULES_REVIEW,
-        ("authentication.k8s.io/v1", "SelfSubjectReview") => SELF_REVIEW,
-        ("authentication.k8s.io/v1", "TokenReview") => TOKEN_REVIEW,
         (_, "DeleteOptions") => DELETE_OPTIONS,
-        ("rbac.authorization.k8s.io/v1" | "admissionregistration.k8s.io/v1", _) => return policies::read(kind),
+        (
+            "rbac.authorization.k8s.io/v1"
+            | "admissionregistration.k8s.io/v1"
+            | "authorization.k8s.io/v1"
+            | "authentication.k8s.io/v1",
+            _,
+        ) => return policies::read(kind),
         _ => return None,
     })
 }

@@ -1,4 +1,4 @@
-//! The same for kinds that say who may do what: roles and admission policies, and the bindings of both.
+//! The same for kinds that say who may do what: roles and admission policies, the bindings of both, and reviews of access.
 
 use super::kinds::{Field, META, Type};
 
@@ -123,9 +123,42 @@ const MUTATING_SPEC: &[Field] = &[
 ];
 const MUTATING: &[Field] = &[one(1, "metadata", META), one(2, "spec", MUTATING_SPEC)];
 
-/// The table of a kind of `rbac.authorization.k8s.io/v1` or `admissionregistration.k8s.io/v1`.
+const SELECTED: &[Field] = &[text(1, "rawSelector"), list(2, "requirements", REQUIREMENT)];
+const RESOURCE_ASKED: &[Field] = &[
+    text(1, "namespace"),
+    text(2, "verb"),
+    text(3, "group"),
+    text(4, "version"),
+    text(5, "resource"),
+    text(6, "subresource"),
+    text(7, "name"),
+    one(8, "fieldSelector", SELECTED),
+    one(9, "labelSelector", SELECTED),
+];
+const PATH_ASKED: &[Field] = &[text(1, "path"), text(2, "verb")];
+/// The question of an access review; one about the sender names no user.
+const ACCESS_ASKED: &[Field] = &[
+    optional(1, "resourceAttributes", RESOURCE_ASKED),
+    optional(2, "nonResourceAttributes", PATH_ASKED),
+    text(3, "user"),
+    texts(4, "groups"),
+    (5, "extra", Type::TextsMap, false),
+    text(6, "uid"),
+];
+const ACCESS_REVIEW: &[Field] = &[one(1, "metadata", META), one(2, "spec", ACCESS_ASKED)];
+const RULES_REVIEW: &[Field] = &[one(1, "metadata", META), one(2, "spec", &[text(1, "namespace")])];
+const SELF_REVIEW: &[Field] = &[one(1, "metadata", META)];
+const TOKEN_ASKED: &[Field] = &[text(1, "token"), texts(2, "audiences")];
+const TOKEN_REVIEW: &[Field] = &[one(1, "metadata", META), one(2, "spec", TOKEN_ASKED)];
+
+/// The table of a kind of `rbac.authorization.k8s.io/v1`, `admissionregistration.k8s.io/v1`, `authorization.k8s.io/v1` or
+/// `authentication.k8s.io/v1`.
 pub(super) fn read(kind: &str) -> Option<&'static [Field]> {
     Some(match kind {
+        "SubjectAccessReview" | "LocalSubjectAccessReview" | "SelfSubjectAccessReview" => ACCESS_REVIEW,
+        "SelfSubjectRulesReview" => RULES_REVIEW,
+        "SelfSubjectReview" => SELF_REVIEW,
+        "TokenReview" => TOKEN_REVIEW,
         "Role" => ROLE,
         "ClusterRole" => CLUSTER_ROLE,
         "RoleBinding" | "ClusterRoleBinding" => BINDING,

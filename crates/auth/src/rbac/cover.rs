@@ -17,7 +17,7 @@ pub fn uncovered(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> 
         return doubtful.into_iter().cloned().collect();
     }
     let missing = doubtful.into_iter().flat_map(singles).filter(|single| !is_held(single));
-    let mut known: HashMap<(Vec<String>, Vec<String>, Vec<String>), usize> = HashMap::new();
+    let mut known = HashMap::new();
     let mut compact: Vec<PolicyRule> = Vec::new();
     for single in missing {
         if single.resources.is_empty() {
@@ -30,7 +30,10 @@ pub fn uncovered(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> 
             single.resource_names.clone(),
         );
         match known.entry(of) {
-            Entry::Occupied(at) => compact[*at.get()].verbs.extend(single.verbs),
+            Entry::Occupied(at) => {
+                let at: usize = *at.get();
+                compact[at].verbs.extend(single.verbs);
+            }
             Entry::Vacant(at) => {
                 at.insert(compact.len());
                 compact.push(single);
