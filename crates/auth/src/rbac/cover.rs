@@ -153,7 +153,8 @@ mod tests {
             resources: many.clone(),
             ..PolicyRule::default()
         };
-        assert_eq!(uncovered(&[], std::slice::from_ref(&wanted)), [wanted.clone()]);
-        assert_eq!(uncovered(&[rule(&["*"], &["*"], &[], &["*"])], &[wanted]), []);
+        let wanted = [wanted];
+        assert_eq!(uncovered(&[], &wanted), wanted);
+        assert_eq!(uncovered(&[rule(&["*"], &["*"], &[], &["*"])], &wanted), []);
     }
 }
