@@ -123,7 +123,8 @@ async fn respond(
     .unwrap())
 }
 
-fn base64(bytes: &[u8]) -> String {
+/// Bytes in base64.
+pub fn base64(bytes: &[u8]) -> String {
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut out = String::new();
     for chunk in bytes.chunks(3) {

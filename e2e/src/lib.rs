@@ -29,7 +29,7 @@ pub use apiextensions::Apiextensions;
 pub use clients::Runtime;
 pub use etcd::Etcd;
 pub use generate::{Breakage, Generator};
-pub use hook::{Hook, Reply};
+pub use hook::{Hook, Reply, base64};
 pub use http::{Answer, Client, Who, tls};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use script::{scripts_on_disk, story};

@@ -12,7 +12,7 @@ pub fn status(error: &Error) -> Status {
         Error::Invalid { .. } | Error::BadRequest(_) | Error::Mistyped(_) | Error::BadPatch | Error::TooLarge(_) => {
             Code::InvalidArgument
         }
-        Error::Forbidden { .. } | Error::Denied { .. } => Code::PermissionDenied,
+        Error::Forbidden { .. } | Error::Denied { .. } | Error::Refused { .. } => Code::PermissionDenied,
         Error::MethodNotAllowed | Error::UnsupportedMediaType(_) => Code::Unimplemented,
         Error::Expired { .. } | Error::RevisionTooLarge { .. } => Code::OutOfRange,
         Error::Conversion(_) | Error::Webhook(_) => Code::FailedPrecondition,

@@ -601,7 +601,12 @@ pub fn apply_patch(kind: PatchType, current: &Json, patch: &Json) -> insula_regi
         PatchType::Json => insula_apply::json_patch(&mut new, patch),
         PatchType::Merge => insula_apply::merge_patch(&mut new, patch),
         PatchType::StrategicMerge => {
-            insula_apply::strategic_merge(&mut new, patch, &insula_apply::MergeKeys::metadata())
+            let group = current["apiVersion"]
+                .as_str()
+                .and_then(|version| version.split_once('/'));
+            let kind = current["kind"].as_str().unwrap_or_default();
+            let keys = insula_apply::MergeKeys::builtin(group.map_or("", |(group, _)| group), kind);
+            insula_apply::strategic_merge(&mut new, patch, &keys)
         }
         // Whose which field is decides about it too: it does not come here.
         PatchType::Apply => return Err(Error::BadPatch),

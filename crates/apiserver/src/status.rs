@@ -93,6 +93,24 @@ pub fn status(error: &Error) -> StatusReply {
             details.insert("causes".into(), causes.collect());
             failure(code, reason, message).details(details)
         }
+        Error::Refused {
+            message: _,
+            code,
+            reason,
+            details,
+        } => {
+            let reply = failure(*code, reason, message);
+            let mut reply = match details {
+                Json::Object(details) => reply.details(details.clone()),
+                _ => reply,
+            };
+            if reason.is_empty()
+                && let Some(body) = reply.body.as_object_mut()
+            {
+                body.remove("reason");
+            }
+            reply
+        }
         Error::MethodNotAllowed => failure(405, "MethodNotAllowed", message).details(Map::new()),
         Error::Expired { message: _, next } => {
             let mut reply = failure(410, "Expired", message);

@@ -60,6 +60,9 @@ impl MergeKeys {
         match (group, kind) {
             ("", "Namespace") => keys.with("status.conditions", ListMerge::Key("type".to_owned())),
             ("", "ServiceAccount") => keys.with("secrets", ListMerge::Key("name".to_owned())),
+            ("admissionregistration.k8s.io", "ValidatingWebhookConfiguration" | "MutatingWebhookConfiguration") => {
+                keys.with("webhooks", ListMerge::Key("name".to_owned()))
+            }
             _ => keys,
         }
     }

@@ -84,6 +84,14 @@ pub enum Error {
         /// One for each refusal that is told.
         causes: Vec<String>,
     },
+    /// An admission webhook of the workspace refuses, in its own words.
+    #[error("{message}")]
+    Refused {
+        message: String,
+        code: u16,
+        reason: String,
+        details: insula_api::Json,
+    },
     /// The verb does not exist for the resource.
     #[error("the server does not allow this method on the requested resource")]
     MethodNotAllowed,

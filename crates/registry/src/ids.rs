@@ -69,6 +69,10 @@ resource! {
     mutatingadmissionpolicies = "admissionregistration.k8s.io", "mutatingadmissionpolicies";
     /// MutatingAdmissionPolicyBindings.
     mutatingadmissionpolicybindings = "admissionregistration.k8s.io", "mutatingadmissionpolicybindings";
+    /// ValidatingWebhookConfigurations.
+    validatingwebhookconfigurations = "admissionregistration.k8s.io", "validatingwebhookconfigurations";
+    /// MutatingWebhookConfigurations.
+    mutatingwebhookconfigurations = "admissionregistration.k8s.io", "mutatingwebhookconfigurations";
 }
 
 /// The LogicalCluster of a cluster: always named `cluster`.

@@ -79,6 +79,14 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
         None,
     ),
     (
+        include_str!("../../../config/crds/admissionregistration.k8s.io_validatingwebhookconfigurations.yaml"),
+        None,
+    ),
+    (
+        include_str!("../../../config/crds/admissionregistration.k8s.io_mutatingwebhookconfigurations.yaml"),
+        None,
+    ),
+    (
         include_str!("../../../config/crds/storagemigration.k8s.io_storageversionmigrations.yaml"),
         None,
     ),

@@ -33,7 +33,7 @@ mod validate;
 pub use crate::columns::Column;
 pub use crate::default::default;
 pub use crate::definition::{
-    default_definition, definition_warnings, validate_definition, validate_definition_status,
+    default_definition, definition_warnings, validate_client_config, validate_definition, validate_definition_status,
     validate_definition_update,
 };
 pub use crate::diff::{Change, ChangeKind, diff};

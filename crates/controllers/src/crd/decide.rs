@@ -53,8 +53,13 @@ pub(super) fn decide(world: &World) -> Plan {
     value["status"]["acceptedNames"] = accepted;
     set_condition(&mut value, &names_accepted, world.now);
     let was_established = condition(&value, "Established").is_some_and(|c| c["status"] == "True");
-    let established = was_established && !lost || free;
-    set_condition(&mut value, &establish(established), world.now);
+    // What serves already goes on: a bundle that became invalid fails conversions, and nothing else.
+    let unfit = match was_established {
+        true => None,
+        false => insula_registry::ca_bundle_problem(&value["spec"]["conversion"]),
+    };
+    let established = (was_established && !lost || free) && unfit.is_none();
+    set_condition(&mut value, &establish(established, unfit), world.now);
 
     let mut intents = alive.clone();
     intents.push(Intent::Update(entry.clone(), value));
@@ -94,10 +99,13 @@ fn plural_conflict(value: &Json) -> Condition {
     }
 }
 
-fn establish(established: bool) -> Condition {
-    match established {
-        true => Condition::holds("Established").because("InitialNamesAccepted", "the initial names have been accepted"),
-        false => Condition::fails("Established", "NotAccepted", "not all names are accepted").severity(""),
+fn establish(established: bool, unfit: Option<String>) -> Condition {
+    match (established, unfit) {
+        (true, _) => {
+            Condition::holds("Established").because("InitialNamesAccepted", "the initial names have been accepted")
+        }
+        (false, Some(why)) => Condition::fails("Established", "InvalidCABundle", why).severity(""),
+        (false, None) => Condition::fails("Established", "NotAccepted", "not all names are accepted").severity(""),
     }
 }
 

@@ -20,9 +20,11 @@ mod tests;
 mod type_check;
 pub(crate) mod validate;
 mod validating;
+mod webhooks;
 
 pub(crate) use hooks::Policies;
 pub(crate) use mutating::Mutations;
 pub(crate) use request::{New, Request};
 pub use type_check::{ExpressionWarning, type_check};
 pub(crate) use validating::review;
+pub(crate) use webhooks::validate as ask_webhooks;

@@ -8,6 +8,7 @@ use super::{
     matching::{self, ResourceVersion},
     params, patch,
     request::{New, Request},
+    webhooks::Mutators,
 };
 use crate::{Catalog, Denial, Error, Result, Target, before::metadata_of, ids, representation};
 use insula_api::Json;
@@ -19,6 +20,7 @@ pub(crate) struct Mutations<'a> {
     catalog: &'a Catalog,
     request: Request<'a>,
     hooks: Vec<Hook>,
+    webhooks: Option<Mutators>,
 }
 
 /// One policy by one binding with one parameter.
@@ -57,16 +59,28 @@ impl<'a> Mutations<'a> {
         }
         let (bindings, kinds) = (ids::mutatingadmissionpolicybindings(), ids::mutatingadmissionpolicies());
         let hooks = policies.hooks(request.snapshot, &request.target.cluster, bindings, &kinds);
-        (!hooks.is_empty()).then_some(Mutations {
+        let webhooks = Mutators::find(&request);
+        (!hooks.is_empty() || webhooks.is_some()).then_some(Mutations {
             catalog,
             request,
             hooks,
+            webhooks,
         })
     }
 
-    /// Lets the policies change an object that was sent, complete with its defaults. Those that ask for it are asked once
-    /// more when others changed the object behind them.
-    pub(crate) fn apply(&self, new: &mut Json) -> Result<()> {
+    /// Lets policies and then webhooks change an object that was sent, complete with its defaults. Gives what the sender
+    /// should know.
+    pub(crate) fn apply(&self, new: &mut Json) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        self.apply_policies(new)?;
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.apply(&self.request, new, &mut warnings)?;
+        }
+        Ok(warnings)
+    }
+
+    /// Policies that ask for it are asked once more when others changed the object behind them.
+    fn apply_policies(&self, new: &mut Json) -> Result<()> {
         let mut rounds = Rounds::default();
         self.round(new, &mut rounds, None)?;
         if rounds.again.is_empty() {
@@ -280,7 +294,7 @@ impl Invocation<'_> {
 }
 
 /// An object that was sent, or changed by a policy, in another version.
-fn convert(target: &Target, object: &Json, to: &str) -> Result<Json> {
+pub(super) fn convert(target: &Target, object: &Json, to: &str) -> Result<Json> {
     let own = representation::unalias(&target.served, object);
     target
         .served

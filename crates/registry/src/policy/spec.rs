@@ -116,6 +116,60 @@ pub(crate) struct Source {
     pub(crate) expression: String,
 }
 
+/// What a webhook configuration says.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct Hooks {
+    pub(crate) webhooks: Vec<WebhookSpec>,
+}
+
+/// One webhook of a configuration.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub(crate) struct WebhookSpec {
+    pub(crate) name: String,
+    pub(crate) client_config: Json,
+    pub(crate) rules: Vec<Rule>,
+    pub(crate) failure_policy: String,
+    pub(crate) match_policy: String,
+    pub(crate) namespace_selector: Option<Json>,
+    pub(crate) object_selector: Option<Json>,
+    pub(crate) side_effects: String,
+    pub(crate) timeout_seconds: i64,
+    pub(crate) admission_review_versions: Vec<String>,
+    pub(crate) match_conditions: Vec<Named>,
+    pub(crate) reinvocation_policy: String,
+}
+
+impl Hooks {
+    /// Reads a stored configuration.
+    pub(crate) fn read(configuration: &Json) -> Hooks {
+        Hooks::deserialize(configuration).unwrap_or_default()
+    }
+}
+
+impl WebhookSpec {
+    /// Its conditions, as a policy without anything else.
+    pub(crate) fn as_policy(&self) -> PolicySpec {
+        PolicySpec {
+            match_conditions: self.match_conditions.clone(),
+            failure_policy: self.failure_policy.clone(),
+            ..PolicySpec::default()
+        }
+    }
+
+    /// The requests that it is about.
+    pub(crate) fn constraints(&self) -> MatchResources {
+        MatchResources {
+            match_policy: self.match_policy.clone(),
+            namespace_selector: self.namespace_selector.clone(),
+            object_selector: self.object_selector.clone(),
+            resource_rules: self.rules.clone(),
+            exclude_resource_rules: Vec::new(),
+        }
+    }
+}
+
 impl PolicySpec {
     /// Reads the `spec` of a stored policy.
     pub(crate) fn read(policy: &Json) -> PolicySpec {

@@ -37,6 +37,8 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         (roles::GROUP, "clusterroles") => Arc::new(rbac::Roles { namespaced: false }),
         (roles::GROUP, "rolebindings") => Arc::new(rbac::Bindings { namespaced: true }),
         (roles::GROUP, "clusterrolebindings") => Arc::new(rbac::Bindings { namespaced: false }),
+        (ADMISSION, "validatingwebhookconfigurations") => Arc::new(policies::WebhookConfigurations::Validating),
+        (ADMISSION, "mutatingwebhookconfigurations") => Arc::new(policies::WebhookConfigurations::Mutating),
         ("storagemigration.k8s.io", "storageversionmigrations") => Arc::new(migration::StorageVersionMigrations),
         ("tenancy.kcp.io", "workspaces") => Arc::new(tenancy::Workspaces),
         ("apis.kcp.io", "apibindings") => Arc::new(apis::ApiBindings),

@@ -64,3 +64,22 @@ impl Strategy for MutatingBindings {
         policy::validate::binding(new, false)
     }
 }
+
+/// Both kinds of webhook configurations.
+pub(super) enum WebhookConfigurations {
+    Validating,
+    Mutating,
+}
+
+impl Strategy for WebhookConfigurations {
+    fn traits(&self) -> Traits {
+        Traits {
+            unconditional_update: false,
+            ..TRAITS
+        }
+    }
+
+    fn validate(&self, new: &Json) -> Vec<FieldError> {
+        policy::validate::webhook_configuration(new, matches!(self, WebhookConfigurations::Mutating))
+    }
+}

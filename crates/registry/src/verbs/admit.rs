@@ -71,6 +71,9 @@ impl Registry {
             old.as_ref(),
         )?;
         let new = new.as_ref().map_or(policy::New::Nothing, |draft| draft.as_new());
-        policy::review(&self.policies, &self.catalog, &admission.request(), new)
+        let request = admission.request();
+        let mut warnings = policy::review(&self.policies, &self.catalog, &request, new)?;
+        warnings.extend(policy::ask_webhooks(&request, new)?);
+        Ok(warnings)
     }
 }

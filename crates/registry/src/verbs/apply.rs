@@ -52,7 +52,7 @@ impl Registry {
                 self.update(target, name, Change::Apply(config, on_conflict), part, options)
                     .await
             } else if if_absent == IfAbsent::Create {
-                let target = &*self.asking(target);
+                let target = &*self.asking_to_write(target);
                 self.settled(target, || self.create_configured(target, name, config, options))
                     .await
             } else {

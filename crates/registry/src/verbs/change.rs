@@ -83,7 +83,7 @@ impl Registry {
         }
         if let Some(mutations) = self.mutations(admission) {
             before::complete(&context, &mut new);
-            mutations.apply(&mut new)?;
+            warnings.extend(mutations.apply(&mut new)?);
         }
         before::update(&context, new, old)
     }

@@ -73,7 +73,7 @@ impl Registry {
         how: &DeleteOptions,
         options: &WriteOptions<'_>,
     ) -> Result<Deletion> {
-        let target = &*self.asking(target);
+        let target = &*self.asking_to_write(target);
         self.settled(target, || self.delete_once(target, name, how, options))
             .await
     }

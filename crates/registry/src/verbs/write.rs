@@ -60,10 +60,10 @@ impl Registry {
     /// Creates an object.
     pub async fn create(&self, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
         let by = By::Update(&options.manager);
-        if target.served.api.webhook.is_none() {
+        let target = &*self.asking_to_write(target);
+        if target.served.questions.is_none() {
             return self.create_owned(target, body, options, by).await;
         }
-        let target = &*self.asking(target);
         self.settled(target, || self.create_owned(target, body.clone(), options, by))
             .await
     }
@@ -110,7 +110,7 @@ impl Registry {
                 // What policies make of it is no longer what was sent.
                 spare.get_or_insert_with(|| body.clone());
                 before::complete(&context, &mut body);
-                mutations.apply(&mut body)?;
+                warnings.extend(mutations.apply(&mut body)?);
             }
             let mut draft = before::create(&context, std::mem::take(&mut body))?;
             let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
@@ -187,7 +187,7 @@ impl Registry {
         part: Part,
         options: &WriteOptions<'_>,
     ) -> Result<Written> {
-        let target = &*self.asking(target);
+        let target = &*self.asking_to_write(target);
         self.settled(target, || self.update_once(target, name, &change, part, options))
             .await
     }

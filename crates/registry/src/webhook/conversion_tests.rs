@@ -145,7 +145,9 @@ fn the_first_review_version_that_is_known_is_spoken() {
     }
     assert_eq!(Webhook::read(&"e.io".into(), &json!({"strategy": "None"})), None);
     // The older one was never asked for its uid.
-    let Question::Convert { object, to, .. } = question("a", "v2");
+    let Question::Convert { object, to, .. } = question("a", "v2") else {
+        panic!("it is about a conversion");
+    };
     let older = Question::Convert {
         webhook: webhook(json!(["v1beta1"])),
         object,
@@ -174,4 +176,20 @@ fn services_go_by_their_names() {
     }
     let empty = endpoint(&json!({"url": "https://a", "caBundle": ""})).expect("a URL is enough");
     assert_eq!(empty.ca_bundle, None);
+}
+
+#[test]
+fn a_bundle_without_certificates_is_told() {
+    let conversion = |bundle: &str| json!({"strategy": "Webhook", "webhook": {"clientConfig": {"url": "https://a", "caBundle": bundle}}});
+    let pem = STANDARD.encode("-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n");
+    for (bundle, fits) in [
+        ("", true),
+        (&pem, true),
+        ("Cg==", false),
+        ("no base64", false),
+        ("cGxhY2Vob2xkZXI=", false),
+    ] {
+        assert_eq!(ca_bundle_problem(&conversion(bundle)).is_none(), fits, "{bundle}");
+    }
+    assert_eq!(ca_bundle_problem(&json!({"strategy": "None"})), None);
 }

@@ -14,13 +14,16 @@
 //!
 //! Every run must ask the same again, or the questions would never end: time and randomness are drawn once for all runs.
 
+pub(crate) mod admission;
 pub(crate) mod conversion;
 
+pub(crate) use admission::Hook;
 pub(crate) use conversion::Webhook;
+pub use conversion::ca_bundle_problem;
 
-use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, representation};
-use futures_util::future::join_all;
-use insula_api::{Clock, ClusterName, Json, Rng, Timestamp, Uid};
+use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, ids, representation};
+use futures_util::future::{join, join_all};
+use insula_api::{Clock, ClusterName, Json, Rng, Scope, Timestamp, Uid};
 use insula_store::Entry;
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -44,6 +47,8 @@ pub(crate) enum Question {
         object: Json,
         to: Arc<str>,
     },
+    /// Whether a write may happen, and what is to be changed of it: an AdmissionRequest without its name.
+    Admit { hook: Arc<Hook>, request: Json },
 }
 
 impl Question {
@@ -55,6 +60,17 @@ impl Question {
                     webhook.endpoint.url.as_bytes(),
                     to.as_bytes(),
                     object.to_string().as_bytes(),
+                ] {
+                    hash.update(part);
+                    hash.update([0]);
+                }
+            }
+            Question::Admit { hook, request } => {
+                let role = if hook.mutating { "mutate" } else { "validate" };
+                for part in [
+                    hook.endpoint.url.as_bytes(),
+                    role.as_bytes(),
+                    request.to_string().as_bytes(),
                 ] {
                     hash.update(part);
                     hash.update([0]);
@@ -145,9 +161,20 @@ impl Questions {
         }
         let (keys, questions): (Vec<Key>, Vec<Question>) = open.into_iter().unzip();
         let reviews = conversion::reviews(&questions, &*self.rng).into_iter();
-        let answers = join_all(reviews.map(|review| review.ask(&*self.outbound, cluster))).await;
+        let converted = join_all(reviews.map(|review| review.ask(&*self.outbound, cluster)));
+        let admitted = questions
+            .iter()
+            .enumerate()
+            .filter_map(|(index, question)| match question {
+                Question::Admit { hook, request } => Some(async move {
+                    let answer = admission::ask(hook, request, (&*self.outbound, cluster, &*self.rng)).await;
+                    (index, answer)
+                }),
+                Question::Convert { .. } => None,
+            });
+        let (converted, admitted) = join(converted, join_all(admitted)).await;
         let mut known = self.known.lock();
-        for (index, answer) in answers.into_iter().flatten() {
+        for (index, answer) in converted.into_iter().flatten().chain(admitted) {
             known.answers.insert(keys[index], answer);
         }
         true
@@ -179,9 +206,32 @@ impl Rng for Questions {
 }
 
 impl Registry {
-    /// A target that can ask webhooks; the same one where there is nobody to ask.
+    /// A target that can ask conversion webhooks; the same one where there is nobody to ask.
     pub fn asking<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        if target.served.api.webhook.is_none() || target.served.questions.is_some() {
+        self.asking_if(target, target.served.api.webhook.is_some())
+    }
+
+    /// The same for a write, which admission webhooks of the workspace may have to say something about.
+    pub(crate) fn asking_to_write<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
+        let converts = target.served.api.webhook.is_some();
+        self.asking_if(target, converts || self.has_admission_webhooks(&target.cluster))
+    }
+
+    fn has_admission_webhooks(&self, cluster: &ClusterName) -> bool {
+        let snapshot = self.store.latest();
+        let kinds = [
+            ids::validatingwebhookconfigurations(),
+            ids::mutatingwebhookconfigurations(),
+        ];
+        kinds.into_iter().any(|kind| {
+            !snapshot
+                .range(&Scope::cluster(kind, cluster.clone()), None, 1)
+                .is_empty()
+        })
+    }
+
+    fn asking_if<'t>(&self, target: &'t Target, has_questions: bool) -> Cow<'t, Target> {
+        if !has_questions || target.served.questions.is_some() {
             return Cow::Borrowed(target);
         }
         let mut target = target.clone();

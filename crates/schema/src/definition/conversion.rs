@@ -22,7 +22,7 @@ pub(super) fn validate(conversion: &Json, path: &FieldPath, errors: &mut Vec<Fie
                     &config_at,
                     "required when strategy is set to Webhook",
                 )),
-                Some(config) => client_config(config, &config_at, errors),
+                Some(config) => validate_client_config(config, &config_at, errors),
             }
             review_versions(reviews.map(Vec::as_slice).unwrap_or_default(), &reviews_at, errors);
         }
@@ -70,7 +70,8 @@ fn review_versions(versions: &[Json], path: &FieldPath, errors: &mut Vec<FieldEr
     }
 }
 
-fn client_config(config: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+/// Validates whom a webhook is called at: exactly one of an `https` URL and a service.
+pub fn validate_client_config(config: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let url = config.get("url").and_then(Json::as_str);
     let service = config.get("service").filter(|s| !s.is_null());
     match (url, service) {
@@ -129,10 +130,13 @@ fn check_service(service: &Json, path: &FieldPath, errors: &mut Vec<FieldError>)
         return;
     }
     let value = Json::from(given);
-    let Some(rest) = given.strip_prefix('/') else {
+    if !given.starts_with('/') {
         errors.push(FieldError::invalid(&at, &value, "must start with a '/'"));
-        return;
-    };
+    }
+    // Kubernetes looks behind the first character, whichever it is.
+    let rest = given
+        .get(given.chars().next().map_or(0, char::len_utf8)..)
+        .unwrap_or_default();
     let rest = rest.strip_suffix('/').unwrap_or(rest);
     for (i, segment) in rest.split('/').enumerate() {
         if segment.is_empty() {

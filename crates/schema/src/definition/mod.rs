@@ -7,6 +7,8 @@ mod conversion;
 mod names;
 mod versions;
 
+pub use conversion::validate_client_config;
+
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 use std::collections::HashMap;

@@ -1,6 +1,7 @@
 //! What is wrong with a policy or a binding, with Kubernetes' texts and fields (`pkg/apis/admissionregistration/validation`).
 
 mod resources;
+mod webhooks;
 
 use super::{
     compile::{CompiledMutation, CompiledPolicy, Expression},
@@ -12,6 +13,8 @@ use resources::{check_match_resources, check_selector};
 
 use serde_json::json;
 use std::collections::BTreeSet;
+
+pub(crate) use webhooks::webhook_configuration;
 
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 const REINVOCATION_POLICIES: [&str; 2] = ["IfNeeded", "Never"];

@@ -9,7 +9,7 @@ use insula_api::{FieldError, FieldPath, Json, LabelSelector};
 use serde_json::json;
 use std::collections::BTreeSet;
 
-const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
+pub(super) const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 const SCOPES: [&str; 3] = ["*", "Cluster", "Namespaced"];
 
@@ -39,7 +39,7 @@ pub(super) fn check_match_resources(resources: &MatchResources, at: &FieldPath, 
     }
 }
 
-fn check_rule(rule: &Rule, at: &FieldPath, errors: &mut Vec<FieldError>) {
+pub(super) fn check_rule(rule: &Rule, at: &FieldPath, errors: &mut Vec<FieldError>) {
     let mut names = BTreeSet::new();
     for (index, name) in rule.resource_names.iter().enumerate() {
         let at = at.child("resourceNames").index(index);
@@ -131,7 +131,37 @@ fn check_resources(resources: &[String], at: &FieldPath, errors: &mut Vec<FieldE
 }
 
 pub(super) fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>) {
-    if let Err(error) = LabelSelector::from_json(selector) {
+    let before = errors.len();
+    for (index, requirement) in selector["matchExpressions"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        let at = at.child("matchExpressions").index(index);
+        let values = requirement["values"]
+            .as_array()
+            .is_some_and(|values| !values.is_empty());
+        match requirement["operator"].as_str().unwrap_or_default() {
+            "In" | "NotIn" if !values => {
+                let why = "must be specified when `operator` is 'In' or 'NotIn'";
+                errors.push(FieldError::required(&at.child("values"), why));
+            }
+            "Exists" | "DoesNotExist" if values => {
+                let why = "may not be specified when `operator` is 'Exists' or 'DoesNotExist'";
+                errors.push(FieldError::forbidden(&at.child("values"), why));
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" => {}
+            _ => {
+                let (at, why) = (at.child("operator"), "not a valid selector operator");
+                errors.push(FieldError::invalid(&at, &requirement["operator"], why));
+            }
+        }
+    }
+    // What is wrong with keys and values is told of the whole.
+    if errors.len() == before
+        && let Err(error) = LabelSelector::from_json(selector)
+    {
         errors.push(FieldError::invalid(at, selector, error.to_string()));
     }
 }
