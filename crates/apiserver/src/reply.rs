@@ -130,19 +130,14 @@ pub fn bytes(code: u16, body: Vec<u8>, content_type: &'static str) -> Response<B
     response
 }
 
-/// Longest `Warning` text; longer ones are cut, as Kubernetes does when there are too many.
-const WARNING_BYTES_MAX: usize = 4096;
+/// Characters of all warnings of an answer, as in Kubernetes…
+const WARNINGS_CHARS_MAX: usize = 4096;
+/// …and of each one when they are more than that.
+const WARNING_CHARS_MAX: usize = 256;
 
 /// `Warning: 299 - "text"` for each text, once.
 pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
-    let mut seen: Vec<&String> = Vec::new();
-    let mut total = 0;
-    for warning in warnings {
-        total += warning.len();
-        if seen.contains(&warning) || total > WARNING_BYTES_MAX {
-            continue;
-        }
-        seen.push(warning);
+    for warning in fitting(warnings) {
         let quoted = warning
             .replace('\\', "\\\\")
             .replace('"', "\\\"")
@@ -150,5 +145,43 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
         if let Ok(value) = HeaderValue::from_str(&format!("299 - \"{quoted}\"")) {
             response.headers_mut().append(header::WARNING, value);
         }
+    }
+}
+
+/// Each warning once. When they are too much together each one is cut, and those that still do not fit are left out.
+fn fitting(warnings: &[String]) -> Vec<String> {
+    let mut once: Vec<&str> = Vec::new();
+    for warning in warnings {
+        if !once.contains(&warning.as_str()) {
+            once.push(warning);
+        }
+    }
+    let length = |text: &str| text.chars().count();
+    let whole = once.iter().map(|text| length(text)).sum::<usize>() <= WARNINGS_CHARS_MAX;
+    let longest = if whole { WARNINGS_CHARS_MAX } else { WARNING_CHARS_MAX };
+    let cut = once
+        .into_iter()
+        .map(|text| text.chars().take(longest).collect::<String>());
+    let mut total = 0;
+    cut.take_while(|text| {
+        total += length(text);
+        total <= WARNINGS_CHARS_MAX
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn warnings_come_once_and_have_an_end() {
+        let short = ["a".to_owned(), "b".to_owned(), "a".to_owned()];
+        assert_eq!(fitting(&short), ["a", "b"]);
+        let one = ["é".repeat(4000)];
+        assert_eq!(fitting(&one), one);
+        let many: Vec<String> = (0..30).map(|i| format!("{i:02}{}", "é".repeat(300))).collect();
+        let lengths: Vec<usize> = fitting(&many).iter().map(|text| text.chars().count()).collect();
+        assert_eq!(lengths, [256; 16]);
     }
 }

@@ -5,8 +5,9 @@ use crate::{
     apply::configuration,
     body::Expected,
     handle::{Answer, ResourceRequest, apply_patch, header_text},
-    negotiate::{self, Offer, PatchType, Patches},
+    negotiate::{self, Offer, PatchType, Patches, Representation},
     reply::{self, Reply},
+    table::{self, Columns, IncludeObject, Layout},
 };
 use http::header;
 use insula_api::{FieldError, FieldPath, Json};
@@ -51,13 +52,31 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
         }
         _ => return Err(request.not_supported(verb)),
     };
+    let shown = represented(request, scale, form.representation)?;
     Ok(reply::document(
         200,
-        &scale,
+        &shown,
         form.format,
-        form.format.content_type(),
-        false,
+        form.content_type(),
+        form.pretty,
     ))
+}
+
+/// A Scale as it is, as a row, or as its metadata.
+fn represented(
+    request: &ResourceRequest<'_>,
+    scale: Json,
+    representation: Representation,
+) -> std::result::Result<Json, Reply> {
+    Ok(match representation {
+        Representation::Table(version) => {
+            let include = IncludeObject::parse(request.request.parsed.query.get("includeObject"))?;
+            let now = request.server.registry.clock.now();
+            Layout::of_scale().single(&scale, include, version, now, Columns::Defined)
+        }
+        Representation::PartialMetadata(version) => table::partial(&scale["metadata"], version),
+        _ => scale,
+    })
 }
 
 /// The Scale of an object.

@@ -80,6 +80,12 @@ enum Cell<'a> {
         pointer: &'static str,
         text: &'static str,
     },
+    /// A number at a pointer.
+    Number {
+        name: &'static str,
+        pointer: &'static str,
+        text: &'static str,
+    },
     /// How many entries the maps of these names have.
     Count {
         name: &'static str,
@@ -137,6 +143,19 @@ impl<'a> Layout<'a> {
         };
         Layout {
             cells,
+            null_when_empty: false,
+        }
+    }
+
+    /// The layout of a Scale.
+    pub fn of_scale() -> Self {
+        let number = |name, pointer, text| Cell::Number { name, pointer, text };
+        Layout {
+            cells: vec![
+                number("Desired", "/spec/replicas", "Number of desired replicas"),
+                number("Available", "/status/replicas", "Number of actual replicas"),
+                Cell::Age { kind: "date" },
+            ],
             null_when_empty: false,
         }
     }
@@ -218,6 +237,7 @@ impl Cell<'_> {
             }
             Cell::Age { kind } => definition("Age", kind, "", CREATED_TEXT, 0),
             Cell::Created => definition("Created At", "date", "", CREATED_TEXT, 0),
+            Cell::Number { name, text, .. } => definition(name, "integer", "", text, 0),
             Cell::Text { name, text, .. } | Cell::Count { name, text, .. } => definition(name, "string", "", text, 0),
         }
     }
@@ -229,6 +249,7 @@ impl Cell<'_> {
             Cell::Age { .. } => json!(created.map_or_else(|| "<unknown>".to_owned(), |text| age(text, now))),
             Cell::Created => json!(created),
             Cell::Text { pointer, .. } => json!(object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()),
+            Cell::Number { pointer, .. } => object.pointer(pointer).cloned().unwrap_or_default(),
             Cell::Count { fields, .. } => {
                 let maps = fields.iter().filter_map(|field| object[field].as_object());
                 json!(maps.map(Map::len).sum::<usize>())

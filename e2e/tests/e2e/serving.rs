@@ -3,7 +3,7 @@
 use insula_e2e::{shared, workspace};
 use serde_json::{Value, json};
 
-stories!("serving": apply, definition, definitions, discovery, lists, owners, pipeline, representations, subresources, verbs, watches);
+stories!("serving": apply, corners, definition, definitions, discovery, lists, owners, pipeline, representations, subresources, verbs, watches);
 
 /// Pages of a list are of one revision, each object once, whatever the size of the page and whatever is written meanwhile.
 #[test]
