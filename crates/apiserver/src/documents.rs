@@ -104,7 +104,9 @@ pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -
         .as_ref()
         .map(|path| format!("/clusters/{path}"))
         .unwrap_or_default();
-    let found = openapi::serve::v3(&server.openapi, &served, headers, path, hash, &base);
+    // Making a document of many large schemas takes a while.
+    let make = || openapi::serve::v3(&server.openapi, &served, headers, path, hash, &base);
+    let found = server.registry.catalog.aside(make);
     found
         .map(|response| response.map(Body::from))
         .ok_or(Reply::NotFoundPage)
@@ -113,5 +115,7 @@ pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -
 /// `/openapi/v2`
 pub(crate) fn openapi_v2(server: &ApiServer, request: &Authorized) -> Answer {
     let served = served(server, request)?;
-    Ok(openapi::serve::v2(&server.openapi, &served, &request.parsed.headers).map(Body::from))
+    let make = || Some(openapi::serve::v2(&server.openapi, &served, &request.parsed.headers));
+    let made = server.registry.catalog.aside(make);
+    made.map(|response| response.map(Body::from)).ok_or(Reply::NotFoundPage)
 }

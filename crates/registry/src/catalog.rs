@@ -95,9 +95,20 @@ impl Catalog {
         }
     }
 
-    /// Where searches run; on the caller's thread if nothing is said.
+    /// Where searches and other long work run; on the caller's thread if nothing is said.
     pub fn work_aside(&mut self, aside: Aside) {
         self.prover.aside = aside;
+    }
+
+    /// Does work that takes a while where nobody else waits for it.
+    pub fn aside<T: Default>(&self, work: impl FnOnce() -> T) -> T {
+        let (mut work, mut done) = (Some(work), T::default());
+        (self.prover.aside)(&mut || {
+            if let Some(work) = work.take() {
+                done = work();
+            }
+        });
+        done
     }
 
     /// The built-in kinds.
