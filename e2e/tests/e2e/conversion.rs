@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_e2e::{Client, shared, story, until, workspace};
+use insula_e2e::{Client, shared, story, until, with_widgets, workspace};
 use serde_json::{Value, json};
 
 stories!("conversion": acceptance, change, failing, forms, laws, proof, selectors, spellings, weak_points);
@@ -248,4 +248,57 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
     });
     let (reads, writes) = (reads.into_inner(), writes.into_inner());
     assert!(reads > 10 && writes > 10, "{reads} reads, {writes} writes");
+}
+
+/// Enough objects that their conversion is shared out: lists of several clients at once, a table and the first events of a watch
+/// show all of them, in order.
+#[test]
+fn many_objects_are_shown_in_another_version_whole_and_in_order() {
+    let server = shared();
+    let client = server.admin().at(&with_widgets(&server));
+    let name = |i: usize| format!("w-{i:03}");
+    let first = |i: usize| format!("{i} {}", "all work and no play ".repeat(200));
+    let (v1, v2) = ["v1", "v2"]
+        .map(|version| format!("/apis/example.io/{version}/namespaces/default/widgets"))
+        .into();
+    for i in 0..60 {
+        let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": name(i)},
+            "spec": {"firstName": first(i)}});
+        client.post(&v1, &widget).expect(201);
+    }
+    let check = |i: usize, object: &Value| {
+        assert_eq!(object["metadata"]["name"], *name(i));
+        assert_eq!(object["apiVersion"], "example.io/v2");
+        assert_eq!(object["spec"], json!({"name": {"first": first(i)}}));
+    };
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                let list = client.get(&v2).expect(200);
+                let items = list["items"].as_array().unwrap();
+                assert_eq!(items.len(), 60);
+                items.iter().enumerate().for_each(|(i, object)| check(i, object));
+            });
+        }
+    });
+    let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
+    let table = client.get_with(&v2, &table).expect(200);
+    let rows = table["rows"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|row| row["cells"][0].clone());
+    assert_eq!(
+        rows.collect::<Vec<_>>(),
+        (0..60).map(|i| json!(name(i))).collect::<Vec<_>>()
+    );
+    let mut seen = 0;
+    let events =
+        format!("{v2}?watch=true&sendInitialEvents=true&resourceVersionMatch=NotOlderThan&allowWatchBookmarks=true");
+    client.watch(&events, |event| {
+        check(seen, &event["object"]);
+        seen += 1;
+        (seen == 60).then_some(())
+    });
+    assert_eq!(seen, 60);
 }
