@@ -278,10 +278,10 @@ impl ResourceRequest<'_> {
     async fn list(&mut self) -> Answer {
         let renderer = self.renderer(self.negotiate(Offer::List)?)?;
         let (options, _) = self.request.parsed.query.list()?;
-        let list = self
-            .server
-            .registry
-            .list(&self.request.place.snapshot, &self.target, &options)?;
+        let (registry, snapshot) = (&self.server.registry, &self.request.place.snapshot);
+        let target = registry.asking(&self.target);
+        registry.prepare_to_select(&target, snapshot, &options.fields).await;
+        let list = registry.list(snapshot, &target, &options)?;
         renderer.list(&list, &self.warnings).await
     }
 

@@ -150,6 +150,7 @@ async fn begin(
     match start {
         WatchStart::State { at, bookmark } => {
             let snapshot = stage::snapshot(registry, at).await.map_err(Begin::Refused)?;
+            registry.prepare_to_select(&target, &snapshot, &options.fields).await;
             let watch = registry.watch_with_state(&snapshot, target, options).map_err(refused)?;
             Ok((watch, bookmark.then(|| snapshot.revision())))
         }

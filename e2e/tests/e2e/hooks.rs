@@ -62,6 +62,11 @@ fn answer(path: &str, review: &Value) -> Reply {
         }
         "/label" => response["convertedObjects"][0]["metadata"]["labels"] = json!({"a b": "c"}),
         "/says-no" => response["result"] = json!({"status": "Failure", "message": "not today"}),
+        "/first" => {
+            for object in response["convertedObjects"].as_array_mut().unwrap() {
+                object["spec"]["first"] = object["spec"]["texts"][0].clone();
+            }
+        }
         "/silent" => response["result"] = json!({}),
         "/review" => good["kind"] = json!("Review"),
         _ => {}
@@ -74,7 +79,7 @@ fn define(at: &Client, plural: &str, client: &Value) {
     let fields = |spec: Value| json!({"openAPIV3Schema": {"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}}});
     let text = json!({"type": "string"});
     let v1 = fields(json!({"text": text, "size": {"type": "integer", "default": 3}}));
-    let v2 = fields(json!({"texts": {"type": "array", "items": text}}));
+    let v2 = fields(json!({"texts": {"type": "array", "items": text}, "first": text}));
     let kind = plural[..1].to_uppercase() + &plural[1..];
     let definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
@@ -83,7 +88,7 @@ fn define(at: &Client, plural: &str, client: &Value) {
             "group": GROUP, "scope": "Cluster", "names": {"plural": plural, "kind": kind},
             "versions": [
                 {"name": "v1", "served": true, "storage": true, "schema": v1},
-                {"name": "v2", "served": true, "storage": false, "schema": v2},
+                {"name": "v2", "served": true, "storage": false, "schema": v2, "selectableFields": [{"jsonPath": ".spec.first"}]},
             ],
             "conversion": {"strategy": "Webhook", "webhook": {"clientConfig": client, "conversionReviewVersions": ["v7", "v1", "v1beta1"]}},
         },
@@ -215,6 +220,38 @@ fn definitions_convert_by_webhook() {
 fn at_once(at: &Client, url: &str, text: &str) {
     let (at, url, text) = (at.clone(), url.to_owned(), text.to_owned());
     std::thread::spawn(move || at.merge(&url, &json!({"spec": {"text": text}})));
+}
+
+#[test]
+fn fields_are_selected_by_as_the_version_has_them() {
+    let server = server();
+    let hook = Hook::start(&server, answer);
+    let (path, _) = workspace(&server.admin(), "hooks");
+    let at = server.admin().at(&path);
+    define(&at, "notes", &hook.client_config("/first"));
+    let url = |version: &str, rest: &str| format!("/apis/{GROUP}/{version}/notes{rest}");
+    for (name, text) in [("a", "one"), ("b", "two")] {
+        let object = object("notes", "v1", name, json!({"text": text}));
+        at.post(&url("v1", ""), &object).expect(201);
+    }
+    let list = at.get(&url("v2", "?fieldSelector=spec.first%3Dtwo")).expect(200);
+    assert_eq!(list["items"].as_array().unwrap().len(), 1);
+    assert_eq!(list["items"][0]["metadata"]["name"], "b");
+    // A watcher sees an object come that was another one's, and go again.
+    let mut events = Vec::new();
+    at.watch(&url("v2", "?watch=true&fieldSelector=spec.first%3Dtwo"), |event| {
+        let seen = (event["type"].clone(), event["object"]["metadata"]["name"].clone());
+        events.push((seen.0.as_str()?.to_owned(), seen.1.as_str()?.to_owned()));
+        match events.len() {
+            1 => at_once(&at, &url("v1", "/a"), "two"),
+            2 => at_once(&at, &url("v1", "/b"), "three"),
+            _ => return Some(()),
+        }
+        None
+    })
+    .unwrap();
+    let want = [("ADDED", "b"), ("ADDED", "a"), ("DELETED", "b")];
+    assert_eq!(events, want.map(|(kind, name)| (kind.to_owned(), name.to_owned())));
 }
 
 #[test]

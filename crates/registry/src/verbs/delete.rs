@@ -155,6 +155,8 @@ impl Registry {
         options: &WriteOptions<'_>,
     ) -> Result<(super::List, Vec<String>)> {
         let snapshot = self.store.latest();
+        let target = &*self.asking(target);
+        self.prepare_to_select(target, &snapshot, &list.fields).await;
         let found = self.list(&snapshot, target, list)?;
         let mut warnings = Vec::new();
         for entry in &found.entries {

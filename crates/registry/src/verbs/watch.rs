@@ -1,7 +1,10 @@
 //! Watch: a snapshot first if asked for, then a cursor that pulls. Selectors turn changes into what the watcher sees.
 
 use super::read::{check_fields, selects};
-use crate::{Error, Registry, Result, Target};
+use crate::{
+    Error, Registry, Result, Target,
+    webhook::{learn, looks_inside},
+};
 use insula_api::{FieldSelector, LabelSelector, Object, ObjectKey, Revision};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
 use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
@@ -45,6 +48,8 @@ pub struct Watch {
     options: WatchOptions,
     initial: VecDeque<Entry>,
     cursor: Cursor,
+    /// Changes that came, and where the cursor stood before: a webhook is being asked what they look like.
+    unseen: (Vec<Arc<Change>>, Revision),
 }
 
 impl Registry {
@@ -71,6 +76,7 @@ impl Registry {
             target,
             options,
             initial,
+            unseen: (Vec::new(), cursor.position()),
             cursor,
         })
     }
@@ -88,6 +94,7 @@ impl Registry {
             target,
             options,
             initial: VecDeque::new(),
+            unseen: (Vec::new(), cursor.position()),
             cursor,
         })
     }
@@ -139,7 +146,23 @@ impl Watch {
                 })
                 .collect());
         }
-        let changes = self.cursor.next().await.map_err(gone)?;
+        if self.unseen.0.is_empty() {
+            let before = self.cursor.position();
+            self.unseen = (self.cursor.next().await.map_err(gone)?, before);
+        }
+        if looks_inside(&self.options.fields) {
+            let sides = self.unseen.0.iter().flat_map(|change| {
+                let old = change
+                    .old
+                    .as_ref()
+                    .map(|old| entry(&change.key, &old.object, old.revision));
+                let new = change.new.as_ref().map(|new| entry(&change.key, new, change.revision));
+                old.into_iter().chain(new)
+            });
+            let sides: Vec<Entry> = sides.collect();
+            learn(&self.target, sides.iter()).await;
+        }
+        let changes = std::mem::take(&mut self.unseen.0);
         changes
             .iter()
             .filter_map(|change| self.see(change).transpose())
@@ -148,7 +171,10 @@ impl Watch {
 
     /// Everything at or before this revision was handed out: a bookmark.
     pub fn position(&self) -> Revision {
-        self.cursor.position()
+        match self.unseen.0.is_empty() {
+            true => self.cursor.position(),
+            false => self.unseen.1,
+        }
     }
 
     fn see(&self, change: &Change) -> Result<Option<Event>> {

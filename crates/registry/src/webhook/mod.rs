@@ -23,8 +23,8 @@ pub use conversion::ca_bundle_problem;
 
 use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, ids, representation};
 use futures_util::future::{join, join_all};
-use insula_api::{Clock, ClusterName, Json, Rng, Scope, Timestamp, Uid};
-use insula_store::Entry;
+use insula_api::{Clock, ClusterName, FieldSelector, Json, Rng, Scope, Timestamp, Uid};
+use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::{borrow::Cow, collections::HashMap, fmt, future::Future, sync::Arc};
@@ -265,6 +265,21 @@ impl Registry {
         learn(&target, std::iter::once(entry)).await;
         representation::value(&target.served, entry, &target.version)
     }
+}
+
+impl Registry {
+    /// Learns what selecting objects by their fields needs, where a webhook makes the version that the fields are of.
+    pub async fn prepare_to_select(&self, target: &Target, snapshot: &Snapshot, fields: &FieldSelector) {
+        if target.served.questions.is_some() && looks_inside(fields) {
+            let all = snapshot.range(&target.scope(), None, usize::MAX);
+            learn(target, all.iter()).await;
+        }
+    }
+}
+
+/// Whether a selector looks at fields that are not the same in all versions.
+pub(crate) fn looks_inside(fields: &FieldSelector) -> bool {
+    fields.terms.iter().any(|(field, ..)| !field.starts_with("metadata."))
 }
 
 /// Learns what showing objects in the target's version needs. Earlier answers are forgotten: every reading asks anew.
