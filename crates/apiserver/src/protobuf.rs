@@ -123,6 +123,7 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, J
 fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, ProtobufError> {
     Ok(match (kind, value) {
         (Type::Text, Value::Bytes(bytes)) => Some(utf8(bytes)?).filter(|text| !text.is_empty()).map(Json::String),
+        (Type::Bytes, Value::Bytes(bytes)) => Some(json!(STANDARD.encode(bytes))).filter(|_| !bytes.is_empty()),
         (Type::Integer, Value::Varint(number)) => Some(json!(number as i64)),
         (Type::Bool, Value::Varint(number)) => Some(json!(number != 0)),
         (Type::Time, Value::Bytes(bytes)) => time(bytes)?.map(|(seconds, _)| json!(Timestamp(seconds).to_string())),
@@ -139,7 +140,7 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
 /// What a type has when nothing was written.
 fn empty(kind: Type) -> Json {
     match kind {
-        Type::Text => json!(""),
+        Type::Text | Type::Bytes => json!(""),
         Type::Message(_) | Type::Pointer(_) | Type::Embedded(_) | Type::TextMap | Type::BytesMap | Type::TextsMap => {
             json!({})
         }

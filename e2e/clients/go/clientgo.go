@@ -9,7 +9,10 @@ import (
 	"sync"
 	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,6 +115,35 @@ func typed(ctx context.Context, config *rest.Config) {
 	}
 	client := kubernetes.NewForConfigOrDie(config)
 	records(ctx, client)
+	permits(ctx, client)
+}
+
+// Kinds with lists in which empty texts count, and selectors that count when they are empty.
+func permits(ctx context.Context, client kubernetes.Interface) {
+	role := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "reader"}, Rules: []rbacv1.PolicyRule{{Verbs: []string{"get"}, APIGroups: []string{"", "house.example.io"}, Resources: []string{"secrets"}}}}
+	made := got(client.RbacV1().Roles(namespace).Create(ctx, role, metav1.CreateOptions{}))
+	check(equality.Semantic.DeepEqual(made.Rules, role.Rules), made.Rules)
+	anything := &metav1.LabelSelector{}
+	rule := admissionv1.RuleWithOperations{Operations: []admissionv1.OperationType{"CREATE"}, Rule: admissionv1.Rule{APIGroups: []string{""}, APIVersions: []string{"v1"}, Resources: []string{"secrets"}}}
+	policy := &admissionv1.ValidatingAdmissionPolicy{ObjectMeta: metav1.ObjectMeta{Name: "check"}, Spec: admissionv1.ValidatingAdmissionPolicySpec{
+		MatchConstraints: &admissionv1.MatchResources{NamespaceSelector: anything, ResourceRules: []admissionv1.NamedRuleWithOperations{{RuleWithOperations: rule}}},
+		Validations:      []admissionv1.Validation{{Expression: "object.metadata.name != 'x'"}},
+	}}
+	kept := got(client.AdmissionregistrationV1().ValidatingAdmissionPolicies().Create(ctx, policy, metav1.CreateOptions{}))
+	rules := kept.Spec.MatchConstraints.ResourceRules
+	check(len(rules) == 1 && rules[0].Resources[0] == "secrets" && rules[0].APIGroups[0] == "" && rules[0].Operations[0] == "CREATE", kept.Spec)
+	bound := got(client.AdmissionregistrationV1().ValidatingAdmissionPolicyBindings().Create(ctx, &admissionv1.ValidatingAdmissionPolicyBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "check"},
+		Spec:       admissionv1.ValidatingAdmissionPolicyBindingSpec{PolicyName: "check", ValidationActions: []admissionv1.ValidationAction{admissionv1.Warn}},
+	}, metav1.CreateOptions{}))
+	check(bound.Spec.PolicyName == "check", bound.Spec)
+	none, url := admissionv1.SideEffectClassNone, "https://hooks.example.io/check"
+	hooks := &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "check"}, Webhooks: []admissionv1.ValidatingWebhook{{
+		Name: "check.example.io", SideEffects: &none, AdmissionReviewVersions: []string{"v1"}, Rules: []admissionv1.RuleWithOperations{rule},
+		ClientConfig: admissionv1.WebhookClientConfig{URL: &url}, ObjectSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"never": "there"}},
+	}}}
+	hooked := got(client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Create(ctx, hooks, metav1.CreateOptions{}))
+	check(len(hooked.Webhooks) == 1 && *hooked.Webhooks[0].ClientConfig.URL == url, hooked.Webhooks)
 }
 
 // Events by the recorder that controllers use; the second one of a kind counts up the first.
@@ -247,7 +279,7 @@ func elects(ctx context.Context, config *rest.Config) {
 		ctx, cancel := context.WithCancel(ctx)
 		lock := got(resourcelock.New(resourcelock.LeasesResourceLock, namespace, "leader", client.CoreV1(), client.CoordinationV1(), resourcelock.ResourceLockConfig{Identity: name}))
 		go leaderelection.RunOrDie(ctx, leaderelection.LeaderElectionConfig{
-			Lock: lock, LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 200 * time.Millisecond, ReleaseOnCancel: true,
+			Lock: lock, LeaseDuration: 4 * time.Second, RenewDeadline: 3 * time.Second, RetryPeriod: 200 * time.Millisecond, ReleaseOnCancel: true,
 			Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) { leads <- name }, OnStoppedLeading: func() {}},
 		})
 		return cancel

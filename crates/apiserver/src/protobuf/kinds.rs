@@ -14,6 +14,8 @@ pub(super) enum Type {
     MicroTime,
     /// Any JSON, as text in field 1.
     Raw,
+    /// Base64 in JSON.
+    Bytes,
     /// A message that is there when it has something in it.
     Message(&'static [Field]),
     /// A message that may be there with nothing in it: an empty selector selects everything.
@@ -130,6 +132,16 @@ const EVENT: &[Field] = &[
     (14, "reportingComponent", Type::Text, false),
     (15, "reportingInstance", Type::Text, false),
 ];
+const GROUP_RESOURCE: &[Field] = &[(1, "group", Type::Text, false), (2, "resource", Type::Text, false)];
+const MIGRATION: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (
+        2,
+        "spec",
+        Type::Message(&[(1, "resource", Type::Message(GROUP_RESOURCE), false)]),
+        false,
+    ),
+];
 const PRECONDITIONS: &[Field] = &[(1, "uid", Type::Text, false), (2, "resourceVersion", Type::Text, false)];
 const DELETE_OPTIONS: &[Field] = &[
     (1, "gracePeriodSeconds", Type::Integer, false),
@@ -173,6 +185,7 @@ pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
         ("v1", "Secret") => SECRET,
         ("v1", "Event") => EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
+        ("storagemigration.k8s.io/v1beta1", "StorageVersionMigration") => MIGRATION,
         (_, "DeleteOptions") => DELETE_OPTIONS,
         (
             "rbac.authorization.k8s.io/v1"

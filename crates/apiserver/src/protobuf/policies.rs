@@ -151,6 +151,47 @@ const SELF_REVIEW: &[Field] = &[one(1, "metadata", META)];
 const TOKEN_ASKED: &[Field] = &[text(1, "token"), texts(2, "audiences")];
 const TOKEN_REVIEW: &[Field] = &[one(1, "metadata", META), one(2, "spec", TOKEN_ASKED)];
 
+const SERVICE: &[Field] = &[
+    text(1, "namespace"),
+    text(2, "name"),
+    text(3, "path"),
+    (4, "port", Type::Integer, false),
+];
+const CLIENT_CONFIG: &[Field] = &[
+    optional(1, "service", SERVICE),
+    (2, "caBundle", Type::Bytes, false),
+    text(3, "url"),
+];
+const VALIDATING_WEBHOOK: &[Field] = &[
+    text(1, "name"),
+    one(2, "clientConfig", CLIENT_CONFIG),
+    list(3, "rules", WITH_OPERATIONS),
+    text(4, "failurePolicy"),
+    optional(5, "namespaceSelector", SELECTOR),
+    text(6, "sideEffects"),
+    (7, "timeoutSeconds", Type::Integer, false),
+    texts(8, "admissionReviewVersions"),
+    text(9, "matchPolicy"),
+    optional(10, "objectSelector", SELECTOR),
+    list(11, "matchConditions", CONDITION),
+];
+const MUTATING_WEBHOOK: &[Field] = &[
+    text(1, "name"),
+    one(2, "clientConfig", CLIENT_CONFIG),
+    list(3, "rules", WITH_OPERATIONS),
+    text(4, "failurePolicy"),
+    optional(5, "namespaceSelector", SELECTOR),
+    text(6, "sideEffects"),
+    (7, "timeoutSeconds", Type::Integer, false),
+    texts(8, "admissionReviewVersions"),
+    text(9, "matchPolicy"),
+    text(10, "reinvocationPolicy"),
+    optional(11, "objectSelector", SELECTOR),
+    list(12, "matchConditions", CONDITION),
+];
+const VALIDATING_WEBHOOKS: &[Field] = &[one(1, "metadata", META), list(2, "webhooks", VALIDATING_WEBHOOK)];
+const MUTATING_WEBHOOKS: &[Field] = &[one(1, "metadata", META), list(2, "webhooks", MUTATING_WEBHOOK)];
+
 /// The table of a kind of `rbac.authorization.k8s.io/v1`, `admissionregistration.k8s.io/v1`, `authorization.k8s.io/v1` or
 /// `authentication.k8s.io/v1`.
 pub(super) fn read(kind: &str) -> Option<&'static [Field]> {
@@ -164,6 +205,8 @@ pub(super) fn read(kind: &str) -> Option<&'static [Field]> {
         "RoleBinding" | "ClusterRoleBinding" => BINDING,
         "ValidatingAdmissionPolicy" => VALIDATING,
         "MutatingAdmissionPolicy" => MUTATING,
+        "ValidatingWebhookConfiguration" => VALIDATING_WEBHOOKS,
+        "MutatingWebhookConfiguration" => MUTATING_WEBHOOKS,
         "ValidatingAdmissionPolicyBinding" | "MutatingAdmissionPolicyBinding" => POLICY_BINDING,
         _ => return None,
     })
