@@ -251,6 +251,8 @@ fn collection(object: &Value) -> anyhow::Result<String> {
         Some("APIConversion") => "apiconversions",
         Some("APIExport") => "apiexports",
         Some("APIBinding") => "apibindings",
+        Some("ClusterRole") => "clusterroles",
+        Some("ClusterRoleBinding") => "clusterrolebindings",
         Some("Widget") => "widgets",
         other => bail!("nobody said where {other:?} is served"),
     };
