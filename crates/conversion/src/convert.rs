@@ -9,6 +9,10 @@ use insula_schema::Structural;
 use serde_json::{Map, Value as Json};
 use std::sync::Arc;
 
+mod filled;
+
+use filled::Filled;
+
 /// A plan with its names and schema.
 #[derive(Debug)]
 pub(crate) struct Converter {
@@ -452,48 +456,6 @@ impl Each {
             Some(carried) => carried,
             None if self.objects && !whole => Json::Object(Map::new()),
             None => Json::Null,
-        }
-    }
-}
-
-/// A list or map being filled, and which item came under which key.
-enum Filled {
-    List(Vec<Json>),
-    Map(Map<String, Json>, std::collections::HashMap<String, usize>),
-}
-
-impl Filled {
-    fn of(fill: &Fill) -> Filled {
-        match fill {
-            Fill::List => Filled::List(Vec::new()),
-            Fill::SameKey | Fill::Key(_) => Filled::Map(Map::new(), std::collections::HashMap::new()),
-        }
-    }
-
-    fn add(&mut self, key: Option<String>, item: Json, at: usize) -> Result<Option<Seg>, Cause> {
-        if item.is_null() {
-            return Ok(None);
-        }
-        match (self, key) {
-            (Filled::List(items), _) => {
-                items.push(item);
-                Ok(Some(Seg::Index(items.len() - 1)))
-            }
-            (Filled::Map(..), None) => Ok(None),
-            (Filled::Map(map, from), Some(key)) => {
-                if let Some(first) = from.insert(key.clone(), at) {
-                    return Err(Cause::DuplicateKey { first, second: at });
-                }
-                map.insert(key.clone(), item);
-                Ok(Some(Seg::Field(key.into())))
-            }
-        }
-    }
-
-    fn json(self) -> Json {
-        match self {
-            Filled::List(items) => Json::Array(items),
-            Filled::Map(map, _) => Json::Object(map),
         }
     }
 }
