@@ -269,10 +269,35 @@ impl Bundle {
         Some(self.api_version(self.index(version).ok()?))
     }
 
-    /// Whether every value in one version stands for at most one value of another: no expressions, no drops.
-    pub(crate) fn only_moves(&self) -> bool {
-        let dropped = self.versions.iter().any(|version| !version.drop.is_empty());
-        !dropped && self.converters.values().all(Converter::only_moves)
+    /// The ways that an edit of a version goes, in the order of a write: from it up to the stored one, and from those to the others.
+    pub(crate) fn ways(&self, from: &str) -> Vec<(&str, &str)> {
+        let root = self.storage;
+        let Ok(mut at) = self.index(from) else {
+            return Vec::new();
+        };
+        // Without the laws, nothing is followed.
+        if self.strategy == Strategy::None {
+            return Vec::new();
+        }
+        let (mut known, mut ways) = (vec![at], Vec::new());
+        while let Some(parent) = self.parent(root, at) {
+            ways.push((at, parent));
+            known.push(parent);
+            at = parent;
+        }
+        let others = (0..self.versions.len()).filter(|version| !known.contains(version));
+        ways.extend(others.filter_map(|version| Some((self.parent(root, version)?, version))));
+        let name = |version: usize| self.versions[version].name.as_str();
+        ways.into_iter().map(|(a, b)| (name(a), name(b))).collect()
+    }
+
+    /// An object in another version, and what was computed of what there.
+    pub(crate) fn traced(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<(Json, Trace), ConvertError> {
+        let from = object["apiVersion"].as_str().unwrap_or_default();
+        let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
+        let mut trace = Trace::default();
+        let made = self.route(from, self.index(to)?, object, budget, Some(&mut trace))?;
+        Ok((made, trace))
     }
 
     /// The object without what its author lets be lost.

@@ -124,11 +124,6 @@ impl Converter {
         }
     }
 
-    /// Whether it computes nothing.
-    pub(crate) fn only_moves(&self) -> bool {
-        self.plan.ops.iter().all(Op::only_moves)
-    }
-
     /// Whether it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
         self.plan.ops.iter().any(Op::can_fail)

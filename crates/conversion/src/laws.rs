@@ -6,10 +6,13 @@
 
 use crate::bundle::{Bundle, Owned};
 use crate::error::ConvertError;
+use crate::merge::Side;
 use crate::object_budget;
+use crate::trace::Trace;
 use insula_cel::Budget;
 use insula_schema::Node;
 use serde_json::Value as Json;
+use std::collections::BTreeSet;
 use std::fmt;
 
 /// A law that does not hold for an object.
@@ -60,8 +63,8 @@ pub fn get_put(bundle: &Bundle, stored: &Owned) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).get_put(stored)
 }
 
-/// Law 3, for places that are no part of a list: where what `from` shows converts to the same value before and after,
-/// every other version shows the same as before.
+/// Law 3, for places that are no part of a list: on every way that the edit goes, where the version that it comes from converts
+/// to the same, of the same inputs, before and after, the next version shows the same as before.
 ///
 /// # Errors
 /// The first place that changed out of the writer's sight.
@@ -69,8 +72,8 @@ pub fn non_interference(bundle: &Bundle, from: &str, before: &Owned, after: &Own
     Laws::new(bundle, &object_budget).non_interference(from, before, after)
 }
 
-/// Law 4, for values that are no part of a list and are moved, not computed from several: where the edit shows in another
-/// version, that version shows what the edit says.
+/// Law 4, for values that are no part of a list: on every way that the edit goes, where it changes what the next version is made
+/// of, that version shows what the edit says.
 ///
 /// # Errors
 /// The first place that still shows something older.
@@ -120,55 +123,78 @@ impl<'a> Laws<'a> {
     }
 
     pub(crate) fn non_interference(&self, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
-        let (law, bundle) = (Law::NonInterference, self.bundle);
-        let (was, is) = (self.read(before, from, law)?, self.read(after, from, law)?);
-        for version in bundle.versions().filter(|v| *v != from) {
-            let violation = |place| Violation {
-                law,
-                version: version.to_owned(),
-                place,
+        self.along(Law::NonInterference, from, before, after, |node, edit, shown, place| {
+            unseen(node, edit, shown, place)
+        })
+    }
+
+    pub(crate) fn later_edit_wins(&self, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
+        self.along(Law::LaterEditWins, from, before, after, |node, edit, shown, place| {
+            won(node, edit, shown.1, place, false)
+        })
+    }
+
+    /// Follows an edit from version to version, as a write does: up to the stored one, and down to those beside. Each step
+    /// is a conversion of what a version showed and shows, so that the laws hold for whatever rules compute. Of what is dropped
+    /// they say nothing.
+    fn along(
+        &self,
+        law: Law,
+        from: &str,
+        before: &Owned,
+        after: &Owned,
+        check: impl Fn(Option<&Node>, Edit<'_>, Shown<'_>, &str) -> Result<(), String>,
+    ) -> Result<(), Violation> {
+        let bundle = self.bundle;
+        for (a, b) in bundle.ways(from) {
+            // A conversion that fails says nothing of what it would make: the write was one that needs none.
+            let (Some(was), Some(is)) = (self.made(before, (a, b), law)?, self.made(after, (a, b), law)?) else {
+                continue;
             };
-            let seen = (self.convert(&was, version, law)?, self.convert(&is, version, law)?);
-            let shown = (self.read(before, version, law)?, self.read(after, version, law)?);
-            let maps = [shown.0.as_object(), shown.1.as_object()].into_iter().flatten();
-            for name in maps.flat_map(|map| map.keys()) {
+            let shown = |stored| Ok(bundle.without_dropped(&self.read(stored, b, law)?, b));
+            let (had, has) = match (shown(before), shown(after)) {
+                (Ok(had), Ok(has)) => (had, has),
+                // What nobody can read is no promise.
+                _ if !bundle.served().any(|version| version == b) => continue,
+                (had, has) => (had?, has?),
+            };
+            let edit = Edit(Side::new(&was.0, &was.1), Side::new(&is.0, &is.1));
+            let maps = [&was.0, &is.0, &had, &has].into_iter().filter_map(Json::as_object);
+            let names: BTreeSet<&String> = maps.flat_map(|map| map.keys()).collect();
+            for name in names {
                 if name == "apiVersion" || name == "kind" || name == "metadata" {
                     continue;
                 }
-                let field = |json: &'_ Json| json.get(name).cloned();
-                let node = bundle.schema(version).and_then(|schema| schema.root().child(name));
-                let seen = (field(&seen.0), field(&seen.1));
-                unseen(node, seen, (field(&shown.0), field(&shown.1)), name).map_err(violation)?;
+                let node = bundle.schema(b).and_then(|schema| schema.root().child(name));
+                let checked = check(node, edit.field(name), Shown(had.get(name), has.get(name)), name);
+                checked.map_err(|place| Violation {
+                    law,
+                    version: b.to_owned(),
+                    place,
+                })?;
             }
         }
         Ok(())
     }
 
-    pub(crate) fn later_edit_wins(&self, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
-        let (law, bundle) = (Law::LaterEditWins, self.bundle);
-        let (was, is) = (self.read(before, from, law)?, self.read(after, from, law)?);
-        for version in bundle.versions().filter(|v| *v != from) {
-            let (old, new) = (self.convert(&was, version, law)?, self.convert(&is, version, law)?);
-            let shown = self.read(after, version, law)?;
-            let node = bundle.schema(version).map(|schema| schema.root());
-            won(node, Some(&old), Some(&new), Some(&shown), "").map_err(|place| Violation {
-                law,
-                version: version.to_owned(),
-                place,
-            })?;
+    /// What a conversion makes of what is shown, but for what is dropped, and of what.
+    fn made(&self, stored: &Owned, (a, b): (&str, &str), law: Law) -> Result<Option<(Json, Trace)>, Violation> {
+        let bundle = self.bundle;
+        let mut object = match self.read(stored, a, law) {
+            Err(_) if !bundle.served().any(|version| version == a) => return Ok(None),
+            read => read?,
+        };
+        if let Some(schema) = bundle.schema(a) {
+            insula_schema::default(&mut object, schema);
         }
-        Ok(())
+        let made = bundle.traced(&object, b, &mut (self.budget)()).ok();
+        Ok(made.map(|(made, trace)| (bundle.without_dropped(&made, b), trace)))
     }
 
     fn read(&self, stored: &Owned, version: &str, law: Law) -> Result<Json, Violation> {
         let stored = stored.stored(self.bundle.storage());
         let read = self.bundle.get(stored, version, &mut (self.budget)());
         read.map_err(|error| Violation::of(law, version, &error))
-    }
-
-    fn convert(&self, object: &Json, version: &str, law: Law) -> Result<Json, Violation> {
-        let made = self.bundle.convert(object, version, &mut (self.budget)());
-        made.map_err(|error| Violation::of(law, version, &error))
     }
 }
 
@@ -182,71 +208,83 @@ impl Violation {
     }
 }
 
-fn won(
-    node: Option<&Node>,
-    old: Option<&Json>,
-    new: Option<&Json>,
-    shown: Option<&Json>,
-    place: &str,
-) -> Result<(), String> {
+/// What a conversion made before and after an edit, and of what.
+#[derive(Clone, Copy)]
+struct Edit<'a>(Side<'a>, Side<'a>);
+
+/// What the version that it was made for showed and shows.
+#[derive(Clone, Copy)]
+struct Shown<'a>(Option<&'a Json>, Option<&'a Json>);
+
+impl<'a> Edit<'a> {
+    fn field(&self, name: &str) -> Edit<'a> {
+        Edit(self.0.field(name), self.1.field(name))
+    }
+
+    /// Whether it was computed from other inputs here.
+    fn anew(&self) -> bool {
+        self.0.trace.and_then(Trace::hash) != self.1.trace.and_then(Trace::hash)
+    }
+}
+
+impl<'a> Shown<'a> {
+    fn field(&self, name: &str) -> Shown<'a> {
+        let field = |value: Option<&'a Json>| value.and_then(|value| value.get(name));
+        Shown(field(self.0), field(self.1))
+    }
+}
+
+/// Names of what is in any of these.
+fn names<'a>(values: impl IntoIterator<Item = Option<&'a Json>>) -> BTreeSet<&'a str> {
+    let maps = values.into_iter().flatten().filter_map(Json::as_object);
+    maps.flat_map(|map| map.keys().map(String::as_str)).collect()
+}
+
+/// `anew`: something above was computed from other inputs, so that equal values are edits, too.
+fn won(node: Option<&Node>, edit: Edit<'_>, shown: Option<&Json>, place: &str, anew: bool) -> Result<(), String> {
+    let (old, new) = (edit.0.value, edit.1.value);
+    let anew = anew || edit.anew();
     // Defaults are no edits; and a value that is gone gives way to the default, if what holds it is still there.
     let default = node.and_then(Node::default);
     let defaulted = default.is_some() && (new == default || new.is_none() && shown == default);
-    if old == new || defaulted {
+    if !anew && old == new && edit.0.trace == edit.1.trace || defaulted {
         return Ok(());
     }
     match (old, new) {
         // Of a whole object that goes, what nobody could see may stay, with defaults around it.
         (Some(Json::Object(_)), None) => Ok(()),
-        (Some(Json::Object(_)), _) | (_, Some(Json::Object(_))) => {
-            let maps = [old, new].into_iter().flatten().filter_map(Json::as_object);
-            for name in maps
-                .flat_map(|map| map.keys())
-                .filter(|name| !matches!(name.as_str(), "apiVersion" | "kind" | "metadata"))
-            {
-                let field = |json: Option<&'_ Json>| json.and_then(|json| json.get(name)).cloned();
-                let (old, new, shown) = (field(old), field(new), field(shown));
-                won(
-                    node.and_then(|n| n.child(name)),
-                    old.as_ref(),
-                    new.as_ref(),
-                    shown.as_ref(),
-                    &format!("{place}.{name}"),
-                )?;
-            }
-            Ok(())
-        }
+        (Some(Json::Object(_)), _) | (_, Some(Json::Object(_))) => names([old, new]).into_iter().try_for_each(|name| {
+            let (node, place) = (node.and_then(|n| n.child(name)), format!("{place}.{name}"));
+            won(
+                node,
+                edit.field(name),
+                shown.and_then(|shown| shown.get(name)),
+                &place,
+                anew,
+            )
+        }),
         (Some(Json::Array(_)), _) | (_, Some(Json::Array(_))) => Ok(()),
-        _ if new == shown => Ok(()),
+        // Not made before and not made now, though of other inputs below: nothing is said of this place.
+        (None, None) if !edit.anew() => Ok(()),
+        _ if old == new && !anew || new == shown => Ok(()),
         _ => Err(place.to_owned()),
     }
 }
 
-type Pair = (Option<Json>, Option<Json>);
-
-fn unseen(node: Option<&Node>, seen: Pair, shown: Pair, place: &str) -> Result<(), String> {
+fn unseen(node: Option<&Node>, edit: Edit<'_>, shown: Shown<'_>, place: &str) -> Result<(), String> {
     // A default is nobody's value.
     let default = node.and_then(Node::default);
-    if shown.0 == shown.1 || default.is_some() && shown.0.as_ref() == default {
+    if shown.0 == shown.1 || default.is_some() && shown.0 == default || edit.anew() {
         return Ok(());
     }
-    match &shown {
+    match (shown.0, shown.1) {
         // An object may come to be, to hold what was edited inside it.
         (None, Some(Json::Object(_))) => Ok(()),
-        (Some(Json::Object(a)), Some(Json::Object(b))) => {
-            for name in a.keys().chain(b.keys()) {
-                let field = |json: &Option<Json>| json.as_ref().and_then(|json| json.get(name)).cloned();
-                let pairs = ((field(&seen.0), field(&seen.1)), (field(&shown.0), field(&shown.1)));
-                unseen(
-                    node.and_then(|n| n.child(name)),
-                    pairs.0,
-                    pairs.1,
-                    &format!("{place}.{name}"),
-                )?;
-            }
-            Ok(())
-        }
-        _ if seen.0 == seen.1 => Err(place.to_owned()),
+        (Some(Json::Object(_)), Some(Json::Object(_))) => names([shown.0, shown.1]).into_iter().try_for_each(|name| {
+            let (node, place) = (node.and_then(|n| n.child(name)), format!("{place}.{name}"));
+            unseen(node, edit.field(name), shown.field(name), &place)
+        }),
+        _ if edit.0.value == edit.1.value && edit.0.trace == edit.1.trace => Err(place.to_owned()),
         _ => Ok(()),
     }
 }

@@ -255,17 +255,6 @@ impl Op {
         }
     }
 
-    /// Whether it computes nothing, here and in its loops. To pick one element of a list is to compute: which one is the first
-    /// depends on the others.
-    pub(crate) fn only_moves(&self) -> bool {
-        let by_name = |path: &[Seg]| path.iter().all(|seg| matches!(seg, Seg::Field(_)));
-        match self {
-            Op::Move { from, to, .. } => by_name(from) && by_name(to),
-            Op::Compute { .. } => false,
-            Op::Each(each) => !matches!(each.fill, Fill::Key(_)) && each.body.iter().all(Op::only_moves),
-        }
-    }
-
     /// Whether it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
         match self {

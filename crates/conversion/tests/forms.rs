@@ -92,7 +92,7 @@ fn one(bundle: &Bundle, step: &Json, stored: &mut Option<Owned>) -> Result<(), S
             laws::put_get(bundle, &x, from, &after).map_err(|v| v.to_string())?;
         }
         laws::get_put(bundle, &after).map_err(|v| v.to_string())?;
-        if let (Some(before), true) = (old, step["interferes"] != true) {
+        if let Some(before) = old {
             laws::non_interference(bundle, from, before, &after).map_err(|v| v.to_string())?;
         }
         if let Some(want) = step.get("residual") {

@@ -13,18 +13,15 @@ use support::{bundle, object, schema, yaml};
 const CASES: u32 = 300;
 const SEED: u64 = 2026;
 
-/// Rules that compute from several fields may show a blend of the edit and what the editor cannot see, so that law 4 is
-/// checked generally for moves only, and by named stories for the others.
+/// An API, and what its rules do.
 struct Set {
     name: &'static str,
-    moves: bool,
     text: &'static str,
 }
 
 const SETS: &[Set] = &[
     Set {
         name: "names in three versions",
-        moves: true,
         text: r"
 versions:
   v1: {spec: {firstName: string, lastName: string, old: string}}
@@ -43,7 +40,6 @@ rules:
     },
     Set {
         name: "computed beside its source",
-        moves: true,
         text: r"
 versions:
   v1: {spec: {last: string, n: integer}}
@@ -56,7 +52,6 @@ rules:
     },
     Set {
         name: "one value and a list",
-        moves: false,
         text: r"
 versions:
   v1: {spec: {name: string, x: integer}}
@@ -72,7 +67,6 @@ rules:
     },
     Set {
         name: "keyed items renamed",
-        moves: true,
         text: r"
 versions:
   v1: {spec: {'colors[name]': [{name: string, feeling: string, old: string}]}}
@@ -94,7 +88,6 @@ rules:
     },
     Set {
         name: "items without keys",
-        moves: true,
         text: r"
 versions:
   v1: {spec: {colors: [{name: string, old: string}], n: integer}}
@@ -108,7 +101,6 @@ rules:
     },
     Set {
         name: "a map and a list",
-        moves: true,
         text: r"
 versions:
   v1: {spec: {colors: {'*': {feeling: string, hue: integer}}}}
@@ -126,7 +118,6 @@ rules:
     },
     Set {
         name: "rules in one direction that compute and forget",
-        moves: false,
         text: r#"
 versions:
   v1: {spec: {size: integer, unit: string, gone: {a: string, b: string}}}
@@ -143,7 +134,6 @@ rules:
     },
     Set {
         name: "names joined and split, which can fail",
-        moves: false,
         text: r#"
 versions:
   v1: {spec: {first: string, last: string}}
@@ -163,7 +153,6 @@ rules:
     },
     Set {
         name: "other defaults, other types, no rules",
-        moves: true,
         text: r"
 versions:
   v1: {spec: {mode: {$: {type: string, default: a}}, n: integer, sub: {x: string, m: {'*': string}}}, status: {phase: string}}
@@ -194,9 +183,7 @@ fn check(set: &Set, storage: &str, doc: &Json) {
         rng_seed: RngSeed::Fixed(SEED),
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(&edits, |edits| {
-        story(&bundle, doc, set.moves, &edits).map_err(TestCaseError::fail)
-    });
+    let outcome = TestRunner::new(config).run(&edits, |edits| story(&bundle, doc, &edits).map_err(TestCaseError::fail));
     if let Err(TestError::Fail(why, edits)) = outcome {
         let edits: Vec<String> = edits
             .iter()
@@ -271,7 +258,7 @@ fn values(schema: &Json, root: bool) -> BoxedStrategy<Json> {
     }
 }
 
-fn story(bundle: &Bundle, doc: &Json, moves: bool, edits: &[Edit]) -> Result<(), String> {
+fn story(bundle: &Bundle, doc: &Json, edits: &[Edit]) -> Result<(), String> {
     let mut stored: Option<Owned> = None;
     for (i, edit) in edits.iter().enumerate() {
         let x = next(bundle, doc, stored.as_ref(), edit)?;
@@ -289,7 +276,7 @@ fn story(bundle: &Bundle, doc: &Json, moves: bool, edits: &[Edit]) -> Result<(),
         };
         laws::put_get(bundle, &x, &edit.version, &after).map_err(told)?;
         laws::get_put(bundle, &after).map_err(told)?;
-        if let (Some(before), true) = (&stored, moves) {
+        if let Some(before) = &stored {
             laws::non_interference(bundle, &edit.version, before, &after).map_err(told)?;
             laws::later_edit_wins(bundle, &edit.version, before, &after).map_err(told)?;
         }

@@ -104,7 +104,6 @@ pub fn search(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<
         bundle,
         go_on,
         ended: Cell::new(false),
-        moves: bundle.only_moves(),
     };
     let mut random = Random::new(how.seed);
     let mut searched = Searched::default();
@@ -148,8 +147,6 @@ struct Prover<'b> {
     go_on: &'b dyn Fn() -> bool,
     /// It was told not to go on.
     ended: Cell<bool>,
-    /// Laws 3 and 4 say something general only of rules that move.
-    moves: bool,
 }
 
 /// What came of one write.
@@ -242,7 +239,7 @@ impl Prover<'_> {
         laws.put_get(&write.object, &write.version, &after)
             .map_err(Finding::Breaks)?;
         laws.get_put(&after).map_err(Finding::Breaks)?;
-        if let (Some(before), true) = (before, self.moves) {
+        if let Some(before) = before {
             laws.non_interference(&write.version, before, &after)
                 .map_err(Finding::Breaks)?;
             laws.later_edit_wins(&write.version, before, &after)
