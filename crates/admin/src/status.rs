@@ -19,6 +19,7 @@ pub fn status(error: &Error) -> Status {
         Error::Internal(_) => Code::Internal,
         Error::Unavailable(_) => Code::Unavailable,
         Error::TooManyRequests(_) => Code::ResourceExhausted,
+        Error::Warned { error, warnings: _ } => return status(error),
     };
     Status::new(code, error.to_string())
 }

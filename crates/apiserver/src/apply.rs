@@ -20,10 +20,11 @@ pub(crate) struct Configuration {
 /// it is applied to.
 pub(crate) fn configuration(bytes: &[u8], validation: FieldValidation) -> Result<Configuration, Reply> {
     let Decoded { value, duplicates } = decode(bytes)?;
-    let repeated: Vec<String> = duplicates
-        .iter()
-        .map(|path| format!("key {path:?} already set in map"))
-        .collect();
+    // Looked for once more, with lines: nearly no configuration has any.
+    let repeated = match duplicates.is_empty() {
+        true => Vec::new(),
+        false => body::repeated_keys(bytes),
+    };
     let warnings = match validation {
         FieldValidation::Ignore => Vec::new(),
         FieldValidation::Warn => repeated,

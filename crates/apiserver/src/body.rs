@@ -10,9 +10,15 @@ use crate::{
     status::StatusReply,
 };
 use insula_api::{Json, Timestamp};
-use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
+use serde::{
+    Deserialize,
+    de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor},
+};
 use serde_json::{Map, Number};
-use std::{cell::RefCell, fmt};
+use std::{
+    cell::{Cell, RefCell},
+    fmt,
+};
 
 /// Largest body (kube-apiserver's limit for every resource).
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -47,6 +53,9 @@ enum DecodeError {
     /// Not JSON. In the words of Go's decoder.
     #[error("{0}")]
     Json(String),
+    /// JSON with a number that no float can hold.
+    #[error("json: cannot unmarshal number {0} into Go value of type float64")]
+    Number(String),
     /// Not YAML.
     #[error("yaml: {0}")]
     Yaml(String),
@@ -59,7 +68,7 @@ impl From<DecodeError> for StatusReply {
     fn from(error: DecodeError) -> Self {
         match error {
             DecodeError::TooLarge => too_large(),
-            DecodeError::Json(_) | DecodeError::Yaml(_) => {
+            DecodeError::Json(_) | DecodeError::Number(_) | DecodeError::Yaml(_) => {
                 status::bad_request(format!("the body of the request cannot be read: {error}"))
             }
             DecodeError::Protobuf(ProtobufError::UnknownKind { .. }) => {
@@ -140,7 +149,17 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
             "the object provided is unrecognized (must be of type {kind}): {why} ({summary})"
         ))
     };
+    let not_handled = |given: &str, api_version: &str, why: &str| {
+        let version = api_version.rsplit('/').next().unwrap_or_default();
+        status::bad_request(format!(
+            "{given} in version {version:?} cannot be handled as a {kind}: {why}"
+        ))
+    };
     let mut decoded = read(bytes, format).map_err(|error| match error {
+        DecodeError::Number(_) => {
+            let told: TypeMeta = serde_json::from_slice(bytes).unwrap_or_default();
+            not_handled(&told.kind, &told.api_version, &error.to_string())
+        }
         DecodeError::TooLarge | DecodeError::Protobuf(_) => error.into(),
         DecodeError::Json(why) => unrecognized(&format!("couldn't get version/kind; json parse error: {why}")),
         DecodeError::Yaml(why) => unrecognized(&format!("error converting YAML to JSON: yaml: {why}")),
@@ -150,14 +169,18 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
         Problem::Unrecognized(why) => unrecognized(&why),
         Problem::Field(why) => {
             let text = |field: &str| decoded.value[field].as_str().unwrap_or_default();
-            let version = text("apiVersion").rsplit('/').next().unwrap_or_default();
-            let given = text("kind");
-            status::bad_request(format!(
-                "{given} in version {version:?} cannot be handled as a {kind}: {why}"
-            ))
+            not_handled(text("kind"), text("apiVersion"), &why)
         }
     })?;
     Ok(decoded)
+}
+
+/// What a body says it is, read without looking at anything else.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+struct TypeMeta {
+    api_version: String,
+    kind: String,
 }
 
 enum Problem {
@@ -241,13 +264,32 @@ fn decode_json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     }
     .deserialize(&mut deserializer)
     .and_then(|value| deserializer.end().map(|()| value))
-    .map_err(|error| DecodeError::Json(go_json_error(&error, bytes)))?;
+    .map_err(|error| match number_beyond(&error, bytes) {
+        Some(number) => DecodeError::Number(number),
+        None => DecodeError::Json(go_json_error(&error, bytes)),
+    })?;
     Ok(notes.decoded(value))
 }
 
 fn decode_yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Yaml("invalid UTF-8".into()))?;
     let notes = Notes::default();
+    build_yaml(bytes, &notes).map(|value| notes.decoded(value))
+}
+
+/// Keys that come twice in a body that is read as YAML, as Go's decoder tells of them; none if it is no YAML.
+pub fn repeated_keys(bytes: &[u8]) -> Vec<String> {
+    let notes = Notes {
+        lines: Some(Cell::new(0)),
+        ..Notes::default()
+    };
+    match build_yaml(bytes, &notes) {
+        Ok(_) => notes.repeated.take(),
+        Err(_) => Vec::new(),
+    }
+}
+
+fn build_yaml(bytes: &[u8], notes: &Notes) -> Result<Json, DecodeError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| DecodeError::Yaml("invalid UTF-8".into()))?;
     let options = serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_depth: YAML_DEPTH_MAX,
@@ -264,15 +306,13 @@ fn decode_yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     };
     let value = serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
         Build {
-            notes: &notes,
+            notes,
             depth: 0,
             depth_max: YAML_DEPTH_MAX,
         }
         .deserialize(deserializer)
     });
-    value
-        .map(|value| notes.decoded(value))
-        .map_err(|error| DecodeError::Yaml(error.to_string()))
+    value.map_err(|error| DecodeError::Yaml(error.to_string()))
 }
 
 /// What is noted while a value is built.
@@ -280,6 +320,10 @@ fn decode_yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
 struct Notes {
     path: RefCell<String>,
     duplicates: RefCell<Vec<String>>,
+    /// The line of the key that was read last, where that is of interest.
+    lines: Option<Cell<usize>>,
+    /// Duplicates with their lines.
+    repeated: RefCell<Vec<String>>,
 }
 
 impl Notes {
@@ -303,6 +347,13 @@ impl Notes {
 
     fn duplicate(&self, key: &str) {
         let mut duplicates = self.duplicates.borrow_mut();
+        if let Some(line) = &self.lines
+            && duplicates.len() < DUPLICATES_MAX
+        {
+            let line = line.get();
+            let told = format!("line {line}: key {key:?} already set in map");
+            self.repeated.borrow_mut().push(told);
+        }
         if duplicates.len() < DUPLICATES_MAX {
             let path = self.path.borrow();
             let found = if path.is_empty() {
@@ -413,7 +464,7 @@ impl<'de> Visitor<'de> for Build<'_> {
     fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
         let inner = self.deeper()?;
         let mut map = Map::new();
-        while let Some(key) = entries.next_key_seed(Key)? {
+        while let Some(key) = entries.next_key_seed(Key(self.notes))? {
             if map.contains_key(&key) {
                 self.notes.duplicate(&key);
             }
@@ -428,17 +479,22 @@ impl<'de> Visitor<'de> for Build<'_> {
 }
 
 /// A key: text, or in YAML a scalar that is turned into its text.
-struct Key;
+struct Key<'a>(&'a Notes);
 
-impl<'de> DeserializeSeed<'de> for Key {
+impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = String;
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        deserializer.deserialize_str(self)
+        let Some(line) = &self.0.lines else {
+            return deserializer.deserialize_str(self);
+        };
+        let key = serde_saphyr::Spanned::<String>::deserialize(deserializer)?;
+        line.set(usize::try_from(key.referenced.line()).unwrap_or_default());
+        Ok(key.value)
     }
 }
 
-impl Visitor<'_> for Key {
+impl Visitor<'_> for Key<'_> {
     type Value = String;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -452,6 +508,19 @@ impl Visitor<'_> for Key {
     fn visit_string<E>(self, value: String) -> Result<String, E> {
         Ok(value)
     }
+}
+
+/// The number that an error is about that is beyond every float: the parser stops within or behind it.
+fn number_beyond(error: &serde_json::Error, bytes: &[u8]) -> Option<String> {
+    if !error.to_string().starts_with("number out of range") {
+        return None;
+    }
+    let of_number = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
+    let stop = offset_of(bytes, error.line(), error.column()).min(bytes.len());
+    let (before, after) = bytes.split_at(stop);
+    let begin = stop - before.iter().rev().take_while(of_number).count();
+    let end = stop + after.iter().take_while(of_number).count();
+    Some(String::from_utf8_lossy(&bytes[begin..end]).into_owned())
 }
 
 /// `serde_json`'s error in the words of Go's `encoding/json`, which clients and people know.

@@ -173,3 +173,19 @@ proptest! {
         let _ = decode_object(text.as_bytes(), Format::Yaml, WIDGET);
     }
 }
+
+#[test]
+fn repeated_keys_have_their_lines() {
+    let yaml = "spec:\n  size: 1\n  size: 2\n  list:\n  - {a: 1, b: 2, a: 3}\n";
+    let want = [
+        "line 3: key \"size\" already set in map",
+        "line 5: key \"a\" already set in map",
+    ];
+    assert_eq!(repeated_keys(yaml.as_bytes()), want);
+    let json = "{\"spec\": {\n\"size\": 1,\n\"size\": 2}}";
+    assert_eq!(
+        repeated_keys(json.as_bytes()),
+        ["line 3: key \"size\" already set in map"]
+    );
+    assert!(repeated_keys(b"a: [").is_empty() && repeated_keys(b"a: {1: b, c: d}").is_empty());
+}

@@ -52,11 +52,10 @@ pub enum Class {
 
 /// Serves a request through all stages.
 pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) -> Answer {
-    let authorized = Parsed::new(request)?
-        .authenticate(&server.authenticator)?
-        .locate(&server.registry)
-        .await?
-        .authorize()?;
+    let authenticated = Parsed::new(request)?.authenticate(&server.authenticator)?;
+    // From here on a request costs something, if only the time until a revision is there.
+    let _place = server.limits.request(&authenticated.user().name).map_err(Reply::from)?;
+    let authorized = authenticated.locate(&server.registry).await?.authorize()?;
     refuse_inactive(&authorized)?;
     match authorized.place.rest.clone() {
         Rest::Resource(path) => resource(server, authorized, path, kind).await,
@@ -142,7 +141,6 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         Origin::Bound { .. } => Class::Bound,
         Origin::Local { .. } => Class::Local,
     };
-    let _place = server.limits.request(&request.user.name).map_err(Reply::from)?;
     let version = served
         .served_versions()
         .find(|v| *v.name == *path.version)

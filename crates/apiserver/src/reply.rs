@@ -37,7 +37,11 @@ impl From<Error> for Reply {
 impl Reply {
     /// An error of a verb.
     pub fn error(error: &Error) -> Self {
-        status::status(error).into()
+        let reply = Reply::from(status::status(error));
+        match error {
+            Error::Warned { warnings, .. } => reply.warn(warnings.clone()),
+            _ => reply,
+        }
     }
 
     /// 401.
@@ -60,11 +64,12 @@ impl Reply {
         reply.into()
     }
 
-    /// The same refusal, with warnings.
+    /// The same refusal, with warnings before those that it has.
     #[must_use]
     pub fn warn(self, warnings: Vec<String>) -> Self {
         match self {
             Reply::Status(status) if !warnings.is_empty() => Reply::Warned(status, warnings),
+            Reply::Warned(status, later) => Reply::Warned(status, [warnings, later].concat()),
             other => other,
         }
     }

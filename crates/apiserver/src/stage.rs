@@ -164,6 +164,11 @@ fn impersonated(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
 }
 
 impl Authenticated {
+    /// Who asks.
+    pub fn user(&self) -> &UserInfo {
+        &self.user
+    }
+
     /// Finds the cluster, and the state that the request sees.
     pub async fn locate(self, registry: &Registry) -> Result<Located, Reply> {
         let Authenticated {

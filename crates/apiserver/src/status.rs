@@ -136,6 +136,7 @@ pub fn status(error: &Error) -> StatusReply {
         Error::Unavailable(_) => failure(503, "ServiceUnavailable", message),
         Error::TooManyRequests(_) => failure(429, "TooManyRequests", message).details(Map::new()).retry(),
         Error::UnsupportedMediaType(_) => failure(415, "UnsupportedMediaType", message),
+        Error::Warned { error, warnings: _ } => status(error),
     }
 }
 

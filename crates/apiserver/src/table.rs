@@ -80,7 +80,7 @@ enum Cell<'a> {
         pointer: &'static str,
         text: &'static str,
     },
-    /// A number at a pointer.
+    /// A number at a pointer; zero where there is none, as a Scale does not say none.
     Number {
         name: &'static str,
         pointer: &'static str,
@@ -249,7 +249,7 @@ impl Cell<'_> {
             Cell::Age { .. } => json!(created.map_or_else(|| "<unknown>".to_owned(), |text| age(text, now))),
             Cell::Created => json!(created),
             Cell::Text { pointer, .. } => json!(object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()),
-            Cell::Number { pointer, .. } => object.pointer(pointer).cloned().unwrap_or_default(),
+            Cell::Number { pointer, .. } => json!(object.pointer(pointer).and_then(Json::as_i64).unwrap_or_default()),
             Cell::Count { fields, .. } => {
                 let maps = fields.iter().filter_map(|field| object[field].as_object());
                 json!(maps.map(Map::len).sum::<usize>())

@@ -146,24 +146,29 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
         remove(&mut new, "status");
     }
     fit(context, &mut new);
-    let mut errors = Vec::new();
-    metadata::validate(served, &new["metadata"], &mut errors);
-    errors.extend(insula_schema::validate(&new, &version.schema));
+    let mut misnamed = Vec::new();
+    metadata::validate(served, &new["metadata"], &mut misnamed);
+    let mut errors = insula_schema::validate(&new, &version.schema);
     errors.extend(replicas_errors(version, &new));
     warnings.extend(metadata::warnings(&new["metadata"]));
-    refuse(served, &name, errors)?;
+    // Kinds of the server's own are judged on names and content together.
+    if served.origin != Origin::System || !errors.is_empty() {
+        errors.splice(0..0, misnamed.drain(..));
+        refuse(served, &name, errors)?;
+    }
     owners::created(context, &mut new);
 
     let (mut stored, residual) = to_storage(context, &new, None)?;
     let strategy = &served.api.strategy;
     strategy.default(&mut stored);
     strategy.prepare_for_create(&mut stored, now);
-    let mut errors = strategy.validate(&stored);
+    let mut errors = misnamed;
+    errors.extend(strategy.validate(&stored));
     if version.name != served.api.storage_version().name {
         errors.extend(insula_schema::validate(&stored, &served.api.storage_version().schema));
     }
     refuse(served, &name, errors)?;
-    warnings.extend(strategy.warnings(&stored));
+    warnings.extend(strategy.warnings(&stored, None));
     strategy.canonicalize(&mut stored);
     let written_under = mark(context, &stored);
     Ok(Draft {
@@ -222,7 +227,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     let mut errors = strategy.validate(&stored);
     errors.extend(strategy.validate_update(&stored, &old_stored));
     refuse(served, &name, errors)?;
-    warnings.extend(strategy.warnings(&stored));
+    warnings.extend(strategy.warnings(&stored, Some(&old_stored)));
     strategy.canonicalize(&mut stored);
     let written_under = mark(context, &stored);
     Ok(Draft {
@@ -361,6 +366,17 @@ fn annotate_cluster(metadata: &mut Map<String, Json>, cluster: &ClusterName) {
     let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
     if let Some(annotations) = annotations.as_object_mut() {
         annotations.insert(CLUSTER_ANNOTATION.into(), json!(cluster.as_str()));
+    }
+}
+
+/// Takes the word about where an object is off it.
+pub(crate) fn unplace(object: &mut Json) {
+    let metadata = metadata_of(object);
+    if let Some(Json::Object(annotations)) = metadata.get_mut("annotations") {
+        annotations.remove(CLUSTER_ANNOTATION);
+        if annotations.is_empty() {
+            metadata.remove("annotations");
+        }
     }
 }
 

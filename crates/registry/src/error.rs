@@ -125,6 +125,29 @@ pub enum Error {
     /// A subresource patch of this media type is not supported.
     #[error("{0}")]
     UnsupportedMediaType(String),
+    /// A refusal, and what was to be said of the request before it was refused.
+    #[error("{error}")]
+    Warned { error: Box<Error>, warnings: Vec<String> },
+}
+
+impl Error {
+    /// The same refusal with warnings, if there are any.
+    #[must_use]
+    pub(crate) fn warned(self, warnings: Vec<String>) -> Error {
+        if warnings.is_empty() {
+            return self;
+        }
+        let error = Box::new(self);
+        Error::Warned { error, warnings }
+    }
+
+    /// The refusal itself.
+    pub(crate) fn bare(&self) -> &Error {
+        match self {
+            Error::Warned { error, .. } => error.bare(),
+            other => other,
+        }
+    }
 }
 
 /// What kind of refusal a policy asks for.

@@ -62,6 +62,16 @@ pub trait Strategy: Send + Sync {
         Traits::CUSTOM
     }
 
+    /// Why what was sent could not be read, where a schema cannot say it.
+    fn undecodable(&self, _sent: &Json) -> Option<String> {
+        None
+    }
+
+    /// Paths of fields that nobody knows, where a schema cannot say it.
+    fn unknown_fields(&self, _sent: &Json) -> Vec<String> {
+        Vec::new()
+    }
+
     /// Defaults that a schema cannot say.
     fn default(&self, _new: &mut Json) {}
 
@@ -81,8 +91,8 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
-    /// What the sender should know of an object that is fine.
-    fn warnings(&self, _new: &Json) -> Vec<String> {
+    /// What the sender should know of an object that is fine; of a changed one, what the change brought.
+    fn warnings(&self, _new: &Json, _old: Option<&Json>) -> Vec<String> {
         Vec::new()
     }
 

@@ -33,8 +33,8 @@ mod validate;
 pub use crate::columns::Column;
 pub use crate::default::default;
 pub use crate::definition::{
-    default_definition, definition_warnings, validate_client_config, validate_definition, validate_definition_status,
-    validate_definition_update,
+    default_definition, definition_warnings, undecodable_definition, unknown_keywords, validate_client_config,
+    validate_definition, validate_definition_status, validate_definition_update,
 };
 pub use crate::diff::{Change, ChangeKind, diff};
 pub use crate::embedded::{check_embedded, metadata_type_error};

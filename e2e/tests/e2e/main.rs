@@ -26,6 +26,7 @@ mod kinds;
 mod kube_rs;
 mod kubectl;
 mod life;
+mod limits;
 mod policies;
 mod samples;
 mod serving;

@@ -4,8 +4,8 @@ use super::add_finalizer;
 use crate::{OnDelete, Strategy, Traits};
 use insula_api::{Condition, FieldError, Json, Timestamp, set_condition};
 use insula_schema::{
-    default_definition, definition_warnings, validate_definition, validate_definition_status,
-    validate_definition_update,
+    default_definition, definition_warnings, undecodable_definition, unknown_keywords, validate_definition,
+    validate_definition_status, validate_definition_update,
 };
 use serde_json::json;
 
@@ -23,13 +23,24 @@ impl Strategy for Definitions {
         }
     }
 
+    fn undecodable(&self, sent: &Json) -> Option<String> {
+        undecodable_definition(sent)
+    }
+
+    fn unknown_fields(&self, sent: &Json) -> Vec<String> {
+        unknown_keywords(sent)
+    }
+
     fn default(&self, new: &mut Json) {
         default_definition(new);
     }
 
     fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
+        // Of several storage versions none is the one: that is refused, and so is a definition without any.
+        let stored = storage_versions(new);
+        let stored = if stored.len() == 1 { stored } else { Vec::new() };
         new["status"] = json!({
-            "acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": storage_versions(new),
+            "acceptedNames": {"kind": "", "plural": ""}, "conditions": null, "storedVersions": stored,
         });
     }
 
@@ -79,8 +90,11 @@ impl Strategy for Definitions {
         errors
     }
 
-    fn warnings(&self, new: &Json) -> Vec<String> {
-        definition_warnings(new)
+    fn warnings(&self, new: &Json, old: Option<&Json>) -> Vec<String> {
+        let known = old.map(definition_warnings).unwrap_or_default();
+        let mut warnings = definition_warnings(new);
+        warnings.retain(|warning| !known.contains(warning));
+        warnings
     }
 
     fn on_delete(&self, object: &mut Json, now: Timestamp) -> OnDelete {

@@ -45,7 +45,7 @@ impl Registry {
     ) -> Result<Configured> {
         check_configuration(target, config)?;
         let api = &target.served.api;
-        let mut last = Error::Internal("no attempt was made".into());
+        let mut last = Err(Error::Internal("no attempt was made".into()));
         for _ in 0..ATTEMPTS_MAX {
             let exists = self.store.latest().get(&target.key(name)).is_some();
             let tried = if exists {
@@ -58,16 +58,20 @@ impl Registry {
             } else {
                 Err(api.not_found(name))
             };
-            match tried {
-                Err(error @ Error::AlreadyExists { .. }) if !exists => last = error,
-                Err(error @ Error::NotFound { .. }) if exists => last = error,
-                tried => {
+            match tried.as_ref().map_err(Error::bare) {
+                Err(Error::AlreadyExists { .. }) if !exists => {}
+                Err(Error::NotFound { .. }) if exists => {}
+                _ => {
                     let created = !exists;
                     return tried.map(|written| Configured { written, created });
                 }
             }
+            last = tried;
         }
-        Err(last)
+        last.map(|written| Configured {
+            written,
+            created: false,
+        })
     }
 
     async fn create_configured(

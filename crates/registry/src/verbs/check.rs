@@ -30,14 +30,18 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
         return Err(Error::Invalid { subject, name, errors });
     }
     match undecodable(target, body)? {
-        Some(error) => Err(not_handled(target, &error.to_string())),
+        Some(why) => Err(not_handled(target, &why)),
         None => Ok(()),
     }
 }
 
-/// The first embedded object that cannot be read as one.
-fn undecodable(target: &Target, body: &Json) -> Result<Option<FieldError>> {
-    Ok(insula_schema::check_embedded(body, &target.api_version()?.schema))
+/// What cannot be read: the first embedded object that is none, or what the kind's types do not hold.
+fn undecodable(target: &Target, body: &Json) -> Result<Option<String>> {
+    let embedded = insula_schema::check_embedded(body, &target.api_version()?.schema);
+    let strategy = &target.served.api.strategy;
+    Ok(embedded
+        .map(|error| error.to_string())
+        .or_else(|| strategy.undecodable(body)))
 }
 
 fn not_handled(target: &Target, why: &str) -> Error {
@@ -59,7 +63,7 @@ pub(super) fn check_patched(target: &Target, name: &str, new: &Json) -> Result<(
     let wrong = insula_schema::metadata_type_error(&new["metadata"]);
     let wrong = match wrong {
         Some(why) => Some(why),
-        None => undecodable(target, new)?.map(|error| error.to_string()),
+        None => undecodable(target, new)?,
     };
     match wrong {
         Some(why) => {
@@ -175,6 +179,7 @@ pub(super) fn check_fields(
         .collect();
     let mut unknown = insula_schema::prune_report(body, schema);
     unknown.extend(metadata::unknown(body));
+    unknown.extend(target.served.api.strategy.unknown_fields(body));
     unknown.sort();
     unknown.dedup();
     problems.extend(unknown.iter().map(|f| format!("unknown field \"{f}\"")));

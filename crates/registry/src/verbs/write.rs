@@ -71,14 +71,31 @@ impl Registry {
     pub(super) async fn create_owned(
         &self,
         target: &Target,
+        body: Json,
+        options: &WriteOptions<'_>,
+        by: By<'_>,
+    ) -> Result<Written> {
+        check_type(target, &body)?;
+        let unknown = check_fields(target, &body, options, UnknownFields::Create)?;
+        match self.create_checked(target, body, options, by).await {
+            Ok(mut written) => {
+                written.warnings = [unknown, written.warnings].concat();
+                Ok(written)
+            }
+            Err(refusal) => Err(refusal.warned(unknown)),
+        }
+    }
+
+    async fn create_checked(
+        &self,
+        target: &Target,
         mut body: Json,
         options: &WriteOptions<'_>,
         by: By<'_>,
     ) -> Result<Written> {
+        let mut warnings = Vec::new();
         let generated = body["metadata"]["name"].as_str().unwrap_or_default().is_empty();
         let version = target.api_version()?;
-        check_type(target, &body)?;
-        let mut warnings = check_fields(target, &body, options, UnknownFields::Create)?;
         let user_asked = body["metadata"]["resourceVersion"].as_str().unwrap_or_default();
         if !user_asked.is_empty() && user_asked != "0" {
             return Err(Error::BadRequest(
@@ -137,6 +154,10 @@ impl Registry {
             }
             warnings.append(&mut draft.warnings);
             let shown = draft.shown.take();
+            if options.dry_run {
+                // It says where an object is, and this one is nowhere.
+                before::unplace(&mut draft.value);
+            }
             let object = Arc::new(draft.finish(&target.served)?);
             target.served.check_answers()?;
             if options.dry_run {
@@ -201,6 +222,23 @@ impl Registry {
         part: Part,
         options: &WriteOptions<'_>,
     ) -> Result<Written> {
+        let mut noted = Vec::new();
+        let written = self
+            .update_noting(target, name, change, part, options, &mut noted)
+            .await;
+        written.map_err(|refusal| refusal.warned(noted))
+    }
+
+    /// `noted` is what is to be said of the request whatever comes of it.
+    async fn update_noting(
+        &self,
+        target: &Target,
+        name: &str,
+        change: &Change<'_>,
+        part: Part,
+        options: &WriteOptions<'_>,
+        noted: &mut Vec<String>,
+    ) -> Result<Written> {
         let api = &target.served.api;
         // What cannot be read is refused before anything else is looked at.
         let unknown = match change {
@@ -224,10 +262,11 @@ impl Registry {
                 name,
                 old: Some(&old),
             };
-            let mut warnings = unknown.clone();
+            noted.clone_from(&unknown);
             let mut draft = self
-                .changed(&admission, &old, change, &mut warnings)
+                .changed(&admission, &old, change, noted)
                 .map_err(|refusal| self.explained(&admission, refusal))?;
+            let mut warnings = noted.clone();
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let held = target.served.api.strategy.is_held(&draft.value);

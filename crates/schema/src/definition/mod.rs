@@ -4,6 +4,7 @@
 //! stand, `spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns`; what differs, in its version.
 
 mod conversion;
+mod go;
 mod names;
 mod versions;
 
@@ -13,13 +14,15 @@ use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 use std::collections::HashMap;
 
+pub use go::{undecodable_definition, unknown_keywords};
+
 const SCHEMA: &str = "openAPIV3Schema";
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const APPROVAL_POLICY: &str = "https://github.com/kubernetes/enhancements/pull/1111";
 
 /// Fills in what a definition may leave out: singular, listKind, flags, the conversion strategy, a webhook's port. Drops
-/// defaults that are null, which mean nothing.
+/// defaults that are null, which mean nothing, and keywords that nobody knows.
 pub fn default_definition(definition: &mut Json) {
     let Some(spec) = definition.get_mut("spec").filter(|s| s.is_object()) else {
         return;
@@ -54,6 +57,7 @@ pub fn default_definition(definition: &mut Json) {
             }
         }
         if let Some(schema) = version.pointer_mut("/schema/openAPIV3Schema") {
+            go::prune_keywords(schema);
             drop_null_defaults(schema, 0);
         }
     }
@@ -214,8 +218,11 @@ fn stored_versions(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>)
         .filter(storage)
         .filter_map(|v| v.get("name")?.as_str())
         .collect();
-    // On create the server fills in the storage version; without one there is nothing to fill in.
-    let created: Vec<Json> = storage.first().map(|name| Json::from(*name)).into_iter().collect();
+    // On create the server fills in the storage version; without one, or with several, there is nothing to fill in.
+    let created: Vec<Json> = match storage[..] {
+        [name] => vec![Json::from(name)],
+        _ => Vec::new(),
+    };
     let given = definition.pointer("/status/storedVersions").and_then(Json::as_array);
     let stored = given.filter(|s| !s.is_empty()).unwrap_or(&created);
     if stored.is_empty() {

@@ -1,0 +1,150 @@
+//! What a tenant may send, and how much at once: everything has a limit, and who meets it is told which.
+
+use std::{io::Write, net::TcpStream, sync::Arc};
+
+use bytes::Bytes;
+use insula_e2e::{Answer, Client, Server, Setup, Who, shared, until, workspace};
+use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+
+fn map(metadata: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+}
+
+fn refused(answer: &Answer, code: u16, reason: &str, text: &str) {
+    assert_eq!(
+        (answer.code, &answer.body["reason"]),
+        (code, &json!(reason)),
+        "{:.300}",
+        answer.text
+    );
+    let message = answer.body["message"].as_str().unwrap_or_default();
+    assert!(message.contains(text), "{message}");
+}
+
+#[test]
+fn what_is_sent_has_limits() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "limits").0);
+    let send = |method: &str, path: &str, kind: &str, body: String| {
+        let headers = [("content-type", kind)];
+        client.try_send(method, path, &headers, Bytes::from(body)).unwrap()
+    };
+    let json_type = "application/json";
+    let large = format!("{{\"data\": {{\"a\": \"{}\"}}}}", "a".repeat(3 << 20));
+    refused(
+        &send("POST", MAPS, json_type, large),
+        413,
+        "RequestEntityTooLarge",
+        "Request entity too large: limit is 3145728",
+    );
+    let deep = format!(
+        "{{\"apiVersion\": \"v1\", \"kind\": \"ConfigMap\", \"metadata\": {}1{}}}",
+        "{\"a\":".repeat(20_000),
+        "}".repeat(20_000)
+    );
+    refused(&send("POST", MAPS, json_type, deep), 400, "BadRequest", "depth");
+    client.post(MAPS, &map(&json!({"name": "a"}))).expect(201);
+    let operation = r#"{"op": "add", "path": "/metadata/labels", "value": {}}"#;
+    let operations = |count: usize| format!("[{}]", vec![operation; count].join(","));
+    let (one, patch) = (format!("{MAPS}/a"), "application/json-patch+json");
+    assert_eq!(send("PATCH", &one, patch, operations(10_000)).code, 200);
+    refused(
+        &send("PATCH", &one, patch, operations(10_001)),
+        413,
+        "RequestEntityTooLarge",
+        "The allowed maximum operations in a JSON patch is 10000, got 10001",
+    );
+    let rows = [
+        (json!({"name": "a".repeat(254)}), "must be no more than 253"),
+        (
+            json!({"name": "b", "labels": {"a": "b".repeat(64)}}),
+            "must be no more than 63",
+        ),
+        (
+            json!({"name": "b", "labels": {"a".repeat(64): "b"}}),
+            "must be no more than 63",
+        ),
+        (
+            json!({"name": "b", "annotations": {"a": "b".repeat(256 << 10)}}),
+            "262144",
+        ),
+    ];
+    for (metadata, text) in rows {
+        refused(&client.post(MAPS, &map(&metadata)), 422, "Invalid", text);
+    }
+    let data = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "b"}, "data": {"a": "b".repeat((1 << 20) + 1)}});
+    refused(
+        &client.post(MAPS, &data),
+        422,
+        "Invalid",
+        "Too long: may not be more than 1048576 bytes",
+    );
+}
+
+/// Begins a request, and leaves its body out.
+fn begun(server: &Server, token: &str, path: &str) -> StreamOwned<ClientConnection, TcpStream> {
+    let mut config = insula_e2e::tls(&server.data_dir(), &Who::Anonymous);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let mut stream = StreamOwned::new(connection, TcpStream::connect(server.address()).unwrap());
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n"
+    );
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.flush().unwrap();
+    stream
+}
+
+fn busy(answer: &Answer) -> bool {
+    if answer.code != 429 {
+        return false;
+    }
+    assert_eq!(answer.headers["retry-after"], "1");
+    assert_eq!(answer.body["reason"], "TooManyRequests");
+    assert_eq!(answer.body["details"]["retryAfterSeconds"], 1);
+    true
+}
+
+/// One user's requests and watches leave room for everybody else's; who is over the limit is told when to come again.
+#[test]
+fn what_is_open_at_once_has_limits() {
+    let limits = ["REQUESTS_IN_FLIGHT_PER_USER", "WATCHES_PER_USER", "REQUEST_SECONDS"];
+    let server = Server::with(Setup {
+        environment: limits
+            .iter()
+            .zip(["1", "1", "3"])
+            .map(|(name, value)| (format!("INSULA_LIMITS_{name}"), value.to_owned()))
+            .collect(),
+        ..Setup::default()
+    });
+    let path = format!("/clusters/root{MAPS}");
+    let (carol, dave): (Client, Client) = (
+        server.client(Who::Token("carol-token".into())),
+        server.client(Who::Token("dave-token".into())),
+    );
+    let held = begun(&server, "carol-token", &path);
+    until("carol's request is in flight", || busy(&carol.get(&path)).then_some(()));
+    assert_eq!(dave.get(&path).code, 200, "another user is served");
+    // A body that never comes is waited for no longer than for any request.
+    until("carol's place is free again", || {
+        (carol.get(&path).code == 200).then_some(())
+    });
+    drop(held);
+
+    let watch = format!("{path}?watch=true");
+    let open = dave.websocket(&watch, &[]).unwrap();
+    assert!(busy(&dave.get(&watch)));
+    assert_eq!(
+        carol.get(&format!("{watch}&timeoutSeconds=1")).code,
+        200,
+        "another user watches"
+    );
+    drop(open);
+    let again = format!("{watch}&timeoutSeconds=1");
+    until("dave's watch is over", || (dave.get(&again).code == 200).then_some(()));
+}
