@@ -287,6 +287,8 @@ func elects(ctx context.Context, config *rest.Config) {
 	stepDown := candidate("one")
 	check(<-leads == "one", "the first leads")
 	defer candidate("two")()
+	// In the pause between two renewals: one that is under way would outrun the release.
+	time.Sleep(100 * time.Millisecond)
 	stepDown()
 	check(<-leads == "two", "then the second")
 }
