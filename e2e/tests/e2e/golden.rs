@@ -13,6 +13,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("^verbs-", 367),
     ("^listwatch-", 358),
     ("^schema-", 341),
+    ("^builtin-webhook", 17),
     ("^kcp-workspaces", 22),
     ("^kcp-schema", 39),
     ("^kcp-export", 38),
