@@ -49,7 +49,8 @@ fn large_answers_are_compressed() {
     assert!(!plain.headers.contains_key(header::CONTENT_ENCODING));
     assert_eq!(packed.headers[header::CONTENT_ENCODING], "gzip");
     assert!(packed.bytes.len() < plain.bytes.len() / 20, "{}", packed.bytes.len());
-    assert_eq!(unpacked(&packed), plain.body);
+    // Their revisions may differ: others write meanwhile.
+    assert_eq!(unpacked(&packed)["items"], plain.body["items"]);
     for small in [
         format!("{MAPS}/m0"),
         format!("{MAPS}?limit=1"),
