@@ -373,14 +373,30 @@ impl ResourceRequest<'_> {
         let sent = self.body().await?;
         let mut options = self.write_options("UpdateOptions")?;
         options.duplicates = sent.duplicates;
-        let change = Change::Replace(sent.value);
-        let written = self
-            .server
-            .registry
-            .update(&self.target, &self.name, change, part, &options)
-            .await?;
+        let registry = &self.server.registry;
+        let (code, written) = match part == Part::Main && self.makes(&sent.value) {
+            true => {
+                self.request.may_create()?;
+                (201, registry.create(&self.target, sent.value, &options).await?)
+            }
+            false => {
+                let change = Change::Replace(sent.value);
+                let written = registry
+                    .update(&self.target, &self.name, change, part, &options)
+                    .await?;
+                (200, written)
+            }
+        };
         let warnings = [self.warnings.clone(), written.warnings].concat();
-        self.renderer(form)?.object(200, &written.entry, &warnings).await
+        self.renderer(form)?.object(code, &written.entry, &warnings).await
+    }
+
+    /// Whether a PUT of this object makes it: there is none, and its kind allows that.
+    fn makes(&self, sent: &Json) -> bool {
+        let (snapshot, registry) = (&self.request.place.snapshot, &self.server.registry);
+        self.target.served.api.strategy.traits().created_by_update
+            && sent["metadata"]["name"] == *self.name
+            && registry.get(snapshot, &self.target, &self.name).is_err()
     }
 
     async fn patch(&mut self, part: Part) -> Answer {

@@ -16,6 +16,8 @@ pub struct Traits {
     pub own_deletion: bool,
     /// Built-in: lists leave `metadata.continue` out when empty, other field selectors.
     pub built_in: bool,
+    /// A PUT of an object that is not there makes it.
+    pub created_by_update: bool,
     /// A question that is answered at once: it can only be created, and is never stored.
     pub review: bool,
     /// `/status` writes may also change labels and annotations (built-ins; never custom resources).
@@ -30,6 +32,7 @@ impl Traits {
         deletes_to_object: false,
         own_deletion: false,
         built_in: false,
+        created_by_update: false,
         review: false,
         status_takes_metadata: false,
     };
@@ -40,6 +43,7 @@ impl Traits {
         deletes_to_object: false,
         own_deletion: false,
         built_in: true,
+        created_by_update: false,
         review: false,
         status_takes_metadata: true,
     };

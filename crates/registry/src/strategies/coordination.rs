@@ -11,6 +11,7 @@ impl Strategy for Leases {
     fn traits(&self) -> Traits {
         Traits {
             unconditional_update: false,
+            created_by_update: true,
             ..Traits::BUILT_IN
         }
     }
@@ -43,7 +44,10 @@ pub(super) struct Events;
 
 impl Strategy for Events {
     fn traits(&self) -> Traits {
-        Traits::BUILT_IN
+        Traits {
+            created_by_update: true,
+            ..Traits::BUILT_IN
+        }
     }
 
     /// What is about an object of no namespace stands in `default`.

@@ -8,6 +8,11 @@ use crate::{
 use insula_api::{FieldError, FieldPath, Json, LabelSelector};
 use serde_json::json;
 
+const TRAITS: Traits = Traits {
+    created_by_update: true,
+    ..Traits::BUILT_IN
+};
+
 /// Reviews of access and identity.
 pub(super) struct Reviews;
 
@@ -27,7 +32,7 @@ pub(super) struct Roles {
 
 impl Strategy for Roles {
     fn traits(&self) -> Traits {
-        Traits::BUILT_IN
+        TRAITS
     }
 
     /// Kubernetes always shows the rules.
@@ -126,7 +131,7 @@ pub(super) struct Bindings {
 
 impl Strategy for Bindings {
     fn traits(&self) -> Traits {
-        Traits::BUILT_IN
+        TRAITS
     }
 
     fn default(&self, new: &mut Json) {
