@@ -26,6 +26,7 @@ pub mod status;
 mod stream;
 pub mod table;
 pub mod websocket;
+mod writes;
 
 use axum::body::Body;
 use futures_util::FutureExt;

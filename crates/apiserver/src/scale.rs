@@ -4,10 +4,11 @@
 use crate::{
     apply::configuration,
     body::Expected,
-    handle::{Answer, ResourceRequest, apply_patch, header_text},
+    handle::{Answer, ResourceRequest, header_text},
     negotiate::{self, Offer, PatchType, Patches, Representation},
     reply::{self, Reply},
     table::{self, Columns, IncludeObject, Layout},
+    writes::apply_patch,
 };
 use http::header;
 use insula_api::{FieldError, FieldPath, Json};
