@@ -108,9 +108,12 @@ fn field(text: &str) -> Result<(Segment, &str), String> {
 
 /// The inside of `[…]`; `text` begins after the opening bracket.
 fn bracket(text: &str) -> Result<(Segment, &str), String> {
+    // Spaces around what is inside say nothing.
+    let text = text.trim_start();
     if let Some(quote) = text.chars().next().filter(|c| matches!(c, '\'' | '"')) {
         let (name, rest) = quoted(&text[1..], quote)?;
-        let rest = rest.strip_prefix(']').ok_or("expected ']' after the quoted name")?;
+        let rest = rest.trim_start().strip_prefix(']');
+        let rest = rest.ok_or("expected ']' after the quoted name")?;
         return Ok((Segment::Field(name), rest));
     }
     let mut depth = 1usize;
@@ -210,6 +213,8 @@ mod tests {
             ("spec.colors[self.names[0]]", ".spec.colors[self.names[0]]"),
             ("metadata.annotations['a.b/c']", ".metadata.annotations['a.b/c']"),
             (r#"spec["a"].b"#, ".spec.a.b"),
+            ("spec[ 'a.b' ].c", ".spec['a.b'].c"),
+            ("spec.l[ 0 ]", ".spec.l[0]"),
             (r"spec['it\'s']", r".spec['it\'s']"),
         ];
         for (text, want) in rows {
@@ -229,6 +234,7 @@ mod tests {
             "spec[",
             "spec['x",
             "spec['']",
+            "spec[ \"\"]",
             "spec[0]x",
             "a b",
             "spec.x[99999999999999999999]",
