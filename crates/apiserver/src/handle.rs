@@ -169,7 +169,7 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         "" => request.main(verb).await,
         "status" if request.target.api_version()?.status => request.status(verb).await,
         "scale" if request.target.api_version()?.scale.is_some() => scale::handle(&mut request, verb).await,
-        "finalize" if &*request.target.served.api.names.plural == "namespaces" => request.finalize(verb).await,
+        "finalize" if request.is_namespaces() => request.finalize(verb).await,
         _ => Err(Reply::error(&request.target.served.api.not_found(&request.name))),
     };
     answer.map_err(|refusal| refusal.warn(late))
@@ -214,10 +214,17 @@ impl ResourceRequest<'_> {
             ("update", false) => self.update(Part::Main).await,
             ("patch", false) => self.patch(Part::Main).await,
             ("delete", false) => self.delete().await,
+            // A namespace takes everything in it along, so that they go one at a time.
+            ("deletecollection", _) if self.is_namespaces() => Err(self.not_supported(verb)),
             ("deletecollection", _) => self.delete_collection().await,
             ("patch", true) => Err(Reply::error(&Error::BadRequest("name must be provided".into()))),
             _ => Err(self.not_supported(verb)),
         }
+    }
+
+    fn is_namespaces(&self) -> bool {
+        let api = &self.target.served.api;
+        api.group.is_empty() && &*api.names.plural == "namespaces"
     }
 
     /// Custom resources name the verb and the resource in a 405, built-ins do not.

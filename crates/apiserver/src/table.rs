@@ -22,6 +22,12 @@ const CREATED_TEXT: &str = "CreationTimestamp is a timestamp representing the se
 const CONFIG_DATA_TEXT: &str = "Data contains the configuration data. Each key must consist of alphanumeric characters, '-', \
     '_' or '.'. Values with non-UTF-8 byte sequences must use the BinaryData field. The keys stored in Data must not overlap \
     with the keys in the BinaryData field, this is enforced during validation process.";
+const HOLDER_TEXT: &str = "holderIdentity contains the identity of the holder of a current lease. If Coordinated Leader \
+    Election is used, the holder identity must be equal to the elected LeaseCandidate.metadata.name field.";
+const ROLE_REF_TEXT: &str = "RoleRef can reference a Role in the current namespace or a ClusterRole in the global \
+    namespace. If the RoleRef cannot be resolved, the Authorizer must return an error.";
+const CLUSTER_ROLE_REF_TEXT: &str = "RoleRef can only reference a ClusterRole in the global namespace. If the RoleRef cannot \
+    be resolved, the Authorizer must return an error.";
 const SECRET_TYPE_TEXT: &str = "Used to facilitate programmatic handling of secret data. More info: \
     https://kubernetes.io/docs/concepts/configuration/secret/#secret-types";
 const SECRET_DATA_TEXT: &str = "Data contains the secret data. Each key must consist of alphanumeric characters, '-', '_' or \
@@ -86,6 +92,20 @@ enum Cell<'a> {
         pointer: &'static str,
         text: &'static str,
     },
+    /// The role of a binding, with its kind.
+    Role { text: &'static str },
+    /// The subjects of one kind of a binding; shown to who asks for more.
+    Subjects {
+        name: &'static str,
+        kind: &'static str,
+        text: &'static str,
+    },
+    /// How many items a list has.
+    Items {
+        name: &'static str,
+        field: &'static str,
+        text: &'static str,
+    },
     /// How many entries the maps of these names have.
     Count {
         name: &'static str,
@@ -131,6 +151,40 @@ impl<'a> Layout<'a> {
                 },
                 age,
             ],
+            ("coordination.k8s.io", "leases") => vec![
+                Cell::Text {
+                    name: "Holder",
+                    pointer: "/spec/holderIdentity",
+                    text: HOLDER_TEXT,
+                },
+                age,
+            ],
+            ("admissionregistration.k8s.io", "validatingwebhookconfigurations" | "mutatingwebhookconfigurations") => {
+                vec![
+                    Cell::Items {
+                        name: "Webhooks",
+                        field: "webhooks",
+                        text: "Webhooks indicates the number of webhooks registered in this configuration",
+                    },
+                    age,
+                ]
+            }
+            ("rbac.authorization.k8s.io", "rolebindings") => binding(
+                ROLE_REF_TEXT,
+                [
+                    "Users in the roleBinding",
+                    "Groups in the roleBinding",
+                    "ServiceAccounts in the roleBinding",
+                ],
+            ),
+            ("rbac.authorization.k8s.io", "clusterrolebindings") => binding(
+                CLUSTER_ROLE_REF_TEXT,
+                [
+                    "Users in the clusterRoleBinding",
+                    "Groups in the clusterRoleBinding",
+                    "ServiceAccounts in the clusterRoleBinding",
+                ],
+            ),
             ("apiextensions.k8s.io", "customresourcedefinitions")
             | ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
                 return Layout {
@@ -223,6 +277,31 @@ pub enum Columns {
     Known,
 }
 
+/// The columns of a binding; texts for users, groups and service accounts.
+fn binding(role: &'static str, texts: [&'static str; 3]) -> Vec<Cell<'static>> {
+    let [users, groups, accounts] = texts;
+    let subjects = |name, kind, text| Cell::Subjects { name, kind, text };
+    vec![
+        Cell::Role { text: role },
+        Cell::Age { kind: "string" },
+        subjects("Users", "User", users),
+        subjects("Groups", "Group", groups),
+        subjects("ServiceAccounts", "ServiceAccount", accounts),
+    ]
+}
+
+fn subjects(binding: &Json, kind: &str) -> String {
+    let all = binding["subjects"].as_array().into_iter().flatten();
+    let of_kind = all.filter(|subject| subject["kind"] == kind).map(|subject| {
+        let text = |field: &str| subject[field].as_str().unwrap_or_default();
+        match kind {
+            "ServiceAccount" => format!("{}/{}", text("namespace"), text("name")),
+            _ => text("name").to_owned(),
+        }
+    });
+    of_kind.collect::<Vec<_>>().join(", ")
+}
+
 impl Cell<'_> {
     fn definition(&self) -> Json {
         match self {
@@ -237,7 +316,11 @@ impl Cell<'_> {
             }
             Cell::Age { kind } => definition("Age", kind, "", CREATED_TEXT, 0),
             Cell::Created => definition("Created At", "date", "", CREATED_TEXT, 0),
-            Cell::Number { name, text, .. } => definition(name, "integer", "", text, 0),
+            Cell::Number { name, text, .. } | Cell::Items { name, text, .. } => {
+                definition(name, "integer", "", text, 0)
+            }
+            Cell::Role { text } => definition("Role", "string", "", text, 0),
+            Cell::Subjects { name, text, .. } => definition(name, "string", "", text, 1),
             Cell::Text { name, text, .. } | Cell::Count { name, text, .. } => definition(name, "string", "", text, 0),
         }
     }
@@ -250,6 +333,12 @@ impl Cell<'_> {
             Cell::Created => json!(created),
             Cell::Text { pointer, .. } => json!(object.pointer(pointer).and_then(Json::as_str).unwrap_or_default()),
             Cell::Number { pointer, .. } => json!(object.pointer(pointer).and_then(Json::as_i64).unwrap_or_default()),
+            Cell::Items { field, .. } => json!(object[field].as_array().map_or(0, Vec::len)),
+            Cell::Role { .. } => {
+                let text = |field: &str| object["roleRef"][field].as_str().unwrap_or_default();
+                json!(format!("{}/{}", text("kind"), text("name")))
+            }
+            Cell::Subjects { kind, .. } => json!(subjects(object, kind)),
             Cell::Count { fields, .. } => {
                 let maps = fields.iter().filter_map(|field| object[field].as_object());
                 json!(maps.map(Map::len).sum::<usize>())

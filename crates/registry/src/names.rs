@@ -47,7 +47,8 @@ pub fn name_problems(name: &str, rule: NameRule) -> Vec<String> {
                 problems.push("must be no more than 63 characters".to_owned());
             }
             if !is_label(name) {
-                problems.push(LABEL.to_owned());
+                let dotted = name.split('.').all(is_label);
+                problems.push(if dotted { "must not contain dots" } else { LABEL }.to_owned());
             }
         }
         NameRule::PathSegment => {
