@@ -185,6 +185,7 @@ impl<'a> Layout<'a> {
                     "ServiceAccounts in the clusterRoleBinding",
                 ],
             ),
+            ("", "serviceaccounts") => vec![age],
             ("apiextensions.k8s.io", "customresourcedefinitions")
             | ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
                 return Layout {

@@ -4,6 +4,7 @@
 //! One folder a reconciler: `world.rs` reads one snapshot, `decide.rs` is pure, and [`runtime`] commits the plan as one
 //! transaction under guards. So a binding's bundle, its claims on resource names and its status appear at one revision.
 
+mod account;
 mod aggregation;
 mod apibinding;
 mod apiconversion;
@@ -74,6 +75,7 @@ impl Controllers {
             task!("crd", crd::Definitions::new),
             task!("migration", migration::Migrations::new),
             task!("namespace", namespace::Namespaces::new),
+            task!("account", account::Accounts::new),
             task!("partition", partition::PartitionSets::new),
             task!("aggregation", aggregation::Aggregation::new),
             task!("policy", policy::Policies::new),

@@ -1,6 +1,7 @@
 //! A registry in memory with all reconcilers, driven step by step: no clock, no tasks, the same run every time.
 
 use crate::{
+    account::Accounts,
     aggregation::Aggregation,
     apibinding::ApiBindings,
     apiconversion::ApiConversions,
@@ -225,6 +226,7 @@ impl Rig {
             commits += pass(registry, &Definitions::new(registry.clone())).await;
             commits += pass(registry, &Migrations::new(registry.clone())).await;
             commits += pass(registry, &Namespaces::new(registry.clone())).await;
+            commits += pass(registry, &Accounts::new(registry.clone())).await;
             commits += pass(registry, &PartitionSets::new(registry.clone())).await;
             commits += pass(registry, &Policies::new(registry.clone())).await;
             commits += pass(registry, &Aggregation::new(registry.clone())).await;

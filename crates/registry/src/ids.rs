@@ -25,6 +25,8 @@ resource! {
     namespaces = "", "namespaces";
     /// Secrets.
     secrets = "", "secrets";
+    /// ServiceAccounts.
+    serviceaccounts = "", "serviceaccounts";
     /// ConfigMaps.
     configmaps = "", "configmaps";
     /// Workspaces.

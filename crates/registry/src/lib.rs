@@ -67,6 +67,8 @@ pub struct Registry {
     pub rng: Arc<dyn Rng>,
     /// Base URL of this server as clients reach it, e.g. `https://127.0.0.1:6443`.
     pub external_url: String,
+    /// What clients within a workspace trust: the CA that signed the server's certificate, PEM. Empty if there is none.
+    pub trust: Arc<str>,
     /// Calls webhooks; nobody, if nothing is said.
     pub outbound: Arc<dyn Outbound>,
     policies: policy::Policies,
@@ -82,6 +84,7 @@ impl Registry {
             clock,
             rng,
             external_url,
+            trust: "".into(),
             outbound: Arc::new(outbound::Nobody),
             policies: policy::Policies::default(),
         }

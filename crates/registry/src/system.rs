@@ -13,6 +13,7 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
     (include_str!("../../../config/crds/core_namespaces.yaml"), None),
     (include_str!("../../../config/crds/core_configmaps.yaml"), None),
     (include_str!("../../../config/crds/core_secrets.yaml"), None),
+    (include_str!("../../../config/crds/core_serviceaccounts.yaml"), None),
     (include_str!("../../../config/crds/core_events.yaml"), None),
     (
         include_str!("../../../config/crds/coordination.k8s.io_leases.yaml"),

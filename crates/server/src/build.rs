@@ -58,6 +58,8 @@ pub struct Parts {
     pub lifecycle: Lifecycle,
     /// How clients reach us, without a path: for `status.URL` and discovery of addresses.
     pub url: String,
+    /// The CA that signed our certificate, PEM.
+    pub trust: Arc<str>,
 }
 
 /// What is served, and what goes on beside it.
@@ -78,12 +80,14 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         metrics,
         lifecycle,
         url,
+        trust,
     } = parts;
     let measured = Arc::new(Measured {
         inner: Arc::clone(&store),
         metrics: Arc::clone(&metrics),
     });
     let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), url);
+    registry.trust = trust;
     registry.catalog.work_aside(aside);
     registry.outbound = Arc::new(Webhook::new(&config.webhooks));
     registry.cache = Arc::new(Cache::new(converters()));

@@ -179,6 +179,7 @@ impl Starting {
             metrics: Arc::clone(&metrics),
             lifecycle: lifecycle.clone(),
             url: url.clone(),
+            trust: files::read(&identity.ca)?.unwrap_or_default().into(),
         })
         .await?;
         kubeconfig::write(&kubeconfig, &url, &identity)?;

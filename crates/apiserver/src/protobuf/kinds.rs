@@ -88,6 +88,17 @@ const SECRET: &[Field] = &[
     (4, "stringData", Type::TextMap, false),
     (5, "immutable", Type::Bool, false),
 ];
+const SERVICE_ACCOUNT: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "secrets", Type::Message(REFERENCE), true),
+    (
+        3,
+        "imagePullSecrets",
+        Type::Message(&[(1, "name", Type::Text, false)]),
+        true,
+    ),
+    (4, "automountServiceAccountToken", Type::Bool, false),
+];
 const LEASE_SPEC: &[Field] = &[
     (1, "holderIdentity", Type::Text, false),
     (2, "leaseDurationSeconds", Type::Integer, false),
@@ -183,6 +194,7 @@ pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
         ("v1", "Namespace") => NAMESPACE,
         ("v1", "ConfigMap") => CONFIG_MAP,
         ("v1", "Secret") => SECRET,
+        ("v1", "ServiceAccount") => SERVICE_ACCOUNT,
         ("v1", "Event") => EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
         ("storagemigration.k8s.io/v1beta1", "StorageVersionMigration") => MIGRATION,

@@ -4,6 +4,7 @@ use super::{
     BINDINGS_INITIALIZER, CLUSTER_FINALIZER, FINALIZER, OWNER_ANNOTATION, PHASE_LABEL, TYPE_ANNOTATION, world::World,
 };
 use crate::{
+    account,
     logicalcluster::{initialized, waits_for},
     namespace::fresh_namespace,
     write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text},
@@ -76,6 +77,7 @@ fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
     if world.types.iter().any(is_universal) {
         for name in NAMESPACES {
             let key = ObjectKey::cluster_scoped(ids::namespaces(), cluster.clone(), name);
+            intents.extend(account::of_fresh_namespace(&key, &world.trust));
             intents.push(Intent::Create(key, fresh_namespace(name)));
         }
     }

@@ -8,6 +8,7 @@ use insula_registry::{
     ids, locate,
 };
 use insula_store::{Entry, Snapshot};
+use std::sync::Arc;
 
 /// The world of a workspace.
 pub(crate) struct World {
@@ -25,6 +26,8 @@ pub(crate) struct World {
     pub(crate) fresh_name: ClusterName,
     /// Base URL.
     pub(crate) external_url: String,
+    /// The CA that its programs trust.
+    pub(crate) trust: Arc<str>,
     /// Now.
     pub(crate) now: Timestamp,
 }
@@ -57,6 +60,7 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         types,
         fresh_name: fresh_name(registry, snapshot),
         external_url: registry.external_url.clone(),
+        trust: registry.trust.clone(),
         now: registry.clock.now(),
     }
 }

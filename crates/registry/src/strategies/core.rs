@@ -1,4 +1,4 @@
-//! Namespaces, ConfigMaps and Secrets.
+//! Namespaces, ConfigMaps, Secrets and ServiceAccounts.
 
 use super::list_at;
 use crate::{OnDelete, Strategy, Traits};
@@ -169,6 +169,35 @@ impl Strategy for Secrets {
             ));
         }
         errors
+    }
+}
+
+/// ServiceAccounts.
+pub(super) struct ServiceAccounts;
+
+impl Strategy for ServiceAccounts {
+    fn traits(&self) -> Traits {
+        Traits {
+            deletes_to_object: true,
+            ..Traits::BUILT_IN
+        }
+    }
+
+    fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
+        keep_names_of_secrets(new);
+    }
+
+    fn prepare_for_update(&self, new: &mut Json, _old: &Json, _now: Timestamp) {
+        keep_names_of_secrets(new);
+    }
+}
+
+/// A reference has many fields; an account's secrets are of its own namespace, so that their names say all.
+fn keep_names_of_secrets(account: &mut Json) {
+    for secret in account["secrets"].as_array_mut().into_iter().flatten() {
+        if let Some(fields) = secret.as_object_mut() {
+            fields.retain(|field, _| field == "name");
+        }
     }
 }
 

@@ -25,6 +25,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         ("", "namespaces") => Arc::new(core::Namespaces),
         ("", "configmaps") => Arc::new(core::ConfigMaps),
         ("", "secrets") => Arc::new(core::Secrets),
+        ("", "serviceaccounts") => Arc::new(core::ServiceAccounts),
         ("", "events") => Arc::new(coordination::Events),
         ("coordination.k8s.io", "leases") => Arc::new(coordination::Leases),
         ("apiextensions.k8s.io", "customresourcedefinitions") => Arc::new(definition::Definitions),
