@@ -152,7 +152,7 @@ fn watches_are_websockets_for_browsers() {
         .websocket(&format!("{MAPS}?watch=true&timeoutSeconds=3"), &[])
         .unwrap();
     assert_eq!(watch.protocol, None);
-    for name in ["a", "b"] {
+    for name in ["a", "b", "kube-root-ca.crt"] {
         let event = event(watch.receive());
         assert_eq!(
             (&event["type"], &event["object"]["metadata"]["name"]),
