@@ -216,7 +216,7 @@ impl<'a> Stage<'a> {
             None => return self.at(self.admin.clone(), step),
             Some("anonymous") => Who::Anonymous,
             Some("shard-admin") => Who::ShardAdmin,
-            Some(token) => Who::Token(token.to_owned()),
+            Some(token) => Who::Token(self.fill(token)),
         };
         let client = self
             .clients

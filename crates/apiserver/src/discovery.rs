@@ -182,6 +182,13 @@ fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
             verbs: &["update"],
         });
     }
+    if served.group().is_empty() && *served.names().plural == *"serviceaccounts" {
+        found.push(Subresource {
+            name: "token",
+            body: Some(("authentication.k8s.io", "v1", "TokenRequest")),
+            verbs: &["create"],
+        });
+    }
     if version.status {
         found.push(Subresource {
             name: "status",

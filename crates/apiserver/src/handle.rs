@@ -14,7 +14,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, header};
 use http_body_util::{BodyExt, Limited};
 use insula_api::Json;
-use insula_registry::{Error, Origin, Part, ScopeKind, Served, Target};
+use insula_registry::{Error, Origin, Part, ScopeKind, Served, Target, ids};
 use std::sync::Arc;
 
 /// What handlers give.
@@ -169,6 +169,7 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         "" => request.main(verb).await,
         "status" if request.target.api_version()?.status => request.status(verb).await,
         "scale" if request.target.api_version()?.scale.is_some() => scale::handle(&mut request, verb).await,
+        "token" if request.target.served.resource_id() == ids::serviceaccounts() => request.token(verb).await,
         "finalize" if request.is_namespaces() => request.finalize(verb).await,
         _ => Err(Reply::error(&request.target.served.api.not_found(&request.name))),
     };

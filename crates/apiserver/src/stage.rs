@@ -10,7 +10,9 @@ use crate::{
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri};
 use insula_api::{ClusterName, ClusterPath, Revision};
-use insula_auth::{Attributes, ClusterFacts, EXTRA_SCOPES, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
+use insula_auth::{
+    Attributes, ClusterFacts, EXTRA_CLUSTER, EXTRA_SCOPES, GROUP_AUTHENTICATED, Permit, UserInfo, permit,
+};
 use insula_registry::{
     Error, Named, Registry,
     access::{self, Authenticator, PeerCertificate},
@@ -103,7 +105,7 @@ impl Parsed {
     }
 
     /// Finds out who asks, and as whom.
-    pub fn authenticate(self, authenticator: &Authenticator) -> Result<Authenticated, Reply> {
+    pub fn authenticate(mut self, authenticator: &Authenticator) -> Result<Authenticated, Reply> {
         let given = self.headers.get_all(http::header::AUTHORIZATION).iter();
         let hidden = self.upgrade.as_ref().and_then(|_| websocket::credential(&self.headers));
         let credentials = given.map(|value| value.as_bytes()).chain(hidden.as_deref());
@@ -113,6 +115,7 @@ impl Parsed {
                 tracing::info!(%why, "authentication failed");
                 Reply::unauthorized()
             })?;
+        self.go_home(&caller)?;
         match impersonated(&self.headers)? {
             Some(user) => Ok(Authenticated {
                 parsed: self,
@@ -125,6 +128,19 @@ impl Parsed {
                 behind: None,
             }),
         }
+    }
+}
+
+impl Parsed {
+    /// Whoever comes from a cluster and names none means their own, as in kcp: programs know the server's address alone.
+    fn go_home(&mut self, caller: &UserInfo) -> Result<(), Reply> {
+        let path = self.uri.path();
+        let named = matches!(self.route, Route::Server(_) | Route::Service(_)) || path.starts_with("/clusters");
+        if let (false, Some([home])) = (named, caller.extra.get(EXTRA_CLUSTER).map(Vec::as_slice)) {
+            let path = format!("/clusters/{home}{path}");
+            self.route = parse(&path).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
+        }
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_registry::{
     Change, Deleted, Error, IfAbsent, Part, WriteOptions,
+    accounts::{self, Asked},
     reviews::{self, Asker},
 };
 
@@ -79,9 +80,14 @@ impl ResourceRequest<'_> {
         let asker = Asker {
             snapshot: &self.request.place.snapshot,
             user: &self.request.user,
+            manager: &self.manager(),
             now: self.server.registry.clock.now(),
         };
-        let token = |token: &str| self.server.authenticator.by_token(token).map_err(|why| why.to_string());
+        let authenticator = &self.server.authenticator;
+        let token = |token: &str, audiences: &[String]| {
+            let known = authenticator.by_token(token, audiences);
+            known.map_err(|why| why.to_string())
+        };
         let answer = reviews::answer(asker, &self.target, sent, token)?;
         let pretty = form.pretty;
         Ok(reply::document(
@@ -90,6 +96,35 @@ impl ResourceRequest<'_> {
             form.format,
             form.format.content_type(),
             pretty,
+        ))
+    }
+
+    /// A token for a service account: given out, and not stored.
+    pub(crate) async fn token(&mut self, verb: &str) -> Answer {
+        let authenticator = self.server.authenticator.clone();
+        let (Some(accounts), "create") = (&authenticator.accounts, verb) else {
+            return Err(Reply::error(&Error::MethodNotAllowed));
+        };
+        let form = self.negotiate(Offer::Object)?;
+        let (version, kind) = accounts::TOKEN_REQUEST;
+        let expected = body::Expected {
+            kind,
+            implied: Some(version),
+        };
+        let sent = self.body_of(expected).await?.value;
+        let asked = Asked {
+            snapshot: &self.request.place.snapshot,
+            target: &self.target,
+            name: &self.name,
+            manager: &self.manager(),
+        };
+        let answer = accounts.token(&*self.server.registry.rng, &asked, sent)?;
+        Ok(reply::document(
+            201,
+            &answer,
+            form.format,
+            form.format.content_type(),
+            form.pretty,
         ))
     }
 

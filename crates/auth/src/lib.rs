@@ -2,11 +2,13 @@
 //!
 //! ```text
 //! certificate::user(der) ─┐
-//! TokenFile::lookup(token)┴─> UserInfo ── permit(user, attributes, facts) ──> Permit | Forbidden
+//! TokenFile::lookup(token)┼─> UserInfo ── permit(user, attributes, facts) ──> Permit | Forbidden
+//! account::Claims::user() ┘
 //! ```
 //! A [`Permit`] can be made only by [`permit`], which asks every step of the chain in order. A door that takes a `Permit`
 //! cannot be entered without having been decided upon.
 
+pub mod account;
 mod authorize;
 pub mod bearer;
 pub mod certificate;
@@ -20,6 +22,6 @@ pub use authorize::{
 pub use rbac::{PolicyRule, Roles, Subject, SubjectKind, grant_refusal, uncovered};
 pub use token::{TokenFile, TokenFileError, TokenLineError};
 pub use user::{
-    EXTRA_CREDENTIAL, EXTRA_SCOPES, GROUP_AUTHENTICATED, GROUP_KCP_ADMIN, GROUP_MASTERS, GROUP_UNAUTHENTICATED,
-    USER_ANONYMOUS, UserInfo,
+    EXTRA_CLUSTER, EXTRA_CREDENTIAL, EXTRA_SCOPES, GROUP_AUTHENTICATED, GROUP_KCP_ADMIN, GROUP_MASTERS,
+    GROUP_UNAUTHENTICATED, USER_ANONYMOUS, UserInfo,
 };

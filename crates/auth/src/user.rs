@@ -15,6 +15,8 @@ pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const USER_ANONYMOUS: &str = "system:anonymous";
 /// Extra key: the clusters that an identity counts in, as `cluster:a,cluster:b`; several values must all hold.
 pub const EXTRA_SCOPES: &str = "authentication.kcp.io/scopes";
+/// Extra key: the cluster that an identity comes from, where it comes from one.
+pub const EXTRA_CLUSTER: &str = "authentication.kcp.io/cluster-name";
 /// Extra key: which credential was shown, so that audit can tell two of the same user apart.
 pub const EXTRA_CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 

@@ -1,9 +1,9 @@
 //! Who asks and what is known of a cluster when it is decided whether they may: shared by every door.
 
-use crate::{locate, roles::RolesAt};
+use crate::{accounts::Accounts, locate, roles::RolesAt};
 use bytes::Bytes;
 use insula_api::ClusterName;
-use insula_auth::{ClusterFacts, TokenFile, UserInfo, bearer, certificate};
+use insula_auth::{ClusterFacts, TokenFile, UserInfo, account::ISSUER, bearer, certificate};
 use insula_store::Snapshot;
 use std::sync::{Arc, OnceLock};
 
@@ -39,6 +39,8 @@ impl PeerCertificate {
 pub struct Authenticator {
     /// Static tokens.
     pub tokens: TokenFile,
+    /// Tokens of service accounts.
+    pub accounts: Option<Accounts>,
 }
 
 /// A credential was shown that is no good. What was wrong with it is for the log, not for the client.
@@ -47,26 +49,32 @@ pub struct Authenticator {
 pub struct Unauthenticated(pub String);
 
 impl Authenticator {
-    /// The user of a request: by client certificate, else by bearer token, else anonymous. A bad credential is refused and
-    /// never falls back to anonymous.
+    /// The user of a request: by bearer token, else by client certificate, else anonymous. A bad credential is refused and
+    /// never falls back to anonymous. Who shows both means the token: it comes with the request, the certificate with its
+    /// connection.
     pub fn authenticate<'a>(
         &self,
         peer: Option<&PeerCertificate>,
         authorization: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<UserInfo, Unauthenticated> {
-        if let Some(peer) = peer {
-            return peer.user().clone();
-        }
         match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
-            None => Ok(UserInfo::anonymous()),
-            Some(token) => self.by_token(token),
+            Some(token) => self.by_token(token, &[]).map(|(user, _)| user),
+            None => peer.map_or_else(|| Ok(UserInfo::anonymous()), |peer| peer.user().clone()),
         }
     }
 
-    /// Whose a token is.
-    pub fn by_token(&self, token: &str) -> Result<UserInfo, Unauthenticated> {
-        let known = self.tokens.lookup(token).cloned();
-        known.ok_or_else(|| Unauthenticated("unknown token".to_owned()))
+    /// Whose a token is, if it is for one of `audiences`; none of them means this server. Says, too, for which of them it
+    /// is, where it says so itself: a static token does not, and is for this server.
+    pub fn by_token(&self, token: &str, audiences: &[String]) -> Result<(UserInfo, Vec<String>), Unauthenticated> {
+        let server = [ISSUER.to_owned()];
+        let audiences = if audiences.is_empty() { &server } else { audiences };
+        let known = self.tokens.lookup(token).filter(|_| audiences.contains(&server[0]));
+        match (known, &self.accounts) {
+            (Some(user), _) => Ok((user.clone(), Vec::new())),
+            // Other tokens have no dots.
+            (None, Some(accounts)) if token.contains('.') => accounts.user(token, audiences),
+            (None, _) => Err(Unauthenticated("invalid bearer token".to_owned())),
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! virtual workspaces, gRPC, controllers) comes through here.
 
 pub mod access;
+pub mod accounts;
 pub mod admission;
 mod alone;
 pub mod before;

@@ -19,11 +19,13 @@ pub struct Asker<'a> {
     pub snapshot: &'a Snapshot,
     /// Who asks.
     pub user: &'a UserInfo,
+    /// By which program, for `managedFields`.
+    pub manager: &'a str,
     /// When.
     pub now: Timestamp,
 }
 
-/// Answers a review; `token` says whose a token is, or why nobody's.
+/// Answers a review; `token` says whose a token is that is for some audiences, and for which of them, or why nobody's.
 ///
 /// # Errors
 /// The question makes no sense.
@@ -31,9 +33,14 @@ pub fn answer(
     asker: Asker<'_>,
     target: &Target,
     mut review: Json,
-    token: impl FnOnce(&str) -> std::result::Result<UserInfo, String>,
+    token: impl FnOnce(&str, &[String]) -> std::result::Result<(UserInfo, Vec<String>), String>,
 ) -> Result<Json> {
-    let Asker { snapshot, user, now } = asker;
+    let Asker {
+        snapshot,
+        user,
+        manager,
+        now,
+    } = asker;
     let cluster = &target.cluster;
     let spec = review
         .as_object_mut()
@@ -62,9 +69,15 @@ pub fn answer(
             json!({"userInfo": shown(&user.within(Some(cluster)))})
         }
         _ => match spec["token"].as_str().filter(|token| !token.is_empty()) {
-            Some(given) => match token(given) {
-                Ok(user) => json!({"authenticated": true, "user": shown(&user)}),
-                Err(why) => json!({"authenticated": false, "error": why, "user": {}}),
+            Some(given) => match token(given, &texts(&spec["audiences"])) {
+                Ok((user, audiences)) => {
+                    let mut status = json!({"authenticated": true, "user": shown(&user)});
+                    if !audiences.is_empty() {
+                        status["audiences"] = json!(audiences);
+                    }
+                    status
+                }
+                Err(why) => json!({"error": why, "user": {}}),
             },
             None => {
                 let why = "token is required for TokenReview in authentication";
@@ -72,11 +85,13 @@ pub fn answer(
             }
         },
     };
-    if !spec.is_null() {
-        review["spec"] = spec;
-    }
     if !review["metadata"].is_object() {
         review["metadata"] = json!({});
+    }
+    if !spec.is_null() {
+        let version = target.served.api_version(&target.version);
+        review["metadata"]["managedFields"] = json!([owner(&spec, &version, manager, now)]);
+        review["spec"] = spec;
     }
     review["status"] = status;
     Ok(review)
@@ -118,10 +133,6 @@ fn attributes(cluster: &ClusterName, spec: &Json) -> Attributes {
 
 /// The user that a review is about.
 fn subject(spec: &Json) -> Result<UserInfo> {
-    let texts = |value: &Json| -> Vec<String> {
-        let list = value.as_array().into_iter().flatten();
-        list.filter_map(Json::as_str).map(str::to_owned).collect()
-    };
     let name = spec["user"].as_str().unwrap_or_default().to_owned();
     let groups = texts(&spec["groups"]);
     if name.is_empty() && groups.is_empty() {
@@ -136,6 +147,12 @@ fn subject(spec: &Json) -> Result<UserInfo> {
         groups,
         extra: extra.map(|(key, values)| (key.clone(), texts(values))).collect(),
     })
+}
+
+/// The texts of a list.
+pub(crate) fn texts(list: &Json) -> Vec<String> {
+    let list = list.as_array().into_iter().flatten();
+    list.filter_map(Json::as_str).map(str::to_owned).collect()
 }
 
 fn check_question(spec: &Json) -> Result<()> {
@@ -208,6 +225,29 @@ fn rules(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo, namespace:
         "nonResourceRules": paths.collect::<Vec<_>>(),
         "incomplete": false,
     })
+}
+
+/// The entry of `managedFields` for a question that is answered and not stored: everything is its asker's.
+pub(crate) fn owner(spec: &Json, api_version: &str, manager: &str, now: Timestamp) -> Json {
+    let mut fields = owned(spec);
+    // The spec is always there, so that it is nobody's.
+    if let Some(fields) = fields.as_object_mut() {
+        fields.remove(".");
+    }
+    let manager = if manager.is_empty() { "unknown" } else { manager };
+    json!({
+        "manager": manager, "operation": "Update", "apiVersion": api_version, "time": now.to_string(),
+        "fieldsType": "FieldsV1", "fieldsV1": {"f:spec": fields},
+    })
+}
+
+fn owned(value: &Json) -> Json {
+    let Some(fields) = value.as_object() else {
+        return json!({});
+    };
+    let fields = fields.iter().filter(|(_, value)| !value.is_null());
+    let fields = fields.map(|(name, value)| (format!("f:{name}"), owned(value)));
+    fields.chain([(".".to_owned(), json!({}))]).collect()
 }
 
 fn shown(user: &UserInfo) -> Json {

@@ -3,6 +3,7 @@
 //! [`build`] is the one place where store, registry, faces and controllers meet. This crate spawns and reads the clock;
 //! below it nobody does. It holds no rule about objects.
 
+mod accounts;
 mod answer;
 mod build;
 pub mod config;

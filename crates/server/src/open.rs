@@ -88,7 +88,10 @@ pub(crate) fn authenticator(config: &Config) -> Result<Authenticator, StartError
         path: path.clone(),
         cause: error.to_string(),
     })?;
-    Ok(Authenticator { tokens })
+    Ok(Authenticator {
+        tokens,
+        ..Authenticator::default()
+    })
 }
 
 async fn embedded(config: &Config, now: Timestamp) -> Result<Opened, StartError> {

@@ -20,7 +20,7 @@ use tokio::{
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    Env, StartError, VERSION,
+    Env, StartError, VERSION, accounts,
     build::{App, Background, Parts, build},
     config::{Config, LogFormat},
     files, identity, kubeconfig,
@@ -136,7 +136,7 @@ impl Starting {
         let Self {
             config,
             env,
-            authenticator,
+            mut authenticator,
             store,
             drivers,
             begun,
@@ -156,6 +156,7 @@ impl Starting {
             .unwrap_or_else(|| kubeconfig::default_path(&config.data_dir));
         let listen = resolve(&config.listen).await?;
         let identity = identity::ensure(&config.data_dir, &names(&config.listen, listen), env.clock.now())?;
+        authenticator.accounts = Some(accounts::open(&config.data_dir, &env, &store)?);
         let tls = tls::server_config(&identity)?;
         step(
             "identity",

@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A third-party crate, or all whose names begin like it when it ends in `*`, and the folders that may name it.
-pub const HOMES: [(&str, &[&str]); 22] = [
+pub const HOMES: [(&str, &[&str]); 23] = [
     ("cel", &["cel"]),
     ("jsonschema", &["schema"]),
     ("json-patch", &["apply"]),
@@ -27,6 +27,7 @@ pub const HOMES: [(&str, &[&str]); 22] = [
     ("tracing-subscriber", &["server"]),
     ("prometheus-client", &["server"]),
     ("rcgen", &["server"]),
+    ("jsonwebtoken", &["auth", "server"]),
     ("tokio-rustls", &["server"]),
     ("kube*", &[]),
     ("k8s-openapi", &[]),

@@ -3,7 +3,7 @@
 use insula_e2e::{Server, Who, shared, workspace_owned_by};
 use serde_json::json;
 
-stories!("access": everybody, reviews, roles, tenants);
+stories!("access": accounts, everybody, reviews, roles, tenants);
 
 /// A token that is a prefix, a suffix or another case of a known one is none.
 #[test]
@@ -70,4 +70,27 @@ fn a_strangers_certificate_is_refused() {
         .body(String::new())
         .unwrap();
     assert!(insula_e2e::runtime().block_on(client.request(request)).is_err());
+}
+
+/// What a workspace gave out ends with it, whichever workspace it is shown to.
+#[test]
+fn tokens_of_accounts_end_with_their_workspace() {
+    let server = shared();
+    let admin = server.admin();
+    let (path, _) = insula_e2e::workspace(&admin, "short-lived");
+    let accounts = "/api/v1/namespaces/default/serviceaccounts";
+    insula_e2e::until("the default account", || {
+        (admin.at(&path).get(&format!("{accounts}/default")).code == 200).then_some(())
+    });
+    let request = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest"});
+    let answer = admin.at(&path).post(&format!("{accounts}/default/token"), &request);
+    let token = answer.expect(201)["status"]["token"].as_str().unwrap().to_owned();
+    let program = server.client(Who::Token(token));
+    let discovery = |workspace: &str| program.at(workspace).get("/api/v1").code;
+    assert_eq!((discovery(&path), discovery("root")), (200, 403));
+    let (parent, name) = path.rsplit_once(':').unwrap();
+    let workspaces = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+    admin.at(parent).delete(&format!("{workspaces}/{name}")).expect(200);
+    insula_e2e::until("the end of the token", || (discovery("root") == 401).then_some(()));
+    assert_eq!(discovery(&path), 401);
 }

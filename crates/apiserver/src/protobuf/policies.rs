@@ -149,6 +149,13 @@ const ACCESS_REVIEW: &[Field] = &[one(1, "metadata", META), one(2, "spec", ACCES
 const RULES_REVIEW: &[Field] = &[one(1, "metadata", META), one(2, "spec", &[text(1, "namespace")])];
 const SELF_REVIEW: &[Field] = &[one(1, "metadata", META)];
 const TOKEN_ASKED: &[Field] = &[text(1, "token"), texts(2, "audiences")];
+const BOUND_OBJECT: &[Field] = &[text(1, "kind"), text(2, "apiVersion"), text(3, "name"), text(4, "uid")];
+const TOKEN_WANTED: &[Field] = &[
+    texts(1, "audiences"),
+    one(3, "boundObjectRef", BOUND_OBJECT),
+    (4, "expirationSeconds", Type::Integer, false),
+];
+const TOKEN_REQUEST: &[Field] = &[one(1, "metadata", META), one(2, "spec", TOKEN_WANTED)];
 const TOKEN_REVIEW: &[Field] = &[one(1, "metadata", META), one(2, "spec", TOKEN_ASKED)];
 
 const SERVICE: &[Field] = &[
@@ -200,6 +207,7 @@ pub(super) fn read(kind: &str) -> Option<&'static [Field]> {
         "SelfSubjectRulesReview" => RULES_REVIEW,
         "SelfSubjectReview" => SELF_REVIEW,
         "TokenReview" => TOKEN_REVIEW,
+        "TokenRequest" => TOKEN_REQUEST,
         "Role" => ROLE,
         "ClusterRole" => CLUSTER_ROLE,
         "RoleBinding" | "ClusterRoleBinding" => BINDING,

@@ -1,0 +1,148 @@
+//! The keys of service accounts' tokens: one signs, and the one before it may still be believed.
+//!
+//! Beside the other keys, `service-accounts.key` is made at the first start. To change it, rename it to
+//! `service-accounts-previous.key` and start again: what it signed counts until it ends or the file is removed.
+
+use std::{path::Path, sync::Arc};
+
+use insula_auth::account::{ALGORITHM, Claims, Verifier, key_name};
+use insula_registry::accounts::{Accounts, Sign};
+use insula_store::Store;
+use jsonwebtoken::{EncodingKey, Header, encode};
+use rcgen::{KeyPair, PKCS_ECDSA_P256_SHA256};
+
+use crate::{
+    Env, StartError,
+    files::{read_secret, write_private},
+    identity::DIR,
+};
+
+/// What signs.
+const KEY: &str = "service-accounts.key";
+/// What signed before.
+const PREVIOUS: &str = "service-accounts-previous.key";
+
+/// Opens the keys, and makes one where there is none.
+pub(crate) fn open(data_dir: &Path, env: &Env, store: &Arc<dyn Store>) -> Result<Accounts, StartError> {
+    let dir = data_dir.join(DIR);
+    let path = dir.join(KEY);
+    let key = match read(&path)? {
+        Some(key) => key,
+        None => make(&path)?,
+    };
+    let previous = read(&dir.join(PREVIOUS))?;
+    let keys = std::iter::once(&key).chain(&previous);
+    Ok(Accounts {
+        verifier: Verifier::new(keys.map(KeyPair::public_key_raw)),
+        sign: signer(&key),
+        store: Arc::clone(store),
+        clock: env.clock.clone(),
+    })
+}
+
+fn read(path: &Path) -> Result<Option<KeyPair>, StartError> {
+    let Some(pem) = read_secret(path)? else { return Ok(None) };
+    let key = KeyPair::from_pem_and_sign_algo(&pem, &PKCS_ECDSA_P256_SHA256);
+    key.map(Some)
+        .map_err(|error| wrong(path, format!("is not a private key on P-256 as PKCS #8: {error}")))
+}
+
+fn make(path: &Path) -> Result<KeyPair, StartError> {
+    let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256);
+    let key = key.map_err(|error| wrong(path, format!("cannot be made: {error}")))?;
+    write_private(path, key.serialize_pem().as_bytes()).map_err(|cause| StartError::write(path, cause))?;
+    Ok(key)
+}
+
+fn wrong(path: &Path, cause: String) -> StartError {
+    StartError::Identity {
+        path: path.to_owned(),
+        cause,
+    }
+}
+
+fn signer(key: &KeyPair) -> Sign {
+    let header = Header {
+        kid: Some(key_name(key.public_key_raw())),
+        typ: None,
+        ..Header::new(ALGORITHM)
+    };
+    let key = EncodingKey::from_ec_der(key.serialized_der());
+    Arc::new(move |claims: &Claims| encode(&header, claims, &key).map_err(|error| error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use insula_auth::account::{Account, ISSUER, Reference};
+    use insula_store::MemoryStore;
+
+    use super::*;
+
+    fn opened(dir: &Path) -> Accounts {
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        open(dir, &Env::real(), &store).expect("it opens")
+    }
+
+    fn token(accounts: &Accounts) -> String {
+        let now = accounts.clock.now().0;
+        let account = Account {
+            cluster: "abc".into(),
+            namespace: "default".into(),
+            secret: None,
+            account: Reference {
+                name: "robot".into(),
+                uid: "u".into(),
+            },
+        };
+        let claims = Claims {
+            aud: vec![ISSUER.into()],
+            exp: now + 600,
+            iat: now,
+            iss: ISSUER.into(),
+            jti: "j".into(),
+            sub: account.user_name(),
+            account,
+            nbf: now,
+        };
+        (accounts.sign)(&claims).expect("it can be signed")
+    }
+
+    fn believes(accounts: &Accounts, token: &str) -> bool {
+        let audiences = [ISSUER.to_owned()];
+        accounts
+            .verifier
+            .verify(token, &audiences, accounts.clock.now())
+            .is_ok()
+    }
+
+    #[test]
+    fn tokens_outlive_a_start_and_a_change_of_keys() {
+        let data = tempfile::tempdir().expect("a folder");
+        let dir = data.path().join(DIR);
+        crate::files::private_dir(&dir).expect("a folder");
+        let first = opened(data.path());
+        let old = token(&first);
+        assert!(believes(&first, &old));
+        assert!(believes(&opened(data.path()), &old), "the key stays");
+        std::fs::rename(dir.join(KEY), dir.join(PREVIOUS)).expect("it is there");
+        let second = opened(data.path());
+        let new = token(&second);
+        assert!(believes(&second, &old) && believes(&second, &new));
+        assert!(!believes(&first, &new));
+        std::fs::remove_file(dir.join(PREVIOUS)).expect("it is there");
+        let third = opened(data.path());
+        assert!(!believes(&third, &old) && believes(&third, &new));
+    }
+
+    #[test]
+    fn a_key_of_another_kind_is_refused() {
+        let data = tempfile::tempdir().expect("a folder");
+        let dir = data.path().join(DIR);
+        crate::files::private_dir(&dir).expect("a folder");
+        write_private(&dir.join(KEY), b"no key").expect("it is written");
+        let store: Arc<dyn Store> = Arc::new(MemoryStore::new());
+        assert!(open(data.path(), &Env::real(), &store).is_err());
+    }
+}
