@@ -13,6 +13,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("^verbs-", 367),
     ("^listwatch-", 359),
     ("^schema-", 341),
+    ("^builtin-(serviceaccount|strategic)", 39),
     ("^builtin-webhook", 18),
     ("^builtin-(rbac|access|forbidden)", 77),
     ("^kcp-access", 25),
