@@ -4,16 +4,16 @@
 //! seconds for a handshake and for headers, streams. Who speaks plain HTTP is told so in one line, and is not redirected:
 //! a client that sent a token in the clear should notice.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{Request, header};
-use hyper::body::Incoming;
-use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::conn::auto,
+use hyper::{
+    body::Incoming,
+    server::conn::{http1, http2},
 };
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use insula_apiserver::websocket::Afterwards;
 use insula_registry::access::PeerCertificate;
 use rustls::ServerConfig;
@@ -192,7 +192,8 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<TcpStre
         .peer_certificates()
         .and_then(|chain| chain.first())
         .map(|leaf| PeerCertificate::new(Bytes::copy_from_slice(leaf)));
-    let http2 = session.alpn_protocol() == Some(b"h2");
+    // The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time limit.
+    let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let router = shared.router.clone();
     let afterwards = afterwards(shared, open);
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
@@ -207,18 +208,28 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<TcpStre
         let router = router.clone();
         async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
     });
-    let builder = http(&shared.limits, http2);
-    let connection = builder.serve_connection_with_upgrades(TokioIo::new(tls), service);
-    tokio::pin!(connection);
-    let ended = tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = shared.lifecycle.closing() => {
-            connection.as_mut().graceful_shutdown();
-            connection.await
-        }
+    let (io, limits) = (TokioIo::new(tls), &shared.limits);
+    let ended = if agreed_on_2 {
+        let connection = http_2(limits).serve_connection(io, service);
+        until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
+    } else {
+        let connection = http_1(limits).serve_connection(io, service).with_upgrades();
+        until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "the connection broke");
+    }
+}
+
+/// Serves a connection; once the server closes, what has begun on it is the last.
+async fn until_closed<C: Future>(shared: &Shared, connection: C, close: impl FnOnce(Pin<&mut C>)) -> C::Output {
+    tokio::pin!(connection);
+    tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = shared.lifecycle.closing() => {
+            close(connection.as_mut());
+            connection.await
+        }
     }
 }
 
@@ -237,21 +248,18 @@ fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
     })
 }
 
-/// The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time limit.
-fn http(limits: &Limits, http2: bool) -> auto::Builder<TokioExecutor> {
-    let builder = auto::Builder::new(TokioExecutor::new());
-    let mut builder = if http2 {
-        builder.http2_only()
-    } else {
-        builder.http1_only()
-    };
+fn http_1(limits: &Limits) -> http1::Builder {
+    let mut builder = http1::Builder::new();
     builder
-        .http1()
         .timer(TokioTimer::new())
         .header_read_timeout(Duration::from_secs(limits.header_seconds))
         .max_buf_size(limits.header_bytes.max(8 * 1024) as usize);
     builder
-        .http2()
+}
+
+fn http_2(limits: &Limits) -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_per_connection)
         .max_header_list_size(limits.header_bytes)
