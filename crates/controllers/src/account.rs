@@ -10,6 +10,10 @@ use std::sync::Arc;
 
 const ACCOUNT: &str = "default";
 const TRUST: &str = "kube-root-ca.crt";
+/// What a text begins with that holds certificates.
+const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
+/// More than so many bytes are the CAs of no servers of ours.
+const TRUST_BYTES_MAX: usize = 16 * 1024;
 
 /// Reconciles what is in every namespace.
 pub(crate) struct Accounts {
@@ -105,9 +109,10 @@ pub(crate) fn of_fresh_namespace(namespace: &ObjectKey, trust: &str) -> Vec<Inte
     std::iter::once(account).chain(trust).collect()
 }
 
-/// The ConfigMap as it should be, unless it is.
+/// The ConfigMap as it should be, unless it is: with our CA, beside those of other servers on the same store. Servers that
+/// replaced each other's would never come to rest.
 fn published(namespace: &ObjectKey, map: Option<&Entry>, trust: &str) -> Option<Intent> {
-    let data = json!({"ca.crt": trust});
+    let mut data = json!({"ca.crt": trust});
     let Some(entry) = map else {
         let key = within(namespace, ids::configmaps(), TRUST);
         let mut value = fresh("ConfigMap", &key);
@@ -119,6 +124,12 @@ fn published(namespace: &ObjectKey, map: Option<&Entry>, trust: &str) -> Option<
         return Some(Intent::Create(key, value));
     };
     let mut value = entry.object.body_value();
+    let known = value["data"]["ca.crt"].as_str().unwrap_or_default();
+    if known.contains(trust.trim()) {
+        data["ca.crt"] = json!(known);
+    } else if known.contains(CERTIFICATE) && known.len() < TRUST_BYTES_MAX {
+        data["ca.crt"] = json!(format!("{}\n{trust}", known.trim()));
+    }
     if value["data"] == data || entry.object.meta.is_deleting() {
         return None;
     }
@@ -183,6 +194,14 @@ mod tests {
         rig.patch(&org, "v1", "configmaps", map, lie).await.expect("is written");
         rig.settle().await;
         assert_eq!(told(&rig), json!({"ca.crt": "the CA"}));
+        let other = format!("{}\nof another server", super::CERTIFICATE);
+        let beside = json!({"data": {"ca.crt": &other}});
+        rig.patch(&org, "v1", "configmaps", map, beside)
+            .await
+            .expect("is written");
+        rig.settle().await;
+        assert_eq!(told(&rig), json!({"ca.crt": format!("{other}\nthe CA")}));
+        assert_eq!(rig.settle().await, 0, "servers on one store come to rest");
         rig.delete(&org, "v1", "configmaps", map).await.expect("goes");
         assert_eq!(
             pass(&rig.registry, &super::Accounts::new(rig.registry.clone())).await,

@@ -253,9 +253,10 @@ fn two_servers_on_one_etcd_serve_the_same_tenants() {
     a.at(&path).put(&format!("{MAPS}/a"), &stale).expect(409);
     // A watch here sees what is written there.
     let watch = format!("{MAPS}?watch=true&resourceVersion={version}");
-    let seen = a
-        .at(&path)
-        .watch(&watch, |event| Some(event["object"]["data"]["x"].clone()));
+    let seen = a.at(&path).watch(&watch, |event| {
+        let object = &event["object"];
+        (object["metadata"]["name"] == "a").then(|| object["data"]["x"].clone())
+    });
     assert_eq!(seen, Some(json!("from b")));
     // A binding made there converts here.
     publish(&b.at(&path), "shared").unwrap();
