@@ -26,7 +26,7 @@ pub const HOMES: [(&str, &[&str]); 23] = [
     ("tracing-opentelemetry", &["server"]),
     ("tracing-subscriber", &["server"]),
     ("prometheus-client", &["server"]),
-    ("rcgen", &["server"]),
+    ("rcgen", &["auth", "server"]),
     ("jsonwebtoken", &["auth", "server"]),
     ("tokio-rustls", &["server"]),
     ("kube*", &[]),
