@@ -11,7 +11,7 @@ use http::header;
 use insula_api::Json;
 use insula_apply::OnConflict;
 use insula_registry::{
-    Change, Deleted, Error, IfAbsent, Part, WriteOptions,
+    Change, Deleted, Error, FieldValidation, IfAbsent, Part, WriteOptions,
     accounts::{self, Asked},
     reviews::{self, Asker},
 };
@@ -246,17 +246,22 @@ impl ResourceRequest<'_> {
         insula_apply::decode(bytes).map_err(|error| patch_error(&error).into())
     }
 
+    /// A deletion has no fields to validate and makes nobody own any.
+    fn deletion_options(&self, dry_run: bool) -> WriteOptions<'_> {
+        WriteOptions {
+            user: &self.request.user,
+            dry_run,
+            field_validation: FieldValidation::Ignore,
+            duplicates: Vec::new(),
+            manager: String::new(),
+        }
+    }
+
     pub(crate) async fn delete(&mut self) -> Answer {
         let form = self.negotiate(Offer::Object)?;
         let body = self.optional_body().await?;
         let (how, dry_run) = self.request.parsed.query.delete(body.as_ref())?;
-        let options = WriteOptions {
-            user: &self.request.user,
-            dry_run,
-            field_validation: insula_registry::FieldValidation::Ignore,
-            duplicates: Vec::new(),
-            manager: String::new(),
-        };
+        let options = self.deletion_options(dry_run);
         let registry = &self.server.registry;
         let renderer = self.renderer(form)?;
         let deletion = registry.delete(&self.target, &self.name, &how, &options).await?;
@@ -287,13 +292,7 @@ impl ResourceRequest<'_> {
         let body = self.optional_body().await?;
         let (how, dry_run) = self.request.parsed.query.delete(body.as_ref())?;
         let (list, _) = self.request.parsed.query.list()?;
-        let options = WriteOptions {
-            user: &self.request.user,
-            dry_run,
-            field_validation: insula_registry::FieldValidation::Ignore,
-            duplicates: Vec::new(),
-            manager: String::new(),
-        };
+        let options = self.deletion_options(dry_run);
         let (deleted, warnings) = self
             .server
             .registry
