@@ -24,8 +24,7 @@ fn role(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
         return Ok(());
     }
     holds(review, new, namespace, &roles::rules(new))?;
-    let everything = [everything()];
-    if new["aggregationRule"].is_object() && !missing(review, namespace, &everything).is_empty() {
+    if new["aggregationRule"].is_object() && !missing(review, namespace, &everything()).is_empty() {
         let why = "must have cluster-admin privileges to use the aggregationRule";
         return Err(review.forbid(new, why));
     }
@@ -91,12 +90,19 @@ fn holds(review: &Review<'_>, new: &Json, namespace: &str, rules: &[PolicyRule])
     }
 }
 
-fn everything() -> PolicyRule {
+/// What `cluster-admin` holds: all resources and all paths.
+fn everything() -> [PolicyRule; 2] {
     let all = || vec!["*".to_owned()];
-    PolicyRule {
+    let resources = PolicyRule {
         verbs: all(),
         api_groups: all(),
         resources: all(),
         ..PolicyRule::default()
-    }
+    };
+    let paths = PolicyRule {
+        verbs: all(),
+        non_resource_urls: all(),
+        ..PolicyRule::default()
+    };
+    [resources, paths]
 }
