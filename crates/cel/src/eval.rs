@@ -53,18 +53,9 @@ pub(crate) enum Numbers {
 
 /// Evaluates a program with its variables taken from `activation`.
 pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut Budget, depth: usize) -> Result<'v> {
-    let mut slots = SmallVec::new();
-    for Variable { name, declared } in code.variables {
-        let binding = activation
-            .get(name)
-            .ok_or_else(|| EvalError::NoSuchAttribute(name.clone().into()))?;
-        slots.push(match binding {
-            Binding::Borrowed(value) => Slot::Json(value, declared.as_ref()),
-            other => slot(other, declared.as_ref(), code.mode),
-        });
-    }
+    // Everything is made where it stays: a value that is moved right after it was written makes the processor wait.
     let mut machine = Machine {
-        slots,
+        slots: SmallVec::new(),
         activation,
         mode: code.mode,
         numbers: code.numbers,
@@ -72,6 +63,15 @@ pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut 
         context: Context::new(budget),
         depth,
     };
+    for Variable { name, declared } in code.variables {
+        let binding = activation
+            .get(name)
+            .ok_or_else(|| EvalError::NoSuchAttribute(name.clone().into()))?;
+        machine.slots.push(match binding {
+            Binding::Borrowed(value) => Slot::Json(value, declared.as_ref()),
+            other => slot(other, declared.as_ref(), code.mode),
+        });
+    }
     machine.eval(code.node)
 }
 

@@ -17,6 +17,12 @@ const LEAF_ENTRIES: usize = 6;
 /// The result of an evaluation; an empty optional is no value.
 pub(crate) fn outcome(value: &Val<'_>, budget: &mut Budget) -> Result<Outcome, EvalError> {
     match value {
+        // What most expressions give is written where it stays, and not moved out of another result.
+        Val::Str(text) => {
+            budget.allocation(text.len())?;
+            Ok(Outcome::Value(Value::String((*text).to_owned())))
+        }
+        Val::Bool(b) => Ok(Outcome::Value(Value::Bool(*b))),
         Val::Optional(None) => Ok(Outcome::Absent),
         Val::Optional(Some(inner)) => outcome_of_some(inner, budget),
         _ => Ok(Outcome::Value(to_json(value, budget, DEPTH_MAX)?)),

@@ -158,10 +158,10 @@ impl Program {
     /// Evaluates over borrowed values, charging `budget`. The same inputs give the same outcome and the same cost.
     pub fn eval<'a>(&'a self, activation: &Activation<'a>, budget: &mut Budget) -> Result<Outcome, EvalError> {
         budget.begin();
-        let result = eval::run(self.code(), activation, budget, 0).and_then(|value| json::outcome(&value, budget));
-        match result {
+        match eval::run(self.code(), activation, budget, 0) {
+            Ok(ref value) => json::outcome(value, budget),
             Err(EvalError::Absent) => Ok(Outcome::Absent),
-            other => other,
+            Err(error) => Err(error),
         }
     }
 }
