@@ -25,6 +25,7 @@ pub mod stage;
 pub mod status;
 mod stream;
 pub mod table;
+mod views;
 pub mod websocket;
 mod writes;
 

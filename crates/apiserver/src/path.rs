@@ -1,6 +1,6 @@
 //! From URL paths to what is asked for. Past here nobody splits a path.
 
-use insula_api::ClusterPath;
+use insula_api::{ClusterName, ClusterPath};
 
 /// What a path names.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -9,10 +9,29 @@ pub enum Route {
     Server(String),
     /// A path in a logical cluster (`None`: the wildcard `*`).
     Cluster { path: Option<ClusterPath>, rest: Rest },
-    /// A path of a virtual workspace.
+    /// A path in a virtual workspace: what it shows of one cluster, or of all (`None`: the wildcard `*`).
+    Virtual {
+        workspace: Virtual,
+        cluster: Option<ClusterName>,
+        rest: Rest,
+    },
+    /// A path below `/services` that no virtual workspace has.
     Service(String),
     /// A path without a cluster that only clusters serve.
     NoCluster,
+}
+
+/// A view on clusters from outside, under `/services`. Clusters are named in it, never reached by a path of workspaces.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Virtual {
+    /// `/services/apiexport/<cluster>/<export>`: what the export's consumers let its provider see.
+    ApiExport { cluster: ClusterName, name: String },
+    /// `/services/initializingworkspaces/<initializer>`
+    Initializing(String),
+    /// `/services/terminatingworkspaces/<terminator>`
+    Terminating(String),
+    /// `/services/apiresourceschema/<consumer>`: the schemas behind the bindings of a cluster.
+    ApiResourceSchemas { cluster: ClusterName },
 }
 
 /// What the part behind the cluster names.
@@ -78,7 +97,10 @@ pub fn parse(raw: &str) -> Result<Route, BadPath> {
                 rest: parse_rest(rest)?,
             })
         }
-        ["services", ..] => Ok(Route::Service(format!("/{}", parts.join("/")))),
+        ["services", rest @ ..] => {
+            let unknown = || Route::Service(format!("/{}", parts.join("/")));
+            Ok(virtual_workspace(rest)?.unwrap_or_else(unknown))
+        }
         ["healthz" | "livez" | "readyz" | "version" | "metrics", ..] => {
             Ok(Route::Server(format!("/{}", parts.join("/"))))
         }
@@ -88,6 +110,40 @@ pub fn parse(raw: &str) -> Result<Route, BadPath> {
             _ => Route::NoCluster,
         }),
     }
+}
+
+/// A path below `/services`, if there is such a virtual workspace.
+fn virtual_workspace(parts: &[&str]) -> Result<Option<Route>, BadPath> {
+    let named = |cluster: &str| ClusterName::parse(cluster).ok();
+    let (workspace, rest) = match parts {
+        ["apiexport", cluster, name, rest @ ..] => {
+            let name = (*name).to_owned();
+            (named(cluster).map(|cluster| Virtual::ApiExport { cluster, name }), rest)
+        }
+        ["initializingworkspaces", name, rest @ ..] => (Some(Virtual::Initializing((*name).to_owned())), rest),
+        ["terminatingworkspaces", name, rest @ ..] => (Some(Virtual::Terminating((*name).to_owned())), rest),
+        ["apiresourceschema", cluster, rest @ ..] => (
+            named(cluster).map(|cluster| Virtual::ApiResourceSchemas { cluster }),
+            rest,
+        ),
+        _ => return Ok(None),
+    };
+    let (Some(workspace), ["clusters", cluster, rest @ ..]) = (workspace, rest) else {
+        return Ok(None);
+    };
+    let cluster = match *cluster {
+        "*" => None,
+        name => match named(name) {
+            Some(cluster) => Some(cluster),
+            None => return Ok(None),
+        },
+    };
+    let rest = parse_rest(rest)?;
+    Ok(Some(Route::Virtual {
+        workspace,
+        cluster,
+        rest,
+    }))
 }
 
 fn segments(raw: &str) -> Result<Vec<String>, BadPath> {
@@ -268,9 +324,53 @@ mod tests {
             parse("/clusters/*/api/v1"),
             Ok(Route::Cluster { path: None, .. })
         ));
-        assert!(matches!(
-            parse("/services/apiexport/a/b/clusters/*/api"),
-            Ok(Route::Service(_))
-        ));
+        assert!(matches!(parse("/services/x/a/b/clusters/*/api"), Ok(Route::Service(_))));
+    }
+
+    #[test]
+    fn virtual_workspaces() {
+        let name = |name: &str| ClusterName::parse(name).expect("a name");
+        let widgets = Virtual::ApiExport {
+            cluster: name("a"),
+            name: "widgets".into(),
+        };
+        let rows = [
+            ("apiexport/a/widgets/clusters/*/api", widgets.clone(), None),
+            ("apiexport/a/widgets/clusters/c/api", widgets, Some(name("c"))),
+            (
+                "initializingworkspaces/root:universal/clusters/*/api",
+                Virtual::Initializing("root:universal".into()),
+                None,
+            ),
+            (
+                "terminatingworkspaces/root:t/clusters/c/api",
+                Virtual::Terminating("root:t".into()),
+                Some(name("c")),
+            ),
+            (
+                "apiresourceschema/c/clusters/c/api",
+                Virtual::ApiResourceSchemas { cluster: name("c") },
+                Some(name("c")),
+            ),
+        ];
+        for (path, workspace, cluster) in rows {
+            let route = Route::Virtual {
+                workspace,
+                cluster,
+                rest: Rest::CoreVersions,
+            };
+            assert_eq!(parse(&format!("/services/{path}")), Ok(route), "{path}");
+        }
+        for path in [
+            "apiexport",
+            "apiexport/a/b",
+            "apiexport/a/b/clusters",
+            "apiexport/a:b/x/clusters/*/api",
+            "apiexport/a/x/clusters/root:b/api",
+            "apiexport/a/x/clusters/B/api",
+        ] {
+            let route = parse(&format!("/services/{path}"));
+            assert!(matches!(route, Ok(Route::Service(_))), "{path}: {route:?}");
+        }
     }
 }

@@ -5,6 +5,7 @@ use crate::{
     path::{BadPath, ResourcePath, Rest, Route, parse},
     query::{At, Query, percent_decoded},
     reply::Reply,
+    views::View,
     websocket::{self, Upgrade},
 };
 use axum::body::Body;
@@ -70,6 +71,8 @@ pub struct Place {
     pub path: Option<ClusterPath>,
     /// What is asked for in the cluster.
     pub rest: Rest,
+    /// What the request looks through, where it is not in the cluster.
+    pub view: Option<View>,
 }
 
 /// A request that may be served: the only thing that handlers take.
@@ -135,7 +138,10 @@ impl Parsed {
     /// Whoever comes from a cluster and names none means their own, as in kcp: programs know the server's address alone.
     fn go_home(&mut self, caller: &UserInfo) -> Result<(), Reply> {
         let path = self.uri.path();
-        let named = matches!(self.route, Route::Server(_) | Route::Service(_)) || path.starts_with("/clusters");
+        let named = match self.route {
+            Route::Server(_) | Route::Service(_) | Route::Virtual { .. } => true,
+            Route::Cluster { .. } | Route::NoCluster => path.starts_with("/clusters"),
+        };
         if let (false, Some([home])) = (named, caller.extra.get(EXTRA_CLUSTER).map(Vec::as_slice)) {
             let path = format!("/clusters/{home}{path}");
             self.route = parse(&path).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
@@ -193,46 +199,34 @@ impl Authenticated {
             behind,
         } = self;
         let snapshot = snapshot(registry, read_at(&parsed)?).await?;
-        let place = match &parsed.route {
-            Route::Server(path) => Place {
-                snapshot,
-                cluster: None,
-                path: None,
-                rest: Rest::Other(path.clone()),
-            },
-            Route::Service(path) => Place {
-                snapshot,
-                cluster: None,
-                path: None,
-                rest: Rest::Other(path.clone()),
-            },
-            Route::NoCluster => {
-                let rest = Rest::Other(parsed.uri.path().to_owned());
-                Place {
-                    snapshot,
-                    cluster: None,
-                    path: None,
-                    rest,
-                }
-            }
-            Route::Cluster { path: None, rest } => Place {
-                snapshot,
-                cluster: None,
-                path: None,
-                rest: rest.clone(),
-            },
+        let (cluster, path, rest) = match &parsed.route {
+            Route::Server(path) | Route::Service(path) => (None, None, Rest::Other(path.clone())),
+            Route::NoCluster => (None, None, Rest::Other(parsed.uri.path().to_owned())),
+            Route::Cluster { path: None, rest } => (None, None, rest.clone()),
             Route::Cluster { path: Some(path), rest } => {
                 let cluster = locate::locate(&snapshot, path).map_err(|why| not_located(why, &user, &parsed))?;
-                Place {
-                    snapshot,
-                    cluster: Some(cluster),
-                    path: Some(path.clone()),
-                    rest: rest.clone(),
-                }
+                (Some(cluster), Some(path.clone()), rest.clone())
             }
+            // Whether there is such a cluster is told to those alone whom it lets in.
+            Route::Virtual { cluster, rest, .. } => (cluster.clone(), None, rest.clone()),
+        };
+        let view = match &parsed.route {
+            Route::Virtual { workspace, .. } => Some(View::of(workspace)),
+            _ => None,
+        };
+        let place = Place {
+            snapshot,
+            cluster,
+            path,
+            rest,
+            view,
         };
         // A borrowed identity counts in the workspace where it was borrowed, and nowhere else.
-        if let (Some(_), Some(cluster)) = (&behind, &place.cluster) {
+        let home = match &place.view {
+            Some(view) => view.home(),
+            None => place.cluster.as_ref(),
+        };
+        if let (Some(_), Some(cluster)) = (&behind, home) {
             let scopes = user.extra.entry(EXTRA_SCOPES.to_owned()).or_default();
             scopes.push(format!("cluster:{cluster}"));
         }
@@ -247,10 +241,14 @@ impl Authenticated {
 
 /// Reads say which state they look at; writes decide on the latest.
 fn read_at(parsed: &Parsed) -> Result<At, Reply> {
-    let Route::Cluster {
+    let (Route::Cluster {
         rest: Rest::Resource(path),
         ..
-    } = &parsed.route
+    }
+    | Route::Virtual {
+        rest: Rest::Resource(path),
+        ..
+    }) = &parsed.route
     else {
         return Ok(At::Latest);
     };
@@ -328,43 +326,57 @@ impl Located {
             behind,
             place,
         } = self;
-        let facts = match &place.cluster {
-            Some(cluster) => access::facts(&place.snapshot, cluster),
+        let asked = attributes(&parsed, place.cluster.clone());
+        let refused = |reason: &str| {
+            tracing::info!(user = user.name, reason, "forbidden");
+            Reply::forbidden(&insula_auth::forbidden_message(&user, &asked), &asked)
+        };
+        let (question, facts) = place.question(&asked)?;
+        if let Some(caller) = &behind {
+            may_impersonate(caller, &user, question.cluster.as_ref(), &facts)?;
+        }
+        let permit = permit(&user, question, &facts).map_err(|forbidden| refused(&forbidden.reason))?;
+        if let Some(view) = &place.view {
+            view.lets(&place, &user, &asked)?;
+        }
+        Ok(Authorized {
+            parsed,
+            user: Arc::new(user),
+            place,
+            permit,
+        })
+    }
+}
+
+impl Place {
+    /// What is asked of the chain: what the request is about, or, of one that looks at clusters from outside, whether it
+    /// may look.
+    fn question(&self, asked: &Attributes) -> Result<(Attributes, ClusterFacts), Reply> {
+        let asked = match &self.view {
+            Some(view) => view.question(asked).ok_or(Reply::NotFoundPage)?,
+            None => asked.clone(),
+        };
+        let facts = match &asked.cluster {
+            Some(cluster) => access::facts(&self.snapshot, cluster),
             None => ClusterFacts::default(),
         };
-        if let Some(caller) = &behind {
-            may_impersonate(caller, &user, place.cluster.as_ref(), &facts)?;
-        }
-        let attributes = attributes(&parsed, place.cluster.clone());
-        match permit(&user, attributes.clone(), &facts) {
-            Ok(permit) => Ok(Authorized {
-                parsed,
-                user: Arc::new(user),
-                place,
-                permit,
-            }),
-            Err(forbidden) => {
-                tracing::info!(user = user.name, reason = forbidden.reason, "forbidden");
-                Err(Reply::forbidden(&forbidden.message, &attributes))
-            }
-        }
+        Ok((asked, facts))
     }
 }
 
 impl Authorized {
     /// Whether the caller may create what the path names, where a patch comes to that.
     pub fn may_create(&self) -> Result<(), Reply> {
-        let facts = match &self.place.cluster {
-            Some(cluster) => access::facts(&self.place.snapshot, cluster),
-            None => ClusterFacts::default(),
-        };
-        let attributes = Attributes {
+        let asked = Attributes {
             verb: "create".into(),
             ..attributes(&self.parsed, self.place.cluster.clone())
         };
-        match permit(&self.user, attributes.clone(), &facts) {
-            Ok(_) => Ok(()),
-            Err(forbidden) => Err(Reply::forbidden(&forbidden.message, &attributes)),
+        let (question, facts) = self.place.question(&asked)?;
+        permit(&self.user, question, &facts)
+            .map_err(|_| Reply::forbidden(&insula_auth::forbidden_message(&self.user, &asked), &asked))?;
+        match &self.place.view {
+            Some(view) => view.lets(&self.place, &self.user, &asked),
+            None => Ok(()),
         }
     }
 }
@@ -413,6 +425,10 @@ fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
         Route::Cluster {
             rest: Rest::Resource(path),
             ..
+        }
+        | Route::Virtual {
+            rest: Rest::Resource(path),
+            ..
         } => {
             let ResourcePath {
                 group,
@@ -439,7 +455,7 @@ fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
                 is_resource_request: true,
             }
         }
-        Route::Cluster { rest, .. } => Attributes {
+        Route::Cluster { rest, .. } | Route::Virtual { rest, .. } => Attributes {
             verb: method,
             path: path_of(rest),
             cluster,
