@@ -104,11 +104,32 @@ pub const STEPS: [Step; 9] = [
     Step::Rbac,
 ];
 
+impl Step {
+    /// The step in the audit log. Steps that kcp has, too, have its names.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Masters => "00-masters",
+            Step::SystemClusters => "00-systemclusters",
+            Step::AlwaysAllowedPaths => "00-alwaysallowedpaths",
+            Step::Wildcard => "00-wildcard",
+            Step::Impersonation => "00-impersonation",
+            Step::PlatformAdmins => "00-platformadmins",
+            Step::Content => "02-content",
+            Step::SystemStatus => "03-systemcrd",
+            Step::Rbac => "05-local",
+        }
+    }
+}
+
+/// What the steps said that were asked, in their order: none of them after the first opinion.
+pub type Trail = Vec<(Step, Decision)>;
+
 /// Proof that the chain said yes to these attributes. Only [`permit`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permit {
     attributes: Attributes,
     reason: String,
+    trail: Trail,
 }
 
 /// The chain said no. Displays what the client reads, as Kubernetes and kcp say it; means 403.
@@ -119,6 +140,8 @@ pub struct Forbidden {
     pub message: String,
     /// Why, for the audit log.
     pub reason: String,
+    /// How it came to that, for the audit log.
+    pub trail: Trail,
 }
 
 impl Permit {
@@ -131,6 +154,11 @@ impl Permit {
     pub fn reason(&self) -> &str {
         &self.reason
     }
+
+    /// How it came to that, for the audit log.
+    pub fn trail(&self) -> &Trail {
+        &self.trail
+    }
 }
 
 /// Asks the chain, and gives the permit that doors ask for.
@@ -138,32 +166,42 @@ impl Permit {
 /// # Errors
 /// The chain said no, or nobody said yes.
 pub fn permit(user: &UserInfo, attributes: Attributes, facts: &ClusterFacts) -> Result<Permit, Forbidden> {
-    match authorize(user, &attributes, facts) {
-        Decision::Allow { reason } => Ok(Permit { attributes, reason }),
-        Decision::Deny { reason } => Err(Forbidden {
-            message: forbidden_message(user, &attributes),
-            reason,
-        }),
-        Decision::NoOpinion => {
-            let reason = "no rule allows it".to_owned();
-            Err(Forbidden {
-                message: forbidden_message(user, &attributes),
+    let trail = asked(user, &attributes, facts);
+    let reason = match trail.last() {
+        Some((_, Decision::Allow { reason })) => {
+            let reason = reason.clone();
+            return Ok(Permit {
+                attributes,
                 reason,
-            })
+                trail,
+            });
         }
-    }
+        Some((_, Decision::Deny { reason })) => reason.clone(),
+        Some((_, Decision::NoOpinion)) | None => "no rule allows it".to_owned(),
+    };
+    Err(Forbidden {
+        message: forbidden_message(user, &attributes),
+        reason,
+        trail,
+    })
 }
 
 /// The first opinion of the chain.
 pub fn authorize(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
+    let last = asked(user, attributes, facts).pop();
+    last.map_or(Decision::NoOpinion, |(_, decision)| decision)
+}
+
+fn asked(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Trail {
     let user = user.within(attributes.cluster.as_ref());
+    let mut trail = Trail::with_capacity(STEPS.len());
     for step in STEPS {
-        match opinion(step, &user, attributes, facts) {
-            Decision::NoOpinion => {}
-            decided => return decided,
+        trail.push((step, opinion(step, &user, attributes, facts)));
+        if !matches!(trail.last(), Some((_, Decision::NoOpinion))) {
+            break;
         }
     }
-    Decision::NoOpinion
+    trail
 }
 
 fn opinion(step: Step, user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Decision {

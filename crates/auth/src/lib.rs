@@ -9,6 +9,7 @@
 //! cannot be entered without having been decided upon.
 
 pub mod account;
+pub mod audit;
 mod authorize;
 pub mod bearer;
 pub mod certificate;
@@ -17,7 +18,7 @@ mod token;
 mod user;
 
 pub use authorize::{
-    Attributes, ClusterFacts, Decision, Forbidden, Permit, STEPS, Step, authorize, forbidden_message, permit,
+    Attributes, ClusterFacts, Decision, Forbidden, Permit, STEPS, Step, Trail, authorize, forbidden_message, permit,
 };
 pub use rbac::{PolicyRule, Roles, Subject, SubjectKind, grant_refusal, uncovered};
 pub use token::{TokenFile, TokenFileError, TokenLineError};
