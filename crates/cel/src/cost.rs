@@ -30,7 +30,7 @@ pub(crate) const CALL: u64 = 1;
 /// Effort of comparing two items of lists or maps, which are read first.
 pub(crate) const ITEM: u64 = 2;
 /// Effort of an error that is not the end, most of them made with a text.
-pub(crate) const ERROR: u64 = 4;
+pub(crate) const ERROR: u64 = 8;
 /// Effort of reading or writing a value with a syntax of its own: a time, an address, a number with a fraction.
 pub(crate) const SYNTAX: u64 = 20;
 
