@@ -1,12 +1,14 @@
 //! May they? An ordered chain of steps, each with an opinion or none; the first opinion holds, and no opinion is a no.
 //!
 //! ```text
-//! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus → PlatformAdmins → Content → Rbac
-//! → (refuse)
+//! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus → PlatformAdmins → RequiredGroups
+//! → Content → MaximalPermission → Rbac → (refuse)
 //! ```
 //! Refusals that no one may lift stand before the grants that they limit. RBAC decides for everybody else.
 
+use crate::identities::Identities;
 use crate::rbac::{self, Roles};
+use crate::required::RequiredGroups;
 use crate::user::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
 use insula_api::ClusterName;
 use std::sync::Arc;
@@ -45,6 +47,8 @@ pub struct ClusterFacts {
     pub admin_users: Vec<String>,
     /// Groups that do.
     pub admin_groups: Vec<String>,
+    /// The groups without which nobody enters it.
+    pub required_groups: Option<Arc<RequiredGroups>>,
     /// The roles in this cluster; none where there is no cluster.
     pub roles: Option<Arc<dyn Roles>>,
     /// The question is what a user could do who was let in: exports are bound from outside.
@@ -85,14 +89,18 @@ pub enum Step {
     SystemStatus,
     /// `system:kcp:admin` administers every ordinary cluster.
     PlatformAdmins,
+    /// Groups that the platform demands of whoever enters a workspace.
+    RequiredGroups,
     /// Who may not enter a workspace may do nothing in it.
     Content,
+    /// What the owner of an export leaves to nobody, no role of a consumer gives.
+    MaximalPermission,
     /// Roles within the cluster.
     Rbac,
 }
 
 /// The chain. [`authorize`] asks in this order.
-pub const STEPS: [Step; 9] = [
+pub const STEPS: [Step; 11] = [
     Step::Masters,
     Step::SystemClusters,
     Step::AlwaysAllowedPaths,
@@ -100,7 +108,9 @@ pub const STEPS: [Step; 9] = [
     Step::Impersonation,
     Step::SystemStatus,
     Step::PlatformAdmins,
+    Step::RequiredGroups,
     Step::Content,
+    Step::MaximalPermission,
     Step::Rbac,
 ];
 
@@ -114,8 +124,10 @@ impl Step {
             Step::Wildcard => "00-wildcard",
             Step::Impersonation => "00-impersonation",
             Step::PlatformAdmins => "00-platformadmins",
+            Step::RequiredGroups => "01-requiredgroups",
             Step::Content => "02-content",
             Step::SystemStatus => "03-systemcrd",
+            Step::MaximalPermission => "04-maxpermissionpolicy",
             Step::Rbac => "05-local",
         }
     }
@@ -193,7 +205,7 @@ pub fn authorize(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts)
 }
 
 fn asked(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Trail {
-    let user = user.within(attributes.cluster.as_ref());
+    let user = Identities::of(user, attributes.cluster.as_ref());
     let mut trail = Trail::with_capacity(STEPS.len());
     for step in STEPS {
         trail.push((step, opinion(step, &user, attributes, facts)));
@@ -204,7 +216,7 @@ fn asked(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Trai
     trail
 }
 
-fn opinion(step: Step, user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
+fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
     let is_platform_admin = user.is_in(GROUP_KCP_ADMIN);
     match step {
         Step::Masters => allow_if(user.is_in(GROUP_MASTERS), "member of system:masters"),
@@ -223,9 +235,17 @@ fn opinion(step: Step, user: &UserInfo, attributes: &Attributes, facts: &Cluster
             "status of bindings and exports is written by controllers only",
         ),
         Step::PlatformAdmins => allow_if(is_platform_admin, "member of system:kcp:admin"),
+        Step::RequiredGroups => deny_if(
+            !rbac::has_required_groups(user, attributes, facts),
+            "not in the groups that the workspace requires",
+        ),
         Step::Content => deny_if(
             attributes.cluster.is_some() && !rbac::may_enter(user, attributes, facts),
             "no access to the workspace",
+        ),
+        Step::MaximalPermission => deny_if(
+            !rbac::is_below_ceiling(user, attributes, facts),
+            "the maximal permission policy of the export does not leave it to this user",
         ),
         Step::Rbac => rbac::authorize(user, attributes, facts),
     }

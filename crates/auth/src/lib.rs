@@ -13,16 +13,20 @@ pub mod audit;
 mod authorize;
 pub mod bearer;
 pub mod certificate;
+mod identities;
 mod rbac;
+mod required;
 mod token;
 mod user;
 
 pub use authorize::{
     Attributes, ClusterFacts, Decision, Forbidden, Permit, STEPS, Step, Trail, authorize, forbidden_message, permit,
 };
+pub use identities::Identities;
 pub use rbac::{PolicyRule, Roles, Subject, SubjectKind, grant_refusal, uncovered};
+pub use required::{RequiredGroups, RequiredGroupsError};
 pub use token::{TokenFile, TokenFileError, TokenLineError};
 pub use user::{
-    EXTRA_CLUSTER, EXTRA_CREDENTIAL, EXTRA_SCOPES, GROUP_AUTHENTICATED, GROUP_KCP_ADMIN, GROUP_MASTERS,
+    EXTRA_CLUSTER, EXTRA_CREDENTIAL, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_AUTHENTICATED, GROUP_KCP_ADMIN, GROUP_MASTERS,
     GROUP_UNAUTHENTICATED, USER_ANONYMOUS, UserInfo,
 };

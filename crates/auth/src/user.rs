@@ -1,5 +1,6 @@
 //! The user of a request, as Kubernetes describes one.
 
+use crate::identities::Identities;
 use insula_api::ClusterName;
 use std::collections::BTreeMap;
 
@@ -17,6 +18,8 @@ pub const USER_ANONYMOUS: &str = "system:anonymous";
 pub const EXTRA_SCOPES: &str = "authentication.kcp.io/scopes";
 /// Extra key: the cluster that an identity comes from, where it comes from one.
 pub const EXTRA_CLUSTER: &str = "authentication.kcp.io/cluster-name";
+/// Extra key: others whose permissions the user has, too, each as JSON.
+pub const EXTRA_WARRANT: &str = "authorization.kcp.io/warrant";
 /// Extra key: which credential was shown, so that audit can tell two of the same user apart.
 pub const EXTRA_CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
@@ -63,23 +66,9 @@ impl UserInfo {
         self.groups.iter().any(|g| g == group)
     }
 
-    /// The user as `cluster` sees them. Outside of their scopes they are nobody in particular: an identity that was
-    /// borrowed by impersonation, or given out by one workspace, must not count in another.
+    /// The user as `cluster` sees them: nobody in particular outside of their scopes, see [`Identities`].
     pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
-        let Some(scopes) = self.extra.get(EXTRA_SCOPES) else {
-            return self.clone();
-        };
-        let names = |scope: &str| {
-            cluster.is_some_and(|cluster| {
-                scope
-                    .split(',')
-                    .any(|entry| entry.trim().strip_prefix("cluster:") == Some(cluster.as_str()))
-            })
-        };
-        if scopes.iter().all(|scope| names(scope)) {
-            return self.clone();
-        }
-        UserInfo::authenticated(USER_ANONYMOUS, "", Vec::new())
+        Identities::of(self, cluster).into_own()
     }
 }
 
@@ -110,12 +99,5 @@ mod tests {
             assert_eq!(seen.is_in(GROUP_MASTERS), inside, "{scopes:?} in {name}");
             assert!(seen.is_in(GROUP_AUTHENTICATED));
         }
-        let mut user = UserInfo::authenticated("ada", "", Vec::new());
-        user.extra.insert(EXTRA_SCOPES.to_owned(), vec!["cluster:a".to_owned()]);
-        assert_eq!(
-            user.within(None).name,
-            USER_ANONYMOUS,
-            "no cluster is outside of every scope"
-        );
     }
 }

@@ -80,9 +80,11 @@ impl Authenticator {
 
 /// What the decision may know about a cluster.
 pub fn facts(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterFacts {
-    let owner = locate::logical_cluster(snapshot, cluster).and_then(|view| view.owner.clone());
+    let view = locate::logical_cluster(snapshot, cluster);
+    let owner = view.as_ref().and_then(|view| view.owner.clone());
     ClusterFacts {
         cluster: Some(cluster.clone()),
+        required_groups: view.as_ref().and_then(|view| view.required_groups.clone()),
         admin_users: owner.map(|name| name.to_string()).into_iter().collect(),
         roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
         ..ClusterFacts::default()

@@ -5,6 +5,7 @@
 //! same transaction that writes the bundle and the binding's status; so discovery, reads and writes change at one
 //! revision. What claims and bundles say is read once for each state of them, and kept with the object itself.
 
+use crate::exports::ExportName;
 use crate::proof::{Aside, Proof, Prover};
 use crate::{Api, Origin, Served, System, compile, ids};
 use dashmap::DashMap;
@@ -34,6 +35,8 @@ pub struct Catalog {
 pub struct Claim {
     /// The APIBinding, unless a definition claims.
     pub binding: Option<Arc<str>>,
+    /// The APIExport that the binding binds.
+    pub export: Option<ExportName>,
     /// The CustomResourceDefinition, unless a binding claims.
     pub definition: Option<Arc<str>>,
     /// The bundle that serves; a definition without rules of its own serves itself.
@@ -52,6 +55,7 @@ impl Claim {
         let text = |field: &str| value["spec"][field].as_str().filter(|s| !s.is_empty()).map(Arc::from);
         Claim {
             binding: text("binding"),
+            export: ExportName::read(&value["spec"]["export"]),
             definition: text("definition"),
             bundle: text("bundle"),
             storage: text("storage"),
@@ -71,6 +75,9 @@ impl Claim {
             if let Some(value) = value {
                 spec.insert(field.into(), Json::String(value.to_string()));
             }
+        }
+        if let Some(export) = &self.export {
+            spec.insert("export".into(), export.write());
         }
         if !self.identity.is_empty() {
             spec.insert("identity".into(), Json::String(self.identity.to_string()));

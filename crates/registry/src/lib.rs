@@ -14,6 +14,7 @@ mod client;
 pub mod compile;
 mod convert;
 mod error;
+pub mod exports;
 pub mod ids;
 pub mod locate;
 mod metadata;

@@ -2,6 +2,7 @@
 
 use crate::ids;
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
+use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
 use std::sync::Arc;
 
@@ -34,6 +35,9 @@ pub fn exists(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 
 /// Marks a logical cluster whose content nobody may reach for now.
 const INACTIVE: &str = "core.kcp.io/inactive";
+
+/// The groups without which nobody enters a workspace, on its LogicalCluster and its Workspace.
+pub const REQUIRED_GROUPS: &str = "authorization.kcp.io/required-groups";
 
 /// Whether a logical cluster is switched off.
 pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
@@ -103,6 +107,8 @@ pub struct LogicalClusterView {
     pub phase: String,
     /// Name of the user who owns the workspace.
     pub owner: Option<Arc<str>>,
+    /// The groups without which nobody enters.
+    pub required_groups: Option<Arc<RequiredGroups>>,
     /// `<path of the type>:<name of the type>`.
     pub workspace_type: String,
 }
@@ -118,6 +124,7 @@ impl LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: object["status"]["phase"].as_str().unwrap_or_default().to_owned(),
             owner,
+            required_groups: annotation(REQUIRED_GROUPS).map(|text| Arc::new(RequiredGroups::read(text))),
             workspace_type: annotation("internal.tenancy.kcp.io/type")
                 .unwrap_or_default()
                 .to_owned(),

@@ -4,9 +4,9 @@
 //! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so that a change is
 //! effective with the very revision that makes it.
 
-use crate::ids;
+use crate::{exports, ids};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
-use insula_auth::{PolicyRule, Roles, Subject, SubjectKind, UserInfo};
+use insula_auth::{Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
 use insula_store::Snapshot;
 use std::{
     collections::HashMap,
@@ -126,6 +126,7 @@ impl RolesAt {
     /// All rules that the user holds, for the cluster and for a namespace.
     pub(crate) fn held(&self, user: &UserInfo, namespace: &str) -> Vec<PolicyRule> {
         let mut held = Vec::new();
+        let user = &Identities::of(user, Some(&self.cluster));
         self.find(user, namespace, &mut |rule| {
             held.push(rule.clone());
             false
@@ -137,10 +138,11 @@ impl RolesAt {
         &self,
         binding: &Binding,
         namespace: Option<&str>,
-        user: &UserInfo,
+        user: &Identities<'_>,
         found: &mut dyn FnMut(&PolicyRule) -> bool,
     ) -> bool {
-        binding.subjects.iter().any(|subject| subject.is(user)) && {
+        let is_meant = |subject: &Subject| user.iter().any(|user| subject.is(user));
+        binding.subjects.iter().any(is_meant) && {
             let rules = self.rules_of(namespace.filter(|_| binding.of_namespace), &binding.role);
             rules.is_some_and(|rules| rules.iter().any(found))
         }
@@ -148,7 +150,7 @@ impl RolesAt {
 }
 
 impl Roles for RolesAt {
-    fn find(&self, user: &UserInfo, namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool {
+    fn find(&self, user: &Identities<'_>, namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool {
         let mut is_found = BOOTSTRAP
             .bindings
             .iter()
@@ -172,5 +174,10 @@ impl Roles for RolesAt {
             look(scope, Some(namespace));
         }
         is_found
+    }
+
+    fn ceiling(&self, group: &str, resource: &str) -> Option<Arc<dyn Roles>> {
+        let exporter = exports::policy_of(&self.snapshot, &self.cluster, group, resource)?;
+        Some(Arc::new(RolesAt::new(&self.snapshot, &exporter)))
     }
 }

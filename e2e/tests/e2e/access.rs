@@ -3,7 +3,7 @@
 use insula_e2e::{Server, Who, shared, workspace_owned_by};
 use serde_json::json;
 
-stories!("access": accounts, everybody, reviews, roles, tenants);
+stories!("access": accounts, everybody, groups, identities, policy, reviews, roles, tenants);
 
 /// A token that is a prefix, a suffix or another case of a known one is none.
 #[test]

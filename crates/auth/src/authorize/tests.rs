@@ -43,12 +43,25 @@ fn request(at: &str, text: &str) -> Attributes {
 }
 
 /// Roles as a table of users and rules.
-#[derive(Debug)]
-struct Held(Vec<(&'static str, PolicyRule)>);
+#[derive(Debug, Default)]
+struct Held {
+    rules: Vec<(&'static str, PolicyRule)>,
+    /// A group that is bound from an export, and the roles there.
+    bound: Option<(&'static str, Arc<Held>)>,
+}
 
 impl Roles for Held {
-    fn find(&self, user: &UserInfo, _namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool {
-        self.0.iter().any(|(name, rule)| *name == user.name && found(rule))
+    fn find(&self, user: &Identities<'_>, _namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool {
+        let mut is = |user: &UserInfo| {
+            let own = self.rules.iter().filter(|(name, _)| *name == user.name);
+            own.map(|(_, rule)| rule).any(&mut *found)
+        };
+        user.iter().any(&mut is)
+    }
+
+    fn ceiling(&self, group: &str, _resource: &str) -> Option<Arc<dyn Roles>> {
+        let (bound, roles) = self.bound.as_ref()?;
+        (*bound == group).then(|| -> Arc<dyn Roles> { roles.clone() })
     }
 }
 
@@ -66,12 +79,46 @@ fn roles() -> Option<Arc<dyn Roles>> {
         resources: list("configmaps"),
         ..PolicyRule::default()
     };
-    Some(Arc::new(Held(vec![
+    let rules = vec![
         ("rA", paths("access", "/")),
         ("rA", paths("get", "/apis")),
         ("rA", read.clone()),
         ("outsider", read),
-    ])))
+    ];
+    Some(Arc::new(Held { rules, bound: None }))
+}
+
+/// What consumers of `widgets.example.io` are left is to read, and for the robots of `a` to write their status.
+fn below_a_policy() -> ClusterFacts {
+    let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
+    let rule = |verbs, resources| PolicyRule {
+        verbs: list(verbs),
+        api_groups: list("example.io"),
+        resources: list(resources),
+        ..PolicyRule::default()
+    };
+    let rules = vec![
+        ("apis.kcp.io:binding:tA", rule("get,list", "*")),
+        ("apis.kcp.io:binding:rA", rule("*", "*")),
+        ("tA", rule("*", "*")),
+        (
+            "apis.kcp.io:binding:system:kcp:serviceaccount:a:ns:robot",
+            rule("update", "widgets/status"),
+        ),
+        ("apis.kcp.io:binding:system:serviceaccount:ns:robot", rule("*", "*")),
+    ];
+    let bound = Some(("example.io", Arc::new(Held { rules, bound: None })));
+    let all = PolicyRule {
+        verbs: list("*"),
+        api_groups: list("*"),
+        resources: list("*"),
+        ..PolicyRule::default()
+    };
+    let rules = vec![("system:serviceaccount:ns:robot", all)];
+    ClusterFacts {
+        roles: Some(Arc::new(Held { rules, bound })),
+        ..facts("a")
+    }
 }
 
 /// The tenant `tA` owns cluster `a`, group `b-admins` administers `b`.
@@ -181,6 +228,96 @@ fn roles_count_for_those_who_may_enter() {
         refused.map_err(|refused| refused.reason).err().as_deref(),
         Some("no rule allows it")
     );
+}
+
+#[test]
+fn a_policy_narrows_what_roles_give() {
+    let robot = user("system:serviceaccount:ns:robot", &[]);
+    let actors = [
+        user("tA", &[]),
+        user("rA", &[]),
+        robot,
+        user("pA", &[GROUP_KCP_ADMIN]),
+        user("master", &[GROUP_MASTERS]),
+    ];
+    // Columns: tenant A, whom the policy alone knows, a robot, platform admin, master.
+    for (text, want) in [
+        ("list widgets.example.io", "1..11"),
+        ("create widgets.example.io", "...11"),
+        ("update widgets.example.io/status", "..111"),
+        ("list gadgets.example.io", "1..11"),
+        ("list configmaps", "1.111"),
+        ("get /apis", "1..11"),
+    ] {
+        let allowed = |user: &UserInfo| permit(user, request("a", text), &below_a_policy()).is_ok();
+        let got: String = actors
+            .iter()
+            .map(|user| if allowed(user) { '1' } else { '.' })
+            .collect();
+        assert_eq!(got, want, "{text}");
+    }
+    let refused = permit(&actors[0], request("a", "create widgets.example.io"), &below_a_policy()).expect_err("it is");
+    assert!(
+        refused.reason.contains("maximal permission policy"),
+        "{}",
+        refused.reason
+    );
+    assert!(!refused.message.contains("policy"), "{}", refused.message);
+}
+
+#[test]
+fn required_groups_stand_before_every_role() {
+    let facts = ClusterFacts {
+        required_groups: Some(Arc::new(RequiredGroups::read("staff,trained;auditors"))),
+        ..facts("a")
+    };
+    let account = "system:serviceaccount:ns:robot";
+    let mut foreign = user(account, &[]);
+    foreign
+        .extra
+        .insert("authentication.kcp.io/cluster-name".into(), vec!["b".into()]);
+    for (user, want) in [
+        (user("tA", &[]), "not in the groups that the workspace requires"),
+        (user("tA", &["staff"]), "not in the groups that the workspace requires"),
+        (user("tA", &["staff", "trained"]), ""),
+        (user("tA", &["auditors"]), ""),
+        (user("x", &["auditors"]), "no access to the workspace"),
+        (user("pA", &[GROUP_KCP_ADMIN]), ""),
+        (user(account, &[]), "no rule allows it"),
+        (foreign, "not in the groups that the workspace requires"),
+    ] {
+        let permit = permit(&user, request("a", "create configmaps"), &facts);
+        assert_eq!(permit.err().map(|no| no.reason).unwrap_or_default(), want, "{user:?}");
+    }
+    let entered = ClusterFacts { entered: true, ..facts };
+    assert!(permit(&user("tA", &[]), request("a", "bind apiexports.apis.kcp.io"), &entered).is_ok());
+}
+
+#[test]
+fn a_warrant_gives_what_its_user_may_and_no_mastery() {
+    let bearer = |warrant: &str| {
+        let mut user = user("eve", &[]);
+        user.extra
+            .insert("authorization.kcp.io/warrant".into(), vec![warrant.to_owned()]);
+        user
+    };
+    for (warrant, at, want) in [
+        (r#"{"user":"tA"}"#, "a", true),
+        (r#"{"user":"tA"}"#, "b", false),
+        (r#"{"groups":["b-admins"]}"#, "b", true),
+        (r#"{"groups":["system:kcp:admin"]}"#, "b", true),
+        (r#"{"groups":["system:masters"]}"#, "b", false),
+        (r#"{"groups":["system:masters"]}"#, "system:admin", false),
+        (
+            r#"{"user":"tA","extra":{"authentication.kcp.io/scopes":["cluster:b"]}}"#,
+            "a",
+            false,
+        ),
+        ("tA", "a", false),
+    ] {
+        let allowed = permit(&bearer(warrant), request(at, "list configmaps"), &facts(at)).is_ok();
+        assert_eq!(allowed, want, "{warrant} in {at}");
+    }
 }
 
 #[test]

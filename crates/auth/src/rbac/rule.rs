@@ -1,7 +1,7 @@
 //! A rule of a role, and whom a binding is about (`k8s.io/api/rbac/v1`).
 
-use super::SERVICE_ACCOUNT;
 use crate::authorize::Attributes;
+use crate::identities::SERVICE_ACCOUNT;
 use crate::user::UserInfo;
 use std::fmt;
 

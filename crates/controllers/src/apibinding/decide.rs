@@ -9,7 +9,7 @@ use crate::{
     write::{sort_conditions, text, unchanged},
 };
 use insula_api::{Condition, Json, aggregate, condition, set_condition};
-use insula_registry::{Claim, Intent, Plan};
+use insula_registry::{Claim, Intent, Plan, exports::ExportName};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -254,8 +254,13 @@ fn bundle_intent(resource: &Resource) -> Option<Intent> {
 
 fn wanted_claim(world: &World, resource: &Resource, identity: &str) -> Json {
     let binding = world.binding.as_ref().map(|(entry, _)| entry.key.name.clone());
+    let export = world.export.found.as_ref().map(|(entry, _)| ExportName {
+        cluster: entry.key.cluster.clone(),
+        name: entry.key.name.clone(),
+    });
     let claim = Claim {
         binding,
+        export,
         definition: None,
         bundle: Some(resource.bundle_key.name.clone()),
         identity: identity.into(),

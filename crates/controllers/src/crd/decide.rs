@@ -133,6 +133,7 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
     }
     let wanted = Claim {
         binding: None,
+        export: None,
         definition: Some(definition.key.name.clone()),
         bundle: bundle_name,
         identity: "".into(),

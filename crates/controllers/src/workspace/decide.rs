@@ -10,7 +10,7 @@ use crate::{
     write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text},
 };
 use insula_api::{ClusterName, Condition, Json, ObjectKey, condition, set_condition};
-use insula_registry::{Intent, Plan, admission::types, ids};
+use insula_registry::{Intent, Plan, admission::types, ids, locate::REQUIRED_GROUPS};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -70,7 +70,7 @@ fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
     value["metadata"]["finalizers"] = with_finalizer(&value, FINALIZER);
     show(&mut value, phase, &waiting, world);
 
-    let logical = logical_cluster(world, entry, own, &owner, &all, &waiting, phase);
+    let logical = logical_cluster(world, (entry, old), own, &owner, &all, &waiting, phase);
     let mut intents = parent.clone();
     intents.push(Intent::Update(entry.clone(), value));
     intents.push(Intent::Create(ids::logical_cluster(cluster), logical));
@@ -114,7 +114,7 @@ fn initializers(types: &[types::Resolved]) -> (Vec<String>, Vec<String>) {
 
 fn logical_cluster(
     world: &World,
-    workspace: &Entry,
+    (workspace, said): (&Entry, &Json),
     own: &types::Resolved,
     owner: &Json,
     all: &[String],
@@ -147,6 +147,9 @@ fn logical_cluster(
     }
     if !waiting.is_empty() {
         value["status"]["initializers"] = json!(waiting);
+    }
+    if let Some(groups) = said["metadata"]["annotations"][REQUIRED_GROUPS].as_str() {
+        mark(&mut value, "annotations", REQUIRED_GROUPS, groups);
     }
     if !owner.is_null() {
         mark(

@@ -1,10 +1,14 @@
 //! LogicalClusters: made and ended by the server, finished by initializers.
 
 use super::{Operation, Review};
-use crate::Result;
+use crate::{Result, locate::REQUIRED_GROUPS};
 use insula_api::{FieldError, FieldPath, Json};
+use insula_auth::RequiredGroups;
 
 pub(super) fn review(review: &Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
+    if let (true, Some(new)) = (review.privileged(), &new) {
+        check_required_groups(review, new, old)?;
+    }
     if review.is_master() {
         return Ok(());
     }
@@ -18,11 +22,46 @@ pub(super) fn review(review: &Review<'_>, new: Option<&mut Json>, old: Option<&J
     }
 }
 
+/// Leaves an annotation as it was.
+pub(super) fn keep(new: &mut Json, old: &Json, key: &str) {
+    let annotations = &mut new["metadata"]["annotations"];
+    if let Some(kept) = old["metadata"]["annotations"].get(key) {
+        annotations[key] = kept.clone();
+    } else if let Some(annotations) = annotations.as_object_mut() {
+        annotations.remove(key);
+    }
+}
+
+/// A list of groups that nobody can be in would lock a workspace.
+pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let of = |object: &Json| {
+        object["metadata"]["annotations"][REQUIRED_GROUPS]
+            .as_str()
+            .map(str::to_owned)
+    };
+    match of(new) {
+        Some(text) if old.and_then(of).as_ref() != Some(&text) => match RequiredGroups::parse(&text) {
+            Ok(_) => Ok(()),
+            Err(why) => {
+                let at = FieldPath::new("metadata").child("annotations").key(REQUIRED_GROUPS);
+                Err(review.forbid(
+                    new,
+                    FieldError::invalid(&at, &Json::from(text), why.to_string()).to_string(),
+                ))
+            }
+        },
+        _ => Ok(()),
+    }
+}
+
 fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
     for key in ["kcp.io/path", super::workspace::OWNER] {
         if let Some(kept) = old["metadata"]["annotations"].get(key) {
             new["metadata"]["annotations"][key] = kept.clone();
         }
+    }
+    if !review.privileged() {
+        keep(new, old, REQUIRED_GROUPS);
     }
     // Deletion of the content cannot be skipped.
     for finalizer in old["metadata"]["finalizers"].as_array().into_iter().flatten() {

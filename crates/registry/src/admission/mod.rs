@@ -61,12 +61,17 @@ pub struct Review<'a> {
 impl Review<'_> {
     /// Whether the caller is one of the groups that may do what tenants may not.
     pub fn privileged(&self) -> bool {
-        self.is_master() || self.user.is_in(insula_auth::GROUP_KCP_ADMIN)
+        self.is_master() || self.own().is_in(insula_auth::GROUP_KCP_ADMIN)
     }
 
     /// Whether the caller may do what only the server itself does.
     fn is_master(&self) -> bool {
-        self.user.is_in(insula_auth::GROUP_MASTERS)
+        self.own().is_in(insula_auth::GROUP_MASTERS)
+    }
+
+    /// The caller as the cluster sees them: a group that does not count here makes nobody privileged.
+    fn own(&self) -> UserInfo {
+        self.user.within(Some(self.cluster))
     }
 
     fn forbid(&self, object: &Json, why: impl Into<String>) -> Error {

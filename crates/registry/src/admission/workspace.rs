@@ -1,7 +1,7 @@
 //! Workspaces: which type, who owns them, where they may stand.
 
-use super::{Operation, Review, types};
-use crate::Result;
+use super::{Operation, Review, logicalcluster, types};
+use crate::{Result, ids, locate::REQUIRED_GROUPS};
 use insula_api::Json;
 use insula_auth::UserInfo;
 use serde_json::json;
@@ -26,6 +26,7 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
         }
         new["metadata"]["annotations"][OWNER] = json!(user_json(review.user).to_string());
     }
+    required_groups(review, new)?;
     if new["spec"]["mount"].is_object() {
         return Err(review.forbid(
             new,
@@ -43,6 +44,26 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
         }
     }
     fits(review, new, types::closure(review.snapshot, found))
+}
+
+/// A child requires the groups that its parent does. Only the server itself, and a master, may say something else.
+fn required_groups(review: &Review<'_>, new: &mut Json) -> Result<()> {
+    let given = new["metadata"]["annotations"].get(REQUIRED_GROUPS).cloned();
+    if review.is_master() && given.is_some() {
+        return logicalcluster::check_required_groups(review, new, None);
+    }
+    let parent = review.snapshot.get(&ids::logical_cluster(review.cluster));
+    let parent = parent.map(|parent| parent.object.body_value()["metadata"]["annotations"][REQUIRED_GROUPS].clone());
+    match parent.filter(Json::is_string) {
+        Some(groups) => new["metadata"]["annotations"][REQUIRED_GROUPS] = groups,
+        None if given.is_some() => {
+            new["metadata"]["annotations"]
+                .as_object_mut()
+                .map(|annotations| annotations.remove(REQUIRED_GROUPS));
+        }
+        None => {}
+    }
+    Ok(())
 }
 
 fn resolve(review: &Review<'_>, new: &Json) -> Result<types::Resolved> {
@@ -116,6 +137,7 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
     if let Some(owner) = old["metadata"]["annotations"].get(OWNER) {
         new["metadata"]["annotations"][OWNER] = owner.clone();
     }
+    logicalcluster::keep(new, old, REQUIRED_GROUPS);
     for (field, name) in [("cluster", "Cluster"), ("URL", "URL")] {
         if new["spec"][field] != old["spec"][field] {
             let why = format!("spec.{name} can only be changed by system privileged users");

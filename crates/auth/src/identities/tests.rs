@@ -1,0 +1,193 @@
+//! Tables of users, and what each counts as in cluster `this`.
+
+use super::*;
+use serde_json::json;
+
+/// `name [groups]`, then `key=value` for its scopes, its cluster, and its warrants.
+fn user(name: &str, groups: &[&str], extra: &[(&str, &str)]) -> UserInfo {
+    let mut user = UserInfo {
+        name: name.to_owned(),
+        groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+        ..UserInfo::default()
+    };
+    for (key, value) in extra {
+        let key = match *key {
+            "scope" => EXTRA_SCOPES,
+            "from" => EXTRA_CLUSTER,
+            _ => EXTRA_WARRANT,
+        };
+        user.extra.entry(key.to_owned()).or_default().push((*value).to_owned());
+    }
+    user
+}
+
+fn shown(identities: &Identities<'_>) -> Vec<String> {
+    let one = |user: &UserInfo| format!("{} {}", user.name, user.groups.join(","));
+    identities.iter().map(|user| one(user).trim().to_owned()).collect()
+}
+
+fn this() -> ClusterName {
+    ClusterName::parse("this").expect("a name")
+}
+
+const KNOWN: &[&str] = &["system:authenticated"];
+
+#[test]
+fn who_counts_as_whom() {
+    let warrant = |value: serde_json::Value| value.to_string();
+    let account = "system:serviceaccount:ns:robot";
+    let (a, b, nested, there, here, nameless, foreign, master, text) = (
+        warrant(json!({"user": "ada", "groups": ["devs"]})),
+        warrant(json!({"user": "bob"})),
+        warrant(json!({"user": "bob", "extra": {EXTRA_WARRANT: [r#"{"user":"ada"}"#]}})),
+        warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: ["cluster:other"]}})),
+        warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: ["cluster:this"]}})),
+        warrant(json!({"user": account})),
+        warrant(json!({"user": account, "extra": {EXTRA_CLUSTER: ["this"]}})),
+        warrant(json!({"user": "ada", "groups": [GROUP_MASTERS, "devs"]})),
+        warrant(json!({"user": "ada", "extra": {EXTRA_SCOPES: "cluster:this"}})),
+    );
+    type Row<'a> = (UserInfo, &'a [&'a str]);
+    let rows: Vec<Row<'_>> = vec![
+        (user("eve", KNOWN, &[]), &["eve system:authenticated"]),
+        (user("eve", &[], &[("scope", "cluster:this")]), &["eve"]),
+        (user("eve", &[], &[("scope", "cluster:other,cluster:this")]), &["eve"]),
+        (
+            user("eve", &["devs"], &[("scope", "cluster:other")]),
+            &["system:anonymous system:unauthenticated"],
+        ),
+        (
+            user("eve", KNOWN, &[("scope", "")]),
+            &["system:anonymous system:authenticated"],
+        ),
+        (
+            user("eve", KNOWN, &[("scope", "this")]),
+            &["system:anonymous system:authenticated"],
+        ),
+        (
+            user(
+                "eve",
+                KNOWN,
+                &[("scope", "cluster:a,cluster:b"), ("scope", "cluster:b")],
+            ),
+            &["system:anonymous system:cluster:b,system:authenticated"],
+        ),
+        (
+            user("eve", KNOWN, &[("scope", "cluster:this"), ("scope", "cluster:b")]),
+            &["system:anonymous system:authenticated"],
+        ),
+        // Service accounts.
+        (user(account, &[], &[]), &["system:serviceaccount:ns:robot"]),
+        (
+            user(account, KNOWN, &[("from", "this"), ("scope", "cluster:this")]),
+            &[
+                "system:serviceaccount:ns:robot system:authenticated",
+                "system:kcp:serviceaccount:this:ns:robot system:cluster:this,system:authenticated",
+            ],
+        ),
+        (
+            user(account, KNOWN, &[("from", "other"), ("scope", "cluster:other")]),
+            &[
+                "system:anonymous system:cluster:other,system:authenticated",
+                "system:kcp:serviceaccount:other:ns:robot system:cluster:other,system:authenticated",
+            ],
+        ),
+        (
+            user(account, &[], &[("from", "other"), ("scope", "cluster:this")]),
+            &[
+                "system:anonymous system:unauthenticated",
+                "system:kcp:serviceaccount:other:ns:robot system:cluster:other",
+            ],
+        ),
+        (
+            user(account, &[], &[("from", "this"), ("from", "this")]),
+            &["system:anonymous system:unauthenticated"],
+        ),
+        // Warrants.
+        (
+            user("eve", &[], &[("warrant", &a), ("warrant", &b)]),
+            &["eve", "ada devs", "bob"],
+        ),
+        (user("eve", &[], &[("warrant", &nested)]), &["eve", "bob", "ada"]),
+        (
+            user("eve", KNOWN, &[("scope", "cluster:other"), ("warrant", &b)]),
+            &["system:anonymous system:cluster:other,system:authenticated", "bob"],
+        ),
+        (
+            user("eve", &[], &[("warrant", &there)]),
+            &["eve", "system:anonymous system:unauthenticated"],
+        ),
+        (user("eve", &[], &[("warrant", &here)]), &["eve", "ada"]),
+        (user("eve", &[], &[("warrant", &nameless)]), &["eve"]),
+        (
+            user("eve", &[], &[("warrant", &foreign)]),
+            &[
+                "eve",
+                "system:serviceaccount:ns:robot",
+                "system:kcp:serviceaccount:this:ns:robot system:cluster:this",
+            ],
+        ),
+        (user("eve", &[], &[("warrant", &master)]), &["eve", "ada devs"]),
+        (user("eve", &[], &[("warrant", &text)]), &["eve"]),
+        (user("eve", &[], &[("warrant", "no JSON")]), &["eve"]),
+    ];
+    for (user, want) in rows {
+        assert_eq!(shown(&Identities::of(&user, Some(&this()))), want, "{user:?}");
+    }
+}
+
+#[test]
+fn no_cluster_is_outside_of_every_scope() {
+    let scoped = user("eve", KNOWN, &[("scope", "cluster:this")]);
+    assert_eq!(scoped.within(None).name, USER_ANONYMOUS);
+    assert_eq!(scoped.within(Some(&this())), scoped);
+}
+
+/// Each warrant may name others: neither their depth nor their number is the sender's choice.
+#[test]
+fn warrants_have_an_end() {
+    let mut text = json!({"user": "deepest"}).to_string();
+    for depth in 0..10 {
+        text = json!({"user": format!("level-{depth}"), "extra": {EXTRA_WARRANT: [text]}}).to_string();
+    }
+    let deep = user("eve", &[], &[("warrant", &text)]);
+    let names = shown(&Identities::of(&deep, Some(&this())));
+    assert_eq!(names, ["eve", "level-9", "level-8", "level-7", "level-6"]);
+    let one = json!({"user": "many"}).to_string();
+    let many = user("eve", &[], &[("warrant", one.as_str()); 100]);
+    assert_eq!(Identities::of(&many, Some(&this())).iter().count(), IDENTITIES_MAX);
+}
+
+#[test]
+fn consumers_have_names_of_their_own() {
+    let account = user(
+        "system:serviceaccount:ns:robot",
+        KNOWN,
+        &[("from", "other"), ("scope", "cluster:other")],
+    );
+    let other = ClusterName::parse("other").expect("a name");
+    for (user, at, want) in [
+        (
+            user("ada", &["devs"], &[]),
+            this(),
+            &["apis.kcp.io:binding:ada apis.kcp.io:binding:devs"] as &[&str],
+        ),
+        (
+            user("system:serviceaccount:ns:robot", &[], &[]),
+            this(),
+            &["apis.kcp.io:binding:system:kcp:serviceaccount:this:ns:robot"],
+        ),
+        (
+            account,
+            other,
+            &[
+                "apis.kcp.io:binding:system:kcp:serviceaccount:other:ns:robot apis.kcp.io:binding:system:authenticated",
+                "apis.kcp.io:binding:system:kcp:serviceaccount:other:ns:robot \
+                 apis.kcp.io:binding:system:cluster:other,apis.kcp.io:binding:system:authenticated",
+            ],
+        ),
+    ] {
+        let identities = Identities::of(&user, Some(&at));
+        assert_eq!(shown(&identities.as_consumers(&at)), want);
+    }
+}
