@@ -187,14 +187,14 @@ fn namespace_of(served: &Served, path: &ResourcePath) -> Option<Option<Arc<str>>
 
 /// The warning that users of a deprecated version get: its author's words, or the best version to use in its place.
 fn deprecation(served: &Served, version: &str) -> Vec<String> {
-    let Some(text) = served.api.version(version).and_then(|v| v.deprecated.clone()) else {
+    let Some(text) = served.version(version).and_then(|v| v.deprecated.clone()) else {
         return Vec::new();
     };
     if text != format!("{} {} is deprecated", served.api_version(version), served.names().kind) {
         return vec![text];
     }
     let ranked = crate::discovery::versions(std::slice::from_ref(served), served.group());
-    let usable = |candidate: &&str| served.api.version(candidate).is_some_and(|v| v.deprecated.is_none());
+    let usable = |candidate: &&str| served.version(candidate).is_some_and(|v| v.deprecated.is_none());
     match ranked.into_iter().take_while(|ranked| *ranked != version).find(usable) {
         Some(better) => vec![format!(
             "{text}; use {} {}",

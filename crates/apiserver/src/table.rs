@@ -3,6 +3,8 @@
 //! A [`Layout`] says which columns a resource has; rows are made of objects one at a time, so that a list and each event of a
 //! watch take the same path. Metadata-only forms look at nothing but `metadata` and never need a conversion.
 
+mod event;
+
 use crate::{
     negotiate::MetaVersion,
     status::{self, StatusReply},
@@ -34,6 +36,8 @@ const SECRET_DATA_TEXT: &str = "Data contains the secret data. Each key must con
     '.'. The serialized form of the secret data is a base64 encoded string, representing the arbitrary (possibly non-string) \
     data value here. Described in https://tools.ietf.org/html/rfc4648#section-4";
 
+const NAME: Cell<'_> = Cell::Name { priority: 0 };
+
 /// What stands in `object` of each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeObject {
@@ -64,7 +68,7 @@ impl IncludeObject {
     }
 }
 
-/// The columns of a resource in a version, after the name.
+/// The columns of a resource in a version.
 #[derive(Debug)]
 pub struct Layout<'a> {
     cells: Vec<Cell<'a>>,
@@ -74,6 +78,10 @@ pub struct Layout<'a> {
 
 #[derive(Debug)]
 enum Cell<'a> {
+    /// The name; the first but for one kind.
+    Name { priority: i64 },
+    /// What an event says, in whichever spelling.
+    Event(event::Part),
     /// As a definition says.
     Column(&'a Column),
     /// Time since creation; the type differs between built-ins (`string`) and custom resources (`date`).
@@ -186,10 +194,18 @@ impl<'a> Layout<'a> {
                 ],
             ),
             ("", "serviceaccounts") => vec![age],
+            ("" | "events.k8s.io", "events") => {
+                let parts = event::Part::ALL.into_iter().map(Cell::Event);
+                let cells = parts.chain([Cell::Name { priority: 1 }]).collect();
+                return Layout {
+                    cells,
+                    null_when_empty: false,
+                };
+            }
             ("apiextensions.k8s.io", "customresourcedefinitions")
             | ("rbac.authorization.k8s.io", "roles" | "clusterroles") => {
                 return Layout {
-                    cells: vec![Cell::Created],
+                    cells: vec![NAME, Cell::Created],
                     null_when_empty: true,
                 };
             }
@@ -197,7 +213,7 @@ impl<'a> Layout<'a> {
             _ => version.columns.iter().map(Cell::Column).collect(),
         };
         Layout {
-            cells,
+            cells: std::iter::once(NAME).chain(cells).collect(),
             null_when_empty: false,
         }
     }
@@ -207,6 +223,7 @@ impl<'a> Layout<'a> {
         let number = |name, pointer, text| Cell::Number { name, pointer, text };
         Layout {
             cells: vec![
+                NAME,
                 number("Desired", "/spec/replicas", "Number of desired replicas"),
                 number("Available", "/status/replicas", "Number of actual replicas"),
                 Cell::Age { kind: "date" },
@@ -217,18 +234,12 @@ impl<'a> Layout<'a> {
 
     /// `columnDefinitions`.
     pub fn definitions(&self) -> Json {
-        let name = definition("Name", "string", "name", NAME_TEXT, 0);
-        std::iter::once(name)
-            .chain(self.cells.iter().map(Cell::definition))
-            .collect()
+        self.cells.iter().map(Cell::definition).collect()
     }
 
     /// A row of an object.
     pub fn row(&self, object: &Json, include: IncludeObject, version: MetaVersion, now: Timestamp) -> Json {
-        let name = object["metadata"]["name"].clone();
-        let cells: Json = std::iter::once(name)
-            .chain(self.cells.iter().map(|cell| cell.value(object, now)))
-            .collect();
+        let cells: Json = self.cells.iter().map(|cell| cell.value(object, now)).collect();
         let object = match include {
             IncludeObject::None => Json::Null,
             IncludeObject::Metadata => partial(&object["metadata"], version),
@@ -306,6 +317,8 @@ fn subjects(binding: &Json, kind: &str) -> String {
 impl Cell<'_> {
     fn definition(&self) -> Json {
         match self {
+            Cell::Name { priority } => definition("Name", "string", "name", NAME_TEXT, *priority),
+            Cell::Event(part) => part.definition(),
             Cell::Column(column) => {
                 let given = column.description.as_str();
                 let path = format!(
@@ -329,6 +342,8 @@ impl Cell<'_> {
     fn value(&self, object: &Json, now: Timestamp) -> Json {
         let created = object["metadata"]["creationTimestamp"].as_str();
         match self {
+            Cell::Name { .. } => object["metadata"]["name"].clone(),
+            Cell::Event(part) => part.value(object, now),
             Cell::Column(column) => column_value(column, object, now),
             Cell::Age { .. } => json!(created.map_or_else(|| "<unknown>".to_owned(), |text| age(text, now))),
             Cell::Created => json!(created),

@@ -64,7 +64,7 @@ pub use crate::decl::{Decl, Field, ListKind, Shape};
 pub use crate::env::Env;
 pub use crate::error::{CompileError, EvalError, Issue, Overflowing, Readable, Words};
 pub use crate::field::is_keyword;
-pub use crate::functions::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceCheck};
+pub use crate::functions::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, Quantity, ResourceCheck};
 pub use crate::print::print;
 pub use crate::program::{AbsenceMode, Estimate, Outcome, Program, Reference};
 pub use crate::regex::PATTERN_BYTES_MAX;

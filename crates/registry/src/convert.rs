@@ -1,7 +1,7 @@
 //! How the objects of an API come from one version into another: by the rules of its bundle, or by the webhook of its
 //! definition. Everybody who reads or writes an object in a version comes through here.
 
-use crate::{Error, Served, webhook::Question};
+use crate::{Api, Error, Respelled, Served, webhook::Question};
 use insula_api::Json;
 use insula_conversion::{ConvertError, Owned, Stored};
 use std::{fmt, sync::Arc};
@@ -42,10 +42,45 @@ impl Failed {
 
 type Converted<T> = Result<T, Failed>;
 
+impl Respelled {
+    /// A stored object under the names of the alias, which leaves empty texts out.
+    pub(crate) fn shown(&self, stored: Json) -> Json {
+        let names = self.fields.iter().map(|(stored, shown)| (*stored, *shown));
+        let mut shown = renamed(stored, names, &self.api);
+        if let Some(map) = shown.as_object_mut() {
+            map.retain(|_, value| value != "");
+        }
+        shown
+    }
+
+    /// The same back, with what the stored form does not leave out.
+    pub(crate) fn stored(&self, shown: Json, api: &Api) -> Json {
+        let names = self.fields.iter().map(|(stored, shown)| (*shown, *stored));
+        let mut stored = renamed(shown, names, api);
+        insula_schema::default(&mut stored, &api.storage_version().schema);
+        stored
+    }
+}
+
+/// An object with other names for its fields, as one of the API that calls them so.
+fn renamed<'a>(object: Json, names: impl Iterator<Item = (&'a str, &'a str)>, api: &Api) -> Json {
+    let Json::Object(mut map) = object else { return object };
+    for (from, to) in names {
+        if let Some(value) = map.remove(from) {
+            map.insert(to.to_owned(), value);
+        }
+    }
+    map.insert(
+        "apiVersion".to_owned(),
+        Json::String(api.api_version(&api.storage_version().name)),
+    );
+    Json::Object(map)
+}
+
 impl Served {
     /// A stored object in a version.
     pub(crate) fn get(&self, stored: Stored<'_>, to: &str) -> Converted<Json> {
-        if self.asks(stored.version, to) {
+        if self.asks(stored.version, to) || self.respelled().is_some() {
             return self.get_owned(stored.value.clone(), stored.version, stored.residual, to);
         }
         Ok(self
@@ -56,8 +91,12 @@ impl Served {
 
     /// The same of an object that its caller needs no more.
     pub(crate) fn get_owned(&self, value: Json, version: &str, residual: Option<&[u8]>, to: &str) -> Converted<Json> {
-        let bundle = &self.api.bundle;
         let mut budget = insula_conversion::object_budget();
+        if let Some(spelling) = self.respelled() {
+            let shown = spelling.shown(value);
+            return Ok(spelling.api.bundle.get_owned(shown, version, None, to, &mut budget)?);
+        }
+        let bundle = &self.api.bundle;
         if !self.asks(version, to) {
             return Ok(bundle.get_owned(value, version, residual, to, &mut budget)?);
         }
@@ -71,8 +110,14 @@ impl Served {
 
     /// An object of version `from`, as it is to be stored.
     pub(crate) fn put(&self, new: &Json, from: &str, old: Option<Stored<'_>>) -> Converted<Owned> {
-        let bundle = &self.api.bundle;
         let mut budget = insula_conversion::object_budget();
+        if let Some(spelling) = self.respelled() {
+            // What both spellings show is all that is stored: nothing of the old object is to be kept.
+            let mut owned = spelling.api.bundle.put(new, from, None, &mut budget)?;
+            owned.value = spelling.stored(owned.value, &self.api);
+            return Ok(owned);
+        }
+        let bundle = &self.api.bundle;
         let storage = bundle.storage();
         if !self.asks(from, storage) {
             return Ok(bundle.put(new, from, old, &mut budget)?);

@@ -41,7 +41,7 @@ pub use error::{Cause, Denial, Error, Named, Result};
 pub use outbound::{Call, Endpoint, Outbound};
 pub use policy::{ExpressionWarning, type_check};
 pub use proof::{Aside, Proof, Prover};
-pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Scale, ScopeKind, Served};
+pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Respelled, Scale, ScopeKind, Served};
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
 pub use verbs::{
@@ -109,7 +109,7 @@ pub struct Target {
 impl Target {
     /// The version's schema and subresources.
     pub fn api_version(&self) -> Result<&ApiVersion> {
-        self.served.api.version(&self.version).ok_or(Error::UnknownResource)
+        self.served.version(&self.version).ok_or(Error::UnknownResource)
     }
 
     /// The key of an object.

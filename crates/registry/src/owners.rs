@@ -301,8 +301,9 @@ impl Seen<'_> {
     fn version(&self, api_version: &str) -> Option<&ApiVersion> {
         let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
         let served = self.served;
-        let ours = [served.group(), &served.api.group].iter().any(|own| ***own == *group);
-        ours.then(|| served.api.version(version)).flatten()
+        // Fields that the other spelling calls otherwise cannot be compared here.
+        let ours = *served.group().as_ref() == *group || served.respelled().is_none() && *served.api.group == *group;
+        ours.then(|| served.version(version)).flatten()
     }
 
     fn is_served(&self, api_version: &str) -> bool {

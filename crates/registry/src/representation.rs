@@ -50,7 +50,7 @@ pub fn value(served: &Served, entry: &Entry, version: &str) -> Result<Json> {
 
 /// An alias' object under the API's own group and kind; nothing where there is no alias.
 pub(crate) fn unalias(served: &Served, object: &Json) -> Option<Json> {
-    let alias = served.alias.as_ref()?;
+    let alias = served.alias.as_ref().filter(|alias| alias.respelled.is_none())?;
     let mut own = object.clone();
     own["apiVersion"] = Json::String(served.api.api_version(&alias.version));
     own["kind"] = Json::String(served.api.names.kind.to_string());

@@ -228,7 +228,7 @@ pub struct Served {
 }
 
 /// Another group (and kind) under which stored objects are served.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Alias {
     /// Group in URLs and `apiVersion`.
     pub group: Arc<str>,
@@ -236,6 +236,17 @@ pub struct Alias {
     pub names: Names,
     /// The only version of the alias.
     pub version: Arc<str>,
+    /// How the fields are called there, where they have other names than in the store.
+    pub respelled: Option<Respelled>,
+}
+
+/// A kind whose fields have other names under its alias.
+#[derive(Debug, Clone)]
+pub struct Respelled {
+    /// The kind as the alias shows it; it stores nothing.
+    pub api: Arc<Api>,
+    /// Fields of the object, as the store and as the alias call them.
+    pub fields: &'static [(&'static str, &'static str)],
 }
 
 impl Served {
@@ -272,9 +283,24 @@ impl Served {
         self.alias.as_ref().map_or(&self.api.names, |alias| &alias.names)
     }
 
+    /// How an alias calls the fields.
+    pub(crate) fn respelled(&self) -> Option<&Respelled> {
+        self.alias.as_ref().and_then(|alias| alias.respelled.as_ref())
+    }
+
+    /// The API whose schemas are those of what clients see.
+    fn shown(&self) -> &Api {
+        self.respelled().map_or(&self.api, |respelled| &respelled.api)
+    }
+
+    /// A version by name, whether served or not.
+    pub fn version(&self, name: &str) -> Option<&ApiVersion> {
+        self.shown().version(name)
+    }
+
     /// The versions that clients may use, in order of the definition.
     pub fn served_versions(&self) -> impl Iterator<Item = &ApiVersion> {
-        self.api
+        self.shown()
             .versions
             .iter()
             .filter(|v| v.served && self.alias.as_ref().is_none_or(|alias| alias.version == v.name))

@@ -85,6 +85,11 @@ pub trait Strategy: Send + Sync {
     /// Keeps what the server owns on a changed object.
     fn prepare_for_update(&self, _new: &mut Json, _old: &Json, _now: Timestamp) {}
 
+    /// What a field selector compares, where it is not the field of that name. In the version that is asked for.
+    fn selectable(&self, _shown: &Json, _field: &str) -> Option<String> {
+        None
+    }
+
     /// Rules beyond the schema.
     fn validate(&self, _new: &Json) -> Vec<FieldError> {
         Vec::new()

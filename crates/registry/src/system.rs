@@ -1,7 +1,7 @@
 //! The built-in kinds: schemas from `config/crds`, strategies from [`crate::strategies`].
 
 use crate::{
-    Alias, Api, Names, Served,
+    Alias, Api, Names, Respelled, Served,
     compile::{Definition, compile},
     strategies,
 };
@@ -172,15 +172,11 @@ impl System {
                 group: OLD_GROUP.into(),
                 names,
                 version: "v1alpha1".into(),
+                respelled: None,
             };
-            by_name.insert(
-                (alias.group.clone(), alias.names.plural.clone()),
-                Served {
-                    alias: Some(alias),
-                    ..own
-                },
-            );
+            insert_alias(&mut by_name, own, alias);
         }
+        respell_events(&mut by_name);
         System { by_name }
     }
 
@@ -193,6 +189,37 @@ impl System {
     pub fn iter(&self) -> impl Iterator<Item = &Served> {
         self.by_name.values()
     }
+}
+
+fn insert_alias(by_name: &mut BTreeMap<(Arc<str>, Arc<str>), Served>, own: Served, alias: Alias) {
+    by_name.insert(
+        (alias.group.clone(), alias.names.plural.clone()),
+        Served {
+            alias: Some(alias),
+            ..own
+        },
+    );
+}
+
+/// Events of `events.k8s.io` are those of the core group, with other names for some fields.
+fn respell_events(by_name: &mut BTreeMap<(Arc<str>, Arc<str>), Served>) {
+    let api = Arc::new(load_one(
+        include_str!("../../../config/crds/events.k8s.io_events.yaml"),
+        None,
+    ));
+    let Some(own) = by_name.get(&("".into(), api.names.plural.clone())).cloned() else {
+        return;
+    };
+    let alias = Alias {
+        group: api.group.clone(),
+        names: api.names.clone(),
+        version: api.storage_version().name.clone(),
+        respelled: Some(Respelled {
+            api,
+            fields: strategies::EVENT_FIELDS,
+        }),
+    };
+    insert_alias(by_name, own, alias);
 }
 
 fn load_one(definition: &str, rules: Option<&str>) -> Api {

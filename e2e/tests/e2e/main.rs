@@ -15,6 +15,7 @@ macro_rules! stories {
 
 mod access;
 mod binding;
+mod builtin;
 mod clients;
 mod conversion;
 mod definitions;
@@ -48,6 +49,7 @@ fn every_story_is_told() {
         kubectl::STORIES,
         policies::STORIES,
         serving::STORIES,
+        builtin::STORIES,
     ];
     let mut told = groups.concat();
     told.sort_unstable();

@@ -143,6 +143,24 @@ const EVENT: &[Field] = &[
     (14, "reportingComponent", Type::Text, false),
     (15, "reportingInstance", Type::Text, false),
 ];
+/// The same in `events.k8s.io`, whose fields have other numbers, too.
+const NEW_EVENT: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "eventTime", Type::MicroTime, false),
+    (3, "series", Type::Message(EVENT_SERIES), false),
+    (4, "reportingController", Type::Text, false),
+    (5, "reportingInstance", Type::Text, false),
+    (6, "action", Type::Text, false),
+    (7, "reason", Type::Text, false),
+    (8, "regarding", Type::Message(REFERENCE), false),
+    (9, "related", Type::Message(REFERENCE), false),
+    (10, "note", Type::Text, false),
+    (11, "type", Type::Text, false),
+    (12, "deprecatedSource", Type::Message(EVENT_SOURCE), false),
+    (13, "deprecatedFirstTimestamp", Type::Time, false),
+    (14, "deprecatedLastTimestamp", Type::Time, false),
+    (15, "deprecatedCount", Type::Integer, false),
+];
 const GROUP_RESOURCE: &[Field] = &[(1, "group", Type::Text, false), (2, "resource", Type::Text, false)];
 const MIGRATION: &[Field] = &[
     (1, "metadata", Type::Message(META), false),
@@ -196,6 +214,7 @@ pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
         ("v1", "Secret") => SECRET,
         ("v1", "ServiceAccount") => SERVICE_ACCOUNT,
         ("v1", "Event") => EVENT,
+        ("events.k8s.io/v1", "Event") => NEW_EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
         ("storagemigration.k8s.io/v1beta1", "StorageVersionMigration") => MIGRATION,
         (_, "DeleteOptions") => DELETE_OPTIONS,

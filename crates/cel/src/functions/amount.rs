@@ -6,7 +6,7 @@
 //! integers: `1.5Gi` and `1000m` are none to it, so `Small` is kept as well.
 
 use super::natural::Natural;
-use std::cmp::Ordering;
+use std::{cmp::Ordering, fmt};
 
 /// Digits of a number that is worked with: far beyond what anyone owns, small enough to compare for one unit.
 pub(super) const DIGITS_MAX: usize = 4_096;
@@ -24,8 +24,9 @@ enum Format {
     Exponent,
 }
 
+/// An amount in Kubernetes' words, exact.
 #[derive(Debug, Clone)]
-pub(crate) struct Quantity {
+pub struct Quantity {
     /// Nano-units, times 10^`tens`.
     number: Natural,
     tens: u32,
@@ -127,7 +128,11 @@ fn scale(suffix: &str) -> Option<(Format, i32, u32)> {
 }
 
 impl Quantity {
-    pub(super) fn parse(text: &str) -> std::result::Result<Self, &'static str> {
+    /// Reads `1.5Gi`, `250m`, `3`.
+    ///
+    /// # Errors
+    /// In the words of Kubernetes' parser.
+    pub fn parse(text: &str) -> std::result::Result<Self, &'static str> {
         let parts = parts(text)?;
         let (format, tens, twos) = scale(parts.suffix).ok_or(WRONG_SUFFIX)?;
         if parts.whole.len() + parts.fraction.len() > DIGITS_MAX {
@@ -158,7 +163,8 @@ impl Quantity {
         }
     }
 
-    pub(super) fn of_integer(value: i64) -> Self {
+    /// A whole number.
+    pub fn of_integer(value: i64) -> Self {
         let number = Natural::of_digits(&value.unsigned_abs().to_string());
         Self::new(number, 9, value < 0, Some(Small { value, scale: 0 }), Format::Exponent)
     }
@@ -168,7 +174,8 @@ impl Quantity {
         self.number.digits()
     }
 
-    pub(super) fn sign(&self) -> Ordering {
+    /// Whether it is below, at or above zero.
+    pub fn sign(&self) -> Ordering {
         match (self.number.is_zero(), self.negative) {
             (true, _) => Ordering::Equal,
             (false, true) => Ordering::Less,
@@ -176,7 +183,8 @@ impl Quantity {
         }
     }
 
-    pub(super) fn compare(&self, other: &Self) -> Ordering {
+    /// Which of two is more.
+    pub fn compare(&self, other: &Self) -> Ordering {
         match (self.negative, other.negative) {
             (false, false) => self.distance_from_zero(other),
             (true, true) => other.distance_from_zero(self),
@@ -204,6 +212,11 @@ impl Quantity {
     /// The number with a smaller power of ten.
     fn expanded(&self, tens: u32) -> Natural {
         self.number.clone().times_ten(self.tens - tens)
+    }
+
+    /// Whether it has no fraction, however it is written.
+    pub fn is_whole(&self) -> bool {
+        self.tens >= 9 || self.expanded(0).divided(1_000_000_000).1 == 0
     }
 
     pub(super) fn integer(&self) -> Option<i64> {
@@ -291,6 +304,12 @@ impl Quantity {
             }
         }
         Some(format!("{whole}{suffix}"))
+    }
+}
+
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text())
     }
 }
 

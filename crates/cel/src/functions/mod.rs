@@ -29,6 +29,7 @@ use crate::value::Val;
 use std::fmt;
 use std::rc::Rc;
 
+pub use amount::Quantity;
 pub use authorizer::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, ResourceCheck};
 pub(crate) use authorizer::{authorizer_value, check_value};
 pub(crate) use opaque::Opaque;

@@ -22,7 +22,7 @@ mod tests;
 
 pub use apiresourceschema::check as check_schema;
 
-use crate::{Catalog, Error, Part, Result, Served, locate, roles};
+use crate::{Catalog, Error, Part, Result, Served, before, locate, roles, strategies};
 use insula_api::{ClusterName, Json, Timestamp};
 use insula_auth::UserInfo;
 use insula_store::Snapshot;
@@ -113,6 +113,14 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
         }
         ("apis.kcp.io", "apiexportendpointslices") => endpointslice::review(review, new),
         ("apiextensions.k8s.io", "customresourcedefinitions") => definition::review(review, new, old),
+        ("", "events") => {
+            let errors = strategies::review_event(new, old, review.served.alias.is_some());
+            before::refuse(
+                review.served,
+                new["metadata"]["name"].as_str().unwrap_or_default(),
+                errors,
+            )
+        }
         (roles::GROUP, _) => rbac::review(review, new, old),
         _ => Ok(()),
     }

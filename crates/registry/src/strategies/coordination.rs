@@ -1,8 +1,7 @@
-//! What controllers need beside their own kinds: Leases to elect a leader by, and Events to tell what they did.
+//! Leases, which controllers elect their leader by.
 
 use crate::{Strategy, Traits};
 use insula_api::{FieldError, FieldPath, Json};
-use serde_json::json;
 
 /// Leases (`pkg/apis/coordination/validation`).
 pub(super) struct Leases;
@@ -36,32 +35,5 @@ impl Strategy for Leases {
             errors.push(FieldError::forbidden(&at.child("preferredHolder"), why));
         }
         errors
-    }
-}
-
-/// Events (`pkg/apis/core/validation/events.go`).
-pub(super) struct Events;
-
-impl Strategy for Events {
-    fn traits(&self) -> Traits {
-        Traits {
-            created_by_update: true,
-            ..Traits::BUILT_IN
-        }
-    }
-
-    /// What is about an object of no namespace stands in `default`.
-    fn validate(&self, new: &Json) -> Vec<FieldError> {
-        let namespace = new["metadata"]["namespace"].as_str().unwrap_or_default();
-        let involved = new["involvedObject"]["namespace"].as_str().unwrap_or_default();
-        if namespace == if involved.is_empty() { "default" } else { involved } {
-            return Vec::new();
-        }
-        let at = FieldPath::new("involvedObject").child("namespace");
-        vec![FieldError::invalid(
-            &at,
-            &json!(involved),
-            "does not match event.namespace",
-        )]
     }
 }

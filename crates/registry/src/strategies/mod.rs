@@ -5,6 +5,7 @@ mod apis;
 mod coordination;
 mod core;
 mod definition;
+mod event;
 mod migration;
 mod policies;
 mod rbac;
@@ -12,6 +13,8 @@ mod tenancy;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use event::{FIELDS as EVENT_FIELDS, review as review_event};
 
 use crate::{Custom, Strategy, reviews, roles};
 use insula_api::Json;
@@ -26,7 +29,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         ("", "configmaps") => Arc::new(core::ConfigMaps),
         ("", "secrets") => Arc::new(core::Secrets),
         ("", "serviceaccounts") => Arc::new(core::ServiceAccounts),
-        ("", "events") => Arc::new(coordination::Events),
+        ("", "events") => Arc::new(event::Events),
         ("coordination.k8s.io", "leases") => Arc::new(coordination::Leases),
         ("apiextensions.k8s.io", "customresourcedefinitions") => Arc::new(definition::Definitions),
         (ADMISSION, "validatingadmissionpolicies") => Arc::new(policies::ValidatingPolicies),

@@ -157,7 +157,11 @@ pub(crate) fn selects(target: &Target, labels: &LabelSelector, fields: &FieldSel
                     Some(object) => object,
                     None => representation::value(&target.served, entry, &target.version)?,
                 };
-                text_at(shown.insert(object), path)
+                let object = &*shown.insert(object);
+                let strategy = &target.served.api.strategy;
+                strategy
+                    .selectable(object, path)
+                    .unwrap_or_else(|| text_at(object, path))
             }
         };
         if (value == *want) != *equal {

@@ -1,0 +1,3 @@
+//! Kubernetes' own kinds that every workspace has.
+
+stories!("builtin": events);
