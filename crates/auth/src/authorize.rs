@@ -53,6 +53,8 @@ pub struct ClusterFacts {
     pub roles: Option<Arc<dyn Roles>>,
     /// The question is what a user could do who was let in: exports are bound from outside.
     pub entered: bool,
+    /// Its initializers are at work: its administrators may look at it, and nobody else.
+    pub unfinished: bool,
 }
 
 /// An opinion. Reasons are for the audit log, not for clients.
@@ -239,10 +241,11 @@ fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &C
             !rbac::has_required_groups(user, attributes, facts),
             "not in the groups that the workspace requires",
         ),
-        Step::Content => deny_if(
-            attributes.cluster.is_some() && !rbac::may_enter(user, attributes, facts),
-            "no access to the workspace",
-        ),
+        Step::Content => match attributes.cluster.is_some() {
+            true if !rbac::may_enter(user, attributes, facts) => deny("no access to the workspace"),
+            true if facts.unfinished => unfinished(user, attributes, facts),
+            _ => Decision::NoOpinion,
+        },
         Step::MaximalPermission => deny_if(
             !rbac::is_below_ceiling(user, attributes, facts),
             "the maximal permission policy of the export does not leave it to this user",
@@ -291,6 +294,20 @@ fn impersonation(is_platform_admin: bool, attributes: &Attributes) -> Decision {
         (true, true) => deny("nobody may act as system:masters"),
         (false, _) => deny("acting as another is for platform administrators"),
     }
+}
+
+/// What a type's initializers set up is there before anybody works with it. Questions are no writes, and what is asked of the
+/// LogicalCluster is admission's matter.
+fn unfinished(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
+    let reads = matches!(attributes.verb.as_str(), "get" | "head" | "list" | "watch");
+    let harmless = matches!(
+        attributes.group.as_str(),
+        "core.kcp.io" | "authentication.k8s.io" | "authorization.k8s.io"
+    );
+    deny_if(
+        !rbac::administers(user, facts) || !(reads || harmless),
+        "the workspace is being initialized",
+    )
 }
 
 fn writes_system_status(attributes: &Attributes) -> bool {

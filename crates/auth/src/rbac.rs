@@ -27,7 +27,7 @@ pub trait Roles: Debug + Send + Sync {
 
 /// Whether the user administers the cluster. Nobody in particular is nobody's administrator, even where somebody wrote that
 /// name down.
-fn administers(user: &Identities<'_>, facts: &ClusterFacts) -> bool {
+pub(crate) fn administers(user: &Identities<'_>, facts: &ClusterFacts) -> bool {
     let by_name = |user: &UserInfo| user.name != USER_ANONYMOUS && facts.admin_users.contains(&user.name);
     user.iter().any(by_name) || facts.admin_groups.iter().any(|group| user.is_in(group))
 }

@@ -10,6 +10,7 @@ use serde_json::json;
 
 /// Documents in `config/bootstrap`.
 const TYPES: &str = include_str!("../../../config/bootstrap/workspacetypes.yaml");
+const ACCESS: &str = include_str!("../../../config/bootstrap/access.yaml");
 /// Other servers may begin at the same moment.
 const ATTEMPTS_MAX: usize = 8;
 
@@ -77,9 +78,15 @@ fn objects(registry: &Registry) -> Result<Vec<(ObjectKey, Json)>, BootstrapError
         "spec": {"baseURL": url, "externalURL": url, "virtualWorkspaceURL": url},
     });
     objects.push((ObjectKey::cluster_scoped(ids::shards(), root.clone(), "root"), shard));
-    let types: Vec<Json> =
-        serde_saphyr::from_multiple(TYPES).map_err(|error| BootstrapError::Document(error.to_string()))?;
-    for mut value in types {
+    for value in documents(ACCESS)? {
+        let id = match value["kind"].as_str() {
+            Some("ClusterRole") => ids::clusterroles(),
+            _ => ids::clusterrolebindings(),
+        };
+        let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+        objects.push((ObjectKey::cluster_scoped(id, root.clone(), &name), value));
+    }
+    for mut value in documents(TYPES)? {
         value["metadata"]["annotations"]["kcp.io/path"] = json!("root");
         let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         objects.push((
@@ -88,6 +95,10 @@ fn objects(registry: &Registry) -> Result<Vec<(ObjectKey, Json)>, BootstrapError
         ));
     }
     Ok(objects)
+}
+
+fn documents(text: &str) -> Result<Vec<Json>, BootstrapError> {
+    serde_saphyr::from_multiple(text).map_err(|error| BootstrapError::Document(error.to_string()))
 }
 
 fn root_cluster(url: &str, now: Timestamp) -> Json {

@@ -15,6 +15,7 @@ mod content;
 mod crd;
 mod garbage;
 mod logicalcluster;
+mod maintain;
 mod migration;
 mod namespace;
 mod partition;
@@ -66,6 +67,7 @@ impl Controllers {
         vec![
             task!("workspace", workspace::Workspaces::new),
             task!("logicalcluster", logicalcluster::LogicalClusters::new),
+            task!("maintenance", maintain::Maintenance::new),
             task!("workspacetype", workspacetype::WorkspaceTypes::new),
             task!("apiexport", apiexport::ApiExports::new),
             task!("endpointslice", apiexport::EndpointSlices::new),

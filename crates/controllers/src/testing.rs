@@ -11,6 +11,7 @@ use crate::{
     crd::Definitions,
     garbage::Garbage,
     logicalcluster::LogicalClusters,
+    maintain::Maintenance,
     migration::Migrations,
     namespace::Namespaces,
     partition::PartitionSets,
@@ -218,6 +219,7 @@ impl Rig {
             let mut commits = 0;
             commits += pass(registry, &Workspaces::new(registry.clone())).await;
             commits += pass(registry, &LogicalClusters::new(registry.clone())).await;
+            commits += pass(registry, &Maintenance::new(registry.clone())).await;
             commits += pass(registry, &WorkspaceTypes::new(registry.clone())).await;
             commits += pass(registry, &ApiExports::new(registry.clone())).await;
             commits += pass(registry, &EndpointSlices::new(registry.clone())).await;

@@ -81,11 +81,14 @@ impl Authenticator {
 /// What the decision may know about a cluster.
 pub fn facts(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterFacts {
     let view = locate::logical_cluster(snapshot, cluster);
-    let owner = view.as_ref().and_then(|view| view.owner.clone());
+    let owner = view.as_ref().and_then(|view| view.owner.as_deref());
     ClusterFacts {
         cluster: Some(cluster.clone()),
         required_groups: view.as_ref().and_then(|view| view.required_groups.clone()),
-        admin_users: owner.map(|name| name.to_string()).into_iter().collect(),
+        admin_users: owner.map(str::to_owned).into_iter().collect(),
+        unfinished: view
+            .as_ref()
+            .is_some_and(|view| view.phase == locate::Phase::Initializing),
         roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
         ..ClusterFacts::default()
     }

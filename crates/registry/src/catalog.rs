@@ -126,7 +126,7 @@ impl Catalog {
     /// Finds what serves a resource in a cluster: built-in, then bound, then local.
     pub fn resolve(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str, plural: &str) -> Option<Served> {
         if let Some(served) = self.system.get(group, plural) {
-            return Some(served.clone());
+            return is_for(served, cluster).then(|| served.clone());
         }
         if group == ids::INTERNAL && plural == "bundles" && *cluster == ClusterName::bound_crds() {
             return Some(self.bundles.clone());
@@ -138,7 +138,12 @@ impl Catalog {
 
     /// Everything that a cluster serves, in order of group and name: built-ins first.
     pub fn served(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
-        let mut all: Vec<Served> = self.system.iter().cloned().collect();
+        let mut all: Vec<Served> = self
+            .system
+            .iter()
+            .filter(|served| is_for(served, cluster))
+            .cloned()
+            .collect();
         if *cluster == ClusterName::bound_crds() {
             all.push(self.bundles.clone());
         }
@@ -261,6 +266,12 @@ impl Catalog {
     pub fn sweep(&self) {
         self.compiled.retain(|_, api| api.strong_count() > 0);
     }
+}
+
+/// Shards are the operator's: tenants do not even see the kind.
+fn is_for(served: &Served, cluster: &ClusterName) -> bool {
+    let is_shards = **served.group() == *"core.kcp.io" && *served.names().plural == *"shards";
+    !is_shards || *cluster == ClusterName::root() || cluster.is_system()
 }
 
 /// Bundles are shown in `system:bound-crds` for operators to look at; the reconciler alone writes them.

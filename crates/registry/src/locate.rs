@@ -33,19 +33,12 @@ pub fn exists(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     cluster.is_system() || snapshot.get(&ids::logical_cluster(cluster)).is_some()
 }
 
-/// Marks a logical cluster whose content nobody may reach for now.
-const INACTIVE: &str = "core.kcp.io/inactive";
-
 /// The groups without which nobody enters a workspace, on its LogicalCluster and its Workspace.
 pub const REQUIRED_GROUPS: &str = "authorization.kcp.io/required-groups";
 
-/// Whether a logical cluster is switched off.
+/// Whether a logical cluster is switched off: nobody may reach its content for now.
 pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
-    // Its bytes are searched first: hardly any cluster has the mark, and every request asks.
-    let marked = |body: &[u8]| body.windows(INACTIVE.len()).any(|window| window == INACTIVE.as_bytes());
-    snapshot.get(&ids::logical_cluster(cluster)).is_some_and(|found| {
-        marked(found.object.body()) && found.object.body_value()["metadata"]["annotations"][INACTIVE] == "true"
-    })
+    logical_cluster(snapshot, cluster).is_some_and(|view| view.inactive)
 }
 
 /// Follows a path: the first segment names a cluster, each further one a Workspace in the cluster found so far.
@@ -88,14 +81,43 @@ fn read_route(workspace: &Json) -> Route {
 
 /// The canonical path of a cluster, as its LogicalCluster is annotated; the name itself where it is not.
 pub fn path_of(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterPath {
-    let known = snapshot.get(&ids::logical_cluster(cluster)).and_then(|entry| {
-        entry
-            .object
-            .view(|object| LogicalClusterView::read(&object.body_value()))
-            .path
-            .clone()
-    });
+    let known = logical_cluster(snapshot, cluster).and_then(|view| view.path.clone());
     known.unwrap_or_else(|| ClusterPath::from(cluster))
+}
+
+/// Where a logical cluster is in its life.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Phase {
+    /// It has a name, and nothing else yet.
+    #[default]
+    Scheduling,
+    /// Initializers are at work.
+    Initializing,
+    /// It serves.
+    Ready,
+    /// It should serve, and something is in the way.
+    Unavailable,
+    /// Switched off by an administrator.
+    Inactive,
+    /// Terminators are at work.
+    Terminating,
+    /// Its content goes.
+    Deleting,
+}
+
+impl Phase {
+    /// Reads `status.phase`.
+    pub fn parse(text: &str) -> Self {
+        match text {
+            "Initializing" => Phase::Initializing,
+            "Ready" => Phase::Ready,
+            "Unavailable" => Phase::Unavailable,
+            "Inactive" => Phase::Inactive,
+            "Terminating" => Phase::Terminating,
+            "Deleting" => Phase::Deleting,
+            _ => Phase::Scheduling,
+        }
+    }
 }
 
 /// What request handling has to know of a LogicalCluster, read once for each state of it.
@@ -104,7 +126,13 @@ pub struct LogicalClusterView {
     /// Canonical path.
     pub path: Option<ClusterPath>,
     /// `status.phase`.
-    pub phase: String,
+    pub phase: Phase,
+    /// Switched off.
+    pub inactive: bool,
+    /// `status.initializers`.
+    pub initializers: Box<[Box<str>]>,
+    /// `status.terminators`.
+    pub terminators: Box<[Box<str>]>,
     /// Name of the user who owns the workspace.
     pub owner: Option<Arc<str>>,
     /// The groups without which nobody enters.
@@ -117,12 +145,19 @@ impl LogicalClusterView {
     /// Reads a LogicalCluster.
     pub fn read(object: &Json) -> Self {
         let annotation = |key: &str| object["metadata"]["annotations"][key].as_str();
+        let names = |field: &str| {
+            let list = object["status"][field].as_array().into_iter().flatten();
+            list.filter_map(Json::as_str).map(Box::from).collect()
+        };
         let owner = annotation("experimental.tenancy.kcp.io/owner")
             .and_then(|text| serde_json::from_str::<Json>(text).ok())
             .and_then(|user| user["username"].as_str().map(Arc::from));
         LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
-            phase: object["status"]["phase"].as_str().unwrap_or_default().to_owned(),
+            phase: Phase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
+            inactive: annotation("core.kcp.io/inactive") == Some("true"),
+            initializers: names("initializers"),
+            terminators: names("terminators"),
             owner,
             required_groups: annotation(REQUIRED_GROUPS).map(|text| Arc::new(RequiredGroups::read(text))),
             workspace_type: annotation("internal.tenancy.kcp.io/type")

@@ -49,6 +49,11 @@ static BOOTSTRAP: LazyLock<Bootstrap> = LazyLock::new(|| {
 
 /// The rules of a role.
 pub(crate) fn rules(role: &Json) -> Vec<PolicyRule> {
+    read_rules(&role["rules"])
+}
+
+/// A list of rules.
+pub(crate) fn read_rules(list: &Json) -> Vec<PolicyRule> {
     let texts = |value: &Json| {
         let list = value.as_array().into_iter().flatten();
         list.filter_map(Json::as_str).map(str::to_owned).collect()
@@ -60,7 +65,7 @@ pub(crate) fn rules(role: &Json) -> Vec<PolicyRule> {
         resource_names: texts(&rule["resourceNames"]),
         non_resource_urls: texts(&rule["nonResourceURLs"]),
     };
-    role["rules"].as_array().into_iter().flatten().map(rule).collect()
+    list.as_array().into_iter().flatten().map(rule).collect()
 }
 
 fn read_binding(binding: &Json) -> Binding {

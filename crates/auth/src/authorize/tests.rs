@@ -321,6 +321,22 @@ fn a_warrant_gives_what_its_user_may_and_no_mastery() {
 }
 
 #[test]
+fn while_initializers_work_administrators_look_and_nobody_writes() {
+    let unfinished = ClusterFacts {
+        unfinished: true,
+        ..facts("a")
+    };
+    let may = |user: &UserInfo, text: &str| permit(user, request("a", text), &unfinished).is_ok();
+    let (admin, platform) = (user("tA", &[]), user("op", &[GROUP_KCP_ADMIN]));
+    assert!(may(&admin, "get configmaps") && !may(&admin, "create configmaps") && !may(&admin, "delete configmaps"));
+    assert!(
+        !may(&user("rA", &[]), "list configmaps")
+            && permit(&user("rA", &[]), request("a", "list configmaps"), &facts("a")).is_ok()
+    );
+    assert!(may(&platform, "create configmaps"));
+}
+
+#[test]
 fn facts_of_another_cluster_count_for_nothing() {
     let tenant = user("tA", &[]);
     assert!(permit(&tenant, request("a", "list configmaps"), &facts("a")).is_ok());

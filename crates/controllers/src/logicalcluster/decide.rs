@@ -1,16 +1,20 @@
 //! What becomes of one logical cluster.
 
 use super::{
-    initialized, waits_for,
-    world::{DefaultBinding, Remains, World},
+    bindings::{DefaultBinding, Keep},
+    world::{Newborn, Remains, World},
 };
 use crate::{
     content::BATCH_MAX,
-    workspace::{BINDINGS_INITIALIZER, CLUSTER_FINALIZER, FINALIZER, show_phase},
+    workspace::{
+        BINDINGS_INITIALIZER, CLUSTER_FINALIZER, FINALIZER, TERMINATORS_FINALIZER,
+        birth::{self, Duties},
+        show_phase,
+    },
     write::{drop_condition, drop_finalizer, list, patience, removal, sort_conditions, text},
 };
 use insula_api::{Condition, Json, Timestamp, set_condition};
-use insula_registry::{Intent, Plan, admission::digest};
+use insula_registry::{Intent, Plan};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -31,25 +35,28 @@ pub(super) fn decide(world: &World) -> Plan {
 }
 
 fn live(world: &World, entry: &Entry, old: &Json) -> Plan {
+    if let Some(newborn) = &world.newborn {
+        return begin(world, newborn, entry, old);
+    }
     let mut value = old.clone();
     let mut intents = Vec::new();
-    let mut initializers = list(old, "/status/initializers").to_vec();
-    if initializers.iter().any(|i| i == BINDINGS_INITIALIZER) {
-        let missing = world.bindings.iter().filter(|wanted| wanted.binding.is_none());
-        intents.extend(missing.filter_map(|wanted| create(wanted, entry)));
+    let mut waiting = birth::texts(old, "/status/initializers");
+    if waiting.iter().any(|i| i == BINDINGS_INITIALIZER) {
+        intents.extend(
+            world
+                .bindings
+                .iter()
+                .filter_map(|wanted| wanted.keep(entry, Keep::First)),
+        );
         if world.bindings.iter().all(is_bound) {
-            initializers.retain(|i| i != BINDINGS_INITIALIZER);
+            waiting.retain(|i| i != BINDINGS_INITIALIZER);
             set_condition(&mut value, &Condition::holds("APIBindingsInitialized"), world.now);
         } else {
             set_condition(&mut value, &waits_on_bindings(&world.bindings), world.now);
         }
     }
-    let names: Vec<String> = initializers
-        .iter()
-        .filter_map(|i| i.as_str().map(str::to_owned))
-        .collect();
     let phase = match text(old, "/status/phase") {
-        "" | "Scheduling" | "Initializing" if names.is_empty() => "Ready",
+        "" | "Scheduling" | "Initializing" if waiting.is_empty() => "Ready",
         "" | "Scheduling" | "Initializing" => "Initializing",
         "Ready" if is_inactive(old) => "Inactive",
         "Inactive" if !is_inactive(old) => "Ready",
@@ -58,26 +65,13 @@ fn live(world: &World, entry: &Entry, old: &Json) -> Plan {
     if phase == "Ready" {
         // Conditions of the way there do not linger.
         drop_condition(&mut value, "APIBindingsInitialized");
+        birth::shorten_owner(&mut value);
     }
-    set_condition(
-        &mut value,
-        &if names.is_empty() {
-            initialized()
-        } else {
-            waits_for(&names)
-        },
-        world.now,
-    );
+    set_condition(&mut value, &birth::initialized(&waiting), world.now);
     sort_conditions(&mut value);
     show_phase(&mut value, phase);
-    match names.is_empty() {
-        true => drop(
-            value["status"]
-                .as_object_mut()
-                .map(|status| status.remove("initializers")),
-        ),
-        false => value["status"]["initializers"] = json!(names),
-    }
+    birth::show_list(&mut value, "initializers", &waiting);
+    birth::label(&mut value);
     intents.push(Intent::Update(entry.clone(), value));
     // Exports are not watched here: one that is missing is asked for again.
     let missing = world
@@ -90,15 +84,30 @@ fn live(world: &World, entry: &Entry, old: &Json) -> Plan {
     }
 }
 
+/// A cluster that was made without a Workspace: a home. What its type asks for is written here.
+fn begin(world: &World, newborn: &Newborn, entry: &Entry, old: &Json) -> Plan {
+    let mut value = old.clone();
+    let duties = Duties::of(&newborn.types);
+    duties.write(&mut value, world.now);
+    value["status"]["URL"] = json!(format!("{}/clusters/{}", newborn.external_url, world.cluster));
+    if duties.waiting.is_empty() {
+        birth::shorten_owner(&mut value);
+    }
+    let mut intents = vec![Intent::Update(entry.clone(), value)];
+    intents.extend(birth::content(&newborn.types, &world.cluster, &newborn.trust));
+    Plan {
+        intents,
+        again_after: None,
+    }
+}
+
 fn is_inactive(value: &Json) -> bool {
     value["metadata"]["annotations"]["core.kcp.io/inactive"] == "true"
 }
 
 fn is_bound(wanted: &DefaultBinding) -> bool {
-    wanted
-        .binding
-        .as_ref()
-        .is_some_and(|binding| text(binding, "/status/phase") == "Bound")
+    let binding = wanted.binding.as_ref();
+    binding.is_some_and(|(_, binding)| text(binding, "/status/phase") == "Bound")
 }
 
 fn waits_on_bindings(bindings: &[DefaultBinding]) -> Condition {
@@ -117,48 +126,12 @@ fn waits_on_bindings(bindings: &[DefaultBinding]) -> Condition {
     Condition::fails("APIBindingsInitialized", "WaitingOnAPIBindings", message).severity("Info")
 }
 
-fn create(wanted: &DefaultBinding, logical: &Entry) -> Option<Intent> {
-    let (exporter, export) = wanted.found.as_ref()?;
-    let mut binding = default_binding(&wanted.path, &wanted.export, export);
-    binding["metadata"]["labels"] = json!({
-        "internal.apis.kcp.io/export": digest::export_label(exporter, &wanted.export),
-    });
-    if let Some(path) = logical.object.body_value()["metadata"]["annotations"].get("kcp.io/path") {
-        binding["metadata"]["annotations"] = json!({"kcp.io/path": path});
-    }
-    Some(Intent::Create(wanted.key.clone(), binding))
-}
-
-/// A binding to an export, with all that the export claims accepted.
-fn default_binding(path: &str, name: &str, export: &Json) -> Json {
-    let claims: Vec<Json> = list(export, "/spec/permissionClaims")
-        .iter()
-        .map(|claim| {
-            let mut claim = claim.clone();
-            let selector = claim
-                .as_object_mut()
-                .and_then(|fields| fields.remove("defaultSelector"));
-            claim["selector"] = selector.unwrap_or_else(|| json!({"matchAll": true}));
-            claim["state"] = json!("Accepted");
-            claim
-        })
-        .collect();
-    let mut binding = json!({
-        "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
-        "metadata": {"finalizers": ["apis.kcp.io/apibinding-finalizer"]},
-        "spec": {"reference": {"export": {"path": path, "name": name}}},
-    });
-    if !claims.is_empty() {
-        binding["spec"]["permissionClaims"] = json!(claims);
-    }
-    binding
-}
-
 /// Objects first, then what serves them, then the LogicalCluster with the Workspace that it belongs to: all in one
 /// transaction where it fits, so that an empty workspace goes at once.
 fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     show_phase(&mut value, "Deleting");
+    birth::label(&mut value);
     if !list(old, "/status/terminators").is_empty() {
         show_phase(&mut value, "Terminating");
         return Plan {
@@ -166,6 +139,8 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
             again_after: None,
         };
     }
+    drop_finalizer(&mut value, TERMINATORS_FINALIZER);
+    birth::show_list(&mut value, "terminators", &[]);
     let mut intents = remains.objects.intents.clone();
     let held = held_shells(remains);
     if !remains.objects.will_be_clean() || !held.is_empty() {

@@ -1,5 +1,6 @@
 //! LogicalClusters: initialization until Ready, and the end of everything in them.
 
+pub(crate) mod bindings;
 mod decide;
 mod world;
 
@@ -7,8 +8,8 @@ mod world;
 mod tests;
 
 use crate::runtime::Reconciler;
-use insula_api::{ClusterName, Condition, ResourceId};
-use insula_registry::{Plan, Registry, ids};
+use insula_api::{ClusterName, ResourceId};
+use insula_registry::{Plan, Registry, ids, locate};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
@@ -62,16 +63,5 @@ fn is_deleting(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 }
 
 fn is_initializing(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
-    insula_registry::locate::logical_cluster(snapshot, cluster).is_some_and(|view| view.phase == "Initializing")
-}
-
-/// The condition of a workspace that waits for nobody.
-pub(crate) fn initialized() -> Condition {
-    Condition::holds("WorkspaceInitialized")
-}
-
-/// The condition of a workspace that waits.
-pub(crate) fn waits_for(initializers: &[String]) -> Condition {
-    let message = format!("Initializers still exist: [{}]", initializers.join(" "));
-    Condition::fails("WorkspaceInitialized", "InitializerExists", message).severity("Info")
+    locate::logical_cluster(snapshot, cluster).is_some_and(|view| view.phase == locate::Phase::Initializing)
 }

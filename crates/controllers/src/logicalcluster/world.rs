@@ -1,23 +1,23 @@
 //! What is known about one logical cluster.
 
+use super::bindings::{self, DefaultBinding};
 use crate::{
     content::{Content, Sweep, sweep},
     workspace::{BINDINGS_INITIALIZER, owner},
     write::{list, text},
 };
 use insula_api::{ClusterName, Json, ObjectKey, Timestamp};
-use insula_registry::{
-    Registry, Served,
-    admission::{digest, types},
-    ids, locate,
-};
+use insula_registry::{Registry, Served, admission::types, ids};
 use insula_store::{Entry, Snapshot};
+use std::sync::Arc;
 
 /// The world of a logical cluster.
 pub(crate) struct World {
     pub(crate) cluster: ClusterName,
     /// The LogicalCluster, if it still exists.
     pub(crate) logical: Option<(Entry, Json)>,
+    /// It was just made, by nobody who says what is in it.
+    pub(crate) newborn: Option<Newborn>,
     /// The default bindings that it waits for.
     pub(crate) bindings: Vec<DefaultBinding>,
     /// What is still in it, while it is being deleted.
@@ -27,14 +27,12 @@ pub(crate) struct World {
     pub(crate) now: Timestamp,
 }
 
-/// An API that the type of a workspace binds in it.
-pub(crate) struct DefaultBinding {
-    pub(crate) path: String,
-    pub(crate) export: String,
-    /// The exporter's cluster and the APIExport, once there is one.
-    pub(crate) found: Option<(ClusterName, Json)>,
-    pub(crate) key: ObjectKey,
-    pub(crate) binding: Option<Json>,
+/// What a cluster that nobody began needs to begin.
+pub(crate) struct Newborn {
+    /// Its type and all that the type extends.
+    pub(crate) types: Vec<types::Resolved>,
+    pub(crate) external_url: String,
+    pub(crate) trust: Arc<str>,
 }
 
 /// What a dying cluster still has: objects, then what serves them.
@@ -61,9 +59,20 @@ pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Sna
             .iter()
             .any(|i| i == BINDINGS_INITIALIZER)
     });
+    let unborn = logical
+        .as_ref()
+        .is_some_and(|(_, value)| text(value, "/status/phase") == "Scheduling");
+    let newborn = || {
+        Some(Newborn {
+            types: types::closure(snapshot, types::of_cluster(snapshot, cluster)?),
+            external_url: registry.external_url.clone(),
+            trust: registry.trust.clone(),
+        })
+    };
     World {
+        newborn: if unborn && !deleting { newborn() } else { None },
         bindings: if waits && !deleting {
-            default_bindings(snapshot, cluster)
+            bindings::of(snapshot, cluster, |_| true)
         } else {
             Vec::new()
         },
@@ -76,37 +85,6 @@ pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Sna
         logical,
         now,
     }
-}
-
-fn default_bindings(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<DefaultBinding> {
-    let Some(own) = types::of_cluster(snapshot, cluster) else {
-        return Vec::new();
-    };
-    let mut found: Vec<DefaultBinding> = Vec::new();
-    for (path, export) in types::closure(snapshot, own)
-        .iter()
-        .flat_map(|t| t.view.default_bindings.clone())
-    {
-        if types::is_built_in(&path, &export) || found.iter().any(|b| b.path == path && b.export == export) {
-            continue;
-        }
-        let exporter = insula_api::ClusterPath::parse(&path)
-            .ok()
-            .and_then(|p| locate::locate(snapshot, &p).ok());
-        let name = digest::default_binding_name(cluster, &path, &export);
-        let key = ObjectKey::cluster_scoped(ids::apibindings(), cluster.clone(), &name);
-        found.push(DefaultBinding {
-            found: exporter.and_then(|exporter| {
-                let key = ObjectKey::cluster_scoped(ids::apiexports(), exporter.clone(), &export);
-                Some((exporter, snapshot.get(&key)?.object.body_value()))
-            }),
-            binding: snapshot.get(&key).map(|entry| entry.object.body_value()),
-            key,
-            path,
-            export,
-        });
-    }
-    found
 }
 
 fn remains(registry: &Registry, snapshot: &Snapshot, cluster: &ClusterName, now: Timestamp) -> Remains {

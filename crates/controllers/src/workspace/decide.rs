@@ -1,21 +1,15 @@
 //! What becomes of one workspace.
 
 use super::{
-    BINDINGS_INITIALIZER, CLUSTER_FINALIZER, FINALIZER, OWNER_ANNOTATION, PHASE_LABEL, TYPE_ANNOTATION, world::World,
+    CLUSTER_FINALIZER, FINALIZER, OWNER_ANNOTATION, PHASE_LABEL, TYPE_ANNOTATION,
+    birth::{self, Duties, shorten_owner, show_list},
+    world::{SHARD, World},
 };
-use crate::{
-    account,
-    logicalcluster::{initialized, waits_for},
-    namespace::fresh_namespace,
-    write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text},
-};
-use insula_api::{ClusterName, Condition, Json, ObjectKey, condition, set_condition};
+use crate::write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text};
+use insula_api::{Condition, Json, condition, set_condition};
 use insula_registry::{Intent, Plan, admission::types, ids, locate::REQUIRED_GROUPS};
 use insula_store::Entry;
 use serde_json::json;
-
-/// Namespaces that a universal workspace begins with.
-const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 
 pub(super) fn decide(world: &World) -> Plan {
     let Some((entry, value)) = &world.workspace else {
@@ -36,98 +30,59 @@ fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
     let Some(parent) = &world.parent else {
         return Plan::rest();
     };
-    let mut value = old.clone();
     let Some(own) = world.types.first() else {
         let name = text(old, "/spec/type/name");
         let message = format!("workspace type {name:?} cannot be resolved: create it, or delete this workspace");
-        let problem = Condition::fails("WorkspaceScheduled", "Unschedulable", message);
-        set_condition(&mut value, &problem, world.now);
-        return Plan {
-            intents: vec![Intent::Update(entry.clone(), value)],
-            again_after: Some(30),
-        };
+        return unschedulable(world, entry, old, message);
     };
+    if let Err(why) = &world.place {
+        return unschedulable(world, entry, old, why.clone());
+    }
+    let mut value = old.clone();
     let cluster = &world.fresh_name;
     let path = world.parent_path.join(&entry.key.name);
-    let (all, waiting) = initializers(&world.types);
-    let phase = if waiting.is_empty() { "Ready" } else { "Initializing" };
+    let duties = Duties::of(&world.types);
 
     value["spec"]["cluster"] = json!(cluster.as_str());
     value["spec"]["URL"] = json!(format!("{}/clusters/{path}", world.external_url));
     count_generation(&mut value);
-    mark(
-        &mut value,
-        "annotations",
-        "internal.tenancy.kcp.io/cluster",
-        cluster.as_str(),
-    );
-    mark(&mut value, "annotations", "core.kcp.io/shard", "root");
-    let owner = owner_of(old);
-    if !owner.is_null() {
-        let short = json!({"username": owner["username"]});
-        mark(&mut value, "annotations", OWNER_ANNOTATION, &short.to_string());
+    for (key, said) in [
+        ("internal.tenancy.kcp.io/cluster", cluster.as_str()),
+        ("core.kcp.io/shard", SHARD),
+    ] {
+        mark(&mut value, "annotations", key, said);
     }
     value["metadata"]["finalizers"] = with_finalizer(&value, FINALIZER);
-    show(&mut value, phase, &waiting, world);
+    set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
+    show(&mut value, duties.phase(), &duties.waiting, world);
 
-    let logical = logical_cluster(world, (entry, old), own, &owner, &all, &waiting, phase);
+    let logical = logical_cluster(world, (entry, old), own, &duties);
     let mut intents = parent.clone();
     intents.push(Intent::Update(entry.clone(), value));
     intents.push(Intent::Create(ids::logical_cluster(cluster), logical));
-    if world.types.iter().any(is_universal) {
-        for name in NAMESPACES {
-            let key = ObjectKey::cluster_scoped(ids::namespaces(), cluster.clone(), name);
-            intents.extend(account::of_fresh_namespace(&key, &world.trust));
-            intents.push(Intent::Create(key, fresh_namespace(name)));
-        }
-    }
+    intents.extend(birth::content(&world.types, cluster, &world.trust));
     Plan {
         intents,
         again_after: None,
     }
 }
 
-fn is_universal(found: &types::Resolved) -> bool {
-    found.cluster == ClusterName::root() && found.reference.name == "universal"
+fn unschedulable(world: &World, entry: &Entry, old: &Json, message: String) -> Plan {
+    let mut value = old.clone();
+    let problem = Condition::fails("WorkspaceScheduled", "Unschedulable", message);
+    set_condition(&mut value, &problem, world.now);
+    Plan {
+        intents: vec![Intent::Update(entry.clone(), value)],
+        again_after: Some(30),
+    }
 }
 
-/// All initializers of a type, and those that are not done by making the workspace.
-fn initializers(types: &[types::Resolved]) -> (Vec<String>, Vec<String>) {
-    let (mut all, mut waiting) = (Vec::new(), Vec::new());
-    // What is extended comes first, as it is done first.
-    for found in types.iter().rev().filter(|found| found.view.initializer) {
-        let name = format!("{}:{}", found.cluster, found.reference.name);
-        if !is_universal(found) {
-            waiting.push(name.clone());
-        }
-        all.push(name);
-    }
-    let bindings = || types.iter().flat_map(|found| &found.view.default_bindings);
-    if bindings().next().is_some() {
-        all.push(BINDINGS_INITIALIZER.to_owned());
-    }
-    if bindings().any(|(path, export)| !types::is_built_in(path, export)) {
-        waiting.push(BINDINGS_INITIALIZER.to_owned());
-    }
-    (all, waiting)
-}
-
-fn logical_cluster(
-    world: &World,
-    (workspace, said): (&Entry, &Json),
-    own: &types::Resolved,
-    owner: &Json,
-    all: &[String],
-    waiting: &[String],
-    phase: &str,
-) -> Json {
+fn logical_cluster(world: &World, (workspace, said): (&Entry, &Json), own: &types::Resolved, duties: &Duties) -> Json {
     let meta = &workspace.object.meta;
     let mut value = json!({
         "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster",
         "metadata": {
             "name": "cluster",
-            "finalizers": [CLUSTER_FINALIZER],
-            "labels": {PHASE_LABEL: phase},
             "annotations": {
                 "kcp.io/path": world.parent_path.join(&meta.name).as_str(),
                 TYPE_ANNOTATION: own.reference.to_string(),
@@ -140,40 +95,20 @@ fn logical_cluster(
                 "cluster": workspace.key.cluster.as_str(), "uid": meta.uid.to_string(),
             },
         },
-        "status": {"phase": phase, "URL": format!("{}/clusters/{}", world.external_url, world.fresh_name)},
+        "status": {"URL": format!("{}/clusters/{}", world.external_url, world.fresh_name)},
     });
-    if !all.is_empty() {
-        value["spec"]["initializers"] = json!(all);
+    duties.write(&mut value, world.now);
+    if let Some((owner, user)) = &world.owner {
+        mark(&mut value, "annotations", OWNER_ANNOTATION, owner);
+        value["spec"]["createdBy"] = user.clone();
     }
-    if !waiting.is_empty() {
-        value["status"]["initializers"] = json!(waiting);
+    if duties.waiting.is_empty() {
+        shorten_owner(&mut value);
     }
     if let Some(groups) = said["metadata"]["annotations"][REQUIRED_GROUPS].as_str() {
         mark(&mut value, "annotations", REQUIRED_GROUPS, groups);
     }
-    if !owner.is_null() {
-        mark(
-            &mut value,
-            "annotations",
-            OWNER_ANNOTATION,
-            &json!({"username": owner["username"]}).to_string(),
-        );
-        value["spec"]["createdBy"] = owner.clone();
-    }
-    let initialized = if waiting.is_empty() {
-        initialized()
-    } else {
-        waits_for(waiting)
-    };
-    set_condition(&mut value, &initialized, world.now);
     value
-}
-
-/// The user in the annotation that admission wrote.
-fn owner_of(workspace: &Json) -> Json {
-    let text = workspace["metadata"]["annotations"][OWNER_ANNOTATION].as_str();
-    text.and_then(|text| serde_json::from_str(text).ok())
-        .unwrap_or_default()
 }
 
 /// Shows in the Workspace what its LogicalCluster says.
@@ -181,11 +116,9 @@ fn mirror(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     match &world.child {
         Some((_, child)) => {
-            let initializers: Vec<String> = list(child, "/status/initializers")
-                .iter()
-                .filter_map(|i| i.as_str().map(str::to_owned))
-                .collect();
-            show(&mut value, text(child, "/status/phase"), &initializers, world);
+            let waiting = birth::texts(child, "/status/initializers");
+            set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
+            show(&mut value, text(child, "/status/phase"), &waiting, world);
         }
         None => {
             let message =
@@ -201,24 +134,26 @@ fn mirror(world: &World, entry: &Entry, old: &Json) -> Plan {
     }
 }
 
-fn show(value: &mut Json, phase: &str, initializers: &[String], world: &World) {
-    set_condition(value, &Condition::holds("WorkspaceScheduled"), world.now);
-    let condition = if initializers.is_empty() {
-        initialized()
-    } else {
-        waits_for(initializers)
-    };
-    set_condition(value, &condition, world.now);
+fn show(value: &mut Json, phase: &str, waiting: &[String], world: &World) {
+    set_condition(value, &birth::initialized(waiting), world.now);
     sort_conditions(value);
-    show_phase(value, if phase.is_empty() { "Initializing" } else { phase });
-    match initializers.is_empty() {
-        true => drop(
-            value["status"]
-                .as_object_mut()
-                .map(|status| status.remove("initializers")),
-        ),
-        false => value["status"]["initializers"] = json!(initializers),
+    show_list(value, "initializers", waiting);
+    let phase = match phase {
+        "" => "Initializing",
+        // Whoever finds a workspace broken says so in a condition of it.
+        "Ready" if is_broken(value) => "Unavailable",
+        phase => phase,
+    };
+    show_phase(value, phase);
+    if phase == "Ready" {
+        shorten_owner(value);
     }
+}
+
+fn is_broken(workspace: &Json) -> bool {
+    list(workspace, "/status/conditions")
+        .iter()
+        .any(|condition| condition["status"] == "False" && text(condition, "/type").starts_with("Workspace"))
 }
 
 pub(crate) fn show_phase(value: &mut Json, phase: &str) {
@@ -236,7 +171,14 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     match &world.child {
         None => drop_finalizer(&mut value, FINALIZER),
         Some((child_entry, child)) => {
-            show_phase(&mut value, "Deleting");
+            let terminators = birth::texts(child, "/status/terminators");
+            let phase = if terminators.is_empty() {
+                "Deleting"
+            } else {
+                "Terminating"
+            };
+            show_phase(&mut value, phase);
+            show_list(&mut value, "terminators", &terminators);
             match condition(child, "WorkspaceContentDeleted") {
                 Some(problem) => copy_condition(&mut value, problem),
                 None => drop_condition(&mut value, "WorkspaceContentDeleted"),
@@ -259,7 +201,8 @@ fn marked(child: &Json, world: &World) -> Json {
     child["metadata"]["deletionGracePeriodSeconds"] = json!(0);
     child["metadata"]["finalizers"] = with_finalizer(&child, CLUSTER_FINALIZER);
     count_generation(&mut child);
-    show_phase(&mut child, "Deleting");
+    let waits = !list(&child, "/status/terminators").is_empty();
+    show_phase(&mut child, if waits { "Terminating" } else { "Deleting" });
     child
 }
 

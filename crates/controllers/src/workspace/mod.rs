@@ -3,6 +3,7 @@
 //! A new workspace takes one transaction: the Workspace with its cluster and URL, the LogicalCluster in the child, and
 //! the namespaces that its type begins with. Where nothing is left to wait for it is Ready at that same revision.
 
+pub(crate) mod birth;
 mod decide;
 mod world;
 
@@ -12,15 +13,17 @@ pub(crate) use decide::show_phase;
 mod tests;
 
 use crate::{runtime::Reconciler, write::text};
-use insula_api::{ClusterName, ObjectKey, ResourceId};
+use insula_api::{ClusterName, ObjectKey, ResourceId, Scope};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 /// Held by a Workspace until its logical cluster is gone.
 pub(crate) const FINALIZER: &str = "core.kcp.io/logicalcluster";
 /// Held by a LogicalCluster until its content is gone.
 pub(crate) const CLUSTER_FINALIZER: &str = "core.kcp.io/logicalcluster-deletion";
+/// Held by a LogicalCluster until its terminators are done.
+pub(crate) const TERMINATORS_FINALIZER: &str = "kcp.io/has-terminators";
 /// The type's path and name, on LogicalClusters.
 pub(crate) const TYPE_ANNOTATION: &str = "internal.tenancy.kcp.io/type";
 /// Who created a workspace, as JSON.
@@ -29,6 +32,14 @@ pub(crate) const OWNER_ANNOTATION: &str = "experimental.tenancy.kcp.io/owner";
 pub(crate) const PHASE_LABEL: &str = "tenancy.kcp.io/phase";
 /// The initializer that waits for a type's default API bindings.
 pub(crate) const BINDINGS_INITIALIZER: &str = "system:apibindings";
+
+/// Held by a binding until its objects are gone.
+pub(crate) const FINALIZER_OF_BINDINGS: &str = "apis.kcp.io/apibinding-finalizer";
+
+/// An annotation's text.
+pub(crate) fn text_annotation<'a>(object: &'a insula_api::Json, key: &str) -> Option<&'a str> {
+    object["metadata"]["annotations"][key].as_str()
+}
 
 /// Reconciles Workspaces.
 pub(crate) struct Workspaces {
@@ -50,10 +61,13 @@ impl Reconciler for Workspaces {
     }
 
     fn watches(&self) -> Vec<ResourceId> {
-        vec![ids::workspaces(), ids::logicalclusters()]
+        vec![ids::workspaces(), ids::logicalclusters(), ids::shards()]
     }
 
-    fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+        if change.key.resource == ids::shards() {
+            return unscheduled(snapshot);
+        }
         if change.key.resource == ids::workspaces() {
             return if change.new.is_some() {
                 vec![change.key.clone()]
@@ -79,6 +93,18 @@ impl Reconciler for Workspaces {
     fn decide(&self, world: &world::World) -> Plan {
         decide::decide(world)
     }
+}
+
+/// Workspaces that found no shard: another one, or the same with other labels, may take them.
+fn unscheduled(snapshot: &Snapshot) -> Vec<ObjectKey> {
+    let mut keys = Vec::new();
+    snapshot.for_each(&Scope::everywhere(ids::workspaces()), |entry| {
+        if entry.object.meta.label(PHASE_LABEL).is_none() {
+            keys.push(entry.key.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    keys
 }
 
 /// The Workspace that a LogicalCluster belongs to.

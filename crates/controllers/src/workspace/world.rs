@@ -1,6 +1,9 @@
 //! What is known about one workspace.
 
-use crate::write::{alive, text};
+use crate::{
+    partition,
+    write::{alive, text},
+};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
 use insula_registry::{
     Intent, Registry,
@@ -9,6 +12,11 @@ use insula_registry::{
 };
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
+
+/// The one shard that this installation has.
+pub(super) const SHARD: &str = "root";
+/// Takes no new workspaces.
+const UNSCHEDULABLE: &str = "experimental.core.kcp.io/unschedulable";
 
 /// The world of a workspace.
 pub(crate) struct World {
@@ -22,6 +30,10 @@ pub(crate) struct World {
     pub(crate) child: Option<(Entry, Json)>,
     /// Its type and all that the type extends; empty if it cannot be found.
     pub(crate) types: Vec<types::Resolved>,
+    /// Whether the shard takes it, or why not.
+    pub(crate) place: Result<(), String>,
+    /// Who made it: as it is annotated, and read.
+    pub(crate) owner: Option<(String, Json)>,
     /// A name that no cluster has.
     pub(crate) fresh_name: ClusterName,
     /// Base URL.
@@ -50,7 +62,10 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
             .unwrap_or_default(),
         _ => Vec::new(),
     };
+    let value = workspace.as_ref().map(|(_, value)| value);
     World {
+        place: value.map_or(Ok(()), |value| place(snapshot, value)),
+        owner: value.and_then(owner),
         workspace,
         parent: alive(snapshot, &key.cluster),
         parent_path: locate::path_of(snapshot, &key.cluster),
@@ -62,6 +77,27 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         external_url: registry.external_url.clone(),
         trust: registry.trust.clone(),
         now: registry.clock.now(),
+    }
+}
+
+/// Who made it, as admission wrote it down.
+fn owner(workspace: &Json) -> Option<(String, Json)> {
+    let said = workspace["metadata"]["annotations"][super::OWNER_ANNOTATION].as_str()?;
+    let user = serde_json::from_str(said).ok()?;
+    Some((said.to_owned(), user))
+}
+
+fn place(snapshot: &Snapshot, workspace: &Json) -> Result<(), String> {
+    let selector = partition::selector(&workspace["spec"]["location"]["selector"])
+        .map_err(|error| format!("spec.location.selector is invalid: {error}"))?;
+    let shard = snapshot.get(&ObjectKey::cluster_scoped(ids::shards(), ClusterName::root(), SHARD));
+    let takes = shard.is_some_and(|shard| {
+        let annotations = &shard.object.body_value()["metadata"]["annotations"];
+        annotations.get(UNSCHEDULABLE).is_none() && selector.matches(&shard.object.meta.labels)
+    });
+    match takes {
+        true => Ok(()),
+        false => Err("No available shards to schedule the workspace.".to_owned()),
     }
 }
 

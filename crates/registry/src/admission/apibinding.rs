@@ -1,10 +1,8 @@
 //! APIBindings: a complete reference to an export that is there, and selectors that select.
 
 use super::{Operation, Review, digest, spaced};
-use crate::{Result, access, ids, locate, strategies};
+use crate::{Result, ids, locate, strategies};
 use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json, ObjectKey};
-use insula_auth::{Attributes, ClusterFacts};
-use insula_store::Entry;
 use serde_json::json;
 
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
@@ -32,7 +30,7 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
         review
             .snapshot
             .get(&key)
-            .is_some_and(|export| may_bind(review, &export))
+            .is_some_and(|export| review.may("bind", &export.key.cluster, "apis.kcp.io", "apiexports", name))
     };
     if changed && !path.is_empty() && !cluster.as_ref().is_some_and(bindable) {
         let verb = if review.operation == Operation::Create {
@@ -133,23 +131,4 @@ fn check_selector(selector: &Json, at: &FieldPath, errors: &mut Vec<FieldError>)
         })),
         (false, _) => {}
     }
-}
-
-/// Whether the sender may bind the export: the verb `bind` on it, asked in its own workspace, which the sender need not be
-/// able to enter. Others learn nothing: an export that may not be bound looks like one that does not exist.
-fn may_bind(review: &Review<'_>, export: &Entry) -> bool {
-    let attributes = Attributes {
-        verb: "bind".into(),
-        group: "apis.kcp.io".into(),
-        resource: "apiexports".into(),
-        name: export.key.name.to_string(),
-        cluster: Some(export.key.cluster.clone()),
-        is_resource_request: true,
-        ..Attributes::default()
-    };
-    let facts = ClusterFacts {
-        entered: true,
-        ..access::facts(review.snapshot, &export.key.cluster)
-    };
-    insula_auth::permit(review.user, attributes, &facts).is_ok()
 }

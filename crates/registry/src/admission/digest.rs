@@ -40,10 +40,27 @@ pub fn cluster_name(random: &[u8; 32]) -> ClusterName {
     ClusterName::parse(&text[..16]).expect("base 36 has lower case letters and digits only")
 }
 
+/// The cluster of a user's home workspace: base36 of the first eight bytes of SHA-224(name).
+pub fn home_cluster(user: &str) -> ClusterName {
+    let text = in_base(&Sha224::digest(user.as_bytes())[..8], 36);
+    ClusterName::parse(&format!("{text:0>13}")).expect("base 36 has lower case letters and digits only")
+}
+
 /// Name of the binding that a workspace type's default makes: the export and five letters that tell paths apart.
 pub fn default_binding_name(cluster: &ClusterName, path: &str, export: &str) -> String {
     let hash = base62(&format!("{cluster}|{path}|{export}")).to_lowercase();
     format!("{}-{}", export.chars().take(250 - 6).collect::<String>(), &hash[..5])
+}
+
+/// The label of a LogicalCluster that waits for an initializer or terminator: `prefix` and a digest of its name, and the digest.
+pub fn duty_label(prefix: &str, name: &str) -> (String, String) {
+    const LABEL_MAX: usize = 63;
+    let digest: String = Sha224::digest(name.as_bytes())
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let room = LABEL_MAX.saturating_sub(prefix.len()).min(digest.len());
+    (format!("{prefix}{}", &digest[..room]), digest)
 }
 
 /// The identity of an export: hex SHA-256 of its secret key.

@@ -1,7 +1,7 @@
 //! LogicalClusters: made and ended by the server, finished by initializers.
 
 use super::{Operation, Review};
-use crate::{Result, locate::REQUIRED_GROUPS};
+use crate::{Error, Named, Result, locate::REQUIRED_GROUPS};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_auth::RequiredGroups;
 
@@ -54,6 +54,17 @@ pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option
     }
 }
 
+/// The group of whoever finishes workspaces for an initializer; its virtual workspace gives it.
+pub const INITIALIZER_GROUP: &str = "system:kcp:initializer:";
+/// The same of a terminator.
+pub const TERMINATOR_GROUP: &str = "system:kcp:terminator:";
+/// What only administrators of the platform say of a workspace: its users must not lift their own limits.
+const OPERATORS: [&str; 3] = [
+    "core.kcp.io/inactive",
+    "core.kcp.io/max-total-objects",
+    "tenancy.kcp.io/phase",
+];
+
 fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
     for key in ["kcp.io/path", super::workspace::OWNER] {
         if let Some(kept) = old["metadata"]["annotations"].get(key) {
@@ -62,11 +73,12 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
     }
     if !review.privileged() {
         keep(new, old, REQUIRED_GROUPS);
+        operators_only(review, new, old)?;
     }
     // Deletion of the content cannot be skipped.
     for finalizer in old["metadata"]["finalizers"].as_array().into_iter().flatten() {
-        if finalizer == "core.kcp.io/logicalcluster-deletion" {
-            crate::strategies::add_finalizer(new, "core.kcp.io/logicalcluster-deletion");
+        if let Some(own @ ("core.kcp.io/logicalcluster-deletion" | "kcp.io/has-terminators")) = finalizer.as_str() {
+            crate::strategies::add_finalizer(new, own);
         }
     }
     let spec = FieldPath::new("spec");
@@ -79,19 +91,10 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
             return Err(review.forbid(new, error.to_string()));
         }
     }
-    let phase = |object: &Json| object["status"]["phase"].as_str().unwrap_or_default().to_owned();
-    let initializers = |object: &Json| object["status"]["initializers"].as_array().cloned().unwrap_or_default();
-    let (was, is) = (initializers(old), initializers(new));
-    if is.iter().any(|initializer| !was.contains(initializer)) {
-        let why = match phase(old).as_str() {
-            "Initializing" => "status.initializers must not grow",
-            _ => "status.initializers is immutable after initialization",
-        };
-        return Err(review.forbid(new, why));
-    }
+    lists(review, new, old)?;
     let (from, to) = (phase(old), phase(new));
     if from != to {
-        if !is.is_empty() && from == "Initializing" {
+        if !list(new, "initializers").is_empty() && from == "Initializing" {
             return Err(review.forbid(new, "status.initializers is not empty"));
         }
         let ordinal = |phase: &str| {
@@ -105,4 +108,84 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
         }
     }
     Ok(())
+}
+
+fn phase(object: &Json) -> String {
+    object["status"]["phase"].as_str().unwrap_or_default().to_owned()
+}
+
+fn list(object: &Json, field: &str) -> Vec<Json> {
+    object["status"][field].as_array().cloned().unwrap_or_default()
+}
+
+fn operators_only(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
+    for (map, key) in ["labels", "annotations"]
+        .into_iter()
+        .flat_map(|map| OPERATORS.map(|key| (map, key)))
+    {
+        let at = |object: &Json| object["metadata"][map].get(key).cloned();
+        match (at(old), at(new)) {
+            (was, is) if was == is => {}
+            // What a client leaves out stays: a PUT of a manifest is no attack.
+            (Some(was), None) => new["metadata"][map][key] = was,
+            _ => {
+                let why =
+                    format!("metadata.{map}[{key}] can only be changed by system privileged users: leave it as it is");
+                return Err(review.forbid(new, why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `status.initializers` and `status.terminators` only get shorter, and each entry is taken out by the one who it stands for or
+/// by an administrator of the platform. Whoever stands for one changes nothing else.
+fn lists(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
+    for (field, word, group) in [
+        ("initializers", "initializer", INITIALIZER_GROUP),
+        ("terminators", "terminator", TERMINATOR_GROUP),
+    ] {
+        let (was, is) = (list(old, field), list(new, field));
+        if is.iter().any(|entry| !was.contains(entry)) {
+            let why = match (field, phase(old).as_str()) {
+                ("initializers", "Initializing") | ("terminators", _) => format!("status.{field} must not grow"),
+                _ => format!("status.{field} is immutable after initialization"),
+            };
+            return Err(review.forbid(new, why));
+        }
+        let own = review.user.groups.iter().find_map(|name| name.strip_prefix(group));
+        let gone: Vec<&Json> = was.iter().filter(|entry| !is.contains(entry)).collect();
+        match own {
+            Some(own) if gone != [own] => return Err(only_removing(field, word, own, &is)),
+            Some(own) => {
+                let mut rest = (old["status"].clone(), new["status"].clone());
+                for side in [&mut rest.0, &mut rest.1] {
+                    side.as_object_mut().map(|status| status.remove(field));
+                }
+                if rest.0 != rest.1 || old["spec"] != new["spec"] {
+                    let why = format!("only removing the {own:?} {word} is supported: leave everything else as it is");
+                    return Err(review.forbid(new, why));
+                }
+            }
+            None if !gone.is_empty() && !review.privileged() => {
+                let why = format!("status.{field} is for those who stand for its entries: use their virtual workspace");
+                return Err(review.forbid(new, why));
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn only_removing(field: &str, word: &str, own: &str, is: &[Json]) -> Error {
+    let at = FieldPath::new("status").child(field);
+    let why = format!("only removing the {own:?} {word} is supported");
+    Error::Invalid {
+        subject: Named {
+            group: "tenancy.kcp.io".into(),
+            resource: "Workspace".into(),
+        },
+        name: "cluster".to_owned(),
+        errors: vec![FieldError::invalid(&at, &Json::from(is), why)],
+    }
 }

@@ -9,7 +9,7 @@ pub mod bundle;
 mod definition;
 pub mod digest;
 mod endpointslice;
-mod logicalcluster;
+pub mod logicalcluster;
 mod rbac;
 mod reserved;
 pub mod types;
@@ -22,9 +22,9 @@ mod tests;
 
 pub use apiresourceschema::check as check_schema;
 
-use crate::{Catalog, Error, Part, Result, Served, before, locate, roles, strategies};
+use crate::{Catalog, Error, Part, Result, Served, access, before, locate, roles, strategies};
 use insula_api::{ClusterName, Json, Timestamp};
-use insula_auth::UserInfo;
+use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_store::Snapshot;
 
 /// What is done to the object.
@@ -74,6 +74,26 @@ impl Review<'_> {
         self.user.within(Some(self.cluster))
     }
 
+    /// Whether the caller has a right on an object of another cluster, which they need not be able to enter: what is offered
+    /// to others is asked for where it is. The object need not exist, so that the answer does not tell whether it does.
+    fn may(&self, verb: &str, cluster: &ClusterName, group: &str, resource: &str, name: &str) -> bool {
+        let attributes = Attributes {
+            verb: verb.into(),
+            group: group.into(),
+            resource: resource.into(),
+            name: name.into(),
+            cluster: Some(cluster.clone()),
+            is_resource_request: true,
+            ..Attributes::default()
+        };
+        let facts = ClusterFacts {
+            entered: true,
+            unfinished: false,
+            ..access::facts(self.snapshot, cluster)
+        };
+        insula_auth::permit(self.user, attributes, &facts).is_ok()
+    }
+
     fn forbid(&self, object: &Json, why: impl Into<String>) -> Error {
         self.served
             .api
@@ -93,7 +113,7 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
     match (&*api.group, &*api.names.plural) {
         ("tenancy.kcp.io", "workspaces") => workspace::review(review, new, old),
         ("tenancy.kcp.io", "workspacetypes") => {
-            workspacetype::review(review, new)?;
+            workspacetype::review(review, new, old)?;
             annotate_path(review, new);
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! Labels and annotations that the server writes for itself: `internal.….kcp.io/…`.
+//! Labels and annotations that the server writes for itself: `internal.….kcp.io/…`, and `….internal.….kcp.io/…`.
 
 use super::{Operation, Review};
 use crate::Result;
@@ -6,9 +6,8 @@ use insula_api::Json;
 use std::collections::BTreeSet;
 
 fn is_reserved(key: &str) -> bool {
-    key.split_once('/').is_some_and(|(domain, _)| {
-        domain.starts_with("internal.") && (domain == "internal.kcp.io" || domain.ends_with(".kcp.io"))
-    })
+    key.split_once('/')
+        .is_some_and(|(domain, _)| domain.ends_with(".kcp.io") && domain.split('.').any(|part| part == "internal"))
 }
 
 /// Tenants may neither set nor change them. What a client leaves out stays: a PUT of a manifest is no attack.

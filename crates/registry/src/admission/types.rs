@@ -1,9 +1,10 @@
 //! Workspace types: which one a name means, what it extends, and who may stand below whom.
 
-use crate::{ids, locate};
+use crate::{ids, locate, roles};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
+use insula_auth::PolicyRule;
 use insula_store::Snapshot;
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 /// Types that a type extends, counted through; a circle ends here too.
 const EXTENDS_MAX: usize = 32;
@@ -76,6 +77,14 @@ impl Limit {
 pub struct TypeView {
     /// A controller has to finish each workspace of the type.
     pub initializer: bool,
+    /// A controller has to clear each workspace of the type before it goes.
+    pub terminator: bool,
+    /// What the initializer may do in the workspace; what its owner may, if nothing is said.
+    pub initializer_rules: Vec<PolicyRule>,
+    /// The same of the terminator.
+    pub terminator_rules: Vec<PolicyRule>,
+    /// Default bindings are kept as the type says (`Maintain`), not just made once.
+    pub maintains: bool,
     /// Types that it extends.
     pub extends: Vec<TypeReference>,
     /// `(path, export)` of APIs that are bound in each workspace of the type.
@@ -98,6 +107,10 @@ impl TypeView {
         let items = |value: &Json| value.as_array().cloned().unwrap_or_default();
         TypeView {
             initializer: spec["initializer"] == true,
+            terminator: spec["terminator"] == true,
+            initializer_rules: roles::read_rules(&spec["initializerPermissions"]),
+            terminator_rules: roles::read_rules(&spec["terminatorPermissions"]),
+            maintains: maintains(object),
             extends: items(&spec["extend"]["with"])
                 .iter()
                 .filter_map(TypeReference::read)
@@ -119,6 +132,14 @@ impl TypeView {
     }
 }
 
+/// `defaultAPIBindingLifecycle`, or the annotation that it was before.
+fn maintains(object: &Json) -> bool {
+    let field = &object["spec"]["defaultAPIBindingLifecycle"];
+    let annotation = &object["metadata"]["annotations"]["experimental.tenancy.kcp.io/default-api-binding-lifecycle"];
+    let said = if field.is_null() { annotation } else { field };
+    said == "Maintain"
+}
+
 /// A type that was found.
 #[derive(Debug, Clone)]
 pub struct Resolved {
@@ -130,13 +151,20 @@ pub struct Resolved {
     pub view: Arc<TypeView>,
 }
 
+impl Resolved {
+    /// The name of its initializer and terminator.
+    pub fn controller(&self) -> String {
+        format!("{}:{}", self.cluster, self.reference.name)
+    }
+}
+
 /// The type of a name in one cluster.
-fn get(snapshot: &Snapshot, cluster: &ClusterName, path: &ClusterPath, name: &str) -> Option<Resolved> {
+pub fn get(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option<Resolved> {
     let key = ObjectKey::cluster_scoped(ids::workspacetypes(), cluster.clone(), name);
     let entry = snapshot.get(&key)?;
     let view = entry.object.view(|object| TypeView::read(&object.body_value()));
     let reference = TypeReference {
-        path: path.to_string(),
+        path: locate::path_of(snapshot, cluster).to_string(),
         name: name.to_owned(),
     };
     Some(Resolved {
@@ -150,12 +178,7 @@ fn get(snapshot: &Snapshot, cluster: &ClusterName, path: &ClusterPath, name: &st
 pub fn at(snapshot: &Snapshot, reference: &TypeReference) -> Option<Resolved> {
     let path = ClusterPath::parse(&reference.path).ok()?;
     let cluster = locate::locate(snapshot, &path).ok()?;
-    get(
-        snapshot,
-        &cluster,
-        &locate::path_of(snapshot, &cluster),
-        &reference.name,
-    )
+    get(snapshot, &cluster, &reference.name)
 }
 
 /// The type that a name without a path means in a workspace: its own, its parents', root's.
@@ -163,14 +186,13 @@ pub fn upwards(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option
     let mut path = Some(locate::path_of(snapshot, cluster));
     while let Some(here) = path {
         if let Ok(cluster) = locate::locate(snapshot, &here)
-            && let Some(found) = get(snapshot, &cluster, &here, name)
+            && let Some(found) = get(snapshot, &cluster, name)
         {
             return Some(found);
         }
         path = here.parent();
     }
-    let root = ClusterName::root();
-    get(snapshot, &root, &ClusterPath::from(&root), name)
+    get(snapshot, &ClusterName::root(), name)
 }
 
 /// A type and all that it extends, itself first, each once.
@@ -190,6 +212,46 @@ pub fn closure(snapshot: &Snapshot, start: Resolved) -> Vec<Resolved> {
     found
 }
 
+/// All that a type extends, what is extended before what extends it, itself last; or why there is no such order.
+pub fn lineage(snapshot: &Snapshot, start: Resolved) -> Result<Vec<Resolved>, String> {
+    let (mut found, mut way) = (Vec::new(), Vec::new());
+    climb(snapshot, start, &mut way, &mut found)?;
+    Ok(found)
+}
+
+fn climb(
+    snapshot: &Snapshot,
+    here: Resolved,
+    way: &mut Vec<TypeReference>,
+    found: &mut Vec<Resolved>,
+) -> Result<(), String> {
+    way.push(here.reference.clone());
+    for wanted in &here.view.extends {
+        if let Some(start) = way.iter().position(|known| known == wanted) {
+            let circle: Vec<String> = way[start..].iter().map(TypeReference::to_string).collect();
+            let circle = circle.join(" -> ");
+            return Err(format!(
+                "circular dependency detected in workspace type {wanted}: {circle}"
+            ));
+        }
+        if found.iter().any(|known| known.reference == *wanted) {
+            continue;
+        }
+        let missing = || format!("unable to find inherited workspace type {wanted}");
+        let base = at(snapshot, wanted).ok_or_else(missing)?;
+        if way.len() + found.len() >= EXTENDS_MAX {
+            return Err(format!(
+                "workspace type {} extends more than {EXTENDS_MAX} types",
+                way[0]
+            ));
+        }
+        climb(snapshot, base, way, found)?;
+    }
+    way.pop();
+    found.push(here);
+    Ok(())
+}
+
 /// The type of a logical cluster, as it is annotated.
 pub fn of_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Resolved> {
     let view = locate::logical_cluster(snapshot, cluster)?;
@@ -201,8 +263,8 @@ pub fn is_built_in(path: &str, export: &str) -> bool {
     path == "root" && matches!(export, "tenancy.kcp.io" | "topology.kcp.io")
 }
 
-/// `[a:b c:d]`
+/// `[a:b c:d]`, in order.
 pub(super) fn words<'a>(references: impl IntoIterator<Item = &'a TypeReference>) -> String {
-    let words: Vec<String> = references.into_iter().map(TypeReference::to_string).collect();
-    format!("[{}]", words.join(" "))
+    let words: BTreeSet<String> = references.into_iter().map(TypeReference::to_string).collect();
+    format!("[{}]", words.into_iter().collect::<Vec<_>>().join(" "))
 }

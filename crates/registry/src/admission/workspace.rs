@@ -1,8 +1,11 @@
 //! Workspaces: which type, who owns them, where they may stand.
 
 use super::{Operation, Review, logicalcluster, types};
-use crate::{Result, ids, locate::REQUIRED_GROUPS};
-use insula_api::Json;
+use crate::{
+    Result, ids,
+    locate::{self, REQUIRED_GROUPS},
+};
+use insula_api::{ClusterName, ClusterPath, Json};
 use insula_auth::UserInfo;
 use serde_json::json;
 
@@ -43,7 +46,20 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
             new["metadata"]["labels"][key] = json!(value);
         }
     }
-    fits(review, new, types::closure(review.snapshot, found))
+    let child = types::lineage(review.snapshot, found).map_err(|why| review.forbid(new, why))?;
+    let usable = |t: &&types::Resolved| !may_use(review, &t.cluster, &t.reference.name);
+    if let Some(refused) = child.iter().find(usable) {
+        return Err(review.forbid(new, unusable(&refused.reference)));
+    }
+    fits(review, new, &child)
+}
+
+fn may_use(review: &Review<'_>, cluster: &ClusterName, name: &str) -> bool {
+    review.may("use", cluster, "tenancy.kcp.io", "workspacetypes", name)
+}
+
+fn unusable(reference: &types::TypeReference) -> String {
+    format!("unable to use workspace type {reference}: missing verb='use' permission on workspacetype")
 }
 
 /// A child requires the groups that its parent does. Only the server itself, and a master, may say something else.
@@ -68,66 +84,74 @@ fn required_groups(review: &Review<'_>, new: &mut Json) -> Result<()> {
 
 fn resolve(review: &Review<'_>, new: &Json) -> Result<types::Resolved> {
     let unresolved = |what: &str| review.forbid(new, format!("workspace type {what:?} cannot be resolved"));
-    let parent = types::of_cluster(review.snapshot, review.cluster);
-    let wanted = types::TypeReference::read(&new["spec"]["type"]);
-    match wanted {
+    let wanted = match types::TypeReference::read(&new["spec"]["type"]) {
         Some(wanted) if wanted.path.is_empty() => {
-            types::upwards(review.snapshot, review.cluster, &wanted.name).ok_or_else(|| unresolved(&wanted.name))
+            let found = types::upwards(review.snapshot, review.cluster, &wanted.name);
+            return found.ok_or_else(|| unresolved(&wanted.name));
         }
-        Some(wanted) => types::at(review.snapshot, &wanted).ok_or_else(|| unresolved(&wanted.to_string())),
-        None => {
-            let default = parent.as_ref().and_then(|parent| {
-                types::closure(review.snapshot, parent.clone())
-                    .iter()
-                    .find_map(|t| t.view.default_child.clone())
-            });
-            let default = default.unwrap_or(types::TypeReference {
-                path: "root".into(),
-                name: "universal".into(),
-            });
-            types::at(review.snapshot, &default).ok_or_else(|| unresolved(&default.to_string()))
-        }
+        Some(wanted) => wanted,
+        None => default_child(review),
+    };
+    if let Some(found) = types::at(review.snapshot, &wanted) {
+        return Ok(found);
+    }
+    // Only who may look there learns that there is nothing.
+    let path = ClusterPath::parse(&wanted.path).ok();
+    let place = path.and_then(|path| locate::locate(review.snapshot, &path).ok());
+    let may_know = review.privileged() || place.is_some_and(|place| may_use(review, &place, &wanted.name));
+    match may_know {
+        true => Err(unresolved(&wanted.to_string())),
+        false => Err(review.forbid(new, unusable(&wanted))),
     }
 }
 
+/// The type of children that name none.
+fn default_child(review: &Review<'_>) -> types::TypeReference {
+    let parent = types::of_cluster(review.snapshot, review.cluster);
+    let said = parent.and_then(|parent| parent.view.default_child.clone());
+    said.unwrap_or(types::TypeReference {
+        path: "root".into(),
+        name: "universal".into(),
+    })
+}
+
 /// The limits of the type on its parents, and of the parent on its children; what a type extends counts as the type.
-fn fits(review: &Review<'_>, new: &Json, child: Vec<types::Resolved>) -> Result<()> {
+fn fits(review: &Review<'_>, new: &Json, child: &[types::Resolved]) -> Result<()> {
     let Some(parent) = types::of_cluster(review.snapshot, review.cluster) else {
         return Ok(());
     };
-    let parent = types::closure(review.snapshot, parent);
-    let sides = [
-        (
-            "parent",
-            &child,
-            &parent,
-            (|t| &t.parents) as fn(&types::TypeView) -> &types::Limit,
-        ),
-        ("child", &parent, &child, |t| &t.children),
-    ];
-    for (word, limiting, limited, limit) in sides {
-        for one in limiting {
-            let name = &one.reference;
-            match limit(&one.view) {
-                types::Limit::Any => {}
-                types::Limit::None => {
-                    return Err(review.forbid(new, format!("workspace type {name} cannot have any {word}")));
-                }
-                types::Limit::Types(allowed) => {
-                    if !limited.iter().any(|known| allowed.contains(&known.reference)) {
-                        let why = format!(
-                            "workspace type {name} only allows {} {word} workspaces, but {word} type {} only implements {}",
-                            types::words(allowed),
-                            limited[0].reference,
-                            types::words(limited.iter().map(|known| &known.reference)),
-                        );
-                        return Err(review.forbid(new, why));
-                    }
-                }
+    let parent = types::lineage(review.snapshot, parent).map_err(|why| review.forbid(new, why))?;
+    let refusal =
+        limited("parent", child, &parent, |t| &t.parents).or_else(|| limited("child", &parent, child, |t| &t.children));
+    refusal.map_or(Ok(()), |why| Err(review.forbid(new, why)))
+}
+
+/// Why one side's limits do not let the other side be its parent or child. The last type of each is the workspace's own.
+fn limited(
+    word: &str,
+    limiting: &[types::Resolved],
+    other: &[types::Resolved],
+    limit: fn(&types::TypeView) -> &types::Limit,
+) -> Option<String> {
+    let (own, others) = (&limiting.last()?.reference, &other.last()?.reference);
+    limiting.iter().find_map(|one| match limit(&one.view) {
+        types::Limit::Any => None,
+        types::Limit::None => Some(format!("workspace type {own} cannot have any {word}")),
+        types::Limit::Types(allowed) => {
+            if other.iter().any(|known| allowed.contains(&known.reference)) {
+                return None;
             }
+            let extending = match one.reference == *own {
+                true => String::new(),
+                false => format!(" extends {}, which", one.reference),
+            };
+            Some(format!(
+                "workspace type {own}{extending} only allows {} {word} workspaces, but {word} type {others} only implements {}",
+                types::words(allowed),
+                types::words(other.iter().map(|known| &known.reference)),
+            ))
         }
-    }
-    Ok(())
+    })
 }
 
 fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {

@@ -1,10 +1,10 @@
-//! WorkspaceTypes: reserved names, and references that say where.
+//! WorkspaceTypes: reserved names, references that say where, and default bindings that their author may make.
 
 use super::Review;
-use crate::Result;
-use insula_api::{ClusterName, FieldError, FieldPath, Json};
+use crate::{Result, locate};
+use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json};
 
-pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
+pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
     if matches!(name, "any" | "system") {
         let at = FieldPath::new("metadata").child("name");
@@ -29,6 +29,35 @@ pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
             if !has_path(reference) {
                 return Err(review.forbid(new, format!(".spec.{field}[{i}].path must be set")));
             }
+        }
+    }
+    bindable(review, new, old)
+}
+
+/// Workspaces of the type bind these in the name of nobody, so that its author is asked for the right to bind. What the type
+/// had before stays. An export need not be there yet, and the answer does not tell whether it is.
+fn bindable(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let bindings = |object: &Json| {
+        let list = object["spec"]["defaultAPIBindings"].as_array();
+        list.cloned().unwrap_or_default()
+    };
+    let known = old.map(bindings).unwrap_or_default();
+    for added in bindings(new).iter().filter(|binding| !known.contains(binding)) {
+        let (path, export) = (
+            added["path"].as_str().unwrap_or_default(),
+            added["export"].as_str().unwrap_or_default(),
+        );
+        let place = match path.is_empty() {
+            true => Some(review.cluster.clone()),
+            false => ClusterPath::parse(path)
+                .ok()
+                .and_then(|path| locate::locate(review.snapshot, &path).ok()),
+        };
+        let may = |place: ClusterName| review.may("bind", &place, "apis.kcp.io", "apiexports", export);
+        if !super::types::is_built_in(path, export) && !review.privileged() && !place.is_some_and(may) {
+            let why =
+                format!("unable to create or update WorkspaceType: no permission to bind to export {path}:{export}");
+            return Err(review.forbid(new, why));
         }
     }
     Ok(())

@@ -1,0 +1,129 @@
+//! The bindings that a workspace's type makes in it: once while the workspace begins, or kept as the type says.
+
+use crate::{
+    workspace::{FINALIZER_OF_BINDINGS, text_annotation},
+    write::{count_generation, list},
+};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
+use insula_registry::{
+    Intent,
+    admission::{digest, types},
+    ids, locate,
+};
+use insula_store::{Entry, Snapshot};
+use serde_json::json;
+
+/// An API that the type of a workspace binds in it.
+pub(crate) struct DefaultBinding {
+    pub(crate) path: String,
+    pub(crate) export: String,
+    /// The exporter's cluster and the APIExport, once there is one.
+    pub(crate) found: Option<(ClusterName, Json)>,
+    pub(crate) key: ObjectKey,
+    pub(crate) binding: Option<(Entry, Json)>,
+}
+
+/// How long the type's word counts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Until there is a binding (`InitializeOnly`).
+    First,
+    /// As long as the workspace (`Maintain`).
+    Always,
+}
+
+/// The default bindings of a cluster's type and of all that it extends, as far as `wanted` lets types speak.
+pub(crate) fn of(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    wanted: impl Fn(&types::TypeView) -> bool,
+) -> Vec<DefaultBinding> {
+    let Some(own) = types::of_cluster(snapshot, cluster) else {
+        return Vec::new();
+    };
+    let mut found: Vec<DefaultBinding> = Vec::new();
+    let types = types::closure(snapshot, own);
+    let bindings = types.iter().filter(|t| wanted(&t.view)).flat_map(|t| {
+        // Without a path it is the type's own workspace that exports.
+        let own = &t.reference.path;
+        let said = t.view.default_bindings.iter();
+        said.map(move |(path, export)| (if path.is_empty() { own } else { path }, export))
+    });
+    for (path, export) in bindings {
+        if types::is_built_in(path, export) || found.iter().any(|b| b.path == *path && b.export == *export) {
+            continue;
+        }
+        let exporter = ClusterPath::parse(path)
+            .ok()
+            .and_then(|p| locate::locate(snapshot, &p).ok());
+        let name = digest::default_binding_name(cluster, path, export);
+        let key = ObjectKey::cluster_scoped(ids::apibindings(), cluster.clone(), &name);
+        found.push(DefaultBinding {
+            found: exporter.and_then(|exporter| {
+                let key = ObjectKey::cluster_scoped(ids::apiexports(), exporter.clone(), export);
+                Some((exporter, snapshot.get(&key)?.object.body_value()))
+            }),
+            binding: snapshot.get(&key).map(|entry| {
+                let value = entry.object.body_value();
+                (entry, value)
+            }),
+            key,
+            path: path.clone(),
+            export: export.clone(),
+        });
+    }
+    found
+}
+
+impl DefaultBinding {
+    /// What is to be written, if anything is: nothing without the export.
+    pub(crate) fn keep(&self, logical: &Entry, keep: Keep) -> Option<Intent> {
+        let (exporter, export) = self.found.as_ref()?;
+        let spec = spec(&self.path, &self.export, export);
+        match &self.binding {
+            Some(_) if keep == Keep::First => None,
+            Some((entry, old)) if !entry.object.meta.is_deleting() && old["spec"] != spec => {
+                let mut value = old.clone();
+                value["spec"] = spec;
+                count_generation(&mut value);
+                Some(Intent::Update(entry.clone(), value))
+            }
+            Some(_) => None,
+            None => {
+                let mut binding = json!({
+                    "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
+                    "metadata": {
+                        "finalizers": [FINALIZER_OF_BINDINGS],
+                        "labels": {"internal.apis.kcp.io/export": digest::export_label(exporter, &self.export)},
+                    },
+                    "spec": spec,
+                });
+                if let Some(path) = text_annotation(&logical.object.body_value(), "kcp.io/path") {
+                    binding["metadata"]["annotations"] = json!({"kcp.io/path": path});
+                }
+                Some(Intent::Create(self.key.clone(), binding))
+            }
+        }
+    }
+}
+
+/// A binding to an export, with all that the export claims accepted.
+fn spec(path: &str, name: &str, export: &Json) -> Json {
+    let claims: Vec<Json> = list(export, "/spec/permissionClaims")
+        .iter()
+        .map(|claim| {
+            let mut claim = claim.clone();
+            let selector = claim
+                .as_object_mut()
+                .and_then(|fields| fields.remove("defaultSelector"));
+            claim["selector"] = selector.unwrap_or_else(|| json!({"matchAll": true}));
+            claim["state"] = json!("Accepted");
+            claim
+        })
+        .collect();
+    let mut spec = json!({"reference": {"export": {"path": path, "name": name}}});
+    if !claims.is_empty() {
+        spec["permissionClaims"] = json!(claims);
+    }
+    spec
+}

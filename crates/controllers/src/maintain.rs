@@ -1,0 +1,233 @@
+//! Default bindings that types maintain (`defaultAPIBindingLifecycle: Maintain`): workspaces that are there already get what is
+//! missing, and what was changed is put back. What a type no longer names stays bound.
+//!
+//! No index is kept. A type that changes names the workspaces that it is about: one walk over the views of their
+//! LogicalClusters. An export that changes names types first, and hardly any type maintains; a binding names its own workspace.
+
+use crate::{
+    logicalcluster::bindings::{self, DefaultBinding, Keep},
+    runtime::Reconciler,
+    write::unchanged,
+};
+use insula_api::{ClusterName, Json, ResourceId, Scope};
+use insula_registry::{
+    Plan, Registry,
+    admission::types::{self, Resolved, TypeReference, TypeView},
+    ids,
+    locate::{self, Phase},
+};
+use insula_store::{Change, Entry, Snapshot};
+use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
+
+/// Reconciles the default bindings of workspaces that are Ready.
+pub(crate) struct Maintenance;
+
+/// What a workspace should have bound; nothing where no type maintains anything.
+pub(crate) struct World {
+    logical: Entry,
+    bindings: Vec<DefaultBinding>,
+}
+
+impl Maintenance {
+    pub(crate) fn new(_registry: Arc<Registry>) -> Self {
+        Maintenance
+    }
+}
+
+impl Reconciler for Maintenance {
+    type Key = ClusterName;
+    type World = Option<World>;
+
+    fn name(&self) -> &'static str {
+        "maintenance"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::workspacetypes(), ids::apiexports(), ids::apibindings()]
+    }
+
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ClusterName> {
+        let key = &change.key;
+        match &*key.resource.resource {
+            "workspacetypes" => {
+                let changed = types::get(snapshot, &key.cluster, &key.name);
+                changed.map_or(Vec::new(), |changed| {
+                    of_types(snapshot, |t| t.reference == changed.reference)
+                })
+            }
+            // All that a binding takes from its export.
+            "apiexports" if claims(change.new.as_ref()) != claims(change.old.as_ref().map(|old| &old.object)) => {
+                of_types(snapshot, |t| {
+                    let said = &t.view.default_bindings;
+                    t.view.maintains && said.iter().any(|(_, export)| *export == *key.name)
+                })
+            }
+            "apibindings" if maintained(snapshot, &key.cluster) => vec![key.cluster.clone()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn observe(&self, key: &ClusterName, snapshot: &Snapshot) -> Option<World> {
+        let logical = snapshot.get(&ids::logical_cluster(key))?;
+        let ready = locate::logical_cluster(snapshot, key)?.phase == Phase::Ready;
+        (ready && !logical.object.meta.is_deleting()).then(|| World {
+            logical,
+            bindings: bindings::of(snapshot, key, |view| view.maintains),
+        })
+    }
+
+    fn decide(&self, world: &Option<World>) -> Plan {
+        let Some(World { logical, bindings }) = world else {
+            return Plan::rest();
+        };
+        let mut intents = vec![unchanged(logical.key.clone(), Some(logical))];
+        intents.extend(bindings.iter().filter_map(|wanted| wanted.keep(logical, Keep::Always)));
+        Plan {
+            intents,
+            again_after: None,
+        }
+    }
+}
+
+fn claims(export: Option<&Arc<insula_api::Object>>) -> Option<Json> {
+    export.map(|export| export.body_value()["spec"]["permissionClaims"].take())
+}
+
+fn maintained(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+    let own = types::of_cluster(snapshot, cluster);
+    own.is_some_and(|own| types::closure(snapshot, own).iter().any(|t| t.view.maintains))
+}
+
+/// The clusters that something concerns which is about some of the types: their type is or extends such a one, and something in
+/// that line maintains.
+fn of_types(snapshot: &Snapshot, concerns: impl Fn(&Resolved) -> bool) -> Vec<ClusterName> {
+    let mut known: BTreeMap<String, bool> = BTreeMap::new();
+    let mut clusters = Vec::new();
+    let mut any = false;
+    // Hardly ever does a type maintain: then no workspace is looked at.
+    snapshot.for_each(&Scope::everywhere(ids::workspacetypes()), |entry| {
+        any = entry
+            .object
+            .view(|object| TypeView::read(&object.body_value()))
+            .maintains;
+        if any {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    });
+    if !any {
+        return clusters;
+    }
+    snapshot.for_each(&Scope::everywhere(ids::logicalclusters()), |entry| {
+        let Some(view) = locate::logical_cluster(snapshot, &entry.key.cluster) else {
+            return ControlFlow::Continue(());
+        };
+        let concerned = known.entry(view.workspace_type.clone()).or_insert_with(|| {
+            let own = TypeReference::parse(&view.workspace_type).and_then(|own| types::at(snapshot, &own));
+            let line = own.map_or(Vec::new(), |own| types::closure(snapshot, own));
+            line.iter().any(&concerns) && line.iter().any(|t| t.view.maintains)
+        });
+        if *concerned {
+            clusters.push(entry.key.cluster.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    clusters
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Rig;
+    use insula_api::Json;
+    use serde_json::json;
+
+    const BINDINGS: (&str, &str) = ("apis.kcp.io/v1alpha2", "apibindings");
+
+    fn bindings(rig: &Rig, path: &str) -> Vec<Json> {
+        let cluster = rig.cluster(path);
+        let keys = rig.keys(insula_registry::ids::apibindings());
+        let own = keys.iter().filter(|key| key.cluster == cluster);
+        own.filter_map(|key| rig.get(path, BINDINGS.0, BINDINGS.1, &key.name))
+            .collect()
+    }
+
+    /// A type whose workspaces bind an export of `root`, and a workspace of a type that extends it.
+    async fn kept(lifecycle: &str) -> Rig {
+        let rig = Rig::new().await;
+        let export =
+            |name: &str| json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}});
+        for name in ["maps", "more"] {
+            rig.create("root", "apiexports", &export(name).to_string()).await;
+        }
+        let base = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "base"},
+            "spec": {"extend": {"with": [{"name": "universal", "path": "root"}]}, "defaultAPIBindingLifecycle": lifecycle,
+                "defaultAPIBindings": [{"path": "root", "export": "maps"}]}});
+        let own = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "own"},
+            "spec": {"extend": {"with": [{"name": "base", "path": "root"}]}}});
+        for workspace_type in [base, own] {
+            rig.create("root", "workspacetypes", &workspace_type.to_string()).await;
+        }
+        let workspace = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": "w"},
+            "spec": {"type": {"name": "own", "path": "root"}}});
+        rig.create("root", "workspaces", &workspace.to_string()).await;
+        rig.settle().await;
+        assert_eq!(bindings(&rig, "root:w").len(), 1);
+        rig
+    }
+
+    async fn change(rig: &Rig, plural: &str, name: &str, spec: Json) {
+        let version = if plural == "workspacetypes" {
+            "tenancy.kcp.io/v1alpha1"
+        } else {
+            BINDINGS.0
+        };
+        rig.patch("root", version, plural, name, json!({"spec": spec}))
+            .await
+            .unwrap();
+        rig.settle().await;
+    }
+
+    #[tokio::test]
+    async fn maintained_bindings_follow_the_type_and_the_export() {
+        let rig = kept("Maintain").await;
+        let claim = json!([{"group": "", "resource": "configmaps", "verbs": ["get"]}]);
+        change(&rig, "apiexports", "maps", json!({"permissionClaims": claim})).await;
+        let accepted = |rig: &Rig| bindings(rig, "root:w")[0]["spec"]["permissionClaims"][0].clone();
+        assert_eq!(accepted(&rig)["state"], "Accepted");
+        let name = bindings(&rig, "root:w")[0]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+
+        let mut rejected = accepted(&rig);
+        rejected["state"] = json!("Rejected");
+        let spec = json!({"spec": {"permissionClaims": [rejected]}});
+        rig.patch("root:w", BINDINGS.0, BINDINGS.1, &name, spec).await.unwrap();
+        rig.settle().await;
+        assert_eq!(accepted(&rig)["state"], "Accepted", "what was changed is put back");
+
+        rig.delete("root:w", BINDINGS.0, BINDINGS.1, &name).await.unwrap();
+        rig.settle().await;
+        assert_eq!(bindings(&rig, "root:w").len(), 1, "what was deleted comes back");
+
+        let both = json!([{"path": "root", "export": "maps"}, {"path": "root", "export": "more"}]);
+        change(&rig, "workspacetypes", "base", json!({"defaultAPIBindings": both})).await;
+        assert_eq!(bindings(&rig, "root:w").len(), 2, "what is new is bound");
+        change(&rig, "workspacetypes", "base", json!({"defaultAPIBindings": null})).await;
+        assert_eq!(bindings(&rig, "root:w").len(), 2, "what is no longer named stays");
+        assert_eq!(rig.settle().await, 0);
+    }
+
+    #[tokio::test]
+    async fn others_are_made_once() {
+        let rig = kept("InitializeOnly").await;
+        let name = bindings(&rig, "root:w")[0]["metadata"]["name"]
+            .as_str()
+            .unwrap()
+            .to_owned();
+        rig.delete("root:w", BINDINGS.0, BINDINGS.1, &name).await.unwrap();
+        rig.settle().await;
+        assert!(bindings(&rig, "root:w").is_empty());
+    }
+}
