@@ -19,8 +19,19 @@ fn accept(request: &Authorized, offer: Offer) -> Result<Negotiated, Reply> {
 }
 
 fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Reply> {
+    if let Some(view) = &request.place.view {
+        return Ok(view.served(server, &request.place));
+    }
     let cluster = request.place.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
     Ok(server.registry.catalog.served(&request.place.snapshot, cluster))
+}
+
+/// A document of discovery as the request's view shows it.
+fn viewed(request: &Authorized, served: &[Served], mut document: Json) -> Json {
+    if let Some(view) = &request.place.view {
+        view.discovered(&request.place, served, &mut document);
+    }
+    document
 }
 
 fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
@@ -50,7 +61,8 @@ fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> R
 pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer {
     let form = accept(request, Offer::Discovery)?;
     if form.representation == Representation::AggregatedDiscovery {
-        let body = discovery::aggregated_core(&served(server, request)?);
+        let served = served(server, request)?;
+        let body = viewed(request, &served, discovery::aggregated_core(&served));
         return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
     }
     let address = server.registry.external_url.trim_start_matches("https://");
@@ -62,7 +74,7 @@ pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
     let form = accept(request, Offer::Discovery)?;
     let served = served(server, request)?;
     if form.representation == Representation::AggregatedDiscovery {
-        let body = discovery::aggregated_groups(&served);
+        let body = viewed(request, &served, discovery::aggregated_groups(&served));
         return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
     }
     Ok(show(request, form, &discovery::groups(&served)))
@@ -78,8 +90,9 @@ pub(crate) fn group(server: &ApiServer, request: &Authorized, group: &str) -> An
 /// `/api/v1`, `/apis/<group>/<version>`
 pub(crate) fn group_version(server: &ApiServer, request: &Authorized, group: &str, version: &str) -> Answer {
     let form = accept(request, Offer::Document)?;
-    let body = discovery::resources(&served(server, request)?, group, version).ok_or(Reply::NotFoundPage)?;
-    Ok(show(request, form, &body))
+    let served = served(server, request)?;
+    let body = discovery::resources(&served, group, version).ok_or(Reply::NotFoundPage)?;
+    Ok(show(request, form, &viewed(request, &served, body)))
 }
 
 /// `/version` in a cluster.
@@ -98,12 +111,7 @@ pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answ
 pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -> Answer {
     let served = served(server, request)?;
     let (headers, hash) = (&request.parsed.headers, request.parsed.query.get("hash"));
-    let base = request
-        .place
-        .path
-        .as_ref()
-        .map(|path| format!("/clusters/{path}"))
-        .unwrap_or_default();
+    let base = crate::views::base(&request.place);
     // Making a document of many large schemas takes a while.
     let make = || openapi::serve::v3(&server.openapi, &served, headers, path, hash, &base);
     let found = server.registry.catalog.aside(make);

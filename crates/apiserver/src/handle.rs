@@ -9,6 +9,7 @@ use crate::{
     scale,
     stage::{self, Authorized, Parsed},
     status, stream,
+    views::{self, Found},
 };
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Response, header};
@@ -109,25 +110,11 @@ pub struct ResourceRequest<'a> {
 }
 
 async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, kind: &mut Kind) -> Answer {
-    let Some(cluster) = request.place.cluster.clone() else {
-        // Reads across all clusters are a matter of virtual workspaces.
-        let named = insula_registry::Named {
-            group: (*path.group).into(),
-            resource: (*path.resource).into(),
-        };
-        let why = "requests across logical clusters are served by virtual workspaces: name a cluster, /clusters/<path>";
-        return Err(status::forbidden(&named, path.name.as_deref().unwrap_or_default(), why).into());
-    };
     let unknown = || match path.group.is_empty() && path.version == "v1" {
         true => Reply::error(&Error::UnknownResource),
         false => Reply::NotFoundPage,
     };
-    let snapshot = &request.place.snapshot;
-    let served = server
-        .registry
-        .catalog
-        .resolve(snapshot, &cluster, &path.group, &path.resource)
-        .ok_or_else(unknown)?;
+    let Found { cluster, served, sight } = views::find(server, &request, &path)?;
     kind.verb = stage::verb(&request.parsed, &path);
     kind.class = match served.origin {
         Origin::System => Class::System,
@@ -152,6 +139,7 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         served,
         version,
         namespace,
+        sight,
     };
     let name = path.name.clone().unwrap_or_default();
     let verb = stage::verb(&request.parsed, &path);

@@ -146,6 +146,12 @@ pub fn not_supported(resource: &Named, verb: &str) -> StatusReply {
     failure(405, "MethodNotAllowed", message).details(named(resource, ""))
 }
 
+/// The verb is not one that all clusters together have.
+pub fn across_not_supported(resource: &Named, verb: &str) -> StatusReply {
+    let message = format!("{verb} is not supported on resources of kind \"{resource}\" in the `*` logical cluster");
+    failure(405, "MethodNotAllowed", message).details(named(resource, ""))
+}
+
 /// No credentials, or wrong ones.
 pub fn unauthorized() -> StatusReply {
     failure(401, "Unauthorized", "Unauthorized".into())

@@ -13,7 +13,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::Response;
 use insula_api::{ClusterName, Revision, Scope};
-use insula_registry::{Error, Event, Origin, Registry, Target, Watch, ids};
+use insula_registry::{Error, Event, Origin, Registry, Target, Watch, ids, view::Sight};
 use insula_store::Cursor;
 use std::{convert::Infallible, future::pending, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
@@ -174,13 +174,27 @@ async fn begin(
 /// What tells that the resource is defined anew or no more: built-ins never are.
 fn definition_cursors(registry: &Registry, target: &Target) -> Vec<Cursor> {
     let claims = Scope::cluster(ids::claims(), target.cluster.clone());
+    // A view changes with its export, and what it shows with the export's schemas.
+    if let Sight::Across(across) = &target.sight {
+        let exports = Scope::cluster(ids::apiexports(), target.cluster.clone());
+        let bundles = Scope::cluster(ids::bundles(), ClusterName::bound_crds());
+        let scopes = match across.by {
+            Some(_) => vec![exports, bundles],
+            None => Vec::new(),
+        };
+        return cursors(registry, scopes);
+    }
     let source = match &target.served.origin {
         Origin::System => return Vec::new(),
         Origin::Bound { .. } => Scope::cluster(ids::bundles(), ClusterName::bound_crds()),
         Origin::Local { .. } => Scope::cluster(ids::customresourcedefinitions(), target.cluster.clone()),
     };
+    cursors(registry, vec![claims, source])
+}
+
+fn cursors(registry: &Registry, scopes: Vec<Scope>) -> Vec<Cursor> {
     let now = registry.store.latest().revision();
-    [claims, source]
+    scopes
         .into_iter()
         .filter_map(|scope| registry.store.watch(scope, now).ok())
         .collect()
@@ -247,6 +261,7 @@ impl Running {
             closing,
             next_bookmark,
             deadline,
+            registry,
             ..
         } = self;
         let redefined = async {
@@ -260,7 +275,7 @@ impl Running {
         };
         tokio::select! {
             biased;
-            events = watch.next() => Wake::Events(events),
+            events = watch.next(registry) => Wake::Events(events),
             () = redefined => Wake::Redefined,
             () = next_bookmark => Wake::Bookmark,
             () = deadline => Wake::Deadline,
@@ -269,8 +284,20 @@ impl Running {
     }
 
     fn is_redefined(&self) -> bool {
-        let Target { cluster, served, .. } = &self.watch.target;
+        let target = &self.watch.target;
+        let Target { cluster, served, .. } = target;
         let snapshot = self.registry.store.latest();
+        if let Sight::Across(across) = &target.sight {
+            // Other generations are shown as they come; the watch ends with the version.
+            let Some(through) = &across.by else { return false };
+            let (catalog, api) = (&self.registry.catalog, &served.api);
+            let now = through
+                .export
+                .resolve(catalog, &snapshot, &api.group, &api.names.plural);
+            return now.is_none_or(|now| {
+                now.identity != served.identity || !now.served_versions().any(|known| known.name == target.version)
+            });
+        }
         let now = self
             .registry
             .catalog

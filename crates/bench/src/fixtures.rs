@@ -207,6 +207,7 @@ impl Tenant {
             served,
             version: version.into(),
             namespace: None,
+            sight: insula_registry::view::Sight::Within,
         }
     }
 }

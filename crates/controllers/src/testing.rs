@@ -24,7 +24,7 @@ use insula_api::{Clock, ClusterName, ClusterPath, Json, ObjectKey, Rng, Scope, T
 use insula_auth::UserInfo;
 use insula_registry::{
     Change, DeleteOptions, Error, FieldValidation, Part, Propagation, Registry, Target, WriteOptions, locate,
-    representation,
+    representation, view::Sight,
 };
 use insula_store::{Change as Event, MemoryStore};
 use serde_json::json;
@@ -102,6 +102,7 @@ impl Rig {
             served,
             version: version.into(),
             namespace,
+            sight: Sight::Within,
         })
     }
 

@@ -13,6 +13,7 @@ use insula_api::{ClusterName, FieldError, Json, Object, ObjectKey, Scope};
 use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
 use std::collections::VecDeque;
+use std::ops::ControlFlow;
 use std::sync::{Arc, Weak};
 
 /// APIs that are kept after a search, used or not.
@@ -159,6 +160,29 @@ impl Catalog {
             .iter()
             .filter_map(|claim| self.follow(snapshot, cluster, claim.key.clone(), claim))
             .collect()
+    }
+
+    /// What serves a resource in the first cluster that has it, of the exporter with an identity if one is given.
+    pub fn claimed_by(
+        &self,
+        snapshot: &Snapshot,
+        (group, plural): (&str, &str),
+        identity: Option<&str>,
+    ) -> Option<Served> {
+        let name = ids::claim(&ClusterName::root(), group, plural).name;
+        let mut found = None;
+        snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
+            let meant = |said: &Claim| identity.is_none_or(|identity| *said.identity == *identity);
+            if claim.key.name == name && meant(&claim.object.view(Claim::read)) {
+                found = self.follow(snapshot, &claim.key.cluster, claim.key.clone(), claim);
+            }
+            match found {
+                Some(_) => ControlFlow::Break(()),
+                None => ControlFlow::Continue(()),
+            }
+        });
+        // It is nobody's in particular: no cluster's claim has to stay for it.
+        found.map(|served| Served { guard: None, ..served })
     }
 
     fn follow(&self, snapshot: &Snapshot, cluster: &ClusterName, key: ObjectKey, claim: &Entry) -> Option<Served> {

@@ -1,6 +1,6 @@
 //! What requests for a bound resource have to know of its export.
 
-use crate::{Claim, ids};
+use crate::{Claim, ids, view::Offer};
 use insula_api::{ClusterName, Json, Object, ObjectKey};
 use insula_store::Snapshot;
 use std::sync::Arc;
@@ -19,6 +19,8 @@ pub struct ExportName {
 pub struct ExportView {
     /// Its owner limits by roles in the export's cluster what consumers may do.
     pub has_local_policy: bool,
+    /// What it offers and claims.
+    pub(crate) offer: Offer,
 }
 
 impl ExportName {
@@ -46,6 +48,7 @@ impl ExportView {
         let value = object.body_value();
         ExportView {
             has_local_policy: value["spec"]["maximalPermissionPolicy"]["local"].is_object(),
+            offer: Offer::read(&value),
         }
     }
 }

@@ -32,6 +32,7 @@ pub mod strategies;
 mod strategy;
 mod system;
 pub mod verbs;
+pub mod view;
 mod webhook;
 
 pub use before::Part;
@@ -104,6 +105,8 @@ pub struct Target {
     pub version: Arc<str>,
     /// The namespace; `None` for cluster-scoped resources and for lists over all namespaces.
     pub namespace: Option<Arc<str>>,
+    /// How much of it is looked at, and through what. Across all clusters, the cluster is the one of those who look.
+    pub sight: view::Sight,
 }
 
 impl Target {
@@ -124,10 +127,13 @@ impl Target {
 
     /// The keys that a list covers.
     pub fn scope(&self) -> insula_api::Scope {
-        insula_api::Scope {
-            resource: Some(self.served.resource_id()),
-            cluster: Some(self.cluster.clone()),
-            namespace: self.namespace.clone(),
+        match self.is_across() {
+            true => insula_api::Scope::everywhere(self.served.resource_id()),
+            false => insula_api::Scope {
+                resource: Some(self.served.resource_id()),
+                cluster: Some(self.cluster.clone()),
+                namespace: self.namespace.clone(),
+            },
         }
     }
 }

@@ -42,7 +42,7 @@ where
         let Some(entry) = self.entries.next() else {
             return Ok(());
         };
-        let Target { served, version, .. } = self.target;
+        let (served, version) = (&*self.target.serving(&entry.key), &self.target.version);
         if passes_through(served, entry, version) {
             entry.object.write_to(entry.revision, out);
             return Ok(());
@@ -71,8 +71,8 @@ where
         let Some(entry) = self.entries.clone().next() else {
             return Ok(Json::Null);
         };
-        let Target { served, version, .. } = self.target;
-        if passes_through(served, entry, version) {
+        let version = &self.target.version;
+        if passes_through(&self.target.serving(&entry.key), entry, version) {
             self.entries.next();
             return Ok(stored_value(entry));
         }
@@ -83,18 +83,21 @@ where
 
     /// An object that is missing. All that are missing behind it are made with it.
     async fn make(&mut self, key: Key, entry: &'a Entry) -> Result<Bytes> {
-        let Target { served, version, .. } = self.target;
+        let target = &*self.target.generation(&entry.key);
+        let Target { served, version, .. } = target;
         let behind = self
             .entries
             .clone()
+            // The others are made when it is their turn.
+            .filter(|entry| self.target.serving(&entry.key).api.fingerprint == served.api.fingerprint)
             .map(|entry| (Key::new(served, entry, version), entry));
         let behind = behind.filter(|(key, entry)| !passes_through(served, entry, version) && !self.cache.keeps(*key));
         let (keys, missing): (Vec<Key>, Vec<Entry>) = std::iter::once((key, entry))
             .chain(behind)
             .map(|(key, entry)| (key, entry.clone()))
             .unzip();
-        let job = Job::new(self.target, missing);
-        self.cache.begin(self.target, &job);
+        let job = Job::new(target, missing);
+        self.cache.begin(target, &job);
         self.ahead = keys.into_iter().zip(job.done().await).collect();
         match self.ahead.pop_front() {
             Some((_, made)) => made,

@@ -73,6 +73,7 @@ fn target(served: &Served, tenant: &str) -> Target {
         served: served.clone(),
         version: "v2".into(),
         namespace: None,
+        sight: crate::view::Sight::Within,
     }
 }
 

@@ -120,7 +120,8 @@ impl Registry {
                 }
                 None => (Write::Delete(old.key.clone()), None),
             };
-            let guards = vec![Guard::At(old.key.clone(), old.revision)];
+            let mut guards = vec![Guard::At(old.key.clone(), old.revision)];
+            guards.extend(target.hold(&snapshot, None)?);
             match self
                 .store
                 .commit(Txn {

@@ -1,8 +1,8 @@
 //! Get and list: a snapshot, a range of keys, selectors, pages.
 
-use crate::{Error, Registry, Result, Target, representation};
+use crate::{Error, Registry, Result, Target, representation, view::Sight};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use insula_api::{FieldSelector, Json, LabelSelector, ObjectKey, Revision};
+use insula_api::{ClusterName, FieldSelector, Json, LabelSelector, ObjectKey, Revision};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -37,12 +37,12 @@ pub struct List {
 pub struct Token {
     /// The list's revision.
     pub revision: Option<Revision>,
-    /// `namespace/name` of the last object of the page before.
+    /// `namespace/name` of the last object of the page before; across clusters `cluster/namespace/name`.
     pub start: String,
 }
 
 impl Token {
-    /// The opaque text. It holds no cluster: wherever it is presented, it moves within the list that is asked for.
+    /// The opaque text. Wherever it is presented, it moves within the list that is asked for.
     pub fn encode(&self) -> String {
         let rv = self.revision.map_or(-1, |revision| revision.0 as i64);
         let text = serde_json::json!({"v": "meta.k8s.io/v1", "rv": rv, "start": self.start}).to_string();
@@ -75,8 +75,10 @@ impl Token {
 impl Registry {
     /// One object.
     pub fn get(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Entry> {
+        let mut looking = target.looking(&self.catalog, snapshot);
         snapshot
             .get(&target.key(name))
+            .filter(|entry| looking.sees_entry(entry))
             .ok_or_else(|| target.served.api.not_found(name))
     }
 
@@ -84,35 +86,44 @@ impl Registry {
     pub fn list(&self, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
         check_fields(target, &options.fields)?;
         let after = match &options.next {
-            Some(text) => Some(start_key(target, &Token::decode(text)?)),
+            Some(text) => Some(start_key(target, &Token::decode(text)?)?),
             None => None,
         };
-        let scope = target.scope();
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let all = options.labels.is_empty() && options.fields.is_empty();
         let (mut entries, mut more, mut failed) = (Vec::new(), false, None);
-        snapshot.for_each_after(&scope, after.as_ref(), |entry| {
-            let selected = match all {
-                true => Ok(true),
-                false => selects(target, &options.labels, &options.fields, entry),
-            };
-            match selected {
-                Ok(true) if entries.len() == limit => more = true,
-                Ok(true) => entries.push(entry.clone()),
-                Ok(false) => {}
-                Err(error) => failed = Some(error),
+        let mut looking = target.looking(&self.catalog, snapshot);
+        for scope in target.ranges(snapshot) {
+            snapshot.for_each_after(&scope, after.as_ref(), |entry| {
+                let selected = match (all, looking.sees_entry(entry)) {
+                    (_, false) => Ok(false),
+                    (true, true) => Ok(true),
+                    (false, true) => selects(target, &options.labels, &options.fields, entry),
+                };
+                match selected {
+                    Ok(true) if entries.len() == limit => more = true,
+                    Ok(true) => entries.push(entry.clone()),
+                    Ok(false) => {}
+                    Err(error) => failed = Some(error),
+                }
+                match more || failed.is_some() {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+            if let Some(error) = failed {
+                return Err(error);
             }
-            match more || failed.is_some() {
-                true => ControlFlow::Break(()),
-                false => ControlFlow::Continue(()),
+            if more {
+                break;
             }
-        });
-        if let Some(error) = failed {
-            return Err(error);
         }
         let last = if more { entries.last() } else { None };
         let next = last.map(|last| {
-            let start = format!("{}/{}", last.key.namespace, last.key.name);
+            let start = match target.is_across() {
+                true => format!("{}/{}/{}", last.key.cluster, last.key.namespace, last.key.name),
+                false => format!("{}/{}", last.key.namespace, last.key.name),
+            };
             Token {
                 revision: Some(snapshot.revision()),
                 start,
@@ -120,8 +131,9 @@ impl Registry {
             .encode()
         });
         let remaining = last
-            .filter(|_| all)
-            .map(|last| snapshot.count_after(&scope, Some(&last.key)));
+            // Who sees a part of what is there is not told how much of it there is.
+            .filter(|_| all && matches!(target.sight, Sight::Within))
+            .map(|last| snapshot.count_after(&target.scope(), Some(&last.key)));
         Ok(List {
             entries,
             revision: snapshot.revision(),
@@ -132,13 +144,22 @@ impl Registry {
 }
 
 /// A token's place in the list that is asked for. A namespaced list stays in its namespace whatever the token says.
-fn start_key(target: &Target, token: &Token) -> ObjectKey {
-    let (namespace, name) = token.start.split_once('/').unwrap_or(("", &token.start));
+fn start_key(target: &Target, token: &Token) -> Result<ObjectKey> {
+    let (cluster, start) = match target.is_across() {
+        true => {
+            let unknown = || Error::BadRequest("continue key is not valid: unknown form".into());
+            let (cluster, start) = token.start.split_once('/').ok_or_else(unknown)?;
+            (ClusterName::parse(cluster).map_err(|_| unknown())?, start)
+        }
+        false => (target.cluster.clone(), token.start.as_str()),
+    };
+    let (namespace, name) = start.split_once('/').unwrap_or(("", start));
     let mut key = target.key(name);
-    if target.namespace.is_none() {
+    key.cluster = cluster;
+    if target.namespace.is_none() || target.is_across() {
         key.namespace = namespace.into();
     }
-    key
+    Ok(key)
 }
 
 /// Whether an object satisfies both selectors. Fields beyond those of metadata are looked for in the version that is asked for.
@@ -155,7 +176,7 @@ pub(crate) fn selects(target: &Target, labels: &LabelSelector, fields: &FieldSel
             path => {
                 let object = match shown.take() {
                     Some(object) => object,
-                    None => representation::value(&target.served, entry, &target.version)?,
+                    None => representation::value(&target.serving(&entry.key), entry, &target.version)?,
                 };
                 let object = &*shown.insert(object);
                 let strategy = &target.served.api.strategy;

@@ -3,11 +3,13 @@
 use super::read::{check_fields, selects};
 use crate::{
     Error, Registry, Result, Target,
+    view::{Sight, Sighted},
     webhook::{learn, looks_inside},
 };
-use insula_api::{FieldSelector, LabelSelector, Object, ObjectKey, Revision};
+use futures_util::future::{Either, select};
+use insula_api::{FieldSelector, LabelSelector, Object, ObjectKey, ResourceId, Revision};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
-use std::{collections::VecDeque, ops::ControlFlow, sync::Arc};
+use std::{collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
 
 /// Events handed out together while the initial state is sent.
 const INITIAL_CHUNK: usize = 500;
@@ -48,6 +50,10 @@ pub struct Watch {
     options: WatchOptions,
     initial: VecDeque<Entry>,
     cursor: Cursor,
+    /// Bindings that show and hide what is watched.
+    sighted: Option<Sighted>,
+    /// Changes of objects that came before changes of bindings did that are older.
+    held: Vec<Arc<Change>>,
     /// Changes that came, and where the cursor stood before: a webhook is being asked what they look like.
     unseen: (Vec<Arc<Change>>, Revision),
 }
@@ -56,29 +62,31 @@ impl Registry {
     /// Watches from the state of a snapshot on: first every object of it, then what changes after it.
     pub fn watch_with_state(&self, snapshot: &Snapshot, target: Target, options: WatchOptions) -> Result<Watch> {
         check_fields(&target, &options.fields)?;
-        let cursor = self.cursor(&target, snapshot.revision())?;
+        let mut watch = self.begin(snapshot.revision(), target, options)?;
+        let Watch { target, options, .. } = &watch;
         let (mut initial, mut failed) = (VecDeque::new(), None);
-        snapshot.for_each(&target.scope(), |entry| {
-            match selects(&target, &options.labels, &options.fields, entry) {
-                Ok(true) => initial.push_back(entry.clone()),
-                Ok(false) => {}
-                Err(error) => {
-                    failed = Some(error);
-                    return ControlFlow::Break(());
+        let mut looking = target.looking(&self.catalog, snapshot);
+        for scope in target.ranges(snapshot) {
+            snapshot.for_each(&scope, |entry| {
+                if !looking.sees_entry(entry) {
+                    return ControlFlow::Continue(());
                 }
-            }
-            ControlFlow::Continue(())
-        });
+                match selects(target, &options.labels, &options.fields, entry) {
+                    Ok(true) => initial.push_back(entry.clone()),
+                    Ok(false) => {}
+                    Err(error) => {
+                        failed = Some(error);
+                        return ControlFlow::Break(());
+                    }
+                }
+                ControlFlow::Continue(())
+            });
+        }
         if let Some(error) = failed {
             return Err(error);
         }
-        Ok(Watch {
-            target,
-            options,
-            initial,
-            unseen: (Vec::new(), cursor.position()),
-            cursor,
-        })
+        watch.initial = initial;
+        Ok(watch)
     }
 
     /// Watches what changes after a revision.
@@ -89,13 +97,19 @@ impl Registry {
             let (asked, oldest) = (after, since);
             return Err(gone(Gone::Compacted { asked, oldest }));
         }
-        let cursor = self.cursor(&target, after)?;
+        self.begin(after, target, options)
+    }
+
+    fn begin(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
+        let cursor = self.store.watch(target.scope(), after).map_err(gone)?;
         Ok(Watch {
-            target,
             options,
             initial: VecDeque::new(),
             unseen: (Vec::new(), cursor.position()),
+            sighted: Sighted::of(self, &target, after).map_err(gone)?,
+            held: Vec::new(),
             cursor,
+            target,
         })
     }
 
@@ -108,8 +122,9 @@ impl Registry {
             .map_or(Revision(0), |claim| claim.created)
     }
 
-    fn cursor(&self, target: &Target, after: Revision) -> Result<Cursor> {
-        self.store.watch(target.scope(), after).map_err(gone)
+    /// How everything was just after a change.
+    fn just_after(&self, revision: Revision) -> Snapshot {
+        self.store.at(revision).unwrap_or_else(|_| self.store.latest())
     }
 }
 
@@ -135,7 +150,7 @@ impl Watch {
 
     /// The next events. While the initial state lasts it answers at once; afterwards it waits. Empty when changes came
     /// that this watcher does not see. Cancelling loses nothing.
-    pub async fn next(&mut self) -> Result<Vec<Event>> {
+    pub async fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
         if !self.initial.is_empty() {
             let count = self.initial.len().min(INITIAL_CHUNK);
             let added = self.initial.drain(..count);
@@ -147,8 +162,8 @@ impl Watch {
                 .collect());
         }
         if self.unseen.0.is_empty() {
-            let before = self.cursor.position();
-            self.unseen = (self.cursor.next().await.map_err(gone)?, before);
+            let before = self.position();
+            self.unseen = (self.pull().await.map_err(gone)?, before);
         }
         if looks_inside(&self.options.fields) {
             let sides = self.unseen.0.iter().flat_map(|change| {
@@ -163,34 +178,106 @@ impl Watch {
             learn(&self.target, sides.iter()).await;
         }
         let changes = std::mem::take(&mut self.unseen.0);
-        changes
-            .iter()
-            .filter_map(|change| self.see(change).transpose())
-            .collect()
+        self.see(registry, &changes)
+    }
+
+    /// Changes in the order in which they happened. Those of bindings come between those of objects: a client that goes on
+    /// from the last event has missed none before it.
+    async fn pull(&mut self) -> std::result::Result<Vec<Arc<Change>>, Gone> {
+        let Some(sighted) = &mut self.sighted else {
+            return self.cursor.next().await;
+        };
+        let mut turns = Vec::new();
+        if self.held.is_empty() {
+            match select(pin!(self.cursor.next()), pin!(sighted.cursor.next())).await {
+                Either::Left((changes, _)) => self.held = changes?,
+                Either::Right((changes, _)) => turns = changes?,
+            }
+        }
+        // Bindings are looked at behind the objects and once more in front of them: up to the last of both nothing is missing.
+        drain(&mut sighted.cursor, &mut turns, None)?;
+        let last = |changes: &[Arc<Change>]| changes.last().map(|change| change.revision);
+        let until = last(&self.held).max(last(&turns));
+        drain(&mut self.cursor, &mut self.held, until)?;
+        let ripe = self.held.partition_point(|change| Some(change.revision) <= until);
+        let mut changes: Vec<Arc<Change>> = self.held.drain(..ripe).collect();
+        changes.extend(turns);
+        changes.sort_by_key(|change| change.revision);
+        Ok(changes)
     }
 
     /// Everything at or before this revision was handed out: a bookmark.
     pub fn position(&self) -> Revision {
-        match self.unseen.0.is_empty() {
-            true => self.cursor.position(),
-            false => self.unseen.1,
+        if !self.unseen.0.is_empty() {
+            return self.unseen.1;
         }
+        let objects = match self.held.first() {
+            Some(next) => Revision(next.revision.0.saturating_sub(1)),
+            None => self.cursor.position(),
+        };
+        let bindings = self.sighted.as_ref().map(|sighted| sighted.cursor.position());
+        bindings.map_or(objects, |bindings| bindings.min(objects))
     }
 
-    fn see(&self, change: &Change) -> Result<Option<Event>> {
-        let seen = |object: &Arc<Object>, revision: Revision| {
+    fn see(&self, registry: &Registry, changes: &[Arc<Change>]) -> Result<Vec<Event>> {
+        if matches!(self.target.sight, Sight::Within) {
+            let all = |_: &Object| true;
+            let events = changes
+                .iter()
+                .filter_map(|change| self.see_change(change, all, all).transpose());
+            return events.collect();
+        }
+        // Who may see an object is decided in the state that it was part of: a workspace may go with all that is in it.
+        let mut events = Vec::new();
+        for together in changes.chunk_by(|a, b| a.revision == b.revision) {
+            let revision = together[0].revision;
+            let before = registry.just_after(Revision(revision.0.saturating_sub(1)));
+            let then = registry.just_after(revision);
+            let mut saw = self.target.looking(&registry.catalog, &before);
+            let mut sees = self.target.looking(&registry.catalog, &then);
+            for change in together {
+                if change.key.resource == self.cursor_resource() {
+                    let (old, new) = (
+                        |old: &Object| saw.sees(&change.key, old),
+                        |new: &Object| sees.sees(&change.key, new),
+                    );
+                    events.extend(self.see_change(change, old, new)?);
+                } else if let Some(sighted) = &self.sighted {
+                    for (kind, entry) in sighted.turned(&self.target, change, &then) {
+                        let WatchOptions { labels, fields } = &self.options;
+                        if selects(&self.target, labels, fields, &entry)? {
+                            events.push(Event { kind, entry });
+                        }
+                    }
+                }
+            }
+        }
+        Ok(events)
+    }
+
+    fn cursor_resource(&self) -> ResourceId {
+        self.target.served.resource_id()
+    }
+
+    fn see_change(
+        &self,
+        change: &Change,
+        saw: impl FnOnce(&Object) -> bool,
+        sees: impl FnOnce(&Object) -> bool,
+    ) -> Result<Option<Event>> {
+        let WatchOptions { labels, fields } = &self.options;
+        let selected = |object: &Arc<Object>, revision: Revision| {
             let entry = entry(&change.key, object, revision);
-            let WatchOptions { labels, fields } = &self.options;
             let matches = selects(&self.target, labels, fields, &entry)?;
             Ok::<_, Error>(matches.then_some(entry))
         };
         let old = match &change.old {
-            Some(old) => seen(&old.object, old.revision)?,
-            None => None,
+            Some(old) if saw(&old.object) => selected(&old.object, old.revision)?,
+            _ => None,
         };
         let new = match &change.new {
-            Some(new) => seen(new, change.revision)?,
-            None => None,
+            Some(new) if sees(new) => selected(new, change.revision)?,
+            _ => None,
         };
         let (kind, shown) = match (old, new) {
             (None, Some(new)) => (EventKind::Added, new),
@@ -202,6 +289,20 @@ impl Watch {
             kind,
             entry: entry(&change.key, &shown.object, change.revision),
         }))
+    }
+}
+
+/// Takes what a cursor has, at least up to a revision if there is one to reach.
+fn drain(cursor: &mut Cursor, into: &mut Vec<Arc<Change>>, until: Option<Revision>) -> std::result::Result<(), Gone> {
+    loop {
+        let more = cursor.try_next()?;
+        let Some(last) = more.last().map(|change| change.revision) else {
+            return Ok(());
+        };
+        into.extend(more);
+        if until.is_some_and(|until| last >= until) {
+            return Ok(());
+        }
     }
 }
 

@@ -130,6 +130,7 @@ impl Registry {
                 warnings.extend(mutations.apply(&mut body)?);
             }
             let mut draft = before::create(&context, std::mem::take(&mut body))?;
+            guards.extend(target.hold(&snapshot, Some(&mut draft))?);
             let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
             let admission = Admission {
                 name: &key.name,
@@ -266,15 +267,16 @@ impl Registry {
             let mut draft = self
                 .changed(&admission, &old, change, noted)
                 .map_err(|refusal| self.explained(&admission, refusal))?;
+            let held = target.hold(&snapshot, Some(&mut draft))?;
             let mut warnings = noted.clone();
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
-            let held = target.served.api.strategy.is_held(&draft.value);
+            let is_held = target.served.api.strategy.is_held(&draft.value);
             let shown = draft.shown.take();
             let object = Arc::new(draft.finish(&target.served)?);
             target.served.check_answers()?;
             let key = old.key.clone();
-            let gone = object.meta.is_deleting() && object.meta.finalizers.is_empty() && !held;
+            let gone = object.meta.is_deleting() && object.meta.finalizers.is_empty() && !is_held;
             if *object == *old.object && !gone {
                 return Ok(Written { entry: old, warnings });
             }
@@ -290,6 +292,7 @@ impl Registry {
                 Write::Put(key.clone(), object.clone())
             };
             let mut guards = vec![Guard::At(key.clone(), old.revision)];
+            guards.extend(held);
             guards.extend(
                 target
                     .served

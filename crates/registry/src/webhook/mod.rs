@@ -263,7 +263,7 @@ impl Registry {
     pub async fn show(&self, target: &Target, entry: &Entry) -> Result<Json> {
         let target = self.asking(target);
         learn(&target, std::iter::once(entry)).await;
-        representation::value(&target.served, entry, &target.version)
+        representation::value(&target.serving(&entry.key), entry, &target.version)
     }
 }
 

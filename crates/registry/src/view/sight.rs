@@ -1,0 +1,218 @@
+//! How much a verb looks at, and through what: a cluster from within, one cluster through an export, or all at once.
+
+use super::{Right, right::Wish};
+use crate::{Catalog, Origin, Result, Served, Target, before::Draft, exports::ExportName};
+use insula_api::{ClusterName, LabelSelector, Object, ObjectKey, Scope};
+use insula_store::{Entry, Guard, Snapshot};
+use parking_lot::RwLock;
+use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+
+/// What a target shows of a resource.
+#[derive(Debug, Clone, Default)]
+pub enum Sight {
+    /// The cluster from within: everything.
+    #[default]
+    Within,
+    /// The cluster through an export.
+    Through(Through),
+    /// All clusters at once: to look at only.
+    Across(Arc<Across>),
+}
+
+/// Through an export, to do something.
+#[derive(Debug, Clone)]
+pub struct Through {
+    /// The export.
+    pub export: ExportName,
+    /// Kubernetes' verb.
+    pub verb: &'static str,
+}
+
+/// All clusters, or those that an export's provider may look into.
+#[derive(Debug, Default)]
+pub struct Across {
+    /// Nothing: whoever looks may look everywhere.
+    pub by: Option<Through>,
+    /// Labels that objects must have to be seen.
+    pub labels: LabelSelector,
+    /// Clusters that serve another generation of the API than the target: most serve the same, and stand nowhere.
+    others: RwLock<BTreeMap<ClusterName, Served>>,
+}
+
+impl Across {
+    /// All clusters that let a provider look.
+    pub fn consumers(through: Through) -> Sight {
+        Sight::Across(Arc::new(Across {
+            by: Some(through),
+            ..Across::default()
+        }))
+    }
+
+    /// All clusters, and in them the objects with some labels.
+    pub fn everywhere(labels: LabelSelector) -> Sight {
+        Sight::Across(Arc::new(Across {
+            labels,
+            ..Across::default()
+        }))
+    }
+
+    /// Learns what a cluster serves.
+    fn learn(&self, catalog: &Catalog, snapshot: &Snapshot, target: &Target, cluster: &ClusterName) {
+        let (served, api) = (&target.served, &target.served.api);
+        if served.origin == Origin::System {
+            return;
+        }
+        let found = catalog
+            .resolve(snapshot, cluster, &api.group, &api.names.plural)
+            .filter(|found| found.identity == served.identity && found.api.fingerprint != api.fingerprint)
+            // Where the version is not served any more or yet, the newest schema shows it.
+            .filter(|found| found.served_versions().any(|version| version.name == target.version));
+        match found {
+            Some(found) => drop(self.others.write().insert(cluster.clone(), found)),
+            None if self.others.read().contains_key(cluster) => drop(self.others.write().remove(cluster)),
+            None => {}
+        }
+    }
+}
+
+impl Target {
+    pub(super) fn wish<'a>(&'a self, through: &'a Through) -> Wish<'a> {
+        Wish {
+            group: &self.served.api.group,
+            resource: &self.served.api.names.plural,
+            verb: through.verb,
+        }
+    }
+
+    /// Whether it is all clusters that are looked at.
+    pub fn is_across(&self) -> bool {
+        matches!(self.sight, Sight::Across(_))
+    }
+
+    /// The API that shows an object: what its own cluster serves.
+    pub fn serving(&self, key: &ObjectKey) -> Cow<'_, Served> {
+        if let Sight::Across(across) = &self.sight
+            && let Some(served) = across.others.read().get(&key.cluster)
+        {
+            return Cow::Owned(served.clone());
+        }
+        Cow::Borrowed(&self.served)
+    }
+
+    /// The target as an object's own cluster serves it.
+    pub(crate) fn generation(&self, key: &ObjectKey) -> Cow<'_, Target> {
+        match self.serving(key) {
+            Cow::Borrowed(_) => Cow::Borrowed(self),
+            Cow::Owned(served) => Cow::Owned(Target { served, ..self.clone() }),
+        }
+    }
+
+    /// The ranges of keys that hold what is looked at, in order. Objects of an export's own API lie together, whoever's they
+    /// are; those of other APIs lie among everybody's, and only consumers' are looked at.
+    pub(crate) fn ranges(&self, snapshot: &Snapshot) -> Vec<Scope> {
+        let resource = self.served.resource_id();
+        let Sight::Across(across) = &self.sight else {
+            return vec![self.scope()];
+        };
+        match &across.by {
+            Some(through) if self.served.origin == Origin::System || !through.export.owns(snapshot, &self.served) => {
+                let consumers = through.export.consumers(snapshot).into_iter();
+                consumers
+                    .map(|cluster| Scope {
+                        resource: Some(resource.clone()),
+                        cluster: Some(cluster),
+                        namespace: self.namespace.clone(),
+                    })
+                    .collect()
+            }
+            _ => vec![self.scope()],
+        }
+    }
+
+    /// What must hold when a write is committed, and the object kept within what the writer may touch.
+    pub(crate) fn hold(&self, snapshot: &Snapshot, draft: Option<&mut Draft>) -> Result<Option<Guard>> {
+        let through = match &self.sight {
+            Sight::Within => return Ok(None),
+            Sight::Through(through) => through,
+            Sight::Across(_) => return Err(crate::Error::MethodNotAllowed),
+        };
+        let forbidden = |name: &str, why: &str| self.served.api.forbidden(name, why);
+        let right = through.export.right(snapshot, &self.cluster, self.wish(through));
+        let right = right.map_err(|denied| forbidden("", denied.why()))?;
+        if let Some(draft) = draft {
+            for shown in std::iter::once(&mut draft.value).chain(&mut draft.shown) {
+                let kept = right.keep(shown);
+                kept.map_err(|why| forbidden(shown["metadata"]["name"].as_str().unwrap_or_default(), &why))?;
+            }
+        }
+        Ok(Some(right.guard()))
+    }
+
+    /// Eyes for what a snapshot holds.
+    pub(crate) fn looking<'a>(&'a self, catalog: &'a Catalog, snapshot: &'a Snapshot) -> Looking<'a> {
+        Looking {
+            target: self,
+            catalog,
+            snapshot,
+            last: None,
+        }
+    }
+}
+
+/// Tells what of a snapshot a target shows. Objects come cluster by cluster, so that the last right is remembered.
+pub(crate) struct Looking<'a> {
+    target: &'a Target,
+    catalog: &'a Catalog,
+    snapshot: &'a Snapshot,
+    last: Option<(ClusterName, Option<Right>)>,
+}
+
+impl Looking<'_> {
+    /// Whether an object is shown.
+    pub(crate) fn sees(&mut self, key: &ObjectKey, object: &Object) -> bool {
+        let target = self.target;
+        let through = match &target.sight {
+            Sight::Within => return true,
+            Sight::Through(through) => through,
+            Sight::Across(across) => {
+                // System clusters are the server's own, whoever looks.
+                if key.cluster.is_system()
+                    || target
+                        .namespace
+                        .as_ref()
+                        .is_some_and(|namespace| *namespace != key.namespace)
+                    || !across.labels.matches(&object.meta.labels)
+                {
+                    return false;
+                }
+                match &across.by {
+                    Some(through) => through,
+                    None => {
+                        if self.last.as_ref().is_none_or(|(last, _)| *last != key.cluster) {
+                            across.learn(self.catalog, self.snapshot, target, &key.cluster);
+                            self.last = Some((key.cluster.clone(), None));
+                        }
+                        return true;
+                    }
+                }
+            }
+        };
+        if self.last.as_ref().is_none_or(|(last, _)| *last != key.cluster) {
+            let right = through.export.right(self.snapshot, &key.cluster, target.wish(through));
+            let right = right
+                .ok()
+                .filter(|right| *right.identity(&target.served.identity) == *target.served.identity);
+            if let (Some(_), Sight::Across(across)) = (&right, &target.sight) {
+                across.learn(self.catalog, self.snapshot, target, &key.cluster);
+            }
+            self.last = Some((key.cluster.clone(), right));
+        }
+        let right = self.last.as_ref().and_then(|(_, right)| right.as_ref());
+        right.is_some_and(|right| right.covers(object))
+    }
+
+    /// The same for an entry.
+    pub(crate) fn sees_entry(&mut self, entry: &Entry) -> bool {
+        self.sees(&entry.key, &entry.object)
+    }
+}
