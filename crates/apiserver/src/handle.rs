@@ -1,7 +1,7 @@
 //! One request, from its bytes to its answer.
 
 use crate::{
-    ApiServer, body,
+    ApiServer, body, home,
     negotiate::{self, Negotiated, Offer},
     path::{ResourcePath, Rest, Route},
     render::Renderer,
@@ -255,10 +255,11 @@ impl ResourceRequest<'_> {
 
     async fn get(&mut self) -> Answer {
         let renderer = self.renderer(self.negotiate(Offer::Object)?)?;
-        let entry = self
-            .server
-            .registry
-            .get(&self.request.place.snapshot, &self.target, &self.name)?;
+        let (registry, snapshot) = (&self.server.registry, &self.request.place.snapshot);
+        let entry = match home::is_asked(self) {
+            true => home::find(self).await?,
+            false => registry.get(snapshot, &self.target, &self.name)?,
+        };
         renderer.object(200, &entry, &self.warnings).await
     }
 

@@ -12,6 +12,7 @@ mod fixtures;
 mod frames;
 mod gzip;
 pub mod handle;
+mod home;
 pub mod limits;
 pub mod negotiate;
 pub mod openapi;

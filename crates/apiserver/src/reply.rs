@@ -20,6 +20,8 @@ pub enum Reply {
     Warned(Box<StatusReply>, Vec<String>),
     /// What Go's mux says where no handler is.
     NotFoundPage,
+    /// The home workspace of who asks is being made: 429, with a wish to be asked again.
+    HomeIsComing,
 }
 
 impl From<StatusReply> for Reply {
@@ -79,14 +81,11 @@ impl Reply {
         let (status, warnings) = match self {
             Reply::Status(status) => (status, Vec::new()),
             Reply::Warned(status, warnings) => (status, warnings),
-            Reply::NotFoundPage => {
-                let mut response = Response::new(Body::from("404 page not found\n"));
-                *response.status_mut() = http::StatusCode::NOT_FOUND;
-                let plain = HeaderValue::from_static("text/plain; charset=utf-8");
-                response.headers_mut().insert(header::CONTENT_TYPE, plain);
-                response
-                    .headers_mut()
-                    .insert("x-content-type-options", HeaderValue::from_static("nosniff"));
+            Reply::NotFoundPage => return plain(404, b"404 page not found\n"),
+            Reply::HomeIsComing => {
+                let mut response = plain(429, b"Creating the home workspace\n");
+                let soon = HeaderValue::from_static("1");
+                response.headers_mut().insert(header::RETRY_AFTER, soon);
                 return response;
             }
         };
@@ -123,6 +122,14 @@ pub fn document(code: u16, body: &Json, format: Format, content_type: &'static s
         Format::Protobuf => return bytes(code, protobuf::encode(body).unwrap_or_default(), content_type),
     };
     bytes(code, text.into_bytes(), content_type)
+}
+
+/// What Go's `http.Error` writes.
+fn plain(code: u16, text: &[u8]) -> Response<Body> {
+    let mut response = bytes(code, text.to_vec(), "text/plain; charset=utf-8");
+    let nosniff = HeaderValue::from_static("nosniff");
+    response.headers_mut().insert("x-content-type-options", nosniff);
+    response
 }
 
 /// Bytes as they are.

@@ -15,6 +15,7 @@ pub mod compile;
 mod convert;
 mod error;
 pub mod exports;
+mod home;
 pub mod ids;
 pub mod locate;
 mod metadata;
@@ -39,6 +40,7 @@ pub use before::Part;
 pub use catalog::{Catalog, Claim};
 pub use client::{Intent, Plan};
 pub use error::{Cause, Denial, Error, Named, Result};
+pub use home::Home;
 pub use outbound::{Call, Endpoint, Outbound};
 pub use policy::{ExpressionWarning, type_check};
 pub use proof::{Aside, Proof, Prover};
@@ -72,6 +74,8 @@ pub struct Registry {
     pub external_url: String,
     /// What clients within a workspace trust: the CA that signed the server's certificate, PEM. Empty if there is none.
     pub trust: Arc<str>,
+    /// Whether users have home workspaces.
+    pub homes: bool,
     /// Calls webhooks; nobody, if nothing is said.
     pub outbound: Arc<dyn Outbound>,
     policies: policy::Policies,
@@ -88,6 +92,7 @@ impl Registry {
             rng,
             external_url,
             trust: "".into(),
+            homes: true,
             outbound: Arc::new(outbound::Nobody),
             policies: policy::Policies::default(),
         }

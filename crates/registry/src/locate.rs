@@ -1,6 +1,6 @@
 //! From workspace paths to logical clusters.
 
-use crate::ids;
+use crate::{home, ids};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
@@ -43,7 +43,7 @@ pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 
 /// Follows a path: the first segment names a cluster, each further one a Workspace in the cluster found so far.
 pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
-    let (mut cluster, rest) = path.split_first();
+    let (mut cluster, rest) = home::rewrite(snapshot, path).unwrap_or_else(|| path.split_first());
     if !exists(snapshot, &cluster) {
         return Err(NotLocated::UnknownCluster(cluster));
     }

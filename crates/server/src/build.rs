@@ -88,6 +88,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     });
     let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), url);
     registry.trust = trust;
+    registry.homes = config.workspaces.homes;
     registry.catalog.work_aside(aside);
     registry.outbound = Arc::new(Webhook::new(&config.webhooks));
     registry.cache = Arc::new(Cache::new(converters()));

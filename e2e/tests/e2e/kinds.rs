@@ -1,3 +1,3 @@
 //! kcp's kinds in kcp's shapes.
 
-stories!("kinds": life, refusals, versions);
+stories!("kinds": home, life, refusals, versions);

@@ -21,6 +21,7 @@ mod workspacetype;
 mod tests;
 
 pub use apiresourceschema::check as check_schema;
+pub(crate) use workspace::user_json;
 
 use crate::{Catalog, Error, Part, Result, Served, access, before, locate, roles, strategies};
 use insula_api::{ClusterName, Json, Timestamp};

@@ -172,7 +172,7 @@ fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
 }
 
 /// Kubernetes' `UserInfo`.
-fn user_json(user: &UserInfo) -> Json {
+pub(crate) fn user_json(user: &UserInfo) -> Json {
     let mut value = json!({"username": user.name});
     if !user.uid.is_empty() {
         value["uid"] = json!(user.uid);

@@ -37,6 +37,8 @@ pub struct Config {
     pub telemetry: TelemetryConfig,
     /// Whom tenants' webhooks may be.
     pub webhooks: Webhooks,
+    /// What workspaces may be.
+    pub workspaces: Workspaces,
     /// How much anybody may ask for.
     pub limits: Limits,
 }
@@ -91,6 +93,14 @@ impl Default for Webhooks {
     }
 }
 
+/// Workspaces.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Workspaces {
+    /// Whether every user has a home workspace (`kubectl ws ~`).
+    pub homes: bool,
+}
+
 /// Limits. Every one has a default, and none can be switched off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -131,6 +141,7 @@ impl Default for Config {
             },
             telemetry: TelemetryConfig { otlp_endpoint: None },
             webhooks: Webhooks::default(),
+            workspaces: Workspaces { homes: true },
             limits: Limits::default(),
         }
     }

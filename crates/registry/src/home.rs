@@ -1,0 +1,125 @@
+//! Home workspaces: a workspace for each user, without a parent. It has no Workspace object; what stands for it is made up
+//! of its LogicalCluster.
+
+use crate::{
+    Intent, Plan, Registry, Result,
+    admission::{digest, user_json},
+    ids,
+    locate::{self, Phase},
+};
+use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey};
+use insula_auth::UserInfo;
+use insula_store::{Entry, Snapshot};
+use serde_json::json;
+use std::sync::Arc;
+
+/// The first segment of paths to home workspaces: `user:alice`.
+const FIRST: &str = "user";
+/// A home that is not ready after so many seconds will not be.
+const CREATION_SECONDS_MAX: i64 = 60;
+
+/// How far a user's home is.
+#[derive(Debug)]
+pub enum Home {
+    /// There is none yet.
+    Absent,
+    /// It is being made.
+    Coming,
+    /// It should be there by now.
+    Late,
+    /// Its name is somebody else's.
+    Taken,
+    /// It is there: as the Workspace that stands for it.
+    There(Box<Entry>),
+}
+
+/// The cluster that a path below `user:` begins with, and the rest of the path.
+pub(crate) fn rewrite<'a>(snapshot: &Snapshot, path: &'a ClusterPath) -> Option<(ClusterName, Vec<&'a str>)> {
+    let (first, rest) = path.split_first();
+    let (user, below) = rest.split_first().filter(|_| first.as_str() == FIRST)?;
+    let cluster = digest::home_cluster(user);
+    let own = locate::logical_cluster(snapshot, &cluster)?;
+    let is_home = own
+        .path
+        .as_ref()
+        .is_some_and(|own| own.as_str() == format!("{FIRST}:{user}"));
+    is_home.then(|| (cluster, below.to_vec()))
+}
+
+impl Registry {
+    /// How far a user's home is.
+    pub fn home(&self, snapshot: &Snapshot, user: &UserInfo) -> Home {
+        let cluster = digest::home_cluster(&user.name);
+        let Some(entry) = snapshot.get(&ids::logical_cluster(&cluster)) else {
+            return Home::Absent;
+        };
+        let view = locate::logical_cluster(snapshot, &cluster);
+        if view.as_ref().and_then(|view| view.owner.as_deref()) != Some(&*user.name) {
+            return Home::Taken;
+        }
+        match view.map(|view| view.phase) {
+            Some(Phase::Scheduling | Phase::Initializing) | None => {
+                let since = entry.object.meta.creation_timestamp;
+                let waited = since.map_or(0, |since| self.clock.now().since(since));
+                if waited > CREATION_SECONDS_MAX {
+                    Home::Late
+                } else {
+                    Home::Coming
+                }
+            }
+            Some(_) => shown(&cluster, &entry).map_or(Home::Late, |entry| Home::There(Box::new(entry))),
+        }
+    }
+
+    /// Begins a user's home; controllers do the rest. Somebody else may have been faster.
+    pub async fn make_home(&self, user: &UserInfo) -> Result<()> {
+        let cluster = digest::home_cluster(&user.name);
+        let owner = user_json(user);
+        let mut logical = json!({
+            "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster",
+            "metadata": {
+                "name": "cluster",
+                "annotations": {
+                    "experimental.tenancy.kcp.io/owner": owner.to_string(),
+                    "internal.tenancy.kcp.io/type": "root:home",
+                },
+            },
+            "spec": {"directlyDeletable": false, "createdBy": owner},
+            "status": {"phase": "Scheduling"},
+        });
+        // A name that is no part of a path leaves the cluster's own.
+        if let Ok(path) = ClusterPath::parse(&format!("{FIRST}:{}", user.name)) {
+            logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
+        }
+        let plan = Plan {
+            intents: vec![Intent::Create(ids::logical_cluster(&cluster), logical)],
+            again_after: None,
+        };
+        match self.apply(&plan).await {
+            Ok(_) | Err(crate::Error::Conflict { .. }) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The Workspace that stands for a home, as kcp shows it.
+fn shown(cluster: &ClusterName, logical: &Entry) -> Option<Entry> {
+    let value = logical.object.body_value();
+    let mut workspace = json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace",
+        "metadata": {"name": "cluster", "creationTimestamp": value["metadata"]["creationTimestamp"]},
+        "spec": {"cluster": cluster.as_str(), "URL": value["status"]["URL"]},
+        "status": {"phase": value["status"]["phase"]},
+    });
+    for field in ["conditions", "initializers"] {
+        if let Some(list) = value["status"].get(field) {
+            workspace["status"][field] = list.clone();
+        }
+    }
+    let object: Json = workspace;
+    Some(Entry {
+        key: ObjectKey::cluster_scoped(ids::workspaces(), ClusterName::root(), "cluster"),
+        object: Arc::new(Object::new(&object, None).ok()?),
+        ..logical.clone()
+    })
+}
