@@ -3,7 +3,8 @@
 //! ```text
 //! certificate::user(der) ─┐
 //! TokenFile::lookup(token)┼─> UserInfo ── permit(user, attributes, facts) ──> Permit | Forbidden
-//! account::Claims::user() ┘
+//! account::Claims::user() ┤
+//! jwt::Issuer::user(token)┘
 //! ```
 //! A [`Permit`] can be made only by [`permit`], which asks every step of the chain in order. A door that takes a `Permit`
 //! cannot be entered without having been decided upon.
@@ -14,6 +15,7 @@ mod authorize;
 pub mod bearer;
 pub mod certificate;
 mod identities;
+pub mod jwt;
 mod rbac;
 mod required;
 mod token;

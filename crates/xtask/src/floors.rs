@@ -53,7 +53,8 @@ pub const FLOORS: [Floor; 7] = [
 ];
 
 /// Who may name whom on the same floor.
-pub const SAME_FLOOR: [(&str, &str); 6] = [
+pub const SAME_FLOOR: [(&str, &str); 7] = [
+    ("auth", "cel"),
     ("schema", "cel"),
     ("conversion", "cel"),
     ("conversion", "schema"),

@@ -1,0 +1,216 @@
+//! From a token to a user.
+
+use super::compile::{Giver, Issuer, Rule, Source};
+use super::expression::{self, Over};
+use super::keys::Keys;
+use crate::bearer::TOKEN_BYTES_MAX;
+use crate::user::UserInfo;
+use insula_api::{Json, Timestamp};
+use insula_cel::{Budget, OBJECT_COST_MAX};
+use serde::Deserialize;
+use serde_json::{Map, json};
+
+/// Seconds that the issuer's clock may be ahead of ours.
+const LEEWAY: f64 = 10.0;
+/// What the system calls its own users and groups.
+const SYSTEM: &str = "system:";
+
+/// Why a token does not count. For the log, and for who reviews a token.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum JwtError {
+    /// No token, or one with parts that nobody writes.
+    #[error("it is no well-formed token")]
+    Malformed,
+    /// The issuer may have a key by now that it did not have when it was asked.
+    #[error("it is signed with a key that its issuer does not publish")]
+    UnknownKey,
+    /// Somebody else signed it, or with another algorithm.
+    #[error("its signature is not its issuer's")]
+    Signature,
+    /// Another issuer says so.
+    #[error("it is of another issuer")]
+    Issuer,
+    /// Too late, or it never ends.
+    #[error("it has expired")]
+    Expired,
+    /// Too early.
+    #[error("it is not valid yet")]
+    Early,
+    /// For somebody else.
+    #[error("it is for other audiences")]
+    Audience,
+    /// A claim is not as it has to be.
+    #[error("{0}")]
+    Claims(String),
+}
+
+/// The issuer that a token names. Nothing has been verified: it only says whose keys to look at.
+pub fn issuer_of(token: &str) -> Option<String> {
+    #[derive(Deserialize)]
+    struct Named {
+        iss: String,
+    }
+    if token.len() > TOKEN_BYTES_MAX || token.split('.').count() != 3 {
+        return None;
+    }
+    let named: Named = jsonwebtoken::dangerous::insecure_decode_claims(token).ok()?;
+    Some(named.iss)
+}
+
+impl Issuer {
+    /// The user that a token stands for now.
+    ///
+    /// # Errors
+    /// It does not count. With [`JwtError::UnknownKey`], it might with newer keys.
+    pub fn user(&self, token: &str, keys: &Keys, now: Timestamp) -> Result<UserInfo, JwtError> {
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(JwtError::Malformed);
+        }
+        let claims = keys.signed(token)?;
+        self.check_standing(&claims, now)?;
+        let claims = Json::Object(claims);
+        let budget = &mut Budget::new(OBJECT_COST_MAX);
+        let user = self.mapped(&claims, budget)?;
+        for (claim, value) in &self.required {
+            if claims[claim] != value.as_str() {
+                return Err(said(format!("claim {claim} is not the required {value:?}")));
+            }
+        }
+        check(&self.rules, Over::Claims, &claims, budget)?;
+        let shown = json!({
+            "username": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra,
+        });
+        check(&self.user_rules, Over::User, &shown, budget)?;
+        // The group of all who showed a credential is added behind the rules, which are about the issuer's own.
+        let UserInfo {
+            name,
+            uid,
+            groups,
+            extra,
+        } = user;
+        let user = UserInfo::authenticated(name, uid, groups);
+        Ok(UserInfo { extra, ..user })
+    }
+
+    fn check_standing(&self, claims: &Map<String, Json>, now: Timestamp) -> Result<(), JwtError> {
+        let seconds = |claim: &str| claims.get(claim).and_then(Json::as_f64);
+        #[expect(clippy::cast_precision_loss, reason = "seconds since 1970 are far below 2^52")]
+        let now = now.0 as f64;
+        if claims.get("iss").and_then(Json::as_str) != Some(&*self.url) {
+            return Err(JwtError::Issuer);
+        }
+        if seconds("exp").is_none_or(|end| end <= now) {
+            return Err(JwtError::Expired);
+        }
+        if claims.contains_key("nbf") && seconds("nbf").is_none_or(|begin| begin > now + LEEWAY) {
+            return Err(JwtError::Early);
+        }
+        let is_ours = |audience: &Json| {
+            audience
+                .as_str()
+                .is_some_and(|one| self.audiences.iter().any(|own| own == one))
+        };
+        let meant = match claims.get("aud") {
+            Some(Json::Array(audiences)) => audiences.iter().any(is_ours),
+            Some(audience) => is_ours(audience),
+            None => false,
+        };
+        if meant { Ok(()) } else { Err(JwtError::Audience) }
+    }
+
+    fn mapped(&self, claims: &Json, budget: &mut Budget) -> Result<UserInfo, JwtError> {
+        let name = match &self.username {
+            Source::Claim { name, prefix } => {
+                // An address that its owner has not confirmed may be anybody's.
+                let verified = &claims["email_verified"];
+                if name == "email" && !verified.is_null() && *verified != true {
+                    return Err(said("the email address is not verified"));
+                }
+                let value = claims[name].as_str().filter(|value| !value.is_empty());
+                let value = value.ok_or_else(|| said(format!("claim {name} is not a text that names the user")))?;
+                format!("{prefix}{value}")
+            }
+            Source::Expression(program) => match evaluated(program, claims, budget)? {
+                Json::String(name) if !name.is_empty() => name,
+                _ => return Err(said("the expression of the user's name gives no text")),
+            },
+        };
+        let mut groups = match &self.groups {
+            None => Vec::new(),
+            Some(Source::Claim { name, prefix }) => {
+                let groups = texts(&claims[name]).ok_or_else(|| said(format!("claim {name} is no list of groups")))?;
+                groups.iter().map(|group| format!("{prefix}{group}")).collect()
+            }
+            Some(Source::Expression(program)) => listed(program, claims, budget)?,
+        };
+        let uid = match &self.uid {
+            None => String::new(),
+            Some(Source::Claim { name, .. }) => match &claims[name] {
+                Json::String(uid) => uid.clone(),
+                _ => return Err(said(format!("claim {name} is not a text that tells users apart"))),
+            },
+            Some(Source::Expression(program)) => match evaluated(program, claims, budget)? {
+                Json::String(uid) => uid,
+                _ => return Err(said("the expression of the user's UID gives no text")),
+            },
+        };
+        if self.giver == Giver::Workspace {
+            if name.starts_with(SYSTEM) {
+                return Err(said("names that begin with system: are the system's own"));
+            }
+            groups.retain(|group| !group.starts_with(SYSTEM));
+        }
+        let mut user = UserInfo {
+            name,
+            uid,
+            groups,
+            ..UserInfo::default()
+        };
+        for (key, program) in &self.extra {
+            let values = listed(program, claims, budget)?;
+            if !values.is_empty() {
+                user.extra.insert(key.clone(), values);
+            }
+        }
+        Ok(user)
+    }
+}
+
+fn said(why: impl Into<String>) -> JwtError {
+    JwtError::Claims(why.into())
+}
+
+fn evaluated(program: &insula_cel::Program, claims: &Json, budget: &mut Budget) -> Result<Json, JwtError> {
+    expression::evaluate(program, Over::Claims, claims, budget).map_err(said)
+}
+
+fn listed(program: &insula_cel::Program, claims: &Json, budget: &mut Budget) -> Result<Vec<String>, JwtError> {
+    let value = evaluated(program, claims, budget)?;
+    texts(&value).ok_or_else(|| said("an expression gives neither a text nor a list of texts"))
+}
+
+/// A text or a list of texts; nothing is an empty list, and empty texts are left out.
+fn texts(value: &Json) -> Option<Vec<String>> {
+    let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    match value {
+        Json::Null => Some(Vec::new()),
+        Json::String(text) => Some(some(text).into_iter().collect()),
+        Json::Array(list) => {
+            let texts: Option<Vec<&str>> = list.iter().map(Json::as_str).collect();
+            texts.map(|texts| texts.into_iter().filter_map(some).collect())
+        }
+        _ => None,
+    }
+}
+
+fn check(rules: &[Rule], over: Over, value: &Json, budget: &mut Budget) -> Result<(), JwtError> {
+    for Rule { program, message } in rules {
+        match expression::evaluate(program, over, value, budget) {
+            Ok(Json::Bool(true)) => {}
+            Ok(_) if message.is_empty() => return Err(said(format!("it fails the rule {}", program.source()))),
+            Ok(_) => return Err(said(message.clone())),
+            Err(why) => return Err(said(why)),
+        }
+    }
+    Ok(())
+}
