@@ -1,7 +1,7 @@
 //! The way in: who asks, where, and whether they may. The same chain as for HTTP; there is no side door.
 
 use insula_api::{ClusterName, ClusterPath, Timestamp, Uid};
-use insula_auth::{Attributes, ClusterFacts, Permit, UserInfo, forbidden_message, permit};
+use insula_auth::{Attributes, ClusterFacts, Permit, UserInfo, audit::Record, forbidden_message, permit};
 use insula_proto::admin::v1::ResponseHeader;
 use insula_registry::{
     Registry,
@@ -43,11 +43,13 @@ pub struct Visit {
     /// The state.
     pub snapshot: Snapshot,
     request_id: String,
+    record: Record,
 }
 
 impl Door {
     /// Finds out who asks. Nobody is let in without a credential.
     pub fn authenticate(&self, metadata: &MetadataMap, extensions: &Extensions) -> Result<UserInfo, Status> {
+        let record = extensions.get::<Record>().cloned().unwrap_or_default();
         let credentials = metadata.get_all("authorization");
         let user = self
             .authenticator
@@ -57,9 +59,12 @@ impl Door {
             )
             .map_err(|why| {
                 tracing::info!(%why, "authentication failed");
+                record.refused(&why);
                 Status::unauthenticated("Unauthorized")
             })?;
+        record.known(&user);
         if user.name == insula_auth::USER_ANONYMOUS {
+            record.refused("no credential was shown");
             return Err(Status::unauthenticated("Unauthorized"));
         }
         Ok(user)
@@ -76,6 +81,7 @@ impl Door {
             user,
             snapshot,
             request_id,
+            record: request.extensions().get::<Record>().cloned().unwrap_or_default(),
         })
     }
 
@@ -84,8 +90,11 @@ impl Door {
         let path = ClusterPath::parse(path).map_err(|error| {
             Status::invalid_argument(format!("workspace: {error}; write a path such as root:org:team"))
         })?;
-        match locate::locate(&visit.snapshot, &path) {
-            Ok(cluster) => Ok((cluster, path)),
+        match locate::locate(&visit.snapshot, &path).inspect_err(|why| visit.record.refused(why)) {
+            Ok(cluster) => {
+                visit.record.located(Some(&cluster), Some(&path));
+                Ok((cluster, path))
+            }
             Err(NotLocated::UnknownCluster(_)) => Err(Status::permission_denied(forbidden_message(
                 &visit.user,
                 &Attributes::default(),
@@ -122,7 +131,17 @@ impl Door {
             Some(cluster) => access::facts(&visit.snapshot, cluster),
             None => ClusterFacts::default(),
         };
-        permit(&visit.user, attributes, &facts).map_err(|forbidden| Status::permission_denied(forbidden.message))
+        match permit(&visit.user, attributes, &facts) {
+            Ok(permit) => {
+                visit.record.decided(true, permit.reason(), permit.trail());
+                Ok(permit)
+            }
+            Err(forbidden) => {
+                visit.record.decided(false, &forbidden.reason, &forbidden.trail);
+                visit.record.refused(&forbidden.message);
+                Err(Status::permission_denied(forbidden.message))
+            }
+        }
     }
 }
 

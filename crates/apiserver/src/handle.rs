@@ -304,7 +304,9 @@ impl ResourceRequest<'_> {
     pub async fn body_of(&mut self, expected: body::Expected<'_>) -> Result<body::Decoded, Reply> {
         let bytes = self.read_body().await?;
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
-        body::decode_object(&bytes, format, expected).map_err(Reply::from)
+        let decoded = body::decode_object(&bytes, format, expected).map_err(Reply::from)?;
+        self.request.parsed.record.sent(&decoded.value);
+        Ok(decoded)
     }
 
     pub(crate) async fn optional_body(&mut self) -> Result<Option<Json>, Reply> {
@@ -313,9 +315,9 @@ impl ResourceRequest<'_> {
             return Ok(None);
         }
         let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
-        body::decode(&bytes, format)
-            .map(|decoded| Some(decoded.value))
-            .map_err(Reply::from)
+        let sent = body::decode(&bytes, format).map_err(Reply::from)?.value;
+        self.request.parsed.record.sent(&sent);
+        Ok(Some(sent))
     }
 }
 

@@ -19,6 +19,7 @@ pub mod openapi;
 pub mod path;
 pub mod protobuf;
 pub mod query;
+mod recorded;
 mod render;
 pub mod reply;
 mod scale;
@@ -33,6 +34,7 @@ mod writes;
 use axum::body::Body;
 use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response, header};
+use insula_auth::audit::Record;
 use insula_registry::{Registry, access::Authenticator};
 use std::{panic::AssertUnwindSafe, sync::Arc};
 use tokio::sync::watch;
@@ -58,14 +60,24 @@ impl ApiServer {
     /// Serves one request. A panic becomes a 500 and stays in its request.
     pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
         let headers = request.headers().clone();
+        let record = request.extensions().get::<Record>().cloned().unwrap_or_default();
         let mut kind = handle::Kind::default();
         let served = AssertUnwindSafe(handle::serve(self, request, &mut kind)).catch_unwind();
+        let refused = |refusal: reply::Reply| {
+            refusal.tell(&record);
+            refusal.respond(&headers)
+        };
         let response = match tokio::time::timeout(self.limits.settings.request_time, served).await {
             Ok(Ok(Ok(response))) => response,
-            Ok(Ok(Err(refusal))) => refusal.respond(&headers),
-            Ok(Err(_)) => reply::Reply::from(status::panicked()).respond(&headers),
-            Err(_) => reply::Reply::from(status::timeout()).respond(&headers),
+            Ok(Ok(Err(refusal))) => refused(refusal),
+            Ok(Err(_)) => {
+                let reply = refused(status::panicked().into());
+                record.panicked();
+                reply
+            }
+            Err(_) => refused(status::timeout().into()),
         };
+        let response = recorded::response(&record, response).await;
         let mut response = gzip::compress(response, &headers);
         let no_cache = HeaderValue::from_static("no-cache, private");
         response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);

@@ -8,7 +8,7 @@ use crate::{
 use axum::body::Body;
 use http::{HeaderMap, HeaderValue, Response, header};
 use insula_api::Json;
-use insula_auth::Attributes;
+use insula_auth::{Attributes, audit::Record};
 use insula_registry::{Error, Named};
 
 /// A refusal.
@@ -73,6 +73,14 @@ impl Reply {
             Reply::Status(status) if !warnings.is_empty() => Reply::Warned(status, warnings),
             Reply::Warned(status, later) => Reply::Warned(status, [warnings, later].concat()),
             other => other,
+        }
+    }
+
+    /// Tells the audit log what the client is told.
+    pub fn tell(&self, record: &Record) {
+        match self {
+            Reply::Status(status) | Reply::Warned(status, _) => record.status(&status.body),
+            Reply::NotFoundPage => record.refused("nothing is served at this path"),
         }
     }
 

@@ -12,7 +12,8 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri};
 use insula_api::{ClusterName, ClusterPath, Revision};
 use insula_auth::{
-    Attributes, ClusterFacts, EXTRA_CLUSTER, EXTRA_SCOPES, GROUP_AUTHENTICATED, Permit, UserInfo, permit,
+    Attributes, ClusterFacts, EXTRA_CLUSTER, EXTRA_SCOPES, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo,
+    audit::Record, permit,
 };
 use insula_registry::{
     Error, Named, Registry,
@@ -42,6 +43,8 @@ pub struct Parsed {
     peer: Option<PeerCertificate>,
     /// A wish to go on as a WebSocket.
     pub(crate) upgrade: Option<Upgrade>,
+    /// What is told of it afterwards.
+    pub(crate) record: Record,
 }
 
 /// A request whose sender is known.
@@ -95,6 +98,7 @@ impl Parsed {
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let peer = parts.extensions.get::<PeerCertificate>().cloned();
         let upgrade = Upgrade::asked(&mut parts);
+        let record = parts.extensions.remove::<Record>().unwrap_or_default();
         Ok(Parsed {
             method: parts.method,
             uri: parts.uri,
@@ -104,6 +108,7 @@ impl Parsed {
             body,
             peer,
             upgrade,
+            record,
         })
     }
 
@@ -116,15 +121,22 @@ impl Parsed {
             .authenticate(self.peer.as_ref(), credentials)
             .map_err(|why| {
                 tracing::info!(%why, "authentication failed");
+                self.record.about(attributes(&self, None));
+                self.record.refused(why);
                 Reply::unauthorized()
             })?;
         self.go_home(&caller)?;
+        self.record.about(attributes(&self, None));
+        self.record.known(&caller);
         match impersonated(&self.headers)? {
-            Some(user) => Ok(Authenticated {
-                parsed: self,
-                user,
-                behind: Some(caller),
-            }),
+            Some(user) => {
+                self.record.acts_as(&user);
+                Ok(Authenticated {
+                    parsed: self,
+                    user,
+                    behind: Some(caller),
+                })
+            }
             None => Ok(Authenticated {
                 parsed: self,
                 user: caller,
@@ -214,6 +226,7 @@ impl Authenticated {
             Route::Virtual { workspace, .. } => Some(View::of(workspace)),
             _ => None,
         };
+        parsed.record.located(cluster.as_ref(), path.as_ref());
         let place = Place {
             snapshot,
             cluster,
@@ -295,6 +308,7 @@ pub async fn snapshot(registry: &Registry, at: At) -> Result<Snapshot, Reply> {
 }
 
 fn not_located(why: NotLocated, user: &UserInfo, parsed: &Parsed) -> Reply {
+    parsed.record.refused(&why);
     match why {
         NotLocated::UnknownCluster(_) => {
             let attributes = attributes(parsed, None);
@@ -327,15 +341,22 @@ impl Located {
             place,
         } = self;
         let asked = attributes(&parsed, place.cluster.clone());
-        let refused = |reason: &str| {
-            tracing::info!(user = user.name, reason, "forbidden");
+        let refused = |forbidden: Forbidden| {
+            tracing::info!(user = user.name, reason = forbidden.reason, "forbidden");
+            parsed.record.decided(false, &forbidden.reason, &forbidden.trail);
             Reply::forbidden(&insula_auth::forbidden_message(&user, &asked), &asked)
         };
         let (question, facts) = place.question(&asked)?;
         if let Some(caller) = &behind {
-            may_impersonate(caller, &user, question.cluster.as_ref(), &facts)?;
+            may_impersonate(caller, &user, question.cluster.as_ref(), &facts).map_err(|refused| {
+                let (wish, forbidden) = *refused;
+                parsed.record.decided(false, &forbidden.reason, &forbidden.trail);
+                parsed.record.refused(&forbidden.message);
+                Reply::forbidden(&forbidden.message, &wish)
+            })?;
         }
-        let permit = permit(&user, question, &facts).map_err(|forbidden| refused(&forbidden.reason))?;
+        let permit = permit(&user, question, &facts).map_err(refused)?;
+        parsed.record.decided(true, permit.reason(), permit.trail());
         if let Some(view) = &place.view {
             view.lets(&place, &user, &asked)?;
         }
@@ -372,8 +393,12 @@ impl Authorized {
             ..attributes(&self.parsed, self.place.cluster.clone())
         };
         let (question, facts) = self.place.question(&asked)?;
-        permit(&self.user, question, &facts)
-            .map_err(|_| Reply::forbidden(&insula_auth::forbidden_message(&self.user, &asked), &asked))?;
+        permit(&self.user, question, &facts).map_err(|forbidden| {
+            let record = &self.parsed.record;
+            record.decided(false, &forbidden.reason, &forbidden.trail);
+            record.refused("the object does not exist, and making it takes the verb create");
+            Reply::forbidden(&insula_auth::forbidden_message(&self.user, &asked), &asked)
+        })?;
         match &self.place.view {
             Some(view) => view.lets(&self.place, &self.user, &asked),
             None => Ok(()),
@@ -386,7 +411,7 @@ fn may_impersonate(
     user: &UserInfo,
     cluster: Option<&ClusterName>,
     facts: &ClusterFacts,
-) -> Result<(), Reply> {
+) -> Result<(), Box<(Attributes, Forbidden)>> {
     let wishes = std::iter::once(("users", user.name.clone())).chain(
         user.groups
             .iter()
@@ -413,7 +438,7 @@ fn may_impersonate(
             is_resource_request: true,
             ..Attributes::default()
         };
-        permit(caller, attributes.clone(), facts).map_err(|f| Reply::forbidden(&f.message, &attributes))?;
+        permit(caller, attributes.clone(), facts).map_err(|forbidden| Box::new((attributes, forbidden)))?;
     }
     Ok(())
 }

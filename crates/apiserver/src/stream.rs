@@ -13,6 +13,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::Response;
 use insula_api::{ClusterName, Revision, Scope};
+use insula_auth::audit::Open;
 use insula_registry::{Error, Event, Origin, Registry, Target, Watch, ids, view::Sight};
 use insula_store::Cursor;
 use std::{convert::Infallible, future::pending, pin::Pin, sync::Arc, time::Duration};
@@ -44,6 +45,7 @@ pub(crate) struct Running {
     closing: watch::Receiver<bool>,
     ended: bool,
     _permit: WatchPermit,
+    _record: Open,
 }
 
 /// What a watch sends.
@@ -103,6 +105,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
             closing: request.server.closing.clone(),
             ended: false,
             _permit: permit,
+            _record: request.request.parsed.record.open(),
         })),
         // A revision that is gone is told within the stream: that is where clients look for it.
         Err(Begin::Expired(error)) => {

@@ -28,6 +28,7 @@ impl ResourceRequest<'_> {
             dry_run,
             field_validation,
             duplicates: Vec::new(),
+            record: self.request.parsed.record.clone(),
             manager: self.manager(),
         })
     }
@@ -198,6 +199,7 @@ impl ResourceRequest<'_> {
     async fn apply(&mut self, part: Part, bytes: &[u8], form: Negotiated) -> Answer {
         let (options, on_conflict) = self.apply_options()?;
         let config = apply::configuration(bytes, options.field_validation)?;
+        self.request.parsed.record.sent(&config.value);
         let registry = &self.server.registry;
         let exists = registry
             .get(&self.request.place.snapshot, &self.target, &self.name)
@@ -228,6 +230,7 @@ impl ResourceRequest<'_> {
             dry_run,
             field_validation,
             duplicates: Vec::new(),
+            record: self.request.parsed.record.clone(),
             manager: self.manager(),
         };
         Ok((options, on_conflict))
@@ -243,7 +246,9 @@ impl ResourceRequest<'_> {
 
     /// A patch body as JSON.
     pub fn decode_patch(&self, bytes: &[u8]) -> Result<Json, Reply> {
-        insula_apply::decode(bytes).map_err(|error| patch_error(&error).into())
+        let patch = insula_apply::decode(bytes).map_err(|error| patch_error(&error))?;
+        self.request.parsed.record.sent(&patch);
+        Ok(patch)
     }
 
     /// A deletion has no fields to validate and makes nobody own any.
@@ -253,6 +258,7 @@ impl ResourceRequest<'_> {
             dry_run,
             field_validation: FieldValidation::Ignore,
             duplicates: Vec::new(),
+            record: self.request.parsed.record.clone(),
             manager: String::new(),
         }
     }

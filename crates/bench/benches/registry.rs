@@ -34,6 +34,7 @@ async fn create(tenant: &Tenant, target: &Target, user: &UserInfo, body: Json) {
         field_validation: FieldValidation::Warn,
         duplicates: Vec::new(),
         manager: String::new(),
+        record: insula_auth::audit::Record::default(),
     };
     tenant.registry.create(target, body, &options).await.expect("creates");
 }

@@ -113,6 +113,7 @@ impl Rig {
             field_validation: FieldValidation::Strict,
             duplicates: Vec::new(),
             manager: String::new(),
+            record: insula_auth::audit::Record::default(),
         }
     }
 

@@ -4,6 +4,7 @@ mod apis;
 mod client;
 mod conversion;
 mod demo;
+mod explain;
 mod export;
 mod files;
 mod print;
@@ -45,6 +46,8 @@ enum Command {
     /// Publish APIs for other workspaces to bind.
     #[command(subcommand)]
     Export(export::Command),
+    /// Say what became of a request and why it was refused, from the audit log.
+    Explain(explain::Arguments),
     /// Print the version.
     Version(version::Arguments),
 }
@@ -65,6 +68,7 @@ fn main() -> ExitCode {
         Command::Conversion(command) => conversion::main(&command),
         Command::Schema(command) => schema::main(&command),
         Command::Export(command) => export::main(command),
+        Command::Explain(arguments) => explain::main(&arguments),
         Command::Version(arguments) => version::main(&arguments),
     }
 }

@@ -4,7 +4,7 @@ use crate::{home, ids};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
-use std::sync::Arc;
+use std::{fmt, sync::Arc};
 
 /// Why a path leads nowhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +19,24 @@ pub enum NotLocated {
         name: String,
         phase: String,
     },
+}
+
+/// For the audit log, not for clients: it tells whether a cluster exists.
+impl fmt::Display for NotLocated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NotLocated::UnknownCluster(cluster) => write!(f, "there is no logical cluster {cluster}"),
+            NotLocated::UnknownWorkspace { parent, name } => {
+                write!(f, "the logical cluster {parent} has no workspace {name:?}")
+            }
+            NotLocated::Unavailable { parent, name, phase } => {
+                write!(
+                    f,
+                    "the workspace {name:?} in the logical cluster {parent} is {phase}, and not Ready"
+                )
+            }
+        }
+    }
 }
 
 /// What routing has to know of a Workspace, read once for each state of it.

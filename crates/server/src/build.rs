@@ -18,6 +18,7 @@ use insula_apiserver::{
     ApiServer, handle,
     limits::{Limits, Settings},
 };
+use insula_auth::audit::Log;
 use insula_controllers::Controllers;
 use insula_registry::{
     Registry,
@@ -60,6 +61,8 @@ pub struct Parts {
     pub url: String,
     /// The CA that signed our certificate, PEM.
     pub trust: Arc<str>,
+    /// Where requests are recorded.
+    pub audit: Arc<Log>,
 }
 
 /// What is served, and what goes on beside it.
@@ -81,6 +84,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         lifecycle,
         url,
         trust,
+        audit,
     } = parts;
     let measured = Arc::new(Measured {
         inner: Arc::clone(&store),
@@ -133,7 +137,9 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
     let grpc = services.prepare().into_axum_router();
-    let traced = by_content_type(http, grpc).layer(middleware::from_fn_with_state(env.rng, trace::trace));
+    let traced = by_content_type(http, grpc)
+        .layer(middleware::from_fn_with_state(audit, crate::audit::record))
+        .layer(middleware::from_fn_with_state(env.rng, trace::trace));
 
     let mut background: Vec<Background> = vec![
         Box::pin(housekeeping::keep(Arc::clone(&registry))),
@@ -199,7 +205,7 @@ fn is_grpc(request: &Request) -> bool {
 }
 
 /// Work that takes a while: the thread's other tasks go to another one meanwhile. A runtime of one thread has none.
-fn aside(work: &mut dyn FnMut()) {
+pub(crate) fn aside(work: &mut dyn FnMut()) {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),

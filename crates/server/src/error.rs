@@ -84,6 +84,14 @@ pub enum StartError {
         /// Which lines, and why. Never a token.
         cause: String,
     },
+    /// The audit policy is wrong. Exit code 2.
+    #[error("{}: {cause}", path.display())]
+    AuditPolicy {
+        /// The file.
+        path: PathBuf,
+        /// Which fields, and why.
+        cause: String,
+    },
     /// The kubeconfig would replace one that is not ours. Exit code 2.
     #[error(
         "{} exists and was not written by insula; it is left alone. Choose another file with --kubeconfig, or remove it",
@@ -134,7 +142,7 @@ impl StartError {
     /// What the process ends with. `insula start --help` lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Address { .. } | Self::Tokens { .. } => 2,
+            Self::Config(_) | Self::Address { .. } | Self::Tokens { .. } | Self::AuditPolicy { .. } => 2,
             Self::ForeignKubeconfig { .. } | Self::Telemetry { .. } => 2,
             Self::InUse { .. } => 3,
             Self::Listen { .. } => 4,

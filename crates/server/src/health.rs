@@ -17,7 +17,7 @@ use http::{
     StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE},
 };
-use insula_auth::{Attributes, ClusterFacts, Permit};
+use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
 use insula_registry::access::{Authenticator, PeerCertificate};
 use insula_store::Store;
 use serde_json::json;
@@ -132,6 +132,7 @@ async fn text(State(health): State<Health>, request: Request) -> Response {
 
 /// The same chain that decides about every other path. The listener has checked the certificate against our CA.
 fn permit(health: &Health, request: &Request, path: &str) -> Result<Permit, Refusal> {
+    let record = request.extensions().get::<Record>().cloned().unwrap_or_default();
     let peer = request.extensions().get::<PeerCertificate>();
     let authorization = request
         .headers()
@@ -143,6 +144,7 @@ fn permit(health: &Health, request: &Request, path: &str) -> Result<Permit, Refu
         .authenticate(peer, authorization)
         .map_err(|error| {
             tracing::debug!(%error, "a credential was refused");
+            record.refused(&error);
             Refusal {
                 code: StatusCode::UNAUTHORIZED,
                 reason: "Unauthorized",
@@ -154,11 +156,21 @@ fn permit(health: &Health, request: &Request, path: &str) -> Result<Permit, Refu
         path: path.to_owned(),
         ..Attributes::default()
     };
-    insula_auth::permit(&user, attributes, &ClusterFacts::default()).map_err(|forbidden| Refusal {
-        code: StatusCode::FORBIDDEN,
-        reason: "Forbidden",
-        message: forbidden.to_string(),
-    })
+    record.known(&user);
+    match insula_auth::permit(&user, attributes, &ClusterFacts::default()) {
+        Ok(permit) => {
+            record.decided(true, permit.reason(), permit.trail());
+            Ok(permit)
+        }
+        Err(forbidden) => {
+            record.decided(false, &forbidden.reason, &forbidden.trail);
+            Err(Refusal {
+                code: StatusCode::FORBIDDEN,
+                reason: "Forbidden",
+                message: forbidden.message,
+            })
+        }
+    }
 }
 
 /// Why somebody does not get an answer.

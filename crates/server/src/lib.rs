@@ -5,6 +5,7 @@
 
 mod accounts;
 mod answer;
+mod audit;
 mod build;
 pub mod config;
 mod env;

@@ -105,6 +105,20 @@ pub enum CommitOutcome {
     Failed,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AuditLabels {
+    outcome: AuditOutcome,
+}
+
+/// What became of an audit event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum AuditOutcome {
+    /// It is in the log.
+    Written,
+    /// There was no room in the queue, or on the disk.
+    Lost,
+}
+
 /// All of them. Counting is a few atomic operations.
 pub struct Metrics {
     registry: Registry,
@@ -115,6 +129,7 @@ pub struct Metrics {
     connections: Gauge<i64, AtomicI64>,
     handshake_failures: Counter,
     commit_seconds: Family<CommitLabels, Histogram, fn() -> Histogram>,
+    audit_events: Family<AuditLabels, Counter>,
     otlp: Option<Otlp>,
 }
 
@@ -148,6 +163,7 @@ impl Metrics {
             handshake_failures: Counter::default(),
             // An fsync takes 0.05 ms on a good disk and seconds on one that is dying.
             commit_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_05, 18))),
+            audit_events: Family::default(),
             otlp: meter.map(Otlp::new),
         };
         metrics.register(version);
@@ -175,6 +191,7 @@ impl Metrics {
         registry.register("tls_handshake_failures", help, self.handshake_failures.clone());
         let help = "Time from handing a transaction to the store to its answer";
         registry.register_with_unit("commit_duration", help, Unit::Seconds, self.commit_seconds.clone());
+        registry.register("audit_events", "Events for the audit log", self.audit_events.clone());
     }
 
     /// A request was answered.
@@ -193,6 +210,13 @@ impl Metrics {
                 KeyValue::new("code", i64::from(code.as_u16() / 100)),
             ];
             otlp.request_seconds.record(took.as_secs_f64(), &labels);
+        }
+    }
+
+    /// So many audit events were written, or lost.
+    pub(crate) fn audited(&self, outcome: AuditOutcome, count: u64) {
+        if count > 0 {
+            self.audit_events.get_or_create(&AuditLabels { outcome }).inc_by(count);
         }
     }
 

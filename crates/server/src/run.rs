@@ -21,6 +21,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     Env, StartError, VERSION, accounts,
+    audit::{self, Writer},
     build::{App, Background, Parts, build},
     config::{Config, LogFormat},
     files, identity, kubeconfig,
@@ -172,6 +173,7 @@ impl Starting {
         let lifecycle = Lifecycle::default();
         let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
         let config = Arc::new(config);
+        let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
         let App { router, background } = build(Parts {
             config: Arc::clone(&config),
             env,
@@ -181,6 +183,7 @@ impl Starting {
             lifecycle: lifecycle.clone(),
             url: url.clone(),
             trust: files::read(&identity.ca)?.unwrap_or_default().into(),
+            audit,
         })
         .await?;
         kubeconfig::write(&kubeconfig, &url, &identity)?;
@@ -196,7 +199,7 @@ impl Starting {
             metrics,
             drain,
         };
-        let served = tokio::spawn(serve(server, background, store, drivers));
+        let served = tokio::spawn(serve(server, background, store, drivers, writer));
         lifecycle.set_ready();
         step("ready", "API", url.clone(), begun);
         let delay = Duration::from_secs(config.shutdown_delay_seconds);
@@ -212,7 +215,13 @@ impl Starting {
 }
 
 /// Serves to the end, and closes the store when nothing uses it any more.
-async fn serve(server: Server, background: Vec<Background>, store: Arc<dyn Store>, drivers: JoinSet<()>) {
+async fn serve(
+    server: Server,
+    background: Vec<Background>,
+    store: Arc<dyn Store>,
+    drivers: JoinSet<()>,
+    audit: Arc<Writer>,
+) {
     let lifecycle = server.lifecycle.clone();
     let beside = TaskTracker::new();
     for work in background {
@@ -228,6 +237,8 @@ async fn serve(server: Server, background: Vec<Background>, store: Arc<dyn Store
     beside.close();
     beside.wait().await;
     store.close().await;
+    // What the last requests left is written before the end.
+    drop(tokio::task::spawn_blocking(move || audit.close()).await);
     // Nothing is left to follow.
     drop(drivers);
 }

@@ -14,6 +14,7 @@ macro_rules! stories {
 }
 
 mod access;
+mod audit;
 mod binding;
 mod builtin;
 mod clients;

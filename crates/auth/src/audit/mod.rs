@@ -2,8 +2,8 @@
 //! audit events.
 //!
 //! ```text
-//! Record ── asked(user, attributes) ── located ── decided(trail) ── note ── answered ──> Event ──> Sink
-//!               └ Policy: how much, which stages
+//! Record ── about(attributes) ── known(user) ── located ── decided(trail) ── note ── answered ──> Event ──> Sink
+//!                                  └ Policy: how much, which stages
 //! ```
 //! Nothing here is for clients: reasons name rules, steps and workspaces that an answer must not.
 

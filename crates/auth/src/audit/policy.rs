@@ -217,7 +217,8 @@ impl WrittenRule {
                 false => FieldError::not_supported(&at, &Json::from(self.level), &LEVELS.map(Level::word)),
             });
         }
-        if !self.non_resource_urls.is_empty() && !(self.resources.is_empty() && self.namespaces.is_empty()) {
+        let about_resources = !self.resources.is_empty() || !self.namespaces.is_empty();
+        if about_resources && !self.non_resource_urls.is_empty() {
             let why = "rules cannot apply to both regular resources and non-resource URLs";
             let value = Json::from(self.non_resource_urls.clone());
             errors.push(FieldError::invalid(&at.child("nonResourceURLs"), &value, why));

@@ -125,20 +125,19 @@ impl Record {
         self.change_state(|state| change(&mut state.facts));
     }
 
-    /// The sender is known, and what they want. From here on it is known how much is recorded.
-    pub fn asked(&self, user: &UserInfo, attributes: Attributes) {
+    /// The sender is known, after what they want. From here on it is known how much is recorded.
+    pub fn known(&self, user: &UserInfo) {
         let Some(shared) = &self.0 else { return };
         let mut held = shared.state();
         let Some(State { facts, .. }) = held.as_mut() else {
             return;
         };
-        let verdict = shared.log.policy.verdict(user, &attributes);
+        let verdict = shared.log.policy.verdict(user, &facts.attributes);
         if verdict.level == Level::None {
             *held = None;
             return;
         }
         facts.user = user.clone();
-        facts.attributes = attributes;
         facts.verdict = Some(verdict);
         if !verdict.omit_stages.has(Stage::RequestReceived) {
             let facts = facts.clone();
@@ -168,9 +167,9 @@ impl Record {
         });
     }
 
-    /// What was asked for, where it is found out later than who asks.
-    pub fn about(&self, attributes: &Attributes) {
-        self.change(|facts| facts.attributes.clone_from(attributes));
+    /// What is asked for.
+    pub fn about(&self, attributes: Attributes) {
+        self.change(|facts| facts.attributes = attributes);
     }
 
     /// Why it was refused before, or beside, authorisation.
@@ -242,6 +241,20 @@ impl Record {
     pub fn open(&self) -> Open {
         self.change_state(|state| state.open = true);
         Open(self.clone())
+    }
+
+    /// Whether an answer was told, or nothing is recorded.
+    pub fn is_told(&self) -> bool {
+        let mut told = true;
+        self.change_state(|state| told = state.begun);
+        told
+    }
+
+    /// Whether the answer goes on after its headers.
+    pub fn is_open(&self) -> bool {
+        let mut open = false;
+        self.change_state(|state| open = state.open);
+        open
     }
 
     /// The answer is there. One that goes on has begun, any other one is complete.

@@ -3,7 +3,7 @@
 use super::matching::{ResourceVersion, Subject};
 use crate::{Named, Part, Result, Served, Target, admission::Operation, ids, representation};
 use insula_api::{Json, Labels, ObjectKey};
-use insula_auth::UserInfo;
+use insula_auth::{UserInfo, audit::Record};
 use insula_cel::ResourceCheck;
 use insula_conversion::Stored;
 use insula_store::{Entry, Snapshot};
@@ -23,6 +23,8 @@ pub(crate) struct Request<'a> {
     pub(crate) name: &'a str,
     /// The object as it was.
     pub(crate) old: Option<&'a Entry>,
+    /// Where notes are left.
+    pub(crate) record: &'a Record,
 }
 
 /// The object that is about to be written.

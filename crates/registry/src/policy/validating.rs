@@ -2,7 +2,7 @@
 
 use super::{
     authorizer::Authorizer,
-    evaluate::{Evaluation, Inputs, Refusal, Verdict},
+    evaluate::{Evaluation, Inputs, Verdict},
     hooks::{Binding, Hook, Policies},
     matching,
     params::{self, ParamSource},
@@ -10,10 +10,13 @@ use super::{
 };
 use crate::{Catalog, Denial, Error, Result, ids};
 use insula_api::Json;
+use serde_json::json;
 use std::collections::BTreeMap;
 
 /// Longer notes are cut, as in Kubernetes.
 const NOTE_BYTES_MAX: usize = 10 * 1024;
+/// Annotation: what would have been refused.
+const NOTE_FAILURE: &str = "validation.policy.admission.k8s.io/validation_failure";
 
 /// Asks the policies about a write. Gives what the sender should know of a write that may happen.
 pub(crate) fn review(
@@ -39,10 +42,16 @@ pub(crate) fn review(
         request,
         views: Views::new(request, new, subject.resource.clone()),
         warnings: Vec::new(),
+        failures: Vec::new(),
         denied: None,
     };
     for hook in &hooks {
         review.ask(hook, &subject)?;
+    }
+    if !review.failures.is_empty() {
+        request
+            .record
+            .note(NOTE_FAILURE, &Json::Array(review.failures).to_string());
     }
     match review.denied {
         Some(denied) => Err(denied),
@@ -55,6 +64,8 @@ struct Review<'a> {
     request: &'a Request<'a>,
     views: Views<'a>,
     warnings: Vec<String>,
+    /// What bindings with the action `Audit` refuse.
+    failures: Vec<Json>,
     /// The first refusal.
     denied: Option<Error>,
 }
@@ -160,7 +171,10 @@ impl Review<'_> {
                         "Validation failed for ValidatingAdmissionPolicy '{}' with binding '{}': {}",
                         hook.name, binding.name, refusal.message
                     )),
-                    _ => self.audit(hook, binding, refusal),
+                    _ => self.failures.push(json!({
+                        "message": refusal.message, "policy": &*hook.name, "binding": &*binding.name,
+                        "expressionIndex": refusal.index, "validationActions": binding.spec.validation_actions,
+                    })),
                 }
             }
         }
@@ -176,30 +190,10 @@ impl Review<'_> {
         }
     }
 
-    /// Until there is an audit log, its entries are events.
-    fn audit(&self, hook: &Hook, binding: &Binding, refusal: &Refusal) {
-        tracing::info!(
-            cluster = %self.request.target.cluster,
-            resource = %self.request.target.served.api.named(),
-            name = self.request.name,
-            policy = %hook.name,
-            binding = %binding.name,
-            expression = refusal.index,
-            message = refusal.message,
-            "validation.policy.admission.k8s.io/validation_failure"
-        );
-    }
-
     fn publish(&self, hook: &Hook, notes: BTreeMap<String, Vec<String>>) {
         for (key, values) in notes {
-            tracing::info!(
-                cluster = %self.request.target.cluster,
-                resource = %self.request.target.served.api.named(),
-                name = self.request.name,
-                key = %format_args!("{}/{key}", hook.name),
-                value = values.join(", "),
-                "audit annotation"
-            );
+            let key = format!("{}/{key}", hook.name);
+            self.request.record.note(&key, &values.join(", "));
         }
     }
 

@@ -132,8 +132,9 @@ impl Webhook {
         let said = response["warnings"].as_array().into_iter().flatten();
         warnings.extend(said.filter_map(Json::as_str).map(str::to_owned));
         for (key, value) in response["auditAnnotations"].as_object().into_iter().flatten() {
-            let value = value.as_str().unwrap_or_default();
-            tracing::info!(cluster = %request.target.cluster, name = request.name, key = %format_args!("{name}/{key}"), value, "audit annotation");
+            request
+                .record
+                .note(&format!("{name}/{key}"), value.as_str().unwrap_or_default());
         }
         match response["allowed"] == true {
             true => Ok(Some(response)),

@@ -335,6 +335,7 @@ fn what_was_written_in_a_version_is_read_there_without_a_conversion() {
         field_validation: FieldValidation::Warn,
         duplicates: Vec::new(),
         manager: "test".into(),
+        record: insula_auth::audit::Record::default(),
     };
     let body = json!({
         "apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"name": "a"}, "spec": {"size": 7, "more": 1},

@@ -33,6 +33,7 @@ impl<'a> Admission<'a> {
             dry_run: self.options.dry_run,
             name: self.name,
             old: self.old,
+            record: &self.options.record,
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     owners::By,
 };
 use insula_api::{Clock, Json, ObjectKey, Revision, Rng};
-use insula_auth::UserInfo;
+use insula_auth::{UserInfo, audit::Record};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::sync::Arc;
 
@@ -45,6 +45,8 @@ pub struct WriteOptions<'a> {
     pub duplicates: Vec<String>,
     /// Whose the fields are that the write changes (`metadata.managedFields`); `unknown` if empty.
     pub manager: String,
+    /// Where policies and webhooks leave their notes.
+    pub record: Record,
 }
 
 /// What was written.

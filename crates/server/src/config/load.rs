@@ -110,6 +110,12 @@ pub fn load(sources: Sources) -> Result<Config, ConfigError> {
     config.data_dir = absolute(config.data_dir, "dataDir")?;
     config.kubeconfig = config.kubeconfig.map(|path| absolute(path, "kubeconfig")).transpose()?;
     config.token_file = config.token_file.map(|path| absolute(path, "tokenFile")).transpose()?;
+    config.audit.file = config.audit.file.map(|path| absolute(path, "audit.file")).transpose()?;
+    config.audit.policy = config
+        .audit
+        .policy
+        .map(|path| absolute(path, "audit.policy"))
+        .transpose()?;
     check(&config)?;
     Ok(config)
 }
@@ -144,6 +150,14 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
     if config.webhooks.calls_per_workspace == 0 {
         return refuse("webhooks.callsPerWorkspace", "a limit must be at least 1".to_owned());
+    }
+    if config.audit.max_megabytes == 0 || config.audit.queue == 0 {
+        let key = if config.audit.queue == 0 {
+            "queue"
+        } else {
+            "maxMegabytes"
+        };
+        return refuse(&format!("audit.{key}"), "must be at least 1".to_owned());
     }
     match &config.telemetry.otlp_endpoint {
         Some(url) if !url.starts_with("http://") => refuse(

@@ -39,6 +39,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// What workspaces may be.
     pub workspaces: Workspaces,
+    /// Who asked for what: the log of it.
+    pub audit: AuditConfig,
     /// How much anybody may ask for.
     pub limits: Limits,
 }
@@ -69,6 +71,51 @@ pub enum LogFormat {
 pub struct TelemetryConfig {
     /// An OpenTelemetry collector (OTLP over gRPC), as `http://host:4317`. Nothing: no exporter is made.
     pub otlp_endpoint: Option<String>,
+}
+
+/// The audit log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct AuditConfig {
+    /// The file; nothing means `audit/audit.log` in the data directory.
+    pub file: Option<PathBuf>,
+    /// What is recorded: an `audit.k8s.io/v1` Policy. Nothing: the metadata of every request but those for health.
+    pub policy: Option<PathBuf>,
+    /// A file that is larger is renamed, and a new one begun.
+    pub max_megabytes: u64,
+    /// Renamed files that are kept.
+    pub max_backups: usize,
+    /// Days for which they are; 0 for as long as there are not too many.
+    pub max_age_days: u64,
+    /// Events that wait for being written.
+    pub queue: usize,
+    /// What happens when more would have to wait.
+    pub when_full: WhenFull,
+}
+
+/// What a request does when there is no room for what is recorded of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenFull {
+    /// It goes on, and the event is lost and counted.
+    Drop,
+    /// It waits, at most five seconds.
+    Wait,
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        Self {
+            file: None,
+            policy: None,
+            max_megabytes: 100,
+            max_backups: 10,
+            max_age_days: 0,
+            // A hundredth of a second of more requests than a large machine answers.
+            queue: 8_192,
+            when_full: WhenFull::Drop,
+        }
+    }
 }
 
 /// Calls to servers that tenants name.
@@ -142,6 +189,7 @@ impl Default for Config {
             telemetry: TelemetryConfig { otlp_endpoint: None },
             webhooks: Webhooks::default(),
             workspaces: Workspaces { homes: true },
+            audit: AuditConfig::default(),
             limits: Limits::default(),
         }
     }

@@ -65,7 +65,8 @@ fn attributes() -> Attributes {
 fn a_refusal_is_recorded_with_every_step_of_it() {
     let (record, sink) = record(json!([{"level": "Metadata", "omitStages": ["RequestReceived"]}]));
     let user = UserInfo::authenticated("ada", "7", Vec::new());
-    record.asked(&user, attributes());
+    record.about(attributes());
+    record.known(&user);
     record.located(
         attributes().cluster.as_ref(),
         ClusterPath::parse("root:a").ok().as_ref(),
@@ -112,7 +113,8 @@ fn a_refusal_is_recorded_with_every_step_of_it() {
 #[test]
 fn stages_come_in_their_order_and_end() {
     let (record, sink) = record(json!([{"level": "Metadata"}]));
-    record.asked(&UserInfo::anonymous(), attributes());
+    record.about(attributes());
+    record.known(&UserInfo::anonymous());
     let open = record.open();
     record.answered(200);
     drop(open);
@@ -130,7 +132,8 @@ fn stages_come_in_their_order_and_end() {
     );
     assert_eq!(stages(&later), ["ResponseComplete"]);
     let (nothing, sink) = self::record(json!([{"level": "None"}]));
-    nothing.asked(&UserInfo::anonymous(), attributes());
+    nothing.about(attributes());
+    nothing.known(&UserInfo::anonymous());
     nothing.answered(200);
     assert!(stages(&sink).is_empty());
 }
@@ -147,7 +150,8 @@ fn objects_are_recorded_as_far_as_the_policy_says() {
     ] {
         let (record, sink) =
             record(json!([{"level": level, "omitManagedFields": omit, "omitStages": ["RequestReceived"]}]));
-        record.asked(&UserInfo::anonymous(), attributes());
+        record.about(attributes());
+        record.known(&UserInfo::anonymous());
         record.sent(&object);
         record.given(object.clone());
         record.note("a", &"é".repeat(NOTE_BYTES_MAX));

@@ -1,0 +1,72 @@
+//! `insula explain ID`: what became of a request, which step refused it, and what would let it pass. Reads the audit log,
+//! which operators have and tenants do not.
+
+mod advice;
+mod find;
+mod words;
+
+use std::{io::Write, path::PathBuf, process::ExitCode};
+
+use anyhow::{Context, bail};
+use serde_json::Value;
+
+use crate::Output;
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+The id is in the header Audit-Id of every answer; kubectl shows it with -v=8.
+
+Exit codes:
+  0  the request was found
+  1  no such request is in the log
+  2  the log cannot be read")]
+pub(crate) struct Arguments {
+    /// The request: the Audit-Id of its answer.
+    id: String,
+    /// The server's data directory: its log is in audit/audit.log.
+    #[arg(long, value_name = "DIRECTORY", default_value = ".insula", env = "INSULA_DATA_DIR")]
+    data_dir: PathBuf,
+    /// The log, where it is somewhere else; the old parts beside it are read, too.
+    #[arg(long, value_name = "FILE", env = "INSULA_AUDIT_FILE")]
+    log: Option<PathBuf>,
+    /// For people, or the lines of the log.
+    #[arg(long, short, value_enum, default_value = "human")]
+    output: Output,
+}
+
+pub(crate) fn main(arguments: &Arguments) -> ExitCode {
+    crate::ended(run(arguments))
+}
+
+fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
+    let log = arguments.log.clone();
+    let log = log.unwrap_or_else(|| arguments.data_dir.join("audit").join("audit.log"));
+    if arguments.id.is_empty() {
+        bail!("an empty id: the header Audit-Id of the answer has it");
+    }
+    let events = find::events(&log, &arguments.id)?;
+    let Some(last) = events.last() else {
+        eprintln!(
+            "error: no request {} in {} and the old parts beside it; its policy may not record it, or it is too long ago",
+            arguments.id,
+            log.display()
+        );
+        return Ok(ExitCode::FAILURE);
+    };
+    let text = match arguments.output {
+        Output::Json => events.iter().map(|event| format!("{event}\n")).collect(),
+        Output::Human => words::explanation(last, &server(arguments)),
+    };
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write")?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// How the server is reached, for commands to copy: the administrator's kubeconfig tells it.
+fn server(arguments: &Arguments) -> String {
+    let text = std::fs::read_to_string(arguments.data_dir.join("admin.kubeconfig")).unwrap_or_default();
+    let config: Value = serde_saphyr::from_str(&text).unwrap_or_default();
+    let clusters = config["clusters"].as_array().into_iter().flatten();
+    let base = clusters.into_iter().find(|cluster| cluster["name"] == "base");
+    let address = base.and_then(|base| base["cluster"]["server"].as_str());
+    address.unwrap_or("https://SERVER").to_owned()
+}

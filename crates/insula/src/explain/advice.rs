@@ -1,0 +1,177 @@
+//! What would let a refused request pass.
+
+use serde_json::{Value, json};
+
+use super::words::Request;
+
+/// In words, and as objects for the workspace where it was refused.
+pub(super) struct Advice {
+    pub(super) words: String,
+    pub(super) manifest: Option<String>,
+}
+
+impl From<&str> for Advice {
+    fn from(words: &str) -> Self {
+        Advice {
+            words: words.to_owned(),
+            manifest: None,
+        }
+    }
+}
+
+/// Advice on a request; nothing where it was answered, or where its answer says all.
+pub(super) fn advice(request: &Request<'_>) -> Option<Advice> {
+    if request.is_forbidden() {
+        return Some(forbidden(request));
+    }
+    let advice = match request.code() {
+        401 => {
+            "The credential is not one that this server knows: a bearer token must be in its token file or be of a service account \
+             that still exists, before its end; a certificate must be signed by its CA. Who shows none is system:anonymous."
+        }
+        404 if request.note("kcp.io/cluster").is_empty() => {
+            "Nobody has a workspace of this name there, or not any more: `kubectl get workspaces` in its parent lists those that there are."
+        }
+        403 if request
+            .note("insula.io/reason")
+            .starts_with("there is no logical cluster") =>
+        {
+            "The first part of the path is no logical cluster. The sender was told no more than somebody who may not enter it."
+        }
+        409 => "Somebody else wrote the object in between: read it again and repeat the change on what it is now.",
+        429 => {
+            "A limit on what is open at once was reached. The sender should come again after the seconds of Retry-After; limits.* in \
+             the settings says how much a workspace and a user may have (see Limits in docs/operations.md)."
+        }
+        500.. => "The server's log has the story: look for the id.",
+        _ => return None,
+    };
+    Some(advice.into())
+}
+
+fn forbidden(request: &Request<'_>) -> Advice {
+    let user = request.user();
+    if user == "system:anonymous" {
+        return "No credential was shown. The sender has to show one: a client certificate or a bearer token.".into();
+    }
+    match request.refusing_step().map(|step| step.split_once('-').map_or(step, |(_, name)| name)) {
+        Some("systemclusters") => {
+            "No role changes this: system clusters are for system:masters, the context system:admin of the administrator's \
+             kubeconfig."
+                .into()
+        }
+        Some("wildcard") => {
+            "Requests that name no workspace are for platform administrators (group system:kcp:admin). Name one: \
+             /clusters/<path>/…"
+                .into()
+        }
+        Some("impersonation") => {
+            "Acting as another is for platform administrators (group system:kcp:admin), and nobody may act as system:masters. No \
+             role in a workspace changes this: a borrowed name could be an administrator's elsewhere."
+                .into()
+        }
+        Some("requiredgroups") => {
+            "The workspace asks for groups that the user is not in: its LogicalCluster has them in the annotation \
+             authorization.kcp.io/required-groups."
+                .into()
+        }
+        Some("systemcrd") => "No role changes this: the status of bindings and exports is written by controllers only.".into(),
+        Some("maxpermissionpolicy") => Advice {
+            words: format!(
+                "The provider of the API does not let users of other workspaces do this. A role in the provider's workspace would, \
+                 bound to the user \"apis.kcp.io:binding:{user}\"."
+            ),
+            manifest: None,
+        },
+        Some("content") => Advice {
+            words: format!(
+                "{user} may not enter the workspace. Its owner, or an administrator, lets them in with the first of these objects; \
+                 the others allow the request:"
+            ),
+            manifest: Some(documents(&[&[entry(user)][..], &role(request)].concat())),
+        },
+        Some(_) => "No role changes this.".into(),
+        None => Advice {
+            words: format!("No role that {user} has in the workspace says so. Its owner, or an administrator, gives them one with:"),
+            manifest: Some(documents(&role(request))),
+        },
+    }
+}
+
+/// What opens the door of a workspace.
+fn entry(user: &str) -> Value {
+    let name = name(&["access", user]);
+    binding("ClusterRoleBinding", "", &name, "system:kcp:workspace:access", user)
+}
+
+/// The role that is missing and its binding, with as little as the request needs.
+fn role(request: &Request<'_>) -> [Value; 2] {
+    let at = |field: &str| request.text(&format!("/objectRef/{field}"));
+    let (verb, user, namespace) = (request.text("/verb"), request.user(), at("namespace"));
+    let resource = match at("subresource") {
+        "" => at("resource").to_owned(),
+        subresource => format!("{}/{subresource}", at("resource")),
+    };
+    let rule = if request.0["objectRef"].is_null() {
+        let path = request.text("/requestURI").split('?').next().unwrap_or_default();
+        let path = path
+            .split_once("/clusters/")
+            .and_then(|(_, rest)| rest.find('/').map(|at| &rest[at..]))
+            .unwrap_or(path);
+        json!({"verbs": [verb], "nonResourceURLs": [path]})
+    } else {
+        let mut rule = json!({"verbs": [verb], "apiGroups": [at("apiGroup")], "resources": [resource]});
+        // What is to be created has no name yet when it is decided.
+        if !at("name").is_empty() && verb != "create" {
+            rule["resourceNames"] = json!([at("name")]);
+        }
+        rule
+    };
+    let (kind, bound) = match namespace.is_empty() {
+        true => ("ClusterRole", "ClusterRoleBinding"),
+        false => ("Role", "RoleBinding"),
+    };
+    let name = name(&[verb, &resource, user]);
+    let mut metadata = json!({"name": name});
+    if !namespace.is_empty() {
+        metadata["namespace"] = json!(namespace);
+    }
+    let role =
+        json!({"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": metadata, "rules": [rule]});
+    [role, binding(bound, namespace, &name, &name, user)]
+}
+
+fn binding(kind: &str, namespace: &str, name: &str, role: &str, user: &str) -> Value {
+    const GROUP: &str = "rbac.authorization.k8s.io";
+    let mut metadata = json!({"name": name});
+    if !namespace.is_empty() {
+        metadata["namespace"] = json!(namespace);
+    }
+    let account = user
+        .strip_prefix("system:serviceaccount:")
+        .and_then(|rest| rest.split_once(':'));
+    let subject = match account {
+        Some((namespace, name)) => json!({"kind": "ServiceAccount", "namespace": namespace, "name": name}),
+        None => json!({"apiGroup": GROUP, "kind": "User", "name": user}),
+    };
+    let role = json!({"apiGroup": GROUP, "kind": kind.trim_end_matches("Binding"), "name": role});
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "roleRef": role, "subjects": [subject]})
+}
+
+/// A name that an object may have.
+fn name(parts: &[&str]) -> String {
+    let joined = parts.join("-").to_lowercase();
+    let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+    let name: String = joined.chars().map(allowed).take(200).collect();
+    name.trim_matches('-').to_owned()
+}
+
+fn documents(objects: &[Value]) -> String {
+    let texts = objects
+        .iter()
+        .map(|object| serde_saphyr::to_string(object).unwrap_or_default());
+    texts.collect::<Vec<String>>().join("---\n")
+}
+
+#[cfg(test)]
+mod tests;

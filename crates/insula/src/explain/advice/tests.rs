@@ -1,0 +1,122 @@
+use super::*;
+use crate::explain::words::explanation;
+
+fn event(change: impl FnOnce(&mut Value)) -> Value {
+    let mut event = json!({
+        "auditID": "id", "requestURI": "/clusters/root:a/api/v1/namespaces/n/configmaps/m", "verb": "get",
+        "user": {"username": "bob"}, "sourceIPs": ["127.0.0.1"],
+        "objectRef": {"resource": "configmaps", "namespace": "n", "name": "m", "apiVersion": "v1"},
+        "responseStatus": {"metadata": {}, "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403},
+        "requestReceivedTimestamp": "2026-11-21T22:00:00.000000Z",
+        "annotations": {
+            "authorization.k8s.io/decision": "forbid", "authorization.k8s.io/reason": "no rule allows it",
+            "kcp.io/path": "root:a", "kcp.io/cluster": "c1",
+            "request.auth.kcp.io/02-content-decision": "NoOpinion", "request.auth.kcp.io/05-local-decision": "NoOpinion",
+        },
+    });
+    change(&mut event);
+    event
+}
+
+fn denied(event: &mut Value, step: &str) {
+    event["annotations"][format!("request.auth.kcp.io/{step}-decision")] = json!("Denied");
+}
+
+#[test]
+fn a_role_that_is_missing_is_written_down() {
+    let text = explanation(&event(|_| ()), "https://s");
+    let want = r#"2026-11-21T22:00:00.000000Z: bob asked from 127.0.0.1 to get configmaps "m" in the namespace "n" in the workspace root:a (logical cluster c1).
+It was refused with 403, since no step allowed it: no rule allows it.
+The answer said: no
+
+What the steps of authorisation said, in their order by number:
+  02-content             no opinion
+  05-local               no opinion
+
+No role that bob has in the workspace says so. Its owner, or an administrator, gives them one with:
+
+kubectl --server https://s/clusters/root:a apply -f - <<'EOF'
+"#;
+    assert!(text.starts_with(want), "{text}");
+    let manifest = text[want.len()..].trim_end().strip_suffix("EOF").expect("it ends");
+    let objects: Vec<Value> = manifest
+        .split("---\n")
+        .map(|one| serde_saphyr::from_str(one).expect("YAML"))
+        .collect();
+    let rule = json!([{"verbs": ["get"], "apiGroups": [""], "resources": ["configmaps"], "resourceNames": ["m"]}]);
+    assert_eq!((&objects[0]["kind"], &objects[0]["rules"]), (&json!("Role"), &rule));
+    assert_eq!(objects[1]["roleRef"]["name"], objects[0]["metadata"]["name"]);
+    assert_eq!(
+        objects[1]["subjects"],
+        json!([{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "bob"}])
+    );
+    assert_eq!(objects.len(), 2);
+}
+
+#[test]
+fn each_refusal_has_its_advice() {
+    let code = |code: u64| {
+        move |event: &mut Value| {
+            event["responseStatus"]["code"] = json!(code);
+            event["annotations"] = json!({});
+        }
+    };
+    let rows: [(Value, &str); 13] = [
+        (event(|e| denied(e, "02-content")), "name: system:kcp:workspace:access"),
+        (
+            event(|e| denied(e, "00-systemclusters")),
+            "No role changes this: system clusters",
+        ),
+        (event(|e| denied(e, "00-wildcard")), "Name one"),
+        (event(|e| denied(e, "00-impersonation")), "Acting as another"),
+        (
+            event(|e| denied(e, "01-requiredgroups")),
+            "authorization.kcp.io/required-groups",
+        ),
+        (event(|e| denied(e, "03-systemcrd")), "by controllers only"),
+        (
+            event(|e| denied(e, "04-maxpermissionpolicy")),
+            "apis.kcp.io:binding:bob",
+        ),
+        (
+            event(|e| e["user"]["username"] = json!("system:anonymous")),
+            "No credential was shown",
+        ),
+        (
+            event(|e| e["user"]["username"] = json!("system:serviceaccount:n:robot")),
+            "kind: ServiceAccount",
+        ),
+        (event(code(401)), "The credential is not one"),
+        (event(code(404)), "Nobody has a workspace"),
+        (event(code(429)), "A limit on what is open"),
+        (event(code(500)), "The server's log has the story"),
+    ];
+    for (event, want) in rows {
+        let text = explanation(&event, "https://s");
+        assert!(text.contains(want), "{want}: {text}");
+    }
+    let fine = event(|e| {
+        code(200)(e);
+        e["annotations"] =
+            json!({"authorization.k8s.io/decision": "allow", "authorization.k8s.io/reason": "a role allows it"});
+    });
+    let text = explanation(&fine, "https://s");
+    assert!(
+        text.ends_with("It was answered with 200, allowed: a role allows it.\nThe answer said: no\n"),
+        "{text}"
+    );
+}
+
+/// What clients write neither moves a terminal's cursor nor ends the document that is to be copied.
+#[test]
+fn texts_of_clients_are_only_text() {
+    let text = explanation(
+        &event(|e| {
+            e["user"]["username"] = json!("bob\nEOF\nrm -rf /\n");
+            e["objectRef"]["name"] = json!("\u{1b}[2J");
+        }),
+        "https://s",
+    );
+    assert_eq!(text.lines().filter(|line| *line == "EOF").count(), 1, "{text}");
+    assert!(!text.contains('\u{1b}'), "{text}");
+}

@@ -1,0 +1,137 @@
+//! Begins the record of each request, and ends it.
+
+use std::{net::IpAddr, sync::Arc};
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::Response,
+};
+use http::{HeaderMap, HeaderValue, header::USER_AGENT};
+use insula_auth::{
+    Attributes,
+    audit::{Facts, Log, Record},
+};
+use serde_json::json;
+use tonic::Code;
+
+use crate::{listen::PeerAddress, trace::REQUEST_ID};
+
+/// Longer names of programs are cut, as Kubernetes cuts them.
+const USER_AGENT_CHARS_MAX: usize = 1024;
+const CUT: &str = "...TRUNCATED";
+/// Proxies on the way that are named; clients write what they like.
+const FORWARDED_MAX: usize = 16;
+
+/// The layer.
+pub(crate) async fn record(State(log): State<Arc<Log>>, mut request: Request, next: Next) -> Response {
+    let record = Record::new(log, facts(&request));
+    request.extensions_mut().insert(record.clone());
+    let asking = Asking(record);
+    let response = next.run(request).await;
+    match response.headers().get("grpc-status") {
+        Some(status) => {
+            let status = Code::from_bytes(status.as_bytes());
+            let message = text(response.headers().get("grpc-message"));
+            asking
+                .0
+                .status(&json!({"status": "Failure", "message": message, "reason": format!("{status:?}")}));
+            asking.0.answered(http_code(status));
+        }
+        None => asking.0.answered(response.status().as_u16()),
+    }
+    response
+}
+
+/// A request that is being answered. One that ends before its answer leaves a line, too: what it did may have happened.
+struct Asking(Record);
+
+impl Drop for Asking {
+    fn drop(&mut self) {
+        if !self.0.is_told() {
+            self.0
+                .refused("the client went away before the answer; what it asked for may have happened");
+            self.0.answered(0);
+        }
+    }
+}
+
+fn facts(request: &Request) -> Facts {
+    let headers = request.headers();
+    let path = request.uri().path().to_owned();
+    let mut user_agent = text(headers.get(USER_AGENT));
+    if let Some((end, _)) = user_agent.char_indices().nth(USER_AGENT_CHARS_MAX) {
+        user_agent.truncate(end);
+        user_agent += CUT;
+    }
+    Facts {
+        id: text(headers.get(REQUEST_ID)),
+        uri: request
+            .uri()
+            .path_and_query()
+            .map_or_else(|| path.clone(), ToString::to_string),
+        user_agent,
+        source_ips: sources(headers, request.extensions().get::<PeerAddress>()),
+        attributes: Attributes {
+            verb: request.method().as_str().to_ascii_lowercase(),
+            path,
+            ..Attributes::default()
+        },
+        ..Facts::default()
+    }
+}
+
+fn text(value: Option<&HeaderValue>) -> String {
+    value.map_or_else(String::new, |value| {
+        String::from_utf8_lossy(value.as_bytes()).into_owned()
+    })
+}
+
+/// Where a request says that it comes from, and last where it comes from: all but the last are as true as the client.
+fn sources(headers: &HeaderMap, peer: Option<&PeerAddress>) -> Vec<String> {
+    let forwarded = headers
+        .get_all("x-forwarded-for")
+        .iter()
+        .filter_map(|value| value.to_str().ok());
+    let forwarded = forwarded.flat_map(|list| list.split(',')).map(str::trim);
+    let mut sources: Vec<String> = forwarded
+        .filter(|text| text.parse::<IpAddr>().is_ok())
+        .take(FORWARDED_MAX)
+        .map(str::to_owned)
+        .collect();
+    sources.extend(peer.map(|peer| peer.0.ip().to_string()));
+    sources
+}
+
+/// The code that an answer over HTTP would have.
+fn http_code(status: Code) -> u16 {
+    match status {
+        Code::Ok => 200,
+        Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition => 400,
+        Code::Unauthenticated => 401,
+        Code::PermissionDenied => 403,
+        Code::NotFound => 404,
+        Code::AlreadyExists | Code::Aborted => 409,
+        Code::ResourceExhausted => 429,
+        Code::Unimplemented => 501,
+        Code::Unavailable => 503,
+        Code::DeadlineExceeded => 504,
+        Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => 500,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_source_is_the_one_that_we_see() {
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            "x-forwarded-for",
+            HeaderValue::from_static("10.1.2.3, nonsense, fd00::1"),
+        );
+        let peer = PeerAddress(([192, 0, 2, 1], 80).into());
+        assert_eq!(sources(&headers, Some(&peer)), ["10.1.2.3", "fd00::1", "192.0.2.1"]);
+    }
+}

@@ -1,0 +1,101 @@
+//! The audit log: every request leaves a line that says who asked for what, and how it ended.
+//!
+//! ```text
+//! layer ─ Record ─▶ stages of the request ─▶ Event ─▶ queue, bounded ─▶ one thread ─▶ audit.log ─▶ audit-….log
+//! ```
+//! A request never waits for the disk: it leaves its event in the queue, and one thread writes all that is there with one call.
+//! What happens when the queue is full is a setting; events that are lost are counted.
+
+mod file;
+mod layer;
+mod writer;
+
+use std::{path::PathBuf, sync::Arc};
+
+use insula_api::Clock;
+use insula_auth::audit::{Log, Policy};
+
+use crate::{
+    StartError,
+    config::{AuditConfig, Config},
+    files,
+    metrics::Metrics,
+};
+
+pub(crate) use layer::record;
+pub(crate) use writer::Writer;
+
+/// What is recorded where no policy is given: everything but health, and no content of anything.
+const DEFAULT_POLICY: &str = include_str!("policy.yaml");
+
+/// The log and its writer. Events that come after the writer was closed are lost, and counted.
+pub(crate) fn open(
+    config: &Config,
+    clock: Arc<dyn Clock>,
+    metrics: &Arc<Metrics>,
+) -> Result<(Arc<Log>, Arc<Writer>), StartError> {
+    let policy = policy(&config.audit)?;
+    let writer = Arc::new(Writer::start(&config.audit, path(config), Arc::clone(metrics))?);
+    let log = Log {
+        policy,
+        clock,
+        sink: Arc::clone(&writer) as Arc<dyn insula_auth::audit::Sink>,
+    };
+    Ok((Arc::new(log), writer))
+}
+
+/// Where the log is.
+pub(crate) fn path(config: &Config) -> PathBuf {
+    let given = config.audit.file.clone();
+    given.unwrap_or_else(|| config.data_dir.join("audit").join("audit.log"))
+}
+
+fn policy(config: &AuditConfig) -> Result<Policy, StartError> {
+    let (path, text) = match &config.policy {
+        Some(path) => {
+            let text = files::read(path)?;
+            let missing = || StartError::read(path, std::io::ErrorKind::NotFound.into());
+            (path.clone(), text.ok_or_else(missing)?)
+        }
+        None => (PathBuf::from("the default audit policy"), DEFAULT_POLICY.to_owned()),
+    };
+    let wrong = |cause: String| StartError::AuditPolicy {
+        path: path.clone(),
+        cause,
+    };
+    let document = serde_saphyr::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+    Policy::parse(&document).map_err(|error| wrong(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_policy_is_one() {
+        policy(&AuditConfig::default()).expect("is one");
+    }
+
+    #[test]
+    fn a_policy_that_cannot_be_used_is_refused_with_its_file_and_field() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("policy.yaml");
+        std::fs::write(
+            &path,
+            "apiVersion: audit.k8s.io/v1\nkind: Policy\nrules:\n- level: Metdata\n",
+        )
+        .unwrap();
+        let config = AuditConfig {
+            policy: Some(path.clone()),
+            ..AuditConfig::default()
+        };
+        let refusal = policy(&config).expect_err("is none").to_string();
+        assert!(refusal.contains(&path.display().to_string()), "{refusal}");
+        assert!(
+            refusal.contains("rules[0].level: Unsupported value: \"Metdata\""),
+            "{refusal}"
+        );
+        std::fs::remove_file(&path).unwrap();
+        assert!(policy(&config).is_err());
+    }
+}
