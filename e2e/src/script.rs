@@ -8,6 +8,7 @@
 //! === a widget is made
 //! POST /apis/example.io/v1/widgets   below /clusters/${first workspace}
 //! @ in: tenant                       …or of this one; `none` for a path from the root of the server
+//! @ through: tenant                  …or of this one or `*`, through the export `widgets` of `provider`
 //! @ as: alice-token                  …or `anonymous`, `shard-admin`; the platform's administrator otherwise
 //! @ Accept: application/json         a header
 //! {metadata: {name: a}}              a body in YAML, sent as JSON; `@ raw: true` sends it as it is
@@ -126,7 +127,7 @@ fn read(path: &Path) -> Script {
             line.clone_into(&mut step.command);
         } else if let Some((key, value)) = line.strip_prefix("@ ").and_then(|option| option.split_once(": ")) {
             match key {
-                "in" | "as" | "raw" => drop(step.options.insert(key.to_owned(), value.to_owned())),
+                "in" | "as" | "raw" | "through" => drop(step.options.insert(key.to_owned(), value.to_owned())),
                 _ => step.headers.push((key.to_owned(), value.to_owned())),
             }
         } else {
@@ -226,7 +227,20 @@ impl<'a> Stage<'a> {
         self.at(client, step)
     }
 
+    /// The path of the virtual workspace that a step looks through.
+    fn view(&self, step: &Step) -> Option<String> {
+        let cluster = match step.options.get("through")?.as_str() {
+            "*" => "*".to_owned(),
+            name => self.fill(&format!("${{cluster.{name}}}")),
+        };
+        let export = "/services/apiexport/${cluster.provider}/widgets/clusters/";
+        Some(self.fill(export) + &cluster)
+    }
+
     fn at(&self, client: Client, step: &Step) -> Client {
+        if self.view(step).is_some() {
+            return client;
+        }
         match step.options.get("in").map(String::as_str) {
             Some("none") => client,
             _ => client.at(&self.place(step)),
@@ -236,6 +250,7 @@ impl<'a> Stage<'a> {
     fn request(&mut self, step: &Step) -> Result<(), String> {
         let command = self.fill(&step.command);
         let (method, path) = command.split_once(' ').ok_or("a request is METHOD PATH")?;
+        let path = &(self.view(step).unwrap_or_default() + path);
         let client = self.client(step);
         if method == "WATCH" {
             let separator = if path.contains('?') { '&' } else { '?' };
@@ -312,7 +327,8 @@ impl<'a> Stage<'a> {
     fn command(&mut self, step: &Step) -> Result<(), String> {
         let Some(kubectl) = &self.kubectl else { return Ok(()) };
         let words = words(&self.fill(&step.command));
-        let arguments: Vec<&str> = words.iter().skip(1).map(String::as_str).collect();
+        let view = self.view(step).map(|view| format!("--server={}{view}", self.server.url()));
+        let arguments: Vec<&str> = words.iter().skip(1).chain(&view).map(String::as_str).collect();
         // kubectl takes what begins with a brace for JSON.
         let input = self.body(step)?;
         let ran = kubectl.run(&self.place(step), &arguments, &String::from_utf8_lossy(&input));

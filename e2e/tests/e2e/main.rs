@@ -37,6 +37,7 @@ mod store;
 mod telemetry;
 mod tools;
 mod unreadable;
+mod views;
 mod webhook;
 mod wire;
 
@@ -51,6 +52,7 @@ fn every_story_is_told() {
         policies::STORIES,
         serving::STORIES,
         builtin::STORIES,
+        views::STORIES,
     ];
     let mut told = groups.concat();
     told.sort_unstable();
