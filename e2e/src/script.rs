@@ -327,7 +327,9 @@ impl<'a> Stage<'a> {
     fn command(&mut self, step: &Step) -> Result<(), String> {
         let Some(kubectl) = &self.kubectl else { return Ok(()) };
         let words = words(&self.fill(&step.command));
-        let view = self.view(step).map(|view| format!("--server={}{view}", self.server.url()));
+        let view = self
+            .view(step)
+            .map(|view| format!("--server={}{view}", self.server.url()));
         let arguments: Vec<&str> = words.iter().skip(1).chain(&view).map(String::as_str).collect();
         // kubectl takes what begins with a brace for JSON.
         let input = self.body(step)?;

@@ -1,3 +1,5 @@
 //! What providers see of their consumers: by requests, with kubectl, and a controller of kube-rs.
 
+mod controller;
+
 stories!("views": claims, kubectl, provider, refusals);
