@@ -81,6 +81,7 @@ impl Reply {
         match self {
             Reply::Status(status) | Reply::Warned(status, _) => record.status(&status.body),
             Reply::NotFoundPage => record.refused("nothing is served at this path"),
+            Reply::HomeIsComing => record.refused("the home workspace is being made"),
         }
     }
 
