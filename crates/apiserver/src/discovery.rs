@@ -6,7 +6,7 @@ use insula_api::Json;
 use insula_registry::{ApiVersion, ScopeKind, Served};
 use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
-use std::{cmp::Reverse, collections::BTreeSet};
+use std::{cmp::Reverse, collections::BTreeMap};
 
 /// Version of Kubernetes whose API this is.
 const KUBERNETES_MAJOR: &str = "1";
@@ -72,23 +72,23 @@ pub fn core_versions(address: &str) -> Json {
 
 /// `/apis`: every group but the core one, by name.
 pub fn groups(served: &[Served]) -> Json {
-    let groups: Vec<Json> = group_names(served)
+    let groups: Vec<Json> = by_group(served)
         .into_iter()
-        .filter_map(|name| group_body(served, name))
+        .filter_map(|(name, of_group)| group_body(&of_group, name))
         .collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/<group>`.
+/// `/apis/<group>`, of what is served in it.
 pub fn group(served: &[Served], name: &str) -> Option<Json> {
-    let mut body = group_body(served, name)?;
+    let mut body = group_body(&in_group(served, name), name)?;
     body["kind"] = json!("APIGroup");
     body["apiVersion"] = json!("v1");
     Some(body)
 }
 
-fn group_body(served: &[Served], name: &str) -> Option<Json> {
-    let versions: Vec<Json> = versions(served, name)
+fn group_body(of_group: &[&Served], name: &str) -> Option<Json> {
+    let versions: Vec<Json> = ranked(of_group)
         .into_iter()
         .map(|version| json!({"groupVersion": format!("{name}/{version}"), "version": version}))
         .collect();
@@ -96,19 +96,31 @@ fn group_body(served: &[Served], name: &str) -> Option<Json> {
     Some(json!({"name": name, "versions": versions, "preferredVersion": preferred}))
 }
 
-/// The groups but the core one. Other spellings of a group come last: clients take the first group that has a name.
-fn group_names(served: &[Served]) -> Vec<&str> {
-    let shown = served
-        .iter()
-        .filter(|one| !one.group().is_empty() && one.served_versions().next().is_some());
-    let names: BTreeSet<(bool, &str)> = shown.map(|one| (one.alias.is_some(), &**one.group())).collect();
-    names.into_iter().map(|(_, name)| name).collect()
+fn in_group<'a>(served: &'a [Served], group: &str) -> Vec<&'a Served> {
+    served.iter().filter(|one| **one.group() == *group).collect()
+}
+
+/// The groups but the core one, each with what is in it. Other spellings of a group come last: clients take the first
+/// group that has a name.
+fn by_group(served: &[Served]) -> Vec<(&str, Vec<&Served>)> {
+    let mut groups: BTreeMap<(bool, &str), Vec<&Served>> = BTreeMap::new();
+    for one in served.iter().filter(|one| !one.group().is_empty()) {
+        groups.entry((one.alias.is_some(), one.group())).or_default().push(one);
+    }
+    groups
+        .into_iter()
+        .map(|((_, name), of_group)| (name, of_group))
+        .collect()
 }
 
 /// The versions of a group, the preferred one first.
 pub fn versions<'a>(served: &'a [Served], group: &str) -> Vec<&'a str> {
-    let of_group = served.iter().filter(|one| **one.group() == *group);
+    ranked(&in_group(served, group))
+}
+
+fn ranked<'a>(of_group: &[&'a Served]) -> Vec<&'a str> {
     let mut versions: Vec<&str> = of_group
+        .iter()
         .flat_map(|one| one.served_versions().map(|v| &*v.name))
         .collect();
     versions.sort_by_key(|version| priority(version));
@@ -137,7 +149,7 @@ fn priority(version: &str) -> (u8, Reverse<u64>, Reverse<u64>, &str) {
 
 /// `/apis/<group>/<version>`, and `/api/v1` for the core group: resources by name, each followed by its subresources.
 pub fn resources(served: &[Served], group: &str, version: &str) -> Option<Json> {
-    let found = of_version(served, group, version);
+    let found = of_version(&in_group(served, group), version);
     if found.is_empty() {
         return None;
     }
@@ -155,11 +167,11 @@ pub fn resources(served: &[Served], group: &str, version: &str) -> Option<Json> 
     Some(list)
 }
 
-/// What a group version serves, by resource name.
-fn of_version<'a>(served: &'a [Served], group: &str, version: &str) -> Vec<(&'a Served, &'a ApiVersion)> {
-    let of_group = served.iter().filter(|one| **one.group() == *group);
+/// What a version of a group serves, by resource name.
+fn of_version<'a>(of_group: &[&'a Served], version: &str) -> Vec<(&'a Served, &'a ApiVersion)> {
     let mut found: Vec<_> = of_group
-        .filter_map(|one| Some((one, one.served_versions().find(|v| *v.name == *version)?)))
+        .iter()
+        .filter_map(|one| Some((*one, one.served_versions().find(|v| *v.name == *version)?)))
         .collect();
     found.sort_by_key(|(one, _)| one.names().plural.clone());
     found
@@ -276,16 +288,16 @@ fn storage_version_hash(served: &Served) -> String {
 
 /// `/api` in its aggregated form: the core group.
 pub fn aggregated_core(served: &[Served]) -> Json {
-    let item = aggregated_group(served, "");
+    let item = aggregated_group(&in_group(served, ""), "");
     group_discovery_list(item.into_iter().collect())
 }
 
 /// `/apis` in its aggregated form: every other group.
 pub fn aggregated_groups(served: &[Served]) -> Json {
     group_discovery_list(
-        group_names(served)
+        by_group(served)
             .into_iter()
-            .filter_map(|name| aggregated_group(served, name))
+            .filter_map(|(name, of_group)| aggregated_group(&of_group, name))
             .collect(),
     )
 }
@@ -294,11 +306,11 @@ fn group_discovery_list(items: Vec<Json>) -> Json {
     json!({"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items})
 }
 
-fn aggregated_group(served: &[Served], name: &str) -> Option<Json> {
-    let versions: Vec<Json> = versions(served, name)
+fn aggregated_group(of_group: &[&Served], name: &str) -> Option<Json> {
+    let versions: Vec<Json> = ranked(of_group)
         .into_iter()
         .map(|version| {
-            let resources: Vec<Json> = of_version(served, name, version)
+            let resources: Vec<Json> = of_version(of_group, version)
                 .into_iter()
                 .map(|(one, version)| aggregated_resource(one, version))
                 .collect();

@@ -2,27 +2,31 @@
 //!
 //! Documents are made when asked for and kept by content: a hash over the fingerprints of the APIs that make a group version
 //! names its document before it exists, so that the index costs no document and a thousand tenants of one API share one.
+//! Version 2 is put together of a part for each group version, so that a change costs its own part and no other.
 
 mod gnostic;
+mod packed;
 mod paths;
 pub mod serve;
 mod v2;
 
-use crate::{discovery, gzip};
+use crate::discovery;
 use bytes::Bytes;
 use insula_api::Json;
-use insula_registry::{ApiVersion, Served};
+use insula_registry::{ApiVersion, Aside, Served};
+use packed::Piece;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha512};
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, VecDeque},
+    fmt,
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Bytes of documents that are kept, over all tenants.
+/// Compressed bytes of documents that are kept, over all tenants.
 const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Changes whenever documents of the same APIs would look different.
-const FORM: &str = concat!("1 ", env!("CARGO_PKG_VERSION"));
+const FORM: &str = concat!("2 ", env!("CARGO_PKG_VERSION"));
 
 const COMPONENTS: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";
@@ -30,23 +34,6 @@ const DELETE_OPTIONS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions
 const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
-
-/// A document and the hash that names it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Document {
-    /// Entity tag and `hash` parameter.
-    pub hash: String,
-    /// JSON; or protobuf, which OpenAPI v2 has too.
-    pub bytes: Bytes,
-    /// The same, compressed: nearly every client wants it so. `None` where it is not kept.
-    pub gzip: Option<Bytes>,
-}
-
-impl Document {
-    fn size(&self) -> usize {
-        self.bytes.len() + self.gzip.as_ref().map_or(0, Bytes::len)
-    }
-}
 
 /// How OpenAPI v2 is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,82 +54,175 @@ impl V2 {
     }
 }
 
-/// Documents that were made, oldest out first.
-#[derive(Debug, Default)]
+/// A document that has its name, and need not be made.
+pub struct Wanted<'a> {
+    /// Entity tag and `hash` parameter.
+    pub hash: String,
+    /// Of version 2; otherwise of version 3.
+    form: Option<V2>,
+    parts: Vec<Part<'a>>,
+}
+
+/// What a document says of one group version.
+struct Part<'a> {
+    hash: String,
+    apis: Vec<ApiOf<'a>>,
+}
+
+type ApiOf<'a> = (&'a Served, &'a ApiVersion);
+
+/// `/openapi/v3`: where the documents are.
+pub fn index(served: &[Served]) -> Json {
+    let paths: Map<String, Json> = group_versions(served)
+        .iter()
+        .map(|(path, apis)| {
+            let url = location(path, &hash_of(path, apis));
+            (path.clone(), json!({"serverRelativeURL": url}))
+        })
+        .collect();
+    json!({"paths": paths})
+}
+
+/// `/openapi/v3/<path>`, with a path such as `api/v1` or `apis/example.io/v1`.
+pub fn v3<'a>(served: &'a [Served], path: &str) -> Option<Wanted<'a>> {
+    let path = path.trim_matches('/');
+    let apis = group_versions(served).remove(path)?;
+    let hash = hash_of(path, &apis);
+    let part = Part {
+        hash: hash.clone(),
+        apis,
+    };
+    Some(Wanted {
+        hash,
+        form: None,
+        parts: vec![part],
+    })
+}
+
+/// `/openapi/v2`.
+pub fn v2(served: &[Served], form: V2) -> Wanted<'_> {
+    let part = |(path, apis): (String, Vec<_>)| Part {
+        hash: format!("{form:?} {}", hash_of(&path, &apis)),
+        apis,
+    };
+    let parts: Vec<Part<'_>> = group_versions(served).into_iter().map(part).collect();
+    let mut all = Sha512::new();
+    parts.iter().for_each(|part| all.update(&part.hash));
+    Wanted {
+        hash: discovery::hex_upper(&all.finalize()),
+        form: Some(form),
+        parts,
+    }
+}
+
+/// The group that a path of `/openapi/v3` is about.
+pub fn group_of(path: &str) -> &str {
+    let rest = path.trim_matches('/').strip_prefix("apis/");
+    rest.and_then(|rest| rest.split_once('/'))
+        .map_or("", |(group, _)| group)
+}
+
+/// Parts of documents that were made, oldest out first.
 pub struct Cache {
+    /// Where they are made: many large schemas take a while.
+    aside: Aside,
     kept: Mutex<Kept>,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        Cache::new(|work| work())
+    }
+}
+
+impl fmt::Debug for Cache {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.kept().fmt(f)
+    }
 }
 
 #[derive(Debug, Default)]
 struct Kept {
-    documents: HashMap<String, Document>,
+    parts: HashMap<String, Made>,
     order: VecDeque<String>,
     bytes: usize,
 }
 
+/// A part: in version 2, definitions and paths; in version 3 all in one.
+type Made = [Piece; 2];
+
 impl Cache {
-    /// `/openapi/v3`: where the documents are.
-    pub fn index(&self, served: &[Served]) -> Json {
-        let paths: Map<String, Json> = group_versions(served)
-            .iter()
-            .map(|(path, apis)| {
-                let url = location(path, &hash_of(path, apis));
-                (path.clone(), json!({"serverRelativeURL": url}))
-            })
-            .collect();
-        json!({"paths": paths})
-    }
-
-    /// `/openapi/v3/<path>`, with a path such as `api/v1` or `apis/example.io/v1`.
-    pub fn v3(&self, served: &[Served], path: &str) -> Option<Document> {
-        let versions = group_versions(served);
-        let apis = versions.get(path.trim_matches('/'))?;
-        let hash = hash_of(path.trim_matches('/'), apis);
-        Some(self.get_or_make(hash, || v3_document(apis).to_string().into_bytes()))
-    }
-
-    /// `/openapi/v2`.
-    pub fn v2(&self, served: &[Served], form: V2) -> Document {
-        let versions = group_versions(served);
-        let mut all = Sha512::new();
-        all.update(form.content_type());
-        for (path, apis) in &versions {
-            all.update(hash_of(path, apis));
+    /// Makes documents where `aside` says.
+    pub fn new(aside: Aside) -> Self {
+        Cache {
+            aside,
+            kept: Mutex::default(),
         }
-        let hash = discovery::hex_upper(&all.finalize());
-        self.get_or_make(hash, || {
-            let apis: Vec<_> = versions.into_values().flatten().collect();
-            let document = v2::document(&apis);
-            match form {
-                V2::Json => document.to_string().into_bytes(),
-                V2::Protobuf => gnostic::encoded(&document),
+    }
+
+    /// A document as a gzip stream: what nearly every client wants.
+    pub(crate) fn gzip(&self, wanted: &Wanted<'_>) -> Bytes {
+        let parts = self.parts(wanted);
+        let of = |at: usize| parts.iter().map(move |part| part[at].clone());
+        match wanted.form {
+            None => packed::gzip(&of(0).collect::<Vec<_>>()),
+            Some(form) => {
+                let [head, middle, tail] = v2::frame(form);
+                let (definitions, paths) = (of(0), of(1));
+                let all = [head]
+                    .into_iter()
+                    .chain(definitions)
+                    .chain([middle])
+                    .chain(paths)
+                    .chain([tail]);
+                packed::gzip(&all.collect::<Vec<_>>())
             }
-        })
+        }
     }
 
-    fn get_or_make(&self, hash: String, make: impl FnOnce() -> Vec<u8>) -> Document {
-        if let Some(found) = self.kept().documents.get(&hash) {
-            return found.clone();
+    /// A document as it is.
+    pub(crate) fn plain(&self, wanted: &Wanted<'_>) -> Bytes {
+        packed::plain(&self.gzip(wanted))
+    }
+
+    fn parts(&self, wanted: &Wanted<'_>) -> Vec<Made> {
+        let find = |part: &Part<'_>| self.kept().parts.get(&part.hash).cloned();
+        let mut found: Vec<Option<Made>> = wanted.parts.iter().map(find).collect();
+        let make = |part: &Part<'_>| match wanted.form {
+            None => [
+                Piece::of(v3_document(&part.apis).to_string().as_bytes()),
+                Piece::of(b""),
+            ],
+            Some(form) => v2::part(&part.apis, form),
+        };
+        // Made without the lock: two who ask at once both make a part, and nobody else waits.
+        if found.iter().any(Option::is_none) {
+            (self.aside)(&mut || {
+                for (found, part) in found.iter_mut().zip(&wanted.parts) {
+                    found.get_or_insert_with(|| self.keep(&part.hash, make(part)));
+                }
+            });
         }
-        // Made without the lock: two who ask at once both make it, and nobody else waits.
-        let bytes = Bytes::from(make());
-        let gzip = Some(Bytes::from(gzip::packed(&bytes)));
-        let made = Document { hash, bytes, gzip };
+        found.into_iter().flatten().collect()
+    }
+
+    fn keep(&self, hash: &str, made: Made) -> Made {
+        let size = |made: &Made| made.iter().map(Piece::size).sum::<usize>() + hash.len() * 2;
         let mut kept = self.kept();
-        if kept.documents.insert(made.hash.clone(), made.clone()).is_none() {
-            kept.bytes += made.size();
-            kept.order.push_back(made.hash.clone());
+        if kept.parts.insert(hash.to_owned(), made.clone()).is_none() {
+            kept.bytes += size(&made);
+            kept.order.push_back(hash.to_owned());
         }
         while kept.bytes > CACHE_BYTES_MAX {
             let Some(oldest) = kept.order.pop_front() else { break };
-            if let Some(gone) = kept.documents.remove(&oldest) {
-                kept.bytes -= gone.size();
+            if let Some(gone) = kept.parts.remove(&oldest) {
+                kept.bytes -= size(&gone);
             }
         }
         made
     }
 
-    /// A panic elsewhere leaves at worst a document that is not counted.
+    /// A panic elsewhere leaves at worst a part that is not counted.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -152,8 +232,6 @@ impl Cache {
 pub fn location(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{}?hash={hash}", path.trim_matches('/'))
 }
-
-type ApiOf<'a> = (&'a Served, &'a ApiVersion);
 
 /// What is served by path, each by resource name.
 fn group_versions(served: &[Served]) -> BTreeMap<String, Vec<ApiOf<'_>>> {

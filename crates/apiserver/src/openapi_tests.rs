@@ -32,39 +32,32 @@ fn golden() -> Vec<Served> {
     vec![fixtures::served(&widgets)]
 }
 
-fn parsed(document: &Document) -> Json {
-    serde_json::from_slice(&document.bytes).expect("documents are JSON")
+fn parsed(wanted: &Wanted<'_>) -> Json {
+    serde_json::from_slice(&Cache::default().plain(wanted)).expect("documents are JSON")
 }
 
 #[test]
 fn the_index_names_documents_by_their_content() {
-    let (cache, served) = (Cache::default(), golden());
-    let index = cache.index(&served);
-    let document = cache.v3(&served, "apis/golden.example.com/v1").expect("is served");
+    let served = golden();
+    let index = index(&served);
+    let document = v3(&served, "apis/golden.example.com/v1").expect("is served");
     let url = format!("/openapi/v3/apis/golden.example.com/v1?hash={}", document.hash);
     assert_eq!(
         index,
         json!({"paths": {"apis/golden.example.com/v1": {"serverRelativeURL": url}}})
     );
-    assert_eq!(cache.v3(&served, "apis/golden.example.com/v2"), None);
-    assert_eq!(
-        cache.v3(&served, "/apis/golden.example.com/v1/").as_ref(),
-        Some(&document),
-        "the same bytes again"
-    );
+    assert!(v3(&served, "apis/golden.example.com/v2").is_none());
+    let again = v3(&served, "/apis/golden.example.com/v1/").map(|again| again.hash);
+    assert_eq!(again.as_ref(), Some(&document.hash));
     let other = vec![fixtures::served(&fixtures::widgets(
         json!([{"name": "v1", "served": true, "storage": true}]),
     ))];
-    assert_ne!(cache.index(&other), index);
+    assert_ne!(super::index(&other), index);
 }
 
 #[test]
 fn kubectl_finds_what_it_looks_for() {
-    let document = parsed(
-        &Cache::default()
-            .v3(&golden(), "apis/golden.example.com/v1")
-            .expect("is served"),
-    );
+    let document = parsed(&v3(&golden(), "apis/golden.example.com/v1").expect("is served"));
     let item = &document["paths"]["/apis/golden.example.com/v1/namespaces/{namespace}/widgets/{name}"];
     let gvk = json!({"group": "golden.example.com", "version": "v1", "kind": "Widget"});
     assert_eq!(item["patch"]["x-kubernetes-group-version-kind"], gvk);
@@ -92,9 +85,9 @@ fn references_resolve() {
             _ => {}
         }
     }
-    let (cache, served) = (Cache::default(), golden());
-    let v3 = cache.v3(&served, "apis/golden.example.com/v1").expect("is served");
-    for document in [parsed(&v3), parsed(&cache.v2(&served, V2::Json))] {
+    let served = golden();
+    let v3 = v3(&served, "apis/golden.example.com/v1").expect("is served");
+    for document in [parsed(&v3), parsed(&v2(&served, V2::Json))] {
         let mut found = Vec::new();
         targets(&document, &mut found);
         assert!(found.len() > 20);
@@ -106,7 +99,7 @@ fn references_resolve() {
 
 #[test]
 fn version_2_says_the_same_in_older_words() {
-    let document = parsed(&Cache::default().v2(&golden(), V2::Json));
+    let document = parsed(&v2(&golden(), V2::Json));
     let patch = &document["paths"]["/apis/golden.example.com/v1/namespaces/{namespace}/widgets/{name}"]["patch"];
     assert_eq!(patch["operationId"], "patchGoldenExampleComV1NamespacedWidget");
     assert_eq!(
@@ -128,20 +121,47 @@ fn version_2_says_the_same_in_older_words() {
 
 #[test]
 fn the_cache_is_bounded() {
+    // No two pieces alike, and none that gets much smaller.
+    let mut state = 1u64;
+    let mut noise = || {
+        state = state
+            .wrapping_mul(6364136223846793005)
+            .wrapping_add(1442695040888963407);
+        (state >> 56) as u8
+    };
+    let large: Vec<u8> = (0..CACHE_BYTES_MAX / 4).map(|_| noise()).collect();
+    let made = [Piece::of(&large), Piece::of(b"")];
     let cache = Cache::default();
-    let large = "x".repeat(CACHE_BYTES_MAX / 4);
     for i in 0..10 {
-        cache.get_or_make(i.to_string(), || large.clone().into_bytes());
+        cache.keep(&i.to_string(), made.clone());
     }
     let kept = cache.kept();
-    assert!(kept.bytes <= CACHE_BYTES_MAX && kept.documents.len() == kept.order.len() && !kept.order.is_empty());
+    assert!(kept.bytes <= CACHE_BYTES_MAX && kept.parts.len() == kept.order.len() && !kept.order.is_empty());
+}
+
+/// A new API is one more part; the others stay as they were.
+#[test]
+fn a_change_makes_its_own_part_of_version_2() {
+    let (cache, mut served) = (Cache::default(), golden());
+    for form in [V2::Json, V2::Protobuf] {
+        cache.gzip(&v2(&served, form));
+    }
+    assert_eq!(cache.kept().order.len(), 2);
+    served.push(fixtures::served(&fixtures::widgets(
+        json!([{"name": "v1", "served": true, "storage": true}]),
+    )));
+    let both = v2(&served, V2::Json);
+    let document: Json = serde_json::from_slice(&cache.plain(&both)).expect("JSON");
+    assert_eq!(cache.kept().order.len(), 3);
+    let widgets = document["definitions"].as_object().expect("a map").keys();
+    assert_eq!(widgets.filter(|name| name.ends_with(".Widget")).count(), 2);
 }
 
 #[test]
 fn documents_are_kept_by_their_hash() {
     use http::{HeaderMap, header};
     let (cache, served, path) = (Cache::default(), golden(), "apis/golden.example.com/v1");
-    let hash = cache.v3(&served, path).expect("is served").hash;
+    let hash = v3(&served, path).expect("is served").hash;
     let get = |headers: &HeaderMap, hash| {
         serve::v3(&cache, &served, headers, path, hash, "/clusters/root").expect("is served")
     };
@@ -187,7 +207,7 @@ fn documents_are_kept_by_their_hash() {
     assert_eq!(answer.headers()[header::CONTENT_TYPE], V2::Protobuf.content_type());
     assert!(answer.body().starts_with(b"\x0a\x032.0"), "a gnostic document");
     assert_ne!(answer.headers()[header::ETAG], plain.headers()[header::ETAG]);
-    assert_eq!(serve::index(&cache, &served, &none).status(), 200);
+    assert_eq!(serve::index(&served, &none).status(), 200);
     assert!(serve::v3(&cache, &served, &none, "apis/none/v1", None, "").is_none());
 }
 
@@ -203,11 +223,7 @@ fn golden_openapi() {
         return;
     };
     let recorded: Json = serde_json::from_str(&text).expect("recordings are JSON");
-    let document = parsed(
-        &Cache::default()
-            .v3(&golden(), "apis/golden.example.com/v1")
-            .expect("is served"),
-    );
+    let document = parsed(&v3(&golden(), "apis/golden.example.com/v1").expect("is served"));
     assert_eq!(document["info"], recorded["frame"]["body.info"]);
     let want = recorded["operations"]["body.paths"].as_object().expect("a map");
     let got = document["paths"].as_object().expect("a map");

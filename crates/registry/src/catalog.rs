@@ -12,9 +12,11 @@ use dashmap::DashMap;
 use insula_api::{ClusterName, FieldError, Json, Object, ObjectKey, Scope};
 use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
-use std::collections::VecDeque;
-use std::ops::ControlFlow;
-use std::sync::{Arc, Weak};
+use std::{
+    collections::VecDeque,
+    ops::ControlFlow,
+    sync::{Arc, Weak},
+};
 
 /// APIs that are kept after a search, used or not.
 const SEARCHED_MAX: usize = 16;
@@ -108,17 +110,6 @@ impl Catalog {
         self.prover.aside = aside;
     }
 
-    /// Does work that takes a while where nobody else waits for it.
-    pub fn aside<T: Default>(&self, work: impl FnOnce() -> T) -> T {
-        let (mut work, mut done) = (Some(work), T::default());
-        (self.prover.aside)(&mut || {
-            if let Some(work) = work.take() {
-                done = work();
-            }
-        });
-        done
-    }
-
     /// The built-in kinds.
     pub fn system(&self) -> &System {
         &self.system
@@ -154,12 +145,29 @@ impl Catalog {
 
     /// What a cluster serves beyond the built-ins.
     pub fn claimed(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
-        let scope = Scope::cluster(ids::claims(), cluster.clone());
-        let claims = snapshot.range(&scope, None, usize::MAX);
-        claims
-            .iter()
-            .filter_map(|claim| self.follow(snapshot, cluster, claim.key.clone(), claim))
-            .collect()
+        self.claimed_where(snapshot, cluster, |_| true)
+    }
+
+    /// What a cluster serves of one group, built-ins first. Looks at the names of others, and at nothing else of them.
+    pub fn served_in(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Served> {
+        let system = self.system.iter().filter(|served| **served.group() == *group);
+        let mut all: Vec<Served> = system.cloned().collect();
+        if group == ids::INTERNAL && *cluster == ClusterName::bound_crds() {
+            all.push(self.bundles.clone());
+        }
+        all.extend(self.claimed_where(snapshot, cluster, |name| ids::group_of(name) == group));
+        all
+    }
+
+    fn claimed_where(&self, snapshot: &Snapshot, cluster: &ClusterName, wanted: impl Fn(&str) -> bool) -> Vec<Served> {
+        let mut found = Vec::new();
+        snapshot.for_each(&Scope::cluster(ids::claims(), cluster.clone()), |claim| {
+            if wanted(&claim.key.name) {
+                found.extend(self.follow(snapshot, cluster, claim.key.clone(), claim));
+            }
+            ControlFlow::Continue(())
+        });
+        found
     }
 
     /// What serves a resource in the first cluster that has it, of the exporter with an identity if one is given.

@@ -88,6 +88,14 @@ pub fn claim(cluster: &ClusterName, group: &str, plural: &str) -> ObjectKey {
     ObjectKey::cluster_scoped(claims(), cluster.clone(), &format!("{plural}.{group}"))
 }
 
+/// The group that a claim's name ends in; nothing, for the empty group.
+pub fn group_of(claim: &str) -> &str {
+    match claim.split_once('.') {
+        Some((_, "core")) | None => "",
+        Some((_, group)) => group,
+    }
+}
+
 /// A bundle, by the UID of what it was made from.
 pub fn bundle(name: &str) -> ObjectKey {
     ObjectKey::cluster_scoped(bundles(), ClusterName::bound_crds(), name)

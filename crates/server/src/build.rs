@@ -112,7 +112,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
             requests_per_user: config.limits.requests_in_flight_per_user,
             watches_per_user: config.limits.watches_per_user,
         }),
-        openapi: insula_apiserver::openapi::Cache::default(),
+        openapi: insula_apiserver::openapi::Cache::new(aside),
         closing: closed,
     });
     let api = insula_apiserver::router(server).layer(middleware::from_fn_with_state(Arc::clone(&metrics), count));

@@ -1,6 +1,6 @@
 //! OpenAPI over HTTP: tags, the redirect to the right hash, what may be kept for ever.
 
-use super::{Cache, Document, V2, location};
+use super::{Cache, V2, Wanted, location};
 use crate::{
     discovery, gzip,
     negotiate::{self, Offer},
@@ -13,11 +13,13 @@ use insula_registry::Served;
 const FOR_EVER: &str = "public, immutable, max-age=31536000";
 
 /// Answers `/openapi/v3`.
-pub fn index(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
-    let bytes = Bytes::from(cache.index(served).to_string());
+pub fn index(served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
+    let bytes = Bytes::from(super::index(served).to_string());
     let hash = discovery::etag(&bytes);
-    let gzip = None;
-    json(&Document { hash, bytes, gzip }, headers)
+    match accepts_json(headers) {
+        true => tagged(&hash, V2::Json.content_type(), headers, || Response::new(bytes)),
+        false => empty(StatusCode::NOT_ACCEPTABLE),
+    }
 }
 
 /// Answers `/openapi/v3/<path>`; nothing where that is not served. `hash` is the query's; `base` is what stands before
@@ -30,11 +32,11 @@ pub fn v3(
     hash: Option<&str>,
     base: &str,
 ) -> Option<Response<Bytes>> {
-    let found = cache.v3(served, path)?;
+    let wanted = super::v3(served, path)?;
     Some(match hash.filter(|hash| !hash.is_empty()) {
-        None => json(&found, headers),
-        Some(hash) if hash == found.hash => {
-            let mut response = json(&found, headers);
+        None => document(cache, &wanted, headers),
+        Some(hash) if hash == wanted.hash => {
+            let mut response = document(cache, &wanted, headers);
             response
                 .headers_mut()
                 .insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_EVER));
@@ -47,7 +49,7 @@ pub fn v3(
             insert(
                 &mut response,
                 header::LOCATION,
-                &format!("{base}{}", location(path, &found.hash)),
+                &format!("{base}{}", location(path, &wanted.hash)),
             );
             response
         }
@@ -59,10 +61,11 @@ pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Byt
     let accepts = all(headers, header::ACCEPT).unwrap_or_default();
     let first = accepts.split(',').next().unwrap_or_default();
     let first = first.split(';').next().unwrap_or_default().trim();
-    match V2_PROTOBUF_ASKED.contains(&first) {
-        true => document(&cache.v2(served, V2::Protobuf), V2::Protobuf.content_type(), headers),
-        false => json(&cache.v2(served, V2::Json), headers),
-    }
+    let form = match V2_PROTOBUF_ASKED.contains(&first) {
+        true => V2::Protobuf,
+        false => V2::Json,
+    };
+    document(cache, &super::v2(served, form), headers)
 }
 
 /// How clients ask for OpenAPI v2 in protobuf: the first is no media type by the letter, and the one that they send.
@@ -80,29 +83,44 @@ fn all(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-fn json(found: &Document, headers: &HeaderMap) -> Response<Bytes> {
-    // YAML is a wish that documents do not meet: clients that can have JSON too get that.
-    match negotiate::accept(all(headers, header::ACCEPT).as_deref(), Offer::Document) {
-        Ok(_) => document(found, V2::Json.content_type(), headers),
-        Err(_) => empty(StatusCode::NOT_ACCEPTABLE),
-    }
+/// YAML is a wish that documents do not meet: clients that can have JSON too get that.
+fn accepts_json(headers: &HeaderMap) -> bool {
+    negotiate::accept(all(headers, header::ACCEPT).as_deref(), Offer::Document).is_ok()
 }
 
-fn document(document: &Document, content_type: &'static str, headers: &HeaderMap) -> Response<Bytes> {
-    let known = discovery::etag_matches(all(headers, header::IF_NONE_MATCH).as_deref(), &document.hash);
-    let packed = document.gzip.as_ref().filter(|_| gzip::accepts(headers));
-    let mut response = match (known, packed) {
-        (true, _) => empty(StatusCode::NOT_MODIFIED),
-        (false, Some(packed)) => Response::new(packed.clone()),
-        (false, None) => Response::new(document.bytes.clone()),
+fn document(cache: &Cache, wanted: &Wanted<'_>, headers: &HeaderMap) -> Response<Bytes> {
+    let form = wanted.form.unwrap_or(V2::Json);
+    if form == V2::Json && !accepts_json(headers) {
+        return empty(StatusCode::NOT_ACCEPTABLE);
+    }
+    tagged(&wanted.hash, form.content_type(), headers, || {
+        match gzip::accepts(headers) {
+            true => {
+                let mut response = Response::new(cache.gzip(wanted));
+                gzip::mark(&mut response);
+                response
+            }
+            false => Response::new(cache.plain(wanted)),
+        }
+    })
+}
+
+/// What `make` gives, for clients that do not have it already.
+fn tagged(
+    hash: &str,
+    content_type: &'static str,
+    headers: &HeaderMap,
+    make: impl FnOnce() -> Response<Bytes>,
+) -> Response<Bytes> {
+    let known = discovery::etag_matches(all(headers, header::IF_NONE_MATCH).as_deref(), hash);
+    let mut response = match known {
+        true => empty(StatusCode::NOT_MODIFIED),
+        false => make(),
     };
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-    fields.insert(header::VARY, HeaderValue::from_static("Accept"));
-    insert(&mut response, header::ETAG, &format!("\"{}\"", document.hash));
-    if packed.is_some() && !known {
-        gzip::mark(&mut response);
-    }
+    fields.append(header::VARY, HeaderValue::from_static("Accept"));
+    insert(&mut response, header::ETAG, &format!("\"{hash}\""));
     response
 }
 

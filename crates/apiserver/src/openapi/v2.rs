@@ -1,46 +1,79 @@
 //! OpenAPI v2, made of the v3 operations: the older words for the same.
 
-use super::{ApiOf, COMPONENTS, components, paths};
+use super::{ApiOf, COMPONENTS, Made, V2, components, gnostic, packed::Piece, paths};
 use insula_api::Json;
 use serde_json::{Map, json};
+use std::sync::LazyLock;
 
-/// One document for everything that is served.
-pub(super) fn document(apis: &[ApiOf<'_>]) -> Json {
-    let mut paths = Map::new();
-    let mut schemas = Map::new();
-    for (served, version) in apis {
-        paths::add(&mut paths, served, version);
-        schemas.extend(components(served, version, insula_schema::openapi_v2(&version.openapi)));
+/// Begins, goes on from definitions to paths, ends.
+type Frame = [Piece; 3];
+
+/// What stands around the parts of a document: what all have in common.
+pub(super) fn frame(form: V2) -> Frame {
+    static JSON: LazyLock<Frame> = LazyLock::new(|| make_frame(V2::Json));
+    static PROTOBUF: LazyLock<Frame> = LazyLock::new(|| make_frame(V2::Protobuf));
+    match form {
+        V2::Json => JSON.clone(),
+        V2::Protobuf => PROTOBUF.clone(),
     }
-    let mut wanted = schemas.clone();
-    super::add_referenced(&paths, &mut wanted);
-    // Schemas of v2 refer to metadata by its v2 place, which the search above does not see.
-    let common = super::common();
-    schemas = wanted;
-    for name in [
-        "ObjectMeta",
-        "ListMeta",
-        "ManagedFieldsEntry",
-        "FieldsV1",
-        "OwnerReference",
-        "Time",
-    ] {
-        let name = format!("{}{name}", super::META);
-        if let Some(schema) = common.get(&name) {
-            schemas.entry(name).or_insert_with(|| schema.clone());
-        }
-    }
-    let paths: Map<String, Json> = paths.into_iter().map(|(path, item)| (path, path_item(item))).collect();
-    let definitions: Map<String, Json> = schemas
+}
+
+fn make_frame(form: V2) -> Frame {
+    let info = json!({"title": "Kubernetes", "version": "v1.36.0"});
+    let definitions: Map<String, Json> = super::common()
         .into_iter()
         .map(|(name, schema)| (name, relocated(schema)))
         .collect();
-    json!({
-        "swagger": "2.0",
-        "info": {"title": "Kubernetes", "version": "v1.36.0"},
-        "paths": paths,
-        "definitions": definitions,
-    })
+    // Neither map is empty, so that parts begin with a comma and nobody asks which is the first.
+    let paths = json!({"/version/": {"get": {
+        "description": "get the version information for this server", "operationId": "getCodeVersion", "tags": ["version"],
+        "produces": ["application/json"],
+        "responses": {"200": {"description": "OK", "schema": {"type": "object"}}, "401": {"description": "Unauthorized"}},
+    }}});
+    match form {
+        V2::Json => {
+            let (definitions, paths) = (json!(definitions).to_string(), paths.to_string());
+            let open = |map: &str| map.strip_suffix('}').unwrap_or_default().to_owned();
+            [
+                format!(
+                    "{{\"swagger\":\"2.0\",\"info\":{info},\"definitions\":{}",
+                    open(&definitions)
+                ),
+                format!("}},\"paths\":{}", open(&paths)),
+                "}}".to_owned(),
+            ]
+            .map(|text| Piece::of(text.as_bytes()))
+        }
+        V2::Protobuf => [
+            json!({"swagger": "2.0", "info": info, "definitions": definitions}),
+            json!({"paths": paths}),
+            json!({}),
+        ]
+        .map(|document| Piece::of(&gnostic::encoded(&document))),
+    }
+}
+
+/// The definitions and paths of a group version.
+pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
+    let (mut definitions, mut paths) = (Map::new(), Map::new());
+    for (served, version) in apis {
+        paths::add(&mut paths, served, version);
+        let schemas = components(served, version, insula_schema::openapi_v2(&version.openapi));
+        definitions.extend(schemas.map(|(name, schema)| (name, relocated(schema))));
+    }
+    let paths: Map<String, Json> = paths.into_iter().map(|(path, item)| (path, path_item(item))).collect();
+    match form {
+        V2::Json => [definitions, paths].map(|map| {
+            let members: String = map
+                .iter()
+                .map(|(name, value)| format!(",{}:{value}", json!(name)))
+                .collect();
+            Piece::of(members.as_bytes())
+        }),
+        // A message that comes in several pieces is all of them together.
+        V2::Protobuf => [json!({"definitions": definitions}), json!({"paths": paths})]
+            .map(|document| Piece::of(&gnostic::encoded(&document))),
+    }
 }
 
 fn path_item(item: Json) -> Json {

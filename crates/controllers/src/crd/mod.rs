@@ -8,7 +8,7 @@ pub(crate) mod world;
 mod tests;
 
 use crate::{rollout::Gate, runtime::Reconciler, write::text};
-use insula_api::{ClusterName, ObjectKey, ResourceId, Scope};
+use insula_api::{ClusterName, ObjectKey, ResourceId};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
@@ -78,14 +78,7 @@ impl Reconciler for Definitions {
     }
 }
 
-/// The definitions of a group in a cluster: names are `<plural>.<group>`.
 fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<ObjectKey> {
-    let scope = Scope::cluster(ids::customresourcedefinitions(), cluster.clone());
-    let definitions = snapshot.range(&scope, None, usize::MAX);
-    let of_group = |key: &ObjectKey| key.name.split_once('.').is_some_and(|(_, rest)| rest == group);
-    definitions
-        .into_iter()
-        .map(|entry| entry.key)
-        .filter(of_group)
-        .collect()
+    let definitions = world::of_group(snapshot, cluster, group).into_iter();
+    definitions.map(|entry| entry.key).collect()
 }

@@ -6,10 +6,10 @@ use crate::{
     rollout::{Gate, Trial, Verdict},
     write::{alive, list, text},
 };
-use insula_api::{Json, ObjectKey, ResourceId, Scope, Timestamp};
+use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp};
 use insula_registry::{Claim, Intent, Origin, Registry, admission::bundle, ids};
 use insula_store::{Entry, Snapshot};
-use std::sync::Arc;
+use std::{ops::ControlFlow, sync::Arc};
 
 /// The world of a definition.
 pub(crate) struct World {
@@ -142,24 +142,30 @@ fn wanted_bundle(
 /// Names of every other API of the group in the cluster, built in, bound or defined.
 fn taken(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey, group: &str) -> Taken {
     let mut taken = Taken::default();
-    let scope = Scope::cluster(ids::customresourcedefinitions(), own.cluster.clone());
-    for other in snapshot.range(&scope, None, usize::MAX) {
-        if other.key.name != own.name && other.key.name.split_once('.').is_some_and(|(_, rest)| rest == group) {
+    for other in of_group(snapshot, &own.cluster, group) {
+        if other.key.name != own.name {
             taken.add_accepted(&other.object.body_value()["status"]["acceptedNames"]);
         }
     }
-    let system = registry
-        .catalog
-        .system()
-        .iter()
-        .filter(|served| **served.group() == *group);
-    system.for_each(|served| taken.add(served.names()));
-    for served in registry.catalog.claimed(snapshot, &own.cluster) {
-        if **served.group() == *group && matches!(served.origin, Origin::Bound { .. }) {
+    for served in registry.catalog.served_in(snapshot, &own.cluster, group) {
+        if !matches!(served.origin, Origin::Local { .. }) {
             taken.add(served.names());
         }
     }
     taken
+}
+
+/// The definitions of a group in a cluster: names are `<plural>.<group>`. Of others no more than the name is looked at.
+pub(super) fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Entry> {
+    let mut found = Vec::new();
+    let scope = Scope::cluster(ids::customresourcedefinitions(), cluster.clone());
+    snapshot.for_each(&scope, |entry| {
+        if entry.key.name.split_once('.').is_some_and(|(_, rest)| rest == group) {
+            found.push(entry.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    found
 }
 
 /// Whether a claim is the definition's own.
