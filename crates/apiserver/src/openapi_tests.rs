@@ -105,9 +105,9 @@ fn version_2_says_the_same_in_older_words() {
     assert_eq!(
         patch["consumes"],
         json!([
-            "application/apply-patch+yaml",
             "application/json-patch+json",
-            "application/merge-patch+json"
+            "application/merge-patch+json",
+            "application/apply-patch+yaml"
         ])
     );
     assert_eq!(patch["parameters"][0]["in"], "body");

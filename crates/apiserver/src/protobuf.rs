@@ -95,7 +95,8 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, J
         let Some((_, name, kind, repeats)) = fields.iter().find(|field| field.0 == number) else {
             continue;
         };
-        if let (Type::TextMap | Type::BytesMap | Type::TextsMap, Value::Bytes(entry)) = (kind, value) {
+        if let (Type::TextMap | Type::BytesMap | Type::TextsMap | Type::Quantities, Value::Bytes(entry)) = (kind, value)
+        {
             let (key, text) = map_entry(entry, *kind)?;
             let map = object.entry(*name).or_insert_with(|| json!({}));
             map[key] = text;
@@ -141,9 +142,13 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
 fn empty(kind: Type) -> Json {
     match kind {
         Type::Text | Type::Bytes => json!(""),
-        Type::Message(_) | Type::Pointer(_) | Type::Embedded(_) | Type::TextMap | Type::BytesMap | Type::TextsMap => {
-            json!({})
-        }
+        Type::Message(_)
+        | Type::Pointer(_)
+        | Type::Embedded(_)
+        | Type::TextMap
+        | Type::BytesMap
+        | Type::TextsMap
+        | Type::Quantities => json!({}),
         Type::Integer | Type::Bool | Type::Time | Type::MicroTime | Type::Raw => Json::Null,
     }
 }
@@ -190,13 +195,17 @@ fn map_entry(bytes: &[u8], kind: Type) -> Result<(String, Json), ProtobufError> 
     }
     let value = match kind {
         Type::BytesMap => json!(STANDARD.encode(value)),
-        Type::TextsMap => {
+        Type::TextsMap | Type::Quantities => {
             let texts = Fields(value).filter_map(|field| match field {
                 Ok((1, Value::Bytes(text))) => Some(utf8(text)),
                 Ok(_) => None,
                 Err(error) => Some(Err(error)),
             });
-            json!(texts.collect::<Result<Vec<String>, _>>()?)
+            let mut texts = texts.collect::<Result<Vec<String>, _>>()?;
+            match kind {
+                Type::Quantities => json!(texts.pop().unwrap_or_default()),
+                _ => json!(texts),
+            }
         }
         _ => json!(utf8(value)?),
     };

@@ -114,6 +114,12 @@ enum Cell<'a> {
         field: &'static str,
         text: &'static str,
     },
+    /// What a quota limits, with how much of it is used: `limits.…`, or all the rest.
+    Quota {
+        name: &'static str,
+        limits: bool,
+        text: &'static str,
+    },
     /// How many entries the maps of these names have.
     Count {
         name: &'static str,
@@ -194,6 +200,20 @@ impl<'a> Layout<'a> {
                 ],
             ),
             ("", "serviceaccounts") => vec![age],
+            ("", "resourcequotas") => vec![
+                Cell::Quota {
+                    name: "Request",
+                    limits: false,
+                    text: "Request represents a minimum amount of cpu/memory that a container may consume.",
+                },
+                Cell::Quota {
+                    name: "Limit",
+                    limits: true,
+                    text: "Limits control the maximum amount of cpu/memory that a container may use independent of \
+                           contention on the node.",
+                },
+                age,
+            ],
             ("" | "events.k8s.io", "events") => {
                 let parts = event::Part::ALL.into_iter().map(Cell::Event);
                 let cells = parts.chain([Cell::Name { priority: 1 }]).collect();
@@ -314,6 +334,17 @@ fn subjects(binding: &Json, kind: &str) -> String {
     of_kind.collect::<Vec<_>>().join(", ")
 }
 
+fn quota(quota: &Json, limits: bool) -> String {
+    let status = &quota["status"];
+    let hard = status["hard"].as_object().into_iter().flatten();
+    let shown = hard.filter(|(name, _)| name.starts_with("limits.") == limits);
+    let pairs = shown.map(|(name, hard)| {
+        let used = status["used"][name].as_str().unwrap_or("0");
+        format!("{name}: {used}/{}", hard.as_str().unwrap_or_default())
+    });
+    pairs.collect::<Vec<_>>().join(", ")
+}
+
 impl Cell<'_> {
     fn definition(&self) -> Json {
         match self {
@@ -335,7 +366,9 @@ impl Cell<'_> {
             }
             Cell::Role { text } => definition("Role", "string", "", text, 0),
             Cell::Subjects { name, text, .. } => definition(name, "string", "", text, 1),
-            Cell::Text { name, text, .. } | Cell::Count { name, text, .. } => definition(name, "string", "", text, 0),
+            Cell::Text { name, text, .. } | Cell::Count { name, text, .. } | Cell::Quota { name, text, .. } => {
+                definition(name, "string", "", text, 0)
+            }
         }
     }
 
@@ -355,6 +388,7 @@ impl Cell<'_> {
                 json!(format!("{}/{}", text("kind"), text("name")))
             }
             Cell::Subjects { kind, .. } => json!(subjects(object, kind)),
+            Cell::Quota { limits, .. } => json!(quota(object, *limits)),
             Cell::Count { fields, .. } => {
                 let maps = fields.iter().filter_map(|field| object[field].as_object());
                 json!(maps.map(Map::len).sum::<usize>())

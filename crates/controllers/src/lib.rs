@@ -20,6 +20,7 @@ mod migration;
 mod namespace;
 mod partition;
 mod policy;
+mod quota;
 mod rollout;
 pub mod runtime;
 mod workspace;
@@ -81,6 +82,7 @@ impl Controllers {
             task!("partition", partition::PartitionSets::new),
             task!("aggregation", aggregation::Aggregation::new),
             task!("policy", policy::Policies::new),
+            task!("quota", quota::Quotas::new),
             task!("garbage", garbage::Garbage::new),
         ]
     }

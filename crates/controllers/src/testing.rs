@@ -16,6 +16,7 @@ use crate::{
     namespace::Namespaces,
     partition::PartitionSets,
     policy::Policies,
+    quota::Quotas,
     runtime::Reconciler,
     workspace::Workspaces,
     workspacetype::WorkspaceTypes,
@@ -233,6 +234,7 @@ impl Rig {
             commits += pass(registry, &Accounts::new(registry.clone())).await;
             commits += pass(registry, &PartitionSets::new(registry.clone())).await;
             commits += pass(registry, &Policies::new(registry.clone())).await;
+            commits += pass(registry, &Quotas::new(registry.clone())).await;
             commits += pass(registry, &Aggregation::new(registry.clone())).await;
             commits += pass(registry, &Garbage::new(registry.clone())).await;
             if commits == 0 {

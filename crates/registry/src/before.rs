@@ -101,8 +101,17 @@ pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
         metadata_of(new).insert("namespace".into(), json!(context.namespace));
     }
     insula_schema::prune(new, &version.schema);
-    insula_schema::drop_nulls(new, &version.schema);
+    drop_nulls(context, new);
     insula_schema::default(new, &version.schema);
+}
+
+/// Drops the nulls that mean nothing. Go reads those in maps of texts as empty texts.
+fn drop_nulls(context: &Context<'_>, new: &mut Json) {
+    let schema = &context.version.schema;
+    if context.served.api.strategy.traits().built_in {
+        insula_schema::fill_nulls(new, schema);
+    }
+    insula_schema::drop_nulls(new, schema);
 }
 
 /// Drops what the schema does not know, and fills in defaults.
@@ -112,7 +121,7 @@ fn fit(context: &Context<'_>, new: &mut Json) {
     // Who applies null to a custom resource means it: what cannot be null is refused.
     let means_null = matches!(context.by, By::Applied(_)) && !context.served.api.strategy.traits().built_in;
     if !means_null {
-        insula_schema::drop_nulls(new, schema);
+        drop_nulls(context, new);
     }
     insula_schema::default(new, schema);
 }

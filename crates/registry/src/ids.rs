@@ -27,6 +27,8 @@ resource! {
     secrets = "", "secrets";
     /// ServiceAccounts.
     serviceaccounts = "", "serviceaccounts";
+    /// ResourceQuotas.
+    resourcequotas = "", "resourcequotas";
     /// ConfigMaps.
     configmaps = "", "configmaps";
     /// Workspaces.

@@ -25,6 +25,7 @@ mod outbound;
 mod owners;
 mod policy;
 mod proof;
+pub mod quota;
 pub mod representation;
 mod resource;
 pub mod reviews;
@@ -79,6 +80,7 @@ pub struct Registry {
     /// Calls webhooks; nobody, if nothing is said.
     pub outbound: Arc<dyn Outbound>,
     policies: policy::Policies,
+    quotas: quota::Turns,
 }
 
 impl Registry {
@@ -95,6 +97,7 @@ impl Registry {
             homes: true,
             outbound: Arc::new(outbound::Nobody),
             policies: policy::Policies::default(),
+            quotas: quota::Turns::default(),
         }
     }
 }

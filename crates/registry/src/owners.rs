@@ -35,12 +35,25 @@ pub(crate) fn created(context: &Context<'_>, new: &mut Json) {
         By::Applied(managers) => managers.clone(),
         By::Update(manager) => {
             let bare = Bare::take(new);
-            let owned = update(context, manager, &json!({}), new, Managers::default(), None);
+            let before = nothing(context);
+            let owned = update(context, manager, &before, new, Managers::default(), None);
             bare.put_back(new);
             owned.unwrap_or_default()
         }
     };
     set(new, managers.to_json());
+}
+
+/// What is there before an object is: Go's structs have some of their fields even then, and so nobody owns those.
+fn nothing(context: &Context<'_>) -> Json {
+    let mut nothing = json!({});
+    if context.served.api.strategy.traits().built_in {
+        insula_schema::default(&mut nothing, &context.version.schema);
+    }
+    if let Some(map) = nothing.as_object_mut() {
+        map.retain(|_, value| value.as_object().is_some_and(serde_json::Map::is_empty));
+    }
+    nothing
 }
 
 /// Sets the owners of a changed object. `sent` is the list that came with it, which clients may edit, though not through a

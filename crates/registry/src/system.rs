@@ -15,6 +15,7 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
     (include_str!("../../../config/crds/core_secrets.yaml"), None),
     (include_str!("../../../config/crds/core_serviceaccounts.yaml"), None),
     (include_str!("../../../config/crds/core_events.yaml"), None),
+    (include_str!("../../../config/crds/core_resourcequotas.yaml"), None),
     (
         include_str!("../../../config/crds/coordination.k8s.io_leases.yaml"),
         None,

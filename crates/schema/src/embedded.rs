@@ -147,7 +147,7 @@ pub fn metadata_type_error(metadata: &Json) -> Option<String> {
     })
 }
 
-fn go_kind(value: &Json) -> &'static str {
+pub(crate) fn go_kind(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",
         Json::Bool(_) => "bool",

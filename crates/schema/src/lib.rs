@@ -11,6 +11,7 @@ mod admit;
 mod at;
 mod columns;
 mod declare;
+mod decode;
 mod default;
 mod definition;
 mod diff;
@@ -31,6 +32,7 @@ mod structural;
 mod validate;
 
 pub use crate::columns::Column;
+pub use crate::decode::{decode_error, fill_nulls};
 pub use crate::default::default;
 pub use crate::definition::{
     default_definition, definition_warnings, undecodable_definition, unknown_keywords, validate_client_config,

@@ -4,6 +4,7 @@
 //! for the `fieldValidation` parameter on the PATCH of a kind.
 
 use super::{DELETE_OPTIONS, PATCH, SCALE, STATUS, component, reference};
+use crate::negotiate::Patches;
 use insula_api::Json;
 use insula_registry::{ApiVersion, ScopeKind, Served};
 use serde_json::{Map, json};
@@ -330,15 +331,15 @@ impl Writer<'_> {
             body["parameters"] = operation.parameters.iter().map(in_query).collect();
         }
         if let Some((component, required)) = operation.request {
-            let types: &[&str] = match component == PATCH {
-                true => &[
-                    "application/apply-patch+yaml",
-                    "application/json-patch+json",
-                    "application/merge-patch+json",
-                ],
-                false => &["application/json", "application/yaml"],
+            let patches = match crate::discovery::is_built_in(self.served) {
+                true => Patches::BuiltIn,
+                false => Patches::Custom,
             };
-            body["requestBody"] = json!({"content": content(component, types)});
+            let types: Vec<&str> = match component == PATCH {
+                true => patches.types().iter().map(|patch| patch.media_type()).collect(),
+                false => vec!["application/json", "application/yaml"],
+            };
+            body["requestBody"] = json!({"content": content(component, &types)});
             if required {
                 body["requestBody"]["required"] = json!(true);
             }

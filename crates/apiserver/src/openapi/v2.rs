@@ -96,7 +96,10 @@ fn operation(mut operation: Json) -> Json {
     map.insert("produces".into(), json!(["application/json", "application/yaml"]));
     if let Some(body) = map.remove("requestBody") {
         let content = body["content"].as_object().cloned().unwrap_or_default();
-        map.insert("consumes".into(), content.keys().cloned().collect());
+        let mut consumed: Vec<&String> = content.keys().collect();
+        // A client that takes the first takes a patch of the plainest kind.
+        consumed.sort_by_key(|kind| kind.starts_with("application/apply-patch"));
+        map.insert("consumes".into(), json!(consumed));
         let schema = content
             .into_iter()
             .next()

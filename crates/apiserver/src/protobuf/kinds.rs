@@ -24,6 +24,8 @@ pub(super) enum Type {
     Embedded(&'static [Field]),
     /// Entries of a map: key 1, value 2.
     TextMap,
+    /// A map of quantities: each value is a message with a text in field 1.
+    Quantities,
     BytesMap,
     /// A map of lists of texts: each value is a message with the texts in field 1.
     TextsMap,
@@ -161,6 +163,30 @@ const NEW_EVENT: &[Field] = &[
     (14, "deprecatedLastTimestamp", Type::Time, false),
     (15, "deprecatedCount", Type::Integer, false),
 ];
+const SCOPE_TERM: &[Field] = &[
+    (1, "scopeName", Type::Text, false),
+    (2, "operator", Type::Text, false),
+    (3, "values", Type::Text, true),
+];
+const QUOTA_SPEC: &[Field] = &[
+    (1, "hard", Type::Quantities, false),
+    (2, "scopes", Type::Text, true),
+    (
+        3,
+        "scopeSelector",
+        Type::Message(&[(1, "matchExpressions", Type::Message(SCOPE_TERM), true)]),
+        false,
+    ),
+];
+const QUOTA_STATUS: &[Field] = &[
+    (1, "hard", Type::Quantities, false),
+    (2, "used", Type::Quantities, false),
+];
+const QUOTA: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "spec", Type::Message(QUOTA_SPEC), false),
+    (3, "status", Type::Message(QUOTA_STATUS), false),
+];
 const GROUP_RESOURCE: &[Field] = &[(1, "group", Type::Text, false), (2, "resource", Type::Text, false)];
 const MIGRATION: &[Field] = &[
     (1, "metadata", Type::Message(META), false),
@@ -214,6 +240,7 @@ pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
         ("v1", "Secret") => SECRET,
         ("v1", "ServiceAccount") => SERVICE_ACCOUNT,
         ("v1", "Event") => EVENT,
+        ("v1", "ResourceQuota") => QUOTA,
         ("events.k8s.io/v1", "Event") => NEW_EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
         ("storagemigration.k8s.io/v1beta1", "StorageVersionMigration") => MIGRATION,

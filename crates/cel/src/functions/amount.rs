@@ -219,6 +219,16 @@ impl Quantity {
         self.tens >= 9 || self.expanded(0).divided(1_000_000_000).1 == 0
     }
 
+    /// The whole number that it is, if it is one that fits.
+    pub fn whole(&self) -> Option<i64> {
+        let (whole, rest) = match self.tens {
+            0..32 => self.expanded(0).divided(1_000_000_000),
+            _ => return None,
+        };
+        let text = format!("{}{whole}", if self.negative { "-" } else { "" });
+        (rest == 0).then(|| text.parse().ok())?
+    }
+
     pub(super) fn integer(&self) -> Option<i64> {
         self.small.filter(|s| s.scale >= 0)?.rescaled(0)
     }

@@ -159,6 +159,18 @@ impl Strategy for Secrets {
         errors
     }
 
+    /// A pair that no server could be started with.
+    fn warnings(&self, new: &Json, _old: Option<&Json>) -> Vec<String> {
+        let pair = [("tls.crt", "certificate"), ("tls.key", "key")];
+        let bad = pair.into_iter().find(|(key, _)| !holds_pem(&new["data"][*key]));
+        match (new["type"].as_str(), bad) {
+            (Some("kubernetes.io/tls"), Some((_, what))) => {
+                vec![format!("tls: failed to find any PEM data in {what} input")]
+            }
+            _ => Vec::new(),
+        }
+    }
+
     fn validate_update(&self, new: &Json, old: &Json) -> Vec<FieldError> {
         let mut errors = immutable(new, old, &["data"]);
         if new["type"] != old["type"] {
@@ -199,6 +211,12 @@ fn keep_names_of_secrets(account: &mut Json) {
             fields.retain(|field, _| field == "name");
         }
     }
+}
+
+fn holds_pem(value: &Json) -> bool {
+    use base64::Engine;
+    let bytes = base64::engine::general_purpose::STANDARD.decode(value.as_str().unwrap_or_default());
+    bytes.is_ok_and(|bytes| String::from_utf8_lossy(&bytes).contains("-----BEGIN "))
 }
 
 /// What secrets of Kubernetes' own types must have.

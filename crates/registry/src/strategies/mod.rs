@@ -8,6 +8,7 @@ mod definition;
 mod event;
 mod migration;
 mod policies;
+mod quota;
 mod rbac;
 mod tenancy;
 
@@ -29,6 +30,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         ("", "configmaps") => Arc::new(core::ConfigMaps),
         ("", "secrets") => Arc::new(core::Secrets),
         ("", "serviceaccounts") => Arc::new(core::ServiceAccounts),
+        ("", "resourcequotas") => Arc::new(quota::Quotas),
         ("", "events") => Arc::new(event::Events),
         ("coordination.k8s.io", "leases") => Arc::new(coordination::Leases),
         ("apiextensions.k8s.io", "customresourcedefinitions") => Arc::new(definition::Definitions),

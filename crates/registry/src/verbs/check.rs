@@ -21,6 +21,13 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
         let at = FieldPath::new("kind");
         let name = body["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         let given = kind.as_str().unwrap_or_default();
+        if target.served.api.strategy.traits().built_in {
+            return Err(Error::BadRequest(format!(
+                "{given} in version {:?} cannot be handled as a {want}: converting (v1.{given}) to (core.{want}): unknown \
+                 conversion",
+                target.version
+            )));
+        }
         let errors = vec![FieldError::invalid(&at, &json!(given), format!("must be {want}"))];
         // The message is about what was sent.
         let subject = crate::Named {
@@ -37,10 +44,15 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
 
 /// What cannot be read: the first embedded object that is none, or what the kind's types do not hold.
 fn undecodable(target: &Target, body: &Json) -> Result<Option<String>> {
-    let embedded = insula_schema::check_embedded(body, &target.api_version()?.schema);
+    let schema = &target.api_version()?.schema;
     let strategy = &target.served.api.strategy;
-    Ok(embedded
+    let mistyped = || match strategy.traits().built_in {
+        true => insula_schema::decode_error(body, schema, &target.served.names().kind),
+        false => None,
+    };
+    Ok(insula_schema::check_embedded(body, schema)
         .map(|error| error.to_string())
+        .or_else(mistyped)
         .or_else(|| strategy.undecodable(body)))
 }
 
@@ -178,10 +190,14 @@ pub(super) fn check_fields(
         .map(|f| format!("duplicate field \"{f}\""))
         .collect();
     let mut unknown = insula_schema::prune_report(body, schema);
-    unknown.extend(metadata::unknown(body));
-    unknown.extend(target.served.api.strategy.unknown_fields(body));
-    unknown.sort();
-    unknown.dedup();
+    let more = metadata::unknown(body)
+        .into_iter()
+        .chain(target.served.api.strategy.unknown_fields(body));
+    for field in more {
+        if !unknown.contains(&field) {
+            unknown.push(field);
+        }
+    }
     problems.extend(unknown.iter().map(|f| format!("unknown field \"{f}\"")));
     if problems.is_empty() || options.field_validation == FieldValidation::Warn {
         return Ok(problems);

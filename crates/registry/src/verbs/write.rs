@@ -9,6 +9,7 @@ use crate::{
     before::{self, Context},
     ids,
     owners::By,
+    quota,
 };
 use insula_api::{Clock, Json, ObjectKey, Revision, Rng};
 use insula_auth::{UserInfo, audit::Record};
@@ -111,7 +112,14 @@ impl Registry {
         let mut spare = (generated || !readable).then(|| body.clone());
         let mut last = Error::Internal("no attempt was made".into());
         for _ in 0..NAMES_MAX {
-            let snapshot = self.store.latest();
+            let mut snapshot = self.store.latest();
+            let mut limiting = quota::limiting(&snapshot, target);
+            let mut turn = None;
+            if !limiting.is_empty() {
+                turn = Some(self.quotas.take(target, &limiting).await);
+                snapshot = self.store.latest();
+                limiting = quota::limiting(&snapshot, target);
+            }
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let mut guards = self.surroundings(&snapshot, target, name)?;
             let context = self.context(target, version, Part::Main, by);
@@ -139,6 +147,7 @@ impl Registry {
                 ..admission
             };
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
+            let mut beside = quota::charge(&self.catalog, &snapshot, target, &key.name, limiting)?;
             if let Some(found) = snapshot.get(&key) {
                 if generated {
                     last = Error::NoFreeName {
@@ -176,11 +185,14 @@ impl Registry {
                 });
             }
             guards.push(Guard::Absent(key.clone()));
-            let txn = Txn {
-                guards,
-                writes: vec![Write::Put(key.clone(), object.clone())],
-            };
-            match self.store.commit(txn).await {
+            beside.extend(quota::announced(&snapshot, target, &object, None));
+            let (held, others): (Vec<Guard>, Vec<Write>) = beside.into_iter().unzip();
+            guards.extend(held);
+            let own = Write::Put(key.clone(), object.clone());
+            let writes = std::iter::once(own).chain(others).collect();
+            let committed = self.store.commit(Txn { guards, writes }).await;
+            drop(turn);
+            match committed {
                 Ok(revision) => {
                     let entry = Entry {
                         key,
@@ -302,14 +314,11 @@ impl Registry {
                     .iter()
                     .map(|(key, revision)| Guard::At(key.clone(), *revision)),
             );
-            match self
-                .store
-                .commit(Txn {
-                    guards,
-                    writes: vec![write],
-                })
-                .await
-            {
+            let beside = quota::announced(&snapshot, target, &object, Some(&old.object));
+            let (held, others): (Vec<Guard>, Vec<Write>) = beside.into_iter().unzip();
+            guards.extend(held);
+            let writes = std::iter::once(write).chain(others).collect();
+            match self.store.commit(Txn { guards, writes }).await {
                 // An object that its last finalizer let go answers with the revision it had.
                 Ok(revision) => {
                     let revision = if gone { old.revision } else { revision };

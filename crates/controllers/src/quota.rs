@@ -1,0 +1,99 @@
+//! ResourceQuotas say how much is used. Creations keep that up to date by themselves ([`insula_registry::quota`]); this one counts
+//! what they do not see: deletions, and what the server itself makes.
+
+use crate::runtime::Reconciler;
+use insula_api::{Json, ObjectKey, ResourceId, Scope};
+use insula_registry::{Intent, Plan, Registry, ids, quota};
+use insula_store::{Change, Entry, Snapshot};
+use std::sync::Arc;
+
+/// Reconciles the status of quotas.
+pub(crate) struct Quotas {
+    registry: Arc<Registry>,
+}
+
+impl Quotas {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Quotas { registry }
+    }
+}
+
+impl Reconciler for Quotas {
+    type Key = ObjectKey;
+    /// The quota, and its status as it should be.
+    type World = Option<(Entry, Json)>;
+
+    fn name(&self) -> &'static str {
+        "quota"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::resourcequotas()]
+    }
+
+    fn scopes(&self) -> Vec<Scope> {
+        vec![Scope::everything()]
+    }
+
+    /// The quota itself, and all that an object counts for which comes or goes.
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+        let comes_or_goes = change.old.is_some() != change.new.is_some();
+        let mut keys = match comes_or_goes {
+            true => quota::concerned(snapshot, &change.key),
+            false => Vec::new(),
+        };
+        if change.key.resource == ids::resourcequotas() {
+            keys.push(change.key.clone());
+        }
+        keys
+    }
+
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Self::World {
+        let entry = snapshot.get(key)?;
+        let status = quota::recount(&self.registry.catalog, snapshot, &entry);
+        Some((entry, status))
+    }
+
+    fn decide(&self, world: &Self::World) -> Plan {
+        let Some((entry, status)) = world else {
+            return Plan::rest();
+        };
+        let mut value = entry.object.body_value();
+        value["status"] = status.clone();
+        Plan {
+            intents: vec![Intent::Update(entry.clone(), value)],
+            again_after: None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Rig;
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn what_goes_frees_its_place() {
+        let rig = Rig::new().await;
+        let org = rig.workspace("root", "org").await;
+        let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: few, namespace: default}, \
+                     spec: {hard: {secrets: 1, count/configmaps: 5, pods: 3}}}";
+        rig.create(&org, "resourcequotas", quota).await;
+        rig.settle().await;
+        let used =
+            |rig: &Rig| rig.get(&org, "v1", "resourcequotas", "default/few").expect("is there")["status"].clone();
+        assert_eq!(
+            used(&rig),
+            json!({"hard": {"secrets": "1", "count/configmaps": "5", "pods": "3"},
+                "used": {"secrets": "0", "count/configmaps": "0"}})
+        );
+        let secret = "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: default}}";
+        rig.create(&org, "secrets", secret).await;
+        assert_eq!(used(&rig)["used"]["secrets"], "1", "with the very write");
+        assert_eq!(rig.settle().await, 0, "there is nothing to correct");
+        rig.delete(&org, "v1", "secrets", "default/a").await.expect("goes");
+        rig.settle().await;
+        assert_eq!(used(&rig)["used"]["secrets"], "0");
+        assert_eq!(rig.settle().await, 0);
+    }
+}
