@@ -122,10 +122,16 @@ fn virtual_workspace(parts: &[&str]) -> Result<Option<Route>, BadPath> {
         }
         ["initializingworkspaces", name, rest @ ..] => (Some(Virtual::Initializing((*name).to_owned())), rest),
         ["terminatingworkspaces", name, rest @ ..] => (Some(Virtual::Terminating((*name).to_owned())), rest),
-        ["apiresourceschema", cluster, rest @ ..] => (
-            named(cluster).map(|cluster| Virtual::ApiResourceSchemas { cluster }),
-            rest,
-        ),
+        ["apiresourceschema", cluster, rest @ ..] => {
+            // Clients of many clusters name one behind it, which makes no difference.
+            let (["clusters", _, rest @ ..] | rest) = rest;
+            let rest = parse_rest(rest)?;
+            return Ok(named(cluster).map(|cluster| Route::Virtual {
+                workspace: Virtual::ApiResourceSchemas { cluster },
+                cluster: None,
+                rest,
+            }));
+        }
         _ => return Ok(None),
     };
     let (Some(workspace), ["clusters", cluster, rest @ ..]) = (workspace, rest) else {
@@ -348,9 +354,14 @@ mod tests {
                 Some(name("c")),
             ),
             (
-                "apiresourceschema/c/clusters/c/api",
+                "apiresourceschema/c/clusters/root:x/api",
                 Virtual::ApiResourceSchemas { cluster: name("c") },
-                Some(name("c")),
+                None,
+            ),
+            (
+                "apiresourceschema/c/api",
+                Virtual::ApiResourceSchemas { cluster: name("c") },
+                None,
             ),
         ];
         for (path, workspace, cluster) in rows {

@@ -84,6 +84,8 @@ pub struct Authorized {
     pub parsed: Parsed,
     /// Who.
     pub user: Arc<UserInfo>,
+    /// The same as the cluster sees them in which they write: one that let them in vouches for them.
+    pub(crate) writer: Arc<UserInfo>,
     /// Where.
     pub place: Place,
     /// What was permitted.
@@ -357,12 +359,22 @@ impl Located {
         }
         let permit = permit(&user, question, &facts).map_err(refused)?;
         parsed.record.decided(true, permit.reason(), permit.trail());
-        if let Some(view) = &place.view {
-            view.lets(&place, &user, &asked)?;
-        }
+        let user = Arc::new(user);
+        let writer = match &place.view {
+            Some(view) => {
+                view.lets(&place, &user, &asked).map_err(|closed| {
+                    tracing::info!(user = user.name, reason = closed.why(), "forbidden");
+                    parsed.record.decided(false, closed.why(), permit.trail());
+                    closed.reply(&user, &asked)
+                })?;
+                Arc::new(view.warranted(&place, &user))
+            }
+            None => user.clone(),
+        };
         Ok(Authorized {
             parsed,
-            user: Arc::new(user),
+            user,
+            writer,
             place,
             permit,
         })
@@ -400,7 +412,10 @@ impl Authorized {
             Reply::forbidden(&insula_auth::forbidden_message(&self.user, &asked), &asked)
         })?;
         match &self.place.view {
-            Some(view) => view.lets(&self.place, &self.user, &asked),
+            Some(view) => view.lets(&self.place, &self.user, &asked).map_err(|closed| {
+                self.parsed.record.decided(false, closed.why(), self.permit.trail());
+                closed.reply(&self.user, &asked)
+            }),
             None => Ok(()),
         }
     }

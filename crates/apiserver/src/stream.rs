@@ -14,7 +14,10 @@ use bytes::Bytes;
 use http::Response;
 use insula_api::{ClusterName, Revision, Scope};
 use insula_auth::audit::Open;
-use insula_registry::{Error, Event, Origin, Registry, Target, Watch, ids, view::Sight};
+use insula_registry::{
+    Error, Event, Origin, Registry, Target, Watch, ids,
+    view::{By, Sight},
+};
 use insula_store::Cursor;
 use std::{convert::Infallible, future::pending, pin::Pin, sync::Arc, time::Duration};
 use tokio::{
@@ -182,8 +185,8 @@ fn definition_cursors(registry: &Registry, target: &Target) -> Vec<Cursor> {
         let exports = Scope::cluster(ids::apiexports(), target.cluster.clone());
         let bundles = Scope::cluster(ids::bundles(), ClusterName::bound_crds());
         let scopes = match across.by {
-            Some(_) => vec![exports, bundles],
-            None => Vec::new(),
+            By::Provider(_) => vec![exports, bundles],
+            By::Everybody | By::Consumer(_) => Vec::new(),
         };
         return cursors(registry, scopes);
     }
@@ -292,7 +295,9 @@ impl Running {
         let snapshot = self.registry.store.latest();
         if let Sight::Across(across) = &target.sight {
             // Other generations are shown as they come; the watch ends with the version.
-            let Some(through) = &across.by else { return false };
+            let By::Provider(through) = &across.by else {
+                return false;
+            };
             let (catalog, api) = (&self.registry.catalog, &served.api);
             let now = through
                 .export

@@ -10,12 +10,15 @@ use crate::{
     status,
 };
 use insula_api::{ClusterName, Json, LabelSelector};
-use insula_auth::{Attributes, UserInfo, forbidden_message};
-use insula_registry::{
-    Error, Named, Served,
-    exports::ExportName,
-    view::{Across, Denied, Sight, Through, Wish},
+use insula_auth::{
+    Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo, forbidden_message,
 };
+use insula_registry::{
+    Error, Named, Served, access,
+    exports::ExportName,
+    view::{Across, Denied, Sight, Through, Wish, schemas_behind},
+};
+use serde_json::json;
 
 /// Parts of an object that a view shows: its other doors are the cluster's own.
 const SUBRESOURCES: [&str; 3] = ["", "status", "scale"];
@@ -25,8 +28,42 @@ const SUBRESOURCES: [&str; 3] = ["", "status", "scale"];
 pub enum View {
     /// An export: what its consumers let its provider see.
     Export(ExportName),
+    /// The bindings of a cluster: the schemas behind them, to read.
+    Schemas(ClusterName),
     /// None that is served.
     Unknown,
+}
+
+/// Why a view is closed.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Closed {
+    /// There is no such view.
+    Absent,
+    /// It does not let this happen, for a reason that tells nothing of the cluster.
+    Denied(&'static str),
+}
+
+impl Closed {
+    /// The reason.
+    pub(crate) fn why(self) -> &'static str {
+        match self {
+            Closed::Absent => "there is no such virtual workspace",
+            Closed::Denied(why) => why,
+        }
+    }
+
+    /// What the client reads.
+    pub(crate) fn reply(self, user: &UserInfo, asked: &Attributes) -> Reply {
+        let Closed::Denied(why) = self else {
+            return Reply::NotFoundPage;
+        };
+        let message = forbidden_message(user, asked);
+        let message = match message.strip_suffix("access denied") {
+            Some(message) => format!("{message}{why}"),
+            None => message,
+        };
+        Reply::forbidden(&message, asked)
+    }
 }
 
 /// What a request for objects is about.
@@ -45,7 +82,8 @@ impl View {
                 cluster: cluster.clone(),
                 name: name.as_str().into(),
             }),
-            Virtual::Initializing(_) | Virtual::Terminating(_) | Virtual::ApiResourceSchemas { .. } => View::Unknown,
+            Virtual::ApiResourceSchemas { cluster } => View::Schemas(cluster.clone()),
+            Virtual::Initializing(_) | Virtual::Terminating(_) => View::Unknown,
         }
     }
 
@@ -53,6 +91,7 @@ impl View {
     pub(crate) fn home(&self) -> Option<&ClusterName> {
         match self {
             View::Export(export) => Some(&export.cluster),
+            View::Schemas(consumer) => Some(consumer),
             View::Unknown => None,
         }
     }
@@ -70,17 +109,29 @@ impl View {
                 is_resource_request: true,
                 ..Attributes::default()
             }),
+            // Who may read bindings may read what they bind.
+            View::Schemas(consumer) => Some(Attributes {
+                verb: "get".into(),
+                group: "apis.kcp.io".into(),
+                resource: "apibindings".into(),
+                cluster: Some(consumer.clone()),
+                is_resource_request: true,
+                ..Attributes::default()
+            }),
             View::Unknown => None,
         }
     }
 
     /// Whether the cluster lets those who look do what they ask for. Asked once more when something is written.
-    pub(crate) fn lets(&self, place: &Place, user: &UserInfo, asked: &Attributes) -> Result<(), Reply> {
-        let View::Export(export) = self else {
-            return Err(Reply::NotFoundPage);
+    pub(crate) fn lets(&self, place: &Place, user: &UserInfo, asked: &Attributes) -> Result<(), Closed> {
+        let export = match self {
+            View::Export(export) => export,
+            View::Schemas(_) if matches!(&*asked.verb, "get" | "list" | "watch") => return Ok(()),
+            View::Schemas(_) => return Err(Closed::Denied("only read-only access is allowed to apiresourceschemas")),
+            View::Unknown => return Err(Closed::Absent),
         };
         if !export.exists(&place.snapshot) {
-            return Err(Reply::NotFoundPage);
+            return Err(Closed::Absent);
         }
         let (Some(cluster), true) = (&place.cluster, asked.is_resource_request) else {
             return Ok(());
@@ -93,24 +144,49 @@ impl View {
         // Status of bindings and exports is written by controllers only, whatever was claimed.
         let is_system_status = asked.group == "apis.kcp.io" && !asked.subresource.is_empty() && asked.verb != "get";
         let right = match SUBRESOURCES.contains(&&*asked.subresource) && !is_system_status {
-            true => export.right(&place.snapshot, cluster, wish).map(drop),
+            true => export.right(&place.snapshot, cluster, wish),
             false => Err(Denied::NoReason),
         };
-        right.map_err(|denied| refusal(user, asked, denied))
+        let right = right.map_err(|denied| Closed::Denied(denied.why()))?;
+        // What another export's owner leaves to nobody, no claim on it gives.
+        let facts = || access::facts(&place.snapshot, cluster);
+        match right.is_to_anothers() && !insula_auth::leaves_to(user, asked, &facts()) {
+            true => Err(Closed::Denied("access denied")),
+            false => Ok(()),
+        }
+    }
+
+    /// The user as the clusters see them that let them in: with a warrant of each, since what they may do there was asked
+    /// of its bindings, and its roles know nothing of them.
+    pub(crate) fn warranted(&self, place: &Place, user: &UserInfo) -> UserInfo {
+        let mut user = user.clone();
+        if let (View::Export(_), Some(cluster)) = (self, &place.cluster) {
+            let warrant = json!({
+                "user": "system:serviceaccount:default:rest",
+                "groups": [GROUP_KCP_ADMIN],
+                "extra": {EXTRA_CLUSTER: [cluster.as_str()], EXTRA_SCOPES: [format!("cluster:{cluster}")]},
+            });
+            let warrants = user.extra.entry(EXTRA_WARRANT.to_owned()).or_default();
+            warrants.push(warrant.to_string());
+        }
+        user
     }
 
     /// The APIs that the view has.
     pub(crate) fn served(&self, server: &ApiServer, place: &Place) -> Vec<Served> {
         match self {
             View::Export(export) => export.served(&server.registry.catalog, &place.snapshot),
+            View::Schemas(_) => schemas(server).into_iter().collect(),
             View::Unknown => Vec::new(),
         }
     }
 
     /// A discovery document as the view shows it: verbs in alphabetical order, and those alone that may be used.
     pub(crate) fn discovered(&self, place: &Place, served: &[Served], document: &mut Json) {
-        let View::Export(export) = self else { return };
-        let read_only = |served: &&Served| export.only_reads(&place.snapshot, served);
+        let read_only = |served: &&Served| match self {
+            View::Export(export) => export.only_reads(&place.snapshot, served),
+            View::Schemas(_) | View::Unknown => true,
+        };
         let read_only: Vec<&str> = served
             .iter()
             .filter(read_only)
@@ -120,15 +196,13 @@ impl View {
     }
 }
 
-fn refusal(user: &UserInfo, asked: &Attributes, denied: Denied) -> Reply {
-    let why = denied.why();
-    tracing::info!(user = user.name, reason = why, "forbidden");
-    let message = forbidden_message(user, asked);
-    let message = match message.strip_suffix("access denied") {
-        Some(message) => format!("{message}{why}"),
-        None => message,
-    };
-    Reply::forbidden(&message, asked)
+fn schemas(server: &ApiServer) -> Option<Served> {
+    server
+        .registry
+        .catalog
+        .system()
+        .get("apis.kcp.io", "apiresourceschemas")
+        .cloned()
 }
 
 fn sort_verbs(document: &mut Json, read_only: &[&str]) {
@@ -172,7 +246,8 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
     };
     let meant = |served: &Served| identity.is_none_or(|identity| *served.identity == *identity);
     let (view, cluster) = (&request.place.view, &request.place.cluster);
-    if cluster.is_none() && !matches!(verb, "list" | "watch") {
+    let reads_many = matches!(verb, "list" | "watch") || matches!(view, Some(View::Schemas(_)));
+    if cluster.is_none() && !reads_many {
         return Err(across_only_reads(path, plural, verb));
     }
     let found = match (view, cluster) {
@@ -192,7 +267,7 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
                         verb,
                     };
                     let asked = request.permit.attributes();
-                    let denied = |denied| refusal(&request.user, asked, denied);
+                    let denied = |denied: Denied| Closed::Denied(denied.why()).reply(&request.user, asked);
                     let right = export.right(snapshot, cluster, wish).map_err(denied)?;
                     let served = export.resolve_in((catalog, snapshot), cluster, (&path.group, plural), &right);
                     let served = served.map_err(denied)?;
@@ -210,6 +285,22 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
                 Across::everywhere(LabelSelector::default()),
             )
         }),
+        (Some(View::Schemas(consumer)), _) => {
+            let served = schemas(server)
+                .filter(|served| *path.group == *served.api.group && plural == &*served.api.names.plural);
+            served.map(|served| match &path.name {
+                // It is read where it is.
+                Some(name) => {
+                    let mut behind = schemas_behind(snapshot, consumer).into_iter();
+                    let cluster = behind.find(|key| *key.name == **name).map(|key| key.cluster);
+                    match cluster {
+                        Some(cluster) => (cluster, served, Sight::Within),
+                        None => (consumer.clone(), served, Across::schemas_of(consumer.clone())),
+                    }
+                }
+                None => (consumer.clone(), served, Across::schemas_of(consumer.clone())),
+            })
+        }
         (Some(View::Unknown), _) => None,
     };
     let found = found.filter(|(_, served, _)| meant(served)).ok_or_else(unknown)?;
@@ -266,6 +357,7 @@ pub(crate) fn base(place: &Place) -> String {
                 export.cluster, export.name
             )
         }
+        (Some(View::Schemas(consumer)), _) => format!("/services/apiresourceschema/{consumer}/clusters/*"),
         (None, Some(path)) => format!("/clusters/{path}"),
         (Some(View::Unknown), _) | (None, None) => String::new(),
     }

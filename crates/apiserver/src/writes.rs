@@ -24,7 +24,7 @@ impl ResourceRequest<'_> {
     pub fn write_options(&self, kind: &str) -> Result<WriteOptions<'_>, Reply> {
         let (dry_run, field_validation) = self.request.parsed.query.write(kind)?;
         Ok(WriteOptions {
-            user: &self.request.user,
+            user: &self.request.writer,
             dry_run,
             field_validation,
             duplicates: Vec::new(),
@@ -226,7 +226,7 @@ impl ResourceRequest<'_> {
     pub fn apply_options(&self) -> Result<(WriteOptions<'_>, OnConflict), Reply> {
         let (dry_run, field_validation, on_conflict) = self.request.parsed.query.apply()?;
         let options = WriteOptions {
-            user: &self.request.user,
+            user: &self.request.writer,
             dry_run,
             field_validation,
             duplicates: Vec::new(),
@@ -254,7 +254,7 @@ impl ResourceRequest<'_> {
     /// A deletion has no fields to validate and makes nobody own any.
     fn deletion_options(&self, dry_run: bool) -> WriteOptions<'_> {
         WriteOptions {
-            user: &self.request.user,
+            user: &self.request.writer,
             dry_run,
             field_validation: FieldValidation::Ignore,
             duplicates: Vec::new(),

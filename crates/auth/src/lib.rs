@@ -25,7 +25,7 @@ pub use authorize::{
     Attributes, ClusterFacts, Decision, Forbidden, Permit, STEPS, Step, Trail, authorize, forbidden_message, permit,
 };
 pub use identities::Identities;
-pub use rbac::{PolicyRule, Roles, Subject, SubjectKind, grant_refusal, uncovered};
+pub use rbac::{PolicyRule, Roles, Subject, SubjectKind, grant_refusal, leaves_to, uncovered};
 pub use required::{RequiredGroups, RequiredGroupsError};
 pub use token::{TokenFile, TokenFileError, TokenLineError};
 pub use user::{

@@ -7,12 +7,14 @@
 
 mod offer;
 mod right;
+mod schemas;
 mod served;
 mod sight;
 mod watching;
 
 pub use right::{Denied, Right, Wish};
-pub use sight::{Across, Sight, Through};
+pub use schemas::schemas_behind;
+pub use sight::{Across, By, Sight, Through};
 pub(crate) use watching::Sighted;
 
 pub(crate) use offer::Offer;

@@ -39,6 +39,8 @@ pub(super) struct Binding {
     pub(super) export: String,
     /// The claims that its owner accepted.
     pub(super) accepted: Vec<(Terms, Selection)>,
+    /// Names of the schemas that are bound.
+    pub(super) schemas: BTreeSet<String>,
 }
 
 /// The objects that a claim is accepted for.
@@ -104,6 +106,9 @@ impl Binding {
         Binding {
             cluster: text(&value["status"], "apiExportClusterName"),
             export: text(&value["spec"]["reference"]["export"], "name"),
+            schemas: list(&value["status"]["boundResources"])
+                .map(|bound| text(&bound["schema"], "name"))
+                .collect(),
             accepted: accepted
                 .filter_map(|claim| Some((Terms::read(claim), Selection::read(&claim["selector"])?)))
                 .collect(),

@@ -92,6 +92,11 @@ impl Right {
         }
     }
 
+    /// Whether it is about an API of another export, whose owner may leave less to those who are not its tenants.
+    pub fn is_to_anothers(&self) -> bool {
+        matches!(&self.objects, Objects::Claimed { identity, .. } if !identity.is_empty())
+    }
+
     /// Whose API the resource has to be.
     pub(super) fn identity<'a>(&'a self, own: &'a str) -> &'a str {
         match &self.objects {

@@ -1,11 +1,15 @@
 //! How much a verb looks at, and through what: a cluster from within, one cluster through an export, or all at once.
 
-use super::{Right, right::Wish};
+use super::{Right, right::Wish, schemas::schemas_behind};
 use crate::{Catalog, Origin, Result, Served, Target, before::Draft, exports::ExportName};
 use insula_api::{ClusterName, LabelSelector, Object, ObjectKey, Scope};
 use insula_store::{Entry, Guard, Snapshot};
 use parking_lot::RwLock;
-use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 /// What a target shows of a resource.
 #[derive(Debug, Clone, Default)]
@@ -28,11 +32,23 @@ pub struct Through {
     pub verb: &'static str,
 }
 
-/// All clusters, or those that an export's provider may look into.
+/// Who looks at many clusters.
+#[derive(Debug, Clone, Default)]
+pub enum By {
+    /// Whoever may look everywhere.
+    #[default]
+    Everybody,
+    /// An export's provider, where it is let.
+    Provider(Through),
+    /// A cluster that looks for the schemas behind its bindings.
+    Consumer(ClusterName),
+}
+
+/// All clusters, or those that somebody may look into.
 #[derive(Debug, Default)]
 pub struct Across {
-    /// Nothing: whoever looks may look everywhere.
-    pub by: Option<Through>,
+    /// Who looks.
+    pub by: By,
     /// Labels that objects must have to be seen.
     pub labels: LabelSelector,
     /// Clusters that serve another generation of the API than the target: most serve the same, and stand nowhere.
@@ -43,7 +59,15 @@ impl Across {
     /// All clusters that let a provider look.
     pub fn consumers(through: Through) -> Sight {
         Sight::Across(Arc::new(Across {
-            by: Some(through),
+            by: By::Provider(through),
+            ..Across::default()
+        }))
+    }
+
+    /// The schemas behind the bindings of a cluster.
+    pub fn schemas_of(consumer: ClusterName) -> Sight {
+        Sight::Across(Arc::new(Across {
+            by: By::Consumer(consumer),
             ..Across::default()
         }))
     }
@@ -114,18 +138,25 @@ impl Target {
         let Sight::Across(across) = &self.sight else {
             return vec![self.scope()];
         };
+        let in_clusters = |clusters: BTreeSet<ClusterName>| {
+            let scope = |cluster| Scope {
+                resource: Some(resource.clone()),
+                cluster: Some(cluster),
+                namespace: self.namespace.clone(),
+            };
+            clusters.into_iter().map(scope).collect()
+        };
         match &across.by {
-            Some(through) if self.served.origin == Origin::System || !through.export.owns(snapshot, &self.served) => {
-                let consumers = through.export.consumers(snapshot).into_iter();
-                consumers
-                    .map(|cluster| Scope {
-                        resource: Some(resource.clone()),
-                        cluster: Some(cluster),
-                        namespace: self.namespace.clone(),
-                    })
-                    .collect()
+            By::Provider(through)
+                if self.served.origin == Origin::System || !through.export.owns(snapshot, &self.served) =>
+            {
+                in_clusters(through.export.consumers(snapshot))
             }
-            _ => vec![self.scope()],
+            By::Consumer(consumer) => {
+                let schemas = schemas_behind(snapshot, consumer).into_iter();
+                in_clusters(schemas.map(|schema| schema.cluster).collect())
+            }
+            By::Everybody | By::Provider(_) => vec![self.scope()],
         }
     }
 
@@ -155,6 +186,13 @@ impl Target {
             catalog,
             snapshot,
             last: None,
+            schemas: match &self.sight {
+                Sight::Across(across) => match &across.by {
+                    By::Consumer(consumer) => schemas_behind(snapshot, consumer),
+                    By::Everybody | By::Provider(_) => BTreeSet::new(),
+                },
+                Sight::Within | Sight::Through(_) => BTreeSet::new(),
+            },
         }
     }
 }
@@ -165,6 +203,8 @@ pub(crate) struct Looking<'a> {
     catalog: &'a Catalog,
     snapshot: &'a Snapshot,
     last: Option<(ClusterName, Option<Right>)>,
+    /// What a consumer looks for.
+    schemas: BTreeSet<ObjectKey>,
 }
 
 impl Looking<'_> {
@@ -186,8 +226,9 @@ impl Looking<'_> {
                     return false;
                 }
                 match &across.by {
-                    Some(through) => through,
-                    None => {
+                    By::Provider(through) => through,
+                    By::Consumer(_) => return self.schemas.contains(key),
+                    By::Everybody => {
                         if self.last.as_ref().is_none_or(|(last, _)| *last != key.cluster) {
                             across.learn(self.catalog, self.snapshot, target, &key.cluster);
                             self.last = Some((key.cluster.clone(), None));
