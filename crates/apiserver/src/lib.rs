@@ -7,6 +7,7 @@ mod apply;
 pub mod body;
 pub mod discovery;
 mod documents;
+mod duties;
 #[cfg(test)]
 mod fixtures;
 mod frames;

@@ -367,7 +367,7 @@ impl Located {
                     parsed.record.decided(false, closed.why(), permit.trail());
                     closed.reply(&user, &asked)
                 })?;
-                Arc::new(view.warranted(&place, &user))
+                Arc::new(view.warranted(&place, &user, &asked))
             }
             None => user.clone(),
         };

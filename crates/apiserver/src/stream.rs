@@ -15,7 +15,7 @@ use http::Response;
 use insula_api::{ClusterName, Revision, Scope};
 use insula_auth::audit::Open;
 use insula_registry::{
-    Error, Event, Origin, Registry, Target, Watch, ids,
+    Error, Event, Origin, Registry, Target, Watch, ids, locate,
     view::{By, Sight},
 };
 use insula_store::Cursor;
@@ -39,6 +39,8 @@ pub(crate) struct Running {
     unsent: Vec<Event>,
     /// Changes of what defines the resource.
     definition: Vec<Cursor>,
+    /// Changes of the LogicalCluster: who watches may have to go.
+    gate: Option<Cursor>,
     deadline: Pin<Box<Sleep>>,
     next_bookmark: Pin<Box<Sleep>>,
     /// Whether the client wants bookmarks.
@@ -99,6 +101,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
             encoder,
             unsent: Vec::new(),
             definition: definition_cursors(&registry, &target),
+            gate: gate(&registry, &target),
             registry,
             watch,
             deadline: Box::pin(sleep(timeout)),
@@ -198,6 +201,14 @@ fn definition_cursors(registry: &Registry, target: &Target) -> Vec<Cursor> {
     cursors(registry, vec![claims, source])
 }
 
+/// What tells that a cluster is switched off, is gone, or waits no longer for the one who watches.
+fn gate(registry: &Registry, target: &Target) -> Option<Cursor> {
+    let is_one = !target.is_across() && !target.cluster.is_system();
+    let scope = Scope::cluster(ids::logicalclusters(), target.cluster.clone());
+    let now = registry.store.latest().revision();
+    registry.store.watch(scope, now).ok().filter(|_| is_one)
+}
+
 fn cursors(registry: &Registry, scopes: Vec<Scope>) -> Vec<Cursor> {
     let now = registry.store.latest().revision();
     scopes
@@ -217,6 +228,7 @@ fn content_type(format: Format) -> &'static str {
 enum Wake {
     Events(Result<Vec<Event>, Error>),
     Redefined,
+    Gate,
     Bookmark,
     Closing,
     Deadline,
@@ -243,11 +255,12 @@ impl Running {
                     self.encoder.error(&error, &mut out);
                 }
                 Wake::Redefined if !self.is_redefined() => {}
+                Wake::Gate if self.is_open() => {}
                 Wake::Bookmark => {
                     self.next_bookmark = Box::pin(sleep(BOOKMARK_PERIOD));
                     self.bookmark(&mut out);
                 }
-                Wake::Redefined | Wake::Closing | Wake::Deadline => {
+                Wake::Redefined | Wake::Gate | Wake::Closing | Wake::Deadline => {
                     self.ended = true;
                     // The last thing a client learns is where to go on.
                     self.bookmark(&mut out);
@@ -264,6 +277,7 @@ impl Running {
         let Running {
             watch,
             definition,
+            gate,
             closing,
             next_bookmark,
             deadline,
@@ -279,14 +293,33 @@ impl Running {
                 _ => pending().await,
             }
         };
+        let gated = async {
+            match gate {
+                Some(gate) => drop(gate.next().await),
+                None => pending().await,
+            }
+        };
         tokio::select! {
             biased;
             events = watch.next(registry) => Wake::Events(events),
             () = redefined => Wake::Redefined,
+            () = gated => Wake::Gate,
             () = next_bookmark => Wake::Bookmark,
             () = deadline => Wake::Deadline,
             _ = closing.wait_for(|closing| *closing) => Wake::Closing,
         }
+    }
+
+    /// Whether the cluster still lets its content be watched. It tells about itself even when it is switched off.
+    fn is_open(&self) -> bool {
+        let target = &self.watch.target;
+        let snapshot = self.registry.store.latest();
+        let itself = target.served.resource_id() == ids::logicalclusters();
+        let awaited = match &target.sight {
+            Sight::For(duty) => duty.is_awaited(&snapshot, &target.cluster),
+            Sight::Within | Sight::Through(_) | Sight::Across(_) => true,
+        };
+        awaited && locate::logical_cluster(&snapshot, &target.cluster).is_some_and(|view| itself || !view.inactive)
     }
 
     fn is_redefined(&self) -> bool {

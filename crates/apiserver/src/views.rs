@@ -2,7 +2,7 @@
 //! passes all stages, and only the question that lets it in is another one, asked where those who look are at home.
 
 use crate::{
-    ApiServer,
+    ApiServer, duties,
     negotiate::{self, Offer, Representation},
     path::{ResourcePath, Virtual},
     reply::{self, Reply},
@@ -15,10 +15,12 @@ use insula_auth::{
 };
 use insula_registry::{
     Error, Named, Served, access,
+    duty::{Duty, Turn},
     exports::ExportName,
     view::{Across, Denied, Sight, Through, Wish, schemas_behind},
 };
 use serde_json::json;
+use std::borrow::Cow;
 
 /// Parts of an object that a view shows: its other doors are the cluster's own.
 const SUBRESOURCES: [&str; 3] = ["", "status", "scale"];
@@ -30,22 +32,24 @@ pub enum View {
     Export(ExportName),
     /// The bindings of a cluster: the schemas behind them, to read.
     Schemas(ClusterName),
+    /// An initializer or terminator: the workspaces that wait for it.
+    Duty(Duty),
     /// None that is served.
     Unknown,
 }
 
 /// Why a view is closed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) enum Closed {
     /// There is no such view.
     Absent,
     /// It does not let this happen, for a reason that tells nothing of the cluster.
-    Denied(&'static str),
+    Denied(Cow<'static, str>),
 }
 
 impl Closed {
     /// The reason.
-    pub(crate) fn why(self) -> &'static str {
+    pub(crate) fn why(&self) -> &str {
         match self {
             Closed::Absent => "there is no such virtual workspace",
             Closed::Denied(why) => why,
@@ -53,7 +57,7 @@ impl Closed {
     }
 
     /// What the client reads.
-    pub(crate) fn reply(self, user: &UserInfo, asked: &Attributes) -> Reply {
+    pub(crate) fn reply(&self, user: &UserInfo, asked: &Attributes) -> Reply {
         let Closed::Denied(why) = self else {
             return Reply::NotFoundPage;
         };
@@ -83,7 +87,8 @@ impl View {
                 name: name.as_str().into(),
             }),
             Virtual::ApiResourceSchemas { cluster } => View::Schemas(cluster.clone()),
-            Virtual::Initializing(_) | Virtual::Terminating(_) => View::Unknown,
+            Virtual::Initializing(name) => Duty::parse(Turn::Initializing, name).map_or(View::Unknown, View::Duty),
+            Virtual::Terminating(name) => Duty::parse(Turn::Terminating, name).map_or(View::Unknown, View::Duty),
         }
     }
 
@@ -92,6 +97,7 @@ impl View {
         match self {
             View::Export(export) => Some(&export.cluster),
             View::Schemas(consumer) => Some(consumer),
+            View::Duty(duty) => Some(&duty.cluster),
             View::Unknown => None,
         }
     }
@@ -118,6 +124,7 @@ impl View {
                 is_resource_request: true,
                 ..Attributes::default()
             }),
+            View::Duty(duty) => Some(duties::question(duty)),
             View::Unknown => None,
         }
     }
@@ -127,7 +134,12 @@ impl View {
         let export = match self {
             View::Export(export) => export,
             View::Schemas(_) if matches!(&*asked.verb, "get" | "list" | "watch") => return Ok(()),
-            View::Schemas(_) => return Err(Closed::Denied("only read-only access is allowed to apiresourceschemas")),
+            View::Schemas(_) => {
+                return Err(Closed::Denied(
+                    "only read-only access is allowed to apiresourceschemas".into(),
+                ));
+            }
+            View::Duty(duty) => return duties::lets(duty, place, user, asked),
             View::Unknown => return Err(Closed::Absent),
         };
         if !export.exists(&place.snapshot) {
@@ -147,18 +159,21 @@ impl View {
             true => export.right(&place.snapshot, cluster, wish),
             false => Err(Denied::NoReason),
         };
-        let right = right.map_err(|denied| Closed::Denied(denied.why()))?;
+        let right = right.map_err(|denied| Closed::Denied(denied.why().into()))?;
         // What another export's owner leaves to nobody, no claim on it gives.
         let facts = || access::facts(&place.snapshot, cluster);
         match right.is_to_anothers() && !insula_auth::leaves_to(user, asked, &facts()) {
-            true => Err(Closed::Denied("access denied")),
+            true => Err(Closed::Denied("access denied".into())),
             false => Ok(()),
         }
     }
 
     /// The user as the clusters see them that let them in: with a warrant of each, since what they may do there was asked
-    /// of its bindings, and its roles know nothing of them.
-    pub(crate) fn warranted(&self, place: &Place, user: &UserInfo) -> UserInfo {
+    /// of its bindings, and its roles know nothing of them. Whoever has a duty there is who the duty makes them.
+    pub(crate) fn warranted(&self, place: &Place, user: &UserInfo, asked: &Attributes) -> UserInfo {
+        if let View::Duty(duty) = self {
+            return duties::user(duty, place, user, asked);
+        }
         let mut user = user.clone();
         if let (View::Export(_), Some(cluster)) = (self, &place.cluster) {
             let warrant = json!({
@@ -177,15 +192,20 @@ impl View {
         match self {
             View::Export(export) => export.served(&server.registry.catalog, &place.snapshot),
             View::Schemas(_) => schemas(server).into_iter().collect(),
+            View::Duty(_) => duties::served(server, place),
             View::Unknown => Vec::new(),
         }
     }
 
     /// A discovery document as the view shows it: verbs in alphabetical order, and those alone that may be used.
     pub(crate) fn discovered(&self, place: &Place, served: &[Served], document: &mut Json) {
+        // Within a cluster it looks as from within.
+        if matches!(self, View::Duty(_)) && place.cluster.is_some() {
+            return;
+        }
         let read_only = |served: &&Served| match self {
             View::Export(export) => export.only_reads(&place.snapshot, served),
-            View::Schemas(_) | View::Unknown => true,
+            View::Schemas(_) | View::Duty(_) | View::Unknown => true,
         };
         let read_only: Vec<&str> = served
             .iter()
@@ -267,7 +287,7 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
                         verb,
                     };
                     let asked = request.permit.attributes();
-                    let denied = |denied: Denied| Closed::Denied(denied.why()).reply(&request.user, asked);
+                    let denied = |denied: Denied| Closed::Denied(denied.why().into()).reply(&request.user, asked);
                     let right = export.right(snapshot, cluster, wish).map_err(denied)?;
                     let served = export.resolve_in((catalog, snapshot), cluster, (&path.group, plural), &right);
                     let served = served.map_err(denied)?;
@@ -300,6 +320,10 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
                 }
                 None => (consumer.clone(), served, Across::schemas_of(consumer.clone())),
             })
+        }
+        (Some(View::Duty(duty)), _) => {
+            let found = duties::find(server, duty, &request.place, path);
+            found.map(|Found { cluster, served, sight }| (cluster, served, sight))
         }
         (Some(View::Unknown), _) => None,
     };
@@ -358,6 +382,7 @@ pub(crate) fn base(place: &Place) -> String {
             )
         }
         (Some(View::Schemas(consumer)), _) => format!("/services/apiresourceschema/{consumer}/clusters/*"),
+        (Some(View::Duty(duty)), _) => format!("/services/{}/{}/clusters/{cluster}", duty.service(), duty.name()),
         (None, Some(path)) => format!("/clusters/{path}"),
         (Some(View::Unknown), _) | (None, None) => String::new(),
     }

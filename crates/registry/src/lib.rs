@@ -13,6 +13,7 @@ mod catalog;
 mod client;
 pub mod compile;
 mod convert;
+pub mod duty;
 mod error;
 pub mod exports;
 mod home;

@@ -4,7 +4,7 @@
 //! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so that a change is
 //! effective with the very revision that makes it.
 
-use crate::{exports, ids};
+use crate::{duty, exports, ids};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
 use insula_auth::{Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
 use insula_store::Snapshot;
@@ -159,7 +159,11 @@ impl Roles for RolesAt {
         let mut is_found = BOOTSTRAP
             .bindings
             .iter()
-            .any(|binding| self.by(binding, None, user, found));
+            .any(|binding| self.by(binding, None, user, found))
+            || user
+                .iter()
+                .flat_map(|user| duty::rules(&self.snapshot, &self.cluster, user))
+                .any(|rule| found(&rule));
         let mut look = |scope: Scope, namespace: Option<&str>| {
             if is_found {
                 return;

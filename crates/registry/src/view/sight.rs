@@ -1,7 +1,12 @@
 //! How much a verb looks at, and through what: a cluster from within, one cluster through an export, or all at once.
 
 use super::{Right, right::Wish, schemas::schemas_behind};
-use crate::{Catalog, Origin, Result, Served, Target, before::Draft, exports::ExportName};
+use crate::{
+    Catalog, Origin, Result, Served, Target,
+    before::Draft,
+    duty::{self, Duty},
+    exports::ExportName,
+};
 use insula_api::{ClusterName, LabelSelector, Object, ObjectKey, Scope};
 use insula_store::{Entry, Guard, Snapshot};
 use parking_lot::RwLock;
@@ -21,6 +26,8 @@ pub enum Sight {
     Through(Through),
     /// All clusters at once: to look at only.
     Across(Arc<Across>),
+    /// The cluster from within, for one that it waits for.
+    For(Duty),
 }
 
 /// Through an export, to do something.
@@ -164,6 +171,10 @@ impl Target {
     pub(crate) fn hold(&self, snapshot: &Snapshot, draft: Option<&mut Draft>) -> Result<Option<Guard>> {
         let through = match &self.sight {
             Sight::Within => return Ok(None),
+            Sight::For(duty) => {
+                let guard = duty.hold(snapshot, &self.cluster);
+                return guard.map(Some).ok_or_else(|| duty::refused(duty, self));
+            }
             Sight::Through(through) => through,
             Sight::Across(_) => return Err(crate::Error::MethodNotAllowed),
         };
@@ -191,7 +202,7 @@ impl Target {
                     By::Consumer(consumer) => schemas_behind(snapshot, consumer),
                     By::Everybody | By::Provider(_) => BTreeSet::new(),
                 },
-                Sight::Within | Sight::Through(_) => BTreeSet::new(),
+                Sight::Within | Sight::Through(_) | Sight::For(_) => BTreeSet::new(),
             },
         }
     }
@@ -212,7 +223,7 @@ impl Looking<'_> {
     pub(crate) fn sees(&mut self, key: &ObjectKey, object: &Object) -> bool {
         let target = self.target;
         let through = match &target.sight {
-            Sight::Within => return true,
+            Sight::Within | Sight::For(_) => return true,
             Sight::Through(through) => through,
             Sight::Across(across) => {
                 // System clusters are the server's own, whoever looks.

@@ -20,7 +20,7 @@ impl Sighted {
     /// Nothing where objects come and go by themselves alone: from within, in an export's own API, and of bindings.
     pub(crate) fn of(registry: &Registry, target: &Target, after: Revision) -> Result<Option<Sighted>, Gone> {
         let (by, cluster) = match &target.sight {
-            Sight::Within => return Ok(None),
+            Sight::Within | Sight::For(_) => return Ok(None),
             Sight::Through(through) => (By::Provider(through.clone()), Some(target.cluster.clone())),
             Sight::Across(across) => (across.by.clone(), None),
         };
