@@ -7,8 +7,8 @@ pub(crate) mod world;
 #[cfg(test)]
 mod tests;
 
-use crate::{rollout::Gate, runtime::Reconciler, write::text};
-use insula_api::{ClusterName, ObjectKey, ResourceId};
+use crate::{rollout::Gate, runtime::Reconciler};
+use insula_api::{ClusterName, Object, ObjectKey, ResourceId};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
@@ -43,30 +43,24 @@ impl Reconciler for Definitions {
         vec![ids::customresourcedefinitions(), ids::claims(), ids::apiconversions()]
     }
 
-    /// Names that become free or taken concern all definitions of the group.
+    /// A name that becomes free may be for any definition of the group; one that is taken is nobody else's concern.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let cluster = &change.key.cluster;
         let name = &*change.key.name;
-        match &*change.key.resource.resource {
-            "apiconversions" => {
-                let key = ObjectKey::cluster_scoped(ids::customresourcedefinitions(), cluster.clone(), name);
-                if snapshot.get(&key).is_some() {
-                    vec![key]
-                } else {
-                    Vec::new()
-                }
-            }
-            "claims" => of_group(snapshot, cluster, name.split_once('.').map_or("", |(_, group)| group)),
-            _ => {
-                let object = change.new.as_ref().or(change.old.as_ref().map(|old| &old.object));
-                let value = object.map(|object| object.body_value()).unwrap_or_default();
-                let mut keys = of_group(snapshot, cluster, text(&value, "/spec/group"));
-                if change.new.is_some() && !keys.contains(&change.key) {
-                    keys.push(change.key.clone());
-                }
-                keys
-            }
+        let own = ObjectKey::cluster_scoped(ids::customresourcedefinitions(), cluster.clone(), name);
+        let group = match &*change.key.resource.resource {
+            "customresourcedefinitions" => match (&change.old, &change.new) {
+                (Some(old), new) if frees_a_name(&old.object, new.as_deref()) => name.split_once('.'),
+                _ => None,
+            },
+            "claims" if change.new.is_none() => name.split_once('.'),
+            _ => None,
+        };
+        let mut keys = group.map_or_else(Vec::new, |(_, group)| of_group(snapshot, cluster, group));
+        if !keys.contains(&own) && snapshot.get(&own).is_some() {
+            keys.push(own);
         }
+        keys
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> world::World {
@@ -78,6 +72,14 @@ impl Reconciler for Definitions {
     }
 }
 
+/// Whether a definition has no longer all the names that it had.
+fn frees_a_name(old: &Object, new: Option<&Object>) -> bool {
+    let accepted = |object: &Object| object.body_value()["status"]["acceptedNames"].take();
+    let had = accepted(old);
+    !had.is_null() && new.is_none_or(|new| accepted(new) != had)
+}
+
+/// The definitions of a group in a cluster.
 fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<ObjectKey> {
     let definitions = world::of_group(snapshot, cluster, group).into_iter();
     definitions.map(|entry| entry.key).collect()

@@ -39,6 +39,15 @@ impl Taken {
     }
 }
 
+/// Whether a definition has all the names that it wants: those of others do not matter to it then.
+pub(crate) fn settled(definition: &Json) -> bool {
+    let (wanted, had) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
+    let single = ["/plural", "/singular", "/kind", "/listKind"];
+    let short = list(had, "/shortNames");
+    single.iter().all(|field| text(wanted, field) == text(had, field))
+        && list(wanted, "/shortNames").iter().all(|name| short.contains(name))
+}
+
 /// The accepted names, and the condition `NamesAccepted`.
 pub(crate) fn accept(wanted: &Json, had: &Json, taken: &Taken) -> (Json, Condition) {
     let mut accepted = Map::new();

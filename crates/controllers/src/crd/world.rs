@@ -1,6 +1,6 @@
 //! What is known about one definition.
 
-use super::names::Taken;
+use super::names::{Taken, settled};
 use crate::{
     content::{Content, Sweep, sweep},
     rollout::{Gate, Trial, Verdict},
@@ -17,7 +17,7 @@ pub(crate) struct World {
     pub(crate) definition: Option<(Entry, Json)>,
     /// Guards on the cluster; nothing when it goes away.
     pub(crate) alive: Option<Vec<Intent>>,
-    /// The names that others of its group have.
+    /// The names that others of its group have; nothing when its own are settled.
     pub(crate) taken: Taken,
     pub(crate) claim_key: ObjectKey,
     pub(crate) claim: Option<Entry>,
@@ -73,7 +73,10 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
         Err(Broken) => (None, true),
     };
     World {
-        taken: taken(registry, snapshot, key, group),
+        taken: match definition.as_ref().is_none_or(|(_, value)| settled(value)) {
+            true => Taken::default(),
+            false => taken(registry, snapshot, key, group),
+        },
         alive: alive(snapshot, cluster),
         claim: snapshot.get(&claim_key),
         claim_key,
