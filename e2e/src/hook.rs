@@ -62,6 +62,11 @@ impl Hook {
         }
     }
 
+    /// Where it is.
+    pub(crate) fn url(&self) -> &str {
+        &self.url
+    }
+
     /// How a definition or a configuration names it, at a path.
     pub fn client_config(&self, path: &str) -> Value {
         serde_json::json!({"url": format!("{}{path}", self.url), "caBundle": self.ca_bundle})

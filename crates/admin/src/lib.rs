@@ -8,6 +8,7 @@ pub mod status;
 
 pub use door::{Door, Info};
 
+use futures_util::FutureExt;
 use insula_proto::{
     FILE_DESCRIPTOR_SET,
     admin::v1::{
@@ -29,9 +30,17 @@ pub async fn routes(door: Door) -> Result<Routes, tonic_reflection::server::Erro
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
     let keeper = door.clone();
-    // Names of services are told to nobody without a credential.
+    // Names of services are told to nobody without a credential. An interceptor cannot wait, so whoever comes with a token
+    // of an issuer whose keys are not here yet comes again.
     let known = move |request: Request<()>| -> Result<Request<()>, Status> {
-        keeper.authenticate(request.metadata(), request.extensions())?;
+        let asked = keeper
+            .authenticate(request.metadata(), request.extensions())
+            .now_or_never();
+        asked.unwrap_or_else(|| {
+            Err(Status::unavailable(
+                "the keys of the token's issuer are being fetched; try again",
+            ))
+        })?;
         Ok(request)
     };
     let guard = tonic::service::InterceptorLayer::new(known);

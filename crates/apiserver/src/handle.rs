@@ -46,7 +46,8 @@ pub enum Class {
 
 /// Serves a request through all stages.
 pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) -> Answer {
-    let authenticated = Parsed::new(request)?.authenticate(&server.authenticator)?;
+    let parsed = Parsed::new(request)?;
+    let authenticated = parsed.authenticate(&server.authenticator, &server.registry).await?;
     // From here on a request costs something, if only the time until a revision is there.
     let _place = server.limits.request(&authenticated.user().name).map_err(Reply::from)?;
     let authorized = authenticated.locate(&server.registry).await?.authorize()?;

@@ -115,12 +115,26 @@ impl Parsed {
     }
 
     /// Finds out who asks, and as whom.
-    pub fn authenticate(mut self, authenticator: &Authenticator) -> Result<Authenticated, Reply> {
+    pub async fn authenticate(
+        mut self,
+        authenticator: &Authenticator,
+        registry: &Registry,
+    ) -> Result<Authenticated, Reply> {
+        let path = match &self.route {
+            Route::Cluster { path, .. } => path.clone(),
+            _ => None,
+        };
+        let at = || {
+            let (snapshot, path) = (registry.store.latest(), path?);
+            let cluster = locate::locate(&snapshot, &path).ok()?;
+            Some((snapshot, cluster))
+        };
         let given = self.headers.get_all(http::header::AUTHORIZATION).iter();
         let hidden = self.upgrade.as_ref().and_then(|_| websocket::credential(&self.headers));
         let credentials = given.map(|value| value.as_bytes()).chain(hidden.as_deref());
         let caller = authenticator
-            .authenticate(self.peer.as_ref(), credentials)
+            .authenticate(self.peer.as_ref(), credentials, at)
+            .await
             .map_err(|why| {
                 tracing::info!(%why, "authentication failed");
                 self.record.about(attributes(&self, None));

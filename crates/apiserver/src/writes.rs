@@ -84,12 +84,12 @@ impl ResourceRequest<'_> {
             manager: &self.manager(),
             now: self.server.registry.clock.now(),
         };
-        let authenticator = &self.server.authenticator;
-        let token = |token: &str, audiences: &[String]| {
-            let known = authenticator.by_token(token, audiences);
-            known.map_err(|why| why.to_string())
+        let place = || Some((self.request.place.snapshot.clone(), self.target.cluster.clone()));
+        let known = match reviews::asked_token(&self.target, &sent) {
+            Some((token, audiences)) => Some(self.server.authenticator.by_token(token, &audiences, place).await),
+            None => None,
         };
-        let answer = reviews::answer(asker, &self.target, sent, token)?;
+        let answer = reviews::answer(asker, &self.target, sent, known)?;
         let pretty = form.pretty;
         Ok(reply::document(
             201,

@@ -39,6 +39,9 @@ pub(crate) struct Arguments {
     /// Static bearer tokens: token,user,uid,"group1,group2" on each line.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
+    /// Whose tokens count beside our own (OpenID Connect): a file of Kubernetes' kind AuthenticationConfiguration.
+    #[arg(long, value_name = "FILE")]
+    authentication_config: Option<String>,
     /// Seconds for requests in flight after SIGTERM [default: 10].
     #[arg(long, value_name = "SECONDS")]
     drain_seconds: Option<String>,
@@ -68,6 +71,7 @@ impl Arguments {
             kubeconfig,
             store,
             token_file,
+            authentication_config,
             drain_seconds,
             log_format,
             log_level,
@@ -80,6 +84,7 @@ impl Arguments {
             ("kubeconfig", kubeconfig),
             ("store", store),
             ("tokenFile", token_file),
+            ("authenticationConfig", authentication_config),
             ("drainSeconds", drain_seconds),
             ("log.format", log_format),
             ("log.level", log_level),

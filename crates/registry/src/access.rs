@@ -1,9 +1,14 @@
 //! Who asks and what is known of a cluster when it is decided whether they may: shared by every door.
 
-use crate::{accounts::Accounts, locate, roles::RolesAt};
+use crate::{
+    accounts::Accounts,
+    issuers::{At, Issuers},
+    locate,
+    roles::RolesAt,
+};
 use bytes::Bytes;
 use insula_api::ClusterName;
-use insula_auth::{ClusterFacts, TokenFile, UserInfo, account::ISSUER, bearer, certificate};
+use insula_auth::{ClusterFacts, TokenFile, UserInfo, account::ISSUER, bearer, certificate, jwt};
 use insula_store::Snapshot;
 use std::sync::{Arc, OnceLock};
 
@@ -41,6 +46,8 @@ pub struct Authenticator {
     pub tokens: TokenFile,
     /// Tokens of service accounts.
     pub accounts: Option<Accounts>,
+    /// Tokens of other issuers.
+    pub issuers: Option<Issuers>,
 }
 
 /// A credential was shown that is no good. What was wrong with it is for the log, not for the client.
@@ -51,30 +58,47 @@ pub struct Unauthenticated(pub String);
 impl Authenticator {
     /// The user of a request: by bearer token, else by client certificate, else anonymous. A bad credential is refused and
     /// never falls back to anonymous. Who shows both means the token: it comes with the request, the certificate with its
-    /// connection.
-    pub fn authenticate<'a>(
+    /// connection. `at` is the workspace that the request is for, whose own issuers may know a token; it waits only where
+    /// an issuer's keys have to be fetched, and for a bounded time.
+    pub async fn authenticate<'a>(
         &self,
         peer: Option<&PeerCertificate>,
         authorization: impl IntoIterator<Item = &'a [u8]>,
+        at: impl FnOnce() -> Option<At>,
     ) -> Result<UserInfo, Unauthenticated> {
         match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
-            Some(token) => self.by_token(token, &[]).map(|(user, _)| user),
+            Some(token) => self.by_token(token, &[], at).await.map(|(user, _)| user),
             None => peer.map_or_else(|| Ok(UserInfo::anonymous()), |peer| peer.user().clone()),
         }
     }
 
     /// Whose a token is, if it is for one of `audiences`; none of them means this server. Says, too, for which of them it
     /// is, where it says so itself: a static token does not, and is for this server.
-    pub fn by_token(&self, token: &str, audiences: &[String]) -> Result<(UserInfo, Vec<String>), Unauthenticated> {
+    pub async fn by_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+        at: impl FnOnce() -> Option<At>,
+    ) -> Result<(UserInfo, Vec<String>), Unauthenticated> {
         let server = [ISSUER.to_owned()];
         let audiences = if audiences.is_empty() { &server } else { audiences };
-        let known = self.tokens.lookup(token).filter(|_| audiences.contains(&server[0]));
-        match (known, &self.accounts) {
-            (Some(user), _) => Ok((user.clone(), Vec::new())),
-            // Other tokens have no dots.
-            (None, Some(accounts)) if token.contains('.') => accounts.user(token, audiences),
-            (None, _) => Err(Unauthenticated("invalid bearer token".to_owned())),
+        let for_server = audiences.contains(&server[0]);
+        if let Some(user) = self.tokens.lookup(token).filter(|_| for_server) {
+            return Ok((user.clone(), Vec::new()));
         }
+        // Other tokens have no dots.
+        if token.contains('.') {
+            let named = jwt::issuer_of(token).filter(|named| for_server && named != ISSUER);
+            if let (Some(issuers), Some(named)) = (&self.issuers, named)
+                && let Some(answered) = issuers.user(token, &named, at).await
+            {
+                return answered.map(|user| (user, Vec::new()));
+            }
+            if let Some(accounts) = &self.accounts {
+                return accounts.user(token, audiences);
+            }
+        }
+        Err(Unauthenticated("invalid bearer token".to_owned()))
     }
 }
 

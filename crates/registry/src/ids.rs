@@ -35,6 +35,8 @@ resource! {
     workspaces = "tenancy.kcp.io", "workspaces";
     /// WorkspaceTypes.
     workspacetypes = "tenancy.kcp.io", "workspacetypes";
+    /// WorkspaceAuthenticationConfigurations.
+    workspaceauthenticationconfigurations = "tenancy.kcp.io", "workspaceauthenticationconfigurations";
     /// LogicalClusters.
     logicalclusters = "core.kcp.io", "logicalclusters";
     /// Shards.

@@ -18,6 +18,7 @@ mod error;
 pub mod exports;
 mod home;
 pub mod ids;
+pub mod issuers;
 pub mod locate;
 mod metadata;
 mod migrate;

@@ -1,7 +1,11 @@
 //! Access reviews: questions that are answered at once, from the snapshot of their request, by the chain that lets requests
 //! in (`pkg/registry/authorization`, `pkg/registry/authentication`).
 
-use crate::{Error, Named, Result, Target, access, roles::RolesAt};
+use crate::{
+    Error, Named, Result, Target,
+    access::{self, Unauthenticated},
+    roles::RolesAt,
+};
 use insula_api::{ClusterName, FieldError, FieldPath, Json, Timestamp};
 use insula_auth::{Attributes, Decision, UserInfo, authorize};
 use insula_store::Snapshot;
@@ -25,16 +29,21 @@ pub struct Asker<'a> {
     pub now: Timestamp,
 }
 
-/// Answers a review; `token` says whose a token is that is for some audiences, and for which of them, or why nobody's.
+/// Whose a token is, and for which of the audiences that were asked for; or why nobody's.
+pub type Known = std::result::Result<(UserInfo, Vec<String>), Unauthenticated>;
+
+/// The token that a review asks about, and for which audiences.
+pub fn asked_token<'a>(target: &Target, review: &'a Json) -> Option<(&'a str, Vec<String>)> {
+    let spec = &review["spec"];
+    let token = spec["token"].as_str().filter(|token| !token.is_empty())?;
+    (&*target.served.api.names.plural == "tokenreviews").then(|| (token, texts(&spec["audiences"])))
+}
+
+/// Answers a review; `known` says whose the token is that it asks about.
 ///
 /// # Errors
 /// The question makes no sense.
-pub fn answer(
-    asker: Asker<'_>,
-    target: &Target,
-    mut review: Json,
-    token: impl FnOnce(&str, &[String]) -> std::result::Result<(UserInfo, Vec<String>), String>,
-) -> Result<Json> {
+pub fn answer(asker: Asker<'_>, target: &Target, mut review: Json, known: Option<Known>) -> Result<Json> {
     let Asker {
         snapshot,
         user,
@@ -68,17 +77,15 @@ pub fn answer(
             review["metadata"]["creationTimestamp"] = json!(now.to_string());
             json!({"userInfo": shown(&user.within(Some(cluster)))})
         }
-        _ => match spec["token"].as_str().filter(|token| !token.is_empty()) {
-            Some(given) => match token(given, &texts(&spec["audiences"])) {
-                Ok((user, audiences)) => {
-                    let mut status = json!({"authenticated": true, "user": shown(&user)});
-                    if !audiences.is_empty() {
-                        status["audiences"] = json!(audiences);
-                    }
-                    status
+        _ => match known {
+            Some(Ok((user, audiences))) => {
+                let mut status = json!({"authenticated": true, "user": shown(&user)});
+                if !audiences.is_empty() {
+                    status["audiences"] = json!(audiences);
                 }
-                Err(why) => json!({"error": why, "user": {}}),
-            },
+                status
+            }
+            Some(Err(why)) => json!({"error": why.to_string(), "user": {}}),
             None => {
                 let why = "token is required for TokenReview in authentication";
                 return Err(Error::BadRequest(why.into()));

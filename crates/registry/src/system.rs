@@ -101,6 +101,10 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
         None,
     ),
     (
+        include_str!("../../../config/crds/tenancy.kcp.io_workspaceauthenticationconfigurations.yaml"),
+        None,
+    ),
+    (
         include_str!("../../../config/crds/core.kcp.io_logicalclusters.yaml"),
         None,
     ),

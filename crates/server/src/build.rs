@@ -18,11 +18,12 @@ use insula_apiserver::{
     ApiServer, handle,
     limits::{Limits, Settings},
 };
-use insula_auth::audit::Log;
+use insula_auth::{audit::Log, jwt::Issuer};
 use insula_controllers::Controllers;
 use insula_registry::{
     Registry,
     access::Authenticator,
+    issuers::Issuers,
     representation::{Cache, Workers},
 };
 use insula_store::Store;
@@ -36,7 +37,7 @@ use crate::{
     lifecycle::Lifecycle,
     measured::Measured,
     metrics::{Class, Effect, Metrics, Verb},
-    outbound::Webhook,
+    outbound::{IssuerKeys, Webhook},
     trace,
 };
 
@@ -52,7 +53,9 @@ pub struct Parts {
     /// The objects.
     pub store: Arc<dyn Store>,
     /// Who is who.
-    pub authenticator: Arc<Authenticator>,
+    pub authenticator: Authenticator,
+    /// Who else vouches for users.
+    pub issuers: Vec<Arc<Issuer>>,
     /// Where to count.
     pub metrics: Arc<Metrics>,
     /// When to end streams.
@@ -79,7 +82,8 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         config,
         env,
         store,
-        authenticator,
+        mut authenticator,
+        issuers,
         metrics,
         lifecycle,
         url,
@@ -94,7 +98,14 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     registry.trust = trust;
     registry.homes = config.workspaces.homes;
     registry.catalog.work_aside(aside);
-    registry.outbound = Arc::new(Webhook::new(&config.webhooks));
+    let outbound = Arc::new(Webhook::new(&config.webhooks));
+    registry.outbound = outbound.clone();
+    authenticator.issuers = Some(Issuers {
+        configured: issuers,
+        keyring: Arc::new(IssuerKeys::new(outbound)),
+        clock: env.clock.clone(),
+    });
+    let authenticator = Arc::new(authenticator);
     registry.cache = Arc::new(Cache::new(converters()));
     let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)

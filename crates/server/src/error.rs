@@ -76,6 +76,14 @@ pub enum StartError {
         /// Why.
         cause: io::Error,
     },
+    /// The file of issuers is wrong. Exit code 2.
+    #[error("{}: {cause}", path.display())]
+    Issuers {
+        /// The file.
+        path: PathBuf,
+        /// Each mistake with its place.
+        cause: String,
+    },
     /// The file of tokens is wrong. Exit code 2.
     #[error("{}: {cause}; each line is token,user,uid,\"group1,group2\"", path.display())]
     Tokens {
@@ -142,7 +150,8 @@ impl StartError {
     /// What the process ends with. `insula start --help` lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Self::Config(_) | Self::Address { .. } | Self::Tokens { .. } | Self::AuditPolicy { .. } => 2,
+            Self::Config(_) | Self::Address { .. } | Self::Tokens { .. } => 2,
+            Self::Issuers { .. } | Self::AuditPolicy { .. } => 2,
             Self::ForeignKubeconfig { .. } | Self::Telemetry { .. } => 2,
             Self::InUse { .. } => 3,
             Self::Listen { .. } => 4,

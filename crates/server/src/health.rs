@@ -16,6 +16,7 @@ use axum::{
 use http::{
     StatusCode,
     header::{AUTHORIZATION, CONTENT_TYPE},
+    request::Parts,
 };
 use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
 use insula_registry::access::{Authenticator, PeerCertificate};
@@ -59,29 +60,25 @@ async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next
 
 /// Alive as long as it can answer, also while it drains: a restart would help nobody then. A store that can write no
 /// more is healed by a restart, which reads the truth from the disk.
-async fn live(State(health): State<Health>, request: Request) -> Response {
-    report(
-        &health,
-        "livez",
-        &request,
-        &[("ping", Ok(())), ("store", health.store.health())],
-    )
+async fn live(State(health): State<Health>, request: Parts) -> Response {
+    let checks = [("ping", Ok(())), ("store", health.store.health())];
+    report(&health, "livez", &request, &checks).await
 }
 
-async fn ready(State(health): State<Health>, request: Request) -> Response {
+async fn ready(State(health): State<Health>, request: Parts) -> Response {
     let serving = match health.lifecycle.is_ready() {
         true => Ok(()),
         false => Err("starting, or shutting down".to_owned()),
     };
     let checks = [("ping", Ok(())), ("serving", serving), ("store", health.store.health())];
-    report(&health, request.uri().path().trim_start_matches('/'), &request, &checks)
+    report(&health, request.uri.path().trim_start_matches('/'), &request, &checks).await
 }
 
 /// Kubernetes' format. Reasons are for administrators only.
-fn report(health: &Health, name: &str, request: &Request, checks: &[(&str, Result<(), String>)]) -> Response {
+async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, Result<(), String>)]) -> Response {
     let failed = checks.iter().any(|(_, check)| check.is_err());
     let verbose = request
-        .uri()
+        .uri
         .query()
         .is_some_and(|query| query.split('&').any(|part| part.starts_with("verbose")));
     let code = if failed {
@@ -93,7 +90,9 @@ fn report(health: &Health, name: &str, request: &Request, checks: &[(&str, Resul
         return plain(code, "ok".to_owned());
     }
     // The path below `/readyz` is not open to everybody, and stands for the reasons.
-    let is_admin = permit(health, request, &format!("{}/reasons", request.uri().path())).is_ok();
+    let is_admin = permit(health, request, &format!("{}/reasons", request.uri.path()))
+        .await
+        .is_ok();
     let mut text = String::new();
     for (check, result) in checks {
         match result {
@@ -106,15 +105,15 @@ fn report(health: &Health, name: &str, request: &Request, checks: &[(&str, Resul
     plain(code, text)
 }
 
-async fn version(State(health): State<Health>, request: Request) -> Response {
-    if let Err(refusal) = permit(&health, &request, request.uri().path()) {
+async fn version(State(health): State<Health>, request: Parts) -> Response {
+    if let Err(refusal) = permit(&health, &request, request.uri.path()).await {
         return refusal.into_response();
     }
     axum_json(StatusCode::OK, &insula_apiserver::discovery::version(VERSION))
 }
 
-async fn text(State(health): State<Health>, request: Request) -> Response {
-    match permit(&health, &request, request.uri().path()) {
+async fn text(State(health): State<Health>, request: Parts) -> Response {
+    match permit(&health, &request, request.uri.path()).await {
         Ok(_) => {
             let body = Body::from(health.metrics.text());
             (
@@ -131,17 +130,18 @@ async fn text(State(health): State<Health>, request: Request) -> Response {
 }
 
 /// The same chain that decides about every other path. The listener has checked the certificate against our CA.
-fn permit(health: &Health, request: &Request, path: &str) -> Result<Permit, Refusal> {
-    let record = request.extensions().get::<Record>().cloned().unwrap_or_default();
-    let peer = request.extensions().get::<PeerCertificate>();
+async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, Refusal> {
+    let record = request.extensions.get::<Record>().cloned().unwrap_or_default();
+    let peer = request.extensions.get::<PeerCertificate>();
     let authorization = request
-        .headers()
+        .headers
         .get_all(AUTHORIZATION)
         .iter()
         .map(http::HeaderValue::as_bytes);
     let user = health
         .authenticator
-        .authenticate(peer, authorization)
+        .authenticate(peer, authorization, || None)
+        .await
         .map_err(|error| {
             tracing::debug!(%error, "a credential was refused");
             record.refused(&error);
@@ -152,7 +152,7 @@ fn permit(health: &Health, request: &Request, path: &str) -> Result<Permit, Refu
             }
         })?;
     let attributes = Attributes {
-        verb: request.method().as_str().to_lowercase(),
+        verb: request.method.as_str().to_lowercase(),
         path: path.to_owned(),
         ..Attributes::default()
     };

@@ -14,6 +14,7 @@ mod files;
 mod health;
 mod housekeeping;
 mod identity;
+mod issuers;
 mod kubeconfig;
 mod lifecycle;
 mod listen;

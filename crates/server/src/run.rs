@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use insula_auth::jwt::Issuer;
 use insula_registry::access::Authenticator;
 use insula_store::Store;
 use tokio::{
@@ -24,7 +25,7 @@ use crate::{
     audit::{self, Writer},
     build::{App, Background, Parts, build},
     config::{Config, LogFormat},
-    files, identity, kubeconfig,
+    files, identity, issuers, kubeconfig,
     lifecycle::Lifecycle,
     listen::{self, Server},
     metrics::Metrics,
@@ -92,6 +93,7 @@ async fn start_with(
         kubeconfig::check(path)?;
     }
     let authenticator = open::authenticator(&config)?;
+    let issuers = issuers::read(&config)?;
     files::private_dir(&config.data_dir)?;
 
     let Opened { store, driver, what } = open::open(&config, env.clock.now()).await?;
@@ -110,6 +112,7 @@ async fn start_with(
         config,
         env,
         authenticator,
+        issuers,
         store: Arc::clone(&store),
         drivers,
         begun,
@@ -127,6 +130,7 @@ struct Starting {
     config: Config,
     env: Env,
     authenticator: Authenticator,
+    issuers: Vec<Arc<Issuer>>,
     store: Arc<dyn Store>,
     drivers: JoinSet<()>,
     begun: Instant,
@@ -138,6 +142,7 @@ impl Starting {
             config,
             env,
             mut authenticator,
+            issuers,
             store,
             drivers,
             begun,
@@ -178,7 +183,8 @@ impl Starting {
             config: Arc::clone(&config),
             env,
             store: Arc::clone(&store),
-            authenticator: Arc::new(authenticator),
+            authenticator,
+            issuers,
             metrics: Arc::clone(&metrics),
             lifecycle: lifecycle.clone(),
             url: url.clone(),

@@ -24,6 +24,7 @@ mod docs;
 mod golden;
 mod grpc;
 mod hooks;
+mod issuers;
 mod kinds;
 mod kube_rs;
 mod kubectl;

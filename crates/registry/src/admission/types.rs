@@ -95,6 +95,8 @@ pub struct TypeView {
     pub children: Limit,
     /// Type of children that name none.
     pub default_child: Option<TypeReference>,
+    /// WorkspaceAuthenticationConfigurations beside it, whose issuers vouch for users of its workspaces.
+    pub authentication: Vec<String>,
     /// Labels of its workspaces.
     pub labels: Vec<(String, String)>,
 }
@@ -122,6 +124,10 @@ impl TypeView {
             parents: Limit::read(&spec["limitAllowedParents"]),
             children: Limit::read(&spec["limitAllowedChildren"]),
             default_child: TypeReference::read(&spec["defaultChildWorkspaceType"]),
+            authentication: items(&spec["authenticationConfigurations"])
+                .iter()
+                .map(|configuration| strings(&configuration["name"]))
+                .collect(),
             labels: spec["additionalWorkspaceLabels"]
                 .as_object()
                 .into_iter()

@@ -46,6 +46,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         (ADMISSION, "validatingwebhookconfigurations") => Arc::new(policies::WebhookConfigurations::Validating),
         (ADMISSION, "mutatingwebhookconfigurations") => Arc::new(policies::WebhookConfigurations::Mutating),
         ("storagemigration.k8s.io", "storageversionmigrations") => Arc::new(migration::StorageVersionMigrations),
+        ("tenancy.kcp.io", "workspaceauthenticationconfigurations") => Arc::new(tenancy::AuthenticationConfigurations),
         ("tenancy.kcp.io", "workspaces") => Arc::new(tenancy::Workspaces),
         ("apis.kcp.io", "apibindings") => Arc::new(apis::ApiBindings),
         _ => Arc::new(Custom),

@@ -1,7 +1,7 @@
-//! Workspaces.
+//! Workspaces, and who vouches for their users.
 
-use crate::{Strategy, Traits};
-use insula_api::{Json, Timestamp};
+use crate::{Strategy, Traits, issuers};
+use insula_api::{FieldError, Json, Timestamp};
 use serde_json::json;
 
 /// Workspaces.
@@ -17,5 +17,14 @@ impl Strategy for Workspaces {
 
     fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
         new["status"] = json!({"phase": "Scheduling"});
+    }
+}
+
+/// WorkspaceAuthenticationConfigurations: what is let in can be used.
+pub(super) struct AuthenticationConfigurations;
+
+impl Strategy for AuthenticationConfigurations {
+    fn validate(&self, new: &Json) -> Vec<FieldError> {
+        issuers::check(new)
     }
 }

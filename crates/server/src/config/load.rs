@@ -116,6 +116,8 @@ pub fn load(sources: Sources) -> Result<Config, ConfigError> {
         .policy
         .map(|path| absolute(path, "audit.policy"))
         .transpose()?;
+    let file = config.authentication_config;
+    config.authentication_config = file.map(|path| absolute(path, "authenticationConfig")).transpose()?;
     check(&config)?;
     Ok(config)
 }

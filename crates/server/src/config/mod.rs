@@ -27,6 +27,8 @@ pub struct Config {
     pub store: StoreChoice,
     /// Static bearer tokens, one a line: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
+    /// Whose tokens count beside our own: a file of Kubernetes' kind AuthenticationConfiguration.
+    pub authentication_config: Option<PathBuf>,
     /// Seconds that requests in flight may take after SIGTERM.
     pub drain_seconds: u64,
     /// Seconds between "not ready" and "not accepting" at SIGTERM, for load balancers to look away.
@@ -180,6 +182,7 @@ impl Default for Config {
             kubeconfig: None,
             store: StoreChoice::Embedded,
             token_file: None,
+            authentication_config: None,
             drain_seconds: 10,
             shutdown_delay_seconds: 0,
             log: LogConfig {

@@ -1,12 +1,14 @@
-//! The one place from which this server calls somebody else's: webhooks, over HTTPS, as a tenant asks and the operator
-//! allows.
+//! The one place from which this server calls somebody else's: webhooks, and issuers of tokens for their keys, over HTTPS,
+//! as a tenant asks and the operator allows. Whom the operator names is called wherever that is.
 //!
 //! A tenant chooses the URL, so what can come of it is bounded: the addresses, the time, the bytes of the answer, the calls
 //! of a workspace at once. No redirect is followed, no proxy is asked, and errors do not show what the other side said.
 
 mod connect;
+mod keys;
 mod targets;
 
+pub(crate) use keys::IssuerKeys;
 pub use targets::Targets;
 
 use std::{
@@ -19,7 +21,7 @@ use std::{
 use bytes::Bytes;
 use connect::{Connector, NoConnection};
 use futures_util::future::BoxFuture;
-use http::{Request, StatusCode, Uri, header};
+use http::{HeaderValue, Request, StatusCode, Uri, header};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper_util::{
     client::legacy::{Client, Error as ClientError},
@@ -91,26 +93,38 @@ impl Webhook {
     }
 
     async fn call(&self, call: Call, uri: &Uri) -> Result<Vec<u8>, String> {
-        let turns = self.turns(&call.cluster);
+        let request = Request::post(uri)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(Bytes::from(call.body)))
+            .map_err(|error| error.to_string())?;
+        let ca_bundle = call.endpoint.ca_bundle.as_ref();
+        self.send(&call.cluster, ca_bundle, request, call.answer_bytes_max)
+            .await
+    }
+
+    /// Sends a request on behalf of a workspace, when it is its turn.
+    async fn send(
+        &self,
+        cluster: &ClusterName,
+        ca_bundle: Option<&Arc<[u8]>>,
+        mut request: Request<Full<Bytes>>,
+        answer_bytes_max: usize,
+    ) -> Result<Vec<u8>, String> {
+        const AGENT: &str = concat!("insula/", env!("CARGO_PKG_VERSION"));
+        let turns = self.turns(cluster);
         let Ok(_turn) = turns.acquire().await else {
             return Err("the server is stopping".to_owned());
         };
-        let client = self.client(call.endpoint.ca_bundle.as_ref())?;
-        let request = Request::post(uri)
-            .header(header::CONTENT_TYPE, "application/json")
-            .header(header::ACCEPT, "application/json, */*")
-            .header(header::USER_AGENT, concat!("insula/", env!("CARGO_PKG_VERSION")))
-            .body(Full::new(Bytes::from(call.body)))
-            .map_err(|error| error.to_string())?;
+        let client = self.client(ca_bundle)?;
+        let headers = request.headers_mut();
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json, */*"));
+        headers.insert(header::USER_AGENT, HeaderValue::from_static(AGENT));
         let response = client.request(request).await.map_err(|error| cause(&error))?;
         check_status(response.status())?;
-        match Limited::new(response.into_body(), call.answer_bytes_max)
-            .collect()
-            .await
-        {
+        match Limited::new(response.into_body(), answer_bytes_max).collect().await {
             Ok(body) => Ok(body.to_bytes().to_vec()),
             Err(error) if error.is::<LengthLimitError>() => {
-                Err(format!("the answer is larger than {} bytes", call.answer_bytes_max))
+                Err(format!("the answer is larger than {answer_bytes_max} bytes"))
             }
             Err(_) => Err("unexpected EOF".to_owned()),
         }

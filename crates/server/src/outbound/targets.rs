@@ -36,6 +36,15 @@ impl Default for Targets {
 }
 
 impl Targets {
+    /// Everybody, wherever they are: for those whom the operator names one by one.
+    pub(super) fn everybody() -> Self {
+        let network = |address: IpAddr| Target::Network(address, 0);
+        Targets(vec![
+            network(Ipv4Addr::UNSPECIFIED.into()),
+            network(Ipv6Addr::UNSPECIFIED.into()),
+        ])
+    }
+
     /// Whether a connection to this address may be made for a URL with this host.
     pub(super) fn allow(&self, host: &str, address: IpAddr, port: u16) -> bool {
         // `::ffff:127.0.0.1` is 127.0.0.1.

@@ -1,0 +1,178 @@
+//! Users for whom others vouch: issuers that the operator configures, and those that a workspace's type names
+//! (WorkspaceAuthenticationConfiguration), whose users count in that workspace alone.
+//!
+//! Nothing is kept for a workspace: what a configuration compiles to is kept with its object, and keys are the server's
+//! matter, by where they come from.
+
+use crate::{access::Unauthenticated, admission::types, ids};
+use futures_util::future::BoxFuture;
+use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, Object, ObjectKey};
+use insula_auth::{
+    EXTRA_CLUSTER, EXTRA_SCOPES, UserInfo,
+    jwt::{Giver, ISSUERS_MAX, Issuer, JwtAuthenticator, JwtError, Keys, compile},
+};
+use insula_store::Snapshot;
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+/// Issuers of one configuration of a workspace. A type may name several of these.
+const WORKSPACE_ISSUERS_MAX: usize = 16;
+
+/// A workspace in a state.
+pub type At = (Snapshot, ClusterName);
+
+/// Has the keys of issuers, or gets them.
+pub trait Keyring: Send + Sync {
+    /// The keys of an issuer, on behalf of a workspace if it is the one that names it; with `known`, newer ones than those.
+    /// Waits for a bounded time. An error is for the log.
+    fn keys<'a>(
+        &'a self,
+        issuer: &'a Issuer,
+        cluster: Option<&'a ClusterName>,
+        known: Option<&'a Arc<Keys>>,
+    ) -> BoxFuture<'a, Result<Arc<Keys>, String>>;
+}
+
+/// Knows users by tokens of other issuers.
+pub struct Issuers {
+    /// Those of the operator, for the whole server.
+    pub configured: Vec<Arc<Issuer>>,
+    /// Their keys.
+    pub keyring: Arc<dyn Keyring>,
+    /// When.
+    pub clock: Arc<dyn Clock>,
+}
+
+impl fmt::Debug for Issuers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let urls: Vec<_> = self.configured.iter().map(|issuer| &issuer.url).collect();
+        f.debug_tuple("Issuers").field(&urls).finish()
+    }
+}
+
+impl Issuers {
+    /// Whose a token of the issuer `named` is, if one of that name is known to the server, or to the workspace.
+    pub(crate) async fn user(
+        &self,
+        token: &str,
+        named: &str,
+        at: impl FnOnce() -> Option<At>,
+    ) -> Option<Result<UserInfo, Unauthenticated>> {
+        let mut last = None;
+        for issuer in self.configured.iter().filter(|issuer| *issuer.url == *named) {
+            match self.vouched(issuer, None, token).await {
+                Ok(user) => return Some(Ok(user)),
+                Err(why) => last = Some(Err(why)),
+            }
+        }
+        let Some((snapshot, cluster)) = at() else { return last };
+        let own = of_workspace(&snapshot, &cluster);
+        for issuer in own.iter().filter(|issuer| *issuer.url == *named) {
+            match self.vouched(issuer, Some(&cluster), token).await {
+                Ok(mut user) => {
+                    for (key, value) in [
+                        (EXTRA_CLUSTER, cluster.to_string()),
+                        (EXTRA_SCOPES, format!("cluster:{cluster}")),
+                    ] {
+                        user.extra.insert(key.to_owned(), vec![value]);
+                    }
+                    return Some(Ok(user));
+                }
+                Err(why) => last = Some(Err(why)),
+            }
+        }
+        last
+    }
+
+    async fn vouched(
+        &self,
+        issuer: &Issuer,
+        cluster: Option<&ClusterName>,
+        token: &str,
+    ) -> Result<UserInfo, Unauthenticated> {
+        let absent = |why: String| Unauthenticated(format!("[invalid bearer token, no keys of {}: {why}]", issuer.url));
+        let wrong = |why: JwtError| Unauthenticated(format!("[invalid bearer token, {why}]"));
+        let keys = self.keyring.keys(issuer, cluster, None).await.map_err(absent)?;
+        match issuer.user(token, &keys, self.clock.now()) {
+            Err(JwtError::UnknownKey) => {
+                let newer = self.keyring.keys(issuer, cluster, Some(&keys)).await.map_err(absent)?;
+                issuer.user(token, &newer, self.clock.now()).map_err(wrong)
+            }
+            answered => answered.map_err(wrong),
+        }
+    }
+}
+
+/// The issuers that may vouch for users of a workspace: those that its type names, from the type's own cluster.
+fn of_workspace(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Arc<Issuer>> {
+    let Some(found) = types::of_cluster(snapshot, cluster) else {
+        return Vec::new();
+    };
+    let resource = ids::workspaceauthenticationconfigurations;
+    let configurations = found.view.authentication.iter().filter_map(|name| {
+        let entry = snapshot.get(&ObjectKey::cluster_scoped(resource(), found.cluster.clone(), name))?;
+        Some(entry.object.view(Configuration::read))
+    });
+    configurations.flat_map(|found| found.issuers.clone()).collect()
+}
+
+/// What a WorkspaceAuthenticationConfiguration says, read once for each state of it.
+struct Configuration {
+    issuers: Vec<Arc<Issuer>>,
+}
+
+impl Configuration {
+    fn read(object: &Object) -> Self {
+        // What admission let in compiles.
+        let issuers = read_all(
+            &object.body_value()["spec"]["jwt"],
+            Giver::Workspace,
+            &FieldPath::root(),
+        );
+        let issuers = issuers.unwrap_or_default().into_iter().map(Arc::new).collect();
+        Configuration { issuers }
+    }
+}
+
+/// What is wrong with a WorkspaceAuthenticationConfiguration.
+pub(crate) fn check(object: &Json) -> Vec<FieldError> {
+    let at = FieldPath::new("spec").child("jwt");
+    read_all(&object["spec"]["jwt"], Giver::Workspace, &at)
+        .err()
+        .unwrap_or_default()
+}
+
+/// Compiles a list of issuers.
+///
+/// # Errors
+/// Everything that is wrong with it.
+pub fn read_all(jwt: &Json, giver: Giver, at: &FieldPath) -> Result<Vec<Issuer>, Vec<FieldError>> {
+    let max = match giver {
+        Giver::Operator => ISSUERS_MAX,
+        Giver::Workspace => WORKSPACE_ISSUERS_MAX,
+    };
+    let listed = jwt.as_array().map(Vec::as_slice).unwrap_or_default();
+    if listed.len() > max {
+        return Err(vec![FieldError::too_many(at, listed.len(), max)]);
+    }
+    let (mut issuers, mut errors) = (Vec::new(), Vec::new());
+    let mut seen = BTreeSet::new();
+    for (i, value) in listed.iter().enumerate() {
+        let at = at.index(i);
+        let config: JwtAuthenticator = match serde_json::from_value(value.clone()) {
+            Ok(config) => config,
+            Err(error) => {
+                errors.push(FieldError::invalid_text(&at, "object", error.to_string()));
+                continue;
+            }
+        };
+        if !seen.insert(config.issuer.url.clone()) {
+            let at = at.child("issuer").child("url");
+            errors.push(FieldError::duplicate(&at, &Json::from(config.issuer.url.as_str())));
+        }
+        match compile(&config, giver, &at) {
+            Ok(issuer) => issuers.push(issuer),
+            Err(wrong) => errors.extend(wrong),
+        }
+    }
+    if errors.is_empty() { Ok(issuers) } else { Err(errors) }
+}

@@ -1,0 +1,233 @@
+//! Keys of issuers: found through their announcement (OpenID Connect Discovery), kept by where they come from, fetched
+//! again when they get old or a token names one that is not among them.
+//!
+//! A request waits for a fetch at most as long as one may take. An issuer that does not answer, or is asked for keys that it
+//! does not have, is left alone for a while: what strangers send decides neither how often it is called nor how long others wait.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use http::{Request, Uri};
+use http_body_util::Full;
+use insula_api::{ClusterName, Json};
+use insula_auth::jwt::{Giver, Issuer, Keys};
+use insula_registry::issuers::Keyring;
+use tokio::{sync::Mutex as Turn, time::timeout};
+
+use super::{Targets, Webhook};
+use crate::config::Webhooks;
+
+/// A fetch is two small documents.
+const FETCH: Duration = Duration::from_secs(5);
+/// Between two fetches from one issuer.
+const PAUSE: Duration = Duration::from_secs(10);
+/// Keys this old are fetched again when they are used: an issuer takes keys back by publishing them no more.
+const FRESH: Duration = Duration::from_secs(300);
+/// Keys this old are believed no more, however long their issuer does not answer.
+const STALE: Duration = Duration::from_secs(3600);
+/// Bytes of a document.
+const DOCUMENT_BYTES_MAX: usize = 256 << 10;
+/// Issuers of workspaces whose keys are kept; with more, all of them are forgotten, and fetched when they are needed.
+const SOURCES_MAX: usize = 1024;
+
+/// Where keys come from. Keys for one giver are not another's, though they may be the same.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+struct Origin {
+    giver: Giver,
+    issuer: Arc<str>,
+    discovery_url: Arc<str>,
+    certificate_authority: Option<Arc<[u8]>>,
+}
+
+/// The keys of one issuer.
+#[derive(Default)]
+struct Source {
+    state: Mutex<State>,
+    /// One fetches, the others wait for it.
+    turn: Turn<()>,
+}
+
+#[derive(Default, Clone)]
+struct State {
+    keys: Option<(Arc<Keys>, Instant)>,
+    /// When a fetch last failed, or a token that the keys do not fit was the reason for one, and why it failed if it did.
+    tried: Option<(Instant, Option<String>)>,
+}
+
+/// Why keys are fetched.
+#[derive(Clone, Copy)]
+enum Why {
+    /// There are none, or they are old.
+    Age,
+    /// A token names one that is not among them, which anybody can write.
+    Unknown,
+}
+
+/// The keys of all issuers.
+pub(crate) struct IssuerKeys {
+    operators: Webhook,
+    workspaces: Arc<Webhook>,
+    sources: Mutex<HashMap<Origin, Arc<Source>>>,
+}
+
+impl IssuerKeys {
+    /// Issuers of workspaces are called as their webhooks are.
+    pub(crate) fn new(workspaces: Arc<Webhook>) -> Self {
+        let settings = Webhooks {
+            allow: Targets::everybody(),
+            ..workspaces.settings.clone()
+        };
+        IssuerKeys {
+            operators: Webhook::new(&settings),
+            workspaces,
+            sources: Mutex::default(),
+        }
+    }
+
+    fn source(&self, issuer: &Issuer) -> Arc<Source> {
+        let origin = Origin {
+            giver: issuer.giver,
+            issuer: Arc::clone(&issuer.url),
+            discovery_url: Arc::clone(&issuer.discovery_url),
+            certificate_authority: issuer.certificate_authority.clone(),
+        };
+        let mut sources = self.sources.lock().unwrap_or_else(PoisonError::into_inner);
+        if sources.len() >= SOURCES_MAX && !sources.contains_key(&origin) {
+            sources.retain(|known, _| known.giver == Giver::Operator);
+        }
+        Arc::clone(sources.entry(origin).or_default())
+    }
+
+    async fn fetch(&self, issuer: &Issuer, cluster: Option<&ClusterName>) -> Result<Keys, String> {
+        let root = ClusterName::root();
+        let cluster = cluster.unwrap_or(&root);
+        let announced = self.get(issuer, cluster, &issuer.discovery_url).await?;
+        let announced: Json =
+            serde_json::from_slice(&announced).map_err(|_| format!("{} is not JSON", issuer.discovery_url))?;
+        if announced["issuer"] != *issuer.url {
+            return Err(format!(
+                "{} is the announcement of another issuer",
+                issuer.discovery_url
+            ));
+        }
+        let place = announced["jwks_uri"].as_str();
+        let place = place.ok_or_else(|| format!("{} has no jwks_uri", issuer.discovery_url))?;
+        let keys = self.get(issuer, cluster, place).await?;
+        Keys::read(&keys)
+    }
+
+    async fn get(&self, issuer: &Issuer, cluster: &ClusterName, url: &str) -> Result<Vec<u8>, String> {
+        let by = match issuer.giver {
+            Giver::Operator => &self.operators,
+            Giver::Workspace => &*self.workspaces,
+        };
+        let failed = |why: String| format!("Get {url:?}: {why}");
+        let uri: Uri = url
+            .parse()
+            .map_err(|_| failed("the URL cannot be understood".to_owned()))?;
+        if uri.scheme_str() != Some("https") {
+            return Err(failed("https is the only scheme that is spoken".to_owned()));
+        }
+        let request = Request::get(uri).body(Full::new(Bytes::new()));
+        let request = request.map_err(|error| failed(error.to_string()))?;
+        let ca = issuer.certificate_authority.as_ref();
+        by.send(cluster, ca, request, DOCUMENT_BYTES_MAX).await.map_err(failed)
+    }
+
+    /// Fetches, if nobody did so lately, and says what is known then.
+    async fn renewed(
+        &self,
+        source: &Source,
+        issuer: &Issuer,
+        cluster: Option<&ClusterName>,
+        why: Why,
+    ) -> Result<Arc<Keys>, String> {
+        let mut state = source.state();
+        if !state.rests() {
+            let fetched = match timeout(FETCH, self.fetch(issuer, cluster)).await {
+                Ok(fetched) => fetched,
+                Err(_) => Err("context deadline exceeded".to_owned()),
+            };
+            let now = Instant::now();
+            state = source.settle(|state| match fetched {
+                Ok(keys) => {
+                    state.keys = Some((Arc::new(keys), now));
+                    state.tried = matches!(why, Why::Unknown).then_some((now, None));
+                }
+                Err(why) => {
+                    tracing::warn!(issuer = %issuer.url, why, "the keys of an issuer cannot be fetched");
+                    state.tried = Some((now, Some(why)));
+                }
+            });
+        }
+        let why = state
+            .tried
+            .as_ref()
+            .and_then(|(_, why)| why.clone())
+            .unwrap_or_default();
+        state.usable().ok_or(why)
+    }
+}
+
+impl Source {
+    fn state(&self) -> State {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn settle(&self, change: impl FnOnce(&mut State)) -> State {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut state);
+        state.clone()
+    }
+}
+
+impl State {
+    /// Whether the issuer is left alone for now.
+    fn rests(&self) -> bool {
+        self.tried.as_ref().is_some_and(|(at, _)| at.elapsed() < PAUSE)
+    }
+
+    fn usable(&self) -> Option<Arc<Keys>> {
+        let (keys, at) = self.keys.as_ref()?;
+        (at.elapsed() < STALE).then(|| Arc::clone(keys))
+    }
+
+    fn is_fresh(&self) -> bool {
+        self.keys.as_ref().is_some_and(|(_, at)| at.elapsed() < FRESH)
+    }
+}
+
+impl Keyring for IssuerKeys {
+    fn keys<'a>(
+        &'a self,
+        issuer: &'a Issuer,
+        cluster: Option<&'a ClusterName>,
+        known: Option<&'a Arc<Keys>>,
+    ) -> BoxFuture<'a, Result<Arc<Keys>, String>> {
+        Box::pin(async move {
+            let source = self.source(issuer);
+            let is_new = |keys: &Arc<Keys>| known.is_none_or(|known| !Arc::ptr_eq(known, keys));
+            let state = source.state();
+            if let Some(keys) = state.usable().filter(is_new) {
+                // Old ones serve while one request looks for newer ones.
+                return match source.turn.try_lock() {
+                    Ok(_turn) if !state.is_fresh() => self.renewed(&source, issuer, cluster, Why::Age).await,
+                    _ => Ok(keys),
+                };
+            }
+            let _turn = source.turn.lock().await;
+            match source.state().usable().filter(is_new) {
+                Some(keys) => Ok(keys),
+                None => {
+                    let why = if known.is_some() { Why::Unknown } else { Why::Age };
+                    self.renewed(&source, issuer, cluster, why).await
+                }
+            }
+        })
+    }
+}

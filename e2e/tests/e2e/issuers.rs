@@ -1,0 +1,270 @@
+//! Tokens of other issuers: the operator's for the whole server, those of a workspace's type for that workspace alone.
+
+use insula_e2e::{Client, Issuer, Server, Setup, Signer, Who, shared, unique, until, workspace};
+use serde_json::{Value, json};
+
+const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+const CONFIGURATIONS: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaceauthenticationconfigurations";
+const MAPS: &str = "/api/v1/configmaps";
+
+fn mappings(prefix: &str) -> Value {
+    let claim = |claim: &str| json!({"claim": claim, "prefix": prefix});
+    json!({"username": claim("sub"), "groups": claim("groups")})
+}
+
+/// A server that believes an issuer.
+fn server_with(jwt: &[Value]) -> Server {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let config = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": jwt});
+    std::fs::write(file.path(), config.to_string()).unwrap();
+    Server::with_flags(&[
+        "--store",
+        "memory",
+        "--authentication-config",
+        file.path().to_str().unwrap(),
+    ])
+}
+
+fn grant(at: &Client, group: &str) {
+    let binding = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "devs"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": group}],
+    });
+    at.post(BINDINGS, &binding).expect(201);
+}
+
+fn maps(server: &Server, token: &str, at: &str) -> u16 {
+    server.client(Who::Token(token.to_owned())).at(at).get(MAPS).code
+}
+
+#[test]
+fn an_operators_issuer_vouches_for_users() {
+    let other = shared();
+    let issuer = Issuer::start(&other);
+    let server = server_with(&[issuer.configuration(&other, &mappings("corp:"))]);
+    let (path, _) = workspace(&server.admin(), "corp");
+    grant(&server.admin().at(&path), "corp:devs");
+    let devs = json!({"groups": ["devs"]});
+    let token = issuer.token(&devs);
+
+    assert_eq!(maps(&server, &token, &path), 200);
+    assert_eq!(maps(&server, &token, "root"), 403);
+    assert_eq!(maps(&server, &issuer.token(&json!({})), &path), 403);
+    let ada = server.client(Who::Token(token.clone())).at(&path);
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let seen = ada
+        .post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
+        .expect(201);
+    let user = &seen["status"]["userInfo"];
+    assert_eq!(user["username"], "corp:ada");
+    assert_eq!(user["groups"], json!(["corp:devs", "system:authenticated"]));
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}});
+    let seen = server
+        .admin()
+        .at(&path)
+        .post("/apis/authentication.k8s.io/v1/tokenreviews", &review)
+        .expect(201);
+    assert_eq!(seen["status"]["user"]["username"], "corp:ada");
+
+    for (what, claims) in [
+        ("expired", json!({"exp": 1_000_000_000, "groups": ["devs"]})),
+        ("endless", json!({"exp": null, "groups": ["devs"]})),
+        ("early", json!({"nbf": 4_000_000_000_u64, "groups": ["devs"]})),
+        ("for others", json!({"aud": "others", "groups": ["devs"]})),
+        (
+            "of another issuer",
+            json!({"iss": "https://example.com", "groups": ["devs"]}),
+        ),
+        ("nameless", json!({"sub": null, "groups": ["devs"]})),
+    ] {
+        assert_eq!(maps(&server, &issuer.token(&claims), &path), 401, "{what}");
+    }
+    let forged = issuer.token_by(&Signer::new("first"), &devs);
+    assert_eq!(maps(&server, &forged, &path), 401);
+    assert_eq!(maps(&other, &token, "root"), 401, "another server knows nothing of it");
+}
+
+#[test]
+fn keys_of_an_issuer_change_and_strangers_do_not_have_it_called() {
+    let other = shared();
+    let issuer = Issuer::start(&other);
+    let silent = json!({
+        "issuer": {"url": format!("https://127.0.0.1:{}", insula_e2e::unused_port()), "audiences": ["insula"]},
+        "claimMappings": mappings(""),
+    });
+    let server = server_with(&[issuer.configuration(&other, &mappings("")), silent.clone()]);
+    let first = issuer.token(&json!({}));
+    assert_eq!(maps(&server, &first, "root"), 403);
+    assert_eq!(maps(&server, &first, "root"), 403);
+    assert_eq!(issuer.fetches(), 1);
+    // A key that nobody has seen is looked for at once.
+    let old = issuer.rotate("second");
+    assert_eq!(maps(&server, &issuer.token(&json!({})), "root"), 403);
+    assert_eq!(issuer.fetches(), 1);
+    // What the issuer publishes no more counts no more.
+    assert_eq!(maps(&server, &issuer.token_by(&old, &json!({})), "root"), 401);
+    for n in 0..20 {
+        let stranger = issuer.token_by(&Signer::new(&format!("stranger-{n}")), &json!({}));
+        assert_eq!(maps(&server, &stranger, "root"), 401);
+    }
+    assert_eq!(issuer.fetches(), 0, "for a while, nobody has it called");
+    assert_eq!(maps(&server, &issuer.token(&json!({})), "root"), 403);
+    // An issuer that does not answer holds nobody up.
+    let unknown = issuer.token(&json!({"iss": silent["issuer"]["url"]}));
+    assert_eq!(maps(&server, &unknown, "root"), 401);
+    assert!(server.log().contains("the keys of an issuer cannot be fetched"));
+}
+
+#[test]
+fn what_is_wrong_with_a_file_of_issuers_stops_the_start() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(
+        file.path(),
+        "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\njwt:\n- issuer: {url: http://a, audiences: [b]}\n  claimMappings: {username: {claim: sub}}\n",
+    )
+    .unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let output = insula_e2e::insula(&["start", "--listen", "127.0.0.1:0", "--data-dir"])
+        .arg(dir.path())
+        .arg("--authentication-config")
+        .arg(file.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    let said = String::from_utf8_lossy(&output.stderr);
+    for want in [
+        "jwt[0].issuer.url: Invalid value: \"http://a\"",
+        "jwt[0].claimMappings.username.prefix: Required",
+    ] {
+        assert!(said.contains(want), "{said}");
+    }
+}
+
+/// A workspace whose type lets an issuer vouch: the type's place, and the workspace.
+fn with_own_issuer(server: &Server, configuration: &Value) -> (String, String) {
+    let admin = server.admin();
+    let (home, _) = workspace(&admin, "org");
+    let at = admin.at(&home);
+    let own = json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceAuthenticationConfiguration",
+        "metadata": {"name": "corp"}, "spec": {"jwt": [configuration]},
+    });
+    at.post(CONFIGURATIONS, &own).expect(201);
+    let kind = json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "with-auth"},
+        "spec": {"extend": {"with": [{"name": "universal", "path": "root"}]}, "authenticationConfigurations": [{"name": "corp"}]},
+    });
+    at.post("/apis/tenancy.kcp.io/v1alpha1/workspacetypes", &kind)
+        .expect(201);
+    let name = unique("own");
+    let wanted = json!({
+        "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name},
+        "spec": {"type": {"name": "with-auth", "path": home}},
+    });
+    let workspaces = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+    at.post(workspaces, &wanted).expect(201);
+    until("the workspace is ready", || {
+        let found = at.get(&format!("{workspaces}/{name}")).expect(200);
+        (found["status"]["phase"] == "Ready").then_some(())
+    });
+    let path = format!("{home}:{name}");
+    (home, path)
+}
+
+#[test]
+fn a_workspaces_issuer_vouches_in_that_workspace_alone() {
+    let server = Server::with(Setup {
+        flags: vec![
+            "--store".into(),
+            "memory".into(),
+            "--webhook-allow".into(),
+            "127.0.0.1".into(),
+        ],
+        ..Setup::default()
+    });
+    let issuer = Issuer::start(&server);
+    let (home, path) = with_own_issuer(&server, &issuer.configuration(&server, &mappings("")));
+    let (elsewhere, _) = workspace(&server.admin(), "elsewhere");
+    grant(&server.admin().at(&path), "devs");
+    for place in [&home, &elsewhere] {
+        grant(&server.admin().at(place), "devs");
+    }
+    let token = issuer.token(&json!({"groups": ["devs", "system:masters", "system:kcp:admin"]}));
+    assert_eq!(maps(&server, &token, &path), 200);
+    for place in [home.as_str(), &elsewhere, "root", "system:admin"] {
+        assert_eq!(maps(&server, &token, place), 401, "{place}");
+    }
+    let ada = server.client(Who::Token(token)).at(&path);
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let seen = ada
+        .post("/apis/authentication.k8s.io/v1/selfsubjectreviews", &review)
+        .expect(201);
+    let user = &seen["status"]["userInfo"];
+    assert_eq!(user["groups"], json!(["devs", "system:authenticated"]));
+    let cluster = server.admin().at(&home).get(&format!(
+        "/apis/tenancy.kcp.io/v1alpha1/workspaces/{}",
+        path.rsplit_once(':').unwrap().1
+    ));
+    let cluster = cluster.expect(200)["spec"]["cluster"].clone();
+    assert_eq!(user["extra"]["authentication.kcp.io/cluster-name"], json!([cluster]));
+    for sub in [
+        "system:admin",
+        "system:serviceaccount:default:default",
+        "system:kcp:admin",
+    ] {
+        let token = issuer.token(&json!({"sub": sub, "groups": ["devs"]}));
+        assert_eq!(maps(&server, &token, &path), 401, "{sub}");
+    }
+    // Effective with the write that changes it.
+    let at = server.admin().at(&home);
+    at.delete(&format!("{CONFIGURATIONS}/corp")).expect(200);
+    let token = issuer.token(&json!({"groups": ["devs"]}));
+    assert_eq!(maps(&server, &token, &path), 401);
+}
+
+#[test]
+fn a_workspaces_issuer_is_called_where_the_operator_allows_it() {
+    let server = shared();
+    let issuer = Issuer::start(&server);
+    let configuration = issuer.configuration(&server, &mappings(""));
+    let (home, path) = with_own_issuer(&server, &configuration);
+    grant(&server.admin().at(&path), "devs");
+    let token = issuer.token(&json!({"groups": ["devs"]}));
+    assert_eq!(maps(&server, &token, &path), 401);
+    assert_eq!(
+        issuer.fetches(),
+        0,
+        "this machine is nobody whom tenants may have called"
+    );
+    let refused = |change: &dyn Fn(&mut Value), want: &str| {
+        let mut bad = configuration.clone();
+        change(&mut bad);
+        let bad = json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceAuthenticationConfiguration",
+            "metadata": {"name": "bad"}, "spec": {"jwt": [bad]},
+        });
+        let answer = server.admin().at(&home).post(CONFIGURATIONS, &bad).expect(422);
+        let message = answer["message"].as_str().unwrap();
+        assert!(message.contains(want), "{message}");
+    };
+    refused(
+        &|jwt| jwt["issuer"]["url"] = json!("http://example.com"),
+        "spec.jwt[0].issuer.url: Invalid value: \"http://example.com\": URL scheme must be https",
+    );
+    refused(
+        &|jwt| jwt["claimMappings"]["username"] = json!({"claim": "sub"}),
+        "spec.jwt[0].claimMappings.username.prefix: Required value",
+    );
+    refused(
+        &|jwt| {
+            jwt["claimMappings"]["extra"] =
+                json!([{"key": "authorization.kcp.io/warrant", "valueExpression": "claims.warrant"}]);
+        },
+        "kcp.io and its subdomains are reserved",
+    );
+    refused(
+        &|jwt| jwt["claimValidationRules"] = json!([{"expression": "claims.", "message": "no"}]),
+        "spec.jwt[0].claimValidationRules[0].expression: Invalid value",
+    );
+}
