@@ -201,6 +201,13 @@ fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
             verbs: &["create"],
         });
     }
+    if has_approval(served) {
+        found.push(Subresource {
+            name: "approval",
+            body: None,
+            verbs: SUBRESOURCE_VERBS,
+        });
+    }
     if version.status {
         found.push(Subresource {
             name: "status",
@@ -217,6 +224,11 @@ fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
         });
     }
     found
+}
+
+/// Requests for certificates are granted through a path of its own.
+pub(crate) fn has_approval(served: &Served) -> bool {
+    **served.group() == *"certificates.k8s.io" && *served.names().plural == *"certificatesigningrequests"
 }
 
 fn verbs(served: &Served) -> Vec<&'static str> {

@@ -157,6 +157,7 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         "" if request.target.served.api.strategy.traits().review => request.review(verb).await,
         "" => request.main(verb).await,
         "status" if request.target.api_version()?.status => request.status(verb).await,
+        "approval" if request.is_certificate_request() => request.approval(verb).await,
         "scale" if request.target.api_version()?.scale.is_some() => scale::handle(&mut request, verb).await,
         "token" if request.target.served.resource_id() == ids::serviceaccounts() => request.token(verb).await,
         "finalize" if request.is_namespaces() => request.finalize(verb).await,
@@ -231,6 +232,20 @@ impl ResourceRequest<'_> {
             "get" => self.get().await,
             "update" => self.update(Part::Status).await,
             "patch" => self.patch(Part::Status).await,
+            _ => Err(self.not_supported(verb)),
+        }
+    }
+
+    fn is_certificate_request(&self) -> bool {
+        crate::discovery::has_approval(&self.target.served)
+    }
+
+    /// The verdict on a request for a certificate.
+    async fn approval(&mut self, verb: &str) -> Answer {
+        match verb {
+            "get" => self.get().await,
+            "update" => self.update(Part::Approval).await,
+            "patch" => self.patch(Part::Approval).await,
             _ => Err(self.not_supported(verb)),
         }
     }

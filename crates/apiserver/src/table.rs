@@ -114,6 +114,10 @@ enum Cell<'a> {
         field: &'static str,
         text: &'static str,
     },
+    /// How long a certificate is asked for.
+    RequestedDuration,
+    /// What became of a request for a certificate.
+    Verdict,
     /// What a quota limits, with how much of it is used: `limits.…`, or all the rest.
     Quota {
         name: &'static str,
@@ -200,6 +204,21 @@ impl<'a> Layout<'a> {
                 ],
             ),
             ("", "serviceaccounts") => vec![age],
+            ("certificates.k8s.io", "certificatesigningrequests") => vec![
+                age,
+                Cell::Text {
+                    name: "SignerName",
+                    pointer: "/spec/signerName",
+                    text: "Who is asked to sign.",
+                },
+                Cell::Text {
+                    name: "Requestor",
+                    pointer: "/spec/username",
+                    text: "Who asked.",
+                },
+                Cell::RequestedDuration,
+                Cell::Verdict,
+            ],
             ("", "resourcequotas") => vec![
                 Cell::Quota {
                     name: "Request",
@@ -334,6 +353,20 @@ fn subjects(binding: &Json, kind: &str) -> String {
     of_kind.collect::<Vec<_>>().join(", ")
 }
 
+fn verdict(request: &Json) -> String {
+    let status = &request["status"];
+    let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
+    let is = |kind: &str| conditions.iter().any(|condition| condition["type"] == kind);
+    let verdict = match (is("Denied"), is("Approved")) {
+        (true, _) => "Denied",
+        (false, true) => "Approved",
+        (false, false) => "Pending",
+    };
+    let failed = if is("Failed") { ",Failed" } else { "" };
+    let issued = status["certificate"].as_str().is_some_and(|bytes| !bytes.is_empty());
+    format!("{verdict}{failed}{}", if issued { ",Issued" } else { "" })
+}
+
 fn quota(quota: &Json, limits: bool) -> String {
     let status = &quota["status"];
     let hard = status["hard"].as_object().into_iter().flatten();
@@ -364,6 +397,11 @@ impl Cell<'_> {
             Cell::Number { name, text, .. } | Cell::Items { name, text, .. } => {
                 definition(name, "integer", "", text, 0)
             }
+            Cell::RequestedDuration => {
+                let text = "How long the certificate should be valid.";
+                definition("RequestedDuration", "string", "", text, 0)
+            }
+            Cell::Verdict => definition("Condition", "string", "", "What became of it.", 0),
             Cell::Role { text } => definition("Role", "string", "", text, 0),
             Cell::Subjects { name, text, .. } => definition(name, "string", "", text, 1),
             Cell::Text { name, text, .. } | Cell::Count { name, text, .. } | Cell::Quota { name, text, .. } => {
@@ -388,6 +426,11 @@ impl Cell<'_> {
                 json!(format!("{}/{}", text("kind"), text("name")))
             }
             Cell::Subjects { kind, .. } => json!(subjects(object, kind)),
+            Cell::RequestedDuration => {
+                let seconds = object["spec"]["expirationSeconds"].as_i64();
+                json!(seconds.map_or_else(|| "<none>".to_owned(), human_duration))
+            }
+            Cell::Verdict => json!(verdict(object)),
             Cell::Quota { limits, .. } => json!(quota(object, *limits)),
             Cell::Count { fields, .. } => {
                 let maps = fields.iter().filter_map(|field| object[field].as_object());

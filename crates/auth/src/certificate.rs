@@ -6,7 +6,11 @@
 use crate::user::{EXTRA_CREDENTIAL, UserInfo};
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
-use x509_parser::prelude::{FromDer, X509Certificate, X509Name};
+use x509_parser::{
+    certification_request::X509CertificationRequest,
+    pem::parse_x509_pem,
+    prelude::{FromDer, X509Certificate, X509Name},
+};
 
 /// The certificate identifies nobody. Every variant means 401.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +56,38 @@ pub fn user(der: &[u8]) -> Result<UserInfo, CertificateError> {
     Ok(user)
 }
 
+/// Why a request for a certificate cannot be read, in the words of Kubernetes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// No PEM, or PEM of something else.
+    #[error("PEM block type must be CERTIFICATE REQUEST")]
+    Pem,
+    /// Not PKCS#10 in DER.
+    #[error("asn1: structure error: not a certificate request")]
+    Malformed,
+}
+
+/// The organizations that the subject of a request names: the groups of who would show the certificate. The signature is
+/// for whoever signs to check.
+///
+/// # Errors
+/// It is no request in PEM.
+pub fn requested_groups(pem: &[u8]) -> Result<Vec<String>, RequestError> {
+    let (_, block) = parse_x509_pem(pem).map_err(|_| RequestError::Pem)?;
+    if block.label != "CERTIFICATE REQUEST" {
+        return Err(RequestError::Pem);
+    }
+    let (rest, request) = X509CertificationRequest::from_der(&block.contents).map_err(|_| RequestError::Malformed)?;
+    if !rest.is_empty() {
+        return Err(RequestError::Malformed);
+    }
+    let subject = &request.certification_request_info.subject;
+    let organizations = subject.iter_organization().map(|name| name.as_str().map(str::to_owned));
+    organizations
+        .collect::<Result<_, _>>()
+        .map_err(|_| RequestError::Malformed)
+}
+
 fn subject(subject: &X509Name<'_>) -> Result<(String, Vec<String>), CertificateError> {
     let mut names = subject.iter_common_name();
     let (Some(name), None) = (names.next(), names.next()) else {
@@ -91,7 +127,6 @@ fn fingerprint(der: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use x509_parser::pem::parse_x509_pem;
 
     // Self-signed, made once with `openssl req -x509`; what is read does not depend on dates or signatures.
     const ADMIN: &[u8] = include_bytes!("../tests/data/admin.pem");

@@ -13,6 +13,7 @@ mod bootstrap;
 mod bundle;
 mod content;
 mod crd;
+mod event;
 mod garbage;
 mod logicalcluster;
 mod maintain;
@@ -83,6 +84,7 @@ impl Controllers {
             task!("aggregation", aggregation::Aggregation::new),
             task!("policy", policy::Policies::new),
             task!("quota", quota::Quotas::new),
+            task!("event", event::Events::new),
             task!("garbage", garbage::Garbage::new),
         ]
     }

@@ -85,6 +85,13 @@ impl Rig {
         rig
     }
 
+    /// Lets time pass.
+    pub(crate) fn tick(&mut self, seconds: i64) {
+        let now = self.registry.clock.now().0 + seconds;
+        let registry = Arc::get_mut(&mut self.registry).expect("one owner");
+        registry.clock = Arc::new(TestClock(AtomicI64::new(now)));
+    }
+
     pub(crate) fn cluster(&self, path: &str) -> ClusterName {
         let path = ClusterPath::parse(path).expect("a path");
         locate::locate(&self.registry.store.latest(), &path).expect("the workspace is there")

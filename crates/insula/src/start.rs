@@ -45,6 +45,9 @@ pub(crate) struct Arguments {
     /// Seconds for requests in flight after SIGTERM [default: 10].
     #[arg(long, value_name = "SECONDS")]
     drain_seconds: Option<String>,
+    /// Seconds that an event is kept after it was written last; 0 for ever [default: 3600].
+    #[arg(long, value_name = "SECONDS")]
+    event_ttl: Option<String>,
     /// human or json [default: human].
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
@@ -73,6 +76,7 @@ impl Arguments {
             token_file,
             authentication_config,
             drain_seconds,
+            event_ttl,
             log_format,
             log_level,
             otlp_endpoint,
@@ -86,6 +90,7 @@ impl Arguments {
             ("tokenFile", token_file),
             ("authenticationConfig", authentication_config),
             ("drainSeconds", drain_seconds),
+            ("workspaces.eventTtlSeconds", event_ttl),
             ("log.format", log_format),
             ("log.level", log_level),
             ("telemetry.otlpEndpoint", otlp_endpoint),

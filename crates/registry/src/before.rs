@@ -35,6 +35,18 @@ pub enum Part {
     Status,
     /// Only the replicas, through the scale subresource.
     Scale,
+    /// Only whether a request for a certificate is granted: a part of its status.
+    Approval,
+}
+
+impl Part {
+    /// Whether nothing but the status may change.
+    pub(crate) fn is_of_status(self) -> bool {
+        match self {
+            Part::Status | Part::Approval => true,
+            Part::Main | Part::Scale => false,
+        }
+    }
 }
 
 /// Where and in which version a write happens.
@@ -198,12 +210,12 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     let old_seen = representation::value(served, old, &version.name)?;
     let name = old.object.meta.name.to_string();
     let sent = owners::take(&mut new);
-    if part == Part::Status {
+    if part.is_of_status() {
         new = status_only(served, new, &old_seen);
     }
     keep_old_metadata(context, &mut new, &old_seen);
     let mut warnings = metadata::unite_owners(metadata_of(&mut new));
-    if version.status && part != Part::Status {
+    if version.status && !part.is_of_status() {
         match old_seen.get("status") {
             Some(status) => new["status"] = status.clone(),
             None => remove(&mut new, "status"),
@@ -218,9 +230,9 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema);
     errors.extend(outcome.errors.into_iter().map(|error| match part {
         Part::Main | Part::Scale => error,
-        Part::Status => seen_from_status(error),
+        Part::Status | Part::Approval => seen_from_status(error),
     }));
-    if part != Part::Status {
+    if !part.is_of_status() {
         errors.extend(replicas_errors(version, &new));
     }
     warnings.extend(outcome.warnings);
@@ -433,7 +445,7 @@ pub(crate) fn keep_old_metadata(context: &Context<'_>, new: &mut Json, old: &Jso
 }
 
 fn count_generation(served: &Served, version: &ApiVersion, new: &mut Json, old: &Json, part: Part) {
-    if !served.api.strategy.traits().generation || part == Part::Status {
+    if !served.api.strategy.traits().generation || part.is_of_status() {
         return;
     }
     let counts = |field: &str| field != "metadata" && !(field == "status" && version.status);

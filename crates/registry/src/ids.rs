@@ -27,6 +27,8 @@ resource! {
     secrets = "", "secrets";
     /// ServiceAccounts.
     serviceaccounts = "", "serviceaccounts";
+    /// Events.
+    events = "", "events";
     /// ResourceQuotas.
     resourcequotas = "", "resourcequotas";
     /// ConfigMaps.

@@ -79,6 +79,8 @@ pub struct Registry {
     pub trust: Arc<str>,
     /// Whether users have home workspaces.
     pub homes: bool,
+    /// Seconds that an event is kept after it was written last; 0 for ever.
+    pub event_ttl_seconds: u64,
     /// Calls webhooks; nobody, if nothing is said.
     pub outbound: Arc<dyn Outbound>,
     policies: policy::Policies,
@@ -97,6 +99,7 @@ impl Registry {
             external_url,
             trust: "".into(),
             homes: true,
+            event_ttl_seconds: 3600,
             outbound: Arc::new(outbound::Nobody),
             policies: policy::Policies::default(),
             quotas: quota::Turns::default(),

@@ -183,6 +183,7 @@ fn writer<'a>(context: &Context<'_>, manager: &'a str, api_version: &'a str, ign
         subresource: match context.part {
             Part::Main => "",
             Part::Status => "status",
+            Part::Approval => "approval",
             Part::Scale => "scale",
         },
         api_version,
@@ -197,7 +198,7 @@ fn ignored(version: &ApiVersion, part: Part, objects: [&Json; 2]) -> FieldSet {
     match part {
         Part::Main | Part::Scale if version.status => ignored.insert(&[Element::field("status")]),
         Part::Main | Part::Scale => {}
-        Part::Status => {
+        Part::Status | Part::Approval => {
             let fields = objects
                 .into_iter()
                 .filter_map(Json::as_object)

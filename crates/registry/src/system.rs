@@ -17,6 +17,10 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
     (include_str!("../../../config/crds/core_events.yaml"), None),
     (include_str!("../../../config/crds/core_resourcequotas.yaml"), None),
     (
+        include_str!("../../../config/crds/certificates.k8s.io_certificatesigningrequests.yaml"),
+        None,
+    ),
+    (
         include_str!("../../../config/crds/coordination.k8s.io_leases.yaml"),
         None,
     ),

@@ -163,6 +163,33 @@ const NEW_EVENT: &[Field] = &[
     (14, "deprecatedLastTimestamp", Type::Time, false),
     (15, "deprecatedCount", Type::Integer, false),
 ];
+const REQUEST_SPEC: &[Field] = &[
+    (1, "request", Type::Bytes, false),
+    (2, "username", Type::Text, false),
+    (3, "uid", Type::Text, false),
+    (4, "groups", Type::Text, true),
+    (5, "usages", Type::Text, true),
+    (6, "extra", Type::TextsMap, false),
+    (7, "signerName", Type::Text, false),
+    (8, "expirationSeconds", Type::Integer, false),
+];
+const REQUEST_CONDITION: &[Field] = &[
+    (1, "type", Type::Text, false),
+    (2, "reason", Type::Text, false),
+    (3, "message", Type::Text, false),
+    (4, "lastUpdateTime", Type::Time, false),
+    (5, "lastTransitionTime", Type::Time, false),
+    (6, "status", Type::Text, false),
+];
+const REQUEST_STATUS: &[Field] = &[
+    (1, "conditions", Type::Message(REQUEST_CONDITION), true),
+    (2, "certificate", Type::Bytes, false),
+];
+const REQUEST: &[Field] = &[
+    (1, "metadata", Type::Message(META), false),
+    (2, "spec", Type::Message(REQUEST_SPEC), false),
+    (3, "status", Type::Message(REQUEST_STATUS), false),
+];
 const SCOPE_TERM: &[Field] = &[
     (1, "scopeName", Type::Text, false),
     (2, "operator", Type::Text, false),
@@ -243,6 +270,7 @@ pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
         ("v1", "ResourceQuota") => QUOTA,
         ("events.k8s.io/v1", "Event") => NEW_EVENT,
         ("coordination.k8s.io/v1", "Lease") => LEASE,
+        ("certificates.k8s.io/v1", "CertificateSigningRequest") => REQUEST,
         ("storagemigration.k8s.io/v1beta1", "StorageVersionMigration") => MIGRATION,
         (_, "DeleteOptions") => DELETE_OPTIONS,
         (

@@ -6,6 +6,7 @@ mod apiconversion;
 mod apiexport;
 mod apiresourceschema;
 pub mod bundle;
+mod certificate;
 mod definition;
 pub mod digest;
 mod endpointslice;
@@ -134,6 +135,7 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
         }
         ("apis.kcp.io", "apiexportendpointslices") => endpointslice::review(review, new),
         ("apiextensions.k8s.io", "customresourcedefinitions") => definition::review(review, new, old),
+        ("certificates.k8s.io", "certificatesigningrequests") => certificate::review(review, new, old),
         ("", "events") => {
             let errors = strategies::review_event(new, old, review.served.alias.is_some());
             before::refuse(

@@ -104,6 +104,7 @@ impl<'a> Request<'a> {
             // Who scales changes the object: policies see all of it.
             Part::Main | Part::Scale => "",
             Part::Status => "status",
+            Part::Approval => "approval",
         }
     }
 

@@ -2,6 +2,7 @@
 //! look at other objects is [`crate::admission`], whatever takes more than one write is a controller.
 
 mod apis;
+mod certificate;
 mod coordination;
 mod core;
 mod definition;
@@ -15,6 +16,7 @@ mod tenancy;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use certificate::request as certificate_request;
 pub(crate) use event::{FIELDS as EVENT_FIELDS, review as review_event};
 
 use crate::{Custom, Strategy, reviews, roles};
@@ -30,6 +32,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         ("", "configmaps") => Arc::new(core::ConfigMaps),
         ("", "secrets") => Arc::new(core::Secrets),
         ("", "serviceaccounts") => Arc::new(core::ServiceAccounts),
+        ("certificates.k8s.io", "certificatesigningrequests") => Arc::new(certificate::Requests),
         ("", "resourcequotas") => Arc::new(quota::Quotas),
         ("", "events") => Arc::new(event::Events),
         ("coordination.k8s.io", "leases") => Arc::new(coordination::Leases),

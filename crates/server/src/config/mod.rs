@@ -148,6 +148,8 @@ impl Default for Webhooks {
 pub struct Workspaces {
     /// Whether every user has a home workspace (`kubectl ws ~`).
     pub homes: bool,
+    /// Seconds that an event is kept after it was written last; 0 for ever.
+    pub event_ttl_seconds: u64,
 }
 
 /// Limits. Every one has a default, and none can be switched off.
@@ -191,7 +193,10 @@ impl Default for Config {
             },
             telemetry: TelemetryConfig { otlp_endpoint: None },
             webhooks: Webhooks::default(),
-            workspaces: Workspaces { homes: true },
+            workspaces: Workspaces {
+                homes: true,
+                event_ttl_seconds: 3600,
+            },
             audit: AuditConfig::default(),
             limits: Limits::default(),
         }

@@ -1,0 +1,138 @@
+//! Events are kept for a while after they were written last, and then forgotten: all workspaces' together, at most once a minute,
+//! so that no event has a timer of its own.
+
+use crate::runtime::Reconciler;
+use insula_api::{Object, ResourceId, Scope, Timestamp};
+use insula_registry::{Intent, Plan, Registry, ids};
+use insula_store::{Change, Entry, Snapshot};
+use std::{ops::ControlFlow, sync::Arc};
+
+/// Seconds between two looks: that much longer than said an event may be there.
+const PERIOD_SECONDS: u64 = 60;
+/// Events that go in one transaction; a store takes 128 operations.
+const BATCH: usize = 100;
+
+/// Forgets events.
+pub(crate) struct Events {
+    registry: Arc<Registry>,
+}
+
+/// What a look found.
+pub(crate) struct World {
+    /// Some of those whose time is over.
+    over: Vec<Entry>,
+    /// Whether others are left.
+    others: bool,
+}
+
+impl Events {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Events { registry }
+    }
+}
+
+/// When an event was written last, as the server noted it; nothing newer than `now` counts, since clients may edit the note.
+fn written(object: &Object, now: Timestamp) -> Timestamp {
+    let created = object.meta.creation_timestamp.unwrap_or(Timestamp(0));
+    let noted = object.view(|object| {
+        let value = object.body_value();
+        let managers = value["metadata"]["managedFields"].as_array().into_iter().flatten();
+        let times = managers.filter_map(|manager| Timestamp::parse(manager["time"].as_str()?));
+        times.map(|time| time.0).max().unwrap_or_default()
+    });
+    Timestamp(created.0.max(*noted).min(now.0))
+}
+
+impl Reconciler for Events {
+    /// All events are one.
+    type Key = ();
+    type World = World;
+
+    fn name(&self) -> &'static str {
+        "event"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::events()]
+    }
+
+    fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<()> {
+        match (&change.new, self.registry.event_ttl_seconds) {
+            (Some(_), 1..) => vec![()],
+            _ => Vec::new(),
+        }
+    }
+
+    fn settle(&self) -> u64 {
+        PERIOD_SECONDS
+    }
+
+    fn observe(&self, (): &(), snapshot: &Snapshot) -> World {
+        let (now, ttl) = (self.registry.clock.now(), self.registry.event_ttl_seconds as i64);
+        let mut world = World {
+            over: Vec::new(),
+            others: false,
+        };
+        snapshot.for_each(&Scope::everywhere(ids::events()), |entry| {
+            let object = &entry.object;
+            let created = object.meta.creation_timestamp.unwrap_or(Timestamp(0));
+            // Whoever is young needs no second look.
+            let is_over = now.since(created) > ttl && now.since(written(object, now)) > ttl;
+            match is_over && object.meta.finalizers.is_empty() {
+                true if world.over.len() == BATCH => return ControlFlow::Break(()),
+                true => world.over.push(entry.clone()),
+                false => world.others = true,
+            }
+            ControlFlow::Continue(())
+        });
+        world
+    }
+
+    fn decide(&self, world: &World) -> Plan {
+        let again_after = match (world.over.len() == BATCH, world.others) {
+            (true, _) => Some(0),
+            (false, true) => Some(PERIOD_SECONDS),
+            (false, false) => None,
+        };
+        Plan {
+            intents: world.over.iter().cloned().map(Intent::Delete).collect(),
+            again_after,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Rig, pass};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn events_go_an_hour_after_they_were_written_last() {
+        let mut rig = Rig::new().await;
+        let org = rig.workspace("root", "org").await;
+        let look = |rig: &Rig| Events::new(rig.registry.clone());
+        for i in 0..BATCH + 50 {
+            let event = format!(
+                "{{apiVersion: v1, kind: Event, metadata: {{name: e{i}, namespace: default}}, \
+                 involvedObject: {{namespace: default}}}}"
+            );
+            rig.create(&org, "events", &event).await;
+        }
+        rig.tick(3000);
+        rig.patch(&org, "v1", "events", "default/e7", json!({"count": 2}))
+            .await
+            .expect("is written");
+        assert_eq!(pass(&rig.registry, &look(&rig)).await, 0, "it is early");
+        rig.tick(1000);
+        while pass(&rig.registry, &look(&rig)).await > 0 {}
+        assert!(
+            rig.get(&org, "v1", "events", "default/e7").is_some(),
+            "it was written since"
+        );
+        assert!(rig.get(&org, "v1", "events", "default/e8").is_none());
+        rig.tick(3000);
+        pass(&rig.registry, &look(&rig)).await;
+        assert!(rig.get(&org, "v1", "events", "default/e7").is_none());
+    }
+}
