@@ -43,6 +43,11 @@ impl ExportName {
 }
 
 impl ExportView {
+    /// Whether it has this identity.
+    pub fn has_identity(&self, identity: &str) -> bool {
+        self.offer.identity == identity
+    }
+
     /// Reads an APIExport.
     pub fn read(object: &Object) -> Self {
         let value = object.body_value();

@@ -10,6 +10,9 @@ use insula_registry::{Intent, Plan, admission::digest};
 use insula_store::Entry;
 use serde_json::json;
 
+/// Until an identity that another export has is looked at again.
+const TAKEN_SECONDS: u64 = 10;
+
 pub(super) fn decide(world: &World) -> Plan {
     let (Some((entry, old)), Some(alive)) = (&world.export, &world.alive) else {
         return Plan::rest();
@@ -51,7 +54,7 @@ pub(super) fn decide(world: &World) -> Plan {
     intents.push(unchanged(entry.key.clone(), Some(entry)));
     Plan {
         intents,
-        again_after: None,
+        again_after: world.taken.then_some(TAKEN_SECONDS),
     }
 }
 
@@ -84,6 +87,12 @@ fn verify(world: &World, value: &mut Json, secret: Option<&Json>) -> Condition {
     if !known.is_empty() && known != hash {
         return fails(format!(
             "hash mismatch: identity secret hash {hash:?} must match status.identityHash {known:?}"
+        ));
+    }
+    if world.taken {
+        return fails(format!(
+            "secret {}/{} is the identity of another APIExport already: name a secret of its own, or delete the other one first",
+            key.namespace, key.name
         ));
     }
     if known.is_empty() {

@@ -78,3 +78,32 @@ async fn an_identity_of_ones_own_is_kept_and_never_changes() {
         .to_owned();
     assert!(message.starts_with("hash mismatch: identity secret hash "), "{message}");
 }
+
+/// One secret, one export: who copies the secret of another's has not got their identity.
+#[tokio::test]
+async fn an_identity_is_one_exports_alone() {
+    let rig = Rig::new().await;
+    let (first, second) = (
+        rig.workspace("root", "first").await,
+        rig.workspace("root", "second").await,
+    );
+    let secret = "{apiVersion: v1, kind: Secret, metadata: {name: mine, namespace: default}, stringData: {key: abc}}";
+    let own = EXPORT.replace(
+        "spec: {}",
+        "spec: {identity: {secretRef: {namespace: default, name: mine}}}",
+    );
+    for org in [&first, &second] {
+        rig.create(org, "secrets", secret).await;
+        rig.create(org, EXPORTS.1, &own).await;
+        rig.settle().await;
+    }
+    let export = rig.get(&second, EXPORTS.0, EXPORTS.1, "gadgets").unwrap();
+    assert!(export["status"].get("identityHash").is_none(), "{export}");
+    let valid = condition(&export, "IdentityValid").unwrap();
+    assert_eq!(
+        valid["message"],
+        "secret default/mine is the identity of another APIExport already: name a secret of its own, or delete the other one first"
+    );
+    let export = rig.get(&first, EXPORTS.0, EXPORTS.1, "gadgets").unwrap();
+    assert_eq!(condition(&export, "IdentityValid").unwrap()["status"], "True");
+}

@@ -2,9 +2,10 @@
 
 use super::IDENTITY_NAMESPACE;
 use crate::write::{alive, text};
-use insula_api::{ClusterPath, Json, ObjectKey, Timestamp};
-use insula_registry::{Intent, Registry, ids, locate};
+use insula_api::{ClusterPath, Json, ObjectKey, Scope, Timestamp};
+use insula_registry::{Intent, Registry, admission::digest, exports::ExportView, ids, locate};
 use insula_store::{Entry, Snapshot};
+use std::ops::ControlFlow;
 
 /// The world of an export.
 pub(crate) struct World {
@@ -19,6 +20,8 @@ pub(crate) struct World {
     /// The secret that it names, or that is made for it.
     pub(crate) secret_key: ObjectKey,
     pub(crate) secret: Option<Entry>,
+    /// Another export has the identity that the secret stands for.
+    pub(crate) taken: bool,
     pub(crate) slice_key: ObjectKey,
     pub(crate) slice: Option<Entry>,
     /// A key that nobody has.
@@ -54,17 +57,39 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     let slice_key = ObjectKey::cluster_scoped(ids::apiexportendpointslices(), cluster.clone(), &key.name);
     let mut fresh_key = [0; 32];
     registry.rng.fill(&mut fresh_key);
+    let secret = snapshot.get(&secret_key);
+    let is_new = export
+        .as_ref()
+        .is_some_and(|(_, value)| text(value, "/status/identityHash").is_empty());
     World {
+        taken: is_new && secret.as_ref().is_some_and(|secret| is_taken(snapshot, key, secret)),
         export,
         alive: alive(snapshot, cluster),
         path: locate::path_of(snapshot, cluster),
         namespace: snapshot.get(&namespace_key),
         namespace_key,
-        secret: snapshot.get(&secret_key),
+        secret,
         secret_key,
         slice: snapshot.get(&slice_key),
         slice_key,
         fresh_key,
         now: registry.clock.now(),
     }
+}
+
+/// Whether another export has the identity of a secret. Asked once for each export, before it has one.
+fn is_taken(snapshot: &Snapshot, key: &ObjectKey, secret: &Entry) -> bool {
+    let Some(identity) = digest::identity_of_secret(&secret.object.body_value()) else {
+        return false;
+    };
+    let mut found = false;
+    snapshot.for_each(&Scope::everywhere(ids::apiexports()), |export| {
+        let has_it = || export.object.view(ExportView::read).has_identity(&identity);
+        found = export.key != *key && has_it();
+        match found {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    });
+    found
 }

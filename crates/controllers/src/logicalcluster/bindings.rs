@@ -107,15 +107,24 @@ impl DefaultBinding {
     }
 }
 
-/// A binding to an export, with all that the export claims accepted.
+/// Whether a claim is on all of a workspace's secrets: that is for its owner alone to accept.
+fn is_on_all_secrets(claim: &Json) -> bool {
+    let selector = &claim["defaultSelector"];
+    let of_core = claim["group"].as_str().unwrap_or_default().is_empty();
+    of_core && claim["resource"] == "secrets" && (!selector.is_object() || selector["matchAll"] == true)
+}
+
+/// A binding to an export, with what the export claims accepted.
 fn spec(path: &str, name: &str, export: &Json) -> Json {
     let claims: Vec<Json> = list(export, "/spec/permissionClaims")
         .iter()
+        .filter(|claim| !is_on_all_secrets(claim))
         .map(|claim| {
             let mut claim = claim.clone();
             let selector = claim
                 .as_object_mut()
-                .and_then(|fields| fields.remove("defaultSelector"));
+                .and_then(|fields| fields.remove("defaultSelector"))
+                .filter(Json::is_object);
             claim["selector"] = selector.unwrap_or_else(|| json!({"matchAll": true}));
             claim["state"] = json!("Accepted");
             claim
@@ -126,4 +135,31 @@ fn spec(path: &str, name: &str, export: &Json) -> Json {
         spec["permissionClaims"] = json!(claims);
     }
     spec
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn claims_are_accepted_by_default_but_for_all_secrets() {
+        let claim = |resource: &str, selector: Json| json!({"resource": resource, "verbs": ["get"], "defaultSelector": selector});
+        let labels = json!({"matchLabels": {"for": "us"}});
+        let export = json!({"spec": {"permissionClaims": [
+            claim("configmaps", Json::Null), claim("secrets", Json::Null), claim("secrets", json!({"matchAll": true})),
+            claim("secrets", labels.clone()),
+        ]}});
+        let accepted = spec("root:p", "e", &export)["permissionClaims"].take();
+        let accepted: Vec<(&Json, &Json)> = list(&accepted, "")
+            .iter()
+            .map(|claim| (&claim["resource"], &claim["selector"]))
+            .collect();
+        assert_eq!(
+            accepted,
+            [
+                (&json!("configmaps"), &json!({"matchAll": true})),
+                (&json!("secrets"), &labels)
+            ]
+        );
+    }
 }

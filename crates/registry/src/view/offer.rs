@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug)]
 pub(crate) struct Offer {
     /// Empty until it has one.
-    pub(super) identity: String,
+    pub(crate) identity: String,
     pub(super) resources: Vec<Offered>,
     pub(super) claims: Vec<Terms>,
 }
