@@ -36,7 +36,7 @@ pub use issuer::{Issuer, Signer};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use script::{scripts_on_disk, story};
 pub use server::{Server, Setup, binary, insula, shared, unused_port};
-pub use stored::{copy_stored, edit_stored};
+pub use stored::{copy_stored, edit_stored, stored_keys};
 pub use subset::{Captures, matches};
 pub use websocket::WebSocket;
 pub use world::{publish_widgets, ready_workspace, unique, with_widgets, workspace, workspace_owned_by};

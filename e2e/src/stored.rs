@@ -43,6 +43,23 @@ pub fn copy_stored(data_dir: &Path, plural: &str, copies: usize) {
     });
 }
 
+/// `group/resource cluster namespace/name` of everything that is stored.
+pub fn stored_keys(data_dir: &Path) -> Vec<String> {
+    let store = EmbeddedStore::open(&data_dir.join("store"), Options::default()).unwrap();
+    let mut keys = Vec::new();
+    store.latest().for_each(&Scope::everything(), |entry| {
+        let key = &entry.key;
+        let resource = &key.resource;
+        keys.push(format!(
+            "{}/{} {} {}/{}",
+            resource.group, resource.resource, key.cluster, key.namespace, key.name
+        ));
+        ControlFlow::Continue(())
+    });
+    runtime().block_on(store.close());
+    keys
+}
+
 fn write_stored(data_dir: &Path, plural: &str, write: impl Fn(&Entry, &mut Vec<Write>)) -> usize {
     let store = EmbeddedStore::open(&data_dir.join("store"), Options::default()).unwrap();
     let mut writes = Vec::new();

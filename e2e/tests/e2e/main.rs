@@ -41,6 +41,7 @@ mod unreadable;
 mod views;
 mod webhook;
 mod wire;
+mod workspaces;
 
 #[test]
 fn every_story_is_told() {

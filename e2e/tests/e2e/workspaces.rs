@@ -1,0 +1,148 @@
+//! The life of workspaces, from outside: whole trees go at once and leave nothing, and who watches one that is closed is told so.
+
+use std::time::{Duration, Instant};
+
+use insula_e2e::{Client, Server, Who, ready_workspace, shared, stored_keys, until, workspace};
+use serde_json::{Value, json};
+
+const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
+
+/// Children of each workspace of the tree, level by level: 1 + 4 + 16 + 48 workspaces.
+const CHILDREN: [usize; 3] = [4, 4, 3];
+const WORKSPACES_COUNT: usize = 1 + 4 + 16 + 48;
+
+fn map(name: &str, finalizers: &[&str]) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "finalizers": finalizers}, "data": {"a": "b"}})
+}
+
+/// A definition of the workspace's own, so that there are claims and objects of kinds that go with it.
+fn definition() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "leaves.tree.example.com"},
+        "spec": {"group": "tree.example.com", "scope": "Cluster", "names": {"plural": "leaves", "kind": "Leaf"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+}
+
+fn grow(admin: &Client, path: &str, children: &[usize]) {
+    let here = admin.at(path);
+    for name in ["one", "two", "three"] {
+        here.post(MAPS, &map(name, &[])).expect(201);
+    }
+    let Some((count, below)) = children.split_first() else {
+        return;
+    };
+    for n in 0..*count {
+        ready_workspace(admin, path, &format!("child-{n}"), json!({}));
+    }
+    for n in 0..*count {
+        grow(admin, &format!("{path}:child-{n}"), below);
+    }
+}
+
+/// Seconds of CPU that a process used.
+fn cpu_seconds(pid: u32) -> f64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields: Vec<&str> = stat.rsplit(')').next().unwrap_or_default().split_whitespace().collect();
+    let ticks = |n: usize| {
+        fields
+            .get(n)
+            .and_then(|ticks| ticks.parse::<f64>().ok())
+            .unwrap_or_default()
+    };
+    (ticks(11) + ticks(12)) / 100.0
+}
+
+#[test]
+fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
+    let mut server = Server::start();
+    let data = server.data_dir();
+    let admin = server.admin();
+    ready_workspace(&admin, "root", "tree", json!({}));
+    grow(&admin, "root:tree", &CHILDREN);
+    let deepest = admin.at("root:tree:child-0:child-0:child-0");
+    deepest
+        .post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition())
+        .expect(201);
+    let leaves = "/apis/tree.example.com/v1/leaves";
+    until("leaves are served", || (deepest.get(leaves).code == 200).then_some(()));
+    let leaf = json!({"apiVersion": "tree.example.com/v1", "kind": "Leaf", "metadata": {"name": "held", "finalizers": ["example.com/hold"]}});
+    deepest.post(leaves, &leaf).expect(201);
+
+    let (begun, cpu) = (Instant::now(), cpu_seconds(server.pid()));
+    admin.at("root").delete(&format!("{WORKSPACES}/tree")).expect(200);
+    until("all but what is held is gone", || {
+        let tree = admin.at("root:tree");
+        let rest = tree.get(WORKSPACES).expect(200);
+        let condition = deepest.get(CLUSTER).body["status"]["conditions"].to_string();
+        let only_one = rest["items"].as_array().is_some_and(|items| items.len() == 1);
+        (only_one && condition.contains("example.com/hold in 1 resource instances")).then_some(())
+    });
+    let (time, cpu) = (begun.elapsed(), cpu_seconds(server.pid()) - cpu);
+    println!(
+        "{WORKSPACES_COUNT} workspaces went in {time:?}: {:?} and {:.1} ms of CPU each",
+        time / WORKSPACES_COUNT as u32,
+        cpu * 1000.0 / WORKSPACES_COUNT as f64
+    );
+    let phase =
+        |path: &str, name: &str| admin.at(path).get(&format!("{WORKSPACES}/{name}")).body["status"]["phase"].clone();
+    assert_eq!(phase("root", "tree"), "Deleting");
+    assert_eq!(
+        deepest.post(MAPS, &map("late", &[])).code,
+        403,
+        "nothing new in what goes"
+    );
+
+    let release = json!({"metadata": {"finalizers": null}});
+    deepest.merge(&format!("{leaves}/held"), &release).expect(200);
+    until("the tree is gone", || {
+        (admin.at("root").get(&format!("{WORKSPACES}/tree")).code == 404).then_some(())
+    });
+    server.kill9();
+    let left = stored_keys(&data);
+    let tree: Vec<&String> = left
+        .iter()
+        .filter(|key| !key.contains(" root ") && !key.contains(" system:"))
+        .collect();
+    assert!(tree.is_empty(), "{tree:#?}");
+    assert!(!left.iter().any(|key| key.contains("tree")), "{left:#?}");
+}
+
+#[test]
+fn a_workspace_that_is_switched_off_ends_its_watches() {
+    let server = shared();
+    let admin = server.admin();
+    let (path, _) = workspace(&admin, "off");
+    let here = admin.at(&path);
+    let off = |value: Value| json!({"metadata": {"annotations": {"core.kcp.io/inactive": value}}});
+    let switcher = here.clone();
+    let began = Instant::now();
+    let mut seen = 0;
+    let ended = here.watch_for(
+        Duration::from_secs(20),
+        &format!("{MAPS}?watch=true&timeoutSeconds=60"),
+        &mut |_| {
+            if seen == 0 {
+                let switcher = switcher.clone();
+                std::thread::spawn(move || switcher.merge(CLUSTER, &off(json!("true"))).expect(200));
+            }
+            seen += 1;
+            None::<()>
+        },
+    );
+    assert!(
+        ended.is_none() && seen > 0 && began.elapsed() < Duration::from_secs(15),
+        "the watch ends by itself"
+    );
+    assert_eq!(here.get(MAPS).code, 403);
+    here.merge(CLUSTER, &off(Value::Null)).expect(200);
+    until("it is on again", || (here.get(MAPS).code == 200).then_some(()));
+    // Whom it belongs to cannot undo what the platform's administrators did.
+    let (owned, _) = insula_e2e::workspace_owned_by(&server, "alice");
+    admin.at(&owned).merge(CLUSTER, &off(json!("true"))).expect(200);
+    let alice = server.client(Who::Token("alice-token".to_owned())).at(&owned);
+    alice.merge(CLUSTER, &off(Value::Null)).expect(200);
+    assert_eq!(alice.merge(CLUSTER, &off(json!("false"))).code, 403);
+    assert_eq!(alice.get(MAPS).code, 403);
+}
