@@ -19,6 +19,7 @@ use insula_registry::{
     Error, Named, Registry,
     access::{self, Authenticator, PeerCertificate},
     locate::{self, NotLocated},
+    verbs::Token,
 };
 use insula_store::Snapshot;
 use std::{sync::Arc, time::Duration};
@@ -226,7 +227,8 @@ impl Authenticated {
             mut user,
             behind,
         } = self;
-        let snapshot = snapshot(registry, read_at(&parsed)?).await?;
+        let token = parsed.query.get("continue");
+        let snapshot = snapshot(registry, read_at(&parsed)?, token).await?;
         let (cluster, path, rest) = match &parsed.route {
             Route::Server(path) | Route::Service(path) => (None, None, Rest::Other(path.clone())),
             Route::NoCluster => (None, None, Rest::Other(parsed.uri.path().to_owned())),
@@ -295,30 +297,29 @@ fn read_at(parsed: &Parsed) -> Result<At, Reply> {
     at.map_err(|error| Reply::error(&error))
 }
 
-/// The state at which a read looks.
-pub async fn snapshot(registry: &Registry, at: At) -> Result<Snapshot, Reply> {
+/// The state at which a read looks; `token` is that of the page that it goes on from.
+pub async fn snapshot(registry: &Registry, at: At, token: Option<&str>) -> Result<Snapshot, Reply> {
     let store = &registry.store;
     let failed = |error: insula_store::SnapshotError| Reply::error(&Error::Unavailable(error.to_string()));
     match at {
         At::Any => Ok(store.latest()),
         At::Latest => store.snapshot(Revision(0)).await.map_err(failed),
-        At::NotOlderThan(revision) => {
-            match tokio::time::timeout(REVISION_WAIT, store.snapshot(revision)).await {
-                Ok(found) => found.map_err(failed),
-                Err(_) => {
-                    let current = store.latest().revision();
-                    Err(Reply::error(&Error::RevisionTooLarge { wanted: revision, current }))
-                }
+        At::NotOlderThan(revision) => match tokio::time::timeout(REVISION_WAIT, store.snapshot(revision)).await {
+            Ok(found) => found.map_err(failed),
+            Err(_) => {
+                let current = store.latest().revision();
+                Err(Reply::error(&Error::RevisionTooLarge {
+                    wanted: revision,
+                    current,
+                }))
             }
-        }
+        },
         At::Exactly(revision) => store.at(revision).map_err(|gone| match gone {
-            insula_store::Gone::Compacted { .. } => Reply::error(&Error::Expired {
-                message: "The provided continue parameter is too old to display a consistent list result. You can start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or deleted between the time the first chunk was returned and now may show up in the list.".into(),
-                next: None,
+            insula_store::Gone::Compacted { .. } => Reply::error(&Token::expired(token)),
+            insula_store::Gone::Future { asked, latest } => Reply::error(&Error::RevisionTooLarge {
+                wanted: asked,
+                current: latest,
             }),
-            insula_store::Gone::Future { asked, latest } => {
-                Reply::error(&Error::RevisionTooLarge { wanted: asked, current: latest })
-            }
         }),
     }
 }

@@ -158,20 +158,20 @@ async fn begin(
     };
     match start {
         WatchStart::State { at, bookmark } => {
-            let snapshot = stage::snapshot(registry, at).await.map_err(Begin::Refused)?;
+            let snapshot = stage::snapshot(registry, at, None).await.map_err(Begin::Refused)?;
             registry.prepare_to_select(&target, &snapshot, &options.fields).await;
             let watch = registry.watch_with_state(&snapshot, target, options).map_err(refused)?;
             Ok((watch, bookmark.then(|| snapshot.revision())))
         }
         WatchStart::After(revision) => {
             // A server that lags behind another waits until it has seen the revision.
-            stage::snapshot(registry, At::NotOlderThan(revision))
+            stage::snapshot(registry, At::NotOlderThan(revision), None)
                 .await
                 .map_err(Begin::Refused)?;
             Ok((registry.watch_after(revision, target, options).map_err(refused)?, None))
         }
         WatchStart::Now => {
-            let now = stage::snapshot(registry, At::Latest)
+            let now = stage::snapshot(registry, At::Latest, None)
                 .await
                 .map_err(Begin::Refused)?
                 .revision();

@@ -201,3 +201,29 @@ fn watches_end_when_their_definition_changes() {
     assert!(lasted < insula_e2e::PATIENCE, "the watch outlived its definition");
     assert_eq!(events, Vec::<Value>::new());
 }
+
+/// At most ten managers are remembered for updates; what the oldest ones changed is `ancient-changes`, of one version.
+#[test]
+fn owners_of_long_ago_are_summed_up() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "ancient").0);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let start =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "much-written"}, "data": {"first": "v"}});
+    client.post(maps, &start).expect(201);
+    for i in 0..14 {
+        let patch = json!({"data": {format!("k{i:02}"): "v"}});
+        let path = format!("{maps}/much-written?fieldManager=writer-{i:02}");
+        client.merge(&path, &patch).expect(200);
+    }
+    let written = client.get(&format!("{maps}/much-written")).expect(200);
+    let owners = written["metadata"]["managedFields"].as_array().unwrap();
+    let named = |name: &str| owners.iter().find(|owner| owner["manager"] == name);
+    assert_eq!(owners.len(), 10, "{owners:?}");
+    let ancient = named("ancient-changes").expect("the oldest are summed up");
+    for key in ["f:k00", "f:k04"] {
+        assert!(ancient["fieldsV1"]["f:data"][key].is_object(), "{ancient}");
+    }
+    assert!(named("writer-13").is_some() && named("writer-00").is_none());
+}

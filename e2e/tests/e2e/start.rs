@@ -325,3 +325,41 @@ fn a_watch_from_before_a_restart_misses_nothing() {
         _ => panic!("{first}"),
     }
 }
+
+/// Pages that began before a restart go on in the present, with the token that the refusal has; lists of that time are told that
+/// it is gone. (Answers of 200 would do as well, from a store that remembers.)
+#[test]
+fn pages_from_before_a_restart_go_on() {
+    let mut server = Server::start();
+    let admin = server.admin().at("root");
+    for name in ["a", "b", "c", "d", "e"] {
+        admin.post(MAPS, &config_map(&format!("page-{name}"))).expect(201);
+    }
+    let page = admin.get(&format!("{MAPS}?limit=3")).expect(200);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (token, version) = (
+        text(&page["metadata"]["continue"]),
+        text(&page["metadata"]["resourceVersion"]),
+    );
+    let seen = page["items"].as_array().unwrap().len();
+    admin.post(MAPS, &config_map("written-meanwhile")).expect(201);
+    server.kill9();
+    let server = server.restart();
+    let admin = server.admin().at("root");
+    let late = admin.get(&format!("{MAPS}?limit=500&continue={token}")).expect(410);
+    assert_eq!(late["reason"], "Expired");
+    assert!(text(&late["message"]).contains("use the continue token in this response"));
+    let token = text(&late["metadata"]["continue"]);
+    let rest = admin.get(&format!("{MAPS}?limit=500&continue={token}")).expect(200);
+    let whole = admin.get(MAPS).expect(200);
+    let count = |list: &Value| list["items"].as_array().unwrap().len();
+    assert_eq!(seen + count(&rest), count(&whole));
+    assert_eq!(rest["items"][0], whole["items"][seen]);
+    let exact = admin
+        .get(&format!("{MAPS}?resourceVersion={version}&resourceVersionMatch=Exact"))
+        .expect(410);
+    assert_eq!(
+        exact["message"],
+        "The resourceVersion for the provided list is too old."
+    );
+}

@@ -70,7 +70,34 @@ impl Token {
             start: start.to_owned(),
         })
     }
+
+    /// The refusal of a list at a revision that is forgotten. Who was on the way through pages gets a token to go on with in
+    /// the present; what changed meanwhile may be missing or come twice, and the message says so.
+    pub fn expired(token: Option<&str>) -> Error {
+        let Some(token) = token.and_then(|token| Token::decode(token).ok()) else {
+            return Error::Expired {
+                message: "The resourceVersion for the provided list is too old.".into(),
+                next: None,
+            };
+        };
+        let next = Some(
+            Token {
+                revision: None,
+                ..token
+            }
+            .encode(),
+        );
+        Error::Expired {
+            message: INCONSISTENT.into(),
+            next,
+        }
+    }
 }
+
+const INCONSISTENT: &str = "The provided continue parameter is too old to display a consistent list result. You can \
+    start a new list without the continue parameter, or use the continue token in this response to retrieve the remainder of \
+    the results. Continuing with the provided token results in an inconsistent list - objects that were created, modified, or \
+    deleted between the time the first chunk was returned and now may show up in the list.";
 
 impl Registry {
     /// One object.
