@@ -119,6 +119,14 @@ impl Client {
         }
     }
 
+    /// The same over HTTP/1.1 alone.
+    pub fn over_http1(&self) -> Self {
+        Self {
+            http: self.http1.clone(),
+            ..self.clone()
+        }
+    }
+
     /// The same server, inside a workspace.
     pub fn at(&self, workspace: &str) -> Self {
         self.below(&format!("/clusters/{workspace}"))

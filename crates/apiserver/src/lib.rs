@@ -14,6 +14,7 @@ mod frames;
 mod gzip;
 pub mod handle;
 mod home;
+mod impersonate;
 pub mod limits;
 pub mod negotiate;
 pub mod openapi;

@@ -2,8 +2,9 @@
 //! so that nothing is served to somebody who was not asked for their name and their right.
 
 use crate::{
+    impersonate,
     path::{BadPath, ResourcePath, Rest, Route, parse},
-    query::{At, Query, percent_decoded},
+    query::{At, Query},
     reply::Reply,
     views::View,
     websocket::{self, Upgrade},
@@ -12,8 +13,7 @@ use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri};
 use insula_api::{ClusterName, ClusterPath, Revision};
 use insula_auth::{
-    Attributes, ClusterFacts, EXTRA_CLUSTER, EXTRA_SCOPES, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo,
-    audit::Record, permit,
+    Attributes, ClusterFacts, EXTRA_CLUSTER, EXTRA_SCOPES, Forbidden, Permit, UserInfo, audit::Record, permit,
 };
 use insula_registry::{
     Error, Named, Registry,
@@ -145,7 +145,7 @@ impl Parsed {
         self.go_home(&caller)?;
         self.record.about(attributes(&self, None));
         self.record.known(&caller);
-        match impersonated(&self.headers)? {
+        match impersonate::asked(&self.headers)? {
             Some(user) => {
                 self.record.acts_as(&user);
                 Ok(Authenticated {
@@ -177,41 +177,6 @@ impl Parsed {
         }
         Ok(())
     }
-}
-
-/// The user that `Impersonate-*` headers name.
-fn impersonated(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
-    let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
-    let name = headers.get("impersonate-user").map(text).unwrap_or_default();
-    let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
-    let rest = headers
-        .keys()
-        .any(|key| key.as_str().starts_with("impersonate-") && key != "impersonate-user");
-    if name.is_empty() {
-        return match rest {
-            true => Err(Reply::error(&Error::BadRequest(
-                "requested impersonation of groups, uid or extra without impersonating a user".into(),
-            ))),
-            false => Ok(None),
-        };
-    }
-    let mut user = UserInfo {
-        name,
-        groups,
-        uid: headers.get("impersonate-uid").map(text).unwrap_or_default(),
-        ..UserInfo::default()
-    };
-    for key in headers.keys() {
-        if let Some(extra) = key.as_str().strip_prefix("impersonate-extra-") {
-            let extra = percent_decoded(extra).to_lowercase();
-            user.extra
-                .insert(extra, headers.get_all(key).iter().map(text).collect());
-        }
-    }
-    if !user.is_in(GROUP_AUTHENTICATED) && user.name != insula_auth::USER_ANONYMOUS {
-        user.groups.push(GROUP_AUTHENTICATED.to_owned());
-    }
-    Ok(Some(user))
 }
 
 impl Authenticated {
@@ -365,7 +330,7 @@ impl Located {
         };
         let (question, facts) = place.question(&asked)?;
         if let Some(caller) = &behind {
-            may_impersonate(caller, &user, question.cluster.as_ref(), &facts).map_err(|refused| {
+            impersonate::allowed(caller, &user, question.cluster.as_ref(), &facts).map_err(|refused| {
                 let (wish, forbidden) = *refused;
                 parsed.record.decided(false, &forbidden.reason, &forbidden.trail);
                 parsed.record.refused(&forbidden.message);
@@ -434,43 +399,6 @@ impl Authorized {
             None => Ok(()),
         }
     }
-}
-
-fn may_impersonate(
-    caller: &UserInfo,
-    user: &UserInfo,
-    cluster: Option<&ClusterName>,
-    facts: &ClusterFacts,
-) -> Result<(), Box<(Attributes, Forbidden)>> {
-    let wishes = std::iter::once(("users", user.name.clone())).chain(
-        user.groups
-            .iter()
-            .filter(|g| *g != GROUP_AUTHENTICATED)
-            .map(|group| ("groups", group.clone())),
-    );
-    let uid = (!user.uid.is_empty()).then(|| ("uids", "", user.uid.clone()));
-    // The scope was added here, and takes rights away.
-    let extra = user.extra.iter().filter(|(key, _)| *key != EXTRA_SCOPES);
-    let extra = extra.flat_map(|(key, values)| values.iter().map(move |value| ("userextras", &**key, value.clone())));
-    let wishes = wishes
-        .map(|(resource, name)| (resource, "", name))
-        .chain(uid)
-        .chain(extra);
-    for (resource, subresource, name) in wishes {
-        let identity = matches!(resource, "uids" | "userextras");
-        let attributes = Attributes {
-            verb: "impersonate".into(),
-            group: if identity { "authentication.k8s.io" } else { "" }.into(),
-            resource: resource.into(),
-            subresource: subresource.into(),
-            name,
-            cluster: cluster.cloned(),
-            is_resource_request: true,
-            ..Attributes::default()
-        };
-        permit(caller, attributes.clone(), facts).map_err(|forbidden| Box::new((attributes, forbidden)))?;
-    }
-    Ok(())
 }
 
 /// What a request asks for, in the words of authorisation.

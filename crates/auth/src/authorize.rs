@@ -85,7 +85,7 @@ pub enum Step {
     AlwaysAllowedPaths,
     /// Requests across all clusters, and outside of any, are for platform administrators.
     Wildcard,
-    /// Acting as another is for platform administrators, and never as `system:masters`.
+    /// Acting as one of the system's own is for platform administrators, and as `system:masters` for nobody.
     Impersonation,
     /// Status of bindings and exports is written by controllers only.
     SystemStatus,
@@ -283,7 +283,8 @@ fn is_health(attributes: &Attributes) -> bool {
 
 /// `impersonate`, and the constrained kinds `impersonate:user-info` and `impersonate-on:…`.
 ///
-/// A workspace's administrator may not do it at all: a borrowed name could be an administrator's elsewhere.
+/// What is borrowed counts in the workspace where it was borrowed. Roles there decide about its own people; names of the
+/// system would count for more, and some of what is known of an identity says where it counts.
 fn impersonation(is_platform_admin: bool, attributes: &Attributes) -> Decision {
     if !attributes.verb.starts_with("impersonate") {
         return Decision::NoOpinion;
@@ -292,8 +293,40 @@ fn impersonation(is_platform_admin: bool, attributes: &Attributes) -> Decision {
     match (is_platform_admin, is_masters) {
         (true, false) => Decision::NoOpinion,
         (true, true) => deny("nobody may act as system:masters"),
-        (false, _) => deny("acting as another is for platform administrators"),
+        (false, _) => deny_if(
+            !is_of_the_workspace(attributes),
+            "acting as one of the system's own is for platform administrators",
+        ),
     }
+}
+
+/// Whether an identity is one that a workspace may have of itself.
+fn is_of_the_workspace(attributes: &Attributes) -> bool {
+    let Attributes {
+        verb,
+        resource,
+        subresource,
+        name,
+        ..
+    } = attributes;
+    let reserved = |domain: &str| {
+        ["kcp.io", "kubernetes.io", "k8s.io"].iter().any(|own| {
+            let rest = domain.strip_suffix(own);
+            rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        })
+    };
+    verb == "impersonate"
+        && match resource.as_str() {
+            "serviceaccounts" => true,
+            "users" => !name.starts_with("system:"),
+            "groups" => {
+                !name.starts_with("system:")
+                    || name == "system:serviceaccounts"
+                    || name.starts_with("system:serviceaccounts:")
+            }
+            "userextras" => !reserved(subresource.split('/').next().unwrap_or_default()),
+            _ => false,
+        }
 }
 
 /// What a type's initializers set up is there before anybody works with it. Questions are no writes, and what is asked of the

@@ -75,9 +75,15 @@ impl<'a> Identities<'a> {
     }
 
     /// The same as the policy of an export names them: everything has a prefix, and service accounts their cluster, so that
-    /// those of two consumers are told apart.
+    /// those of two consumers are told apart. Whom a consumer alone vouches for, by lending a name or by an issuer of its own,
+    /// is one of the consumer's to the export's owner, and not whoever else bears that name.
     pub(crate) fn as_consumers(&self, cluster: &ClusterName) -> Identities<'static> {
         let one = |user: &UserInfo| {
+            let known = match account_of(user).is_none() && user.extra.contains_key(EXTRA_SCOPES) {
+                true => Cow::Owned(outsider(user)),
+                false => Cow::Borrowed(user),
+            };
+            let user = &*known;
             let name = match account_of(user) {
                 Some(account) => format!(
                     "{CONSUMER}{GLOBAL_ACCOUNT}{}:{account}",

@@ -23,9 +23,9 @@ use tonic_reflection::pb::v1::{
     server_reflection_request::MessageRequest, server_reflection_response::MessageResponse,
 };
 
-type Channel = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, tonic::body::Body>;
+pub(crate) type Channel = hyper_util::client::legacy::Client<HttpsConnector<HttpConnector>, tonic::body::Body>;
 
-fn channel(server: &Server, who: &Who) -> Channel {
+pub(crate) fn channel(server: &Server, who: &Who) -> Channel {
     let connector = hyper_rustls::HttpsConnectorBuilder::new()
         .with_tls_config(tls(&server.data_dir(), who))
         .https_only();
@@ -33,11 +33,11 @@ fn channel(server: &Server, who: &Who) -> Channel {
     client.http2_only(true).build(connector.enable_http2().build())
 }
 
-fn origin(server: &Server) -> http::Uri {
+pub(crate) fn origin(server: &Server) -> http::Uri {
     server.url().parse().unwrap()
 }
 
-fn as_user<T>(token: &str, message: T) -> Request<T> {
+pub(crate) fn as_user<T>(token: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let value: MetadataValue<_> = format!("Bearer {token}").parse().unwrap();
     request.metadata_mut().insert("authorization", value);

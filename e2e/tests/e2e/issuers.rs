@@ -7,13 +7,13 @@ const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const CONFIGURATIONS: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaceauthenticationconfigurations";
 const MAPS: &str = "/api/v1/configmaps";
 
-fn mappings(prefix: &str) -> Value {
+pub(crate) fn mappings(prefix: &str) -> Value {
     let claim = |claim: &str| json!({"claim": claim, "prefix": prefix});
     json!({"username": claim("sub"), "groups": claim("groups")})
 }
 
 /// A server that believes an issuer.
-fn server_with(jwt: &[Value]) -> Server {
+pub(crate) fn server_with(jwt: &[Value]) -> Server {
     let file = tempfile::NamedTempFile::new().unwrap();
     let config = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": jwt});
     std::fs::write(file.path(), config.to_string()).unwrap();

@@ -21,6 +21,7 @@ mod clients;
 mod conversion;
 mod definitions;
 mod docs;
+mod doors;
 mod golden;
 mod grpc;
 mod hooks;

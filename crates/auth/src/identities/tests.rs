@@ -173,6 +173,13 @@ fn consumers_have_names_of_their_own() {
             &["apis.kcp.io:binding:ada apis.kcp.io:binding:devs"] as &[&str],
         ),
         (
+            user("ada", KNOWN, &[("scope", "cluster:this")]),
+            this(),
+            &[
+                "apis.kcp.io:binding:system:anonymous apis.kcp.io:binding:system:cluster:this,apis.kcp.io:binding:system:authenticated",
+            ],
+        ),
+        (
             user("system:serviceaccount:ns:robot", &[], &[]),
             this(),
             &["apis.kcp.io:binding:system:kcp:serviceaccount:this:ns:robot"],
