@@ -5,7 +5,7 @@ use std::{io::BufRead, process::Stdio};
 use insula_e2e::{Kubectl, shared, story, until, workspace};
 use serde_json::{Value, json};
 
-stories!("kubectl": apply, bound, flows, kinds);
+stories!("kubectl": apply, bound, flows, kinds, plugins);
 
 /// `kubectl edit` reads, lets an editor change, and patches.
 #[test]
