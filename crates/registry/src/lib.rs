@@ -26,6 +26,7 @@ pub mod names;
 mod outbound;
 mod owners;
 mod policy;
+mod population;
 mod proof;
 pub mod quota;
 pub mod representation;
@@ -79,6 +80,8 @@ pub struct Registry {
     pub trust: Arc<str>,
     /// Whether users have home workspaces.
     pub homes: bool,
+    /// How many objects a workspace may have of which nothing else is said; 0 is any number.
+    pub objects_per_workspace: u64,
     /// Seconds that an event is kept after it was written last; 0 for ever.
     pub event_ttl_seconds: u64,
     /// Calls webhooks; nobody, if nothing is said.
@@ -99,6 +102,7 @@ impl Registry {
             external_url,
             trust: "".into(),
             homes: true,
+            objects_per_workspace: 0,
             event_ttl_seconds: 3600,
             outbound: Arc::new(outbound::Nobody),
             policies: policy::Policies::default(),

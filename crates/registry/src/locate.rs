@@ -147,6 +147,8 @@ pub struct LogicalClusterView {
     pub phase: Phase,
     /// Switched off.
     pub inactive: bool,
+    /// How many objects it may have in all, where that is said of it; 0 is any number.
+    pub objects_max: Option<u64>,
     /// `status.initializers`.
     pub initializers: Box<[Box<str>]>,
     /// `status.terminators`.
@@ -174,6 +176,10 @@ impl LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: Phase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
             inactive: annotation("core.kcp.io/inactive") == Some("true"),
+            // A number that none is below means no limit, as in kcp; what is no number says nothing.
+            objects_max: annotation("core.kcp.io/max-total-objects")
+                .and_then(|text| text.parse::<i64>().ok())
+                .map(|limit| u64::try_from(limit).unwrap_or(0)),
             initializers: names("initializers"),
             terminators: names("terminators"),
             owner,

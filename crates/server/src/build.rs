@@ -97,6 +97,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), url);
     registry.trust = trust;
     registry.homes = config.workspaces.homes;
+    registry.objects_per_workspace = config.workspaces.objects;
     registry.event_ttl_seconds = config.workspaces.event_ttl_seconds;
     registry.catalog.work_aside(aside);
     let outbound = Arc::new(Webhook::new(&config.webhooks));

@@ -1,3 +1,3 @@
 //! kcp's kinds in kcp's shapes.
 
-stories!("kinds": home, initializers, life, refusals, versions);
+stories!("kinds": home, initializers, life, population, refusals, versions);

@@ -9,9 +9,9 @@ const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const CLUSTER: &str = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
 
-/// Children of each workspace of the tree, level by level: 1 + 4 + 16 + 48 workspaces.
-const CHILDREN: [usize; 3] = [4, 4, 3];
-const WORKSPACES_COUNT: usize = 1 + 4 + 16 + 48;
+/// Children of each workspace of the tree, level by level: 1 + 6 + 54 workspaces.
+const CHILDREN: [usize; 2] = [6, 9];
+const WORKSPACES_COUNT: usize = 1 + 6 + 54;
 
 fn map(name: &str, finalizers: &[&str]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "finalizers": finalizers}, "data": {"a": "b"}})
@@ -27,15 +27,19 @@ fn definition() -> Value {
 
 fn grow(admin: &Client, path: &str, children: &[usize]) {
     let here = admin.at(path);
-    for name in ["one", "two", "three"] {
-        here.post(MAPS, &map(name, &[])).expect(201);
-    }
+    here.post(MAPS, &map("one", &[])).expect(201);
     let Some((count, below)) = children.split_first() else {
         return;
     };
     for n in 0..*count {
-        ready_workspace(admin, path, &format!("child-{n}"), json!({}));
+        let child = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": format!("child-{n}")}});
+        here.post(WORKSPACES, &child).expect(201);
     }
+    until("they are ready", || {
+        let list = here.get(WORKSPACES).expect(200);
+        let ready = |workspace: &Value| workspace["status"]["phase"] == "Ready";
+        list["items"].as_array()?.iter().all(ready).then_some(())
+    });
     for n in 0..*count {
         grow(admin, &format!("{path}:child-{n}"), below);
     }
@@ -61,7 +65,7 @@ fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
     let admin = server.admin();
     ready_workspace(&admin, "root", "tree", json!({}));
     grow(&admin, "root:tree", &CHILDREN);
-    let deepest = admin.at("root:tree:child-0:child-0:child-0");
+    let deepest = admin.at("root:tree:child-0:child-0");
     deepest
         .post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &definition())
         .expect(201);

@@ -122,6 +122,7 @@ impl Registry {
             }
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let mut guards = self.surroundings(&snapshot, target, name)?;
+            self.check_population(&snapshot, target, name)?;
             let context = self.context(target, version, Part::Main, by);
             let named = name.to_owned();
             let admission = Admission {

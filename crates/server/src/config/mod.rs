@@ -150,6 +150,8 @@ pub struct Workspaces {
     pub homes: bool,
     /// Seconds that an event is kept after it was written last; 0 for ever.
     pub event_ttl_seconds: u64,
+    /// Objects that a workspace may have in all; 0 is any number.
+    pub objects: u64,
 }
 
 /// Limits. Every one has a default, and none can be switched off.
@@ -196,6 +198,7 @@ impl Default for Config {
             workspaces: Workspaces {
                 homes: true,
                 event_ttl_seconds: 3600,
+                objects: 0,
             },
             audit: AuditConfig::default(),
             limits: Limits::default(),

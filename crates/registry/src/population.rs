@@ -1,0 +1,57 @@
+//! How many objects a workspace may have in all: what its administrators' platform says of it, or of every workspace. A limit
+//! against runaway programs, as in kcp; what tenants count themselves are ResourceQuotas.
+//!
+//! Nothing is kept for a workspace: where there is a limit, a creation counts keys. Creations that happen at the same moment do not
+//! see each other, so that a workspace may end up above its limit by as many as were in flight.
+
+use crate::{Catalog, Registry, Result, Target, ids, locate, locate::Phase};
+use insula_api::{ClusterName, ResourceId, Scope};
+use insula_store::Snapshot;
+use std::collections::BTreeSet;
+
+impl Registry {
+    /// Whether there is room for another object.
+    ///
+    /// # Errors
+    /// 403 in kcp's words where there is none.
+    pub(crate) fn check_population(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<()> {
+        let cluster = &target.cluster;
+        let Some(view) = locate::logical_cluster(snapshot, cluster) else {
+            return Ok(());
+        };
+        let of_all = if *cluster == ClusterName::root() {
+            0
+        } else {
+            self.objects_per_workspace
+        };
+        let limit = view.objects_max.unwrap_or(of_all);
+        if limit == 0 || view.phase != Phase::Ready || !counts(&target.served.resource_id()) {
+            return Ok(());
+        }
+        let count = population(&self.catalog, snapshot, cluster);
+        if count < limit {
+            return Ok(());
+        }
+        let why = format!(
+            "logical cluster {:?} has reached its total object count limit ({count}/{limit} objects); delete objects to free up capacity",
+            cluster.as_str()
+        );
+        Err(target.served.api.forbidden(name, why))
+    }
+}
+
+/// Events go by themselves, and help whoever wants to know what happened.
+fn counts(resource: &ResourceId) -> bool {
+    *resource != ids::events() && *resource != ids::logicalclusters()
+}
+
+fn population(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName) -> u64 {
+    let served = catalog.served(snapshot, cluster);
+    let resources: BTreeSet<ResourceId> = served
+        .iter()
+        .map(|served| served.resource_id())
+        .filter(counts)
+        .collect();
+    let count = |resource: ResourceId| snapshot.count(&Scope::cluster(resource, cluster.clone())) as u64;
+    resources.into_iter().map(count).sum()
+}
