@@ -32,7 +32,7 @@ func main() {
 		run  func(context.Context, *rest.Config)
 	}{
 		{"discovery", discovers}, {"typed", typed}, {"dynamic", dynamically}, {"apply", applies}, {"informer", informs},
-		{"versions", versions}, {"election", elects}, {"manager", manages},
+		{"versions", versions}, {"election", elects}, {"manager", manages}, {"views", provides},
 	}
 	for _, step := range steps {
 		step.run(ctx, config)

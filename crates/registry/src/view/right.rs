@@ -2,7 +2,7 @@
 
 use super::offer::{Binding, Offer, Selection};
 use crate::{Claim, exports::ExportName, ids, locate};
-use insula_api::{ClusterName, Json, Object, ObjectKey, Revision, Scope};
+use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Scope};
 use insula_store::{Entry, Guard, Snapshot};
 use std::sync::Arc;
 
@@ -54,8 +54,13 @@ enum Objects {
     Own,
     /// The bindings to the export, to look at; with a claim also others.
     Bindings { of: ExportName, claimed: Option<Selection> },
-    /// Those that a claim was accepted for. The identity is whose API it is.
-    Claimed { of: Selection, identity: String },
+    /// Those that a claim was accepted for. The identity is whose API it is; the bindings of an export are not its provider's
+    /// to change, who could answer its own claims in them.
+    Claimed {
+        of: Selection,
+        identity: String,
+        besides: Option<ExportName>,
+    },
 }
 
 impl Right {
@@ -69,7 +74,10 @@ impl Right {
                         .as_ref()
                         .is_some_and(|claimed| claimed.matches(&object.meta.labels))
             }
-            Objects::Claimed { of, .. } => of.matches(&object.meta.labels),
+            Objects::Claimed { of, besides, .. } => {
+                let is_beside = |export: &ExportName| export.is_bound_by(&object.view(Binding::read));
+                of.matches(&object.meta.labels) && !besides.as_ref().is_some_and(is_beside)
+            }
         }
     }
 
@@ -108,6 +116,19 @@ impl Right {
 }
 
 impl ExportName {
+    /// Whether a binding in a cluster names this export.
+    pub(super) fn is_named_by(&self, snapshot: &Snapshot, cluster: &ClusterName, binding: &Json) -> bool {
+        let export = &binding["spec"]["reference"]["export"];
+        let path = export["path"].as_str().unwrap_or_default();
+        let named = match path.is_empty() {
+            true => Some(cluster.clone()),
+            false => ClusterPath::parse(path)
+                .ok()
+                .and_then(|path| locate::locate(snapshot, &path).ok()),
+        };
+        export["name"] == *self.name && named.as_ref() == Some(&self.cluster)
+    }
+
     /// What a cluster lets the provider do.
     ///
     /// # Errors
@@ -175,7 +196,11 @@ impl ExportName {
                 of: self.clone(),
                 claimed: claimed.map(|(selection, _)| selection),
             },
-            Some((of, identity)) => Objects::Claimed { of, identity },
+            Some((of, identity)) => Objects::Claimed {
+                of,
+                identity,
+                besides: is_bindings.then(|| self.clone()),
+            },
             None => return None,
         };
         Some(Right {

@@ -6,6 +6,7 @@ use crate::{
     before::Draft,
     duty::{self, Duty},
     exports::ExportName,
+    ids,
 };
 use insula_api::{ClusterName, LabelSelector, Object, ObjectKey, Scope};
 use insula_store::{Entry, Guard, Snapshot};
@@ -182,6 +183,11 @@ impl Target {
         let right = through.export.right(snapshot, &self.cluster, self.wish(through));
         let right = right.map_err(|denied| forbidden("", denied.why()))?;
         if let Some(draft) = draft {
+            let binds = self.served.resource_id() == ids::apibindings();
+            if binds && through.export.is_named_by(snapshot, &self.cluster, &draft.value) {
+                let why = "whoever provides an export cannot bind it for others, nor answer its permission claims";
+                return Err(forbidden("", why));
+            }
             for shown in std::iter::once(&mut draft.value).chain(&mut draft.shown) {
                 let kept = right.keep(shown);
                 kept.map_err(|why| forbidden(shown["metadata"]["name"].as_str().unwrap_or_default(), &why))?;
