@@ -9,6 +9,7 @@ use crate::{
     scale,
     stage::{self, Authorized, Parsed},
     status, stream,
+    turns::Tenant,
     views::{self, Found},
 };
 use axum::body::Body;
@@ -52,6 +53,17 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
     let _place = server.limits.request(&authenticated.user().name).map_err(Reply::from)?;
     let authorized = authenticated.locate(&server.registry).await?.authorize()?;
     refuse_inactive(&authorized)?;
+    let (tenant, _place) = match &authorized.place.cluster {
+        Some(cluster) => {
+            let place = server.limits.in_workspace(cluster).map_err(Reply::from)?;
+            (Tenant::Workspace(cluster.clone()), Some(place))
+        }
+        None => (Tenant::User(authorized.user.name.as_str().into()), None),
+    };
+    server.turns.take(tenant, answer(server, authorized, kind)).await
+}
+
+async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut Kind) -> Answer {
     match authorized.place.rest.clone() {
         Rest::Resource(path) => resource(server, authorized, path, kind).await,
         Rest::CoreVersions => crate::documents::core_versions(server, &authorized),

@@ -29,6 +29,7 @@ pub mod stage;
 pub mod status;
 mod stream;
 pub mod table;
+pub mod turns;
 mod views;
 pub mod websocket;
 mod writes;
@@ -50,8 +51,10 @@ pub struct ApiServer {
     pub registry: Arc<Registry>,
     /// Who is who.
     pub authenticator: Arc<Authenticator>,
-    /// What one user may have open.
+    /// What one user, and one workspace, may have open.
     pub limits: limits::Limits,
+    /// Who computes next.
+    pub turns: turns::Turns,
     /// OpenAPI documents, made when asked for.
     pub openapi: openapi::Cache,
     /// Turns true when the server drains: watches end.

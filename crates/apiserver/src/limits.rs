@@ -1,7 +1,9 @@
-//! What one user may have open at once.
+//! What one user, and all users of one workspace, may have open and send. Who is over a limit is told which, and when to come
+//! again; nobody else notices.
 
 use crate::status::{self, StatusReply};
 use dashmap::DashMap;
+use insula_api::{Clock, ClusterName};
 use std::{
     sync::{
         Arc,
@@ -10,6 +12,11 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+/// Whoever sent nothing for a second may send so much at once: a second's requests.
+const BURST_MICROS: i64 = 1_000_000;
+/// Entries of those who have nothing open are looked for when there are so many, and again when they have doubled.
+const SWEEP_MIN: usize = 1_024;
 
 /// What may be open, and how long and large a request may be.
 #[derive(Debug, Clone)]
@@ -20,123 +27,301 @@ pub struct Settings {
     pub request_time: Duration,
     /// Requests that are being answered, of all users.
     pub requests: usize,
-    /// Requests of one user that are being answered; the next one gets 429.
-    pub requests_per_user: usize,
-    /// Watches of one user; the next one gets 429.
-    pub watches_per_user: usize,
+    /// What one user may.
+    pub user: Share,
+    /// What all users of a workspace may.
+    pub workspace: Share,
 }
 
-/// Counts by user. A user who has nothing open has no entry.
-#[derive(Debug)]
+/// What one of many may have.
+#[derive(Debug, Clone, Copy)]
+pub struct Share {
+    /// Requests that are being answered; the next one gets 429.
+    pub requests: usize,
+    /// Open watches.
+    pub watches: usize,
+    /// Requests begun in a second.
+    pub rate: usize,
+}
+
+/// What is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum What {
+    Requests,
+    Watches,
+}
+
+/// What somebody has open.
+#[derive(Debug, Default)]
+struct Open {
+    requests: usize,
+    watches: usize,
+    /// Until when the requests so far would have kept them busy at their rate, in microseconds.
+    busy_until: i64,
+}
+
+impl Open {
+    fn count(&mut self, what: What) -> &mut usize {
+        match what {
+            What::Requests => &mut self.requests,
+            What::Watches => &mut self.watches,
+        }
+    }
+
+    fn is_idle(&self, now: i64) -> bool {
+        self.requests == 0 && self.watches == 0 && self.busy_until <= now
+    }
+}
+
+/// Everybody of a kind who has something open or had a moment ago: others have no entry.
+struct Book {
+    whose: &'static str,
+    share: Share,
+    open: DashMap<Arc<str>, Open>,
+    sweep_at: AtomicUsize,
+    clock: Arc<dyn Clock>,
+}
+
+/// Counts by user and by workspace.
 pub struct Limits {
     /// How much.
     pub settings: Settings,
-    watches: Arc<DashMap<String, AtomicUsize>>,
-    requests: Arc<DashMap<String, AtomicUsize>>,
+    users: Arc<Book>,
+    workspaces: Arc<Book>,
     all: Arc<Semaphore>,
 }
 
+/// A place that is given back when it is dropped.
+pub struct Place {
+    book: Arc<Book>,
+    name: Arc<str>,
+    what: What,
+}
+
 /// A place among the requests that are being answered.
-#[derive(Debug)]
-pub struct RequestPermit {
-    _user: WatchPermit,
+pub struct RequestPlace {
+    _user: Place,
     _all: OwnedSemaphorePermit,
 }
 
-/// A place that is given back when it is dropped.
-#[derive(Debug)]
-pub struct WatchPermit {
-    counts: Arc<DashMap<String, AtomicUsize>>,
-    user: String,
+/// A place for a watch: its user's, and its workspace's where it is in one.
+pub struct WatchPlace {
+    _user: Place,
+    _workspace: Option<Place>,
 }
 
 impl Limits {
     /// Nothing is open yet.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings, clock: &Arc<dyn Clock>) -> Self {
         let all = Arc::new(Semaphore::new(settings.requests));
+        let book = |whose, share| {
+            Arc::new(Book {
+                whose,
+                share,
+                open: DashMap::new(),
+                sweep_at: AtomicUsize::new(SWEEP_MIN),
+                clock: clock.clone(),
+            })
+        };
         Limits {
+            users: book("the user", settings.user),
+            workspaces: book("the workspace", settings.workspace),
             settings,
-            watches: Arc::default(),
-            requests: Arc::default(),
             all,
         }
     }
 
+    /// A place for a request of a user.
+    pub fn request(&self, user: &str) -> Result<RequestPlace, StatusReply> {
+        let own = Book::take(&self.users, user.into(), What::Requests)?;
+        let all = self.all.clone().try_acquire_owned();
+        let all = all.map_err(|_| {
+            let most = self.settings.requests;
+            status::too_many_requests(&format!("the server answers {most} requests at once, and no more"))
+        })?;
+        Ok(RequestPlace { _user: own, _all: all })
+    }
+
+    /// A place for a request in a workspace, of somebody who may send it: others have no share in it.
+    pub fn in_workspace(&self, cluster: &ClusterName) -> Result<Place, StatusReply> {
+        Book::take(&self.workspaces, cluster.as_str().into(), What::Requests)
+    }
+
     /// A place for a watch.
-    pub fn watch(&self, user: &str) -> Result<WatchPermit, StatusReply> {
-        take(&self.watches, user, self.settings.watches_per_user)
-    }
-
-    /// A place for a request.
-    pub fn request(&self, user: &str) -> Result<RequestPermit, StatusReply> {
-        let own = take(&self.requests, user, self.settings.requests_per_user)?;
-        let all = self
-            .all
-            .clone()
-            .try_acquire_owned()
-            .map_err(|_| status::too_many_requests())?;
-        Ok(RequestPermit { _user: own, _all: all })
+    pub fn watch(&self, user: &str, cluster: Option<&ClusterName>) -> Result<WatchPlace, StatusReply> {
+        let user = Book::take(&self.users, user.into(), What::Watches)?;
+        let workspace = cluster.map(|cluster| Book::take(&self.workspaces, cluster.as_str().into(), What::Watches));
+        Ok(WatchPlace {
+            _user: user,
+            _workspace: workspace.transpose()?,
+        })
     }
 }
 
-fn take(counts: &Arc<DashMap<String, AtomicUsize>>, user: &str, max: usize) -> Result<WatchPermit, StatusReply> {
-    let count = counts.entry(user.to_owned()).or_default();
-    // The entry's lock orders this with the removal in `drop`.
-    if count.fetch_add(1, Ordering::Relaxed) >= max {
-        count.fetch_sub(1, Ordering::Relaxed);
-        return Err(status::too_many_requests());
-    }
-    drop(count);
-    Ok(WatchPermit {
-        counts: counts.clone(),
-        user: user.to_owned(),
-    })
-}
-
-impl Drop for WatchPermit {
-    fn drop(&mut self) {
-        if let Some(count) = self.counts.get(&self.user) {
-            count.fetch_sub(1, Ordering::Relaxed);
+impl Book {
+    fn take(book: &Arc<Book>, name: Arc<str>, what: What) -> Result<Place, StatusReply> {
+        book.sweep();
+        let Share {
+            requests,
+            watches,
+            rate,
+        } = book.share;
+        let whose = book.whose;
+        // The entry's lock orders this with the end of others.
+        let mut open = book.open.entry(name.clone()).or_default();
+        let (most, things) = match what {
+            What::Requests => (requests, "requests being answered"),
+            What::Watches => (watches, "open watches"),
+        };
+        if *open.count(what) >= most {
+            let why = format!("{whose} has {most} {things}, and may have no more");
+            return Err(status::too_many_requests(&why));
         }
-        self.counts
-            .remove_if(&self.user, |_, count| count.load(Ordering::Relaxed) == 0);
+        if what == What::Requests {
+            let now = book.clock.now_micros();
+            let busy_until = open.busy_until.max(now);
+            if busy_until - now > BURST_MICROS {
+                let why = format!("{whose} sent {rate} requests in a second, and may send no more");
+                return Err(status::too_many_requests(&why));
+            }
+            open.busy_until = busy_until + BURST_MICROS / i64::try_from(rate.max(1)).unwrap_or(i64::MAX);
+        }
+        *open.count(what) += 1;
+        drop(open);
+        Ok(Place {
+            book: book.clone(),
+            name,
+            what,
+        })
+    }
+
+    /// Forgets those who have nothing open, now and then.
+    fn sweep(&self) {
+        let length = self.open.len();
+        if length < self.sweep_at.load(Ordering::Relaxed) {
+            return;
+        }
+        let now = self.clock.now_micros();
+        self.open.retain(|_, open| !open.is_idle(now));
+        self.sweep_at
+            .store((self.open.len() * 2).max(SWEEP_MIN), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if let Some(mut open) = self.book.open.get_mut(&self.name) {
+            *open.count(self.what) -= 1;
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use insula_api::Timestamp;
+    use std::sync::atomic::AtomicI64;
 
-    fn limits() -> Limits {
-        let request_time = Duration::from_secs(60);
-        Limits::new(Settings {
+    struct Still(AtomicI64);
+
+    impl Clock for Still {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.now_micros() / 1_000_000)
+        }
+
+        fn now_micros(&self) -> i64 {
+            self.0.load(Ordering::Relaxed)
+        }
+    }
+
+    fn limits(rate: usize) -> (Limits, Arc<Still>) {
+        let clock = Arc::new(Still(AtomicI64::new(0)));
+        let share = Share {
+            requests: 2,
+            watches: 2,
+            rate,
+        };
+        let settings = Settings {
             body_bytes: 1,
-            request_time,
+            request_time: Duration::from_secs(60),
             requests: 3,
-            requests_per_user: 2,
-            watches_per_user: 2,
-        })
+            user: share,
+            workspace: share,
+        };
+        let shared: Arc<dyn Clock> = clock.clone();
+        (Limits::new(settings, &shared), clock)
+    }
+
+    fn cluster(name: &str) -> ClusterName {
+        ClusterName::parse(name).expect("a name")
+    }
+
+    /// Why there is no place.
+    fn why<T>(refused: Result<T, StatusReply>) -> String {
+        let Err(refused) = refused else { return String::new() };
+        assert_eq!((refused.code, refused.retry_after), (429, Some(1)));
+        refused.body["message"].as_str().expect("a text").to_owned()
     }
 
     #[test]
     fn places_come_back() {
-        let limits = limits();
-        let held: Vec<WatchPermit> = (0..2).map(|_| limits.watch("u").expect("a place")).collect();
-        assert!(limits.watch("u").is_err());
-        assert!(limits.watch("v").is_ok(), "another user is not touched");
+        let (limits, _) = limits(1_000);
+        let (a, b) = (cluster("a"), cluster("b"));
+        let held: Vec<WatchPlace> = (0..2)
+            .map(|_| limits.watch("u", Some(&a)).ok().expect("a place"))
+            .collect();
+        let full = why(limits.watch("u", None));
+        assert!(
+            full.ends_with("the user has 2 open watches, and may have no more"),
+            "{full}"
+        );
+        let full = why(limits.watch("v", Some(&a)));
+        assert!(
+            full.ends_with("the workspace has 2 open watches, and may have no more"),
+            "{full}"
+        );
+        assert!(limits.watch("v", Some(&b)).is_ok(), "others are not touched");
         drop(held);
-        assert!(limits.watches.is_empty());
-        assert!(limits.watch("u").is_ok());
+        assert!(limits.watch("u", Some(&a)).is_ok());
     }
 
     #[test]
-    fn requests_are_counted_by_user_and_together() {
-        let limits = limits();
-        let held: Vec<RequestPermit> = (0..2).map(|_| limits.request("u").expect("a place")).collect();
-        assert!(limits.request("u").is_err());
-        let _other = limits.request("v").expect("a place");
-        assert!(limits.request("w").is_err(), "the server is full");
+    fn requests_are_counted_by_user_by_workspace_and_together() {
+        let (limits, _) = limits(1_000);
+        let held: Vec<RequestPlace> = (0..2).map(|_| limits.request("u").ok().expect("a place")).collect();
+        let full = why(limits.request("u"));
+        assert!(
+            full.ends_with("the user has 2 requests being answered, and may have no more"),
+            "{full}"
+        );
+        let _other = limits.request("v").ok().expect("a place");
+        assert!(why(limits.request("w")).ends_with("the server answers 3 requests at once, and no more"));
         drop(held);
         assert!(limits.request("w").is_ok());
+        let a = cluster("a");
+        let _held: Vec<Place> = (0..2).map(|_| limits.in_workspace(&a).ok().expect("a place")).collect();
+        assert!(why(limits.in_workspace(&a)).contains("the workspace has 2 requests"));
+        assert!(limits.in_workspace(&cluster("b")).is_ok());
+    }
+
+    #[test]
+    fn a_rate_is_a_seconds_requests_at_once_and_then_its_pace() {
+        let (limits, clock) = limits(10);
+        let sent = |count: usize| (0..count).filter(|_| limits.request("u").is_ok()).count();
+        assert_eq!(sent(100), 11);
+        assert!(why(limits.request("u")).ends_with("the user sent 10 requests in a second, and may send no more"));
+        assert!(limits.request("v").is_ok());
+        clock.0.store(300_000, Ordering::Relaxed);
+        assert_eq!(sent(100), 3);
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let (limits, clock) = limits(10);
+        for n in 0..10 * SWEEP_MIN {
+            clock.0.fetch_add(1_000, Ordering::Relaxed);
+            assert!(limits.request(&format!("user-{n}")).is_ok());
+        }
+        assert!(limits.users.open.len() <= SWEEP_MIN, "{}", limits.users.open.len());
     }
 }

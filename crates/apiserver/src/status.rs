@@ -240,11 +240,10 @@ pub fn timeout() -> StatusReply {
     failure(504, "Timeout", message).details(Map::new())
 }
 
-/// Too many requests are in flight.
-pub fn too_many_requests() -> StatusReply {
-    status(&Error::TooManyRequests(
-        "the server is busy with as many requests as it takes; try again later".into(),
-    ))
+/// Somebody is over a limit: which one.
+pub fn too_many_requests(why: &str) -> StatusReply {
+    let message = format!("Too many requests, please try again later: {why}");
+    status(&Error::TooManyRequests(message))
 }
 
 /// A bug: the handler panicked. The story is in the log, under the request's id.

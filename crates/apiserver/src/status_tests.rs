@@ -170,7 +170,7 @@ fn answers_that_never_reach_the_registry() {
         Some(json!({"group": "example.io", "kind": "widgets"})),
     );
     check(&unauthorized(), 401, "Unauthorized", "Unauthorized", None);
-    assert_eq!(too_many_requests().retry_after, Some(1));
+    assert_eq!(too_many_requests("").retry_after, Some(1));
     assert_eq!(status(&Error::Unavailable("?".into())).retry_after, None);
 }
 

@@ -3,7 +3,7 @@
 use crate::{
     frames::{Encoder, Frames},
     handle::{Answer, ResourceRequest},
-    limits::WatchPermit,
+    limits::WatchPlace,
     negotiate::{Format, Offer},
     query::{At, WatchStart},
     reply::{self, Reply},
@@ -49,7 +49,7 @@ pub(crate) struct Running {
     initial_end: Option<Revision>,
     closing: watch::Receiver<bool>,
     ended: bool,
-    _permit: WatchPermit,
+    _place: WatchPlace,
     _record: Open,
 }
 
@@ -87,10 +87,10 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
         None => TIMEOUT_MIN + TIMEOUT_MIN.mul_f64((request.server.registry.rng.next_u64() % 1000) as f64 / 1000.0),
     };
     let bookmarks = query.flag("allowWatchBookmarks");
-    let permit = request
+    let place = request
         .server
         .limits
-        .watch(&request.request.user.name)
+        .watch(&request.request.user.name, request.request.place.cluster.as_ref())
         .map_err(Reply::from)?;
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();
@@ -110,7 +110,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
             initial_end,
             closing: request.server.closing.clone(),
             ended: false,
-            _permit: permit,
+            _place: place,
             _record: request.request.parsed.record.open(),
         })),
         // A revision that is gone is told within the stream: that is where clients look for it.

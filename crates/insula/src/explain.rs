@@ -44,7 +44,7 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     if arguments.id.is_empty() {
         bail!("an empty id: the header Audit-Id of the answer has it");
     }
-    let events = find::events(&log, &arguments.id)?;
+    let events = find::soon(&log, &arguments.id)?;
     let Some(last) = events.last() else {
         eprintln!(
             "error: no request {} in {} and the old parts beside it; its policy may not record it, or it is too long ago",

@@ -16,7 +16,8 @@ use axum::{
 use http::{Method, header::CONTENT_TYPE};
 use insula_apiserver::{
     ApiServer, handle,
-    limits::{Limits, Settings},
+    limits::{Limits, Settings, Share},
+    turns::Turns,
 };
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_controllers::Controllers;
@@ -115,16 +116,26 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
 
     let (closing, closed) = tokio::sync::watch::channel(false);
+    let settings = Settings {
+        body_bytes: config.limits.body_bytes,
+        request_time: Duration::from_secs(config.limits.request_seconds),
+        requests: config.limits.requests_in_flight,
+        user: Share {
+            requests: config.limits.requests_in_flight_per_user,
+            watches: config.limits.watches_per_user,
+            rate: config.limits.requests_per_second_per_user,
+        },
+        workspace: Share {
+            requests: config.limits.requests_in_flight_per_workspace,
+            watches: config.limits.watches_per_workspace,
+            rate: config.limits.requests_per_second_per_workspace,
+        },
+    };
     let server = Arc::new(ApiServer {
         registry: Arc::clone(&registry),
         authenticator: Arc::clone(&authenticator),
-        limits: Limits::new(Settings {
-            body_bytes: config.limits.body_bytes,
-            request_time: Duration::from_secs(config.limits.request_seconds),
-            requests: config.limits.requests_in_flight,
-            requests_per_user: config.limits.requests_in_flight_per_user,
-            watches_per_user: config.limits.watches_per_user,
-        }),
+        limits: Limits::new(settings, &env.clock),
+        turns: Turns::new(cores()),
         openapi: insula_apiserver::openapi::Cache::new(aside),
         closing: closed,
     });
@@ -226,10 +237,14 @@ pub(crate) fn aside(work: &mut dyn FnMut()) {
     }
 }
 
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
+}
+
 /// Large conversions have threads beside those that answer: as many as there are cores, while there is something to convert.
 fn converters() -> Workers {
     Workers {
-        width: std::thread::available_parallelism().map_or(2, std::num::NonZero::get),
+        width: cores(),
         start: Arc::new(|work| drop(tokio::task::spawn_blocking(work))),
     }
 }

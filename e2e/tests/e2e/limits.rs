@@ -148,3 +148,126 @@ fn what_is_open_at_once_has_limits() {
     let again = format!("{watch}&timeoutSeconds=1");
     until("dave's watch is over", || (dave.get(&again).code == 200).then_some(()));
 }
+
+/// What all users of a workspace do together leaves room for other workspaces.
+#[test]
+fn a_workspace_has_limits_of_its_own() {
+    let limits =
+        ["REQUESTS_IN_FLIGHT", "WATCHES"].map(|what| (format!("INSULA_LIMITS_{what}_PER_WORKSPACE"), "1".to_owned()));
+    let server = Server::with(Setup {
+        environment: limits.into(),
+        ..Setup::default()
+    });
+    let other = workspace(&server.admin(), "other").0;
+    let path = |workspace: &str| format!("/clusters/{workspace}{MAPS}");
+    let dave = server.client(Who::Token("dave-token".into()));
+    let held = begun(&server, "carol-token", &path("root"));
+    let answer = until("carol's request is in flight", || {
+        let answer = dave.get(&path("root"));
+        busy(&answer).then_some(answer)
+    });
+    let text =
+        "Too many requests, please try again later: the workspace has 1 requests being answered, and may have no more";
+    assert_eq!(answer.body["message"], text);
+    dave.get(&path(&other)).expect(200);
+    let stranger = server.client(Who::Token("alice-token".into()));
+    assert_eq!(
+        stranger.get(&path("root")).code,
+        403,
+        "who may not enter takes no place, and learns of none"
+    );
+    drop(held);
+    until("carol has gone away", || {
+        (dave.get(&path("root")).code == 200).then_some(())
+    });
+
+    let watch = |workspace: &str| format!("{}?watch=true&timeoutSeconds=1", path(workspace));
+    let carol = server.client(Who::Token("carol-token".into()));
+    let open = carol.websocket(&format!("{}?watch=true", path("root")), &[]).unwrap();
+    assert!(busy(&dave.get(&watch("root"))));
+    dave.get(&watch(&other)).expect(200);
+    drop(open);
+    until("carol's watch is over", || {
+        (dave.get(&watch("root")).code == 200).then_some(())
+    });
+}
+
+/// A second's requests may come at once, and then no more than the rate; others are not slowed down.
+#[test]
+fn who_sends_too_many_requests_a_second_is_told() {
+    let server = Server::with(Setup {
+        environment: vec![("INSULA_LIMITS_REQUESTS_PER_SECOND_PER_USER".to_owned(), "20".to_owned())],
+        ..Setup::default()
+    });
+    let path = format!("/clusters/root{MAPS}");
+    let (carol, dave) = (
+        server.client(Who::Token("carol-token".into())),
+        server.client(Who::Token("dave-token".into())),
+    );
+    let refused = until("carol is too fast", || {
+        let mut answers = (0..100).map(|_| carol.get(&path));
+        answers.find(busy)
+    });
+    let text = "Too many requests, please try again later: the user sent 20 requests in a second, and may send no more";
+    assert_eq!(refused.body["message"], text);
+    dave.get(&path).expect(200);
+    std::thread::sleep(std::time::Duration::from_secs(1));
+    carol.get(&path).expect(200);
+}
+
+/// A page of a list whose past is gone is told so, with a token to go on from what is now.
+#[test]
+fn a_page_that_is_too_old_says_how_to_go_on() {
+    let server = Server::start();
+    let maps = |server: &Server| server.admin().at("root");
+    for name in ["a", "b", "c"] {
+        maps(&server).post(MAPS, &map(&json!({"name": name}))).expect(201);
+    }
+    let first = maps(&server).get(&format!("{MAPS}?limit=1")).expect(200);
+    let token = first["metadata"]["continue"].as_str().unwrap().to_owned();
+    // A new process reads what is, and not how it came to be.
+    maps(&server).post(MAPS, &map(&json!({"name": "d"}))).expect(201);
+    let server = server.restart();
+    let expired = maps(&server).get(&format!("{MAPS}?limit=1&continue={token}"));
+    refused(
+        &expired,
+        410,
+        "Expired",
+        "The provided continue parameter is too old to display a consistent list result",
+    );
+    let token = expired.body["metadata"]["continue"]
+        .as_str()
+        .unwrap_or_else(|| panic!("{}", expired.text));
+    let next = maps(&server)
+        .get(&format!("{MAPS}?limit=1&continue={token}"))
+        .expect(200);
+    assert_eq!(next["items"][0]["metadata"]["name"], "b", "{next}");
+}
+
+/// Programs that write and are heard of no more do not make an object grow for ever.
+#[test]
+fn old_managers_become_one() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "managers").0);
+    // Of an object that nobody owned anything of from the start, nobody does later, as in Kubernetes.
+    let mut first = map(&json!({"name": "a"}));
+    first["data"] = json!({"key": "v"});
+    client.post(MAPS, &first).expect(201);
+    let one = format!("{MAPS}/a");
+    for n in 0..15 {
+        let change = json!({"data": {format!("key-{n}"): "v"}});
+        client
+            .merge(&format!("{one}?fieldManager=manager-{n}"), &change)
+            .expect(200);
+    }
+    let owned = client.get(&one).expect(200);
+    let managers = owned["metadata"]["managedFields"]
+        .as_array()
+        .unwrap_or_else(|| panic!("{owned}"));
+    let ancient = managers
+        .iter()
+        .filter(|entry| entry["manager"] == "ancient-changes")
+        .count();
+    assert_eq!((managers.len(), ancient), (10, 1), "{owned}");
+}

@@ -14,6 +14,8 @@ pub(crate) enum What {
     List,
     /// Reads of one workspace while lists of others are converted for the first time.
     Neighbour,
+    /// Reads and creates of one workspace while another one sends as much as it can.
+    Crowd,
     /// One write until the last of many watchers has it.
     Watch,
     /// Workspaces from the request until Ready.

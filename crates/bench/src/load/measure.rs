@@ -1,5 +1,6 @@
 //! The measurements, one after the other on one server.
 
+mod crowd;
 mod neighbour;
 mod scale;
 mod verbs;
@@ -68,6 +69,9 @@ pub(super) async fn everything(
     }
     if arguments.wants(What::Neighbour) {
         neighbour::reads(&run, report).await.context("reading beside lists")?;
+    }
+    if arguments.wants(What::Crowd) {
+        crowd::beside(&run, report).await.context("beside a flood")?;
     }
     if arguments.wants(What::Watch) {
         watch::fan_out(&run, report).await.context("watching")?;

@@ -4,13 +4,30 @@ use std::{
     fs::{self, File},
     io::{self, BufRead, BufReader},
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use anyhow::Context;
 use serde_json::Value;
 
+/// The server writes what came in a hundredth of a second at once: a request that has just been answered is there soon.
+const PATIENCE: Duration = Duration::from_millis(500);
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// The events of a request, which may be on their way.
+pub(super) fn soon(log: &Path, id: &str) -> anyhow::Result<Vec<Value>> {
+    let begun = Instant::now();
+    loop {
+        let found = events(log, id)?;
+        if !found.is_empty() || begun.elapsed() > PATIENCE {
+            return Ok(found);
+        }
+        std::thread::sleep(PAUSE);
+    }
+}
+
 /// The events of a request in their order: from the newest file that has some.
-pub(super) fn events(log: &Path, id: &str) -> anyhow::Result<Vec<Value>> {
+fn events(log: &Path, id: &str) -> anyhow::Result<Vec<Value>> {
     for file in files(log)? {
         let found = in_file(&file, id).with_context(|| format!("cannot read {}", file.display()))?;
         if !found.is_empty() {

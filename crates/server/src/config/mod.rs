@@ -170,8 +170,16 @@ pub struct Limits {
     pub requests_in_flight: usize,
     /// The same for one user.
     pub requests_in_flight_per_user: usize,
+    /// Requests that one user begins in a second.
+    pub requests_per_second_per_user: usize,
     /// Open watches of one user.
     pub watches_per_user: usize,
+    /// Requests being answered in one workspace, watches not counted.
+    pub requests_in_flight_per_workspace: usize,
+    /// Requests that are begun in one workspace in a second.
+    pub requests_per_second_per_workspace: usize,
+    /// Open watches of one workspace.
+    pub watches_per_workspace: usize,
     /// Open connections.
     pub connections: usize,
     /// HTTP/2 streams of one connection.
@@ -216,7 +224,12 @@ impl Default for Limits {
             request_seconds: 60,
             requests_in_flight: 2_000,
             requests_in_flight_per_user: 400,
+            // More than one machine answers: workspaces take turns, so that this is for who wants to sell less.
+            requests_per_second_per_user: 50_000,
             watches_per_user: 5_000,
+            requests_in_flight_per_workspace: 400,
+            requests_per_second_per_workspace: 50_000,
+            watches_per_workspace: 5_000,
             connections: 10_000,
             // Go's client opens another connection beyond 250, which spreads watches over connections.
             streams_per_connection: 250,

@@ -1,0 +1,143 @@
+//! Fairness: one tenant alone, and beside another one that sends as much as it can.
+
+use super::{Run, scale::fill_tenant};
+use crate::load::{client::Client, report::Report, world};
+use anyhow::{Context, Result};
+use futures_util::future::join_all;
+use http::Method;
+use std::{
+    cell::Cell,
+    fs,
+    path::PathBuf,
+    process::{Command, Stdio},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+/// Objects of a page that the flood asks for.
+const PAGE: usize = 500;
+/// Until the flood is at its height.
+const RISE: Duration = Duration::from_millis(500);
+
+/// Reads and creates of tenant 0, one at a time, without and with tenant 1.
+pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
+    let (quiet, loud) = (0, 1);
+    if run.bound <= loud {
+        eprintln!("  a crowd needs another workspace: --workspaces 5");
+        return Ok(());
+    }
+    let path = world::widgets(quiet, "v1");
+    let bodies = world::Bodies::new("v1");
+    run.client.post(&path, bodies.named("crowded")).await?;
+    fill_tenant(run, loud).await?;
+    let clients = run.arguments.many();
+    // A connection of its own: what is measured is the server, and not how answers share a connection.
+    let client = run.client.for_streams(1).await?;
+    let one = format!("{path}/crowded");
+    for (round, beside) in ["nothing beside it", "beside a flood", "nothing beside it again"]
+        .into_iter()
+        .enumerate()
+    {
+        let flood = match round {
+            1 => {
+                let flood = Flood::start(run, loud, clients)?;
+                tokio::time::sleep(RISE).await;
+                Some(flood)
+            }
+            _ => None,
+        };
+        let count = run.arguments.requests() / 4;
+        let gets = run
+            .closed_loop(1, count, |_| async {
+                client.must(Method::GET, &one, None).await.map(drop)
+            })
+            .await?;
+        report.add(gets.row(&format!("get, {beside}"), run.workspaces, 1));
+        let creates = run
+            .closed_loop(1, count / 4, |n| {
+                let (path, object) = (&path, bodies.named(&format!("crowd-{round}-{n:07}")));
+                let client = &client;
+                async move { client.post(path, object).await.map(drop) }
+            })
+            .await?;
+        report.add(creates.row(&format!("create, {beside}"), run.workspaces, 1));
+        if let Some(flood) = flood {
+            let (done, refused) = flood.stop()?;
+            eprintln!("  the flood: {done} requests answered, {refused} refused");
+        }
+    }
+    Ok(())
+}
+
+/// Clients of one tenant on a thread of their own, as if on another machine: they leave the cores to the server and to whom is
+/// measured.
+struct Flood {
+    stop: Arc<AtomicBool>,
+    counts: Arc<[AtomicUsize; 2]>,
+    thread: JoinHandle<Result<()>>,
+}
+
+impl Flood {
+    fn start(run: &Run<'_>, tenant: usize, clients: usize) -> Result<Self> {
+        let (stop, counts) = (Arc::new(AtomicBool::new(false)), Arc::<[AtomicUsize; 2]>::default());
+        let (ends, counted) = (stop.clone(), counts.clone());
+        let (kubeconfig, connections) = (run.server.kubeconfig().to_owned(), run.arguments.connections);
+        let thread = std::thread::Builder::new().name("flood".into()).spawn(move || {
+            step_back();
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+            runtime.block_on(flood(kubeconfig, connections, tenant, clients, &ends, &counted))
+        })?;
+        Ok(Flood { stop, counts, thread })
+    }
+
+    fn stop(self) -> Result<(usize, usize)> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().ok().context("the flood panicked")??;
+        let [done, refused] = &*self.counts;
+        Ok((done.load(Ordering::Relaxed), refused.load(Ordering::Relaxed)))
+    }
+}
+
+/// Gives this thread less of the cores than others. Where that cannot be, figures are worse than they are.
+fn step_back() {
+    let thread = fs::read_link("/proc/thread-self").unwrap_or_default();
+    if let Some(id) = thread.file_name() {
+        let mut renice = Command::new("renice");
+        renice.args(["-n", "5", "-p"]).arg(id);
+        drop(renice.stdout(Stdio::null()).stderr(Stdio::null()).status());
+    }
+}
+
+/// Half of the clients read pages, half of them create.
+async fn flood(
+    kubeconfig: PathBuf,
+    connections: usize,
+    tenant: usize,
+    clients: usize,
+    stop: &AtomicBool,
+    counts: &[AtomicUsize; 2],
+) -> Result<()> {
+    let client = Client::connect(&kubeconfig, connections).await?;
+    let (path, bodies, next) = (world::widgets(tenant, "v1"), world::Bodies::new("v1"), Cell::new(0));
+    let (page, client, bodies, next, path) = (&format!("{path}?limit={PAGE}"), &client, &bodies, &next, &path);
+    let one = |number: usize| async move {
+        while !stop.load(Ordering::Relaxed) {
+            let sent = match number % 2 {
+                0 => client.send(Method::GET, page, None).await,
+                _ => {
+                    next.set(next.get() + 1);
+                    let object = bodies.named(&format!("flood-{:08}", next.get()));
+                    client.send(Method::POST, path, Some(object)).await
+                }
+            };
+            let Ok((code, _)) = sent else { return };
+            counts[usize::from(!code.is_success())].fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    join_all((0..clients).map(one)).await;
+    Ok(())
+}
