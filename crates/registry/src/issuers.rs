@@ -12,6 +12,7 @@ use insula_auth::{
     jwt::{Giver, ISSUERS_MAX, Issuer, JwtAuthenticator, JwtError, Keys, compile},
 };
 use insula_store::Snapshot;
+use parking_lot::RwLock;
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 /// Issuers of one configuration of a workspace. A type may name several of these.
@@ -34,22 +35,36 @@ pub trait Keyring: Send + Sync {
 
 /// Knows users by tokens of other issuers.
 pub struct Issuers {
-    /// Those of the operator, for the whole server.
-    pub configured: Vec<Arc<Issuer>>,
-    /// Their keys.
-    pub keyring: Arc<dyn Keyring>,
-    /// When.
-    pub clock: Arc<dyn Clock>,
+    /// Those of the operator, for the whole server, as they are now.
+    configured: RwLock<Arc<Vec<Issuer>>>,
+    keyring: Arc<dyn Keyring>,
+    clock: Arc<dyn Clock>,
 }
 
 impl fmt::Debug for Issuers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let urls: Vec<_> = self.configured.iter().map(|issuer| &issuer.url).collect();
-        f.debug_tuple("Issuers").field(&urls).finish()
+        let configured = self.configured.read();
+        f.debug_list()
+            .entries(configured.iter().map(|issuer| &issuer.url))
+            .finish()
     }
 }
 
 impl Issuers {
+    /// The operator's issuers, and whoever has keys.
+    pub fn new(configured: Vec<Issuer>, keyring: Arc<dyn Keyring>, clock: Arc<dyn Clock>) -> Self {
+        Issuers {
+            configured: RwLock::new(Arc::new(configured)),
+            keyring,
+            clock,
+        }
+    }
+
+    /// Has the operator's issuers be these from now on.
+    pub fn configure(&self, configured: Vec<Issuer>) {
+        *self.configured.write() = Arc::new(configured);
+    }
+
     /// Whose a token of the issuer `named` is, if one of that name is known to the server, or to the workspace.
     pub(crate) async fn user(
         &self,
@@ -58,7 +73,8 @@ impl Issuers {
         at: impl FnOnce() -> Option<At>,
     ) -> Option<Result<UserInfo, Unauthenticated>> {
         let mut last = None;
-        for issuer in self.configured.iter().filter(|issuer| *issuer.url == *named) {
+        let configured = Arc::clone(&self.configured.read());
+        for issuer in configured.iter().filter(|issuer| *issuer.url == *named) {
             match self.vouched(issuer, None, token).await {
                 Ok(user) => return Some(Ok(user)),
                 Err(why) => last = Some(Err(why)),

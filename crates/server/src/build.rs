@@ -34,7 +34,7 @@ use crate::{
     Env, StartError, VERSION,
     config::Config,
     health::{self, Health},
-    housekeeping,
+    housekeeping, issuers,
     lifecycle::Lifecycle,
     measured::Measured,
     metrics::{Class, Effect, Metrics, Verb},
@@ -56,7 +56,7 @@ pub struct Parts {
     /// Who is who.
     pub authenticator: Authenticator,
     /// Who else vouches for users.
-    pub issuers: Vec<Arc<Issuer>>,
+    pub issuers: Vec<Issuer>,
     /// Where to count.
     pub metrics: Arc<Metrics>,
     /// When to end streams.
@@ -84,7 +84,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         env,
         store,
         mut authenticator,
-        issuers,
+        issuers: configured,
         metrics,
         lifecycle,
         url,
@@ -103,12 +103,13 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     registry.catalog.work_aside(aside);
     let outbound = Arc::new(Webhook::new(&config.webhooks));
     registry.outbound = outbound.clone();
-    authenticator.issuers = Some(Issuers {
-        configured: issuers,
-        keyring: Arc::new(IssuerKeys::new(outbound)),
-        clock: env.clock.clone(),
-    });
+    authenticator.issuers = Some(Issuers::new(
+        configured,
+        Arc::new(IssuerKeys::new(outbound)),
+        env.clock.clone(),
+    ));
     let authenticator = Arc::new(authenticator);
+    let followed = Arc::clone(&authenticator);
     registry.cache = Arc::new(Cache::new(converters()));
     let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)
@@ -176,6 +177,9 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     let sleep: insula_controllers::Sleep =
         Arc::new(|seconds| Box::pin(tokio::time::sleep(Duration::from_secs(seconds))));
     let reconcilers = Controllers::new(registry).tasks(sleep);
+    if let Some(path) = config.authentication_config.clone() {
+        background.push(Box::pin(issuers::follow(path, followed)));
+    }
     background.extend(reconcilers.into_iter().map(|(_, task)| -> Background { task }));
     Ok(App {
         router: traced,

@@ -1,12 +1,15 @@
-//! The operator's issuers of tokens: a file as Kubernetes' `--authentication-config` takes it.
+//! The operator's issuers of tokens: a file as Kubernetes' `--authentication-config` takes it, read again when it changes.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use insula_api::{FieldError, FieldPath, Json, aggregate};
 use insula_auth::jwt::{Giver, Issuer};
-use insula_registry::issuers::read_all;
+use insula_registry::{access::Authenticator, issuers::read_all};
 
 use crate::{Config, StartError};
+
+/// How often the file is read.
+const PERIOD: Duration = Duration::from_secs(5);
 
 const KIND: &str = "AuthenticationConfiguration";
 const VERSIONS: [&str; 3] = [
@@ -16,16 +19,39 @@ const VERSIONS: [&str; 3] = [
 ];
 
 /// Reads the file, if there is one.
-pub(crate) fn read(config: &Config) -> Result<Vec<Arc<Issuer>>, StartError> {
+pub(crate) fn read(config: &Config) -> Result<Vec<Issuer>, StartError> {
     let Some(path) = &config.authentication_config else {
         return Ok(Vec::new());
     };
     let text = std::fs::read_to_string(path).map_err(|cause| StartError::read(path, cause))?;
-    let issuers = parse(&text).map_err(|cause| StartError::Issuers {
+    parse(&text).map_err(|cause| StartError::Issuers {
         path: path.clone(),
         cause,
-    })?;
-    Ok(issuers.into_iter().map(Arc::new).collect())
+    })
+}
+
+/// Takes up what changes in the file. What is wrong with it is logged once, and what was right before stays.
+pub(crate) async fn follow(path: PathBuf, authenticator: Arc<Authenticator>) {
+    let mut last = None;
+    loop {
+        let text = tokio::fs::read_to_string(&path)
+            .await
+            .map_err(|error| error.to_string());
+        if last.as_ref() != Some(&text) {
+            match (
+                text.as_deref().map_err(Clone::clone).and_then(parse),
+                &authenticator.issuers,
+            ) {
+                (Ok(issuers), Some(known)) => known.configure(issuers),
+                (Ok(_), None) => {}
+                (Err(cause), _) => {
+                    tracing::warn!(file = %path.display(), cause, "the issuers of tokens stay as they were");
+                }
+            }
+            last = Some(text);
+        }
+        tokio::time::sleep(PERIOD).await;
+    }
 }
 
 fn parse(text: &str) -> Result<Vec<Issuer>, String> {

@@ -130,7 +130,7 @@ struct Starting {
     config: Config,
     env: Env,
     authenticator: Authenticator,
-    issuers: Vec<Arc<Issuer>>,
+    issuers: Vec<Issuer>,
     store: Arc<dyn Store>,
     drivers: JoinSet<()>,
     begun: Instant,

@@ -263,7 +263,7 @@ fn tokens_that_do_not_count_let_nobody_in() {
         header.kid = Some(kid.to_owned());
         let mut claims =
             json!({"aud": "insula", "exp": 4_000_000_000_u64, "sub": "alice", "groups": ["system:masters"]});
-        claims["iss"] = json!(insula_auth_issuer(&scene.ada));
+        claims["iss"] = json!(named_by(&scene.ada));
         encode(&header, &claims, &public).unwrap()
     };
     let (head, body) = ("eyJhbGciOiJub25lIn0", scene.ada.split('.').nth(1).unwrap());
@@ -300,7 +300,7 @@ fn tokens_that_do_not_count_let_nobody_in() {
 }
 
 /// The issuer that a token names.
-fn insula_auth_issuer(token: &str) -> String {
+fn named_by(token: &str) -> String {
     let claims: Value = jsonwebtoken::dangerous::insecure_decode_claims(token).unwrap();
     claims["iss"].as_str().unwrap().to_owned()
 }

@@ -1,6 +1,11 @@
 //! Tokens of other issuers: the operator's for the whole server, those of a workspace's type for that workspace alone.
 
-use insula_e2e::{Client, Issuer, Server, Setup, Signer, Who, shared, unique, until, workspace};
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use insula_e2e::{Client, Hook, Issuer, Reply, Server, Setup, Signer, Who, shared, unique, until, workspace};
 use serde_json::{Value, json};
 
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -12,11 +17,15 @@ pub(crate) fn mappings(prefix: &str) -> Value {
     json!({"username": claim("sub"), "groups": claim("groups")})
 }
 
+fn write(file: &Path, jwt: &[Value]) {
+    let config = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": jwt});
+    std::fs::write(file, config.to_string()).unwrap();
+}
+
 /// A server that believes an issuer.
 pub(crate) fn server_with(jwt: &[Value]) -> Server {
     let file = tempfile::NamedTempFile::new().unwrap();
-    let config = json!({"apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration", "jwt": jwt});
-    std::fs::write(file.path(), config.to_string()).unwrap();
+    write(file.path(), jwt);
     Server::with_flags(&[
         "--store",
         "memory",
@@ -139,6 +148,47 @@ fn what_is_wrong_with_a_file_of_issuers_stops_the_start() {
     ] {
         assert!(said.contains(want), "{said}");
     }
+}
+
+/// An issuer that takes a connection and says nothing holds up a request for seconds, and the next ones not at all. What the
+/// operator changes is taken up; a mistake changes nothing.
+#[test]
+fn a_silent_issuer_is_given_up_and_another_takes_its_place() {
+    let other = shared();
+    let (silent, issuer) = (Hook::start(&other, |_, _| Reply::Hang), Issuer::start(&other));
+    let good = issuer.configuration(&other, &mappings("corp:"));
+    let mut bad = good.clone();
+    bad["issuer"]["url"] = silent.client_config("")["url"].clone();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    write(file.path(), &[bad.clone()]);
+    let server = Server::with_flags(&[
+        "--store",
+        "memory",
+        "--authentication-config",
+        file.path().to_str().unwrap(),
+    ]);
+    let held = issuer.token(&json!({"iss": bad["issuer"]["url"]}));
+    let began = Instant::now();
+    assert_eq!(maps(&server, &held, "root"), 401);
+    assert!(began.elapsed() < Duration::from_secs(15), "{:?}", began.elapsed());
+    let again = Instant::now();
+    assert_eq!(maps(&server, &held, "root"), 401);
+    assert!(again.elapsed() < Duration::from_secs(4), "{:?}", again.elapsed());
+
+    let token = issuer.token(&json!({}));
+    assert_eq!(maps(&server, &token, "root"), 401);
+    write(file.path(), &[good]);
+    until("the new issuer is believed", || {
+        (maps(&server, &token, "root") == 403).then_some(())
+    });
+    std::fs::write(file.path(), "jwt: [").unwrap();
+    until("the mistake is told", || {
+        server
+            .log()
+            .contains("the issuers of tokens stay as they were")
+            .then_some(())
+    });
+    assert_eq!(maps(&server, &token, "root"), 403);
 }
 
 /// A workspace whose type lets an issuer vouch: the type's place, and the workspace.
