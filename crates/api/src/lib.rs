@@ -5,6 +5,7 @@
 mod cluster;
 mod condition;
 mod error;
+mod heads;
 mod meta;
 mod object;
 mod path;

@@ -1,6 +1,6 @@
 //! One stored object: decoded metadata beside the canonical bytes of its storage version.
 
-use crate::{Json, Meta, Revision};
+use crate::{Json, Meta, Revision, heads};
 use bytes::Bytes;
 use serde::Deserialize;
 use std::{
@@ -12,16 +12,17 @@ use std::{
 
 /// An object at rest. Immutable; a change is a new one.
 ///
-/// `body` is compact JSON with sorted keys in the storage version and without `metadata.resourceVersion`: the store mints
-/// the revision only when it commits, so it is spliced in at `splice_at` when the object is written out. A read in the
-/// storage version is two copies of bytes, and parses nothing.
+/// Its body is compact JSON with sorted keys in the storage version and without `metadata.resourceVersion`: the store mints
+/// the revision only when it commits, so it is written between `head`, which ends with `"metadata":{`, and `tail`. A read in
+/// the storage version is two copies of bytes, and parses nothing. What stands before the metadata is the same for most
+/// objects of a kind, and kept once for all of them (see [`crate::heads`]).
 pub struct Object {
     /// Decoded metadata.
     pub meta: Meta,
-    /// The version that `body` is in, e.g. `v1`.
-    version: Arc<str>,
-    body: Bytes,
-    splice_at: u32,
+    head: Arc<str>,
+    tail: Box<str>,
+    /// Where in `head` the version is that the body is in, e.g. `v1`.
+    version: (u32, u32),
     /// Fingerprint of the schema and rules that the bytes were written under; 0 when nobody said.
     schema: u64,
     /// What the storage version cannot hold: canonical JSON that only the conversion crate reads. Never shown to clients.
@@ -92,22 +93,26 @@ impl Object {
             body.push(b'}');
         }
         body.push(b'}');
-        body.shrink_to_fit();
-        Self::assemble(Bytes::from(body), splice_at as u32, residual)
+        Self::assemble(&body, splice_at, residual)
     }
 
-    fn assemble(body: Bytes, splice_at: u32, residual: Option<Bytes>) -> Result<Object, ObjectError> {
-        let head: Head = serde_json::from_slice(&body)?;
-        let version = head
-            .api_version
-            .rsplit_once('/')
-            .map_or(&*head.api_version, |(_, version)| version)
-            .into();
+    /// The parts are copied out: what a body grew in is larger than it is.
+    fn assemble(body: &[u8], splice_at: usize, residual: Option<Bytes>) -> Result<Object, ObjectError> {
+        let known: Head = serde_json::from_slice(body)?;
+        let body = std::str::from_utf8(body).map_err(|_| ObjectError::Missing("text"))?;
+        let (head, tail) = body.split_at(splice_at);
+        // Keys are sorted: it stands before the metadata.
+        let at = value_start(head.as_bytes(), b"apiVersion").ok_or(ObjectError::Missing("apiVersion"))? + 1;
+        let end = at + known.api_version.len();
+        if head.get(at..end) != Some(&*known.api_version) {
+            return Err(ObjectError::Missing("plain apiVersion"));
+        }
+        let start = known.api_version.rfind('/').map_or(at, |slash| at + slash + 1);
         Ok(Object {
-            meta: head.metadata,
-            version,
-            body,
-            splice_at,
+            meta: known.metadata,
+            version: (start as u32, end as u32),
+            head: heads::shared(head),
+            tail: tail.into(),
             schema: 0,
             residual,
             view: OnceLock::new(),
@@ -128,12 +133,18 @@ impl Object {
 
     /// The version that the bytes are in.
     pub fn version(&self) -> &str {
-        &self.version
+        let (start, end) = self.version;
+        &self.head[start as usize..end as usize]
     }
 
-    /// The canonical bytes, without a resourceVersion.
-    pub fn body(&self) -> &Bytes {
-        &self.body
+    /// The canonical text, without a resourceVersion: its two parts.
+    pub fn body(&self) -> [&str; 2] {
+        [&self.head, &self.tail]
+    }
+
+    /// Bytes of the canonical text.
+    pub fn body_len(&self) -> usize {
+        self.head.len() + self.tail.len()
     }
 
     /// What the storage version cannot hold.
@@ -143,20 +154,19 @@ impl Object {
 
     /// Bytes that this object keeps in memory, roughly.
     pub fn size(&self) -> usize {
-        self.body.len() + self.residual.as_ref().map_or(0, Bytes::len) + size_of::<Object>()
+        self.body_len() + self.residual.as_ref().map_or(0, Bytes::len) + size_of::<Object>()
     }
 
     /// Appends the object as clients see it at a revision.
     pub fn write_to(&self, revision: Revision, out: &mut Vec<u8>) {
-        let (head, tail) = self.body.split_at(self.splice_at as usize);
-        out.reserve(self.body.len() + 42);
-        out.extend_from_slice(head);
+        out.reserve(self.body_len() + 42);
+        out.extend_from_slice(self.head.as_bytes());
         // Writing to a Vec cannot fail.
         let _ = write!(out, "\"resourceVersion\":\"{revision}\"");
-        if tail.first() != Some(&b'}') {
+        if !self.tail.starts_with('}') {
             out.push(b',');
         }
-        out.extend_from_slice(tail);
+        out.extend_from_slice(self.tail.as_bytes());
     }
 
     /// The object as a value, with `metadata.resourceVersion` set.
@@ -168,18 +178,20 @@ impl Object {
 
     /// The object as a value, without a resourceVersion.
     pub fn body_value(&self) -> Json {
-        serde_json::from_slice(&self.body).expect("a body is the JSON that Object::new wrote")
+        serde_json::from_str(&self.body().concat()).expect("a body is the JSON that Object::new wrote")
     }
 
     /// The bytes to keep on disk.
     pub fn to_stored(&self) -> Vec<u8> {
         let residual = self.residual.as_deref().unwrap_or_default();
-        let mut out = Vec::with_capacity(13 + residual.len() + self.body.len());
+        let mut out = Vec::with_capacity(13 + residual.len() + self.body_len());
         out.push(ENVELOPE_V1);
         out.extend_from_slice(&self.schema.to_le_bytes());
         out.extend_from_slice(&(residual.len() as u32).to_le_bytes());
         out.extend_from_slice(residual);
-        out.extend_from_slice(&self.body);
+        for part in self.body() {
+            out.extend_from_slice(part.as_bytes());
+        }
         out
     }
 
@@ -196,8 +208,9 @@ impl Object {
         let residual = (!residual.is_empty()).then(|| Bytes::copy_from_slice(residual));
         // `"metadata":{` is found by its bytes: keys are sorted and `apiVersion` and `kind` are the only ones before it in
         // most objects, but a body field that sorts before it may hold anything, so the search walks top-level keys.
-        let splice_at = metadata_start(body).ok_or(ObjectError::Missing("metadata"))?;
-        let object = Self::assemble(Bytes::copy_from_slice(body), splice_at as u32, residual)?;
+        let at = value_start(body, b"metadata").filter(|at| body.get(*at) == Some(&b'{'));
+        let splice_at = at.ok_or(ObjectError::Missing("metadata"))? + 1;
+        let object = Self::assemble(body, splice_at, residual)?;
         Ok(object.written_under(u64::from_le_bytes(*schema)))
     }
 
@@ -218,8 +231,8 @@ impl Object {
     }
 }
 
-/// Offset just behind the `{` of the top-level `metadata`, in compact JSON.
-fn metadata_start(body: &[u8]) -> Option<usize> {
+/// Offset of the value of a top-level field, in compact JSON.
+fn value_start(body: &[u8], field: &[u8]) -> Option<usize> {
     let (mut depth, mut at) = (0u32, 0);
     while at < body.len() {
         match body[at] {
@@ -232,8 +245,8 @@ fn metadata_start(body: &[u8]) -> Option<usize> {
                     at += if body[at] == b'\\' { 2 } else { 1 };
                 }
                 let is_key = depth == 1 && matches!(body[start - 1], b'{' | b',');
-                if is_key && &body[start + 1..at] == b"metadata" && body.get(at + 1..at + 3)? == b":{" {
-                    return Some(at + 3);
+                if is_key && &body[start + 1..at] == field && body.get(at + 1) == Some(&b':') {
+                    return Some(at + 2);
                 }
             }
             _ => {}
@@ -245,13 +258,19 @@ fn metadata_start(body: &[u8]) -> Option<usize> {
 
 impl fmt::Debug for Object {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Object({} {}/{})", self.version, self.meta.namespace, self.meta.name)
+        write!(
+            f,
+            "Object({} {}/{})",
+            self.version(),
+            self.meta.namespace,
+            self.meta.name
+        )
     }
 }
 
 impl PartialEq for Object {
     fn eq(&self, other: &Self) -> bool {
-        self.body == other.body && self.residual == other.residual
+        self.tail == other.tail && self.head == other.head && self.residual == other.residual
     }
 }
 
@@ -299,8 +318,8 @@ mod tests {
             let back = Object::from_stored(&object.to_stored()).expect("reads");
             assert_eq!(back, object);
             assert_eq!(
-                (back.splice_at, back.schema, &back.meta),
-                (object.splice_at, 7, &object.meta)
+                (back.version(), back.schema, &back.meta),
+                (object.version(), 7, &object.meta)
             );
         }
         for damaged in [
@@ -313,6 +332,18 @@ mod tests {
         ] {
             assert!(Object::from_stored(damaged).is_err(), "{damaged:?}");
         }
+    }
+
+    #[test]
+    fn what_stands_before_the_metadata_is_kept_once() {
+        let of = |name: &str, data: &str| {
+            let map = json!({"apiVersion": "g/v1", "a": {"apiVersion": "x"}, "data": data, "metadata": {"name": name}});
+            Object::new(&map, None).expect("an object")
+        };
+        let (first, second, other) = (of("a", "same"), of("b", "same"), of("c", "other"));
+        assert!(Arc::ptr_eq(&first.head, &second.head));
+        assert!(!Arc::ptr_eq(&first.head, &other.head));
+        assert_eq!((first.version(), other.version()), ("v1", "v1"));
     }
 
     #[test]

@@ -130,7 +130,7 @@ impl Renderer {
         if !typed && metadata.get("continue").is_none() {
             metadata["continue"] = json!("");
         }
-        let total: usize = entries.iter().map(|entry| entry.object.body().len() + 48).sum();
+        let total: usize = entries.iter().map(|entry| entry.object.body_len() + 48).sum();
         let mut out = Vec::with_capacity(total + 512);
         let head = json!({
             "apiVersion": self.target.served.api_version(&self.target.version),
@@ -248,7 +248,7 @@ impl Renderer {
                 _ => shown.value().await?,
             };
             rows.push(layout.row(&object, self.include, version, now));
-            bytes += entry.object.body().len() * TABLE_EFFORT;
+            bytes += entry.object.body_len() * TABLE_EFFORT;
             pause.after(bytes).await;
         }
         Ok(layout.table(rows, version, metadata, columns))

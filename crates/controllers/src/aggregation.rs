@@ -43,9 +43,8 @@ impl Reconciler for Aggregation {
         let roles = snapshot.range(&roles, None, usize::MAX).into_iter();
         // The bytes are searched first: hardly any role aggregates.
         let aggregates = |role: &Entry| {
-            let body = role.object.body();
-            let word = b"\"aggregationRule\"";
-            body.windows(word.len()).any(|window| window == word)
+            let parts = role.object.body();
+            parts.iter().any(|part| part.contains("\"aggregationRule\""))
         };
         roles.filter(aggregates).map(|role| role.key).collect()
     }

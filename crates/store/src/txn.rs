@@ -178,7 +178,7 @@ impl Txn {
         let guards: usize = self.guards.iter().map(|guard| key_len(guard.key())).sum();
         let writes = self.writes.iter().map(|write| match write {
             Write::Put(key, object) => {
-                key_len(key) + object.body().len() + object.residual().map_or(0, |residual| residual.len())
+                key_len(key) + object.body_len() + object.residual().map_or(0, |residual| residual.len())
             }
             Write::Delete(key) => key_len(key),
         });

@@ -60,7 +60,8 @@ struct Ring {
     changes: VecDeque<Arc<Change>>,
     /// Changes up to here may be missing. A cursor at or behind it has seen all that there was.
     lost: Revision,
-    signal: Arc<Notify>,
+    /// Made for the first cursor: most rings have none.
+    signal: Option<Arc<Notify>>,
     cursors: usize,
 }
 
@@ -128,7 +129,7 @@ impl Log {
         for ring in log.rings(cluster).into_iter().flatten().chain([&mut self.everything]) {
             ring.changes.push_back(change.clone());
             if ring.cursors > 0 {
-                self.touched.push(ring.signal.clone());
+                self.touched.extend(ring.signal.clone());
             }
         }
     }
@@ -164,13 +165,14 @@ impl Log {
 
     pub(crate) fn wake_all(&mut self) {
         self.touched.clear();
-        self.everything.signal.notify_waiters();
-        for log in self.resources.values() {
-            log.clusters
-                .values()
-                .chain([&log.all])
-                .for_each(|ring| ring.signal.notify_waiters());
-        }
+        let narrower = self
+            .resources
+            .values()
+            .flat_map(|log| log.clusters.values().chain([&log.all]));
+        let signals = narrower
+            .chain([&self.everything])
+            .filter_map(|ring| ring.signal.as_ref());
+        signals.for_each(|signal| signal.notify_waiters());
     }
 
     pub(crate) fn subscribe(&mut self, scope: &Scope) -> Arc<Notify> {
@@ -185,7 +187,7 @@ impl Log {
             }
         };
         ring.cursors += 1;
-        ring.signal.clone()
+        ring.signal.get_or_insert_default().clone()
     }
 
     pub(crate) fn unsubscribe(&mut self, scope: &Scope) {

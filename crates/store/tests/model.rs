@@ -239,7 +239,7 @@ fn pull(model: &Model, follower: &mut Follower) -> bool {
     true
 }
 
-type Told = (Revision, ObjectKey, Option<Revision>, Option<Vec<u8>>);
+type Told = (Revision, ObjectKey, Option<Revision>, Option<String>);
 
 fn as_model(change: &insula_store::Change) -> Told {
     let old = change.old.as_ref().map(|old| old.revision);
@@ -247,7 +247,7 @@ fn as_model(change: &insula_store::Change) -> Told {
         change.revision,
         change.key.clone(),
         old,
-        change.new.as_ref().map(|new| new.body().to_vec()),
+        change.new.as_ref().map(|new| new.body().concat()),
     )
 }
 
@@ -257,7 +257,7 @@ fn of_model(change: &ModelChange) -> Told {
         change.revision,
         change.key.clone(),
         old,
-        change.new.as_ref().map(|new| new.object.body().to_vec()),
+        change.new.as_ref().map(|new| new.object.body().concat()),
     )
 }
 

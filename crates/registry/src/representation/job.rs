@@ -67,7 +67,7 @@ impl Job {
         let rest = self.entries[from..end].iter();
         let fitting = rest.take_while(|entry| {
             let begun = bytes < PIECE_BYTES;
-            bytes += entry.object.body().len();
+            bytes += entry.object.body_len();
             begun
         });
         from..from + fitting.count()
