@@ -124,10 +124,10 @@ pub struct Meta {
     pub labels: Labels,
     /// What must happen before it may go.
     #[serde(default, deserialize_with = "or_default")]
-    pub finalizers: Vec<Box<str>>,
+    pub finalizers: Box<[Box<str>]>,
     /// Its owners.
     #[serde(default, deserialize_with = "or_default")]
-    pub owner_references: Vec<OwnerReference>,
+    pub owner_references: Box<[OwnerReference]>,
 }
 
 impl Meta {

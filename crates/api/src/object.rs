@@ -1,7 +1,6 @@
 //! One stored object: decoded metadata beside the canonical bytes of its storage version.
 
 use crate::{Json, Meta, Revision, heads};
-use bytes::Bytes;
 use serde::Deserialize;
 use std::{
     any::Any,
@@ -26,7 +25,7 @@ pub struct Object {
     /// Fingerprint of the schema and rules that the bytes were written under; 0 when nobody said.
     schema: u64,
     /// What the storage version cannot hold: canonical JSON that only the conversion crate reads. Never shown to clients.
-    residual: Option<Bytes>,
+    residual: Option<Box<[u8]>>,
     /// A typed reading of this object, made at most once and freed with it. In the place of caches beside the store:
     /// nothing to invalidate, because the object never changes.
     view: OnceLock<Arc<dyn Any + Send + Sync>>,
@@ -60,7 +59,7 @@ const ENVELOPE_V1: u8 = 1;
 
 impl Object {
     /// Makes an object of a JSON value, which must have `apiVersion`, `kind` and `metadata`. `metadata.resourceVersion` is left out.
-    pub fn new(value: &Json, residual: Option<Bytes>) -> Result<Object, ObjectError> {
+    pub fn new(value: &Json, residual: Option<Box<[u8]>>) -> Result<Object, ObjectError> {
         let map = value.as_object().ok_or(ObjectError::Missing("fields"))?;
         let metadata = map
             .get("metadata")
@@ -97,7 +96,7 @@ impl Object {
     }
 
     /// The parts are copied out: what a body grew in is larger than it is.
-    fn assemble(body: &[u8], splice_at: usize, residual: Option<Bytes>) -> Result<Object, ObjectError> {
+    fn assemble(body: &[u8], splice_at: usize, residual: Option<Box<[u8]>>) -> Result<Object, ObjectError> {
         let known: Head = serde_json::from_slice(body)?;
         let body = std::str::from_utf8(body).map_err(|_| ObjectError::Missing("text"))?;
         let (head, tail) = body.split_at(splice_at);
@@ -148,13 +147,13 @@ impl Object {
     }
 
     /// What the storage version cannot hold.
-    pub fn residual(&self) -> Option<&Bytes> {
-        self.residual.as_ref()
+    pub fn residual(&self) -> Option<&[u8]> {
+        self.residual.as_deref()
     }
 
     /// Bytes that this object keeps in memory, roughly.
     pub fn size(&self) -> usize {
-        self.body_len() + self.residual.as_ref().map_or(0, Bytes::len) + size_of::<Object>()
+        self.body_len() + self.residual.as_ref().map_or(0, |residual| residual.len()) + size_of::<Object>()
     }
 
     /// Appends the object as clients see it at a revision.
@@ -205,7 +204,7 @@ impl Object {
         let (length, rest) = rest.split_first_chunk::<4>().ok_or(ObjectError::Envelope("short"))?;
         let length = u32::from_le_bytes(*length) as usize;
         let (residual, body) = rest.split_at_checked(length).ok_or(ObjectError::Envelope("short"))?;
-        let residual = (!residual.is_empty()).then(|| Bytes::copy_from_slice(residual));
+        let residual = (!residual.is_empty()).then(|| Box::from(residual));
         // `"metadata":{` is found by its bytes: keys are sorted and `apiVersion` and `kind` are the only ones before it in
         // most objects, but a body field that sorts before it may hold anything, so the search walks top-level keys.
         let at = value_start(body, b"metadata").filter(|at| body.get(*at) == Some(&b'{'));
@@ -313,7 +312,7 @@ mod tests {
 
     #[test]
     fn envelopes_come_back_as_they_were() {
-        for residual in [None, Some(Bytes::from_static(b"{\"v2\":[]}"))] {
+        for residual in [None, Some(Box::from(&b"{\"v2\":[]}"[..]))] {
             let object = Object::new(&sample(), residual).expect("an object").written_under(7);
             let back = Object::from_stored(&object.to_stored()).expect("reads");
             assert_eq!(back, object);
@@ -344,6 +343,13 @@ mod tests {
         assert!(Arc::ptr_eq(&first.head, &second.head));
         assert!(!Arc::ptr_eq(&first.head, &other.head));
         assert_eq!((first.version(), other.version()), ("v1", "v1"));
+    }
+
+    /// There is one for each object of every tenant: with the counts of its `Arc` it fits into 256 bytes, a size that
+    /// allocators have.
+    #[test]
+    fn an_object_is_small() {
+        assert!(size_of::<Object>() <= 240, "{}", size_of::<Object>());
     }
 
     #[test]

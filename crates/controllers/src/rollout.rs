@@ -164,7 +164,7 @@ fn fits(api: &Api, entry: &Entry) -> Result<(), String> {
     let stored = Stored {
         value: &value,
         version: entry.object.version(),
-        residual: entry.object.residual().map(|residual| &**residual),
+        residual: entry.object.residual(),
     };
     let versions = api.bundle.served().chain([api.bundle.storage()]);
     for version in versions {

@@ -289,7 +289,7 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
     let stored = old.zip(old_value.as_ref()).map(|(old, value)| Stored {
         value,
         version: old.object.version(),
-        residual: old.object.residual().map(|r| &**r),
+        residual: old.object.residual(),
     });
     let own = representation::unalias(context.served, new);
     let owned = context

@@ -46,7 +46,7 @@ fn moved(served: &Served, entry: &Entry) -> Result<Owned> {
     let stored = Stored {
         value: &value,
         version: entry.object.version(),
-        residual: entry.object.residual().map(|residual| &**residual),
+        residual: entry.object.residual(),
     };
     served
         .get(stored, storage)

@@ -344,7 +344,7 @@ impl Versions for Seen<'_> {
         let stored = self.old.zip(value.as_ref()).map(|(old, value)| Stored {
             value,
             version: old.object.version(),
-            residual: old.object.residual().map(|r| &**r),
+            residual: old.object.residual(),
         });
         let seen = match served.asks(&from.name, &to.name) {
             // A webhook keeps nothing beside what is stored: one question will do.

@@ -36,7 +36,7 @@ pub fn value(served: &Served, entry: &Entry, version: &str) -> Result<Json> {
     if passes_through(served, entry, version) {
         return Ok(stored_value(entry));
     }
-    let residual = entry.object.residual().map(|r| &**r);
+    let residual = entry.object.residual();
     let mut value = served
         .get_owned(entry.object.body_value(), entry.object.version(), residual, version)
         .map_err(|failed| failed.or(|error| read_error(served, entry, version, error)))?;

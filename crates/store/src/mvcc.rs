@@ -78,11 +78,11 @@ impl Mvcc {
         if state.history_bytes > self.history_bytes_max {
             let excess = state.history_bytes - self.history_bytes_max;
             let mut freed = 0;
-            let oldest_kept = state.history.iter().find(|(_, change)| {
+            let oldest_kept = state.log.changes().find(|change| {
                 freed += crate::state::cost(change);
                 freed > excess
             });
-            let floor = oldest_kept.map_or(state.applied, |(_, change)| change.revision);
+            let floor = oldest_kept.map_or(state.applied, |change| change.revision);
             state.floor = state.floor.max(floor);
         }
         // Also pays off what a pinned compaction had to leave, a bounded part each time.

@@ -2,10 +2,7 @@
 
 use crate::{Change, Entry, Gone, Prior, watch::Log};
 use insula_api::{Object, ObjectKey, Revision};
-use std::{
-    collections::{BTreeMap, VecDeque},
-    sync::Arc,
-};
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What a change costs besides the object that it replaced: the key twice, links in the log.
 const CHANGE_BYTES: usize = 256;
@@ -19,8 +16,6 @@ pub(crate) struct State {
     /// The oldest revision that may be asked for. Invariant: `floor <= applied`.
     pub(crate) floor: Revision,
     pub(crate) log: Log,
-    /// Everything in `log` and all superseded versions, oldest first, to forget them in order.
-    pub(crate) history: VecDeque<(Arc<[u8]>, Arc<Change>)>,
     pub(crate) history_bytes: usize,
 }
 
@@ -97,7 +92,6 @@ impl State {
             applied: revision,
             floor: revision,
             log: Log::default(),
-            history: VecDeque::new(),
             history_bytes: 0,
         }
     }
@@ -159,7 +153,6 @@ impl State {
         });
         self.history_bytes += cost(&change);
         self.log.push(&change);
-        self.history.push_back((encoded, change));
     }
 
     /// Whether a revision may be asked for.
@@ -211,11 +204,11 @@ impl State {
     /// Forgets up to `CHUNK` changes that nobody may read any more. Returns whether there are more.
     pub(crate) fn trim(&mut self, upto: Revision) -> bool {
         for _ in 0..CHUNK {
-            let Some((encoded, change)) = self.history.pop_front_if(|(_, change)| change.revision <= upto) else {
+            let Some(change) = self.log.forget_oldest(upto) else {
                 return false;
             };
             self.history_bytes -= cost(&change);
-            self.log.forget(&change);
+            let encoded = change.key.encode();
             let Some(slot) = self.keys.get_mut(&encoded) else {
                 continue;
             };

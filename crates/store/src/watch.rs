@@ -134,18 +134,25 @@ impl Log {
         }
     }
 
-    /// Drops the oldest change; the caller drops them in the order in which they were pushed.
-    pub(crate) fn forget(&mut self, change: &Arc<Change>) {
+    /// All changes, oldest first.
+    pub(crate) fn changes(&self) -> impl Iterator<Item = &Arc<Change>> {
+        self.everything.changes.iter()
+    }
+
+    /// Drops the oldest change, unless it came after `upto`.
+    pub(crate) fn forget_oldest(&mut self, upto: Revision) -> Option<Arc<Change>> {
+        let change = self.everything.changes.pop_front_if(|oldest| oldest.revision <= upto)?;
+        self.everything.lost = self.everything.lost.max(change.revision);
         let ObjectKey { resource, cluster, .. } = &change.key;
-        let Some(log) = self.resources.get_mut(resource) else {
-            return;
-        };
-        for ring in log.rings(cluster).into_iter().flatten().chain([&mut self.everything]) {
-            if let Some(oldest) = ring.changes.pop_front_if(|oldest| Arc::ptr_eq(oldest, change)) {
-                ring.lost = ring.lost.max(oldest.revision);
+        if let Some(log) = self.resources.get_mut(resource) {
+            for ring in log.rings(cluster).into_iter().flatten() {
+                if let Some(oldest) = ring.changes.pop_front_if(|oldest| Arc::ptr_eq(oldest, &change)) {
+                    ring.lost = ring.lost.max(oldest.revision);
+                }
             }
         }
         self.tidy(resource, cluster);
+        Some(change)
     }
 
     /// Makes every cursor before `revision` gone.

@@ -14,7 +14,7 @@ fn key(name: &str) -> ObjectKey {
 
 fn put(name: &str) -> Txn {
     let value = serde_json::json!({"apiVersion": "v1", "kind": "Widget", "metadata": {"name": name}});
-    let object = Arc::new(Object::new(&value, Some("{\"v2\":[1]}".into())).unwrap());
+    let object = Arc::new(Object::new(&value, Some(b"{\"v2\":[1]}"[..].into())).unwrap());
     Txn {
         guards: vec![],
         writes: vec![Write::Put(key(name), object)],

@@ -238,7 +238,7 @@ fn wait_for_dependents(metadata: &mut serde_json::Map<String, Json>, propagation
 
 /// The same object with other JSON in the same version: residual and schema mark stay.
 pub(crate) fn rewrite(old: &Object, value: &Json) -> Result<Object> {
-    Object::new(value, old.residual().cloned())
+    Object::new(value, old.residual().map(Box::from))
         .map(|object| object.written_under(old.schema()))
         .map_err(|error| Error::Internal(error.to_string()))
 }
