@@ -84,7 +84,7 @@ fn a_tree_of_workspaces_goes_at_once_and_leaves_nothing() {
         (only_one && condition.contains("example.com/hold in 1 resource instances")).then_some(())
     });
     let (time, cpu) = (begun.elapsed(), cpu_seconds(server.pid()) - cpu);
-    println!(
+    eprintln!(
         "{WORKSPACES_COUNT} workspaces went in {time:?}: {:?} and {:.1} ms of CPU each",
         time / WORKSPACES_COUNT as u32,
         cpu * 1000.0 / WORKSPACES_COUNT as f64
