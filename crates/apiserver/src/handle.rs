@@ -50,7 +50,7 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
     let parsed = Parsed::new(request)?;
     let authenticated = parsed.authenticate(&server.authenticator, &server.registry).await?;
     // From here on a request costs something, if only the time until a revision is there.
-    let _place = server.limits.request(&authenticated.user().name).map_err(Reply::from)?;
+    let _place = server.limits.request(authenticated.payer()).map_err(Reply::from)?;
     let authorized = authenticated.locate(&server.registry).await?.authorize()?;
     refuse_inactive(&authorized)?;
     let (tenant, _place) = match &authorized.place.cluster {
@@ -58,7 +58,7 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
             let place = server.limits.in_workspace(cluster).map_err(Reply::from)?;
             (Tenant::Workspace(cluster.clone()), Some(place))
         }
-        None => (Tenant::User(authorized.user.name.as_str().into()), None),
+        None => (Tenant::User(authorized.parsed.payer.clone()), None),
     };
     server.turns.take(tenant, answer(server, authorized, kind)).await
 }

@@ -46,6 +46,8 @@ pub struct Parsed {
     pub(crate) upgrade: Option<Upgrade>,
     /// What is told of it afterwards.
     pub(crate) record: Record,
+    /// On whose account it is answered: who showed the credential, whomever they act as. Empty until that is known.
+    pub(crate) payer: Arc<str>,
 }
 
 /// A request whose sender is known.
@@ -112,6 +114,7 @@ impl Parsed {
             peer,
             upgrade,
             record,
+            payer: Arc::default(),
         })
     }
 
@@ -142,6 +145,7 @@ impl Parsed {
                 self.record.refused(why);
                 Reply::unauthorized()
             })?;
+        self.payer = caller.account_name().into();
         self.go_home(&caller)?;
         self.record.about(attributes(&self, None));
         self.record.known(&caller);
@@ -180,9 +184,9 @@ impl Parsed {
 }
 
 impl Authenticated {
-    /// Who asks.
-    pub fn user(&self) -> &UserInfo {
-        &self.user
+    /// On whose account the request is answered.
+    pub fn payer(&self) -> &Arc<str> {
+        &self.parsed.payer
     }
 
     /// Finds the cluster, and the state that the request sees.

@@ -90,7 +90,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let place = request
         .server
         .limits
-        .watch(&request.request.user.name, request.request.place.cluster.as_ref())
+        .watch(&request.request.parsed.payer, request.request.place.cluster.as_ref())
         .map_err(Reply::from)?;
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();

@@ -2,7 +2,7 @@
 
 use crate::identities::Identities;
 use insula_api::ClusterName;
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 /// May do everything everywhere; nothing can take it away.
 pub const GROUP_MASTERS: &str = "system:masters";
@@ -66,6 +66,15 @@ impl UserInfo {
         self.groups.iter().any(|g| g == group)
     }
 
+    /// The name under which is counted what a user asks for. Whom a cluster alone knows (a service account, a user of its own
+    /// issuer) is told apart from all others of that name, so that nobody uses up what is another's.
+    pub fn account_name(&self) -> Cow<'_, str> {
+        match self.extra.get(EXTRA_CLUSTER).map(Vec::as_slice) {
+            None | Some([]) => Cow::Borrowed(&self.name),
+            Some(clusters) => Cow::Owned(format!("{} of {}", self.name, clusters.join(","))),
+        }
+    }
+
     /// The user as `cluster` sees them: nobody in particular outside of their scopes, see [`Identities`].
     pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
         Identities::of(self, cluster).into_own()
@@ -75,6 +84,14 @@ impl UserInfo {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn namesakes_of_other_clusters_are_counted_apart() {
+        let mut user = UserInfo::authenticated("system:serviceaccount:default:default", "", Vec::new());
+        assert_eq!(user.account_name(), user.name);
+        user.extra.insert(EXTRA_CLUSTER.to_owned(), vec!["a".to_owned()]);
+        assert_eq!(user.account_name(), "system:serviceaccount:default:default of a");
+    }
 
     #[test]
     fn scopes_hold_together_and_outside_of_them_a_user_is_nobody() {

@@ -1,9 +1,11 @@
 //! Who is not let in, row by row of the table of negative tests, through every door: workspaces by path and by the name of their
-//! cluster, over HTTP/1.1 and HTTP/2, and gRPC. Whatever is refused changes nothing in the store, and its answer names nobody's
-//! workspace, owner or value that the request did not name itself.
+//! cluster, over HTTP/1.1 and HTTP/2, and gRPC. Whatever is refused changes nothing in the store, its answer names nobody's
+//! workspace, owner or value that the request did not name itself, and the audit log has it with the reason.
 //!
 //! Rows 9 and 10 (certificates) are in `access.rs` and `crates/auth/tests`, rows 21–28 and 40–51 in the stories that set
 //! their scene. Anonymous requests get 403 where the table says 401, as in kcp.
+
+use std::collections::HashMap;
 
 use bytes::Bytes;
 use insula_e2e::{
@@ -149,6 +151,7 @@ fn with<'a>(row: Row<'a>, headers: &[(&'a str, &'a str)]) -> Row<'a> {
 /// Sends all rows through all doors.
 fn refuse(scene: &Scene, rows: &[Row<'_>]) {
     let before = scene.settle();
+    let mut refused = Vec::new();
     let body = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "forced", "labels": {"a": "b"}}});
     for row in rows {
         for by_path in [true, false] {
@@ -189,6 +192,8 @@ fn refuse(scene: &Scene, rows: &[Row<'_>]) {
                     answer.code,
                     answer.text
                 );
+                let id = answer.headers.get("audit-id").map(|id| id.to_str().unwrap().to_owned());
+                refused.push((what.clone(), id, answer.code));
                 let shown = format!("{}{:?}", answer.text, answer.headers);
                 let unnamed = if by_path {
                     &scene.theirs.cluster
@@ -202,6 +207,32 @@ fn refuse(scene: &Scene, rows: &[Row<'_>]) {
         }
     }
     assert_eq!(scene.settle(), before, "what is refused changes nothing");
+    recorded(scene, &refused);
+}
+
+/// Each refusal is in the audit log, with its code and why.
+fn recorded(scene: &Scene, refused: &[(String, Option<String>, u16)]) {
+    let file = scene.server.data_dir().join("audit/audit.log");
+    until("the refusals are in the audit log", || {
+        let text = std::fs::read_to_string(&file).ok()?;
+        let events: HashMap<String, Value> = text
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+            .filter_map(|event| Some((event["auditID"].as_str()?.to_owned(), event)))
+            .collect();
+        for (what, id, code) in refused {
+            let id = id.as_ref().unwrap_or_else(|| panic!("{what}: no audit-id"));
+            let event = events.get(id)?;
+            assert_eq!(event["responseStatus"]["code"], *code, "{what}: {event}");
+            let notes = &event["annotations"];
+            let why =
+                ["insula.io/reason", "authorization.k8s.io/reason"].map(|key| notes[key].as_str().unwrap_or_default());
+            // What makes no sense says so to its sender; what may not be tells the reason to the operator alone.
+            let is_told = !matches!(code, 401 | 403);
+            assert!(is_told || why.iter().any(|why| !why.is_empty()), "{what}: {event}");
+        }
+        Some(())
+    });
 }
 
 const AUTHORIZATION: &str = "authorization";
