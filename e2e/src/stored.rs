@@ -21,7 +21,7 @@ pub fn edit_stored(data_dir: &Path, plural: &str, edit: impl Fn(&mut Value)) -> 
         writes.push(match value {
             Value::Null => Write::Delete(entry.key.clone()),
             value => {
-                let object = Object::new(&value, entry.object.residual().cloned()).unwrap();
+                let object = Object::new(&value, entry.object.residual().map(Into::into)).unwrap();
                 Write::Put(entry.key.clone(), Arc::new(object))
             }
         });
@@ -37,7 +37,7 @@ pub fn copy_stored(data_dir: &Path, plural: &str, copies: usize) {
             key.name = format!("{}-{copy}", entry.key.name).into();
             value["metadata"]["name"] = json!(&*key.name);
             value["metadata"]["uid"] = json!(format!("00000000-0000-4000-8000-{copy:012}"));
-            let object = Object::new(&value, entry.object.residual().cloned()).unwrap();
+            let object = Object::new(&value, entry.object.residual().map(Into::into)).unwrap();
             writes.push(Write::Put(key, Arc::new(object.written_under(entry.object.schema()))));
         }
     });
