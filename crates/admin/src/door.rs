@@ -108,6 +108,9 @@ impl Door {
             Err(NotLocated::Unavailable { name, phase, .. }) => Err(Status::unavailable(format!(
                 "workspace {name:?} is not available: its phase is {phase}"
             ))),
+            Err(NotLocated::Mounted { .. }) => Err(Status::failed_precondition(format!(
+                "workspace {path} is a mount: its content is on another server, ask there"
+            ))),
         }
     }
 

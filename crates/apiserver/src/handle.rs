@@ -1,13 +1,13 @@
 //! One request, from its bytes to its answer.
 
 use crate::{
-    ApiServer, body, home,
+    ApiServer, body, home, mounts,
     negotiate::{self, Negotiated, Offer},
     path::{ResourcePath, Rest, Route},
     render::Renderer,
     reply::{self, Reply},
     scale,
-    stage::{self, Authorized, Parsed},
+    stage::{self, Authorized, Parsed, Way},
     status, stream,
     turns::Tenant,
     views::{self, Found},
@@ -51,7 +51,10 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
     let authenticated = parsed.authenticate(&server.authenticator, &server.registry).await?;
     // From here on a request costs something, if only the time until a revision is there.
     let _place = server.limits.request(authenticated.payer()).map_err(Reply::from)?;
-    let authorized = authenticated.locate(&server.registry).await?.authorize()?;
+    let authorized = match authenticated.locate(&server.registry).await? {
+        Way::Here(located) => located.authorize()?,
+        Way::Mounted(mounted) => return mounts::forward(server, *mounted).await,
+    };
     refuse_inactive(&authorized)?;
     let (tenant, _place) = match &authorized.place.cluster {
         Some(cluster) => {

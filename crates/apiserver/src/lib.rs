@@ -16,6 +16,7 @@ pub mod handle;
 mod home;
 mod impersonate;
 pub mod limits;
+mod mounts;
 pub mod negotiate;
 pub mod openapi;
 pub mod path;
@@ -34,6 +35,8 @@ mod views;
 pub mod websocket;
 mod writes;
 
+pub use mounts::{Forward, Nowhere};
+
 use axum::body::Body;
 use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response, header};
@@ -49,6 +52,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 pub struct ApiServer {
     /// What is served.
     pub registry: Arc<Registry>,
+    /// Reaches the servers that workspaces are mounted from.
+    pub mounts: Arc<dyn Forward>,
     /// Who is who.
     pub authenticator: Arc<Authenticator>,
     /// What one user, and one workspace, may have open.

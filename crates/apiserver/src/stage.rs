@@ -66,6 +66,26 @@ pub struct Located {
     place: Place,
 }
 
+/// Where the path of a request leads.
+pub(crate) enum Way {
+    /// To what this server serves.
+    Here(Box<Located>),
+    /// To another server.
+    Mounted(Box<Mounted>),
+}
+
+/// A request for a workspace whose content is elsewhere.
+pub(crate) struct Mounted {
+    pub(crate) parsed: Parsed,
+    pub(crate) user: UserInfo,
+    /// Whether the user is acted as by somebody else.
+    pub(crate) borrowed: bool,
+    /// Where the content is.
+    pub(crate) url: Arc<str>,
+    /// The workspace.
+    pub(crate) path: ClusterPath,
+}
+
 /// Where a request goes.
 #[derive(Clone)]
 pub struct Place {
@@ -190,7 +210,7 @@ impl Authenticated {
     }
 
     /// Finds the cluster, and the state that the request sees.
-    pub async fn locate(self, registry: &Registry) -> Result<Located, Reply> {
+    pub(crate) async fn locate(self, registry: &Registry) -> Result<Way, Reply> {
         let Authenticated {
             parsed,
             mut user,
@@ -203,7 +223,20 @@ impl Authenticated {
             Route::NoCluster => (None, None, Rest::Other(parsed.uri.path().to_owned())),
             Route::Cluster { path: None, rest } => (None, None, rest.clone()),
             Route::Cluster { path: Some(path), rest } => {
-                let cluster = locate::locate(&snapshot, path).map_err(|why| not_located(why, &user, &parsed))?;
+                let cluster = match locate::locate(&snapshot, path) {
+                    Ok(cluster) => cluster,
+                    Err(NotLocated::Mounted { url }) => {
+                        let path = path.clone();
+                        return Ok(Way::Mounted(Box::new(Mounted {
+                            parsed,
+                            user,
+                            borrowed: behind.is_some(),
+                            url,
+                            path,
+                        })));
+                    }
+                    Err(why) => return Err(not_located(why, &user, &parsed)),
+                };
                 (Some(cluster), Some(path.clone()), rest.clone())
             }
             // Whether there is such a cluster is told to those alone whom it lets in.
@@ -230,12 +263,12 @@ impl Authenticated {
             let scopes = user.extra.entry(EXTRA_SCOPES.to_owned()).or_default();
             scopes.push(format!("cluster:{cluster}"));
         }
-        Ok(Located {
+        Ok(Way::Here(Box::new(Located {
             parsed,
             user,
             behind,
             place,
-        })
+        })))
     }
 }
 
@@ -300,7 +333,7 @@ fn not_located(why: NotLocated, user: &UserInfo, parsed: &Parsed) -> Reply {
             let attributes = attributes(parsed, None);
             Reply::forbidden(&insula_auth::forbidden_message(user, &attributes), &attributes)
         }
-        NotLocated::UnknownWorkspace { .. } => {
+        NotLocated::UnknownWorkspace { .. } | NotLocated::Mounted { .. } => {
             let name = match &parsed.route {
                 Route::Cluster { path: Some(path), .. } => path.to_string(),
                 _ => String::new(),

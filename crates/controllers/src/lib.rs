@@ -18,6 +18,7 @@ mod garbage;
 mod logicalcluster;
 mod maintain;
 mod migration;
+mod mount;
 mod namespace;
 mod partition;
 mod policy;
@@ -69,6 +70,7 @@ impl Controllers {
         vec![
             task!("workspace", workspace::Workspaces::new),
             task!("logicalcluster", logicalcluster::LogicalClusters::new),
+            task!("mount", mount::Mounts::new),
             task!("maintenance", maintain::Maintenance::new),
             task!("workspacetype", workspacetype::WorkspaceTypes::new),
             task!("apiexport", apiexport::ApiExports::new),

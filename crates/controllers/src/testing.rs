@@ -13,6 +13,7 @@ use crate::{
     logicalcluster::LogicalClusters,
     maintain::Maintenance,
     migration::Migrations,
+    mount::Mounts,
     namespace::Namespaces,
     partition::PartitionSets,
     policy::Policies,
@@ -230,6 +231,7 @@ impl Rig {
             commits += pass(registry, &Workspaces::new(registry.clone())).await;
             commits += pass(registry, &LogicalClusters::new(registry.clone())).await;
             commits += pass(registry, &Maintenance::new(registry.clone())).await;
+            commits += pass(registry, &Mounts::new(registry.clone())).await;
             commits += pass(registry, &WorkspaceTypes::new(registry.clone())).await;
             commits += pass(registry, &ApiExports::new(registry.clone())).await;
             commits += pass(registry, &EndpointSlices::new(registry.clone())).await;

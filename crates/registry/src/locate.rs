@@ -19,6 +19,8 @@ pub enum NotLocated {
         name: String,
         phase: String,
     },
+    /// The workspace is a mount: its content is at this address.
+    Mounted { url: Arc<str> },
 }
 
 /// For the audit log, not for clients: it tells whether a cluster exists.
@@ -35,6 +37,7 @@ impl fmt::Display for NotLocated {
                     "the workspace {name:?} in the logical cluster {parent} is {phase}, and not Ready"
                 )
             }
+            NotLocated::Mounted { .. } => f.write_str("the workspace is a mount: its content is on another server"),
         }
     }
 }
@@ -44,6 +47,8 @@ impl fmt::Display for NotLocated {
 struct Route {
     cluster: Option<ClusterName>,
     phase: String,
+    /// Where the content is, of a mount.
+    mount: Option<Arc<str>>,
 }
 
 /// Whether a logical cluster exists.
@@ -65,7 +70,8 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
     if !exists(snapshot, &cluster) {
         return Err(NotLocated::UnknownCluster(cluster));
     }
-    for name in rest {
+    let last = rest.len().saturating_sub(1);
+    for (at, name) in rest.into_iter().enumerate() {
         let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name);
         let Some(entry) = snapshot.get(&key) else {
             return Err(NotLocated::UnknownWorkspace {
@@ -75,6 +81,11 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
         };
         let route = entry.object.view(|object| read_route(&object.body_value()));
         cluster = match &route.cluster {
+            // What is below a mount is the other server's to know.
+            None if at == last && route.phase == "Ready" && route.mount.is_some() => {
+                let url = route.mount.clone().unwrap_or_default();
+                return Err(NotLocated::Mounted { url });
+            }
             Some(child) if route.phase != "Unavailable" && route.phase != "Scheduling" => child.clone(),
             _ => {
                 let phase = route.phase.clone();
@@ -94,6 +105,7 @@ fn read_route(workspace: &Json) -> Route {
     Route {
         cluster: ClusterName::parse(text("/spec/cluster")).ok(),
         phase: text("/status/phase").to_owned(),
+        mount: workspace["spec"]["mount"].is_object().then(|| text("/spec/URL").into()),
     }
 }
 

@@ -65,6 +65,8 @@ pub struct Parts {
     pub url: String,
     /// The CA that signed our certificate, PEM.
     pub trust: Arc<str>,
+    /// Reaches the servers that workspaces are mounted from.
+    pub mounts: Arc<dyn insula_apiserver::Forward>,
     /// Where requests are recorded.
     pub audit: Arc<Log>,
 }
@@ -89,6 +91,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         lifecycle,
         url,
         trust,
+        mounts,
         audit,
     } = parts;
     let measured = Arc::new(Measured {
@@ -134,6 +137,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     };
     let server = Arc::new(ApiServer {
         registry: Arc::clone(&registry),
+        mounts,
         authenticator: Arc::clone(&authenticator),
         limits: Limits::new(settings, &env.clock),
         turns: Turns::new(cores()),

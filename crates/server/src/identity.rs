@@ -38,6 +38,9 @@ pub(crate) const KCP_ADMIN: (&str, &str) = ("kcp-admin", "system:kcp:admin");
 /// The administrator of kcp's context `system:admin`.
 pub(crate) const SHARD_ADMIN: (&str, &str) = ("shard-admin", "system:masters");
 
+/// This server, to those that workspaces are mounted from. Nobody here.
+const FRONT: (&str, &str) = ("front", "system:insula:front");
+
 /// A certificate and its key, on disk.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Pair {
@@ -58,6 +61,8 @@ pub(crate) struct Identity {
     pub(crate) kcp_admin: Pair,
     /// The client certificate of [`SHARD_ADMIN`].
     pub(crate) shard_admin: Pair,
+    /// What this server shows to others.
+    pub(crate) front: Pair,
 }
 
 /// What a certificate is to say.
@@ -89,6 +94,7 @@ pub(crate) fn ensure(data_dir: &Path, names: &[String], now: Timestamp) -> Resul
         server,
         kcp_admin: client(KCP_ADMIN)?,
         shard_admin: client(SHARD_ADMIN)?,
+        front: client(FRONT)?,
     })
 }
 

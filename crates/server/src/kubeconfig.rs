@@ -85,6 +85,7 @@ mod tests {
             server: pair("server"),
             kcp_admin: pair("kcp-admin"),
             shard_admin: pair("shard-admin"),
+            front: pair("front"),
         }
     }
 

@@ -189,6 +189,7 @@ impl Starting {
             lifecycle: lifecycle.clone(),
             url: url.clone(),
             trust: files::read(&identity.ca)?.unwrap_or_default().into(),
+            mounts: mounts(&config, &identity)?,
             audit,
         })
         .await?;
@@ -314,6 +315,25 @@ pub(crate) async fn resolve(listen: &str) -> Result<SocketAddr, StartError> {
     addresses
         .next()
         .ok_or_else(|| wrong("the name has no address".to_owned()))
+}
+
+/// Reaches the servers that workspaces are mounted from.
+fn mounts(config: &Config, identity: &identity::Identity) -> Result<Arc<dyn insula_apiserver::Forward>, StartError> {
+    let unusable = |cause: String| StartError::Identity {
+        path: identity.front.key.clone(),
+        cause,
+    };
+    let shown = crate::outbound::Shown {
+        ca: files::read(&identity.ca)?.unwrap_or_default().into_bytes(),
+        certificate: files::read(&identity.front.certificate)?
+            .unwrap_or_default()
+            .into_bytes(),
+        key: files::read_secret(&identity.front.key)?
+            .unwrap_or_default()
+            .into_bytes(),
+    };
+    let mounts = crate::outbound::Mounts::new(&config.workspaces.mounts, &shown).map_err(unusable)?;
+    Ok(Arc::new(mounts))
 }
 
 /// What clients may call us: besides the loopback names, where we listen and the machine's name.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use insula_e2e::{Client, Server, Who, ready_workspace, shared, stored_keys, until, workspace};
+use insula_e2e::{Client, Server, Setup, Who, mirror, ready_workspace, shared, stored_keys, until, workspace};
 use serde_json::{Value, json};
 
 const WORKSPACES: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
@@ -149,4 +149,106 @@ fn a_workspace_that_is_switched_off_ends_its_watches() {
     alice.merge(CLUSTER, &off(Value::Null)).expect(200);
     assert_eq!(alice.merge(CLUSTER, &off(json!("false"))).code, 403);
     assert_eq!(alice.get(MAPS).code, 403);
+}
+
+const REMOTES: &str = "/apis/mounts.example.com/v1/remotes";
+
+fn remotes() -> Value {
+    let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "remotes.mounts.example.com"},
+        "spec": {"group": "mounts.example.com", "scope": "Cluster", "names": {"plural": "remotes", "kind": "Remote"},
+            "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
+}
+
+fn remote(name: &str, url: &str, phase: &str) -> Value {
+    json!({"apiVersion": "mounts.example.com/v1", "kind": "Remote", "status": {"URL": url, "phase": phase},
+        "metadata": {"name": name, "annotations": {"experimental.tenancy.kcp.io/is-mount": "true"}}})
+}
+
+fn mount(name: &str) -> Value {
+    let reference = json!({"apiVersion": "mounts.example.com/v1", "kind": "Remote", "name": name});
+    json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": {"mount": {"ref": reference}}})
+}
+
+#[test]
+fn a_mount_passes_requests_on_with_the_name_of_who_asks_and_no_credential() {
+    let server = Server::with(Setup {
+        environment: vec![("INSULA_WORKSPACES_MOUNTS".to_owned(), "127.0.0.1/32".to_owned())],
+        ..Setup::default()
+    });
+    let url = mirror(&server);
+    let (path, _) = insula_e2e::workspace_owned_by(&server, "alice");
+    let alice = server.client(Who::Token("alice-token".to_owned()));
+    let here = alice.at(&path);
+    here.post("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", &remotes())
+        .expect(201);
+    until("remotes are served", || (here.get(REMOTES).code == 200).then_some(()));
+    here.post(WORKSPACES, &mount("far")).expect(201);
+    let condition = |name: &str| {
+        let found = here.get(&format!("{WORKSPACES}/{name}")).expect(200);
+        let conditions = found["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        let ready = conditions
+            .into_iter()
+            .find(|condition| condition["type"] == "WorkspaceMountReady");
+        (found["status"]["phase"].clone(), ready.unwrap_or_default())
+    };
+    let wait = |name: &str, phase: &str, reason: &str| {
+        until(&format!("{name} is {phase} {reason}"), || {
+            let (now, why) = condition(name);
+            (now == phase && why["reason"].as_str().unwrap_or_default() == reason).then_some(why)
+        })
+    };
+    let why = wait("far", "Unavailable", "MountObjectNotFound");
+    assert_eq!(why["message"], "Remote \"/far\" not found");
+    assert_eq!(alice.at(&format!("{path}:far")).get("/api").code, 503);
+
+    here.post(REMOTES, &remote("far", &format!("{url}/base/"), "Connecting"))
+        .expect(201);
+    wait("far", "Unavailable", "MountObjectNotReady");
+    here.merge(&format!("{REMOTES}/far"), &json!({"status": {"phase": "Ready"}}))
+        .expect(200);
+    wait("far", "Ready", "");
+
+    let far = alice.at(&format!("{path}:far"));
+    let spoof = [
+        ("x-remote-user", "somebody"),
+        ("x-remote-group", "system:masters"),
+        ("cookie", "a=b"),
+        ("x-anything", "else"),
+    ];
+    let answer = far.get_with("/api/v1/pods?limit=1", &spoof);
+    assert_eq!(answer.code, 207);
+    assert!(!answer.headers.contains_key("set-cookie") && !answer.headers.contains_key("location"));
+    assert_eq!(answer.body["path"], "/base/api/v1/pods?limit=1");
+    let headers = &answer.body["headers"];
+    assert_eq!(headers["x-remote-user"], json!(["alice"]));
+    assert!(headers["x-remote-group"].to_string().contains("system:authenticated"));
+    assert!(!headers["x-remote-group"].to_string().contains("masters"));
+    for gone in ["authorization", "cookie", "x-anything"] {
+        assert!(headers.get(gone).is_none(), "{gone}: {headers}");
+    }
+    let sent = far.post("/api/v1/pods", &json!({"a": 1})).body;
+    assert_eq!((&sent["method"], &sent["body"]), (&json!("POST"), &json!("{\"a\":1}")));
+    // Nobody without a name, and nobody in another's.
+    let anonymous = server.client(Who::Anonymous).at(&format!("{path}:far"));
+    assert_eq!(anonymous.get("/api").code, 403);
+    let admin = server.admin().at(&format!("{path}:far"));
+    assert_eq!(admin.get_with("/api", &[("impersonate-user", "alice")]).code, 403);
+    assert_eq!(alice.at(&format!("{path}:far:below")).get("/api").code, 503);
+
+    // Only where the operator lets requests go.
+    for (name, target) in [("inner", "https://169.254.169.254"), ("plain", "http://127.0.0.1")] {
+        here.post(REMOTES, &remote(name, target, "Ready")).expect(201);
+        here.post(WORKSPACES, &mount(name)).expect(201);
+        until("it was looked at", || (condition(name).0 != "Scheduling").then_some(()));
+        let refused = alice.at(&format!("{path}:{name}")).get("/latest/meta-data");
+        assert_eq!(refused.code, 503, "{}", refused.text);
+    }
+    here.merge(&format!("{REMOTES}/far"), &json!({"metadata": {"annotations": null}}))
+        .expect(200);
+    wait("far", "Unavailable", "MountAnnotationInvalid");
+    here.delete(&format!("{WORKSPACES}/far")).expect(200);
+    until("it is gone", || {
+        (here.get(&format!("{WORKSPACES}/far")).code == 404).then_some(())
+    });
 }

@@ -31,10 +31,7 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
     }
     required_groups(review, new)?;
     if new["spec"]["mount"].is_object() {
-        return Err(review.forbid(
-            new,
-            "spec.mount is not supported: leave it out, workspaces have their content here",
-        ));
+        return mount(review, new);
     }
     let found = resolve(review, new)?;
     new["spec"]["type"] = found.reference.write();
@@ -52,6 +49,26 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
         return Err(review.forbid(new, unusable(&refused.reference)));
     }
     fits(review, new, &child)
+}
+
+/// A mount has no content here, and so no type.
+fn mount(review: &Review<'_>, new: &Json) -> Result<()> {
+    if !new["spec"]["type"].is_null() && !review.privileged() {
+        return Err(review.forbid(
+            new,
+            "spec.mount and spec.type cannot be set together: a mount has its content elsewhere",
+        ));
+    }
+    for field in ["apiVersion", "kind", "name"] {
+        if new["spec"]["mount"]["ref"][field]
+            .as_str()
+            .unwrap_or_default()
+            .is_empty()
+        {
+            return Err(review.forbid(new, format!("spec.mount.ref.{field} must be set")));
+        }
+    }
+    Ok(())
 }
 
 fn may_use(review: &Review<'_>, cluster: &ClusterName, name: &str) -> bool {

@@ -152,6 +152,8 @@ pub struct Workspaces {
     pub event_ttl_seconds: u64,
     /// Objects that a workspace may have in all; 0 is any number.
     pub objects: u64,
+    /// Where workspaces may be mounted from, as `webhooks.allow`; empty: nowhere.
+    pub mounts: Targets,
 }
 
 /// Limits. Every one has a default, and none can be switched off.
@@ -207,6 +209,7 @@ impl Default for Config {
                 homes: true,
                 event_ttl_seconds: 3600,
                 objects: 0,
+                mounts: Targets::nobody(),
             },
             audit: AuditConfig::default(),
             limits: Limits::default(),

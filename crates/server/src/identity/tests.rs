@@ -37,9 +37,9 @@ fn certificates_are_renewed_when_due_and_only_then() {
     let host = ["box.example".to_owned(), "0.0.0.0".to_owned()];
     ensure(dir.path(), &host, NOW).unwrap();
     let mut before = contents(dir.path());
-    assert_eq!(before.len(), 8);
+    assert_eq!(before.len(), 10);
 
-    let leaves = ["kcp-admin", "server", "shard-admin"];
+    let leaves = ["front", "kcp-admin", "server", "shard-admin"];
     for (names, now, want) in [
         (&host[..], NOW, &[][..]),
         (&host[..], days(334), &[]),
@@ -102,7 +102,7 @@ fn a_crash_between_two_files_heals() {
     ensure(dir.path(), &[], NOW).unwrap();
     assert_eq!(
         changed(&before, &contents(dir.path())),
-        ["ca", "kcp-admin", "server", "shard-admin"]
+        ["ca", "front", "kcp-admin", "server", "shard-admin"]
     );
 
     // The CA's key does not come back by itself.

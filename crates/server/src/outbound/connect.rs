@@ -16,8 +16,8 @@ use hyper_util::{
     client::legacy::connect::{Connected, Connection},
     rt::TokioIo,
 };
-use rustls::{ClientConfig, RootCertStore};
-use rustls_pki_types::{CertificateDer, ServerName, pem::PemObject};
+use rustls::{ClientConfig, ConfigBuilder, RootCertStore, WantsVerifier};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject};
 use tokio::net::{TcpStream, lookup_host};
 use tokio_rustls::{TlsConnector, client::TlsStream};
 use tower::Service;
@@ -39,19 +39,34 @@ pub(super) struct Connector {
 pub(super) struct NoConnection(String);
 
 impl Connector {
-    /// A connector that trusts the bundle, or what the machine trusts.
-    pub(super) fn new(targets: Arc<Targets>, ca_bundle: Option<&[u8]>) -> Result<Self, String> {
-        let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
-        let mut config = ClientConfig::builder_with_provider(provider)
-            .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
-            .map_err(|error| error.to_string())?
-            .with_root_certificates(roots(ca_bundle)?)
-            .with_no_client_auth();
+    /// A connector that shows a certificate, and trusts what the machine trusts and a CA.
+    pub(super) fn showing(targets: Arc<Targets>, shown: &Shown) -> Result<Self, String> {
+        let mut trusted = roots(None)?;
+        let ca = CertificateDer::pem_slice_iter(&shown.ca).filter_map(Result::ok);
+        trusted.add_parsable_certificates(ca);
+        let chain = CertificateDer::pem_slice_iter(&shown.certificate).filter_map(Result::ok);
+        let key = PrivateKeyDer::from_pem_slice(&shown.key).map_err(|error| error.to_string())?;
+        let config = config()?
+            .with_root_certificates(trusted)
+            .with_client_auth_cert(chain.collect(), key)
+            .map_err(|error| error.to_string())?;
+        Ok(Self::with(targets, config))
+    }
+
+    fn with(targets: Arc<Targets>, mut config: ClientConfig) -> Self {
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(Connector {
+        Connector {
             targets,
             tls: TlsConnector::from(Arc::new(config)),
-        })
+        }
+    }
+
+    /// A connector that trusts the bundle, or what the machine trusts.
+    pub(super) fn new(targets: Arc<Targets>, ca_bundle: Option<&[u8]>) -> Result<Self, String> {
+        let config = config()?
+            .with_root_certificates(roots(ca_bundle)?)
+            .with_no_client_auth();
+        Ok(Self::with(targets, config))
     }
 
     async fn connect(self, uri: Uri) -> Result<Stream, NoConnection> {
@@ -95,6 +110,20 @@ impl Connector {
         }
         Err(NoConnection(format!("dial tcp {place}: connect: {last}")))
     }
+}
+
+/// What this server shows of itself, and whom it trusts beside those that the machine does. PEM.
+pub(crate) struct Shown {
+    pub(crate) ca: Vec<u8>,
+    pub(crate) certificate: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+}
+
+fn config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
+    let provider = Arc::new(rustls::crypto::aws_lc_rs::default_provider());
+    ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])
+        .map_err(|error| error.to_string())
 }
 
 /// A name that leads nowhere. Services are told apart, since their names lead somewhere in other clusters.

@@ -6,9 +6,12 @@
 
 mod connect;
 mod keys;
+mod mounts;
 mod targets;
 
+pub(crate) use connect::Shown;
 pub(crate) use keys::IssuerKeys;
+pub(crate) use mounts::Mounts;
 pub use targets::Targets;
 
 use std::{

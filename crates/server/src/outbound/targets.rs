@@ -36,6 +36,11 @@ impl Default for Targets {
 }
 
 impl Targets {
+    /// Nobody, unless the operator says so.
+    pub(crate) fn nobody() -> Self {
+        Targets(Vec::new())
+    }
+
     /// Everybody, wherever they are: for those whom the operator names one by one.
     pub(super) fn everybody() -> Self {
         let network = |address: IpAddr| Target::Network(address, 0);

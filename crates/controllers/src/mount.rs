@@ -1,0 +1,163 @@
+//! Mounts: workspaces whose content is another server's. An object of the parent says where (`status.URL`) and whether it
+//! answers (`status.phase`); the Workspace shows it, and requests are passed on.
+
+use crate::{
+    runtime::Reconciler,
+    workspace::show_phase,
+    write::{count_generation, sort_conditions, text},
+};
+use insula_api::{Condition, Json, ObjectKey, ResourceId, Scope, Timestamp, set_condition};
+use insula_registry::{Intent, Plan, Registry, ids, representation};
+use insula_store::{Change, Entry, Snapshot};
+use std::{ops::ControlFlow, sync::Arc};
+
+/// On objects that say where a workspace is.
+const IS_MOUNT: &str = "experimental.tenancy.kcp.io/is-mount";
+const READY: &str = "WorkspaceMountReady";
+
+/// Reconciles Workspaces that are mounts.
+pub(crate) struct Mounts {
+    registry: Arc<Registry>,
+}
+
+/// A mount, and the object that it refers to.
+pub(crate) struct World {
+    entry: Entry,
+    workspace: Json,
+    target: Option<Json>,
+    now: Timestamp,
+}
+
+impl Mounts {
+    pub(crate) fn new(registry: Arc<Registry>) -> Self {
+        Mounts { registry }
+    }
+
+    fn target(&self, snapshot: &Snapshot, key: &ObjectKey, workspace: &Json) -> Option<Json> {
+        let at = |field: &str| text(workspace, &format!("/spec/mount/ref/{field}"));
+        let (group, version) = at("apiVersion").split_once('/').unwrap_or(("", at("apiVersion")));
+        let served = self.registry.catalog.served(snapshot, &key.cluster);
+        let served = served
+            .iter()
+            .find(|served| **served.group() == *group && *served.names().kind == *at("kind"))?;
+        let found = ObjectKey {
+            resource: served.resource_id(),
+            cluster: key.cluster.clone(),
+            namespace: at("namespace").into(),
+            name: at("name").into(),
+        };
+        representation::value(served, &snapshot.get(&found)?, version).ok()
+    }
+}
+
+impl Reconciler for Mounts {
+    type Key = ObjectKey;
+    type World = Option<World>;
+
+    fn name(&self) -> &'static str {
+        "mount"
+    }
+
+    fn watches(&self) -> Vec<ResourceId> {
+        vec![ids::workspaces()]
+    }
+
+    fn scopes(&self) -> Vec<Scope> {
+        vec![Scope::everything()]
+    }
+
+    /// Mounts themselves, and those that refer to what changed. Only objects of tenants' APIs say that they are mounts, so that
+    /// a look at a few bytes is all that most changes cost.
+    fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
+        let key = &change.key;
+        let mentions = |text: &str| {
+            let mut sides = change.new.iter().chain(change.old.as_ref().map(|old| &old.object));
+            sides.any(|object| object.body().iter().any(|piece| piece.contains(text)))
+        };
+        if key.resource == ids::workspaces() {
+            return if mentions("\"mount\"") {
+                vec![key.clone()]
+            } else {
+                Vec::new()
+            };
+        }
+        let is_ours = self
+            .registry
+            .catalog
+            .system()
+            .get(&key.resource.group, &key.resource.resource)
+            .is_some();
+        if is_ours || key.resource.group == ids::INTERNAL.into() || !mentions(IS_MOUNT) {
+            return Vec::new();
+        }
+        let mut keys = Vec::new();
+        snapshot.for_each(&Scope::cluster(ids::workspaces(), key.cluster.clone()), |entry| {
+            if text(&entry.object.body_value(), "/spec/mount/ref/name") == &*key.name {
+                keys.push(entry.key.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        keys
+    }
+
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Option<World> {
+        let entry = snapshot.get(key)?;
+        let workspace = entry.object.body_value();
+        let is_mount = workspace["spec"]["mount"].is_object() && !entry.object.meta.is_deleting();
+        is_mount.then(|| World {
+            target: self.target(snapshot, key, &workspace),
+            entry,
+            workspace,
+            now: self.registry.clock.now(),
+        })
+    }
+
+    fn decide(&self, world: &Option<World>) -> Plan {
+        world.as_ref().map_or_else(Plan::rest, decide)
+    }
+}
+
+fn decide(world: &World) -> Plan {
+    let mut value = world.workspace.clone();
+    let state = state(world);
+    let phase = match &state {
+        Ok(url) => {
+            if value["spec"]["URL"] != *url {
+                value["spec"]["URL"] = Json::from(*url);
+                count_generation(&mut value);
+            }
+            set_condition(&mut value, &Condition::holds(READY), world.now);
+            "Ready"
+        }
+        Err(problem) => {
+            set_condition(&mut value, problem, world.now);
+            "Unavailable"
+        }
+    };
+    sort_conditions(&mut value);
+    show_phase(&mut value, phase);
+    Plan {
+        intents: vec![Intent::Update(world.entry.clone(), value)],
+        again_after: None,
+    }
+}
+
+/// Where the content is, or why nobody knows.
+fn state(world: &World) -> Result<&str, Condition> {
+    let at = |field: &str| text(&world.workspace, &format!("/spec/mount/ref/{field}"));
+    let (kind, name) = (at("kind"), at("name"));
+    let Some(target) = &world.target else {
+        let message = format!("{kind} {:?} not found", format!("{}/{name}", at("namespace")));
+        return Err(Condition::fails(READY, "MountObjectNotFound", message));
+    };
+    if target["metadata"]["annotations"][IS_MOUNT] != "true" {
+        let message = format!("{kind} {name:?} is no mount: its owner has to annotate it with {IS_MOUNT}: \"true\"");
+        return Err(Condition::fails(READY, "MountAnnotationInvalid", message));
+    }
+    let url = text(target, "/status/URL");
+    if text(target, "/status/phase") != "Ready" || !url.starts_with("https://") {
+        let message = format!("Mount is not reporting ready. See {kind} {name:?} status for more details");
+        return Err(Condition::fails(READY, "MountObjectNotReady", message));
+    }
+    Ok(url)
+}
