@@ -63,7 +63,8 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         }
         None => (Tenant::User(authorized.parsed.payer.clone()), None),
     };
-    server.turns.take(tenant, answer(server, authorized, kind)).await
+    let now = server.registry.clock.now_micros();
+    server.turns.take(tenant, now, answer(server, authorized, kind)).await
 }
 
 async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut Kind) -> Answer {

@@ -8,6 +8,8 @@
 //! webhook, the rest of its body. When it can go on, it takes a free place, or goes into the line of its workspace; a place that
 //! becomes free is given to the first of the workspace whose turn it is. Without this, the executor would serve requests in the
 //! order in which they can go on, and who sends most would be served most.
+//!
+//! A workspace that has been alone for a while has nobody to take turns with, and its requests run as they come.
 
 use insula_api::ClusterName;
 use std::{
@@ -21,6 +23,9 @@ use std::{
 /// Requests that may compute at once for each core. One is enough to keep it busy; the other one is ready when that one
 /// waits.
 const PLACES_PER_CORE: usize = 2;
+
+/// A tenant is alone when no other one has asked for anything for this long.
+const ALONE_MICROS: i64 = 100_000;
 
 /// Whose turn it is among tenants.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -41,6 +46,9 @@ struct Lines {
     /// Tenants in the order of their turns; each of them has a line that is not empty.
     order: VecDeque<Tenant>,
     lines: HashMap<Tenant, VecDeque<Arc<Ticket>>>,
+    /// Who asked last, and when that was somebody else than before.
+    last: Option<Tenant>,
+    changed: i64,
 }
 
 /// A request's right to compute.
@@ -59,7 +67,7 @@ struct State {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stage {
-    /// It has something to do, and has not asked for a place yet.
+    /// It is new.
     Ready,
     /// It is in its line.
     Queued,
@@ -90,8 +98,11 @@ impl Turns {
         })))
     }
 
-    /// Runs what a request computes in its turns.
-    pub async fn take<T>(&self, tenant: Tenant, work: impl Future<Output = T>) -> T {
+    /// Runs what a request computes in its turns. It came at `now`, in microseconds.
+    pub async fn take<T>(&self, tenant: Tenant, now: i64, work: impl Future<Output = T>) -> T {
+        if locked(&self.0).is_alone(&tenant, now) {
+            return work.await;
+        }
         let ticket = Arc::new(Ticket {
             turns: self.clone(),
             tenant,
@@ -131,7 +142,16 @@ impl Lines {
         }
     }
 
-    /// A place, if nobody waits for one.
+    /// Whether only this tenant has asked for anything lately.
+    fn is_alone(&mut self, tenant: &Tenant, now: i64) -> bool {
+        if self.last.as_ref() != Some(tenant) {
+            self.last = Some(tenant.clone());
+            self.changed = now;
+        }
+        now - self.changed > ALONE_MICROS
+    }
+
+    /// A place, if one is free.
     fn seize(&mut self) -> bool {
         let free = self.free > 0;
         self.free -= usize::from(free);
@@ -154,7 +174,9 @@ impl Ticket {
         waker: &Waker,
         work: Pin<&mut impl Future<Output = T>>,
     ) -> Poll<T> {
-        if !self.begins(context) {
+        let (begins, woken) = self.begins(context);
+        woken.into_iter().for_each(Waker::wake);
+        if !begins {
             return Poll::Pending;
         }
         let done = work.poll(&mut Context::from_waker(waker));
@@ -178,8 +200,10 @@ impl Ticket {
         done
     }
 
-    /// Whether it has a place, and something to do.
-    fn begins(self: &Arc<Self>, context: &Context<'_>) -> bool {
+    /// Whether it has a place; who got one meanwhile. A new request gets into its line even if a place is free, behind the
+    /// others that the executor has in its own line: else that one would be the only one.
+    fn begins(self: &Arc<Self>, context: &Context<'_>) -> (bool, Vec<Waker>) {
+        let mut woken = Vec::new();
         let mut lines = locked(&self.turns.0);
         let mut state = locked(&self.state);
         let known = state
@@ -189,20 +213,20 @@ impl Ticket {
         if !known {
             state.waker = Some(context.waker().clone());
         }
-        let begins = match state.stage {
-            Stage::Granted => true,
-            Stage::Ready => lines.seize(),
-            Stage::Queued | Stage::Waiting | Stage::Running | Stage::RunningOn | Stage::Gone => return false,
-        };
-        state.stage = match begins {
-            true => Stage::Running,
-            false => Stage::Queued,
-        };
-        drop(state);
-        if !begins {
-            lines.queue(self);
+        match state.stage {
+            Stage::Granted => {
+                state.stage = Stage::Running;
+                return (true, woken);
+            }
+            Stage::Ready => {
+                state.stage = Stage::Queued;
+                drop(state);
+                lines.queue(self);
+                lines.give(&mut woken);
+            }
+            Stage::Queued | Stage::Waiting | Stage::Running | Stage::RunningOn | Stage::Gone => {}
         }
-        begins
+        (false, woken)
     }
 }
 

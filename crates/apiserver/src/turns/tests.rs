@@ -24,7 +24,7 @@ async fn a_flood_waits_for_itself() {
         for _ in 0..count {
             let (turns, served) = (turns.clone(), served.clone());
             all.spawn(async move {
-                turns.take(tenant(name), async { locked(&served).push(name) }).await;
+                turns.take(tenant(name), 0, async { locked(&served).push(name) }).await;
             });
         }
     }
@@ -72,7 +72,7 @@ async fn places_come_back_whatever_happens() {
                     }
                 }
             };
-            let turn = turns.take(tenant(["a", "b", "c"][n as usize % 3]), work);
+            let turn = turns.take(tenant(["a", "b", "c"][n as usize % 3]), 0, work);
             match n % 5 {
                 0 => drop(tokio::time::timeout(Duration::from_micros(n * 3), turn).await),
                 _ => turn.await,
@@ -90,9 +90,23 @@ async fn a_panic_gives_its_place_back() {
     let turns = Turns::new(1);
     for _ in 0..5 {
         let turns = turns.clone();
-        let work = async move { turns.take(tenant("a"), async { panic!("as it was to be") }).await };
+        let work = async move { turns.take(tenant("a"), 0, async { panic!("as it was to be") }).await };
         let ended: Result<(), _> = tokio::spawn(work).await;
         assert!(ended.is_err());
     }
     assert_eq!(places(&turns), 2);
+}
+
+/// Who has been alone for a while waits for nobody, until somebody else comes.
+#[test]
+fn one_alone_takes_no_turns() {
+    let mut lines = Lines::default();
+    let (a, b) = (tenant("a"), tenant("b"));
+    let alone = |lines: &mut Lines, tenant: &Tenant, now: i64| lines.is_alone(tenant, now);
+    assert!(!alone(&mut lines, &a, 0));
+    assert!(alone(&mut lines, &a, ALONE_MICROS + 1));
+    assert!(!alone(&mut lines, &b, ALONE_MICROS + 2));
+    assert!(!alone(&mut lines, &a, ALONE_MICROS + 3));
+    assert!(!alone(&mut lines, &a, 2 * ALONE_MICROS));
+    assert!(alone(&mut lines, &a, 2 * ALONE_MICROS + 4));
 }

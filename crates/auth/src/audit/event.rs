@@ -2,7 +2,7 @@
 
 use super::{policy::Verdict, stage::Stage};
 use crate::{
-    authorize::{Attributes, Decision, Trail},
+    authorize::{Attributes, Decision, Step, Trail},
     user::UserInfo,
 };
 use insula_api::{ClusterName, ClusterPath, Json, Timestamp};
@@ -197,6 +197,16 @@ impl Serialize for ResponseStatus<'_> {
     }
 }
 
+/// What a step said: `request.auth.kcp.io/02-content-decision`.
+struct StepKey(Step, &'static str);
+
+impl Serialize for StepKey {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let StepKey(step, what) = self;
+        serializer.collect_str(&format_args!("{STEP_DOMAIN}/{}-{what}", step.name()))
+    }
+}
+
 struct Annotations<'a>(&'a Facts);
 
 impl Serialize for Annotations<'_> {
@@ -224,15 +234,18 @@ impl Serialize for Annotations<'_> {
         if let Some(path) = path {
             map.serialize_entry("kcp.io/path", &path.to_string())?;
         }
-        for (step, decision) in trail {
+        // Of what was allowed, the step that did it; of a refusal, how it came to that.
+        let allowed = matches!(trail.last(), Some((_, Decision::Allow { .. })));
+        let told = if allowed { &trail[trail.len() - 1..] } else { &trail[..] };
+        for (step, decision) in told {
             let (word, reason) = match decision {
                 Decision::Allow { reason } => ("Allowed", Some(reason)),
                 Decision::Deny { reason } => ("Denied", Some(reason)),
                 Decision::NoOpinion => ("NoOpinion", None),
             };
-            map.serialize_entry(&format!("{STEP_DOMAIN}/{}-decision", step.name()), word)?;
+            map.serialize_entry(&StepKey(*step, "decision"), word)?;
             if let Some(reason) = reason {
-                map.serialize_entry(&format!("{STEP_DOMAIN}/{}-reason", step.name()), reason)?;
+                map.serialize_entry(&StepKey(*step, "reason"), reason)?;
             }
         }
         for (key, note) in annotations {
