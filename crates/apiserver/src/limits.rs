@@ -267,9 +267,7 @@ mod tests {
     fn places_come_back() {
         let (limits, _) = limits(1_000);
         let (a, b) = (cluster("a"), cluster("b"));
-        let held: Vec<WatchPlace> = (0..2)
-            .map(|_| limits.watch("u", Some(&a)).ok().expect("a place"))
-            .collect();
+        let held: Vec<WatchPlace> = (0..2).map(|_| limits.watch("u", Some(&a)).expect("a place")).collect();
         let full = why(limits.watch("u", None));
         assert!(
             full.ends_with("the user has 2 open watches, and may have no more"),
@@ -288,18 +286,18 @@ mod tests {
     #[test]
     fn requests_are_counted_by_user_by_workspace_and_together() {
         let (limits, _) = limits(1_000);
-        let held: Vec<RequestPlace> = (0..2).map(|_| limits.request("u").ok().expect("a place")).collect();
+        let held: Vec<RequestPlace> = (0..2).map(|_| limits.request("u").expect("a place")).collect();
         let full = why(limits.request("u"));
         assert!(
             full.ends_with("the user has 2 requests being answered, and may have no more"),
             "{full}"
         );
-        let _other = limits.request("v").ok().expect("a place");
+        let _other = limits.request("v").expect("a place");
         assert!(why(limits.request("w")).ends_with("the server answers 3 requests at once, and no more"));
         drop(held);
         assert!(limits.request("w").is_ok());
         let a = cluster("a");
-        let _held: Vec<Place> = (0..2).map(|_| limits.in_workspace(&a).ok().expect("a place")).collect();
+        let _held: Vec<Place> = (0..2).map(|_| limits.in_workspace(&a).expect("a place")).collect();
         assert!(why(limits.in_workspace(&a)).contains("the workspace has 2 requests"));
         assert!(limits.in_workspace(&cluster("b")).is_ok());
     }
