@@ -450,7 +450,11 @@ fn expressions_map_claims_and_rules_are_kept() {
     for (claim, value, want) in [
         ("name", json!(7), "no such overload"),
         ("name", json!(""), "gives no text"),
-        ("name", json!("System:masters"), "it fails the rule"),
+        (
+            "name",
+            json!("System:serviceaccount:a:b"),
+            "names that begin with system: are the system's own",
+        ),
         ("roles", json!(["system:masters"]), "it fails the rule"),
         ("roles", json!([{}]), "neither a text nor a list"),
         ("hd", json!("example.org"), "not the required \"example.com\""),
@@ -462,6 +466,32 @@ fn expressions_map_claims_and_rules_are_kept() {
         let refused = user(&issuer, &token, &keys).expect_err(claim).to_string();
         assert!(refused.contains(want), "{claim} {value}: {refused}");
     }
+}
+
+/// The operator's issuer may make administrators, and nobody whom clusters alone vouch for.
+#[test]
+fn issuers_of_the_operator_make_no_service_accounts() {
+    let own = with(
+        config(),
+        &[
+            ("claimMappings/username/prefix", json!("")),
+            ("claimMappings/groups/prefix", json!("")),
+        ],
+    );
+    let signer = Signer::elliptic(Some("one"));
+    let issuer = compiled(&own, Giver::Operator).expect("it is good");
+    let keys = set(&[signer.published(None)]);
+    let groups = json!([
+        "system:kcp:admin",
+        "system:serviceaccounts",
+        "system:serviceaccounts:ns",
+        "system:cluster:a"
+    ]);
+    let token = signer.sign(&with(claims(), &[("groups", groups)]));
+    let seen = user(&issuer, &token, &keys).expect("it is good");
+    assert_eq!(seen.groups, ["system:kcp:admin", "system:authenticated"]);
+    let token = signer.sign(&with(claims(), &[("sub", json!("system:serviceaccount:ns:robot"))]));
+    assert!(user(&issuer, &token, &keys).is_err());
 }
 
 /// What a workspace's issuer says makes nobody that the system knows.

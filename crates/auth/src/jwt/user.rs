@@ -15,6 +15,9 @@ const LEEWAY: f64 = 10.0;
 /// What the system calls its own users and groups.
 const SYSTEM: &str = "system:";
 
+/// Groups that a cluster's word alone makes somebody a member of.
+const OF_CLUSTERS: [&str; 2] = ["system:serviceaccounts", "system:cluster:"];
+
 /// Why a token does not count. For the log, and for who reviews a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
@@ -154,12 +157,14 @@ impl Issuer {
                 _ => return Err(said("the expression of the user's UID gives no text")),
             },
         };
-        if self.giver == Giver::Workspace {
-            if name.starts_with(SYSTEM) {
-                return Err(said("names that begin with system: are the system's own"));
-            }
-            groups.retain(|group| !group.starts_with(SYSTEM));
+        // A service account's name, from somebody who says no cluster, would count in every one.
+        if name.starts_with(SYSTEM) {
+            return Err(said("names that begin with system: are the system's own"));
         }
+        groups.retain(|group| match self.giver {
+            Giver::Operator => !OF_CLUSTERS.iter().any(|own| group.starts_with(own)),
+            Giver::Workspace => !group.starts_with(SYSTEM),
+        });
         let mut user = UserInfo {
             name,
             uid,
