@@ -68,7 +68,11 @@ async fn places_come_back_whatever_happens() {
                     match (n + step) % 3 {
                         0 => yield_now().await,
                         1 => tokio::time::sleep(Duration::from_micros(n * 7 % 500)).await,
-                        _ => drop(tokio::task::spawn_blocking(|| ()).await),
+                        _ => {
+                            let mut elsewhere = JoinSet::new();
+                            elsewhere.spawn_blocking(|| ());
+                            drop(elsewhere.join_next().await);
+                        }
                     }
                 }
             };
@@ -91,8 +95,9 @@ async fn a_panic_gives_its_place_back() {
     for _ in 0..5 {
         let turns = turns.clone();
         let work = async move { turns.take(tenant("a"), 0, async { panic!("as it was to be") }).await };
-        let ended: Result<(), _> = tokio::spawn(work).await;
-        assert!(ended.is_err());
+        let mut spawned: JoinSet<()> = JoinSet::new();
+        spawned.spawn(work);
+        assert!(spawned.join_next().await.is_some_and(|ended| ended.is_err()));
     }
     assert_eq!(places(&turns), 2);
 }

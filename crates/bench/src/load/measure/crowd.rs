@@ -7,9 +7,7 @@ use futures_util::future::join_all;
 use http::Method;
 use std::{
     cell::Cell,
-    fs,
     path::PathBuf,
-    process::{Command, Stdio},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -20,8 +18,8 @@ use std::{
 
 /// Objects of a page that the flood asks for.
 const PAGE: usize = 500;
-/// Until the flood is at its height.
-const RISE: Duration = Duration::from_millis(500);
+/// Between two looks at whether the flood is at its height.
+const RISE: Duration = Duration::from_millis(50);
 
 /// Reads and creates of tenant 0, one at a time, without and with tenant 1.
 pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
@@ -45,7 +43,9 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
         let flood = match round {
             1 => {
                 let flood = Flood::start(run, loud, clients)?;
-                tokio::time::sleep(RISE).await;
+                while flood.answered() < clients && !flood.thread.is_finished() {
+                    tokio::time::sleep(RISE).await;
+                }
                 Some(flood)
             }
             _ => None,
@@ -73,8 +73,7 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Clients of one tenant on a thread of their own, as if on another machine: they leave the cores to the server and to whom is
-/// measured.
+/// Clients of one tenant on a thread of their own, so that whoever is measured does not wait for them on this side.
 struct Flood {
     stop: Arc<AtomicBool>,
     counts: Arc<[AtomicUsize; 2]>,
@@ -87,11 +86,14 @@ impl Flood {
         let (ends, counted) = (stop.clone(), counts.clone());
         let (kubeconfig, connections) = (run.server.kubeconfig().to_owned(), run.arguments.connections);
         let thread = std::thread::Builder::new().name("flood".into()).spawn(move || {
-            step_back();
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(flood(kubeconfig, connections, tenant, clients, &ends, &counted))
         })?;
         Ok(Flood { stop, counts, thread })
+    }
+
+    fn answered(&self) -> usize {
+        self.counts[0].load(Ordering::Relaxed)
     }
 
     fn stop(self) -> Result<(usize, usize)> {
@@ -99,16 +101,6 @@ impl Flood {
         self.thread.join().ok().context("the flood panicked")??;
         let [done, refused] = &*self.counts;
         Ok((done.load(Ordering::Relaxed), refused.load(Ordering::Relaxed)))
-    }
-}
-
-/// Gives this thread less of the cores than others. Where that cannot be, figures are worse than they are.
-fn step_back() {
-    let thread = fs::read_link("/proc/thread-self").unwrap_or_default();
-    if let Some(id) = thread.file_name() {
-        let mut renice = Command::new("renice");
-        renice.args(["-n", "5", "-p"]).arg(id);
-        drop(renice.stdout(Stdio::null()).stderr(Stdio::null()).status());
     }
 }
 
