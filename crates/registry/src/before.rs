@@ -12,7 +12,7 @@ use crate::{
     owners::{self, By},
     policy, representation,
 };
-use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, Object, Rng, Timestamp, Uid};
+use insula_api::{Clock, ClusterName, FieldError, FieldErrorKind, FieldPath, Json, Object, Rng, Timestamp, Uid};
 use insula_conversion::Stored;
 use insula_store::Entry;
 use serde_json::{Map, json};
@@ -169,7 +169,8 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     fit(context, &mut new);
     let mut misnamed = Vec::new();
     metadata::validate(served, &new["metadata"], &mut misnamed);
-    let mut errors = insula_schema::validate(&new, &version.schema);
+    let found = insula_schema::validate(&new, &version.schema).into_iter();
+    let mut errors: Vec<FieldError> = found.map(|error| in_words_of(served, error)).collect();
     errors.extend(replicas_errors(version, &new));
     warnings.extend(metadata::warnings(&new["metadata"]));
     // Kinds of the server's own are judged on names and content together.
@@ -229,7 +230,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     metadata::validate_update(&new["metadata"], &old_seen["metadata"], &mut errors);
     let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema);
     errors.extend(outcome.errors.into_iter().map(|error| match part {
-        Part::Main | Part::Scale => error,
+        Part::Main | Part::Scale => in_words_of(served, error),
         Part::Status | Part::Approval => seen_from_status(error),
     }));
     if !part.is_of_status() {
@@ -265,6 +266,22 @@ pub(crate) fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Re
         Ok(())
     } else {
         Err(served.api.invalid(name, errors))
+    }
+}
+
+/// Of an item that comes twice, Kubernetes' own kinds name the key, and others the item.
+fn in_words_of(served: &Served, error: FieldError) -> FieldError {
+    if error.kind != FieldErrorKind::Duplicate || !served.api.strategy.traits().built_in {
+        return error;
+    }
+    match serde_json::from_str(&error.value) {
+        Ok(Json::Object(keys)) if keys.len() == 1 => {
+            let key = keys.iter().next();
+            key.map_or(error.clone(), |(key, value)| {
+                FieldError::duplicate(&error.field.child(key), value)
+            })
+        }
+        _ => error,
     }
 }
 

@@ -13,7 +13,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("^verbs-", 367),
     ("^listwatch-", 359),
     ("^schema-", 341),
-    ("^builtin-", 341),
+    ("^builtin-", 342),
     ("^kcp-access", 25),
     ("^kcp-workspaces", 22),
     ("^kcp-schema", 39),
