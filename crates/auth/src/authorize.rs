@@ -83,7 +83,7 @@ pub enum Step {
     SystemClusters,
     /// Health is no secret.
     AlwaysAllowedPaths,
-    /// Requests across all clusters, and outside of any, are for platform administrators.
+    /// Requests across all clusters are for `system:masters`; outside of any, for platform administrators.
     Wildcard,
     /// Acting as one of the system's own is for platform administrators, and as `system:masters` for nobody.
     Impersonation,
@@ -228,6 +228,9 @@ fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &C
         }
         Step::AlwaysAllowedPaths => allow_if(is_health(attributes), "health is public"),
         Step::Wildcard => match (&attributes.cluster, is_platform_admin) {
+            (None, _) if is_about_objects(attributes) => {
+                deny("requests across all clusters are for system:masters only")
+            }
             (Some(_), _) | (None, true) => Decision::NoOpinion,
             (None, false) => deny("requests outside of one cluster are for platform administrators"),
         },
@@ -272,6 +275,11 @@ fn allow_if(holds: bool, reason: &str) -> Decision {
 
 fn deny_if(holds: bool, reason: &str) -> Decision {
     if holds { deny(reason) } else { Decision::NoOpinion }
+}
+
+/// Impersonation is asked of whoever asks for something else, wherever that is.
+fn is_about_objects(attributes: &Attributes) -> bool {
+    attributes.is_resource_request && !attributes.verb.starts_with("impersonate")
 }
 
 /// Exactly these paths, and reading only: `/readyz/x` may name internals.

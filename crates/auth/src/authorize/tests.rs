@@ -173,8 +173,8 @@ fn who_may_do_what_where() {
         ("b", "watch configmaps", "..1.11"),
         ("root", "list workspaces.tenancy.kcp.io", "....11"),
         ("root", "create workspaces.tenancy.kcp.io", "....11"),
-        ("*", "list configmaps", "....11"),
-        ("*", "watch secrets", "....11"),
+        ("*", "list configmaps", ".....1"),
+        ("*", "watch secrets", ".....1"),
         ("system:bound-crds", "list apiresourceschemas.apis.kcp.io", ".....1"),
         (
             "system:admin",
