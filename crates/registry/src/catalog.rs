@@ -130,17 +130,16 @@ impl Catalog {
 
     /// Everything that a cluster serves, in order of group and name: built-ins first.
     pub fn served(&self, snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Served> {
-        let mut all: Vec<Served> = self
-            .system
-            .iter()
-            .filter(|served| is_for(served, cluster))
-            .cloned()
-            .collect();
+        let mut all: Vec<Served> = self.built_in(cluster).cloned().collect();
         if *cluster == ClusterName::bound_crds() {
             all.push(self.bundles.clone());
         }
         all.extend(self.claimed(snapshot, cluster));
         all
+    }
+
+    fn built_in<'a>(&'a self, cluster: &'a ClusterName) -> impl Iterator<Item = &'a Served> {
+        self.system.iter().filter(move |served| is_for(served, cluster))
     }
 
     /// What a cluster serves beyond the built-ins.
@@ -150,7 +149,7 @@ impl Catalog {
 
     /// What a cluster serves of one group, built-ins first. Looks at the names of others, and at nothing else of them.
     pub fn served_in(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Served> {
-        let system = self.system.iter().filter(|served| **served.group() == *group);
+        let system = self.built_in(cluster).filter(|served| **served.group() == *group);
         let mut all: Vec<Served> = system.cloned().collect();
         if group == ids::INTERNAL && *cluster == ClusterName::bound_crds() {
             all.push(self.bundles.clone());
