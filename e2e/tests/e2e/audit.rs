@@ -258,3 +258,44 @@ fn a_refusal_is_explained_with_what_would_allow_it() {
     let (code, text) = explained(&server, "00000000-0000-4000-8000-000000000000");
     assert_eq!(code, Some(1), "{text}");
 }
+
+/// What policies note, and what they would refuse, is in the line of the write.
+#[test]
+fn notes_of_policies_are_in_the_line_of_the_write() {
+    let server = Server::start();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "noted").0);
+    let base = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolic";
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["configmaps"]});
+    let mut policy = json!({"metadata": {"name": "notes"}, "spec": {
+        "matchConstraints": {"resourceRules": [rule]},
+        "validations": [{"expression": "object.metadata.name != 'a'"}],
+        "auditAnnotations": [{"key": "who", "valueExpression": "'made ' + object.metadata.name"}],
+    }});
+    let mut binding =
+        json!({"metadata": {"name": "notes"}, "spec": {"policyName": "notes", "validationActions": ["Audit"]}});
+    for (object, kind, path) in [
+        (&mut policy, "ValidatingAdmissionPolicy", "ies"),
+        (&mut binding, "ValidatingAdmissionPolicyBinding", "ybindings"),
+    ] {
+        object["apiVersion"] = json!("admissionregistration.k8s.io/v1");
+        object["kind"] = json!(kind);
+        client.post(&format!("{base}{path}"), object).expect(201);
+    }
+    let made = client.post(MAPS, &map("a"));
+    assert_eq!(made.code, 201, "{}", made.text);
+    let notes = &told(&server, &made)["annotations"];
+    assert_eq!(notes["notes/who"], "made a");
+    let failures = notes["validation.policy.admission.k8s.io/validation_failure"]
+        .as_str()
+        .unwrap();
+    let failures: Value = serde_json::from_str(failures).unwrap();
+    assert_eq!(
+        (
+            &failures[0]["policy"],
+            &failures[0]["binding"],
+            &failures[0]["expressionIndex"]
+        ),
+        (&json!("notes"), &json!("notes"), &json!(0))
+    );
+}

@@ -37,6 +37,42 @@ pub(crate) fn origin(server: &Server) -> http::Uri {
     server.url().parse().unwrap()
 }
 
+/// Calls leave their lines in the audit log like every request, with the code that HTTP would have.
+#[test]
+fn calls_are_in_the_audit_log() {
+    let server = Server::start();
+    let tenant = workspace_owned_by(&server, "alice").0;
+    runtime().block_on(async {
+        let mut workspaces = WorkspaceServiceClient::with_origin(channel(&server, &Who::Anonymous), origin(&server));
+        let tree = || TreeRequest {
+            root: tenant.clone(),
+            ..TreeRequest::default()
+        };
+        workspaces.tree(tree()).await.unwrap_err();
+        workspaces.tree(as_user("bob-token", tree())).await.unwrap_err();
+        workspaces.tree(as_user("alice-token", tree())).await.unwrap();
+    });
+    let log = server.data_dir().join("audit/audit.log");
+    let calls: Vec<Value> = insula_e2e::until("the calls are in the audit log", || {
+        let text = std::fs::read_to_string(&log).unwrap();
+        let calls = text.lines().filter(|line| line.contains("WorkspaceService/Tree"));
+        let calls: Vec<Value> = calls.filter_map(|line| serde_json::from_str(line).ok()).collect();
+        (calls.len() == 3).then_some(calls)
+    });
+    let told: Vec<_> = calls
+        .iter()
+        .map(|call| (&call["user"]["username"], &call["responseStatus"]["code"]))
+        .collect();
+    let (nobody, bob, alice) = (json!("system:anonymous"), json!("bob"), json!("alice"));
+    assert_eq!(
+        told,
+        [(&nobody, &json!(401)), (&bob, &json!(403)), (&alice, &json!(200))]
+    );
+    assert_eq!(calls[0]["annotations"]["insula.io/reason"], "no credential was shown");
+    assert_eq!(calls[1]["annotations"]["authorization.k8s.io/decision"], "forbid");
+    assert_eq!(calls[2]["annotations"]["kcp.io/path"], tenant);
+}
+
 pub(crate) fn as_user<T>(token: &str, message: T) -> Request<T> {
     let mut request = Request::new(message);
     let value: MetadataValue<_> = format!("Bearer {token}").parse().unwrap();
