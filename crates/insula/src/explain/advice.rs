@@ -61,13 +61,13 @@ fn forbidden(request: &Request<'_>) -> Advice {
                 .into()
         }
         Some("wildcard") => {
-            "Requests that name no workspace are for platform administrators (group system:kcp:admin). Name one: \
-             /clusters/<path>/…"
+            "Objects of all workspaces at once are for system:masters, and other paths outside of a workspace for platform administrators \
+             (group system:kcp:admin). Name one: /clusters/<path>/…"
                 .into()
         }
         Some("impersonation") => {
-            "Acting as another is for platform administrators (group system:kcp:admin), and nobody may act as system:masters. No \
-             role in a workspace changes this: a borrowed name could be an administrator's elsewhere."
+            "No role in a workspace changes this: acting as one of the system's own is for platform administrators (group \
+             system:kcp:admin), and nobody may act as system:masters."
                 .into()
         }
         Some("requiredgroups") => {
@@ -83,6 +83,9 @@ fn forbidden(request: &Request<'_>) -> Advice {
             ),
             manifest: None,
         },
+        Some("content") if request.note("authorization.k8s.io/reason") == "the workspace is being initialized" => {
+            "The workspace is not Ready yet. Its status.initializers say who has still to be done with it.".into()
+        }
         Some("content") => Advice {
             words: format!(
                 "{user} may not enter the workspace. Its owner, or an administrator, lets them in with the first of these objects; \
@@ -91,6 +94,13 @@ fn forbidden(request: &Request<'_>) -> Advice {
             manifest: Some(documents(&[&[entry(user)][..], &role(request)].concat())),
         },
         Some(_) => "No role changes this.".into(),
+        None if request.note("insula.io/reason").contains(" cannot impersonate ") => Advice {
+            words: format!(
+                "{} may not act as {user}. A role in the workspace with the verb impersonate, on what the answer names, would let them.",
+                request.text("/user/username")
+            ),
+            manifest: None,
+        },
         None => Advice {
             words: format!("No role that {user} has in the workspace says so. Its owner, or an administrator, gives them one with:"),
             manifest: Some(documents(&role(request))),
@@ -107,7 +117,12 @@ fn entry(user: &str) -> Value {
 /// The role that is missing and its binding, with as little as the request needs.
 fn role(request: &Request<'_>) -> [Value; 2] {
     let at = |field: &str| request.text(&format!("/objectRef/{field}"));
-    let (verb, user, namespace) = (request.text("/verb"), request.user(), at("namespace"));
+    let (user, namespace) = (request.user(), at("namespace"));
+    // A patch that would make the object is asked for the right to make it.
+    let verb = match request.note("insula.io/reason").ends_with("takes the verb create") {
+        true => "create",
+        false => request.text("/verb"),
+    };
     let resource = match at("subresource") {
         "" => at("resource").to_owned(),
         subresource => format!("{}/{subresource}", at("resource")),

@@ -61,14 +61,28 @@ fn each_refusal_has_its_advice() {
             event["annotations"] = json!({});
         }
     };
-    let rows: [(Value, &str); 13] = [
+    let noted = |note: &'static str| move |event: &mut Value| event["annotations"]["insula.io/reason"] = json!(note);
+    let rows: [(Value, &str); 15] = [
+        (
+            event(noted(
+                "users \"ada\" is forbidden: User \"bob\" cannot impersonate resource \"users\"",
+            )),
+            "bob may not act as bob. A role in the workspace with the verb impersonate",
+        ),
+        (
+            event(noted("the object does not exist, and making it takes the verb create")),
+            "- create",
+        ),
         (event(|e| denied(e, "02-content")), "name: system:kcp:workspace:access"),
         (
             event(|e| denied(e, "00-systemclusters")),
             "No role changes this: system clusters",
         ),
         (event(|e| denied(e, "00-wildcard")), "Name one"),
-        (event(|e| denied(e, "00-impersonation")), "Acting as another"),
+        (
+            event(|e| denied(e, "00-impersonation")),
+            "acting as one of the system's own",
+        ),
         (
             event(|e| denied(e, "01-requiredgroups")),
             "authorization.kcp.io/required-groups",
