@@ -65,17 +65,24 @@ fn go_architecture() -> &'static str {
 /// `/api`. `address` is `host:port` as clients reach this server.
 pub fn core_versions(address: &str) -> Json {
     json!({
-        "kind": "APIVersions", "versions": ["v1"],
-        "serverAddressByClientCIDRs": [{"clientCIDR": "0.0.0.0/0", "serverAddress": address}],
+        "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses(address),
     })
 }
 
-/// `/apis`: every group but the core one, by name.
-pub fn groups(served: &[Served]) -> Json {
-    let groups: Vec<Json> = by_group(served)
-        .into_iter()
-        .filter_map(|(name, of_group)| group_body(&of_group, name))
-        .collect();
+fn addresses(address: &str) -> Json {
+    json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": address}])
+}
+
+/// `/apis`: every group but the core one, by name. Kubernetes' own say where the server is, as there.
+pub fn groups(served: &[Served], address: &str) -> Json {
+    let group = |(name, of_group): (&str, Vec<&Served>)| {
+        let mut body = group_body(&of_group, name)?;
+        if of_group.iter().all(|one| is_built_in(one)) {
+            body["serverAddressByClientCIDRs"] = addresses(address);
+        }
+        Some(body)
+    };
+    let groups: Vec<Json> = by_group(served).into_iter().filter_map(group).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 

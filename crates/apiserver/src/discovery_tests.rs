@@ -52,7 +52,7 @@ fn versions_are_ranked_as_people_rank_them() {
         body["preferredVersion"],
         json!({"groupVersion": "golden.example.com/v10", "version": "v10"})
     );
-    assert_eq!(groups(&served)["groups"][0]["name"], "golden.example.com");
+    assert_eq!(groups(&served, "host:1")["groups"][0]["name"], "golden.example.com");
     assert_eq!(group(&served, "other.io"), None);
     let mut odd = vec!["v", "v1rc1", "v1", "v1beta", "1", "v18446744073709551616"];
     odd.sort_by_key(|version| priority(version));

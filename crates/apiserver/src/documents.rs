@@ -67,6 +67,11 @@ fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> R
     response
 }
 
+/// `host:port` as clients reach this server.
+fn address(server: &ApiServer) -> &str {
+    server.registry.external_url.trim_start_matches("https://")
+}
+
 /// `/api`
 pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer {
     let form = accept(request, Offer::Discovery)?;
@@ -75,8 +80,7 @@ pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer 
         let body = viewed(request, &served, discovery::aggregated_core(&served));
         return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
     }
-    let address = server.registry.external_url.trim_start_matches("https://");
-    Ok(show(request, form, &discovery::core_versions(address)))
+    Ok(show(request, form, &discovery::core_versions(address(server))))
 }
 
 /// `/apis`
@@ -87,7 +91,7 @@ pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
         let body = viewed(request, &served, discovery::aggregated_groups(&served));
         return Ok(tagged(request, body.to_string().into_bytes(), form.content_type()));
     }
-    Ok(show(request, form, &discovery::groups(&served)))
+    Ok(show(request, form, &discovery::groups(&served, address(server))))
 }
 
 /// `/apis/<group>`
