@@ -25,6 +25,8 @@ const FLOORS: &[(&str, usize)] = &[
     ("^kcp-apiconversion", 12),
     ("^kcp-bound-serving", 22),
     ("^kcp-endpoint", 19),
+    ("^kcp-permission-claims", 20),
+    ("^kcp-virtual-workspace", 28),
     ("^kcp-workspacetypes", 20),
     ("^kcp-workspace-validation", 16),
 ];
