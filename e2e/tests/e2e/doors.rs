@@ -2,8 +2,11 @@
 //! cluster, over HTTP/1.1 and HTTP/2, and gRPC. Whatever is refused changes nothing in the store, its answer names nobody's
 //! workspace, owner or value that the request did not name itself, and the audit log has it with the reason.
 //!
-//! Rows 9 and 10 (certificates) are in `access.rs` and `crates/auth/tests`, rows 21–28 and 40–51 in the stories that set
-//! their scene. Anonymous requests get 403 where the table says 401, as in kcp.
+//! Rows 9 and 10 (certificates) are in `access.rs` and `crates/auth/tests`; what a tenant tries in its own workspace is in
+//! `tenants.rs`; rows that need a scene of their own (36, 40, 41, 46, 48–50, 52–62, 65, 66) are in the stories that set it.
+//! Anonymous requests get 403 where the table says 401, as in kcp.
+
+mod tenants;
 
 use std::collections::HashMap;
 
@@ -128,6 +131,8 @@ struct Row<'a> {
     /// `METHOD path`; `{mine}` and `{theirs}` are the workspaces.
     request: &'a str,
     headers: Vec<(&'a str, &'a str)>,
+    /// In place of a ConfigMap; names of workspaces as in the path.
+    body: Option<Value>,
     expect: &'a [u16],
 }
 
@@ -137,6 +142,7 @@ fn row<'a>(number: u8, actor: &'a str, request: &'a str, expect: &'a [u16]) -> R
         actor,
         request,
         headers: Vec::new(),
+        body: None,
         expect,
     }
 }
@@ -163,17 +169,19 @@ fn refuse(scene: &Scene, rows: &[Row<'_>]) {
                 }
             };
             let (method, path) = row.request.split_once(' ').unwrap();
-            let path = path
-                .replace("{mine}", &name(&scene.mine))
-                .replace("{theirs}", &name(&scene.theirs));
+            let named = |text: &str| {
+                let text = text.replace("{mine}", &name(&scene.mine));
+                text.replace("{theirs}", &name(&scene.theirs))
+            };
+            let path = named(path);
             let mut headers = row.headers.clone();
-            let body = match method {
-                "POST" | "PUT" => Bytes::from(body.to_string()),
-                "PATCH" => {
-                    headers.push(("content-type", "application/merge-patch+json"));
-                    Bytes::from(body.to_string())
-                }
-                _ => Bytes::new(),
+            let is_patch = method == "PATCH";
+            if is_patch && headers.iter().all(|(name, _)| *name != "content-type") {
+                headers.push(("content-type", "application/merge-patch+json"));
+            }
+            let body = match is_patch || matches!(method, "POST" | "PUT") {
+                true => Bytes::from(named(&row.body.as_ref().unwrap_or(&body).to_string())),
+                false => Bytes::new(),
             };
             let client = scene.server.client(scene.who(row.actor));
             for (version, client) in [("HTTP/2", client.clone()), ("HTTP/1.1", client.over_http1())] {
