@@ -73,6 +73,20 @@ impl Account {
 }
 
 impl Claims {
+    /// What a token of this server says that is made now and counts for so many seconds.
+    pub fn new(account: Account, aud: Vec<String>, jti: String, now: Timestamp, seconds: i64) -> Self {
+        Claims {
+            aud,
+            exp: now.0 + seconds,
+            iat: now.0,
+            iss: ISSUER.to_owned(),
+            jti,
+            nbf: now.0,
+            sub: account.user_name(),
+            account,
+        }
+    }
+
     /// The user that the token stands for. They count in the account's cluster alone.
     pub fn user(&self, cluster: &ClusterName) -> UserInfo {
         let account = &self.account;

@@ -94,10 +94,7 @@ impl Reconciler for Accounts {
             // Nothing appears in a namespace that goes.
             intents.push(Intent::Expect(namespace.key.clone(), Some(namespace.revision)));
         }
-        Plan {
-            intents,
-            again_after: None,
-        }
+        Plan::of(intents)
     }
 }
 

@@ -85,10 +85,7 @@ impl Reconciler for Aggregation {
         }
         let mut value = value.clone();
         value["rules"] = rules;
-        Plan {
-            intents: vec![Intent::Update(role.clone(), value)],
-            again_after: None,
-        }
+        Plan::of(vec![Intent::Update(role.clone(), value)])
     }
 }
 

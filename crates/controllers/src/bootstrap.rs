@@ -35,13 +35,7 @@ pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
             .map(|(key, value)| Intent::Create(key.clone(), value.clone()))
             .collect();
         intents.extend(moved_shard(registry, &snapshot, &wanted));
-        match registry
-            .apply(&Plan {
-                intents,
-                again_after: None,
-            })
-            .await
-        {
+        match registry.apply(&Plan::of(intents)).await {
             Ok(_) => return Ok(()),
             Err(Error::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),

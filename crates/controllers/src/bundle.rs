@@ -79,10 +79,7 @@ impl Reconciler for Bundles {
     /// A claim that is made in this very moment is no harm: its reconciler sees the bundle go, and makes it again.
     fn decide(&self, world: &World) -> Plan {
         match &world.bundle {
-            Some(bundle) if !world.claimed => Plan {
-                intents: vec![Intent::Delete(bundle.clone())],
-                again_after: None,
-            },
+            Some(bundle) if !world.claimed => Plan::of(vec![Intent::Delete(bundle.clone())]),
             _ => Plan::rest(),
         }
     }

@@ -82,10 +82,7 @@ impl Reconciler for Maintenance {
         };
         let mut intents = vec![unchanged(logical.key.clone(), Some(logical))];
         intents.extend(bindings.iter().filter_map(|wanted| wanted.keep(logical, Keep::Always)));
-        Plan {
-            intents,
-            again_after: None,
-        }
+        Plan::of(intents)
     }
 }
 

@@ -136,10 +136,7 @@ fn decide(world: &World) -> Plan {
     };
     sort_conditions(&mut value);
     show_phase(&mut value, phase);
-    Plan {
-        intents: vec![Intent::Update(world.entry.clone(), value)],
-        again_after: None,
-    }
+    Plan::of(vec![Intent::Update(world.entry.clone(), value)])
 }
 
 /// Where the content is, or why nobody knows.

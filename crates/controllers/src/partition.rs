@@ -134,10 +134,7 @@ fn decide(world: &World) -> Plan {
     }
     sort_conditions(&mut value);
     intents.push(Intent::Update(entry.clone(), value));
-    Plan {
-        intents,
-        again_after: None,
-    }
+    Plan::of(intents)
 }
 
 /// What chooses shards: no selector chooses all.

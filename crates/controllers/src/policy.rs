@@ -66,10 +66,7 @@ impl Reconciler for Policies {
         status.insert("observedGeneration".into(), json!(entry.object.meta.generation));
         let mut value = value.clone();
         value["status"] = Json::Object(status);
-        Plan {
-            intents: vec![Intent::Update(entry.clone(), value)],
-            again_after: None,
-        }
+        Plan::of(vec![Intent::Update(entry.clone(), value)])
     }
 }
 

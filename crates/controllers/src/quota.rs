@@ -60,10 +60,7 @@ impl Reconciler for Quotas {
         };
         let mut value = entry.object.body_value();
         value["status"] = status.clone();
-        Plan {
-            intents: vec![Intent::Update(entry.clone(), value)],
-            again_after: None,
-        }
+        Plan::of(vec![Intent::Update(entry.clone(), value)])
     }
 }
 

@@ -77,9 +77,6 @@ impl Reconciler for WorkspaceTypes {
             set_condition(&mut value, &Condition::holds(condition), world.now);
         }
         sort_conditions(&mut value);
-        Plan {
-            intents: vec![Intent::Update(entry.clone(), value)],
-            again_after: None,
-        }
+        Plan::of(vec![Intent::Update(entry.clone(), value)])
     }
 }

@@ -114,25 +114,14 @@ impl Accounts {
         owned["expirationSeconds"] = json!(seconds);
         let mut owner = reviews::owner(&owned, TOKEN_REQUEST.0, manager, now);
         owner["subresource"] = json!("token");
-        let claims = Claims {
-            aud: texts(&spec["audiences"]),
-            exp: now.0 + seconds,
-            iat: now.0,
-            iss: ISSUER.to_owned(),
-            jti: Uid::random(rng).to_string(),
-            nbf: now.0,
-            sub: String::new(),
-            account: Account {
-                cluster: target.cluster.to_string(),
-                namespace: namespace.to_owned(),
-                secret: bound(snapshot, target, namespace, &spec["boundObjectRef"])?,
-                account: reference(&account),
-            },
+        let account = Account {
+            cluster: target.cluster.to_string(),
+            namespace: namespace.to_owned(),
+            secret: bound(snapshot, target, namespace, &spec["boundObjectRef"])?,
+            account: reference(&account),
         };
-        let claims = Claims {
-            sub: claims.account.user_name(),
-            ..claims
-        };
+        let (audiences, id) = (texts(&spec["audiences"]), Uid::random(rng).to_string());
+        let claims = Claims::new(account, audiences, id, now, seconds);
         let token = (self.sign)(&claims).map_err(Error::Internal)?;
         Ok(json!({
             "kind": TOKEN_REQUEST.1,

@@ -36,6 +36,14 @@ impl Plan {
         Plan::default()
     }
 
+    /// What is to be done now, with nothing to look at again later.
+    pub fn of(intents: Vec<Intent>) -> Self {
+        Plan {
+            intents,
+            again_after: None,
+        }
+    }
+
     /// Whether it writes nothing.
     pub fn is_rest(&self) -> bool {
         self.intents.iter().all(|intent| matches!(intent, Intent::Expect(..)))

@@ -91,10 +91,7 @@ impl Registry {
         if let Ok(path) = ClusterPath::parse(&format!("{FIRST}:{}", user.name)) {
             logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
         }
-        let plan = Plan {
-            intents: vec![Intent::Create(ids::logical_cluster(&cluster), logical)],
-            again_after: None,
-        };
+        let plan = Plan::of(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);
         match self.apply(&plan).await {
             Ok(_) | Err(crate::Error::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),

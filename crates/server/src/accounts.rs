@@ -86,7 +86,7 @@ mod tests {
     }
 
     fn token(accounts: &Accounts) -> String {
-        let now = accounts.clock.now().0;
+        let now = accounts.clock.now();
         let account = Account {
             cluster: "abc".into(),
             namespace: "default".into(),
@@ -96,16 +96,7 @@ mod tests {
                 uid: "u".into(),
             },
         };
-        let claims = Claims {
-            aud: vec![ISSUER.into()],
-            exp: now + 600,
-            iat: now,
-            iss: ISSUER.into(),
-            jti: "j".into(),
-            sub: account.user_name(),
-            account,
-            nbf: now,
-        };
+        let claims = Claims::new(account, vec![ISSUER.into()], "j".into(), now, 600);
         (accounts.sign)(&claims).expect("it can be signed")
     }
 

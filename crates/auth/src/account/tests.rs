@@ -14,16 +14,7 @@ fn claims() -> Claims {
             uid: "u".into(),
         },
     };
-    Claims {
-        aud: vec![ISSUER.into()],
-        exp: NOW.0 + 600,
-        iat: NOW.0,
-        iss: ISSUER.into(),
-        jti: "j".into(),
-        sub: account.user_name(),
-        account,
-        nbf: NOW.0,
-    }
+    Claims::new(account, vec![ISSUER.into()], "j".into(), NOW, 600)
 }
 
 fn header(algorithm: Algorithm, key: &KeyPair) -> Header {

@@ -14,10 +14,7 @@ pub(super) fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         intents.extend(world.claims.iter().cloned().map(Intent::Delete));
         drop_finalizer(&mut value, FINALIZER);
         intents.push(Intent::Update(entry.clone(), value));
-        return Plan {
-            intents,
-            again_after: None,
-        };
+        return Plan::of(intents);
     }
     let again = match intents.is_empty() {
         false => 0,

@@ -263,10 +263,7 @@ async fn a_schema_without_a_stored_version_is_not_taken() {
         .unwrap();
     let mut value = export.object.body_value();
     value["spec"]["resources"] = resources;
-    let plan = insula_registry::Plan {
-        intents: vec![insula_registry::Intent::Update(export, value)],
-        again_after: None,
-    };
+    let plan = insula_registry::Plan::of(vec![insula_registry::Intent::Update(export, value)]);
     rig.registry.apply(&plan).await.unwrap();
     rig.settle().await;
     let (reason, message) = says(&rig, "root:tenant", "widgets", "BindingUpToDate");

@@ -127,9 +127,6 @@ impl Reconciler for ApiConversions {
         }
         let mut value = old.clone();
         status::write(&mut value, &entry.key.name, &world.outcome, world.now);
-        Plan {
-            intents: vec![Intent::Update(entry.clone(), value)],
-            again_after: None,
-        }
+        Plan::of(vec![Intent::Update(entry.clone(), value)])
     }
 }

@@ -175,10 +175,7 @@ fn decide(world: &World) -> Plan {
         .iter()
         .any(|owner| owner["kind"] == "APIExport");
     if world.export.is_none() && owned {
-        return Plan {
-            intents: vec![Intent::Delete(entry.clone())],
-            again_after: None,
-        };
+        return Plan::of(vec![Intent::Delete(entry.clone())]);
     }
     let mut value = old.clone();
     let export = match world.export {
@@ -211,8 +208,5 @@ fn decide(world: &World) -> Plan {
         true => value["status"]["endpoints"] = json!([{"url": url}]),
         false => drop(value["status"].as_object_mut().map(|status| status.remove("endpoints"))),
     }
-    Plan {
-        intents: vec![Intent::Update(entry.clone(), value)],
-        again_after: None,
-    }
+    Plan::of(vec![Intent::Update(entry.clone(), value)])
 }

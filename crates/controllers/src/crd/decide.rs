@@ -164,10 +164,7 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         intents.push(Intent::Update(entry.clone(), value));
         let own = world.claim.iter().filter(|claim| is_own(claim, &entry.key.name));
         intents.extend(own.cloned().map(Intent::Delete));
-        return Plan {
-            intents,
-            again_after: None,
-        };
+        return Plan::of(intents);
     }
     let under_way =
         Condition::holds("Terminating").because("InstanceDeletionInProgress", "CustomResource deletion is in progress");

@@ -42,10 +42,7 @@ fn let_go(entry: &Entry, dependents: &[Entry]) -> Plan {
         };
     }
     intents.push(without_finalizer(entry, ORPHAN));
-    Plan {
-        intents,
-        again_after: None,
-    }
+    Plan::of(intents)
 }
 
 /// Goes when no dependent blocks it any more. The dependents are looked at by themselves.
@@ -61,10 +58,7 @@ fn wait(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
             again_after: Some(patience(world.now, entry.object.meta.deletion_timestamp)),
         };
     }
-    Plan {
-        intents: vec![without_finalizer(entry, FOREGROUND)],
-        again_after: None,
-    }
+    Plan::of(vec![without_finalizer(entry, FOREGROUND)])
 }
 
 /// Deletes what no owner wants any more; forgets owners that are gone while another one stays.
@@ -97,10 +91,7 @@ fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
         intents.push(without_owners(entry, |reference| {
             stale.iter().any(|uid| reference["uid"] == *uid)
         }));
-        return Plan {
-            intents,
-            again_after: None,
-        };
+        return Plan::of(intents);
     }
     let waiting = world.owners.iter().any(|(_, owner)| matches!(owner, Owner::Waiting(_)));
     let propagation = match &entry.object.meta {
@@ -121,10 +112,7 @@ fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
             Intent::Update(entry.clone(), value)
         }
     });
-    Plan {
-        intents,
-        again_after: None,
-    }
+    Plan::of(intents)
 }
 
 fn is_waiting(meta: &Meta) -> bool {

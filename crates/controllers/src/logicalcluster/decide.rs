@@ -95,10 +95,7 @@ fn begin(world: &World, newborn: &Newborn, entry: &Entry, old: &Json) -> Plan {
     }
     let mut intents = vec![Intent::Update(entry.clone(), value)];
     intents.extend(birth::content(&newborn.types, &world.cluster, &newborn.trust));
-    Plan {
-        intents,
-        again_after: None,
-    }
+    Plan::of(intents)
 }
 
 fn is_inactive(value: &Json) -> bool {
@@ -134,10 +131,7 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
     birth::label(&mut value);
     if !list(old, "/status/terminators").is_empty() {
         show_phase(&mut value, "Terminating");
-        return Plan {
-            intents: vec![Intent::Update(entry.clone(), value)],
-            again_after: None,
-        };
+        return Plan::of(vec![Intent::Update(entry.clone(), value)]);
     }
     drop_finalizer(&mut value, TERMINATORS_FINALIZER);
     birth::show_list(&mut value, "terminators", &[]);
@@ -173,10 +167,7 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
     drop_finalizer(&mut value, CLUSTER_FINALIZER);
     intents.push(Intent::Update(entry.clone(), value));
     intents.extend(release_owner(world));
-    Plan {
-        intents,
-        again_after: None,
-    }
+    Plan::of(intents)
 }
 
 /// Namespaces, definitions and bindings that somebody else's finalizer holds.

@@ -314,10 +314,7 @@ async fn an_object_that_cannot_be_converted_keeps_its_version_in_the_status() {
         .get(&target.key("w001"))
         .expect("it is there");
     let broken = insula_api::Object::new(&entry.object.body_value(), Some(b"?".to_vec().into())).expect("an object");
-    let plan = insula_registry::Plan {
-        intents: vec![insula_registry::Intent::Rewrite(entry, broken.into())],
-        again_after: None,
-    };
+    let plan = insula_registry::Plan::of(vec![insula_registry::Intent::Rewrite(entry, broken.into())]);
     rig.registry.apply(&plan).await.expect("no conflict");
     rig.settle().await;
     assert_eq!(

@@ -33,10 +33,7 @@ pub(super) fn decide(world: &World) -> Plan {
             finalizers.retain(|finalizer| finalizer != FINALIZER);
         }
         intents.push(Intent::Update(entry.clone(), value));
-        return Plan {
-            intents,
-            again_after: None,
-        };
+        return Plan::of(intents);
     }
     // While there is something to remove nothing is said: it may well be gone in a moment.
     if intents.is_empty() {

@@ -95,10 +95,7 @@ impl Reconciler for Clumsy {
         let Some(entry) = world else { return Plan::rest() };
         let mut value = entry.object.body_value();
         value["metadata"]["labels"] = json!({"seen": "yes"});
-        Plan {
-            intents: vec![Intent::Update(entry.clone(), value)],
-            again_after: None,
-        }
+        Plan::of(vec![Intent::Update(entry.clone(), value)])
     }
 }
 

@@ -61,10 +61,7 @@ fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
     intents.push(Intent::Update(entry.clone(), value));
     intents.push(Intent::Create(ids::logical_cluster(cluster), logical));
     intents.extend(birth::content(&world.types, cluster, &world.trust));
-    Plan {
-        intents,
-        again_after: None,
-    }
+    Plan::of(intents)
 }
 
 fn unschedulable(world: &World, entry: &Entry, old: &Json, message: String) -> Plan {
@@ -128,10 +125,7 @@ fn mirror(world: &World, entry: &Entry, old: &Json) -> Plan {
             show_phase(&mut value, "Unavailable");
         }
     }
-    Plan {
-        intents: vec![Intent::Update(entry.clone(), value)],
-        again_after: None,
-    }
+    Plan::of(vec![Intent::Update(entry.clone(), value)])
 }
 
 fn show(value: &mut Json, phase: &str, waiting: &[String], world: &World) {
@@ -189,10 +183,7 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
         }
     }
     intents.push(Intent::Update(entry.clone(), value));
-    Plan {
-        intents,
-        again_after: None,
-    }
+    Plan::of(intents)
 }
 
 fn marked(child: &Json, world: &World) -> Json {

@@ -6,8 +6,8 @@ use insula_cel::Quantity;
 use serde_json::json;
 use std::cmp::Ordering;
 
-/// What Kubernetes' own kinds have as plain names, beside sizes of huge pages.
-const STANDARD: &[&str] = &[
+/// Plain names of what comes in amounts, beside sizes of huge pages.
+const AMOUNTS: &[&str] = &[
     "cpu",
     "memory",
     "ephemeral-storage",
@@ -18,15 +18,6 @@ const STANDARD: &[&str] = &[
     "limits.cpu",
     "limits.memory",
     "limits.ephemeral-storage",
-    "pods",
-    "resourcequotas",
-    "services",
-    "replicationcontrollers",
-    "secrets",
-    "configmaps",
-    "persistentvolumeclaims",
-    "services.nodeports",
-    "services.loadbalancers",
 ];
 /// A plain name that is known, but that no quota limits.
 const STORAGE: &str = "storage";
@@ -141,7 +132,10 @@ fn texts(list: &Json) -> impl Iterator<Item = &str> {
 }
 
 fn is_standard(name: &str) -> bool {
-    STANDARD.contains(&name) || name.starts_with("hugepages-") || name.starts_with("requests.hugepages-")
+    AMOUNTS.contains(&name)
+        || WHOLE.contains(&name)
+        || name.starts_with("hugepages-")
+        || name.starts_with("requests.hugepages-")
 }
 
 fn check_limit(at: &FieldPath, name: &str, value: &Json, errors: &mut Vec<FieldError>) {

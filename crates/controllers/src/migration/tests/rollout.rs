@@ -178,10 +178,7 @@ async fn what_is_behind_the_first_thousand_objects_is_found_too() {
         insula_registry::Intent::Create(target.key(&format!("w{i:04}")), value)
     };
     for batch in 0..13 {
-        let plan = insula_registry::Plan {
-            intents: (batch * 100..batch * 100 + 100).map(widget).collect(),
-            again_after: None,
-        };
+        let plan = insula_registry::Plan::of((batch * 100..batch * 100 + 100).map(widget).collect());
         rig.registry.apply(&plan).await.expect("no conflict");
     }
     rig.create(
