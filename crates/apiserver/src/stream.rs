@@ -95,7 +95,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();
     let registry = request.server.registry.clone();
-    let target = registry.asking(&request.target).into_owned();
+    let target = registry.asking_to_watch(&request.target).into_owned();
     let events = match begin(&registry, target.clone(), options, start).await {
         Ok((watch, initial_end)) => Events::Running(Box::new(Running {
             encoder,

@@ -88,6 +88,7 @@ pub struct Registry {
     pub outbound: Arc<dyn Outbound>,
     policies: policy::Policies,
     quotas: quota::Turns,
+    answers: Arc<webhook::Library>,
 }
 
 impl Registry {
@@ -107,6 +108,7 @@ impl Registry {
             outbound: Arc::new(outbound::Nobody),
             policies: policy::Policies::default(),
             quotas: quota::Turns::default(),
+            answers: Arc::default(),
         }
     }
 }

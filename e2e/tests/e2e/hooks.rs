@@ -254,6 +254,59 @@ fn fields_are_selected_by_as_the_version_has_them() {
     assert_eq!(events, want.map(|(kind, name)| (kind.to_owned(), name.to_owned())));
 }
 
+/// However many watch, a change is one question, whether they select by fields of their version or take everything.
+#[test]
+fn watchers_share_what_the_webhook_says() {
+    const WATCHERS: usize = 5;
+    let server = server();
+    let hook = Hook::start(&server, answer);
+    let (path, _) = workspace(&server.admin(), "hooks");
+    let at = server.admin().at(&path);
+    define(&at, "notes", &hook.client_config("/first"));
+    let url = |version: &str, rest: &str| format!("/apis/{GROUP}/{version}/notes{rest}");
+    at.post(&url("v1", ""), &object("notes", "v1", "a", json!({"text": "old"})))
+        .expect(201);
+    let (ready, started) = std::sync::mpsc::channel();
+    let watchers: Vec<_> = (0..WATCHERS)
+        .map(|number| {
+            let select = if number % 2 == 0 {
+                ""
+            } else {
+                "&fieldSelector=spec.first!%3Dnone"
+            };
+            let (at, watch, ready) = (at.clone(), url("v2", &format!("?watch=true{select}")), ready.clone());
+            std::thread::spawn(move || {
+                at.watch(&watch, |event| match event["object"]["spec"]["first"].as_str() {
+                    Some("old") => ready.send(()).err().map(|_| String::new()),
+                    other => other.map(str::to_owned),
+                })
+            })
+        })
+        .collect();
+    for _ in 0..WATCHERS {
+        started.recv_timeout(Duration::from_secs(20)).unwrap();
+    }
+    let begun = hook.take("/first");
+    at.merge(&url("v1", "/a"), &json!({"spec": {"text": "new"}}))
+        .expect(200);
+    for watcher in watchers {
+        assert_eq!(watcher.join().unwrap().as_deref(), Some("new"));
+    }
+    let asked = hook.take("/first");
+    let texts = |reviews: &[Value]| -> Vec<String> {
+        let objects = reviews
+            .iter()
+            .map(|review| &review["request"]["objects"][0]["spec"]["text"]);
+        objects
+            .map(|text| text.as_str().unwrap_or_default().to_owned())
+            .collect()
+    };
+    assert_eq!(
+        (texts(&begun), texts(&asked)),
+        (vec!["old".to_owned()], vec!["new".to_owned()])
+    );
+}
+
 #[test]
 fn a_converter_that_breaks_the_contract_is_not_believed() {
     let server = server();

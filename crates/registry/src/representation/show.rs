@@ -47,7 +47,7 @@ where
             entry.object.write_to(entry.revision, out);
             return Ok(());
         }
-        // A webhook is asked at each reading, as in Kubernetes: what it said is kept for nobody else.
+        // A webhook is asked at each reading, as in Kubernetes: what it said is kept for watches alone.
         if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
             let all = std::iter::once(entry).chain(self.entries.clone());
             webhook::learn(self.target, all).await;

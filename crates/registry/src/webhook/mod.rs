@@ -16,10 +16,12 @@
 
 pub(crate) mod admission;
 pub(crate) mod conversion;
+mod library;
 
 pub(crate) use admission::Hook;
 pub(crate) use conversion::Webhook;
 pub use conversion::ca_bundle_problem;
+pub(crate) use library::Library;
 
 use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, ids, representation};
 use futures_util::future::{join, join_all};
@@ -58,6 +60,7 @@ impl Question {
             Question::Convert { webhook, object, to } => {
                 for part in [
                     webhook.endpoint.url.as_bytes(),
+                    webhook.endpoint.ca_bundle.as_deref().unwrap_or_default(),
                     to.as_bytes(),
                     object.to_string().as_bytes(),
                 ] {
@@ -87,6 +90,15 @@ pub struct Questions {
     now: (Timestamp, i64),
     rng: Arc<dyn Rng>,
     outbound: Arc<dyn Outbound>,
+    /// Where answers are looked for before anybody is asked, and the clock by which they age: for watches.
+    shared: Option<(Arc<Library>, Arc<dyn Clock>)>,
+}
+
+/// Who carries questions out.
+#[derive(Clone)]
+struct Asker {
+    outbound: Arc<dyn Outbound>,
+    rng: Arc<dyn Rng>,
 }
 
 #[derive(Default)]
@@ -118,6 +130,14 @@ impl Questions {
             now: (registry.clock.now(), registry.clock.now_micros()),
             rng: registry.rng.clone(),
             outbound: registry.outbound.clone(),
+            shared: None,
+        }
+    }
+
+    fn of_watch(registry: &Registry) -> Self {
+        Questions {
+            shared: Some((registry.answers.clone(), registry.clock.clone())),
+            ..Questions::new(registry)
         }
     }
 
@@ -159,6 +179,21 @@ impl Questions {
         if open.is_empty() {
             return false;
         }
+        let asker = Asker {
+            outbound: self.outbound.clone(),
+            rng: self.rng.clone(),
+        };
+        let answers = match &self.shared {
+            Some((library, clock)) => library.ask(cluster, open, asker, clock.now()).await,
+            None => asker.ask(cluster, open).await,
+        };
+        self.known.lock().answers.extend(answers);
+        true
+    }
+}
+
+impl Asker {
+    async fn ask(&self, cluster: &ClusterName, open: Vec<(Key, Question)>) -> Vec<(Key, Answer)> {
         let (keys, questions): (Vec<Key>, Vec<Question>) = open.into_iter().unzip();
         let reviews = conversion::reviews(&questions, &*self.rng).into_iter();
         let converted = join_all(reviews.map(|review| review.ask(&*self.outbound, cluster)));
@@ -173,11 +208,8 @@ impl Questions {
                 Question::Convert { .. } => None,
             });
         let (converted, admitted) = join(converted, join_all(admitted)).await;
-        let mut known = self.known.lock();
-        for (index, answer) in converted.into_iter().flatten().chain(admitted) {
-            known.answers.insert(keys[index], answer);
-        }
-        true
+        let answers = converted.into_iter().flatten().chain(admitted);
+        answers.map(|(index, answer)| (keys[index], answer)).collect()
     }
 }
 
@@ -208,13 +240,19 @@ impl Rng for Questions {
 impl Registry {
     /// A target that can ask conversion webhooks; the same one where there is nobody to ask.
     pub fn asking<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        self.asking_if(target, target.served.api.webhook.is_some())
+        self.asking_if(target, target.served.api.webhook.is_some(), Questions::new)
+    }
+
+    /// The same for a watch, which shares what it is told with others of its kind.
+    pub fn asking_to_watch<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
+        self.asking_if(target, target.served.api.webhook.is_some(), Questions::of_watch)
     }
 
     /// The same for a write, which admission webhooks of the workspace may have to say something about.
     pub(crate) fn asking_to_write<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
         let converts = target.served.api.webhook.is_some();
-        self.asking_if(target, converts || self.has_admission_webhooks(&target.cluster))
+        let has_questions = converts || self.has_admission_webhooks(&target.cluster);
+        self.asking_if(target, has_questions, Questions::new)
     }
 
     fn has_admission_webhooks(&self, cluster: &ClusterName) -> bool {
@@ -230,12 +268,17 @@ impl Registry {
         })
     }
 
-    fn asking_if<'t>(&self, target: &'t Target, has_questions: bool) -> Cow<'t, Target> {
+    fn asking_if<'t>(
+        &self,
+        target: &'t Target,
+        has_questions: bool,
+        questions: impl FnOnce(&Registry) -> Questions,
+    ) -> Cow<'t, Target> {
         if !has_questions || target.served.questions.is_some() {
             return Cow::Borrowed(target);
         }
         let mut target = target.clone();
-        target.served.questions = Some(Arc::new(Questions::new(self)));
+        target.served.questions = Some(Arc::new(questions(self)));
         Cow::Owned(target)
     }
 
@@ -282,7 +325,8 @@ pub(crate) fn looks_inside(fields: &FieldSelector) -> bool {
     fields.terms.iter().any(|(field, ..)| !field.starts_with("metadata."))
 }
 
-/// Learns what showing objects in the target's version needs. Earlier answers are forgotten: every reading asks anew.
+/// Learns what showing objects in the target's version needs. Earlier answers are forgotten: every reading asks anew, but what
+/// watches of today share.
 pub(crate) async fn learn<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
     let Some(questions) = &target.served.questions else {
         return;
