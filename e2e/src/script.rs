@@ -13,6 +13,7 @@
 //! @ Accept: application/json         a header
 //! {metadata: {name: a}}              a body in YAML, sent as JSON; `@ raw: true` sends it as it is
 //! --> 201 eventually                 the code; `eventually` repeats the request until everything fits
+//! @ ETag: <etag>                     a header of the answer, in the words of [`crate::matches`]
 //! spec: {a: 1}                       the part of the answer that is wanted, see [`crate::matches`]
 //!
 //! === kubectl sees it
@@ -48,6 +49,7 @@ struct Step {
     body: String,
     code: i32,
     eventually: bool,
+    wanted_headers: Vec<(String, String)>,
     wanted: String,
 }
 
@@ -121,15 +123,17 @@ fn read(path: &Path) -> Script {
                 .unwrap_or_else(|| panic!("{}: {line}", step.place));
             step.eventually = words.next() == Some("eventually");
             answer = true;
+        } else if let Some((key, value)) = line.strip_prefix("@ ").and_then(|option| option.split_once(": ")) {
+            let pair = (key.to_owned(), value.to_owned());
+            match key {
+                _ if answer => step.wanted_headers.push(pair),
+                "in" | "as" | "raw" | "through" => drop(step.options.insert(pair.0, pair.1)),
+                _ => step.headers.push(pair),
+            }
         } else if answer {
             step.wanted += &format!("{line}\n");
         } else if step.command.is_empty() {
             line.clone_into(&mut step.command);
-        } else if let Some((key, value)) = line.strip_prefix("@ ").and_then(|option| option.split_once(": ")) {
-            match key {
-                "in" | "as" | "raw" | "through" => drop(step.options.insert(key.to_owned(), value.to_owned())),
-                _ => step.headers.push((key.to_owned(), value.to_owned())),
-            }
         } else {
             step.body += &format!("{line}\n");
         }
@@ -283,6 +287,14 @@ impl<'a> Stage<'a> {
         let shown: String = answer.text.chars().take(3000).collect();
         if i32::from(answer.code) != step.code {
             return Err(format!("want {}, got {}: {shown}", step.code, answer.code));
+        }
+        for (name, want) in &step.wanted_headers {
+            let got = answer
+                .headers
+                .get(name)
+                .map(|got| String::from_utf8_lossy(got.as_bytes()).into());
+            let want = self.fill(want).into();
+            matches(&want, got.as_ref(), &mut self.variables).map_err(|error| format!("header {name}{error}"))?;
         }
         if step.command.starts_with("TEXT ") {
             return self.fragments(&answer.text, step);

@@ -12,6 +12,13 @@ impl Timestamp {
         text.parse::<jiff::Timestamp>().ok().map(|t| Timestamp(t.as_second()))
     }
 
+    /// As headers of HTTP say it: `Sat, 21 Nov 2026 09:40:00 GMT`. Nothing beyond the years that they can say.
+    pub fn http_date(self) -> Option<String> {
+        let moment = jiff::Timestamp::from_second(self.0).ok()?;
+        let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
+        printer.timestamp_to_rfc9110_string(&moment).ok()
+    }
+
     /// Seconds from `earlier` to this moment; negative when it lies before.
     pub fn since(self, earlier: Timestamp) -> i64 {
         self.0 - earlier.0
@@ -58,6 +65,7 @@ mod tests {
     #[test]
     fn times_print_as_kubernetes_prints_them() {
         let moment = Timestamp::parse("2026-11-21T09:40:00.123456Z").expect("parses");
+        assert_eq!(moment.http_date().as_deref(), Some("Sat, 21 Nov 2026 09:40:00 GMT"));
         assert_eq!(moment.to_string(), "2026-11-21T09:40:00Z");
         assert_eq!(Timestamp(0).to_string(), "1970-01-01T00:00:00Z");
         assert_eq!(Timestamp::parse("yesterday"), None);

@@ -267,7 +267,7 @@ fn resource_entries(served: &Served, version: &ApiVersion) -> Vec<Json> {
         "name": &*names.plural, "singularName": &*names.singular, "namespaced": namespaced, "kind": &*names.kind,
         "verbs": verbs(served),
     });
-    if !served.api.strategy.traits().review {
+    if !served.api.strategy.traits().review && served.api.storage_version().served {
         entry["storageVersionHash"] = json!(storage_version_hash(served));
     }
     insert_lists(&mut entry, served);

@@ -124,9 +124,13 @@ pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answ
 /// `/openapi/v3/<path>`
 pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -> Answer {
     let served = served_in(server, request, openapi::group_of(path))?;
-    let (headers, hash) = (&request.parsed.headers, request.parsed.query.get("hash"));
-    let base = crate::views::base(&request.place);
-    let found = openapi::serve::v3(&server.openapi, &served, headers, path, hash, &base);
+    let asked = openapi::serve::Asked {
+        headers: &request.parsed.headers,
+        hash: request.parsed.query.get("hash"),
+        base: &crate::views::base(&request.place),
+        now: server.registry.clock.now(),
+    };
+    let found = openapi::serve::v3(&server.openapi, &served, path, asked);
     found
         .map(|response| response.map(Body::from))
         .ok_or(Reply::NotFoundPage)

@@ -134,6 +134,19 @@ pub fn accept_error(header: Option<&str>) -> Format {
         .unwrap_or_default()
 }
 
+/// The first wish of an `Accept` header that one of `offers` (subtypes of `application`) meets; without one, the first offer.
+pub(crate) fn first_offer<T: Copy>(header: Option<&str>, offers: &[(&str, T)]) -> Option<T> {
+    let meets = |media: &MediaType, subtype: &str| {
+        ["application", "*"].contains(&media.kind.as_str()) && [subtype, "*"].contains(&media.subtype.as_str())
+    };
+    let header = header.filter(|header| !header.trim().is_empty());
+    wishes(header.or(Some("*/*"))).iter().find_map(|wish| {
+        let mut offers = offers.iter();
+        let met = offers.find(|(subtype, _)| meets(&wish.media, subtype));
+        met.map(|(_, offer)| *offer)
+    })
+}
+
 fn meet(wish: &Wish, offer: Offer) -> Option<Negotiated> {
     let format = format_of(&wish.media)?;
     if offer == Offer::Watch && format == Format::Yaml {
@@ -337,7 +350,8 @@ impl MediaType {
     fn parse(text: &str) -> Option<MediaType> {
         let mut parts = split_outside_quotes(text, ';');
         let (kind, subtype) = parts.next()?.trim().split_once('/')?;
-        if !is_token(kind) || !is_token(subtype) {
+        // `…spec.v2@v1.0+protobuf` is none by the letter, and what clients ask OpenAPI for.
+        if !is_token(kind) || !subtype.split('@').all(is_token) {
             return None;
         }
         let mut params = Vec::new();

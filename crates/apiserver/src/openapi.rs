@@ -26,7 +26,7 @@ use std::{
 /// Compressed bytes of documents that are kept, over all tenants.
 const CACHE_BYTES_MAX: usize = 32 << 20;
 /// Changes whenever documents of the same APIs would look different.
-const FORM: &str = concat!("2 ", env!("CARGO_PKG_VERSION"));
+const FORM: &str = concat!("3 ", env!("CARGO_PKG_VERSION"));
 
 const COMPONENTS: &str = "#/components/schemas/";
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.";

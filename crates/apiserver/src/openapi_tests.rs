@@ -160,11 +160,17 @@ fn a_change_makes_its_own_part_of_version_2() {
 #[test]
 fn documents_are_kept_by_their_hash() {
     use http::{HeaderMap, header};
+    fn asked<'a>(headers: &'a HeaderMap, hash: Option<&'a str>) -> serve::Asked<'a> {
+        serve::Asked {
+            headers,
+            hash,
+            base: "/clusters/root",
+            now: insula_api::Timestamp(0),
+        }
+    }
     let (cache, served, path) = (Cache::default(), golden(), "apis/golden.example.com/v1");
     let hash = v3(&served, path).expect("is served").hash;
-    let get = |headers: &HeaderMap, hash| {
-        serve::v3(&cache, &served, headers, path, hash, "/clusters/root").expect("is served")
-    };
+    let get = |headers: &HeaderMap, hash| serve::v3(&cache, &served, path, asked(headers, hash)).expect("is served");
     let none = HeaderMap::new();
     let plain = get(&none, None);
     assert_eq!(
@@ -172,11 +178,9 @@ fn documents_are_kept_by_their_hash() {
         (200, None)
     );
     assert_eq!(plain.headers()[header::ETAG], format!("\"{hash}\""));
-    assert!(
-        get(&none, Some(&hash)).headers()[header::CACHE_CONTROL]
-            .to_str()
-            .is_ok_and(|v| v.contains("immutable"))
-    );
+    let for_ever = get(&none, Some(&hash));
+    assert_eq!(for_ever.headers()[header::CACHE_CONTROL], "public, immutable");
+    assert_eq!(for_ever.headers()[header::EXPIRES], "Fri, 01 Jan 1971 00:00:00 GMT");
     let moved = get(&none, Some("0123"));
     assert_eq!(moved.status(), 301);
     assert_eq!(
@@ -207,8 +211,64 @@ fn documents_are_kept_by_their_hash() {
     assert_eq!(answer.headers()[header::CONTENT_TYPE], V2::Protobuf.content_type());
     assert!(answer.body().starts_with(b"\x0a\x032.0"), "a gnostic document");
     assert_ne!(answer.headers()[header::ETAG], plain.headers()[header::ETAG]);
-    assert_eq!(serve::index(&served, &none).status(), 200);
-    assert!(serve::v3(&cache, &served, &none, "apis/none/v1", None, "").is_none());
+    assert_eq!(
+        serve::index(&served, &protobuf).headers()[header::CONTENT_TYPE],
+        "application/json"
+    );
+    assert!(serve::v3(&cache, &served, "apis/none/v1", asked(&none, None)).is_none());
+}
+
+#[test]
+fn documents_are_written_as_their_reader_wishes() {
+    use http::{HeaderMap, header};
+    let (cache, served) = (Cache::default(), golden());
+    let (old, dots) = (
+        "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
+        "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+    );
+    // The header, and what version 2 and version 3 are written in; 406 where that is nothing.
+    let rows = [
+        ("", Some("application/json"), true),
+        ("*/*", Some("application/json"), true),
+        ("application/*", Some("application/json"), true),
+        ("application/json", Some("application/json"), true),
+        (old, Some(dots), false),
+        (dots, Some(dots), false),
+        (&format!("application/json;q=0.5, {old}"), Some(dots), true),
+        (&format!("application/json, {old}"), Some("application/json"), true),
+        ("text/html, application/json;q=0.1", Some("application/json"), true),
+        ("application/yaml", None, false),
+        ("text/*", None, false),
+        (
+            "application/com.github.proto-openapi.spec.v3.v1.0+protobuf",
+            None,
+            false,
+        ),
+    ];
+    for (accept, version_2, version_3) in rows {
+        let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().expect("a header"))]);
+        let answer = serve::v2(&cache, &served, &headers);
+        let got = answer
+            .headers()
+            .get(header::CONTENT_TYPE)
+            .and_then(|form| form.to_str().ok());
+        assert_eq!(got, version_2, "{accept}");
+        let asked = serve::Asked {
+            headers: &headers,
+            hash: None,
+            base: "",
+            now: insula_api::Timestamp(0),
+        };
+        let third = serve::v3(&cache, &served, "apis/golden.example.com/v1", asked).expect("is served");
+        for (answer, has) in [(answer, version_2.is_some()), (third, version_3)] {
+            let code = if has { 200 } else { 406 };
+            assert_eq!(
+                (answer.status().as_u16(), answer.body().is_empty()),
+                (code, !has),
+                "{accept}"
+            );
+        }
+    }
 }
 
 /// Compares with the recorded answers of a real server, where they are at hand: operations, bodies, schemas without texts.

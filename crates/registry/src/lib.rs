@@ -56,7 +56,7 @@ pub use verbs::{
     List, ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written,
     mark_deleted,
 };
-pub use webhook::{Questions, ca_bundle_problem};
+pub use webhook::Questions;
 
 use insula_api::{Clock, ClusterName, Rng};
 use insula_store::Store;

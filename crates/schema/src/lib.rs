@@ -35,8 +35,8 @@ pub use crate::columns::Column;
 pub use crate::decode::{decode_error, fill_nulls};
 pub use crate::default::default;
 pub use crate::definition::{
-    default_definition, definition_warnings, undecodable_definition, unknown_keywords, validate_client_config,
-    validate_definition, validate_definition_status, validate_definition_update,
+    ca_bundle_is_unusable, default_definition, definition_warnings, undecodable_definition, unknown_keywords,
+    validate_client_config, validate_definition, validate_definition_status, validate_definition_update,
 };
 pub use crate::diff::{Change, ChangeKind, diff};
 pub use crate::embedded::{check_embedded, metadata_type_error};

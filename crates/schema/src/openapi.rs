@@ -40,8 +40,9 @@ fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
     let embedded = flag("x-kubernetes-embedded-resource");
     let preserves = flag("x-kubernetes-preserve-unknown-fields");
     let mut out = Map::new();
+    // With any field named, kubectl would refuse all others.
     if dialect == Dialect::V2 && place == Place::Root && preserves {
-        return with_meta(json!({"type": "object"}), dialect, place);
+        return json!({"type": "object"});
     }
     for (name, value) in source {
         let published = match (name.as_str(), value) {
@@ -86,27 +87,34 @@ fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
     }
 }
 
-/// What v2 cannot say is left open.
+/// What v2 cannot say is left open: kubectl refuses values of untyped places that have fields or items, and lists without items.
 fn loosen(out: &mut Map<String, Json>, source: &Map<String, Json>, preserves: bool) {
     let is_nullable = |schema: &Json| schema.get("nullable") == Some(&Json::Bool(true));
     let nullable = source.get("nullable") == Some(&Json::Bool(true));
     if nullable || preserves {
-        for name in ["type", "properties", "items", "required"] {
-            out.remove(name);
-        }
+        out.remove("properties");
+        out.remove("items");
     }
-    if source.get("type").and_then(Json::as_str) == Some("array") && source.get("items").is_none() {
+    let untyped = match source.get("type").and_then(Json::as_str) {
+        Some("array") => !out.contains_key("items"),
+        Some("object") => preserves,
+        _ => false,
+    };
+    if nullable || untyped {
         out.remove("type");
     }
-    if let (Some(Json::Array(required)), Some(Json::Object(fields))) =
-        (out.get_mut("required"), source.get("properties"))
-    {
-        required.retain(|name| {
-            let field = name.as_str().and_then(|n| fields.get(n));
-            !field.is_some_and(is_nullable)
-        });
-        if required.is_empty() {
-            out.remove("required");
+    if source.get("additionalProperties").is_some_and(is_nullable) {
+        out.remove("required");
+    }
+    // Whoever must send a field cannot send null for it: here, nobody must.
+    if let (Some(Json::Array(required)), true) = (out.get("required"), out.contains_key("properties")) {
+        let given = source.get("properties");
+        let field = |name: &Json| name.as_str().and_then(|name| given?.get(name));
+        let left = required.iter().filter(|name| !field(name).is_some_and(is_nullable));
+        let left: Vec<Json> = left.cloned().collect();
+        match left.is_empty() {
+            true => drop(out.remove("required")),
+            false => drop(out.insert("required".to_owned(), Json::Array(left))),
         }
     }
 }

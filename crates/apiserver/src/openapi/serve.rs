@@ -1,45 +1,52 @@
 //! OpenAPI over HTTP: tags, the redirect to the right hash, what may be kept for ever.
 
 use super::{Cache, V2, Wanted, location};
-use crate::{
-    discovery, gzip,
-    negotiate::{self, Offer},
-};
+use crate::{discovery, gzip, negotiate};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
+use insula_api::Timestamp;
 use insula_registry::Served;
 
 /// A document under its own hash never changes.
-const FOR_EVER: &str = "public, immutable, max-age=31536000";
+const FOR_EVER: &str = "public, immutable";
+/// What stands for ever in `Expires`: a year.
+const FOR_EVER_SECONDS: i64 = 365 * 24 * 3600;
 
-/// Answers `/openapi/v3`.
+/// What is asked for, beside the document.
+#[derive(Debug, Clone, Copy)]
+pub struct Asked<'a> {
+    /// The request's headers.
+    pub headers: &'a HeaderMap,
+    /// The query's hash.
+    pub hash: Option<&'a str>,
+    /// What stands before `/openapi` in the request's path (`/clusters/root`), for a redirect to lead to the same place.
+    pub base: &'a str,
+    /// The time of the request.
+    pub now: Timestamp,
+}
+
+/// Answers `/openapi/v3`: in JSON, whatever is accepted, as in Kubernetes.
 pub fn index(served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
     let bytes = Bytes::from(super::index(served).to_string());
     let hash = discovery::etag(&bytes);
-    match accepts_json(headers) {
-        true => tagged(&hash, V2::Json.content_type(), headers, || Response::new(bytes)),
-        false => empty(StatusCode::NOT_ACCEPTABLE),
-    }
+    tagged(&hash, V2::Json.content_type(), headers, || Response::new(bytes))
 }
 
-/// Answers `/openapi/v3/<path>`; nothing where that is not served. `hash` is the query's; `base` is what stands before
-/// `/openapi` in the request's path (`/clusters/root`), for the redirect to lead to the same place.
-pub fn v3(
-    cache: &Cache,
-    served: &[Served],
-    headers: &HeaderMap,
-    path: &str,
-    hash: Option<&str>,
-    base: &str,
-) -> Option<Response<Bytes>> {
+/// Answers `/openapi/v3/<path>`; nothing where that is not served.
+pub fn v3(cache: &Cache, served: &[Served], path: &str, asked: Asked<'_>) -> Option<Response<Bytes>> {
     let wanted = super::v3(served, path)?;
-    Some(match hash.filter(|hash| !hash.is_empty()) {
-        None => document(cache, &wanted, headers),
+    let accepts = all(asked.headers, header::ACCEPT);
+    if negotiate::first_offer(accepts.as_deref(), &[("json", ())]).is_none() {
+        return Some(empty(StatusCode::NOT_ACCEPTABLE));
+    }
+    Some(match asked.hash.filter(|hash| !hash.is_empty()) {
+        None => document(cache, &wanted, asked.headers),
         Some(hash) if hash == wanted.hash => {
-            let mut response = document(cache, &wanted, headers);
-            response
-                .headers_mut()
-                .insert(header::CACHE_CONTROL, HeaderValue::from_static(FOR_EVER));
+            let mut response = document(cache, &wanted, asked.headers);
+            insert(&mut response, header::CACHE_CONTROL, FOR_EVER);
+            if let Some(expires) = Timestamp(asked.now.0 + FOR_EVER_SECONDS).http_date() {
+                insert(&mut response, header::EXPIRES, &expires);
+            }
             response
         }
         Some(_) => {
@@ -49,7 +56,7 @@ pub fn v3(
             insert(
                 &mut response,
                 header::LOCATION,
-                &format!("{base}{}", location(path, &wanted.hash)),
+                &format!("{}{}", asked.base, location(path, &wanted.hash)),
             );
             response
         }
@@ -58,20 +65,18 @@ pub fn v3(
 
 /// Answers `/openapi/v2`, in protobuf to clients that would rather have it than JSON.
 pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
-    let accepts = all(headers, header::ACCEPT).unwrap_or_default();
-    let first = accepts.split(',').next().unwrap_or_default();
-    let first = first.split(';').next().unwrap_or_default().trim();
-    let form = match V2_PROTOBUF_ASKED.contains(&first) {
-        true => V2::Protobuf,
-        false => V2::Json,
-    };
-    document(cache, &super::v2(served, form), headers)
+    let accepts = all(headers, header::ACCEPT);
+    match negotiate::first_offer(accepts.as_deref(), &V2_ASKED) {
+        Some(form) => document(cache, &super::v2(served, form), headers),
+        None => empty(StatusCode::NOT_ACCEPTABLE),
+    }
 }
 
-/// How clients ask for OpenAPI v2 in protobuf: the first is no media type by the letter, and the one that they send.
-const V2_PROTOBUF_ASKED: [&str; 2] = [
-    "application/com.github.proto-openapi.spec.v2@v1.0+protobuf",
-    "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
+/// How clients ask for OpenAPI v2: the first spelling of protobuf is no media type by the letter, and the one that they send.
+const V2_ASKED: [(&str, V2); 3] = [
+    ("json", V2::Json),
+    ("com.github.proto-openapi.spec.v2@v1.0+protobuf", V2::Protobuf),
+    ("com.github.proto-openapi.spec.v2.v1.0+protobuf", V2::Protobuf),
 ];
 
 fn all(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
@@ -83,16 +88,8 @@ fn all(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// YAML is a wish that documents do not meet: clients that can have JSON too get that.
-fn accepts_json(headers: &HeaderMap) -> bool {
-    negotiate::accept(all(headers, header::ACCEPT).as_deref(), Offer::Document).is_ok()
-}
-
 fn document(cache: &Cache, wanted: &Wanted<'_>, headers: &HeaderMap) -> Response<Bytes> {
     let form = wanted.form.unwrap_or(V2::Json);
-    if form == V2::Json && !accepts_json(headers) {
-        return empty(StatusCode::NOT_ACCEPTABLE);
-    }
     tagged(&wanted.hash, form.content_type(), headers, || {
         match gzip::accepts(headers) {
             true => {

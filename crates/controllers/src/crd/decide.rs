@@ -52,14 +52,11 @@ pub(super) fn decide(world: &World) -> Plan {
     }
     value["status"]["acceptedNames"] = accepted;
     set_condition(&mut value, &names_accepted, world.now);
-    let was_established = condition(&value, "Established").is_some_and(|c| c["status"] == "True");
+    let was_established = is_established(&value);
     // What serves already goes on: a bundle that became invalid fails conversions, and nothing else.
-    let unfit = match was_established {
-        true => None,
-        false => insula_registry::ca_bundle_problem(&value["spec"]["conversion"]),
-    };
-    let established = (was_established && !lost || free) && unfit.is_none();
-    set_condition(&mut value, &establish(established, unfit), world.now);
+    let unfit = !was_established && insula_schema::ca_bundle_is_unusable(&value["spec"]["conversion"]);
+    let established = (was_established && !lost || free) && !unfit;
+    set_condition(&mut value, &establish(established, free && unfit), world.now);
 
     let mut intents = alive.clone();
     intents.push(Intent::Update(entry.clone(), value));
@@ -70,6 +67,10 @@ pub(super) fn decide(world: &World) -> Plan {
         intents,
         again_after: held.then_some(rollout::AGAIN_SECONDS),
     }
+}
+
+fn is_established(definition: &Json) -> bool {
+    condition(definition, "Established").is_some_and(|c| c["status"] == "True")
 }
 
 /// Groups of Kubernetes' own say who approved of them.
@@ -99,13 +100,16 @@ fn plural_conflict(value: &Json) -> Condition {
     }
 }
 
-fn establish(established: bool, unfit: Option<String>) -> Condition {
+fn establish(established: bool, unfit: bool) -> Condition {
     match (established, unfit) {
         (true, _) => {
             Condition::holds("Established").because("InitialNamesAccepted", "the initial names have been accepted")
         }
-        (false, Some(why)) => Condition::fails("Established", "InvalidCABundle", why).severity(""),
-        (false, None) => Condition::fails("Established", "NotAccepted", "not all names are accepted").severity(""),
+        (false, true) => {
+            let why = "The conversion webhook CABundle is invalid";
+            Condition::fails("Established", "InvalidCABundle", why).severity("")
+        }
+        (false, false) => Condition::fails("Established", "NotAccepted", "not all names are accepted").severity(""),
     }
 }
 
@@ -159,7 +163,11 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut intents = world.instances.intents.clone();
     if world.instances.is_clean() {
         drop_finalizer(&mut value, FINALIZER);
-        let done = Condition::fails("Terminating", "InstanceDeletionCompleted", "removed all instances").severity("");
+        let (reason, message) = match is_established(&value) {
+            true => ("InstanceDeletionCompleted", "removed all instances"),
+            false => ("NeverEstablished", "resource was never established"),
+        };
+        let done = Condition::fails("Terminating", reason, message).severity("");
         set_condition(&mut value, &done, world.now);
         intents.push(Intent::Update(entry.clone(), value));
         let own = world.claim.iter().filter(|claim| is_own(claim, &entry.key.name));

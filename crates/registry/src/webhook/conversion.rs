@@ -6,7 +6,7 @@
 use super::{Answer, Question, call, review_uid};
 use crate::{Endpoint, Outbound, names};
 use base64::{Engine, engine::general_purpose::STANDARD};
-use insula_api::{ClusterName, FieldError, FieldPath, Json, Rng, aggregate};
+use insula_api::{ClusterName, FieldPath, Json, Rng, aggregate};
 use serde_json::{Map, json};
 use std::sync::Arc;
 
@@ -62,29 +62,6 @@ pub(crate) fn endpoint(config: &Json) -> Option<Endpoint> {
         // What is not base64 is a bundle without certificates: nobody is trusted by it.
         ca_bundle: bundle.map(|bundle| STANDARD.decode(bundle).unwrap_or_default().into()),
     })
-}
-
-/// What is wrong with the CA bundle of a definition's webhook: nothing of it can be trusted.
-pub fn ca_bundle_problem(conversion: &Json) -> Option<String> {
-    let bundle = endpoint(&conversion["webhook"]["clientConfig"])?.ca_bundle?;
-    let text = String::from_utf8_lossy(&bundle);
-    let mut blocks = text.split("-----BEGIN CERTIFICATE-----").skip(1);
-    let is_certificate = |block: &str| {
-        let (body, _) = block.split_once("-----END CERTIFICATE-----")?;
-        let body: String = body.split_whitespace().collect();
-        // A certificate is a sequence in DER.
-        STANDARD.decode(body).ok()?.first().map(|first| *first == 0x30)
-    };
-    if blocks.any(|block| is_certificate(block) == Some(true)) {
-        return None;
-    }
-    let at = FieldPath::new("spec")
-        .child("conversion")
-        .child("webhook")
-        .child("clientConfig");
-    let why = "unable to load root certificates: data does not contain any valid RSA or ECDSA certificates";
-    let error = FieldError::invalid_text(&at.child("caBundle"), "<contents redacted>", why);
-    Some(aggregate(&[error]))
 }
 
 /// Questions about objects of one webhook that go into the same version.

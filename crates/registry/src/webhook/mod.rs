@@ -20,7 +20,6 @@ mod library;
 
 pub(crate) use admission::Hook;
 pub(crate) use conversion::Webhook;
-pub use conversion::ca_bundle_problem;
 pub(crate) use library::Library;
 
 use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, ids, representation};

@@ -1,6 +1,6 @@
 //! Admission of schemas: what Kubernetes refuses in a definition, each with its path and text.
 //!
-//! In order: keywords and their combinations; structure; then, only for schemas without errors so far, defaults, which
+//! In order: structure; keywords and their combinations; then, only for schemas without errors so far, defaults, which
 //! must fit the schema and its rules; then that rules compile (`crate::rules`).
 
 mod defaults;
@@ -14,8 +14,9 @@ use insula_api::{FieldError, FieldPath, Json};
 /// Everything that can be said of the document as it is written.
 pub(crate) fn check(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
-    keywords::check(schema, path, true, &mut errors);
     shape::check(schema, path, &mut errors);
+    errors.sort_by_cached_key(ToString::to_string);
+    keywords::check(schema, path, true, &mut errors);
     errors
 }
 

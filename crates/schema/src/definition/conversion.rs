@@ -2,6 +2,7 @@
 
 use crate::names;
 use crate::structural::text;
+use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{FieldError, FieldPath, Json};
 
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -78,6 +79,72 @@ pub fn validate_client_config(config: &Json, path: &FieldPath, errors: &mut Vec<
         (Some(url), None) => check_url(url, &path.child("url"), errors),
         (None, Some(service)) => check_service(service, &path.child("service"), errors),
         _ => errors.push(FieldError::required(path, "exactly one of url or service is required")),
+    }
+}
+
+/// What a certificate authority may be spoilt by when a definition changes: it worked before, and objects are converted.
+pub(super) fn ca_bundle_update(new: &Json, old: &Json, errors: &mut Vec<FieldError>) {
+    let bundle = |definition: &Json| ca_bundle(&definition["spec"]["conversion"]).map(str::to_owned);
+    let was_wrong = bundle(old).is_some_and(|old| untrusted(&old).is_some());
+    if let (Some(given), false) = (bundle(new), was_wrong)
+        && let Some(why) = untrusted(&given)
+    {
+        let path = FieldPath::new("spec").child("conversion").child("webhookClientConfig");
+        let why = format!("unable to load root certificates: {why}");
+        errors.push(FieldError::invalid(&path.child("caBundle"), &Json::from(given), why));
+    }
+}
+
+/// Whether a webhook of `spec.conversion` has a CA bundle that nobody is trusted by.
+pub fn ca_bundle_is_unusable(conversion: &Json) -> bool {
+    ca_bundle(conversion).and_then(untrusted).is_some()
+}
+
+fn ca_bundle(conversion: &Json) -> Option<&str> {
+    let bundle = conversion["webhook"]["clientConfig"]["caBundle"].as_str();
+    bundle.filter(|bundle| !bundle.is_empty())
+}
+
+/// Why nobody is trusted by a bundle of certificates in PEM, which itself is in base64. One certificate is enough.
+fn untrusted(bundle: &str) -> Option<&'static str> {
+    let bundle: String = bundle.split_whitespace().collect();
+    let pem = STANDARD.decode(bundle).unwrap_or_default();
+    let pem = String::from_utf8_lossy(&pem);
+    let mut why = "unable to parse bytes as PEM block";
+    for block in pem.split("-----BEGIN ").skip(1) {
+        let Some((kind, rest)) = block.split_once("-----") else {
+            continue;
+        };
+        let end = format!("-----END {kind}-----");
+        let Some((body, _)) = rest.split_once(&end) else {
+            continue;
+        };
+        if kind != "CERTIFICATE" {
+            why = "no valid certificate authority data seen";
+            continue;
+        }
+        let body: String = body.split_whitespace().collect();
+        if STANDARD.decode(body).is_ok_and(|der| is_sequence(&der)) {
+            return None;
+        }
+        why = "failed to parse certificate: x509: malformed certificate";
+    }
+    Some(why)
+}
+
+/// Whether bytes are one sequence in DER, which is what a certificate is.
+fn is_sequence(der: &[u8]) -> bool {
+    let [0x30, length, rest @ ..] = der else { return false };
+    match usize::from(*length) {
+        short @ ..0x80 => rest.len() == short,
+        long => {
+            let digits = long - 0x80;
+            let split = rest.split_at_checked(digits).filter(|_| (1..=4).contains(&digits));
+            split.is_some_and(|(digits, rest)| {
+                let length = digits.iter().fold(0usize, |sum, digit| sum << 8 | usize::from(*digit));
+                rest.len() == length
+            })
+        }
     }
 }
 

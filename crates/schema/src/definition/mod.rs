@@ -8,7 +8,7 @@ mod go;
 mod names;
 mod versions;
 
-pub use conversion::validate_client_config;
+pub use conversion::{ca_bundle_is_unusable, validate_client_config};
 
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
@@ -138,6 +138,9 @@ pub fn validate_definition_update(new: &Json, old: &Json) -> Vec<FieldError> {
                 .iter()
                 .any(|c| c["type"] == json!("Established") && c["status"] == json!("True"))
         });
+    if established {
+        conversion::ca_bundle_update(new, old, &mut errors);
+    }
     let mut immutable = |pointer: &str, field: &str| {
         let (new, old) = (new.pointer(pointer), old.pointer(pointer));
         if new != old {

@@ -5,6 +5,7 @@ use crate::columns;
 use crate::names;
 use crate::structural::{Structural, flag, text};
 use insula_api::{FieldError, FieldPath, Json};
+use serde_json::Map;
 
 const DEPRECATION_CHARS_MAX: usize = 256;
 const SELECTABLE_FIELDS_MAX: usize = 8;
@@ -76,7 +77,11 @@ pub(super) fn validate(spec: &Json, errors: &mut Vec<FieldError>) {
             } else {
                 own.child("schema")
             };
-            schema(version, &at.child("openAPIV3Schema"), errors);
+            let beside_status = match schemas {
+                true => versions.iter().any(has_status),
+                false => has_status(version),
+            };
+            schema(version, beside_status, &at.child("openAPIV3Schema"), errors);
         }
         if i == 0 || !subresources {
             let at = if subresources { &path } else { &own };
@@ -122,22 +127,32 @@ fn deprecation(version: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
         let why = format!("must be <= {DEPRECATION_CHARS_MAX} characters long");
         errors.push(FieldError::invalid(path, given, why));
     }
-    if let Some((i, _)) = warning.char_indices().find(|(_, c)| c.is_control()) {
+    let odd = |c: char| c.is_control() || c.is_whitespace() && c != ' ';
+    if let Some((i, _)) = warning.char_indices().find(|(_, c)| odd(*c)) {
         let why = format!("must only contain printable UTF-8 characters; non-printable character found at index {i}");
         errors.push(FieldError::invalid(path, given, why));
     }
 }
 
-fn schema(version: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn has_status(version: &Json) -> bool {
+    version
+        .pointer("/subresources/status")
+        .is_some_and(|status| !status.is_null())
+}
+
+fn schema(version: &Json, beside_status: bool, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let Some(schema @ Json::Object(map)) = version.pointer("/schema/openAPIV3Schema") else {
         return;
     };
+    if beside_status {
+        root_beside_status(schema, map, path, errors);
+    }
     if let Err(found) = Structural::parse(schema, path) {
         errors.extend(found);
     }
-    if version.pointer("/subresources/status").is_none_or(Json::is_null) {
-        return;
-    }
+}
+
+fn root_beside_status(schema: &Json, map: &Map<String, Json>, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let kind = text(schema, "type");
     if !kind.is_empty() && kind != "object" {
         let why =
@@ -181,50 +196,55 @@ fn selectable_fields(fields: &[Json], version: &Json, path: &FieldPath, errors: 
             errors.push(FieldError::required(&at, ""));
             continue;
         }
-        let value = Json::from(given);
-        match selected(given, schema) {
-            Err(why) => errors.push(FieldError::invalid(&at, &value, format!("is an invalid path: {why}"))),
-            Ok(leaf) if !matches!(text(leaf, "type"), "string" | "boolean" | "integer") => {
-                let why = "must point to a field of type string, boolean or integer. Enum string fields and strings \
-                           with formats are allowed.";
-                errors.push(FieldError::invalid(&at, &value, why));
+        let mut refuse = |why: &str| errors.push(FieldError::invalid(&at, &Json::from(given), why));
+        let leaf = match selected(given, schema) {
+            Err(why) => {
+                refuse(&format!("is an invalid path: {why}"));
+                continue;
             }
-            Ok(_) if seen.contains(&given) => errors.push(FieldError::duplicate(&at, &value)),
-            Ok(_) => {}
+            Ok(leaf) => leaf,
+        };
+        if given.split('.').nth(1) == Some("metadata") {
+            refuse("must not point to fields in metadata");
         }
-        seen.push(given);
+        if !matches!(text(leaf, "type"), "string" | "boolean" | "integer") {
+            refuse(
+                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are \
+                 allowed.",
+            );
+        }
+        match seen.contains(&given) {
+            true => errors.push(FieldError::duplicate(&at, &Json::from(given))),
+            false => seen.push(given),
+        }
     }
-    if fields.len() > SELECTABLE_FIELDS_MAX {
-        errors.push(FieldError::too_many(path, fields.len(), SELECTABLE_FIELDS_MAX));
+    if seen.len() > SELECTABLE_FIELDS_MAX {
+        errors.push(FieldError::too_many(path, seen.len(), SELECTABLE_FIELDS_MAX));
     }
 }
 
-/// The schema of the field that a path names.
+/// The schema of the field that a path names: `.a.b`, without brackets of any kind.
 fn selected<'a>(path: &str, schema: &'a Json) -> Result<&'a Json, String> {
-    const NOWHERE: &str = "does not refer to a valid field";
-    if !path.starts_with(['.', '[']) {
-        let end = path.find(['.', '[']).unwrap_or(path.len());
-        let start = path.split_at(end).0;
-        return Err(format!("expected [ or . but got: {start}"));
-    }
-    let Some(segments) = crate::rules::parse_field_path(path) else {
-        let array = path.contains('[') && !path.contains("['");
-        return Err(if array {
-            "array notation is not allowed"
-        } else {
-            NOWHERE
-        }
-        .to_owned());
-    };
     let mut at = schema;
-    for (i, segment) in segments.iter().enumerate() {
-        let (crate::rules::Segment::Field(name) | crate::rules::Segment::Key(name)) = segment;
-        if i == 0 && name == "metadata" {
-            return Err(NOWHERE.to_owned());
+    let mut rest = path;
+    while !rest.is_empty() {
+        let Some(after) = rest.strip_prefix('.') else {
+            let end = rest.find(['.', '[', ']']).unwrap_or(rest.len());
+            return Err(match rest.starts_with('[') {
+                true => "array notation is not allowed".to_owned(),
+                false => format!("expected [ or . but got: {}", &rest[..end.max(1)]),
+            });
+        };
+        if after.is_empty() {
+            return Err("unexpected end of JSON path".to_owned());
         }
-        let declared = at.get("properties").and_then(|p| p.get(name));
-        let value = || at.get("additionalProperties").filter(|a| a.is_object());
-        at = declared.or_else(value).ok_or(NOWHERE)?;
+        let (name, after) = after.split_at(after.find(['.', '[', ']']).unwrap_or(after.len()));
+        let declared = match at.get("properties").filter(|properties| properties.is_object()) {
+            Some(properties) => properties.get(name),
+            None => at.get("additionalProperties").filter(|values| values.is_object()),
+        };
+        at = declared.ok_or("does not refer to a valid field")?;
+        rest = after;
     }
     Ok(at)
 }
