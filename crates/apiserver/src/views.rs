@@ -268,7 +268,7 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
     let (view, cluster) = (&request.place.view, &request.place.cluster);
     let reads_many = matches!(verb, "list" | "watch") || matches!(view, Some(View::Schemas(_)));
     if cluster.is_none() && !reads_many {
-        return Err(across_only_reads(path, plural, verb));
+        return Err(across_only_reads(path, plural, verb, view.as_ref()));
     }
     let found = match (view, cluster) {
         (None, Some(cluster)) => catalog
@@ -356,14 +356,14 @@ fn everywhere(
     (identity.is_some() || metadata_alone()).then(|| catalog.claimed_by(snapshot, (group, plural), identity))?
 }
 
-/// Kubernetes' refusal, as kcp says it of all clusters; an object that is asked for has none.
-fn across_only_reads(path: &ResourcePath, plural: &str, verb: &str) -> Reply {
+/// Kubernetes' refusal, as kcp says it of all clusters; in views there is no object of that name.
+fn across_only_reads(path: &ResourcePath, plural: &str, verb: &str, view: Option<&View>) -> Reply {
     let named = Named {
         group: path.group.as_str().into(),
         resource: plural.into(),
     };
-    match (verb, &path.name) {
-        ("get", Some(name)) => Reply::error(&Error::NotFound {
+    match (verb, &path.name, view) {
+        ("get", Some(name), Some(_)) => Reply::error(&Error::NotFound {
             resource: named,
             name: name.clone(),
         }),

@@ -1,3 +1,3 @@
 //! The binding reconciler, seen by tenants.
 
-stories!("binding": lifecycle, missing, conflicts, rebind, rules);
+stories!("binding": answers, lifecycle, missing, conflicts, rebind, rules);

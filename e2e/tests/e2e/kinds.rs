@@ -1,3 +1,3 @@
 //! kcp's kinds in kcp's shapes.
 
-stories!("kinds": home, initializers, life, population, refusals, versions);
+stories!("kinds": clusters, home, initializers, life, population, refusals, routes, schemas, topology, types, versions);

@@ -1,7 +1,7 @@
 //! What becomes of one binding.
 
 use super::{
-    claims, conflicts, delete,
+    claims, conflicts, delete, extras,
     world::{Resource, World, bound},
 };
 use crate::{
@@ -116,6 +116,7 @@ fn show_export(world: &World, value: &mut Json) {
     value["status"]["apiExportClusterName"] = json!(world.export.place);
     if let Some((_, export)) = &world.export.found {
         claims::show(value, export, world.now);
+        extras::carry(value, export);
     }
 }
 

@@ -8,6 +8,7 @@ mod claims;
 mod conflicts;
 mod decide;
 mod delete;
+mod extras;
 mod world;
 
 #[cfg(test)]
@@ -87,7 +88,8 @@ impl Reconciler for ApiBindings {
 fn export_changed(change: &Change) -> bool {
     let relevant = |object: &Object| {
         let mut value = object.body_value();
-        (value["spec"].take(), value["status"]["identityHash"].take())
+        let extras = extras::of(&value);
+        (value["spec"].take(), value["status"]["identityHash"].take(), extras)
     };
     match (&change.old, &change.new) {
         (Some(old), Some(new)) => relevant(&old.object) != relevant(new),

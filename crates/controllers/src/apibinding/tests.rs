@@ -493,3 +493,36 @@ async fn what_an_export_no_longer_offers_is_served_while_it_is_used() {
     assert_eq!(rig.keys(ids::claims()).len(), 0);
     assert_eq!(status(&rig, "root:tenant", "widgets")["boundResources"], json!([]));
 }
+
+#[tokio::test]
+async fn what_an_export_says_to_its_consumers_stands_on_their_bindings() {
+    let rig = provider_and_tenant().await;
+    rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
+        .await;
+    let shown = |rig: &Rig| {
+        let binding = rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "widgets");
+        let annotations = binding.expect("the binding is there")["metadata"]["annotations"].take();
+        annotations["extra.apis.kcp.io/docs"].as_str().map(str::to_owned)
+    };
+    let own = json!({"metadata": {"annotations": {"example.io/own": "y".repeat(200)}}});
+    rig.patch("root:tenant", BINDINGS.0, BINDINGS.1, "widgets", own)
+        .await
+        .unwrap();
+    rig.settle().await;
+    assert_eq!(shown(&rig), None);
+    for (said, is_shown) in [
+        (json!("here"), Some("here")),
+        (json!("there"), Some("there")),
+        // More than a binding may have.
+        (json!("x".repeat(262_144 - 100)), None),
+        (Json::Null, None),
+    ] {
+        let change =
+            json!({"metadata": {"annotations": {"extra.apis.kcp.io/docs": said, "other.example.io/docs": "x"}}});
+        rig.patch("root:provider", BINDINGS.0, "apiexports", "widgets", change)
+            .await
+            .unwrap();
+        rig.settle().await;
+        assert_eq!(shown(&rig).as_deref(), is_shown);
+    }
+}

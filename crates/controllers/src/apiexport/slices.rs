@@ -4,7 +4,9 @@ use crate::{
     runtime::Reconciler,
     write::{list, sort_conditions, text},
 };
-use insula_api::{ClusterName, ClusterPath, Condition, Json, ObjectKey, ResourceId, Scope, Timestamp, set_condition};
+use insula_api::{
+    ClusterName, ClusterPath, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, Timestamp, set_condition,
+};
 use insula_registry::{Intent, Plan, Registry, admission::digest, ids, locate};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
@@ -25,6 +27,8 @@ pub(crate) struct World {
     consumed: bool,
     /// The Partition that it names, where there is one, as a selector of shards.
     partition: Option<String>,
+    /// Whether this shard is chosen: by the partition, or by none being named.
+    chosen: bool,
     external_url: String,
     now: Timestamp,
 }
@@ -67,6 +71,7 @@ impl Reconciler for EndpointSlices {
             ids::apiexports(),
             ids::apibindings(),
             ids::partitions(),
+            ids::shards(),
         ]
     }
 
@@ -94,6 +99,9 @@ impl Reconciler for EndpointSlices {
                 ControlFlow::Continue(())
             });
             return keys;
+        }
+        if change.key.resource == ids::shards() {
+            return partitioned(snapshot);
         }
         if change.old.is_some() && change.new.is_some() {
             return Vec::new();
@@ -134,7 +142,10 @@ impl Reconciler for EndpointSlices {
         let partition = snapshot
             .get(&partition)
             .and_then(|partition| crate::partition::selector(&partition.object.body_value()["spec"]["selector"]).ok());
+        let shards = snapshot.range(&Scope::cluster(ids::shards(), ClusterName::root()), None, usize::MAX);
+        let chosen = |selector: &LabelSelector| shards.iter().any(|shard| selector.matches(&shard.object.meta.labels));
         World {
+            chosen: reference.partition.is_empty() || partition.as_ref().is_some_and(chosen),
             partition: partition.map(|selector| selector.to_string()),
             consumed: is_consumed(snapshot, &digest::export_label(&cluster, &reference.name)),
             export: snapshot.get(&export),
@@ -148,6 +159,19 @@ impl Reconciler for EndpointSlices {
     fn decide(&self, world: &World) -> Plan {
         decide(world)
     }
+}
+
+/// Slices that name a partition.
+fn partitioned(snapshot: &Snapshot) -> Vec<ObjectKey> {
+    let mut keys = Vec::new();
+    snapshot.for_each(&Scope::everywhere(ids::apiexportendpointslices()), |slice| {
+        let reference = slice.object.view(|object| Reference::read(&object.body_value()));
+        if !reference.partition.is_empty() {
+            keys.push(slice.key.clone());
+        }
+        ControlFlow::Continue(())
+    });
+    keys
 }
 
 fn is_consumed(snapshot: &Snapshot, label: &str) -> bool {
@@ -204,7 +228,7 @@ fn decide(world: &World) -> Plan {
         ),
     }
     let url = format!("{}/services/apiexport/{}/{name}", world.external_url, world.cluster);
-    match world.consumed && world.export.is_some() {
+    match world.consumed && world.chosen && world.export.is_some() {
         true => value["status"]["endpoints"] = json!([{"url": url}]),
         false => drop(value["status"].as_object_mut().map(|status| status.remove("endpoints"))),
     }

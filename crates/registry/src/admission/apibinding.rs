@@ -1,8 +1,8 @@
 //! APIBindings: a complete reference to an export that is there, and selectors that select.
 
 use super::{Operation, Review, digest, spaced};
-use crate::{Result, ids, locate, strategies};
-use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json, ObjectKey};
+use crate::{Result, strategies};
+use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json};
 use serde_json::json;
 
 const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
@@ -19,26 +19,18 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
         export["name"].as_str().unwrap_or_default(),
     );
     let changed = old.is_none_or(|old| old["spec"]["reference"] != new["spec"]["reference"]);
-    let cluster = match path.is_empty() {
-        true => Some(review.cluster.clone()),
-        false => ClusterPath::parse(path)
-            .ok()
-            .and_then(|path| locate::locate(review.snapshot, &path).ok()),
-    };
-    let bindable = |cluster: &ClusterName| {
-        let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name);
-        review
-            .snapshot
-            .get(&key)
-            .is_some_and(|export| review.may("bind", &export.key.cluster, "apis.kcp.io", "apiexports", name))
-    };
-    if changed && !path.is_empty() && !cluster.as_ref().is_some_and(bindable) {
+    let cluster = review.place_of(path);
+    // Without a path it may wait for an export that comes later.
+    let bindable =
+        |cluster: &ClusterName| (path.is_empty() || review.has_export(cluster, name)) && review.may_bind(cluster, name);
+    if changed && !cluster.as_ref().is_some_and(bindable) {
         let verb = if review.operation == Operation::Create {
             "create"
         } else {
             "update"
         };
-        let why = format!("unable to {verb} APIBinding: no permission to bind to export {path}:{name}");
+        let place = if path.is_empty() { review.cluster.as_str() } else { path };
+        let why = format!("unable to {verb} APIBinding: no permission to bind to export {place}:{name}");
         return Err(review.forbid(new, why));
     }
     match cluster {

@@ -24,8 +24,8 @@ mod tests;
 pub use apiresourceschema::check as check_schema;
 pub(crate) use workspace::user_json;
 
-use crate::{Catalog, Error, Part, Result, Served, access, before, locate, roles, strategies};
-use insula_api::{ClusterName, Json, Timestamp};
+use crate::{Catalog, Error, Part, Result, Served, access, before, ids, locate, roles, strategies};
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_store::Snapshot;
 
@@ -94,6 +94,25 @@ impl Review<'_> {
             ..access::facts(self.snapshot, cluster)
         };
         insula_auth::permit(self.user, attributes, &facts).is_ok()
+    }
+
+    /// Where a reference to another object leads: without a path, to one beside it.
+    fn place_of(&self, path: &str) -> Option<ClusterName> {
+        if path.is_empty() {
+            return Some(self.cluster.clone());
+        }
+        let path = ClusterPath::parse(path).ok()?;
+        locate::locate(self.snapshot, &path).ok()
+    }
+
+    /// Whether the caller may bind an export, there or not.
+    fn may_bind(&self, cluster: &ClusterName, export: &str) -> bool {
+        self.may("bind", cluster, "apis.kcp.io", "apiexports", export)
+    }
+
+    fn has_export(&self, cluster: &ClusterName, name: &str) -> bool {
+        let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name);
+        self.snapshot.get(&key).is_some()
     }
 
     fn forbid(&self, object: &Json, why: impl Into<String>) -> Error {

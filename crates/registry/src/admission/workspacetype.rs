@@ -1,8 +1,8 @@
 //! WorkspaceTypes: reserved names, references that say where, and default bindings that their author may make.
 
 use super::Review;
-use crate::{Result, locate};
-use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json};
+use crate::Result;
+use insula_api::{ClusterName, FieldError, FieldPath, Json};
 
 pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
@@ -47,14 +47,8 @@ fn bindable(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
             added["path"].as_str().unwrap_or_default(),
             added["export"].as_str().unwrap_or_default(),
         );
-        let place = match path.is_empty() {
-            true => Some(review.cluster.clone()),
-            false => ClusterPath::parse(path)
-                .ok()
-                .and_then(|path| locate::locate(review.snapshot, &path).ok()),
-        };
-        let may = |place: ClusterName| review.may("bind", &place, "apis.kcp.io", "apiexports", export);
-        if !super::types::is_built_in(path, export) && !review.privileged() && !place.is_some_and(may) {
+        let may = |place: ClusterName| review.may_bind(&place, export);
+        if !super::types::is_built_in(path, export) && !review.privileged() && !review.place_of(path).is_some_and(may) {
             let why =
                 format!("unable to create or update WorkspaceType: no permission to bind to export {path}:{export}");
             return Err(review.forbid(new, why));

@@ -51,6 +51,7 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         ("storagemigration.k8s.io", "storageversionmigrations") => Arc::new(migration::StorageVersionMigrations),
         ("tenancy.kcp.io", "workspaceauthenticationconfigurations") => Arc::new(tenancy::AuthenticationConfigurations),
         ("tenancy.kcp.io", "workspaces") => Arc::new(tenancy::Workspaces),
+        ("core.kcp.io", "shards") => Arc::new(tenancy::Shards),
         ("apis.kcp.io", "apibindings") => Arc::new(apis::ApiBindings),
         _ => Arc::new(Custom),
     }

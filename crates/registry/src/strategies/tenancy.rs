@@ -1,4 +1,4 @@
-//! Workspaces, and who vouches for their users.
+//! Workspaces, where they are, and who vouches for their users.
 
 use crate::{Strategy, Traits, issuers};
 use insula_api::{FieldError, Json, Timestamp};
@@ -17,6 +17,20 @@ impl Strategy for Workspaces {
 
     fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
         new["status"] = json!({"phase": "Scheduling"});
+    }
+}
+
+/// Shards: one address is enough.
+pub(super) struct Shards;
+
+impl Strategy for Shards {
+    fn default(&self, new: &mut Json) {
+        let base = new["spec"]["baseURL"].clone();
+        for address in ["externalURL", "virtualWorkspaceURL"] {
+            if base.is_string() && !new["spec"][address].is_string() {
+                new["spec"][address] = base.clone();
+            }
+        }
     }
 }
 

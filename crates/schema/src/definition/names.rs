@@ -3,6 +3,8 @@
 use crate::names;
 use insula_api::{FieldError, FieldPath, Json};
 
+const CORE: &str = ".core";
+
 pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>) {
     let path = FieldPath::new("spec");
     let text = |value: &Json, name: &str| value.get(name).and_then(Json::as_str).unwrap_or("").to_owned();
@@ -13,7 +15,14 @@ pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldErr
         .pointer("/metadata/name")
         .and_then(Json::as_str)
         .unwrap_or("");
-    if !name.is_empty() && name != format!("{plural}.{group}") {
+    // The core group has no name; definitions in it are called as if it had, which no other group is called.
+    let in_core = group.is_empty() && name.ends_with(CORE);
+    let called = if in_core {
+        format!("{plural}{CORE}")
+    } else {
+        format!("{plural}.{group}")
+    };
+    if !name.is_empty() && name != called {
         let why = "must be spec.names.plural+\".\"+spec.group";
         errors.push(FieldError::invalid(
             &FieldPath::new("metadata").child("name"),
@@ -24,15 +33,15 @@ pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldErr
 
     let at = path.child("group");
     let wrong = names::subdomain(&group);
-    if group.is_empty() {
+    if group.is_empty() && !in_core {
         errors.push(FieldError::required(&at, ""));
-    } else if !wrong.is_empty() {
+    } else if !group.is_empty() && !wrong.is_empty() {
         errors.extend(
             wrong
                 .into_iter()
                 .map(|why| FieldError::invalid(&at, &Json::from(group.as_str()), why)),
         );
-    } else if !group.contains('.') {
+    } else if !group.is_empty() && !group.contains('.') {
         let why = "should be a domain with at least one dot";
         errors.push(FieldError::invalid(&at, &Json::from(group.as_str()), why));
     }

@@ -1,0 +1,41 @@
+//! What an export says to its consumers beside its API: annotations with a prefix of their own, which stand on each of its bindings as they
+//! stand on the export.
+
+use insula_api::Json;
+use insula_registry::names::ANNOTATIONS_BYTES_MAX;
+use serde_json::{Map, json};
+
+const PREFIX: &str = "extra.apis.kcp.io/";
+
+fn annotations(object: &Json) -> impl Iterator<Item = (&String, &Json)> {
+    object["metadata"]["annotations"].as_object().into_iter().flatten()
+}
+
+/// The annotations of an export that its bindings carry.
+pub(super) fn of(export: &Json) -> Map<String, Json> {
+    let extra = annotations(export).filter(|(key, _)| key.starts_with(PREFIX));
+    extra.map(|(key, value)| (key.clone(), value.clone())).collect()
+}
+
+/// Writes them on a binding, and takes off what the export says no longer. What would not fit beside the binding's own is left out: else
+/// the tenant could not write its binding any more.
+pub(super) fn carry(binding: &mut Json, export: &Json) {
+    let mut wanted = of(export);
+    let size = |key: &str, value: &Json| key.len() + value.as_str().map_or(0, str::len);
+    let own = annotations(binding).filter(|(key, _)| !key.starts_with(PREFIX));
+    let mut total: usize = own.map(|(key, value)| size(key, value)).sum();
+    wanted.retain(|key, value| {
+        total += size(key, value);
+        total <= ANNOTATIONS_BYTES_MAX
+    });
+    if wanted == of(binding) {
+        return;
+    }
+    if !binding["metadata"]["annotations"].is_object() {
+        binding["metadata"]["annotations"] = json!({});
+    }
+    if let Some(all) = binding["metadata"]["annotations"].as_object_mut() {
+        all.retain(|key, _| !key.starts_with(PREFIX));
+        all.extend(wanted);
+    }
+}
