@@ -127,6 +127,16 @@ impl Query {
         FieldSelector::parse(self.text("fieldSelector")).map_err(|error| Error::BadRequest(error.to_string()))
     }
 
+    /// The one object that a field selector leaves of a list or a watch.
+    pub(crate) fn selected_name(&self) -> Option<String> {
+        let terms = self.fields().ok()?.terms.into_iter();
+        let mut names = terms.filter_map(|(field, name, equal)| (equal && field == "metadata.name").then_some(name));
+        names.next().filter(|name| {
+            let is_segment = name != "." && name != ".." && !name.contains(['/', '%']);
+            is_segment && !name.is_empty()
+        })
+    }
+
     /// `resourceVersion` of a GET.
     pub fn get_at(&self) -> Result<At, Error> {
         Ok(match self.revision()? {

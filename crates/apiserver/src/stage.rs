@@ -460,16 +460,21 @@ fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
                 ..
             } = path.clone();
             let is_namespace = resource == "namespaces" && group.is_empty();
+            let verb = verb(parsed, path);
             let name = name.unwrap_or_default();
+            // Who may list or watch objects of certain names may do so if the request says that it is about one of them.
+            let selected = (name.is_empty() && matches!(verb, "list" | "watch"))
+                .then(|| parsed.query.selected_name())
+                .flatten();
             Attributes {
-                verb: verb(parsed, path).into(),
+                verb: verb.into(),
                 group,
                 version,
                 resource,
                 subresource: subresource.unwrap_or_default(),
                 // A namespace's own requests are judged inside it, as Kubernetes does.
                 namespace: namespace.unwrap_or_else(|| if is_namespace { name.clone() } else { String::new() }),
-                name,
+                name: selected.unwrap_or(name),
                 path: String::new(),
                 cluster,
                 is_resource_request: true,

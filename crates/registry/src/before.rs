@@ -14,7 +14,7 @@ use crate::{
 };
 use insula_api::{Clock, ClusterName, FieldError, FieldErrorKind, FieldPath, Json, Object, Rng, Timestamp, Uid};
 use insula_conversion::Stored;
-use insula_store::Entry;
+use insula_store::{Entry, TXN_BYTES_MAX};
 use serde_json::{Map, json};
 
 /// Every object says which cluster it is in, as kcp's clients expect.
@@ -22,6 +22,9 @@ pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
 
 /// Written under no schema that serves: read through defaulting and pruning.
 const UNMARKED: u64 = 0;
+
+/// What a transaction may hold beside an object: keys, and quotas that count it.
+const BESIDE_BYTES_MAX: usize = 16 << 10;
 
 /// A Scale counts in 32 bits.
 const REPLICAS_MAX: i64 = i32::MAX as i64;
@@ -92,9 +95,20 @@ impl Draft {
         }
     }
 
-    /// The object to store.
-    pub fn finish(self, served: &Served) -> Result<Object> {
-        Object::new(&self.value, self.residual.map(Into::into))
+    /// The object to store, and how its writer's version shows it. What is too large with its owners is stored without, as in
+    /// Kubernetes: nobody owns anything of it until somebody applies.
+    pub(crate) fn finish(mut self, served: &Served) -> Result<(Object, Option<Json>)> {
+        let mut object = self.object(served)?;
+        let bytes = object.body_len() + self.residual.as_ref().map_or(0, Vec::len);
+        if bytes > TXN_BYTES_MAX - BESIDE_BYTES_MAX && !owners::take(&mut self.value).is_null() {
+            self.shown.as_mut().map(owners::take);
+            object = self.object(served)?;
+        }
+        Ok((object, self.shown))
+    }
+
+    fn object(&self, served: &Served) -> Result<Object> {
+        Object::new(&self.value, self.residual.as_deref().map(Into::into))
             .map(|object| object.written_under(self.written_under.unwrap_or(served.api.fingerprint)))
             .map_err(|error| {
                 let kind = &served.names().kind;

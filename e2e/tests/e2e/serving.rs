@@ -3,7 +3,7 @@
 use insula_e2e::{shared, workspace};
 use serde_json::{Value, json};
 
-stories!("serving": apply, corners, definition, definitions, discovery, lists, owners, pipeline, representations, subresources, verbs, watches);
+stories!("serving": apply, corners, definition, definitions, discovery, lists, owners, pipeline, representations, revisions, subresources, verbs, watches, writes);
 
 /// Pages of a list are of one revision, each object once, whatever the size of the page and whatever is written meanwhile.
 #[test]
@@ -90,6 +90,74 @@ fn no_update_is_lost_among_writers() {
         "60",
         "after {conflicts} conflicts"
     );
+}
+
+/// Patches without a revision are tried again where others were faster: none is refused, and none is lost.
+#[test]
+fn patches_at_the_same_time_all_count() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "patches").0);
+    let maps = "/api/v1/namespaces/default/configmaps";
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "many"}});
+    client.post(maps, &map).expect(201);
+    let (writers, writes) = (4, 10);
+    let threads: Vec<_> = (0..writers)
+        .map(|writer| {
+            let (client, path) = (client.clone(), format!("{maps}/many"));
+            std::thread::spawn(move || {
+                for write in 0..writes {
+                    let key = format!("w{writer}-{write}");
+                    client.merge(&path, &json!({"data": {key: "here"}})).expect(200);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    let data = &client.get(&format!("{maps}/many")).expect(200)["data"];
+    assert_eq!(data.as_object().unwrap().len(), writers * writes);
+}
+
+/// What is too large with its owners is stored without them, and what is too large by itself is refused.
+#[test]
+fn owners_make_room_for_large_objects() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "large").0);
+    let definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    let names = json!({"plural": "boxes", "kind": "Box"});
+    let version = |name: &str, storage: bool| json!({"name": name, "served": true, "storage": storage, "schema": {"openAPIV3Schema": schema}});
+    let definition = json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "boxes.large.example.io"},
+        "spec": {"group": "large.example.io", "scope": "Cluster", "names": names, "versions": [version("v1", true), version("v2", false)]}});
+    client.post(definitions, &definition).expect(201);
+    let boxes = |version: &str| format!("/apis/large.example.io/{version}/boxes");
+    insula_e2e::until("boxes are served", || {
+        (client.get(&boxes("v1")).code == 200).then_some(())
+    });
+    // Fields with short values: their owners take as much room as they do.
+    let with = |version: &str, name: &str, fields: usize| {
+        let spec: serde_json::Map<String, Value> = (0..fields)
+            .map(|field| (format!("field-{field:06}"), json!("")))
+            .collect();
+        json!({"apiVersion": format!("large.example.io/{version}"), "kind": "Box", "metadata": {"name": name}, "spec": spec})
+    };
+    let owners = |object: &Value| object["metadata"]["managedFields"].as_array().map_or(0, Vec::len);
+    for (version, name) in [("v1", "a"), ("v2", "b")] {
+        let small = client.post(&boxes(version), &with(version, name, 10)).expect(201);
+        assert_eq!(owners(&small), 1);
+        let path = format!("{}/{name}", boxes(version));
+        let patch = with(version, name, 50_000);
+        let large = client.merge(&path, &json!({"spec": patch["spec"]})).expect(200);
+        assert_eq!(owners(&large), 0, "{version}");
+        assert_eq!(owners(&client.get(&path).expect(200)), 0);
+        let more = with(version, &format!("{name}2"), 50_000);
+        let made = client.post(&boxes(version), &more).expect(201);
+        assert_eq!((owners(&made), &made["spec"]), (0, &more["spec"]));
+    }
+    let refused = client.post(&boxes("v1"), &with("v1", "c", 90_000)).expect(413);
+    assert_eq!(refused["reason"], "RequestEntityTooLarge");
 }
 
 /// A watch gives every change once, in order, while several write; and another that begins in the middle gives the same rest.

@@ -106,6 +106,39 @@ fn metadata_travels_in_protobuf() {
     assert_eq!(both.body["items"][0]["metadata"]["name"], "left");
 }
 
+/// Options of a deletion come in protobuf from clients that speak it: here a UID that is another object's.
+#[test]
+fn options_of_deletions_travel_in_protobuf() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "options").0);
+    let path = format!("{}/a", widgets(&client));
+    let widget = json!({"apiVersion": "wire.example.io/v1", "kind": "Widget", "metadata": {"name": "a"}});
+    client.post(path.trim_end_matches("/a"), &widget).expect(201);
+    let field = |number: u8, content: &[u8]| [&[number << 3 | 2, content.len() as u8], content].concat();
+    let kind = [field(1, b"v1"), field(2, b"DeleteOptions")].concat();
+    let options = |uid: &str| {
+        let preconditions = field(1, uid.as_bytes());
+        let unknown = [field(1, &kind), field(2, &field(2, &preconditions))].concat();
+        [b"k8s\0".as_slice(), &unknown].concat()
+    };
+    let delete = |uid: &str| {
+        let headers = [("content-type", PROTOBUF)];
+        client.try_send("DELETE", &path, &headers, options(uid).into()).unwrap()
+    };
+    let refused = delete("another").expect(409);
+    assert!(
+        refused["message"]
+            .as_str()
+            .unwrap()
+            .contains("UID in the precondition (another)"),
+        "{refused}"
+    );
+    let uid = client.get(&path).expect(200)["metadata"]["uid"].clone();
+    delete(uid.as_str().unwrap()).expect(200);
+    client.get(&path).expect(404);
+}
+
 /// A revision from before the definition is none of its history: the watch says so within the stream, and clients list anew.
 #[test]
 fn watches_begin_with_the_definition() {

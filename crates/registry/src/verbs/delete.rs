@@ -2,15 +2,17 @@
 
 use super::{
     admit::Admission,
-    write::{WriteOptions, commit_error},
+    write::{ATTEMPTS_MAX, WriteOptions, commit_error},
 };
 use crate::{Error, ListOptions, OnDelete, Part, Registry, Result, Strategy, Target, admission::Operation, before};
+use futures_util::future::join_all;
 use insula_api::{Json, Object, Timestamp};
 use insula_store::{CommitError, Entry, Guard, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
 
-const ATTEMPTS_MAX: usize = 8;
+/// Objects of a collection that are being deleted at the same time: their commits share the disk's flushes.
+const DELETIONS_AT_ONCE: usize = 16;
 
 /// Holds an object whose dependents are to be let go first.
 pub const ORPHAN: &str = "orphan";
@@ -160,15 +162,20 @@ impl Registry {
         self.prepare_to_select(target, &snapshot, &list.fields).await;
         let found = self.list(&snapshot, target, list)?;
         let mut warnings = Vec::new();
-        for entry in &found.entries {
-            let one = Target {
-                namespace: Some(entry.key.namespace.clone()),
-                ..target.clone()
-            };
-            match self.delete(&one, &entry.key.name, how, options).await {
-                Ok(deletion) => warnings.extend(deletion.warnings),
-                Err(Error::NotFound { .. }) => {}
-                Err(error) => return Err(error),
+        for together in found.entries.chunks(DELETIONS_AT_ONCE) {
+            let deletions = together.iter().map(|entry| async {
+                let one = Target {
+                    namespace: Some(entry.key.namespace.clone()),
+                    ..target.clone()
+                };
+                self.delete(&one, &entry.key.name, how, options).await
+            });
+            for deleted in join_all(deletions).await {
+                match deleted {
+                    Ok(deletion) => warnings.extend(deletion.warnings),
+                    Err(Error::NotFound { .. }) => {}
+                    Err(error) => return Err(error),
+                }
             }
         }
         Ok((found, warnings))

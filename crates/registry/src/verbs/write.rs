@@ -16,8 +16,9 @@ use insula_auth::{UserInfo, audit::Record};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::sync::Arc;
 
-/// Attempts of a write whose conflict the caller did not ask to see.
-const ATTEMPTS_MAX: usize = 5;
+/// Attempts of a write whose conflict the caller did not ask to see. Each that fails is somebody else's success, so that as many
+/// patches of one object as this may come at once.
+pub(super) const ATTEMPTS_MAX: usize = 128;
 /// Names tried for a `generateName`.
 const NAMES_MAX: usize = 8;
 
@@ -166,12 +167,12 @@ impl Registry {
                 });
             }
             warnings.append(&mut draft.warnings);
-            let shown = draft.shown.take();
             if options.dry_run {
                 // It says where an object is, and this one is nowhere.
                 before::unplace(&mut draft.value);
             }
-            let object = Arc::new(draft.finish(&target.served)?);
+            let (object, shown) = draft.finish(&target.served)?;
+            let object = Arc::new(object);
             target.served.check_answers()?;
             if options.dry_run {
                 let (revision, created) = (Revision(0), Revision(0));
@@ -287,8 +288,8 @@ impl Registry {
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
             let is_held = target.served.api.strategy.is_held(&draft.value);
-            let shown = draft.shown.take();
-            let object = Arc::new(draft.finish(&target.served)?);
+            let (object, shown) = draft.finish(&target.served)?;
+            let object = Arc::new(object);
             target.served.check_answers()?;
             let key = old.key.clone();
             let gone = object.meta.is_deleting() && object.meta.finalizers.is_empty() && !is_held;
