@@ -1,6 +1,6 @@
 //! The in-process client of controllers: a plan of writes, prepared like any other and committed as one transaction.
 
-use crate::{Registry, Result, before::CLUSTER_ANNOTATION, verbs};
+use crate::{Register, Registry, Result, before::CLUSTER_ANNOTATION, verbs};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
 use insula_store::{Entry, Guard, Txn, Write};
 use serde_json::json;
@@ -19,6 +19,8 @@ pub enum Intent {
     Delete(Entry),
     /// Nothing is written, but it must still be as it was seen (`None`: absent).
     Expect(ObjectKey, Option<Revision>),
+    /// A decision about all that this is the register of.
+    Sign(Register),
 }
 
 /// What a reconciler decided: all of it happens at one revision, or nothing.
@@ -87,6 +89,11 @@ impl Registry {
                 }
                 Intent::Expect(key, None) => guards.push(Guard::Absent(key.clone())),
                 Intent::Expect(key, Some(revision)) => guards.push(Guard::At(key.clone(), *revision)),
+                Intent::Sign(register) => {
+                    let (guard, write) = register.written()?;
+                    guards.push(guard);
+                    writes.push(write);
+                }
             }
         }
         if writes.is_empty() {

@@ -3,7 +3,7 @@
 use insula_api::{ClusterName, ObjectKey, ResourceId};
 use std::sync::LazyLock;
 
-/// Group of the objects that no tenant sees: claims and bundles.
+/// Group of the objects that no tenant sees: claims, bundles and registers.
 pub const INTERNAL: &str = "internal.insula.io";
 
 macro_rules! resource {
@@ -21,6 +21,8 @@ resource! {
     claims = INTERNAL, "claims";
     /// Bundles of schema and rules in `system:bound-crds`.
     bundles = INTERNAL, "bundles";
+    /// What decisions over many objects meet at ([`crate::Register`]).
+    registers = INTERNAL, "registers";
     /// Namespaces.
     namespaces = "", "namespaces";
     /// Secrets.
@@ -92,6 +94,11 @@ pub fn logical_cluster(cluster: &ClusterName) -> ObjectKey {
 pub fn claim(cluster: &ClusterName, group: &str, plural: &str) -> ObjectKey {
     let group = if group.is_empty() { "core" } else { group };
     ObjectKey::cluster_scoped(claims(), cluster.clone(), &format!("{plural}.{group}"))
+}
+
+/// The register of objects of a cluster.
+pub fn register(cluster: &ClusterName, of: &str) -> ObjectKey {
+    ObjectKey::cluster_scoped(registers(), cluster.clone(), of)
 }
 
 /// The group that a claim's name ends in; nothing, for the empty group.

@@ -1,36 +1,38 @@
 //! How many objects a workspace may have in all: what its administrators' platform says of it, or of every workspace. A limit
 //! against runaway programs, as in kcp; what tenants count themselves are ResourceQuotas.
 //!
-//! Nothing is kept for a workspace: where there is a limit, a creation counts keys. Creations that happen at the same moment do not
-//! see each other, so that a workspace may end up above its limit by as many as were in flight.
+//! No number is kept for a workspace: where there is a limit, a creation counts keys, and is committed with the [`Register`] of the
+//! workspace's objects, so that no two creations take the last place.
 
-use crate::{Catalog, Registry, Result, Target, ids, locate, locate::Phase};
+use crate::{Catalog, Register, Registry, Result, Target, ids, locate, locate::Phase};
 use insula_api::{ClusterName, ResourceId, Scope};
 use insula_store::Snapshot;
 use std::collections::BTreeSet;
 
 impl Registry {
-    /// Whether there is room for another object.
-    ///
-    /// # Errors
-    /// 403 in kcp's words where there is none.
-    pub(crate) fn check_population(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<()> {
+    /// How many objects the cluster of a new object may have, if that is limited.
+    pub(crate) fn population_limit(&self, snapshot: &Snapshot, target: &Target) -> Option<u64> {
         let cluster = &target.cluster;
-        let Some(view) = locate::logical_cluster(snapshot, cluster) else {
-            return Ok(());
-        };
+        let view = locate::logical_cluster(snapshot, cluster)?;
         let of_all = if *cluster == ClusterName::root() {
             0
         } else {
             self.objects_per_workspace
         };
         let limit = view.objects_max.unwrap_or(of_all);
-        if limit == 0 || view.phase != Phase::Ready || !counts(&target.served.resource_id()) {
-            return Ok(());
-        }
+        let holds = limit > 0 && view.phase == Phase::Ready && counts(&target.served.resource_id());
+        holds.then_some(limit)
+    }
+
+    /// Takes a place for another object: what is written with it.
+    ///
+    /// # Errors
+    /// 403 in kcp's words where there is none.
+    pub(crate) fn settle(&self, snapshot: &Snapshot, target: &Target, name: &str, limit: u64) -> Result<Register> {
+        let cluster = &target.cluster;
         let count = population(&self.catalog, snapshot, cluster);
         if count < limit {
-            return Ok(());
+            return Ok(Register::of_objects(snapshot, cluster));
         }
         let why = format!(
             "logical cluster {:?} has reached its total object count limit ({count}/{limit} objects); delete objects to free up capacity",

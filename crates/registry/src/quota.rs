@@ -17,6 +17,10 @@ use std::{cell::LazyCell, cmp::Ordering, collections::BTreeMap, ops::ControlFlow
 /// Marks a quota that counts in its whole workspace.
 pub const CLUSTER_SCOPED: &str = "experimental.quota.kcp.io/cluster-scoped";
 
+/// Quotas that a creation charges at most: all in one transaction, which has a limit of its own.
+const NAMESPACE_QUOTAS_MAX: usize = 64;
+const WORKSPACE_QUOTAS_MAX: usize = 32;
+
 /// Kinds of the core group that a quota may name as they are.
 const PLAIN: &[&str] = &["configmaps", "secrets", "resourcequotas"];
 
@@ -219,15 +223,19 @@ pub(crate) fn limiting(snapshot: &Snapshot, target: &Target) -> Vec<Entry> {
 }
 
 /// What a new or changed quota writes beside itself: the namespace (or workspace) that it counts in, as it is. Creations are
-/// guarded by that, so that those who looked before there was this quota look again.
+/// guarded by that, so that those who looked before there was this quota look again. For the same reason quotas of one place
+/// are made one after the other, so that there are never more than each creation can charge.
+///
+/// # Errors
+/// 403 where there are as many already.
 pub(crate) fn announced(
     snapshot: &Snapshot,
     target: &Target,
     new: &Object,
     old: Option<&Object>,
-) -> Vec<(Guard, Write)> {
+) -> Result<Vec<(Guard, Write)>> {
     if target.served.resource_id() != ids::resourcequotas() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let said = |object: &Object| {
         let value = object.body_value();
@@ -237,8 +245,12 @@ pub(crate) fn announced(
         )
     };
     let now = said(new);
-    if old.is_some_and(|old| said(old) == now) {
-        return Vec::new();
+    let before = old.map(said);
+    if before.as_ref() == Some(&now) {
+        return Ok(Vec::new());
+    }
+    if before.is_none_or(|before| before.0 != now.0) {
+        check_number(snapshot, target, now.0, new)?;
     }
     let place = match (now.0, target.namespace.as_deref()) {
         (false, Some(namespace)) => ObjectKey::cluster_scoped(ids::namespaces(), target.cluster.clone(), namespace),
@@ -251,10 +263,39 @@ pub(crate) fn announced(
             Write::Put(place, entry.object),
         )
     });
-    written.into_iter().collect()
+    Ok(written.into_iter().collect())
 }
 
-/// Whose turn it is to create under quotas. Creations that charge one quota would conflict with each other, all but one at a
+fn check_number(snapshot: &Snapshot, target: &Target, everywhere: bool, new: &Object) -> Result<()> {
+    let (place, max) = match everywhere {
+        true => ("workspace", WORKSPACE_QUOTAS_MAX),
+        false => ("namespace", NAMESPACE_QUOTAS_MAX),
+    };
+    let mut count = 0;
+    let namespace = target.namespace.as_deref().unwrap_or_default();
+    each(snapshot, &target.cluster, namespace, |_, quota| {
+        count += usize::from(quota.everywhere == everywhere);
+    });
+    match count < max {
+        true => Ok(()),
+        false => Err(target.served.api.forbidden(
+            &new.meta.name,
+            format!("the {place} has {count} quotas that count in all of it, and may have no more: put their limits into fewer"),
+        )),
+    }
+}
+
+/// Where creations that these quotas limit take turns: in a namespace, or (empty) in the whole workspace.
+pub(crate) fn place(target: &Target, limiting: &[Entry]) -> Option<Arc<str>> {
+    let everywhere = |entry: &Entry| entry.object.view(Quota::read).everywhere;
+    let namespace = match limiting.iter().any(everywhere) {
+        true => "".into(),
+        false => target.namespace.clone().unwrap_or_default(),
+    };
+    (!limiting.is_empty()).then_some(namespace)
+}
+
+/// Whose turn it is to create under quotas, or in a workspace that may have so many objects. Creations that charge one quota would conflict with each other, all but one at a
 /// time; so they wait for each other instead. Others do not.
 #[derive(Default)]
 pub(crate) struct Turns(Arc<Places>);
@@ -270,14 +311,9 @@ pub(crate) struct Turn {
 }
 
 impl Turns {
-    /// Waits for the turn of a creation that these quotas limit.
-    pub(crate) async fn take(&self, target: &Target, limiting: &[Entry]) -> Turn {
-        let everywhere = |entry: &Entry| entry.object.view(Quota::read).everywhere;
-        let namespace = match limiting.iter().any(everywhere) {
-            true => "".into(),
-            false => target.namespace.clone().unwrap_or_default(),
-        };
-        let place = (target.cluster.clone(), namespace);
+    /// Waits for the turn of a creation in a namespace, or (empty) among all of the cluster.
+    pub(crate) async fn take(&self, cluster: &ClusterName, namespace: Arc<str>) -> Turn {
+        let place = (cluster.clone(), namespace);
         let lock = self.0.entry(place.clone()).or_default().clone();
         Turn {
             places: self.0.clone(),

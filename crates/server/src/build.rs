@@ -31,7 +31,7 @@ use insula_store::Store;
 use tower::ServiceExt;
 
 use crate::{
-    Env, StartError, VERSION,
+    Env, StartError, VERSION, authority,
     config::Config,
     health::{self, Health},
     housekeeping, issuers,
@@ -167,6 +167,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
     let grpc = services.prepare().into_axum_router();
     let traced = by_content_type(http, grpc)
+        .layer(middleware::from_fn(authority::once))
         .layer(middleware::from_fn_with_state(audit, crate::audit::record))
         .layer(middleware::from_fn_with_state(env.rng, trace::trace));
 

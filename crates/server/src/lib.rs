@@ -6,11 +6,13 @@
 mod accounts;
 mod answer;
 mod audit;
+mod authority;
 mod build;
 pub mod config;
 mod env;
 mod error;
 mod files;
+
 mod health;
 mod housekeeping;
 mod identity;

@@ -61,3 +61,125 @@ fn a_quota_is_never_exceeded() {
     assert_eq!(status["used"]["count/secrets"], json!(count.to_string()));
     assert!(refused.load(Ordering::Relaxed) > 0, "{count} were made");
 }
+
+/// The same of a workspace that may have so many objects in all: kcp scans once a minute, and lets as many in as come meanwhile.
+#[test]
+fn a_workspaces_limit_is_never_exceeded() {
+    const WRITERS: usize = 12;
+    let server = shared();
+    let admin = server.admin();
+    let path = workspace(&admin, "full").0;
+    let client = admin.at(&path);
+    let limit = |objects: usize| {
+        let own = "/apis/core.kcp.io/v1alpha1/logicalclusters/cluster";
+        let annotations = json!({"core.kcp.io/max-total-objects": objects.to_string()});
+        client
+            .merge(own, &json!({"metadata": {"annotations": annotations}}))
+            .expect(200);
+    };
+    let secret = |name: &str| {
+        let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}});
+        client.post("/api/v1/namespaces/default/secrets", &secret)
+    };
+    // What is there already, a refusal tells.
+    limit(1);
+    let told = secret("first").expect(403)["message"].as_str().unwrap().to_owned();
+    let there: usize = told
+        .split_once("limit (")
+        .unwrap()
+        .1
+        .split_once('/')
+        .unwrap()
+        .0
+        .parse()
+        .unwrap();
+    limit(there + 10);
+    let codes: Vec<u16> = thread::scope(|scope| {
+        let write = |writer: usize| {
+            (0..4)
+                .map(move |i| secret(&format!("s-{writer}-{i}")).code)
+                .collect::<Vec<u16>>()
+        };
+        let writers: Vec<_> = (0..WRITERS).map(|writer| scope.spawn(move || write(writer))).collect();
+        writers.into_iter().flat_map(|writer| writer.join().unwrap()).collect()
+    });
+    let (made, refused): (Vec<u16>, Vec<u16>) = codes.iter().partition(|code| **code == 201);
+    assert_eq!((made.len(), refused), (10, vec![403; WRITERS * 4 - 10]));
+    // What goes makes room.
+    let list = client.get("/api/v1/namespaces/default/secrets").expect(200);
+    let name = list["items"][0]["metadata"]["name"].as_str().unwrap();
+    client
+        .delete(&format!("/api/v1/namespaces/default/secrets/{name}"))
+        .expect(200);
+    secret("next").expect(201);
+    secret("last").expect(403);
+    // The workspace goes as any other.
+    let (parent, name) = path.rsplit_once(':').unwrap();
+    let workspaces = "/apis/tenancy.kcp.io/v1alpha1/workspaces";
+    admin.at(parent).delete(&format!("{workspaces}/{name}")).expect(200);
+    insula_e2e::until("the workspace is gone", || {
+        (admin.at(parent).get(&format!("{workspaces}/{name}")).code == 404).then_some(())
+    });
+}
+
+/// A creation charges all quotas of its place in one transaction; so a place has no more of them than fit.
+#[test]
+fn a_place_has_so_many_quotas() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "quotas").0);
+    let quota = |name: String, everywhere: bool| {
+        let annotations = json!({"experimental.quota.kcp.io/cluster-scoped": everywhere.to_string()});
+        let quota = json!({"apiVersion": "v1", "kind": "ResourceQuota", "metadata": {"name": name, "annotations": annotations},
+            "spec": {"hard": {"count/secrets": "1000"}}});
+        client.post("/api/v1/namespaces/default/resourcequotas", &quota)
+    };
+    for (everywhere, place, max) in [(false, "namespace", 64), (true, "workspace", 32)] {
+        for i in 0..max {
+            quota(format!("{place}-{i}"), everywhere).expect(201);
+        }
+        let told = quota("more".to_owned(), everywhere).expect(403);
+        let words = format!("the {place} has {max} quotas that count in all of it, and may have no more");
+        assert!(told["message"].as_str().unwrap().contains(&words), "{told}");
+    }
+    let secret = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "counted"}});
+    client.post("/api/v1/namespaces/default/secrets", &secret).expect(201);
+}
+
+/// Of exports that name one secret at the same moment, one has its identity.
+#[test]
+fn a_secret_is_the_identity_of_one_export() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "identities").0);
+    let exports = "/apis/apis.kcp.io/v1alpha2/apiexports";
+    let export = |name: &str, secret: &str| {
+        let identity = json!({"secretRef": {"namespace": "default", "name": secret}});
+        let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}, "spec": {"identity": identity}});
+        client.post(exports, &export).expect(201);
+    };
+    for round in 0..5 {
+        let secret = format!("identity-{round}");
+        for name in ["a", "b", "c"] {
+            export(&format!("{name}-{round}"), &secret);
+        }
+        // They all wait for it.
+        let object = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": secret}, "stringData": {"key": format!("{secret}-of-many")}});
+        client.post("/api/v1/namespaces/default/secrets", &object).expect(201);
+        let valid = insula_e2e::until("each was looked at", || {
+            let found = ["a", "b", "c"].map(|name| {
+                let export = client.get(&format!("{exports}/{name}-{round}")).expect(200);
+                let condition = export["status"]["conditions"]
+                    .as_array()?
+                    .iter()
+                    .find(|c| c["type"] == "IdentityValid")?
+                    .clone();
+                let told = condition["message"].as_str().unwrap_or_default();
+                (condition["status"] == "True" || told.contains("is the identity of another APIExport already"))
+                    .then_some(condition["status"] == "True")
+            });
+            found.into_iter().collect::<Option<Vec<bool>>>()
+        });
+        assert_eq!(valid.iter().filter(|valid| **valid).count(), 1, "round {round}");
+    }
+}

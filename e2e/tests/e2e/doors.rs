@@ -6,6 +6,7 @@
 //! `tenants.rs`; rows that need a scene of their own (36, 40, 41, 46, 48–50, 52–62, 65, 66) are in the stories that set it.
 //! Anonymous requests get 403 where the table says 401, as in kcp.
 
+mod framing;
 mod tenants;
 
 use std::collections::HashMap;

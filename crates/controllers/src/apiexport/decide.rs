@@ -46,6 +46,10 @@ pub(super) fn decide(world: &World) -> Plan {
         count_generation(&mut value);
     }
     let validity = verify(world, &mut value, secret.as_ref());
+    // Two that name one secret are looked at one after the other.
+    if value["status"]["identityHash"] != old["status"]["identityHash"] {
+        intents.push(Intent::Sign(world.register.clone()));
+    }
     set_condition(&mut value, &validity, world.now);
     sort_conditions(&mut value);
     intents.extend(slice(world, entry, old));

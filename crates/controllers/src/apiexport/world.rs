@@ -3,7 +3,7 @@
 use super::IDENTITY_NAMESPACE;
 use crate::write::{alive, text};
 use insula_api::{ClusterPath, Json, ObjectKey, Scope, Timestamp};
-use insula_registry::{Intent, Registry, admission::digest, exports::ExportView, ids, locate};
+use insula_registry::{Intent, Register, Registry, admission::digest, exports::ExportView, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -22,6 +22,8 @@ pub(crate) struct World {
     pub(crate) secret: Option<Entry>,
     /// Another export has the identity that the secret stands for.
     pub(crate) taken: bool,
+    /// Of all identities.
+    pub(crate) register: Register,
     pub(crate) slice_key: ObjectKey,
     pub(crate) slice: Option<Entry>,
     /// A key that nobody has.
@@ -63,6 +65,7 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         .is_some_and(|(_, value)| text(value, "/status/identityHash").is_empty());
     World {
         taken: is_new && secret.as_ref().is_some_and(|secret| is_taken(snapshot, key, secret)),
+        register: Register::of_identities(snapshot),
         export,
         alive: alive(snapshot, cluster),
         path: locate::path_of(snapshot, cluster),

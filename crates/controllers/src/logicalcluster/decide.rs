@@ -155,7 +155,7 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
             again_after: Some(wait(world.now, entry, remains)),
         };
     }
-    let rest = remains.shells.iter().chain(&remains.claims);
+    let rest = remains.shells.iter().chain(&remains.internals);
     let room = BATCH_MAX.saturating_sub(intents.len());
     intents.extend(rest.clone().take(room).cloned().map(Intent::Delete));
     if rest.count() > room {

@@ -40,7 +40,8 @@ pub(crate) struct Remains {
     pub(crate) objects: Sweep,
     /// Namespaces, definitions and bindings: empty shells once the objects are gone.
     pub(crate) shells: Vec<Entry>,
-    pub(crate) claims: Vec<Entry>,
+    /// What the server noted there for itself.
+    pub(crate) internals: Vec<Entry>,
 }
 
 pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Snapshot) -> World {
@@ -113,6 +114,9 @@ fn remains(registry: &Registry, snapshot: &Snapshot, cluster: &ClusterName, now:
     Remains {
         objects: sweep(snapshot, &contents, cluster, None, now),
         shells,
-        claims: in_cluster(ids::claims()),
+        internals: [ids::claims(), ids::registers()]
+            .into_iter()
+            .flat_map(in_cluster)
+            .collect(),
     }
 }

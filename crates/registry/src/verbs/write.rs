@@ -60,6 +60,13 @@ pub struct Written {
     pub warnings: Vec<String>,
 }
 
+/// What a new object is counted against.
+struct Limits {
+    quotas: Vec<Entry>,
+    /// How many objects the whole workspace may have.
+    population: Option<u64>,
+}
+
 impl Registry {
     /// Creates an object.
     pub async fn create(&self, target: &Target, body: Json, options: &WriteOptions<'_>) -> Result<Written> {
@@ -113,17 +120,13 @@ impl Registry {
         let mut spare = (generated || !readable).then(|| body.clone());
         let mut last = Error::Internal("no attempt was made".into());
         for _ in 0..NAMES_MAX {
-            let mut snapshot = self.store.latest();
-            let mut limiting = quota::limiting(&snapshot, target);
-            let mut turn = None;
-            if !limiting.is_empty() {
-                turn = Some(self.quotas.take(target, &limiting).await);
-                snapshot = self.store.latest();
-                limiting = quota::limiting(&snapshot, target);
-            }
+            let (snapshot, limits, turn) = self.limits(target).await;
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let mut guards = self.surroundings(&snapshot, target, name)?;
-            self.check_population(&snapshot, target, name)?;
+            let settled = match limits.population {
+                Some(limit) => Some(self.settle(&snapshot, target, name, limit)?),
+                None => None,
+            };
             let context = self.context(target, version, Part::Main, by);
             let named = name.to_owned();
             let admission = Admission {
@@ -149,7 +152,7 @@ impl Registry {
                 ..admission
             };
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
-            let mut beside = quota::charge(&self.catalog, &snapshot, target, &key.name, limiting)?;
+            let mut beside = quota::charge(&self.catalog, &snapshot, target, &key.name, limits.quotas)?;
             if let Some(found) = snapshot.get(&key) {
                 if generated {
                     last = Error::NoFreeName {
@@ -187,7 +190,10 @@ impl Registry {
                 });
             }
             guards.push(Guard::Absent(key.clone()));
-            beside.extend(quota::announced(&snapshot, target, &object, None));
+            beside.extend(quota::announced(&snapshot, target, &object, None)?);
+            if let Some(register) = settled {
+                beside.push(register.written()?);
+            }
             let (held, others): (Vec<Guard>, Vec<Write>) = beside.into_iter().unzip();
             guards.extend(held);
             let own = Write::Put(key.clone(), object.clone());
@@ -316,7 +322,7 @@ impl Registry {
                     .iter()
                     .map(|(key, revision)| Guard::At(key.clone(), *revision)),
             );
-            let beside = quota::announced(&snapshot, target, &object, Some(&old.object));
+            let beside = quota::announced(&snapshot, target, &object, Some(&old.object))?;
             let (held, others): (Vec<Guard>, Vec<Write>) = beside.into_iter().unzip();
             guards.extend(held);
             let writes = std::iter::once(write).chain(others).collect();
@@ -362,6 +368,30 @@ impl Registry {
             clock,
             rng,
         }
+    }
+
+    /// The state that a creation is decided on, and what limits it there. Creations under one limit would conflict with each
+    /// other, all but one at a time; so they wait for their turn, and look when it has come.
+    async fn limits(&self, target: &Target) -> (Snapshot, Limits, Option<quota::Turn>) {
+        let look = || {
+            let snapshot = self.store.latest();
+            let limits = Limits {
+                quotas: quota::limiting(&snapshot, target),
+                population: self.population_limit(&snapshot, target),
+            };
+            (snapshot, limits)
+        };
+        let (snapshot, limits) = look();
+        let among = match limits.population {
+            Some(_) => Some("".into()),
+            None => quota::place(target, &limits.quotas),
+        };
+        let Some(namespace) = among else {
+            return (snapshot, limits, None);
+        };
+        let turn = self.quotas.take(&target.cluster, namespace).await;
+        let (snapshot, limits) = look();
+        (snapshot, limits, Some(turn))
     }
 
     /// What must stay as it is for a creation to hold: the workspace, the namespace, the claim that routes here.

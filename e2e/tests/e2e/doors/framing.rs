@@ -1,0 +1,148 @@
+//! Row 21: bytes that two readers could take for different requests. Whoever stands between a client and the server may read
+//! them in the other way; so each is one request or none here, and nothing behind it on the connection is ever another one.
+
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::Arc,
+    time::Duration,
+};
+
+use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
+
+use super::*;
+
+/// What is answered to bytes on a connection of their own, until the server ends it.
+fn answered(server: &Server, bytes: &str) -> String {
+    let mut config = insula_e2e::tls(&server.data_dir(), &Who::Anonymous);
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let connection = ClientConnection::new(Arc::new(config), name).unwrap();
+    let socket = TcpStream::connect(server.address()).unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let mut stream = StreamOwned::new(connection, socket);
+    stream.write_all(bytes.as_bytes()).unwrap();
+    // The server may have ended it already.
+    let _ = stream.flush();
+    let mut read = Vec::new();
+    match stream.read_to_end(&mut read) {
+        Err(error)
+            if matches!(
+                error.kind(),
+                std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut
+            ) =>
+        {
+            panic!(
+                "the connection stays open: {bytes:?}\n{}",
+                String::from_utf8_lossy(&read)
+            )
+        }
+        _ => String::from_utf8_lossy(&read).into_owned(),
+    }
+}
+
+#[test]
+fn bytes_are_one_request_or_none() {
+    let scene = Scene::new();
+    let before = scene.settle();
+    let maps = format!("/clusters/{}{MAPS}", scene.mine.path);
+    let body = r#"{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"smuggled"}}"#;
+    // Alice may do this; whoever gets it into her connection must not have it done.
+    let hidden = format!(
+        "POST {maps} HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer alice-token\r\nConnection: close\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let token = "Authorization: Bearer alice-token\r\n";
+    let host = "Host: a\r\n";
+    let chunked = "Transfer-Encoding: chunked\r\n";
+    let get = |fields: &str| format!("GET {maps} HTTP/1.1\r\n{token}{fields}\r\n");
+    let end = "0\r\n\r\n";
+    let refused = [
+        (
+            "an unknown encoding",
+            get(&format!("{host}Transfer-Encoding: xchunked\r\n")),
+        ),
+        ("no encoding", get(&format!("{host}Transfer-Encoding: identity\r\n"))),
+        (
+            "chunks within",
+            get(&format!("{host}Transfer-Encoding: chunked, identity\r\n")),
+        ),
+        (
+            "a second encoding",
+            get(&format!("{host}{chunked}Transfer-Encoding: identity\r\n")),
+        ),
+        (
+            "chunks in quotes",
+            get(&format!("{host}Transfer-Encoding: \"chunked\"\r\n")),
+        ),
+        (
+            "chunks in HTTP/1.0",
+            get(&format!("{host}{chunked}")).replace("HTTP/1.1", "HTTP/1.0") + end,
+        ),
+        (
+            "two lengths",
+            get(&format!("{host}Content-Length: 0\r\nContent-Length: 9\r\n")),
+        ),
+        ("a list of lengths", get(&format!("{host}Content-Length: 0, 0\r\n"))),
+        ("a signed length", get(&format!("{host}Content-Length: +0\r\n"))),
+        ("a negative length", get(&format!("{host}Content-Length: -1\r\n"))),
+        ("another base", get(&format!("{host}Content-Length: 0x0\r\n"))),
+        (
+            "a length beyond numbers",
+            get(&format!("{host}Content-Length: 18446744073709551616\r\n")),
+        ),
+        ("space before the colon", get(&format!("{host}Content-Length : 9\r\n"))),
+        (
+            "a folded field",
+            get(&format!("{host}X-A: b\r\n Content-Length: 9\r\n")),
+        ),
+        (
+            "a return within a field",
+            get(&format!("{host}X-A: b\rContent-Length: 9\r\n")),
+        ),
+        ("a NUL", get(&format!("{host}X-A: b\0c\r\n"))),
+        ("two hosts", get(&format!("{host}Host: b\r\n"))),
+        ("no host", get("")),
+        (
+            "another host in the URL",
+            get(host).replace(&maps, &format!("https://b{maps}")),
+        ),
+        ("no path", get(host).replace(&maps, "b\\c")),
+        ("another version", get(host).replace("HTTP/1.1", "HTTP/1.9")),
+        ("two versions", get(host).replace("HTTP/1.1", "HTTP/1.1 HTTP/1.1")),
+    ];
+    for (what, bytes) in refused {
+        let answer = answered(&scene.server, &(bytes + &hidden));
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{what}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{what}: {answer}");
+    }
+    // Each of these is one request, read by its chunks, and the last on its connection (RFC 9112, 6.3).
+    let last = [
+        (
+            "a length, then chunks",
+            get(&format!("{host}Content-Length: 5\r\n{chunked}")) + end,
+        ),
+        (
+            "chunks, then a length",
+            get(&format!("{host}{chunked}Content-Length: 5\r\n")) + end,
+        ),
+        ("chunks that end wrongly", get(&format!("{host}{chunked}")) + "0\n\n"),
+        (
+            "bare line feeds",
+            get(&format!("{host}Connection: close\r\n")).replace("\r\n", "\n"),
+        ),
+    ];
+    for (what, bytes) in last {
+        let answer = answered(&scene.server, &(bytes + &hidden));
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{what}: {answer}");
+        assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{what}: {answer}");
+    }
+    assert_eq!(
+        scene.settle(),
+        before,
+        "nothing behind a request was taken for another one"
+    );
+    let log = std::fs::read_to_string(scene.server.data_dir().join("audit/audit.log")).unwrap();
+    assert!(log.contains("the Host header is not the request's authority"));
+}
