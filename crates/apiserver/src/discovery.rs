@@ -107,17 +107,29 @@ fn in_group<'a>(served: &'a [Served], group: &str) -> Vec<&'a Served> {
     served.iter().filter(|one| **one.group() == *group).collect()
 }
 
-/// The groups but the core one, each with what is in it. Other spellings of a group come last: clients take the first
-/// group that has a name.
+/// The groups but the core one, each with what is in it. Clients take the first group that has a name: Kubernetes' own come
+/// first, as there, so that nobody's `roles` are taken for them, and other spellings of a group last.
 fn by_group(served: &[Served]) -> Vec<(&str, Vec<&Served>)> {
-    let mut groups: BTreeMap<(bool, &str), Vec<&Served>> = BTreeMap::new();
+    let mut groups: BTreeMap<(Rank, &str), Vec<&Served>> = BTreeMap::new();
     for one in served.iter().filter(|one| !one.group().is_empty()) {
-        groups.entry((one.alias.is_some(), one.group())).or_default().push(one);
+        let rank = match (is_built_in(one), one.alias.is_some()) {
+            (true, _) => Rank::BuiltIn,
+            (false, false) => Rank::Own,
+            (false, true) => Rank::Alias,
+        };
+        groups.entry((rank, one.group())).or_default().push(one);
     }
     groups
         .into_iter()
         .map(|((_, name), of_group)| (name, of_group))
         .collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    BuiltIn,
+    Own,
+    Alias,
 }
 
 /// The versions of a group, the preferred one first.

@@ -72,11 +72,14 @@ impl Reconciler for Definitions {
     }
 }
 
-/// Whether a definition has no longer all the names that it had.
+/// Whether a definition neither has nor wants a name any more that it had or wanted.
 fn frees_a_name(old: &Object, new: Option<&Object>) -> bool {
-    let accepted = |object: &Object| object.body_value()["status"]["acceptedNames"].take();
-    let had = accepted(old);
-    !had.is_null() && new.is_none_or(|new| accepted(new) != had)
+    let names = |object: &Object| {
+        let mut names = names::Taken::default();
+        names.add_definition(object, true);
+        names
+    };
+    !names(old).is_within(&new.map(names).unwrap_or_default())
 }
 
 /// The definitions of a group in a cluster.

@@ -1,7 +1,7 @@
 //! Which of a definition's names it gets: Kubernetes' rules, against every other API of the group in the cluster.
 
 use crate::write::{list, text};
-use insula_api::{Condition, ConditionStatus, Json};
+use insula_api::{Condition, ConditionStatus, Json, Object};
 use serde_json::{Map, json};
 use std::collections::BTreeSet;
 
@@ -15,10 +15,19 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Adds what a definition was given.
-    pub(crate) fn add_accepted(&mut self, accepted: &Json) {
-        let given = |fields: [&str; 2]| fields.map(|field| text(accepted, field).to_owned());
-        let short = list(accepted, "/shortNames")
+    /// Adds what a definition has, and what it waits for unless it is on its way out.
+    pub(crate) fn add_definition(&mut self, definition: &Object, with_wishes: bool) {
+        let value = definition.body_value();
+        self.add_names(&value["status"]["acceptedNames"]);
+        if with_wishes && !definition.meta.is_deleting() {
+            self.add_names(&value["spec"]["names"]);
+        }
+    }
+
+    /// Adds names as a definition writes them.
+    pub(crate) fn add_names(&mut self, names: &Json) {
+        let given = |fields: [&str; 2]| fields.map(|field| text(names, field).to_owned());
+        let short = list(names, "/shortNames")
             .iter()
             .filter_map(Json::as_str)
             .map(str::to_owned);
@@ -28,6 +37,11 @@ impl Taken {
         // A name that was not accepted is nobody's.
         self.resources.remove("");
         self.kinds.remove("");
+    }
+
+    /// Whether all of this is in another.
+    pub(crate) fn is_within(&self, other: &Taken) -> bool {
+        self.resources.is_subset(&other.resources) && self.kinds.is_subset(&other.kinds)
     }
 
     /// Adds the names of an API that is served.

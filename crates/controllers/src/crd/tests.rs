@@ -8,7 +8,7 @@ const CRD: (&str, &str) = ("apiextensions.k8s.io/v1", "customresourcedefinitions
 #[test]
 fn names_are_accepted_as_kubernetes_does() {
     let mut taken = Taken::default();
-    taken.add_accepted(&json!({
+    taken.add_names(&json!({
         "plural": "widgets", "singular": "widget", "shortNames": ["wd"], "kind": "Widget", "listKind": "WidgetList",
     }));
     let cases = [
@@ -117,14 +117,52 @@ async fn names_that_become_free_are_given_to_who_waits() {
     let org = rig.workspace("root", "org").await;
     rig.create(&org, CRD.1, &definition("widgets", "Widget")).await;
     rig.settle().await;
-    rig.create(&org, CRD.1, &definition("gadgets", "Widget")).await;
+    // The older of two comes first, whatever their names.
+    for plural in ["gizmos", "gadgets"] {
+        rig.create(&org, CRD.1, &definition(plural, "Widget")).await;
+        rig.settle().await;
+        let waiting = rig.get(&org, CRD.0, CRD.1, &format!("{plural}.example.io")).unwrap();
+        assert_eq!(condition(&waiting, "Established").unwrap()["reason"], "NotAccepted");
+        assert!(rig.target(&org, "example.io/v1", plural, "default").is_none());
+    }
+    for (gone, served, waits) in [("widgets", "gizmos", Some("gadgets")), ("gizmos", "gadgets", None)] {
+        rig.delete(&org, CRD.0, CRD.1, &format!("{gone}.example.io"))
+            .await
+            .unwrap();
+        rig.settle().await;
+        assert!(
+            rig.target(&org, "example.io/v1", served, "default").is_some(),
+            "{served}"
+        );
+        assert!(waits.is_none_or(|plural| rig.target(&org, "example.io/v1", plural, "default").is_none()));
+    }
+}
+
+/// Who waits longer keeps a name from who came later, until it wants it no more.
+#[tokio::test]
+async fn names_that_nobody_waits_for_any_more_are_free() {
+    let rig = Rig::new().await;
+    let org = rig.workspace("root", "org").await;
+    let with_short = |plural: &str, kind: &str, short: &str| {
+        let names = format!("plural: {plural}, kind: {kind}");
+        definition(plural, kind).replace(&names, &format!("{names}, shortNames: {short}"))
+    };
+    for (plural, kind, short) in [
+        ("widgets", "Widget", "[a]"),
+        ("gadgets", "Gadget", "[a, b]"),
+        ("gizmos", "Gizmo", "[b]"),
+    ] {
+        rig.create(&org, CRD.1, &with_short(plural, kind, short)).await;
+        rig.settle().await;
+    }
+    let is_served = |plural: &str| rig.target(&org, "example.io/v1", plural, "default").is_some();
+    assert_eq!(["widgets", "gadgets", "gizmos"].map(is_served), [true, false, false]);
+    let fewer = json!({"spec": {"names": {"shortNames": ["a"]}}});
+    rig.patch(&org, CRD.0, CRD.1, "gadgets.example.io", fewer)
+        .await
+        .unwrap();
     rig.settle().await;
-    let waiting = rig.get(&org, CRD.0, CRD.1, "gadgets.example.io").unwrap();
-    assert_eq!(condition(&waiting, "Established").unwrap()["reason"], "NotAccepted");
-    assert!(rig.target(&org, "example.io/v1", "gadgets", "default").is_none());
-    rig.delete(&org, CRD.0, CRD.1, "widgets.example.io").await.unwrap();
-    rig.settle().await;
-    assert!(rig.target(&org, "example.io/v1", "gadgets", "default").is_some());
+    assert_eq!(["widgets", "gadgets", "gizmos"].map(is_served), [true, false, true]);
 }
 
 #[tokio::test]

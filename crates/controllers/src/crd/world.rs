@@ -73,9 +73,9 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
         Err(Broken) => (None, true),
     };
     World {
-        taken: match definition.as_ref().is_none_or(|(_, value)| settled(value)) {
-            true => Taken::default(),
-            false => taken(registry, snapshot, key, group),
+        taken: match &definition {
+            Some((entry, value)) if !settled(value) => taken(registry, snapshot, entry, group),
+            _ => Taken::default(),
         },
         alive: alive(snapshot, cluster),
         claim: snapshot.get(&claim_key),
@@ -142,15 +142,16 @@ fn wanted_bundle(
     }))
 }
 
-/// Names of every other API of the group in the cluster, built in, bound or defined.
-fn taken(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey, group: &str) -> Taken {
+/// Names of every other API of the group in the cluster, built in, bound or defined. What older definitions wait for is theirs,
+/// too: of several that want a name, each one decides for itself, and at the same time.
+fn taken(registry: &Registry, snapshot: &Snapshot, own: &Entry, group: &str) -> Taken {
     let mut taken = Taken::default();
-    for other in of_group(snapshot, &own.cluster, group) {
-        if other.key.name != own.name {
-            taken.add_accepted(&other.object.body_value()["status"]["acceptedNames"]);
+    for other in of_group(snapshot, &own.key.cluster, group) {
+        if other.key.name != own.key.name {
+            taken.add_definition(&other.object, other.created < own.created);
         }
     }
-    for served in registry.catalog.served_in(snapshot, &own.cluster, group) {
+    for served in registry.catalog.served_in(snapshot, &own.key.cluster, group) {
         if !matches!(served.origin, Origin::Local { .. }) {
             taken.add(served.names());
         }
