@@ -12,6 +12,7 @@ use insula_auth::{
 };
 use insula_registry::Error;
 
+const NOBODY: &str = "requested impersonation of groups, uid or extra without impersonating a user";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// The user that the headers name.
@@ -24,9 +25,7 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
         .any(|key| key.as_str().starts_with("impersonate-") && key != "impersonate-user");
     if name.is_empty() {
         return match rest {
-            true => Err(Reply::error(&Error::BadRequest(
-                "requested impersonation of groups, uid or extra without impersonating a user".into(),
-            ))),
+            true => Err(Reply::error(&Error::BadRequest(NOBODY.into()))),
             false => Ok(None),
         };
     }
@@ -49,6 +48,30 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
         .collect();
     user.groups.extend(missing);
     Ok(Some(user))
+}
+
+/// Why a request is not answered as somebody else's.
+#[derive(Debug)]
+pub enum NotActing {
+    /// The headers name nobody.
+    Nobody(&'static str),
+    /// The caller may not.
+    Forbidden(String),
+}
+
+/// Whom a request beside all workspaces is from: the caller, or whom they act as.
+///
+/// # Errors
+/// The headers name nobody, or somebody whom the caller may not act as.
+pub fn acting(caller: UserInfo, headers: &HeaderMap) -> Result<UserInfo, NotActing> {
+    match asked(headers) {
+        Err(_) => Err(NotActing::Nobody(NOBODY)),
+        Ok(None) => Ok(caller),
+        Ok(Some(user)) => match allowed(&caller, &user, None, &ClusterFacts::default()) {
+            Ok(()) => Ok(user),
+            Err(refused) => Err(NotActing::Forbidden(refused.1.message)),
+        },
+    }
 }
 
 /// The groups that a user is in without being asked.

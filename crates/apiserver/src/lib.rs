@@ -35,6 +35,7 @@ mod views;
 pub mod websocket;
 mod writes;
 
+pub use impersonate::{NotActing, acting};
 pub use mounts::{Forward, Nowhere};
 
 use axum::body::Body;

@@ -344,8 +344,8 @@ fn everywhere(
         return Some(served.clone());
     }
     let header = reply::accept_header(&request.parsed.headers);
-    let metadata_alone = || {
-        let form = negotiate::accept(header.as_deref(), Offer::Watch).ok();
+    let is_metadata = |offer: &Offer| {
+        let form = negotiate::accept(header.as_deref(), *offer).ok();
         form.is_some_and(|form| {
             matches!(
                 form.representation,
@@ -353,6 +353,8 @@ fn everywhere(
             )
         })
     };
+    // Lists and watches ask for it by different names.
+    let metadata_alone = || [Offer::List, Offer::Watch].iter().any(is_metadata);
     (identity.is_some() || metadata_alone()).then(|| catalog.claimed_by(snapshot, (group, plural), identity))?
 }
 

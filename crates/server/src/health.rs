@@ -1,7 +1,7 @@
 //! What answers before and beside the API: health, version, metrics.
 //!
 //! Health is for everybody. The version and the reasons behind a failure are for those whom we know; metrics are for
-//! administrators.
+//! administrators, and for those whom roles of root let read them.
 
 use std::{sync::Arc, time::Instant};
 
@@ -18,8 +18,10 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE},
     request::Parts,
 };
+use insula_api::ClusterName;
+use insula_apiserver::NotActing;
 use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
-use insula_registry::access::{Authenticator, PeerCertificate};
+use insula_registry::access::{self, Authenticator, PeerCertificate};
 use insula_store::Store;
 use serde_json::json;
 
@@ -28,6 +30,8 @@ use crate::{
     lifecycle::Lifecycle,
     metrics::{Class, Metrics, Verb},
 };
+
+const METRICS: &str = "/metrics";
 
 /// What the answers are made from.
 #[derive(Clone)]
@@ -46,7 +50,7 @@ pub(crate) fn routes(health: Health) -> Router {
         .route("/healthz", get(ready))
         .route("/readyz", get(ready))
         .route("/version", get(version))
-        .route("/metrics", get(text))
+        .route(METRICS, get(text))
         .layer(middleware::from_fn_with_state(metrics, count))
         .with_state(health)
 }
@@ -157,7 +161,16 @@ async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, 
         ..Attributes::default()
     };
     record.known(&user);
-    match insula_auth::permit(&user, attributes, &ClusterFacts::default()) {
+    let user = insula_apiserver::acting(user, &request.headers).map_err(|why| {
+        let (code, reason, message) = match why {
+            NotActing::Nobody(message) => (StatusCode::BAD_REQUEST, "BadRequest", message.to_owned()),
+            NotActing::Forbidden(message) => (StatusCode::FORBIDDEN, "Forbidden", message),
+        };
+        record.refused(&message);
+        Refusal { code, reason, message }
+    })?;
+    let (attributes, facts) = question(health, attributes);
+    match insula_auth::permit(&user, attributes, &facts) {
         Ok(permit) => {
             record.decided(true, permit.reason(), permit.trail());
             Ok(permit)
@@ -171,6 +184,23 @@ async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, 
             })
         }
     }
+}
+
+/// Who reads metrics is asked in root, which is not to enter root.
+fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
+    if asked.path != METRICS {
+        return (asked, ClusterFacts::default());
+    }
+    let root = ClusterName::root();
+    let facts = ClusterFacts {
+        entered: true,
+        ..access::facts(&health.store.latest(), &root)
+    };
+    let asked = Attributes {
+        cluster: Some(root),
+        ..asked
+    };
+    (asked, facts)
 }
 
 /// Why somebody does not get an answer.

@@ -18,6 +18,9 @@ const RESOURCES_MAX: usize = 24;
 /// Bytes of bundles in one transaction, well below what every store takes.
 const BUNDLE_BYTES_MAX: usize = 1 << 20;
 
+/// Until objects of what is offered no longer are looked for again: nobody tells when the last one goes.
+const IN_USE_SECONDS: u64 = 60;
+
 const WAITING: &str = "Waiting for API(s) to be established";
 
 pub(super) fn decide(world: &World) -> Plan {
@@ -196,6 +199,9 @@ fn bind(world: &World, export: &Json, value: &mut Json) -> Plan {
     }
     if problems.is_empty() && complete {
         plan.intents.extend(release(world, value));
+    }
+    if world.dropped.iter().any(|(_, in_use)| *in_use) {
+        plan.again_after = plan.again_after.or(Some(IN_USE_SECONDS));
     }
     show_outcome(world, value, &problems, complete);
     plan
