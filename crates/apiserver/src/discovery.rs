@@ -269,7 +269,7 @@ fn verbs(served: &Served) -> Vec<&'static str> {
 
 /// Kubernetes' own kinds, which clients know by another order of verbs and a terser `responseKind`.
 pub(crate) fn is_built_in(served: &Served) -> bool {
-    served.api.strategy.traits().built_in || **served.group() == *"apiextensions.k8s.io"
+    served.api.strategy.traits().built_in
 }
 
 fn resource_entries(served: &Served, version: &ApiVersion) -> Vec<Json> {

@@ -237,7 +237,7 @@ impl ResourceRequest<'_> {
     /// Custom resources name the verb and the resource in a 405, built-ins do not.
     pub fn not_supported(&self, verb: &str) -> Reply {
         let api = &self.target.served.api;
-        match api.strategy.traits().built_in || &*api.group == "apiextensions.k8s.io" {
+        match api.strategy.traits().built_in {
             true => Reply::error(&Error::MethodNotAllowed),
             false => status::not_supported(&api.named(), verb).into(),
         }

@@ -126,7 +126,7 @@ impl Renderer {
     async fn objects(&self, entries: &[Entry], mut metadata: Json) -> Result<Response> {
         let api = &self.target.served.api;
         // Lists of kinds that Kubernetes has types for leave out what is empty.
-        let typed = api.strategy.traits().built_in || &*api.group == "apiextensions.k8s.io";
+        let typed = api.strategy.traits().built_in;
         if !typed && metadata.get("continue").is_none() {
             metadata["continue"] = json!("");
         }

@@ -238,7 +238,7 @@ impl ResourceRequest<'_> {
 
     fn patches(&self) -> Patches {
         let api = &self.target.served.api;
-        match api.strategy.traits().built_in || &*api.names.plural == "customresourcedefinitions" {
+        match api.strategy.traits().built_in {
             true => Patches::BuiltIn,
             false => Patches::Custom,
         }

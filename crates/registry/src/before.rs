@@ -150,6 +150,11 @@ fn fit(context: &Context<'_>, new: &mut Json) {
         drop_nulls(context, new);
     }
     insula_schema::default(new, schema);
+    // In another version they come with the stored one.
+    let Context { served, version, .. } = context;
+    if served.alias.is_none() && version.name == served.api.storage_version().name {
+        served.api.strategy.default(new);
+    }
 }
 
 /// Replicas that a Scale could not show.

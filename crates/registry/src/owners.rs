@@ -51,9 +51,14 @@ fn nothing(context: &Context<'_>) -> Json {
         insula_schema::default(&mut nothing, &context.version.schema);
     }
     if let Some(map) = nothing.as_object_mut() {
-        map.retain(|_, value| value.as_object().is_some_and(serde_json::Map::is_empty));
+        map.retain(|_, value| is_hollow(value));
     }
     nothing
+}
+
+/// Whether there are objects in an object, and nothing else.
+fn is_hollow(value: &Json) -> bool {
+    value.as_object().is_some_and(|map| map.values().all(is_hollow))
 }
 
 /// Sets the owners of a changed object. `sent` is the list that came with it, which clients may edit, though not through a

@@ -1,6 +1,12 @@
 //! Recorded answers of a real kcp, replayed against this server by the recorder's own program.
 //!
-//! The floors are what was reached; they only go up.
+//! The floors are what was reached; they only go up. What is left of definitions and verbs stays as it is:
+//!
+//! - `crd-lifecycle`: what the server's own controllers write has no owner.
+//! - `crd-openapi-v3`: descriptions are in our own words; parameters and fields of alpha features that are not served are not
+//!   published; a redirect stays in its workspace, where the recorded one leaves it.
+//! - `crd-versions-invalid`: unknown fields are told by name, and not in the order in which they were sent.
+//! - `verbs-generation-status`: fields at the root of an object keep their owner when its status is written.
 
 use std::{path::Path, process::Command, time::Duration};
 
@@ -9,7 +15,7 @@ use insula_e2e::{Server, run_bounded};
 /// Scenarios by name, and how many of their steps answer alike.
 const FLOORS: &[(&str, usize)] = &[
     ("^apply-", 318),
-    ("^crd-", 293),
+    ("^crd-", 295),
     ("^verbs-", 367),
     ("^listwatch-", 359),
     ("^schema-", 341),

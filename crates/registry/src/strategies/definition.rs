@@ -19,6 +19,7 @@ impl Strategy for Definitions {
         Traits {
             deletes_to_object: true,
             own_deletion: true,
+            built_in: true,
             ..Traits::CUSTOM
         }
     }

@@ -52,8 +52,8 @@ fn undecodable(target: &Target, body: &Json) -> Result<Option<String>> {
     };
     Ok(insula_schema::check_embedded(body, schema)
         .map(|error| error.to_string())
-        .or_else(mistyped)
-        .or_else(|| strategy.undecodable(body)))
+        .or_else(|| strategy.undecodable(body))
+        .or_else(mistyped))
 }
 
 fn not_handled(target: &Target, why: &str) -> Error {
