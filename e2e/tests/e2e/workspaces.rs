@@ -151,21 +151,21 @@ fn a_workspace_that_is_switched_off_ends_its_watches() {
     assert_eq!(alice.get(MAPS).code, 403);
 }
 
-const REMOTES: &str = "/apis/mounts.example.com/v1/remotes";
+pub(crate) const REMOTES: &str = "/apis/mounts.example.com/v1/remotes";
 
-fn remotes() -> Value {
+pub(crate) fn remotes() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "remotes.mounts.example.com"},
         "spec": {"group": "mounts.example.com", "scope": "Cluster", "names": {"plural": "remotes", "kind": "Remote"},
             "versions": [{"name": "v1", "served": true, "storage": true, "schema": schema}]}})
 }
 
-fn remote(name: &str, url: &str, phase: &str) -> Value {
+pub(crate) fn remote(name: &str, url: &str, phase: &str) -> Value {
     json!({"apiVersion": "mounts.example.com/v1", "kind": "Remote", "status": {"URL": url, "phase": phase},
         "metadata": {"name": name, "annotations": {"experimental.tenancy.kcp.io/is-mount": "true"}}})
 }
 
-fn mount(name: &str) -> Value {
+pub(crate) fn mount(name: &str) -> Value {
     let reference = json!({"apiVersion": "mounts.example.com/v1", "kind": "Remote", "name": name});
     json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}, "spec": {"mount": {"ref": reference}}})
 }

@@ -1,6 +1,6 @@
 //! What a tenant, and who may only read there, tries in the tenant's own workspace.
 
-use super::*;
+use super::{row::sends, *};
 
 const GADGETS: &str = "/apis/doors.example.io/v1/namespaces/default/gadgets";
 const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
@@ -23,7 +23,7 @@ fn definition(plural: &str, group: &str) -> Value {
     })
 }
 
-/// A gadget, a service account that may look at everything but secrets, and an API of the other tenant's.
+/// A gadget, and a service account that may look at everything but secrets.
 fn furnish(scene: &Scene) -> String {
     let admin = scene.server.admin();
     let mine = admin.at(&scene.mine.path);
@@ -42,25 +42,12 @@ fn furnish(scene: &Scene) -> String {
         .expect(201);
     let reads = scene.server.client(Who::Token(reader.clone())).at(&scene.mine.path);
     reads.get(MAPS).expect(200);
-    let export =
-        json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "private"}, "spec": {}});
-    admin
-        .at(&scene.theirs.path)
-        .post("/apis/apis.kcp.io/v1alpha2/apiexports", &export)
-        .expect(201);
     reader
 }
 
 fn binding(path: &str, export: &str) -> Value {
     json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "forced"},
         "spec": {"reference": {"export": {"path": path, "name": export}}}})
-}
-
-fn sends<'a>(row: Row<'a>, body: Value) -> Row<'a> {
-    Row {
-        body: Some(body),
-        ..row
-    }
 }
 
 #[test]
@@ -159,7 +146,22 @@ fn a_path_means_one_thing() {
         format!("POST /clusters/{{mine}}{WORKSPACES}"),
         |name: &str| json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name}}),
     );
-    let names = ["system:x", "a:b", "Upper", "..", long.as_str()];
+    let names = [
+        "system:x",
+        "system:bound-crds",
+        "a:b",
+        "root:a",
+        "user:alice",
+        "*",
+        "~",
+        "Upper",
+        "..",
+        "a/b",
+        "-a",
+        "a_b",
+        "",
+        long.as_str(),
+    ];
     let mut rows: Vec<Row<'_>> = names
         .iter()
         .map(|name| sends(row(31, "tA", &make, &[422]), workspace(name)))

@@ -1,0 +1,251 @@
+//! The door of gRPC (rows 67–70), which asks the same chain: what it refuses says as little. And that there is no other door
+//! (row 71).
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use http::uri::PathAndQuery;
+use insula_e2e::runtime;
+use insula_proto::admin::v1::{GetRequest, ListRequest, TreeRequest, workspace_service_client::WorkspaceServiceClient};
+use prost::Message;
+use prost_types::FileDescriptorSet;
+use tonic::{
+    Code, Extensions, Request, Status,
+    metadata::{AsciiMetadataKey, MetadataMap},
+};
+
+use super::{
+    row::{Row, tells_nothing},
+    *,
+};
+use crate::grpc;
+
+/// Who asks of a row, where it is about another one's workspace, or about whoever asks.
+fn asked<'a>(scene: &'a Scene, row: &Row<'a>) -> Vec<&'a str> {
+    let (_, path) = row.request.split_once(' ').unwrap();
+    let cluster = path.strip_prefix("/clusters/").and_then(|path| path.split('/').next());
+    match cluster {
+        Some("{theirs}") => vec![&scene.theirs.path, &scene.theirs.cluster],
+        Some("{mine}") if row.expect == [401] || row.actor == "anon" => vec![&scene.mine.path, &scene.mine.cluster],
+        Some(cluster) if !cluster.contains(['{', '%', '*']) && row.is_closed() => vec![cluster],
+        _ => Vec::new(),
+    }
+}
+
+fn metadata(scene: &Scene, row: &Row<'_>) -> MetadataMap {
+    let mut metadata = MetadataMap::new();
+    let mut append = |name: &str, value: &str| {
+        let name = AsciiMetadataKey::from_bytes(name.to_lowercase().as_bytes()).unwrap();
+        metadata.append(name, value.parse().unwrap());
+    };
+    for (name, value) in &row.headers {
+        append(name, value);
+    }
+    if let (Who::Token(token), false) = (
+        scene.who(row.actor),
+        row.headers.iter().any(|(name, _)| *name == "authorization"),
+    ) {
+        append("authorization", &format!("Bearer {token}"));
+    }
+    metadata
+}
+
+/// Sends the rows of the table over gRPC: their actors and headers, as metadata, about their workspaces.
+pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
+    let mut channels = BTreeMap::new();
+    let mut sent = BTreeSet::new();
+    for row in rows {
+        let who = scene.who(row.actor);
+        for workspace in asked(scene, row) {
+            let what = format!("row {}: gRPC {} {workspace} {:?}", row.number, row.actor, row.headers);
+            if !sent.insert((row.actor, &row.headers, workspace)) {
+                continue;
+            }
+            let channel = channels
+                .entry(format!("{who:?}"))
+                .or_insert_with(|| grpc::channel(&scene.server, &who))
+                .clone();
+            let mut client = WorkspaceServiceClient::with_origin(channel, grpc::origin(&scene.server));
+            let metadata = || metadata(scene, row);
+            let refused = runtime().block_on(async {
+                let get = GetRequest {
+                    workspace: workspace.to_owned(),
+                };
+                let list = ListRequest {
+                    parent: workspace.to_owned(),
+                    ..ListRequest::default()
+                };
+                let tree = TreeRequest {
+                    root: workspace.to_owned(),
+                    ..TreeRequest::default()
+                };
+                [
+                    client
+                        .get(Request::from_parts(metadata(), Extensions::default(), get))
+                        .await
+                        .map(drop),
+                    client
+                        .list(Request::from_parts(metadata(), Extensions::default(), list))
+                        .await
+                        .map(drop),
+                    client
+                        .tree(Request::from_parts(metadata(), Extensions::default(), tree))
+                        .await
+                        .map(drop),
+                ]
+            });
+            for status in refused.map(|answer| answer.err()) {
+                let status = status.unwrap_or_else(|| panic!("{what}: let in"));
+                let nobody = row.expect == [401] || row.actor == "anon";
+                let codes: &[Code] = match (nobody, workspace.contains("nowhere")) {
+                    (true, _) => &[Code::Unauthenticated],
+                    (false, true) => &[Code::PermissionDenied, Code::NotFound],
+                    (false, false) => &[Code::PermissionDenied],
+                };
+                assert!(codes.contains(&status.code()), "{what}: {status:?}");
+                let unnamed = match *workspace == *scene.theirs.path {
+                    true => &scene.theirs.cluster,
+                    false => &scene.theirs.path,
+                };
+                tells_nothing(&what, &format!("{status:?}"), unnamed);
+            }
+        }
+    }
+}
+
+/// What a call answers to an empty message.
+fn called(channel: grpc::Channel, server: &Server, path: &str, token: Option<&str>) -> Result<(), Status> {
+    let path: PathAndQuery = path.parse().unwrap();
+    runtime().block_on(async {
+        let mut client = tonic::client::Grpc::with_origin(channel, grpc::origin(server));
+        client
+            .ready()
+            .await
+            .map_err(|error| Status::unknown(error.to_string()))?;
+        let request = match token {
+            Some(token) => grpc::as_user(token, ()),
+            None => Request::new(()),
+        };
+        let codec = tonic_prost::ProstCodec::<(), ()>::default();
+        let mut answers = client.server_streaming(request, path, codec).await?.into_inner();
+        while answers.message().await?.is_some() {}
+        Ok(())
+    })
+}
+
+/// Row 67, for every call that there is: one that no line here names is one that nobody thought about.
+#[test]
+fn every_call_is_for_those_with_a_credential_and_a_right() {
+    let scene = Scene::new();
+    let server = &scene.server;
+    let root = Err(Code::PermissionDenied);
+    let empty = Err(Code::InvalidArgument);
+    // What a tenant gets who asks for nothing in particular: about `root`, where they may nothing, or a word on what is missing.
+    let calls = BTreeMap::from([
+        ("/insula.admin.v1.ClusterService/GetInfo", Ok(())),
+        ("/insula.admin.v1.WorkspaceService/List", root),
+        ("/insula.admin.v1.WorkspaceService/Get", empty),
+        ("/insula.admin.v1.WorkspaceService/Tree", root),
+        ("/insula.admin.v1.ConversionService/Validate", empty),
+        ("/insula.admin.v1.ConversionService/Convert", empty),
+        ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", empty),
+        ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", empty),
+    ]);
+    let set = FileDescriptorSet::decode(insula_proto::FILE_DESCRIPTOR_SET).unwrap();
+    for file in &set.file {
+        for service in &file.service {
+            for method in &service.method {
+                let path = format!("/{}.{}/{}", file.package(), service.name(), method.name());
+                assert!(calls.contains_key(&*path), "{path} has no row");
+            }
+        }
+    }
+    let before = scene.settle();
+    let channel = grpc::channel(server, &Who::Anonymous);
+    let expired = scene.issuer.token(&json!({"exp": 1_000_000_000}));
+    // Reflection waits for nothing, not for an issuer's keys either.
+    let [ada, _] = scene.clients_of("ada");
+    assert_eq!(ada.get("/version").code, 403);
+    for (call, of_tenant) in &calls {
+        for token in [None, Some("nothing"), Some(&*scene.gone), Some(&expired)] {
+            let refused = called(channel.clone(), server, call, token).unwrap_err();
+            assert_eq!(refused.code(), Code::Unauthenticated, "{call} {token:?}: {refused:?}");
+            assert_eq!(refused.message(), "Unauthorized", "{call}");
+        }
+        for token in ["alice-token", &scene.account, &scene.ada] {
+            let got = called(channel.clone(), server, call, Some(token)).map_err(|status| status.code());
+            assert_eq!(got, *of_tenant, "{call}");
+        }
+        let admin = called(grpc::channel(server, &Who::KcpAdmin), server, call, None).map_err(|status| status.code());
+        let of_admin = if *of_tenant == root { Ok(()) } else { *of_tenant };
+        assert_eq!(admin, of_admin, "{call}");
+    }
+    for unknown in [
+        "/insula.admin.v1.BackupService/Restore",
+        "/insula.admin.v1.WorkspaceService/Delete",
+        "/a/b",
+    ] {
+        for token in [None, Some("alice-token"), Some("carol-token")] {
+            let refused = called(channel.clone(), server, unknown, token).unwrap_err();
+            assert_eq!(refused.code(), Code::Unimplemented, "{unknown}");
+        }
+    }
+    assert_eq!(scene.settle(), before);
+}
+
+/// Row 68: what is too large is refused before it is there.
+#[test]
+fn calls_have_limits() {
+    let server = shared();
+    let client = server.client(Who::KcpAdmin);
+    let call = |headers: &[(&str, &str)], body: Bytes| {
+        let own = [("content-type", "application/grpc"), ("te", "trailers")];
+        let headers = [&own, headers].concat();
+        client.try_send("POST", "/insula.admin.v1.ConversionService/Validate", &headers, body)
+    };
+    let status = |answer: &Answer| answer.headers["grpc-status"].to_str().unwrap().parse::<i32>().unwrap();
+    let claimed = |bytes: u32| Bytes::from([&[0][..], &bytes.to_be_bytes(), b"{}"].concat());
+    let large = call(&[], claimed(100 << 20)).unwrap();
+    assert_eq!(Code::from(status(&large)), Code::OutOfRange, "{:?}", large.headers);
+    let compressed = call(&[("grpc-encoding", "gzip")], Bytes::from_static(&[1, 0, 0, 0, 1, 0])).unwrap();
+    assert_eq!(
+        Code::from(status(&compressed)),
+        Code::Unimplemented,
+        "{:?}",
+        compressed.headers
+    );
+    // Metadata are headers: what is too much of them is no request at all.
+    let value = "a".repeat(1 << 20);
+    let answer = call(&[("x-remote-user", &value)], claimed(0));
+    assert!(answer.is_err() || answer.is_ok_and(|answer| answer.code == 431));
+    let fine = call(&[("x-remote-user", "kcp-admin")], claimed(0)).unwrap();
+    assert_eq!(fine.code, 200);
+}
+
+/// Row 71: servers meet at etcd. There is one port, and nothing that only servers would use.
+#[test]
+fn there_is_one_port() {
+    let server = Server::start();
+    let process = format!("/proc/{}", server.pid());
+    let own: BTreeSet<String> = std::fs::read_dir(format!("{process}/fd"))
+        .unwrap()
+        .filter_map(|entry| std::fs::read_link(entry.ok()?.path()).ok()?.to_str().map(str::to_owned))
+        .filter_map(|link| Some(link.strip_prefix("socket:[")?.strip_suffix(']')?.to_owned()))
+        .collect();
+    let mut listening = Vec::new();
+    for table in ["tcp", "tcp6", "udp", "udp6"] {
+        for line in std::fs::read_to_string(format!("{process}/net/{table}"))
+            .unwrap()
+            .lines()
+            .skip(1)
+        {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            // 0A is LISTEN; a UDP socket that waits for anybody is 07.
+            if matches!(fields[3], "0A" | "07") && own.contains(fields[9]) {
+                listening.push(format!("{table} {}", fields[1]));
+            }
+        }
+    }
+    let port: u16 = server.address().rsplit(':').next().unwrap().parse().unwrap();
+    assert_eq!(listening, [format!("tcp 0100007F:{port:04X}")]);
+}
