@@ -328,7 +328,12 @@ impl<'a> Stage<'a> {
     fn watch(&mut self, client: &Client, path: &str, step: &Step) -> Result<(), String> {
         let wanted: Vec<Value> = serde_saphyr::from_str(&self.fill(&step.wanted)).map_err(|error| error.to_string())?;
         let mut events = Vec::new();
-        client.watch_for(Duration::from_secs(10), path, &mut |event| {
+        let headers: Vec<(&str, &str)> = step
+            .headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        client.watch_with(Duration::from_secs(10), path, &headers, &mut |event| {
             events.push(event);
             (events.len() == wanted.len()).then_some(())
         });

@@ -160,6 +160,10 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
             let told: TypeMeta = serde_json::from_slice(bytes).unwrap_or_default();
             not_handled(&told.kind, &told.api_version, &error.to_string())
         }
+        // Only kinds of Kubernetes' own have it, whatever the bytes are.
+        DecodeError::Protobuf(_) if expected.implied.is_none() => {
+            status::unsupported_among("application/json, application/yaml")
+        }
         DecodeError::TooLarge | DecodeError::Protobuf(_) => error.into(),
         DecodeError::Json(why) => unrecognized(&format!("couldn't get version/kind; json parse error: {why}")),
         DecodeError::Yaml(why) => unrecognized(&format!("error converting YAML to JSON: yaml: {why}")),

@@ -49,6 +49,18 @@ fn malformed_objects_are_refused_in_the_words_of_kubernetes() {
 }
 
 #[test]
+fn custom_resources_have_no_protobuf() {
+    let map = Expected {
+        kind: "ConfigMap",
+        implied: Some("v1"),
+    };
+    for (expected, code) in [(WIDGET, 415), (map, 400)] {
+        let refused = decode_object(b"k8s", Format::Protobuf, expected).expect_err("is refused");
+        assert_eq!(refused.code, code, "{}", expected.kind);
+    }
+}
+
+#[test]
 fn kinds_of_kubernetes_need_not_be_named() {
     let map = Expected {
         kind: "ConfigMap",

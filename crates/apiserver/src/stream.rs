@@ -19,16 +19,12 @@ use insula_registry::{
     view::{By, Sight},
 };
 use insula_store::Cursor;
-use std::{convert::Infallible, future::pending, pin::Pin, sync::Arc, time::Duration};
-use tokio::{
-    sync::watch,
-    time::{Sleep, sleep},
-};
+use std::{convert::Infallible, future::pending, sync::Arc};
+use tokio::sync::watch;
 
-/// A watch without `timeoutSeconds` ends after this time and a random part of it more, as kube-apiserver's do.
-const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
-/// Pause between bookmarks.
-const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
+mod times;
+
+use times::{BOOKMARK_PERIOD, Tick, Times, lasting};
 
 /// Everything that a running watch holds.
 pub(crate) struct Running {
@@ -41,8 +37,7 @@ pub(crate) struct Running {
     definition: Vec<Cursor>,
     /// Changes of the LogicalCluster: who watches may have to go.
     gate: Option<Cursor>,
-    deadline: Pin<Box<Sleep>>,
-    next_bookmark: Pin<Box<Sleep>>,
+    times: Times,
     /// Whether the client wants bookmarks.
     bookmarks: bool,
     /// Whether the end of the initial state is still to be marked, and the revision of that state.
@@ -82,10 +77,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
             .terms
             .push(("metadata.name".into(), request.name.clone(), true));
     }
-    let timeout = match query.timeout_seconds()? {
-        Some(seconds) => Duration::from_secs(seconds),
-        None => TIMEOUT_MIN + TIMEOUT_MIN.mul_f64((request.server.registry.rng.next_u64() % 1000) as f64 / 1000.0),
-    };
+    let timeout = lasting(query.timeout_seconds()?, request.server.registry.rng.next_u64());
     let bookmarks = query.flag("allowWatchBookmarks");
     let place = request
         .server
@@ -104,8 +96,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
             gate: gate(&registry, &target),
             registry,
             watch,
-            deadline: Box::pin(sleep(timeout)),
-            next_bookmark: Box::pin(sleep(BOOKMARK_PERIOD)),
+            times: Times::new(timeout, BOOKMARK_PERIOD),
             bookmarks,
             initial_end,
             closing: request.server.closing.clone(),
@@ -229,9 +220,8 @@ enum Wake {
     Events(Result<Vec<Event>, Error>),
     Redefined,
     Gate,
-    Bookmark,
+    Time(Tick),
     Closing,
-    Deadline,
 }
 
 impl Running {
@@ -256,11 +246,8 @@ impl Running {
                 }
                 Wake::Redefined if !self.is_redefined() => {}
                 Wake::Gate if self.is_open() => {}
-                Wake::Bookmark => {
-                    self.next_bookmark = Box::pin(sleep(BOOKMARK_PERIOD));
-                    self.bookmark(&mut out);
-                }
-                Wake::Redefined | Wake::Gate | Wake::Closing | Wake::Deadline => {
+                Wake::Time(Tick::Bookmark) => self.bookmark(&mut out),
+                Wake::Redefined | Wake::Gate | Wake::Closing | Wake::Time(Tick::End) => {
                     self.ended = true;
                     // The last thing a client learns is where to go on.
                     self.bookmark(&mut out);
@@ -279,8 +266,7 @@ impl Running {
             definition,
             gate,
             closing,
-            next_bookmark,
-            deadline,
+            times,
             registry,
             ..
         } = self;
@@ -304,8 +290,7 @@ impl Running {
             events = watch.next(registry) => Wake::Events(events),
             () = redefined => Wake::Redefined,
             () = gated => Wake::Gate,
-            () = next_bookmark => Wake::Bookmark,
-            () = deadline => Wake::Deadline,
+            tick = times.next() => Wake::Time(tick),
             _ = closing.wait_for(|closing| *closing) => Wake::Closing,
         }
     }

@@ -14,7 +14,7 @@ mod cache;
 mod job;
 mod show;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod turns;
 
 pub use cache::{CACHE_BYTES_MAX, Cache};

@@ -106,6 +106,23 @@ fn metadata_travels_in_protobuf() {
     assert_eq!(both.body["items"][0]["metadata"]["name"], "left");
 }
 
+/// A watch over HTTP/1.1 is told in chunks: it has no length, and is JSON.
+#[test]
+fn watches_come_in_chunks() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "chunks").0);
+    let watch = format!("{MAPS}?watch=true&timeoutSeconds=1");
+    let answer = client.over_http1().get(&watch);
+    assert_eq!(answer.headers[header::CONTENT_TYPE], "application/json");
+    assert_eq!(answer.headers[header::TRANSFER_ENCODING], "chunked");
+    assert!(
+        answer.text.lines().all(|line| line.starts_with("{\"type\":")),
+        "{}",
+        answer.text
+    );
+}
+
 /// Options of a deletion come in protobuf from clients that speak it: here a UID that is another object's.
 #[test]
 fn options_of_deletions_travel_in_protobuf() {

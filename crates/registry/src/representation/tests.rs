@@ -41,7 +41,7 @@ impl Hands {
 }
 
 /// Two versions; `v2` has the size as a number, which not every text is.
-fn served() -> Served {
+pub(crate) fn served() -> Served {
     let version = |name: &str, kind: &str| {
         let spec = json!({"type": "object", "properties": {"size": {"type": kind}, "padding": {"type": "string"}}});
         json!({"name": name, "served": true, "storage": name == "v1", "schema": {"openAPIV3Schema":
@@ -67,7 +67,7 @@ fn served() -> Served {
     ))
 }
 
-fn target(served: &Served, tenant: &str) -> Target {
+pub(crate) fn target(served: &Served, tenant: &str) -> Target {
     Target {
         cluster: ClusterName::parse(tenant).expect("a name"),
         served: served.clone(),
@@ -291,7 +291,7 @@ fn other_content_under_a_revision_that_is_taken_is_another_object() {
 }
 
 /// A workspace in memory that takes objects of `v1` and `v2`.
-fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Registry {
+pub(crate) fn workspace(store: Arc<MemoryStore>, tenant: &str) -> Registry {
     struct Still;
     impl Clock for Still {
         fn now(&self) -> Timestamp {

@@ -486,3 +486,7 @@ pub(crate) fn commit_error(error: CommitError) -> Error {
         CommitError::Unknown(_) | CommitError::Unavailable(_) => Error::Unavailable(error.to_string()),
     }
 }
+
+#[cfg(test)]
+#[path = "write_tests.rs"]
+mod tests;

@@ -1,0 +1,51 @@
+use super::*;
+use crate::representation::tests::{served, target, workspace};
+use futures_util::FutureExt;
+use insula_store::MemoryStore;
+use parking_lot::Mutex;
+use serde_json::json;
+
+/// Draws the same name until it has been drawn so often.
+struct Stubborn(Mutex<usize>);
+
+impl Rng for Stubborn {
+    fn fill(&self, buffer: &mut [u8]) {
+        let mut left = self.0.lock();
+        let is_name = buffer.len() == 8;
+        buffer.fill(if *left > 0 || !is_name { 7 } else { 8 });
+        *left -= usize::from(is_name && *left > 0);
+    }
+}
+
+/// What comes of a creation whose generated name is taken so many times.
+fn made(taken: usize) -> std::result::Result<String, Error> {
+    let mut registry = workspace(Arc::new(MemoryStore::new()), "one");
+    let target = target(&served(), "one");
+    let user = UserInfo::authenticated("alice", "", Vec::new());
+    let options = WriteOptions {
+        user: &user,
+        dry_run: false,
+        field_validation: FieldValidation::Warn,
+        duplicates: Vec::new(),
+        manager: "test".into(),
+        record: Record::default(),
+    };
+    let body = json!({"apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"generateName": "a-"}});
+    let create = |registry: &Registry| {
+        let created = registry.create(&target, body.clone(), &options).now_or_never();
+        let created = created.expect("at once");
+        created.map(|written| written.entry.key.name.to_string())
+    };
+    let first = create(&registry).expect("is free");
+    registry.rng = Arc::new(Stubborn(Mutex::new(taken)));
+    create(&registry).inspect(|name| assert_ne!(*name, first))
+}
+
+#[test]
+fn eight_names_are_tried() {
+    let name = made(7).expect("the eighth is free");
+    let random = name.strip_prefix("a-").expect("begins as it was told");
+    let letters = |c: char| "bcdfghjklmnpqrstvwxz2456789".contains(c);
+    assert!(random.len() == 5 && random.chars().all(letters), "{name}");
+    assert!(matches!(made(8), Err(Error::NoFreeName { .. })));
+}
