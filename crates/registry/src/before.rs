@@ -426,6 +426,15 @@ fn annotate_cluster(metadata: &mut Map<String, Json>, cluster: &ClusterName) {
     }
 }
 
+/// Writes on an object where it is. Whether that stood there already.
+pub(crate) fn place(object: &mut Json, cluster: &ClusterName) -> bool {
+    if *object == Json::Null || !object["metadata"]["annotations"][CLUSTER_ANNOTATION].is_null() {
+        return true;
+    }
+    annotate_cluster(metadata_of(object), cluster);
+    false
+}
+
 /// Takes the word about where an object is off it.
 pub(crate) fn unplace(object: &mut Json) {
     let metadata = metadata_of(object);

@@ -1,6 +1,6 @@
 //! What requests for a bound resource have to know of its export.
 
-use crate::{Claim, ids, view::Offer};
+use crate::{Claim, Origin, Served, ids, view::Offer};
 use insula_api::{ClusterName, Json, Object, ObjectKey};
 use insula_store::Snapshot;
 use std::sync::Arc;
@@ -72,4 +72,19 @@ pub(crate) fn policy_of(
     let found = snapshot.get(&export.key())?;
     let view = found.object.view(ExportView::read);
     view.has_local_policy.then(|| export.cluster.clone())
+}
+
+/// The clusters whose policies and webhooks are about writes of a resource in a cluster: that of the export which it is bound from, if it
+/// is, and its own. What the owner of an API says of its objects holds for all who bind it, as long as there is the export.
+pub(crate) fn homes_of_hooks(snapshot: &Snapshot, cluster: &ClusterName, served: &Served) -> Vec<ClusterName> {
+    let exporter = || {
+        let claim = snapshot.get(&ids::claim(cluster, served.group(), &served.names().plural))?;
+        let claim = claim.object.view(Claim::read);
+        let export = claim.export.as_ref()?;
+        snapshot.get(&export.key())?;
+        (export.cluster != *cluster).then(|| export.cluster.clone())
+    };
+    let is_bound = matches!(served.origin, Origin::Bound { .. });
+    let exporter = is_bound.then(exporter).flatten();
+    exporter.into_iter().chain([cluster.clone()]).collect()
 }

@@ -628,3 +628,37 @@ fn admission_webhooks_decide_about_writes() {
     one("ignored", "/uid", json!({"failurePolicy": "Ignore"}));
     at.post(MAPS, &map("a")).expect(201);
 }
+
+/// Whoever offers an API judges its objects in every workspace that binds it, and nothing else there; it is told which workspace it is.
+#[test]
+fn a_provider_s_webhooks_are_about_its_api_wherever_it_is_bound() {
+    let server = server();
+    let hook = Hook::start(&server, judge);
+    let admin = server.admin();
+    let (offered, _) = workspace(&admin, "provider");
+    let (bound, cluster) = workspace(&admin, "tenant");
+    let (provider, tenant) = (admin.at(&offered), admin.at(&bound));
+    insula_e2e::publish_widgets(&provider);
+    let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
+        "spec": {"reference": {"export": {"path": offered, "name": "widgets"}}}});
+    tenant.post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding).expect(201);
+    let widgets = "/apis/example.io/v1/namespaces/default/widgets";
+    insula_e2e::until("the API", || (tenant.get(widgets).code == 200).then_some(()));
+    let widget = |name: &str| json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": name}});
+    let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}]);
+    for (name, mutating) in [("label", true), ("deny", false)] {
+        let more = json!({"rules": rules});
+        configure(&provider, mutating, name, &hook.client_config(&format!("/{name}")), more);
+        match mutating {
+            true => {
+                let made = tenant.post(widgets, &widget("a")).expect(201);
+                assert_eq!(made["metadata"]["labels"], json!({"seen": "1"}));
+            }
+            false => drop(tenant.post(widgets, &widget("b")).expect(403)),
+        }
+        let asked = hook.take(&format!("/{name}"));
+        let object = &asked[0]["request"]["object"];
+        assert_eq!(object["metadata"]["annotations"]["kcp.io/cluster"], json!(cluster));
+    }
+    tenant.post(MAPS, &map("own")).expect(201);
+}

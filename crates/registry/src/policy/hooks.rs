@@ -1,10 +1,11 @@
-//! The policies of a workspace that are bound, compiled once for each content and shared by all workspaces.
+//! The policies about a workspace's writes that are bound, compiled once for each content and shared by all workspaces.
 //!
 //! Nothing is kept for a workspace: what a policy says is kept with the policy's object, so that a change is effective with
 //! the very revision that makes it, and a workspace without bindings pays one look into an empty range.
 
 use super::{
     compile::CompiledPolicy,
+    request::Request,
     spec::{BindingSpec, PolicySpec},
 };
 use dashmap::DashMap;
@@ -22,6 +23,8 @@ pub(crate) struct Policies {
 /// A policy with its bindings.
 #[derive(Debug)]
 pub(crate) struct Hook {
+    /// The cluster of the policy, its bindings and their parameters.
+    pub(crate) home: ClusterName,
     pub(crate) name: Arc<str>,
     pub(crate) policy: Arc<CompiledPolicy>,
     pub(crate) bindings: Vec<Binding>,
@@ -54,14 +57,16 @@ impl Policies {
         Arc::clone(&policy.view(compile))
     }
 
+    /// The bound policies that are about a write: the exporter's of what is bound, then the workspace's own.
+    pub(crate) fn hooks(&self, request: &Request<'_>, bindings: &ResourceId, policies: &ResourceId) -> Vec<Hook> {
+        let homes = request.homes_of_hooks().into_iter();
+        homes
+            .flat_map(|home| self.at(request.snapshot, &home, bindings.clone(), policies))
+            .collect()
+    }
+
     /// The bound policies of a cluster, in order of their names.
-    pub(crate) fn hooks(
-        &self,
-        snapshot: &Snapshot,
-        cluster: &ClusterName,
-        bindings: ResourceId,
-        policies: &ResourceId,
-    ) -> Vec<Hook> {
+    fn at(&self, snapshot: &Snapshot, cluster: &ClusterName, bindings: ResourceId, policies: &ResourceId) -> Vec<Hook> {
         let found = snapshot.range(&Scope::cluster(bindings, cluster.clone()), None, usize::MAX);
         let mut hooks: Vec<Hook> = Vec::new();
         for entry in found {
@@ -78,6 +83,7 @@ impl Policies {
                     // A binding of no policy waits for it.
                     let Some(policy) = snapshot.get(&key) else { continue };
                     let hook = Hook {
+                        home: cluster.clone(),
                         name: policy.key.name.clone(),
                         policy: self.compiled(&policy.object),
                         bindings: vec![binding],

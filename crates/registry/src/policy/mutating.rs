@@ -58,7 +58,7 @@ impl<'a> Mutations<'a> {
             return None;
         }
         let (bindings, kinds) = (ids::mutatingadmissionpolicybindings(), ids::mutatingadmissionpolicies());
-        let hooks = policies.hooks(request.snapshot, &request.target.cluster, bindings, &kinds);
+        let hooks = policies.hooks(&request, &bindings, &kinds);
         let webhooks = Mutators::find(&request);
         (!hooks.is_empty() || webhooks.is_some()).then_some(Mutations {
             catalog,
@@ -120,10 +120,10 @@ impl<'a> Mutations<'a> {
     fn invocations(&self, new: &Json, problems: &mut Vec<Problem>) -> Vec<Invocation<'_>> {
         let request = &self.request;
         let subject = request.subject(New::Sent(new));
-        let (snapshot, cluster) = (request.snapshot, &request.target.cluster);
+        let snapshot = request.snapshot;
         let mut found = Vec::new();
         for hook in &self.hooks {
-            let spec = &hook.policy.spec;
+            let (spec, cluster) = (&hook.policy.spec, &hook.home);
             let Some(constraints) = &spec.match_constraints else {
                 continue;
             };

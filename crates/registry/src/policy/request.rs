@@ -1,8 +1,8 @@
 //! A write as policies see it: in the version that a policy is about, with its surroundings.
 
 use super::matching::{ResourceVersion, Subject};
-use crate::{Named, Part, Result, Served, Target, admission::Operation, ids, representation};
-use insula_api::{Json, Labels, ObjectKey};
+use crate::{Named, Part, Result, Served, Target, admission::Operation, exports, ids, representation};
+use insula_api::{ClusterName, Json, Labels, ObjectKey};
 use insula_auth::{UserInfo, audit::Record};
 use insula_cel::ResourceCheck;
 use insula_conversion::Stored;
@@ -71,6 +71,11 @@ impl Operation {
 impl<'a> Request<'a> {
     fn served(&self) -> &'a Served {
         &self.target.served
+    }
+
+    /// The clusters whose policies and webhooks are about it.
+    pub(crate) fn homes_of_hooks(&self) -> Vec<ClusterName> {
+        exports::homes_of_hooks(self.snapshot, &self.target.cluster, self.served())
     }
 
     /// Policies are about everything but themselves: a policy that refuses all policies could not be taken back.

@@ -32,7 +32,7 @@ pub(crate) fn review(
         ids::validatingadmissionpolicybindings(),
         ids::validatingadmissionpolicies(),
     );
-    let hooks = policies.hooks(request.snapshot, &request.target.cluster, bindings, &kinds);
+    let hooks = policies.hooks(request, &bindings, &kinds);
     if hooks.is_empty() {
         return Ok(Vec::new());
     }
@@ -84,7 +84,7 @@ impl Review<'_> {
                 return Ok(());
             }
         };
-        let (snapshot, cluster) = (self.request.snapshot, &self.request.target.cluster);
+        let (snapshot, cluster) = (self.request.snapshot, &hook.home);
         let source = spec
             .param_kind
             .as_ref()
@@ -127,8 +127,7 @@ impl Review<'_> {
         source: Option<&ParamSource>,
     ) -> Result<Vec<Verdict>> {
         let (request, param_ref) = (self.request, binding.spec.param_ref.as_ref());
-        let cluster = &request.target.cluster;
-        let params = match params::collect(request.snapshot, cluster, request.namespace(), source, param_ref) {
+        let params = match params::collect(request.snapshot, &hook.home, request.namespace(), source, param_ref) {
             Ok(params) => params,
             Err(why) => {
                 self.misconfigured(hook, Some(binding), &why);

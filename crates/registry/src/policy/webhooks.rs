@@ -14,6 +14,7 @@ use super::{
 };
 use crate::{
     Error, Result,
+    before::{place, unplace},
     webhook::{self, Answer, Question},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -30,10 +31,9 @@ pub(crate) struct Webhook {
     hook: Option<Arc<webhook::Hook>>,
 }
 
-/// All webhooks of a kind of configuration in a write's workspace, in order of configurations' names.
-fn find(request: &Request<'_>, kind: ResourceId, mutating: bool) -> Vec<Arc<Vec<Webhook>>> {
-    let scope = Scope::cluster(kind, request.target.cluster.clone());
-    let found = request.snapshot.range(&scope, None, usize::MAX);
+/// All webhooks of a kind of configuration that are about a write: the exporter's of what is bound, then the workspace's own, each in
+/// order of configurations' names.
+fn find(request: &Request<'_>, kind: &ResourceId, mutating: bool) -> Vec<Arc<Vec<Webhook>>> {
     let read = |entry: &insula_store::Entry| {
         entry.object.view(|object| {
             let hooks = Hooks::read(&object.body_value()).webhooks;
@@ -41,7 +41,13 @@ fn find(request: &Request<'_>, kind: ResourceId, mutating: bool) -> Vec<Arc<Vec<
             ready.collect::<Vec<Webhook>>()
         })
     };
-    found.iter().map(read).collect()
+    let homes = request.homes_of_hooks().into_iter();
+    let at = |home| {
+        request
+            .snapshot
+            .range(&Scope::cluster(kind.clone(), home), None, usize::MAX)
+    };
+    homes.flat_map(at).map(|entry| read(&entry)).collect()
 }
 
 impl Webhook {
@@ -98,8 +104,8 @@ impl Webhook {
         }
     }
 
-    /// What it says; nothing where it has not been asked yet.
-    fn ask(&self, request: &Request<'_>, view: &View) -> Result<Option<Answer>> {
+    /// What it says of an object; nothing where it has not been asked yet.
+    fn ask(&self, request: &Request<'_>, view: &View, object: &Json) -> Result<Option<Answer>> {
         let Some(questions) = &request.target.served.questions else {
             // Its configuration came while the write was on its way.
             return Err(Error::TooManyRequests(
@@ -110,7 +116,7 @@ impl Webhook {
             return Ok(Some(Err("failed to call webhook: it cannot be called".into())));
         };
         let mut asked = view.request.clone();
-        asked["object"] = view.object.clone();
+        asked["object"] = object.clone();
         asked["oldObject"] = view.old_object.clone();
         Ok(questions.ask(Question::Admit {
             hook: hook.clone(),
@@ -168,7 +174,7 @@ pub(crate) fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String
     if request.is_exempt() {
         return Ok(warnings);
     }
-    let found = find(request, crate::ids::validatingwebhookconfigurations(), false);
+    let found = find(request, &crate::ids::validatingwebhookconfigurations(), false);
     if found.is_empty() {
         return Ok(warnings);
     }
@@ -179,7 +185,7 @@ pub(crate) fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String
         let Some(seen_as) = hook.sees(&subject)? else { continue };
         let view = views.view(&seen_as)?;
         if hook.holds(request, &view, views.namespace())? {
-            asked.push((hook, hook.ask(request, &view)?));
+            asked.push((hook, hook.ask(request, &view, &view.object)?));
         }
     }
     for (hook, answer) in asked {
@@ -193,13 +199,13 @@ fn unasked() -> Error {
     Error::Webhook("an admission webhook has not been asked yet".into())
 }
 
-/// The mutating webhooks of a workspace.
+/// The mutating webhooks that are about a write.
 pub(super) struct Mutators(Vec<Arc<Vec<Webhook>>>);
 
 impl Mutators {
     /// Nothing where there are none.
     pub(super) fn find(request: &Request<'_>) -> Option<Self> {
-        let found = find(request, crate::ids::mutatingwebhookconfigurations(), true);
+        let found = find(request, &crate::ids::mutatingwebhookconfigurations(), true);
         (!found.is_empty()).then_some(Mutators(found))
     }
 
@@ -236,7 +242,10 @@ impl Webhook {
         if !self.holds(request, &view, views.namespace())? {
             return Ok(false);
         }
-        let answer = self.ask(request, &view)?.ok_or_else(unasked)?;
+        // Whoever judges objects of many workspaces has to know whose this is.
+        let mut placed = view.object.clone();
+        let has_place = place(&mut placed, &target.cluster);
+        let answer = self.ask(request, &view, &placed)?.ok_or_else(unasked)?;
         let Some(response) = self.settle(request, answer, warnings)? else {
             return Ok(false);
         };
@@ -244,7 +253,10 @@ impl Webhook {
         if encoded.is_empty() || *new == Json::Null {
             return Ok(false);
         }
-        let patched = self.patched(&view.object, encoded).map_err(Error::Internal)?;
+        let mut patched = self.patched(&placed, encoded).map_err(Error::Internal)?;
+        if !has_place {
+            unplace(&mut patched);
+        }
         let mut patched = match *seen_as.version == *target.version {
             true => patched,
             false => convert(target, &patched, &target.version)?,

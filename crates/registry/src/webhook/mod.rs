@@ -22,9 +22,9 @@ pub(crate) use admission::Hook;
 pub(crate) use conversion::Webhook;
 pub(crate) use library::Library;
 
-use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, ids, representation};
+use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, exports, ids, representation};
 use futures_util::future::{join, join_all};
-use insula_api::{Clock, ClusterName, FieldSelector, Json, Rng, Scope, Timestamp, Uid};
+use insula_api::{Clock, ClusterName, FieldSelector, Json, ResourceId, Rng, Scope, Timestamp, Uid};
 use insula_store::{Entry, Snapshot};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
@@ -247,24 +247,25 @@ impl Registry {
         self.asking_if(target, target.served.api.webhook.is_some(), Questions::of_watch)
     }
 
-    /// The same for a write, which admission webhooks of the workspace may have to say something about.
+    /// The same for a write, which admission webhooks may have to say something about.
     pub(crate) fn asking_to_write<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
         let converts = target.served.api.webhook.is_some();
-        let has_questions = converts || self.has_admission_webhooks(&target.cluster);
+        let has_questions = converts || self.has_admission_webhooks(target);
         self.asking_if(target, has_questions, Questions::new)
     }
 
-    fn has_admission_webhooks(&self, cluster: &ClusterName) -> bool {
+    fn has_admission_webhooks(&self, target: &Target) -> bool {
         let snapshot = self.store.latest();
         let kinds = [
             ids::validatingwebhookconfigurations(),
             ids::mutatingwebhookconfigurations(),
         ];
-        kinds.into_iter().any(|kind| {
-            !snapshot
-                .range(&Scope::cluster(kind, cluster.clone()), None, 1)
-                .is_empty()
-        })
+        let homes = exports::homes_of_hooks(&snapshot, &target.cluster, &target.served);
+        let has = |home: &ClusterName, kind: &ResourceId| {
+            let scope = Scope::cluster(kind.clone(), home.clone());
+            !snapshot.range(&scope, None, 1).is_empty()
+        };
+        homes.iter().any(|home| kinds.iter().any(|kind| has(home, kind)))
     }
 
     fn asking_if<'t>(
