@@ -85,6 +85,25 @@ fn what_is_sent_has_limits() {
     );
 }
 
+/// A selector of thousands of values fits the URL; headers beyond all measure are refused, and the server stays.
+#[test]
+fn urls_and_headers_have_room_and_an_end() {
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "headers").0);
+    client
+        .post(MAPS, &map(&json!({"name": "a", "labels": {"a": "v4999"}})))
+        .expect(201);
+    let values: Vec<String> = (0..5000).map(|value| format!("v{value:04}")).collect();
+    let path = format!("{MAPS}?labelSelector=a+in+({})", values.join(","));
+    let list = client.get(&path).expect(200);
+    assert_eq!(list["items"].as_array().map(Vec::len), Some(1));
+    let endless = "x".repeat(2 << 20);
+    let answer = client.try_send("GET", MAPS, &[("x-endless", &endless)], Bytes::new());
+    assert!(answer.is_err() || answer.is_ok_and(|answer| answer.code == 431));
+    client.get(MAPS).expect(200);
+}
+
 /// Begins a request, and leaves its body out.
 fn begun(server: &Server, token: &str, path: &str) -> StreamOwned<ClientConnection, TcpStream> {
     let mut config = insula_e2e::tls(&server.data_dir(), &Who::Anonymous);
