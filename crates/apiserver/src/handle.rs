@@ -269,7 +269,7 @@ impl ResourceRequest<'_> {
     /// A namespace's `/finalize`: the only way for a client to change `spec.finalizers`.
     async fn finalize(&mut self, verb: &str) -> Answer {
         match verb {
-            "update" => self.update(Part::Main).await,
+            "update" => self.update(Part::Finalizers).await,
             _ => Err(Reply::error(&Error::MethodNotAllowed)),
         }
     }

@@ -67,6 +67,34 @@ fn errors_have_kubernetes_reasons_and_details() {
             Some(of_a.clone()),
         ),
         (
+            Error::NoFreeName {
+                resource: widgets(),
+                name: "made-".into(),
+            },
+            409,
+            "AlreadyExists",
+            r#"widgets.example.io "made-" already exists, the server was not able to generate a unique name for the object"#,
+            Some(json!({"name": "made-", "group": "example.io", "kind": "widgets", "retryAfterSeconds": 1})),
+        ),
+        (
+            Error::Conflict {
+                resource: widgets(),
+                name: name(),
+                detail: "no".into(),
+            },
+            409,
+            "Conflict",
+            r#"Operation cannot be fulfilled on widgets.example.io "a": no"#,
+            Some(of_a.clone()),
+        ),
+        (
+            Error::TooManyRequests("wait".into()),
+            429,
+            "TooManyRequests",
+            "wait",
+            Some(json!({"retryAfterSeconds": 1})),
+        ),
+        (
             Error::Invalid {
                 subject: resource("example.io", "Widget"),
                 name: String::new(),

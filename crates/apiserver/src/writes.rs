@@ -75,7 +75,8 @@ impl ResourceRequest<'_> {
         if verb != "create" {
             return Err(Reply::error(&Error::MethodNotAllowed));
         }
-        let form = self.negotiate(Offer::Object)?;
+        // Neither a table nor metadata is an answer.
+        let form = self.negotiate(Offer::Document)?;
         let mut sent = self.body().await?.value;
         self.place_in_namespace(&mut sent)?;
         let asker = Asker {
@@ -106,7 +107,7 @@ impl ResourceRequest<'_> {
         let (Some(accounts), "create") = (&authenticator.accounts, verb) else {
             return Err(Reply::error(&Error::MethodNotAllowed));
         };
-        let form = self.negotiate(Offer::Object)?;
+        let form = self.negotiate(Offer::Document)?;
         let (version, kind) = accounts::TOKEN_REQUEST;
         let expected = body::Expected {
             kind,

@@ -40,6 +40,8 @@ pub enum Part {
     Scale,
     /// Only whether a request for a certificate is granted: a part of its status.
     Approval,
+    /// Only what a namespace waits for before it goes: `spec.finalizers`.
+    Finalizers,
 }
 
 impl Part {
@@ -47,7 +49,7 @@ impl Part {
     pub(crate) fn is_of_status(self) -> bool {
         match self {
             Part::Status | Part::Approval => true,
-            Part::Main | Part::Scale => false,
+            Part::Main | Part::Scale | Part::Finalizers => false,
         }
     }
 }
@@ -233,6 +235,9 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     if part.is_of_status() {
         new = status_only(served, new, &old_seen);
     }
+    if part == Part::Finalizers {
+        new = finalizers_only(&new, &old_seen);
+    }
     keep_old_metadata(context, &mut new, &old_seen);
     let mut warnings = metadata::unite_owners(metadata_of(&mut new));
     if version.status && !part.is_of_status() {
@@ -249,7 +254,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     metadata::validate_update(&new["metadata"], &old_seen["metadata"], &mut errors);
     let outcome = insula_schema::validate_update(&new, &old_seen, &version.schema);
     errors.extend(outcome.errors.into_iter().map(|error| match part {
-        Part::Main | Part::Scale => in_words_of(served, error),
+        Part::Main | Part::Scale | Part::Finalizers => in_words_of(served, error),
         Part::Status | Part::Approval => seen_from_status(error),
     }));
     if !part.is_of_status() {
@@ -265,6 +270,10 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     let strategy = &served.api.strategy;
     strategy.default(&mut stored);
     strategy.prepare_for_update(&mut stored, &old_stored, now);
+    if part == Part::Finalizers {
+        // Through every other door they stay as they are.
+        stored = finalizers_only(&new, &stored);
+    }
     let mut errors = strategy.validate(&stored);
     errors.extend(strategy.validate_update(&stored, &old_stored));
     refuse(served, &name, errors)?;
@@ -462,6 +471,18 @@ fn status_only(served: &Served, new: Json, old: &Json) -> Json {
                 }
             }
         }
+    }
+    merged
+}
+
+fn finalizers_only(new: &Json, old: &Json) -> Json {
+    let mut merged = old.clone();
+    if !merged["spec"].is_object() {
+        merged["spec"] = json!({});
+    }
+    match new["spec"].get("finalizers") {
+        Some(finalizers) => merged["spec"]["finalizers"] = finalizers.clone(),
+        None => remove(&mut merged["spec"], "finalizers"),
     }
     merged
 }

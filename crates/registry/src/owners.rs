@@ -190,6 +190,7 @@ fn writer<'a>(context: &Context<'_>, manager: &'a str, api_version: &'a str, ign
             Part::Status => "status",
             Part::Approval => "approval",
             Part::Scale => "scale",
+            Part::Finalizers => "finalize",
         },
         api_version,
         ignored,
@@ -201,8 +202,8 @@ fn writer<'a>(context: &Context<'_>, manager: &'a str, api_version: &'a str, ign
 fn ignored(version: &ApiVersion, part: Part, objects: [&Json; 2]) -> FieldSet {
     let mut ignored = FieldSet::default();
     match part {
-        Part::Main | Part::Scale if version.status => ignored.insert(&[Element::field("status")]),
-        Part::Main | Part::Scale => {}
+        Part::Main | Part::Scale | Part::Finalizers if version.status => ignored.insert(&[Element::field("status")]),
+        Part::Main | Part::Scale | Part::Finalizers => {}
         Part::Status | Part::Approval => {
             let fields = objects
                 .into_iter()

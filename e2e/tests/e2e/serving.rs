@@ -270,6 +270,57 @@ fn watches_end_when_their_definition_changes() {
     assert_eq!(events, Vec::<Value>::new());
 }
 
+/// While a definition changes, time and again, its objects are read, listed, written and made as ever.
+#[test]
+fn nothing_fails_while_a_definition_changes() {
+    const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
+    let server = shared();
+    let admin = server.admin();
+    let client = admin.at(&workspace(&admin, "changing").0);
+    let definition: Value = serde_json::from_str(include_str!("../../clients/lamps.json")).unwrap();
+    client.post(DEFINITIONS, &definition).expect(201);
+    let lamps = "/apis/house.example.io/v1/namespaces/default/lamps";
+    insula_e2e::until("lamps are served", || (client.get(lamps).code == 200).then_some(()));
+    let lamp = |name: &str| json!({"apiVersion": "house.example.io/v1", "kind": "Lamp", "metadata": {"name": name}});
+    client.post(lamps, &lamp("a")).expect(201);
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let rounds = std::thread::scope(|scope| {
+        let users: Vec<_> = (0..3)
+            .map(|user| {
+                let (client, done) = (client.clone(), &done);
+                scope.spawn(move || {
+                    let mut rounds = 0;
+                    while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                        client.get(&format!("{lamps}/a")).expect(200);
+                        client.get(lamps).expect(200);
+                        client.get("/apis/house.example.io/v1").expect(200);
+                        let label = json!({"metadata": {"labels": {format!("by-{user}"): rounds.to_string()}}});
+                        client.merge(&format!("{lamps}/a"), &label).expect(200);
+                        client.post(lamps, &lamp(&format!("l{user}-{rounds}"))).expect(201);
+                        rounds += 1;
+                    }
+                    rounds
+                })
+            })
+            .collect();
+        for change in 0..12 {
+            let field = json!({"op": "add", "path": "/spec/versions/0/schema/openAPIV3Schema/properties/more",
+                "value": {"type": "string", "maxLength": change + 1}});
+            let names = json!({"op": "add", "path": "/spec/names/categories", "value": [format!("c{change}")]});
+            let patch = json!([field, names]).to_string();
+            let path = format!("{DEFINITIONS}/lamps.house.example.io");
+            let kind = [("content-type", "application/json-patch+json")];
+            client
+                .try_send("PATCH", &path, &kind, patch.into())
+                .unwrap()
+                .expect(200);
+        }
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+        users.into_iter().map(|user| user.join().unwrap()).sum::<usize>()
+    });
+    assert!(rounds >= 3, "{rounds} rounds are none to speak of");
+}
+
 /// At most ten managers are remembered for updates; what the oldest ones changed is `ancient-changes`, of one version.
 #[test]
 fn owners_of_long_ago_are_summed_up() {

@@ -110,6 +110,7 @@ impl<'a> Request<'a> {
             Part::Main | Part::Scale => "",
             Part::Status => "status",
             Part::Approval => "approval",
+            Part::Finalizers => "finalize",
         }
     }
 
