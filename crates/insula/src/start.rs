@@ -113,7 +113,9 @@ impl Arguments {
 }
 
 pub(crate) fn main(arguments: Arguments) -> ExitCode {
-    match settings(arguments).and_then(serve) {
+    let private = insula_server::keep_private()
+        .map_err(|error| StartError::Build(format!("core dumps cannot be switched off: {error}")));
+    match private.and_then(|()| settings(arguments)).and_then(serve) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(&error, error.exit_code()),
     }

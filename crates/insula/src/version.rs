@@ -1,15 +1,23 @@
-//! `insula version`.
+//! `insula version`, and what it was built of.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     io::{self, Write},
     process::ExitCode,
 };
 
+use serde_json::json;
+
 use crate::{Output, failed};
+
+/// What every build is made of, to the digit.
+const LOCKED: &str = include_str!("../../../Cargo.lock");
+/// The program's package.
+const ROOT: &str = "insula-insula";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The form of the answer.
+    /// The form of the answer; as JSON, it names the version of every library, to be looked up among known vulnerabilities.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Output,
 }
@@ -19,10 +27,113 @@ pub(crate) fn main(arguments: &Arguments) -> ExitCode {
     let platform = format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH);
     let line = match arguments.output {
         Output::Human => format!("insula {version} ({platform})"),
-        Output::Json => serde_json::json!({"version": version, "platform": platform}).to_string(),
+        Output::Json => {
+            json!({"version": version, "platform": platform, "dependencies": dependencies(LOCKED)}).to_string()
+        }
     };
     match writeln!(io::stdout(), "{line}") {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => failed(error, 1),
+    }
+}
+
+/// A package of a lock file.
+#[derive(Default)]
+struct Package<'a> {
+    name: &'a str,
+    version: &'a str,
+    is_ours: bool,
+    /// Each `name`, or `name version` where there are several.
+    needs: Vec<&'a str>,
+}
+
+/// All that the program is locked to, name and version. What our own crates need for their tests alone is among it: a lock
+/// file does not tell.
+fn dependencies(locked: &str) -> Vec<serde_json::Value> {
+    let packages: Vec<Package<'_>> = locked.split("[[package]]").skip(1).map(package).collect();
+    let mut by_name: BTreeMap<&str, Vec<&Package<'_>>> = BTreeMap::new();
+    for package in &packages {
+        by_name.entry(package.name).or_default().push(package);
+    }
+    let (mut found, mut next) = (BTreeSet::new(), vec![ROOT]);
+    while let Some(need) = next.pop() {
+        let (name, version) = need.split_once(' ').unwrap_or((need, ""));
+        for package in by_name.get(name).into_iter().flatten() {
+            let meant = version.is_empty() || version == package.version;
+            if meant && found.insert((package.name, package.version, package.is_ours)) {
+                next.extend(&package.needs);
+            }
+        }
+    }
+    let foreign = found.into_iter().filter(|(_, _, is_ours)| !is_ours);
+    foreign
+        .map(|(name, version, _)| json!({"name": name, "version": version}))
+        .collect()
+}
+
+fn package(text: &str) -> Package<'_> {
+    let mut package = Package {
+        is_ours: true,
+        ..Package::default()
+    };
+    for line in text.lines() {
+        let quoted = |text| str::trim(text).trim_end_matches(',').trim_matches('"');
+        match line.split_once(" = ") {
+            Some(("name", name)) => package.name = quoted(name),
+            Some(("version", version)) => package.version = quoted(version),
+            Some(("source", _)) => package.is_ours = false,
+            None if line.starts_with(" \"") => package.needs.push(quoted(line)),
+            _ => {}
+        }
+    }
+    package
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_linked_is_named_and_what_is_not_is_not() {
+        let locked = r#"version = 4
+
+[[package]]
+name = "a"
+version = "1.0.0"
+source = "registry"
+dependencies = [
+ "b 2.0.0",
+]
+
+[[package]]
+name = "b"
+version = "1.0.0"
+source = "registry"
+
+[[package]]
+name = "b"
+version = "2.0.0"
+source = "registry"
+
+[[package]]
+name = "insula-insula"
+version = "0.1.0"
+dependencies = [
+ "a",
+]
+"#;
+        let want = [
+            json!({"name": "a", "version": "1.0.0"}),
+            json!({"name": "b", "version": "2.0.0"}),
+        ];
+        assert_eq!(dependencies(locked), want);
+        let names: Vec<serde_json::Value> = dependencies(LOCKED)
+            .into_iter()
+            .map(|found| found["name"].clone())
+            .collect();
+        for name in ["rustls", "hyper", "redb", "serde_json"] {
+            assert!(names.contains(&json!(name)), "{name}");
+        }
+        assert!(names.len() > 100 && !names.contains(&json!(ROOT)));
     }
 }

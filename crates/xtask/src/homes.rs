@@ -8,7 +8,7 @@ use crate::{
 };
 
 /// A third-party crate, or all whose names begin like it when it ends in `*`, and the folders that may name it.
-pub const HOMES: [(&str, &[&str]); 23] = [
+pub const HOMES: [(&str, &[&str]); 24] = [
     ("cel", &["cel"]),
     ("jsonschema", &["schema"]),
     ("json-patch", &["apply"]),
@@ -29,6 +29,7 @@ pub const HOMES: [(&str, &[&str]); 23] = [
     ("rcgen", &["auth", "server"]),
     ("jsonwebtoken", &["auth", "server"]),
     ("tokio-rustls", &["server"]),
+    ("rustix", &["server"]),
     ("kube*", &[]),
     ("k8s-openapi", &[]),
     ("mimalloc", &["insula"]),

@@ -33,6 +33,7 @@ mod life;
 mod limits;
 mod policies;
 mod samples;
+mod secure;
 mod serving;
 mod start;
 mod store;
