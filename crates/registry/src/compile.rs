@@ -96,6 +96,7 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
         path_segment_names: text("/nameValidation") == "PathSegmentName",
         fingerprint: fingerprint(definition),
         proof: OnceLock::new(),
+        spelling: OnceLock::new(),
     })
 }
 

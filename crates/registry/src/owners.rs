@@ -4,7 +4,7 @@
 //! without what only this server puts there; and how an object looks in the versions of its other owners.
 
 use crate::{
-    ApiVersion, Error, Origin, Part, Result, Served,
+    ApiVersion, Error, Origin, Part, Respelled, Result, Served,
     before::{CLUSTER_ANNOTATION, Context, metadata_of},
     representation,
 };
@@ -319,11 +319,19 @@ struct Seen<'a> {
 
 impl Seen<'_> {
     fn version(&self, api_version: &str) -> Option<&ApiVersion> {
-        let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
-        let served = self.served;
-        // Fields that the other spelling calls otherwise cannot be compared here.
-        let ours = *served.group().as_ref() == *group || served.respelled().is_none() && *served.api.group == *group;
-        ours.then(|| served.version(version)).flatten()
+        let (group, version) = split(api_version);
+        let api = &self.served.api;
+        match self.spelling(group) {
+            Some(spelling) => spelling.api.version(version),
+            None if *api.group == *group || **self.served.group() == *group => api.version(version),
+            None => None,
+        }
+    }
+
+    /// How a group calls the fields, if it calls them otherwise than the store.
+    fn spelling(&self, group: &str) -> Option<&Respelled> {
+        let spelling = self.served.api.spelling.get()?;
+        (*spelling.api.group == *group).then_some(&**spelling)
     }
 
     fn is_served(&self, api_version: &str) -> bool {
@@ -331,19 +339,29 @@ impl Seen<'_> {
     }
 }
 
+/// Group and version of an `apiVersion`.
+fn split(api_version: &str) -> (&str, &str) {
+    api_version.rsplit_once('/').unwrap_or(("", api_version))
+}
+
 impl Versions for Seen<'_> {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
         Some(Shape::of(&self.version(api_version)?.schema))
     }
 
-    fn convert(&self, object: &Json, from: &str, to: &str) -> std::result::Result<Json, String> {
-        if from == to {
+    fn convert(&self, object: &Json, from_version: &str, to_version: &str) -> std::result::Result<Json, String> {
+        if from_version == to_version {
             return Ok(object.clone());
         }
-        let (Some(from), Some(to)) = (self.version(from), self.version(to)) else {
-            return Err(format!("{from} or {to} is not served"));
+        let (Some(from), Some(to)) = (self.version(from_version), self.version(to_version)) else {
+            return Err(format!("{from_version} or {to_version} is not served"));
         };
         let served = self.served;
+        match (self.spelling(split(from_version).0), self.spelling(split(to_version).0)) {
+            (None, Some(spelling)) => return Ok(spelling.shown(object.clone())),
+            (Some(spelling), None) => return Ok(spelling.stored(object.clone(), &served.api)),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
         let own = representation::unalias(served, object);
         let own = own.as_ref().unwrap_or(object);
         let value = self.old.map(|old| old.object.body_value());

@@ -115,6 +115,8 @@ pub struct Api {
     pub fingerprint: u64,
     /// What the search for a counterexample said of its rules, once somebody asked.
     pub(crate) proof: OnceLock<Proof>,
+    /// How an alias calls the fields of the same objects, once the kinds of the system are put together.
+    pub(crate) spelling: OnceLock<Arc<Respelled>>,
 }
 
 impl fmt::Debug for Api {
@@ -237,7 +239,7 @@ pub struct Alias {
     /// The only version of the alias.
     pub version: Arc<str>,
     /// How the fields are called there, where they have other names than in the store.
-    pub respelled: Option<Respelled>,
+    pub respelled: Option<Arc<Respelled>>,
 }
 
 /// A kind whose fields have other names under its alias.
@@ -285,7 +287,7 @@ impl Served {
 
     /// How an alias calls the fields.
     pub(crate) fn respelled(&self) -> Option<&Respelled> {
-        self.alias.as_ref().and_then(|alias| alias.respelled.as_ref())
+        self.alias.as_ref().and_then(|alias| alias.respelled.as_deref())
     }
 
     /// The API whose schemas are those of what clients see.

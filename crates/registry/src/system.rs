@@ -219,14 +219,15 @@ fn respell_events(by_name: &mut BTreeMap<(Arc<str>, Arc<str>), Served>) {
     let Some(own) = by_name.get(&("".into(), api.names.plural.clone())).cloned() else {
         return;
     };
+    let spelling = Respelled {
+        api: api.clone(),
+        fields: strategies::EVENT_FIELDS,
+    };
     let alias = Alias {
         group: api.group.clone(),
         names: api.names.clone(),
         version: api.storage_version().name.clone(),
-        respelled: Some(Respelled {
-            api,
-            fields: strategies::EVENT_FIELDS,
-        }),
+        respelled: Some(own.api.spelling.get_or_init(|| Arc::new(spelling)).clone()),
     };
     insert_alias(by_name, own, alias);
 }
