@@ -641,14 +641,22 @@ fn a_provider_s_webhooks_are_about_its_api_wherever_it_is_bound() {
     insula_e2e::publish_widgets(&provider);
     let binding = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": "widgets"},
         "spec": {"reference": {"export": {"path": offered, "name": "widgets"}}}});
-    tenant.post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding).expect(201);
+    tenant
+        .post("/apis/apis.kcp.io/v1alpha2/apibindings", &binding)
+        .expect(201);
     let widgets = "/apis/example.io/v1/namespaces/default/widgets";
     insula_e2e::until("the API", || (tenant.get(widgets).code == 200).then_some(()));
     let widget = |name: &str| json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": name}});
     let rules = json!([{"apiGroups": ["*"], "apiVersions": ["*"], "operations": ["CREATE"], "resources": ["*"]}]);
     for (name, mutating) in [("label", true), ("deny", false)] {
         let more = json!({"rules": rules});
-        configure(&provider, mutating, name, &hook.client_config(&format!("/{name}")), more);
+        configure(
+            &provider,
+            mutating,
+            name,
+            &hook.client_config(&format!("/{name}")),
+            more,
+        );
         match mutating {
             true => {
                 let made = tenant.post(widgets, &widget("a")).expect(201);
