@@ -7,9 +7,9 @@ use crate::{
     render::Renderer,
     reply::{self, Reply},
     scale,
+    shares::{Meter, Tenant},
     stage::{self, Authorized, Parsed, Way},
     status, stream,
-    turns::Tenant,
     views::{self, Found},
 };
 use axum::body::Body;
@@ -47,6 +47,7 @@ pub enum Class {
 
 /// Serves a request through all stages.
 pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) -> Answer {
+    let meter = request.extensions().get::<Arc<Meter>>().cloned();
     let parsed = Parsed::new(request)?;
     let authenticated = parsed.authenticate(&server.authenticator, &server.registry).await?;
     // From here on a request costs something, if only the time until a revision is there.
@@ -63,8 +64,10 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         }
         None => (Tenant::User(authorized.parsed.payer.clone()), None),
     };
-    let now = server.registry.clock.now_micros();
-    server.turns.take(tenant, now, answer(server, authorized, kind)).await
+    if let Some(meter) = meter {
+        server.shares.charge_to(&meter, &tenant);
+    }
+    answer(server, authorized, kind).await
 }
 
 async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut Kind) -> Answer {

@@ -26,11 +26,11 @@ mod recorded;
 mod render;
 pub mod reply;
 mod scale;
+pub mod shares;
 pub mod stage;
 pub mod status;
 mod stream;
 pub mod table;
-pub mod turns;
 mod views;
 pub mod websocket;
 mod writes;
@@ -59,8 +59,8 @@ pub struct ApiServer {
     pub authenticator: Arc<Authenticator>,
     /// What one user, and one workspace, may have open.
     pub limits: limits::Limits,
-    /// Who computes next.
-    pub turns: turns::Turns,
+    /// Who goes first.
+    pub shares: shares::Shares,
     /// OpenAPI documents, made when asked for.
     pub openapi: openapi::Cache,
     /// Turns true when the server drains: watches end.

@@ -7,10 +7,12 @@ use axum::{Router, body::Body};
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
+use insula_apiserver::shares::Shares;
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{
     StartError, VERSION,
+    build::cores,
     config::Limits,
     lifecycle::Lifecycle,
     listen,
@@ -68,6 +70,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
         tls: Arc::new(tls),
         router: router(answer, settings.body_bytes),
         limits: Limits::default(),
+        shares: Shares::new(cores()),
         lifecycle: lifecycle.clone(),
         metrics: Arc::new(Metrics::new(VERSION, None)),
         drain: DRAIN,
@@ -93,8 +96,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
 
 fn router(answer: Arc<Answer>, body_bytes: usize) -> Router {
     // As many at once as there are cores: more would only wait for each other, with their bodies in memory.
-    let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
-    let turns = Arc::new(Semaphore::new(cores));
+    let turns = Arc::new(Semaphore::new(cores()));
     Router::new().fallback(move |request: Request<Body>| {
         let (answer, turns) = (Arc::clone(&answer), Arc::clone(&turns));
         async move {

@@ -17,7 +17,7 @@ use http::{Method, header::CONTENT_TYPE};
 use insula_apiserver::{
     ApiServer, handle,
     limits::{Limits, Settings, Share},
-    turns::Turns,
+    shares::Shares,
 };
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_controllers::Controllers;
@@ -69,6 +69,8 @@ pub struct Parts {
     pub mounts: Arc<dyn insula_apiserver::Forward>,
     /// Where requests are recorded.
     pub audit: Arc<Log>,
+    /// Who goes first.
+    pub shares: Shares,
 }
 
 /// What is served, and what goes on beside it.
@@ -93,6 +95,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         trust,
         mounts,
         audit,
+        shares,
     } = parts;
     let measured = Arc::new(Measured {
         inner: Arc::clone(&store),
@@ -140,7 +143,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         mounts,
         authenticator: Arc::clone(&authenticator),
         limits: Limits::new(settings, &env.clock),
-        turns: Turns::new(cores()),
+        shares,
         openapi: insula_apiserver::openapi::Cache::new(aside),
         closing: closed,
     });
@@ -246,15 +249,17 @@ pub(crate) fn aside(work: &mut dyn FnMut()) {
     }
 }
 
-fn cores() -> usize {
+pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
 
 /// Large conversions have threads beside those that answer: as many as there are cores, while there is something to convert.
+/// They work for all tenants in turns, so that they are as quick as others', whoever comes first.
 fn converters() -> Workers {
+    let threads = tokio::runtime::Handle::current();
     Workers {
         width: cores(),
-        start: Arc::new(|work| drop(tokio::task::spawn_blocking(work))),
+        start: Arc::new(move |work| drop(threads.spawn_blocking(work))),
     }
 }
 

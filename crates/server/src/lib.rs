@@ -18,6 +18,7 @@ mod housekeeping;
 mod identity;
 mod issuers;
 mod kubeconfig;
+mod lanes;
 mod lifecycle;
 mod listen;
 mod measured;

@@ -13,8 +13,11 @@ use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
 };
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use insula_apiserver::websocket::Afterwards;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use insula_apiserver::{
+    shares::{Meter, Shares},
+    websocket::Afterwards,
+};
 use insula_registry::access::PeerCertificate;
 use rustls::ServerConfig;
 use tokio::{
@@ -29,6 +32,7 @@ use tower::ServiceExt;
 
 use crate::{
     config::Limits,
+    lanes::{Lanes, Spawner},
     lifecycle::Lifecycle,
     metrics::{Held, Metrics},
 };
@@ -54,6 +58,8 @@ pub(crate) struct Server {
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) router: Router,
     pub(crate) limits: Limits,
+    /// Whose connections wait for others'.
+    pub(crate) shares: Shares,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
     /// For requests in flight when the lifecycle is closing.
@@ -68,10 +74,12 @@ struct Shared {
     lifecycle: Lifecycle,
     metrics: Arc<Metrics>,
     tracker: TaskTracker,
+    lanes: Arc<Lanes>,
 }
 
 /// A place among the connections, counted until all that goes on over it has ended.
 struct Open {
+    meter: Arc<Meter>,
     _counted: Held,
     _permit: OwnedSemaphorePermit,
 }
@@ -83,6 +91,7 @@ pub(crate) async fn serve(server: Server) {
         tls,
         router,
         limits,
+        shares,
         lifecycle,
         metrics,
         drain,
@@ -97,6 +106,7 @@ pub(crate) async fn serve(server: Server) {
         lifecycle: lifecycle.clone(),
         metrics,
         tracker: tracker.clone(),
+        lanes: Lanes::new(),
     });
     loop {
         let next = async {
@@ -114,17 +124,19 @@ pub(crate) async fn serve(server: Server) {
         };
         match accepted {
             Ok((stream, peer)) => {
-                let shared = Arc::clone(&shared);
-                tracker.spawn(async move {
-                    let open = Arc::new(Open {
-                        _counted: shared.metrics.connection(),
-                        _permit: permit,
-                    });
+                let open = Arc::new(Open {
+                    meter: shared.lanes.meter(&shares),
+                    _counted: shared.metrics.connection(),
+                    _permit: permit,
+                });
+                let (lanes, meter, shared) = (&shared.lanes, &Arc::clone(&open.meter), Arc::clone(&shared));
+                let connection = async move {
                     tokio::select! {
                         () = shared.lifecycle.gone() => {}
                         () = connection(&shared, &open, stream, peer) => {}
                     }
-                });
+                };
+                lanes.spawn(meter, tracker.track_future(connection));
             }
             Err(error) if is_the_peers(&error) => {}
             Err(error) => {
@@ -195,10 +207,11 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<TcpStre
     // The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let router = shared.router.clone();
-    let afterwards = afterwards(shared, open);
+    let (afterwards, meter) = (afterwards(shared, open), Arc::clone(&open.meter));
     let service = hyper::service::service_fn(move |request: Request<Incoming>| {
         let mut request = request.map(Body::new);
         request.extensions_mut().insert(PeerAddress(peer));
+        request.extensions_mut().insert(Arc::clone(&meter));
         if let Some(certificate) = &certificate {
             request.extensions_mut().insert(certificate.clone());
         }
@@ -210,7 +223,11 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<TcpStre
     });
     let (io, limits) = (TokioIo::new(tls), &shared.limits);
     let ended = if agreed_on_2 {
-        let connection = http_2(limits).serve_connection(io, service);
+        let spawner = Spawner {
+            lanes: Arc::clone(&shared.lanes),
+            meter: Arc::clone(&open.meter),
+        };
+        let connection = http_2(spawner, limits).serve_connection(io, service);
         until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
     } else {
         let connection = http_1(limits).serve_connection(io, service).with_upgrades();
@@ -237,14 +254,15 @@ async fn until_closed<C: Future>(shared: &Shared, connection: C, close: impl FnO
 fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
     let (shared, open) = (Arc::clone(shared), Arc::clone(open));
     Afterwards::new(move |rest| {
-        let (lifecycle, open) = (shared.lifecycle.clone(), Arc::clone(&open));
-        shared.tracker.spawn(async move {
+        let (lifecycle, meter, open) = (shared.lifecycle.clone(), &open.meter, Arc::clone(&open));
+        let conversation = async move {
             tokio::select! {
                 () = lifecycle.gone() => {}
                 () = rest => {}
             }
             drop(open);
-        });
+        };
+        shared.lanes.spawn(meter, shared.tracker.track_future(conversation));
     })
 }
 
@@ -257,8 +275,8 @@ fn http_1(limits: &Limits) -> http1::Builder {
     builder
 }
 
-fn http_2(limits: &Limits) -> http2::Builder<TokioExecutor> {
-    let mut builder = http2::Builder::new(TokioExecutor::new());
+fn http_2(spawner: Spawner, limits: &Limits) -> http2::Builder<Spawner> {
+    let mut builder = http2::Builder::new(spawner);
     builder
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams_per_connection)

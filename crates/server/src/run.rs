@@ -10,6 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use insula_apiserver::shares::Shares;
 use insula_auth::jwt::Issuer;
 use insula_registry::access::Authenticator;
 use insula_store::Store;
@@ -23,7 +24,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     Env, StartError, VERSION, accounts,
     audit::{self, Writer},
-    build::{App, Background, Parts, build},
+    build::{App, Background, Parts, build, cores},
     config::{Config, LogFormat},
     files, identity, issuers, kubeconfig,
     lifecycle::Lifecycle,
@@ -179,6 +180,7 @@ impl Starting {
         let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
+        let shares = Shares::new(cores());
         let App { router, background } = build(Parts {
             config: Arc::clone(&config),
             env,
@@ -191,6 +193,7 @@ impl Starting {
             trust: files::read(&identity.ca)?.unwrap_or_default().into(),
             mounts: mounts(&config, &identity)?,
             audit,
+            shares: shares.clone(),
         })
         .await?;
         kubeconfig::write(&kubeconfig, &url, &identity)?;
@@ -202,6 +205,7 @@ impl Starting {
             tls,
             router,
             limits,
+            shares,
             lifecycle: lifecycle.clone(),
             metrics,
             drain,

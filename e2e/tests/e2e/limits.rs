@@ -1,6 +1,13 @@
 //! What a tenant may send, and how much at once: everything has a limit, and who meets it is told which.
 
-use std::{io::Write, net::TcpStream, sync::Arc};
+use std::{
+    io::Write,
+    net::TcpStream,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use insula_e2e::{Answer, Client, Server, Setup, Who, shared, until, workspace};
@@ -232,6 +239,61 @@ fn who_sends_too_many_requests_a_second_is_told() {
     dave.get(&path).expect(200);
     std::thread::sleep(std::time::Duration::from_secs(1));
     carol.get(&path).expect(200);
+}
+
+/// What the threads did that work for tenants who are behind, in hundredths of a second.
+#[cfg(target_os = "linux")]
+fn behind(server: &Server) -> u64 {
+    let tasks = std::fs::read_dir(format!("/proc/{}/task", server.pid())).unwrap();
+    let stats = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
+    let used = stats.filter_map(|stat| {
+        // `pid (name) state …`: the time in user mode is the eleventh field behind the state, the niceness the sixteenth.
+        let (head, rest) = stat.rsplit_once(") ")?;
+        let fields: Vec<&str> = rest.split(' ').collect();
+        head.ends_with("(behind").then(|| {
+            assert_eq!(fields[16], "19", "others go first");
+            fields[11].parse::<u64>().unwrap()
+        })
+    });
+    used.sum()
+}
+
+/// Who computes much while others are there goes on where others go first; nobody loses anything by it.
+#[test]
+#[cfg(target_os = "linux")]
+fn who_floods_lets_others_go_first() {
+    let server = Server::start();
+    let admin = server.admin();
+    let (loud, quiet) = (
+        admin.at(&workspace(&admin, "loud").0),
+        admin.at(&workspace(&admin, "quiet").0),
+    );
+    for i in 0..60 {
+        let data = json!({"a": "b".repeat(10_000)});
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i}")}, "data": data});
+        loud.post(MAPS, &object).expect(201);
+    }
+    let stop = Arc::new(AtomicBool::new(false));
+    let flood: Vec<_> = (0..3)
+        .map(|_| {
+            let (loud, stop) = (loud.clone(), Arc::clone(&stop));
+            std::thread::spawn(move || {
+                while !stop.load(Ordering::Relaxed) {
+                    let list = loud.get(&format!("{MAPS}?labelSelector=!x")).expect(200);
+                    assert!(list["items"].as_array().unwrap().len() >= 60);
+                }
+            })
+        })
+        .collect();
+    until("the flood is behind", || {
+        quiet.get(MAPS).expect(200);
+        (behind(&server) > 20).then_some(())
+    });
+    stop.store(true, Ordering::Relaxed);
+    flood.into_iter().for_each(|flood| flood.join().unwrap());
+    loud.get(MAPS).expect(200);
+    quiet.post(MAPS, &map(&json!({"name": "a"}))).expect(201);
 }
 
 /// A page of a list whose past is gone is told so, with a token to go on from what is now.

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -29,13 +29,16 @@ fn create(client: &Client, path: &str, body: &Value) -> Option<u16> {
     sent.ok().map(|answer| answer.code)
 }
 
-/// Writes until the server is gone; gives the names that were acknowledged.
-fn write_until_killed(client: Client, prefix: String) -> Vec<String> {
+/// Writes until the server is gone; gives the names that were acknowledged, and counts them for all writers.
+fn write_until_killed(client: Client, prefix: String, count: &AtomicUsize) -> Vec<String> {
     let mut acknowledged = Vec::new();
     for i in 0..100_000 {
         let name = format!("{prefix}-{i}");
         match create(&client, MAPS, &config_map(&name)) {
-            Some(201) => acknowledged.push(name),
+            Some(201) => {
+                acknowledged.push(name);
+                count.fetch_add(1, Ordering::Relaxed);
+            }
             Some(code) => panic!("{code}"),
             None => break,
         }
@@ -57,14 +60,18 @@ fn kill_9_loses_no_acknowledged_write() {
     let (path, _) = workspace(&server.admin(), "killed");
     let mut all = Vec::new();
     for round in 0..3 {
+        let acknowledged = Arc::new(AtomicUsize::new(0));
         let writers: Vec<_> = (0..4)
             .map(|writer| {
                 let (client, prefix) = (server.admin().at(&path), format!("m{round}-{writer}"));
-                std::thread::spawn(move || write_until_killed(client, prefix))
+                let acknowledged = Arc::clone(&acknowledged);
+                std::thread::spawn(move || write_until_killed(client, prefix, &acknowledged))
             })
             .collect();
         // In the middle of writes: some are acknowledged, some are under way.
-        std::thread::sleep(Duration::from_millis(150 + 70 * round));
+        until("writes are acknowledged", || {
+            (acknowledged.load(Ordering::Relaxed) > 20 * (round + 1)).then_some(())
+        });
         server.kill9();
         let before = all.len();
         for writer in writers {
@@ -77,7 +84,7 @@ fn kill_9_loses_no_acknowledged_write() {
         assert!(lost.is_empty(), "round {round} lost {lost:?}");
         // At most what was under way is there besides.
         assert!(
-            found.len() <= all.len() + 1 + 4 * (round as usize + 1),
+            found.len() <= all.len() + 1 + 4 * (round + 1),
             "{} of {}",
             found.len(),
             all.len()
@@ -167,10 +174,10 @@ fn kill_9_leaves_no_half_bundle() {
     let (path, _) = workspace(&server.admin(), "bundles");
     let mut published = Vec::new();
     for round in 0..3 {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, count) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicUsize::new(0)));
         // Somebody looks all the time, while bundles come and when the server goes.
         let publisher = {
-            let (client, stop) = (server.admin().at(&path), Arc::clone(&stop));
+            let (client, stop, count) = (server.admin().at(&path), Arc::clone(&stop), Arc::clone(&count));
             std::thread::spawn(move || {
                 let mut done = Vec::new();
                 for i in 0..1000 {
@@ -179,12 +186,16 @@ fn kill_9_leaves_no_half_bundle() {
                         break;
                     }
                     done.push(plural);
+                    count.fetch_add(1, Ordering::Relaxed);
                 }
                 done
             })
         };
-        // Rules are searched for a quarter of a second before they are stored.
-        std::thread::sleep(Duration::from_millis(900 + 60 * round));
+        until("a bundle is published", || {
+            (count.load(Ordering::Relaxed) > 0).then_some(())
+        });
+        // Somewhere in the next one.
+        std::thread::sleep(Duration::from_millis(60 * round));
         server.kill9();
         stop.store(true, Ordering::Relaxed);
         published.extend(publisher.join().unwrap());
@@ -286,11 +297,14 @@ fn a_server_killed_on_etcd_loses_nothing_and_the_other_goes_on() {
     until("the other one knows the workspace", || {
         (two.admin().at(&path).get(MAPS).code == 200).then_some(())
     });
+    let count = Arc::new(AtomicUsize::new(0));
     let writer = {
-        let client = one.admin().at(&path);
-        std::thread::spawn(move || write_until_killed(client, "m".to_owned()))
+        let (client, count) = (one.admin().at(&path), Arc::clone(&count));
+        std::thread::spawn(move || write_until_killed(client, "m".to_owned(), &count))
     };
-    std::thread::sleep(Duration::from_millis(300));
+    until("writes are acknowledged", || {
+        (count.load(Ordering::Relaxed) > 20).then_some(())
+    });
     one.kill9();
     let acknowledged = writer.join().unwrap();
     assert!(!acknowledged.is_empty());

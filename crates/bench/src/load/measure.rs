@@ -17,7 +17,7 @@ use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use std::{
     cell::{Cell, RefCell},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Tenants that have the API bound: requests are spread over them, the other workspaces are there.
@@ -80,6 +80,29 @@ pub(super) async fn everything(
 }
 
 impl Run<'_> {
+    /// Operations that begin at a fixed pace, whether those before have ended or not: one after the other would ask less of
+    /// a slow server, and not see how slow it is.
+    async fn open_loop<F, T>(&self, pace: Duration, count: usize, operation: F) -> Result<Measured>
+    where
+        F: Fn(usize) -> T,
+        T: Future<Output = Result<()>>,
+    {
+        let count = count.min((self.arguments.time().as_micros() / pace.as_micros().max(1)) as usize);
+        let (begun, cpu) = (tokio::time::Instant::now(), self.server.cpu());
+        let times = try_join_all((0..count).map(|n| {
+            let (due, operation) = (begun + pace * u32::try_from(n).unwrap_or(u32::MAX), &operation);
+            async move {
+                tokio::time::sleep_until(due).await;
+                // Not when it was due: timers go by milliseconds.
+                let sent = Instant::now();
+                operation(n).await?;
+                Ok::<_, anyhow::Error>(sent.elapsed())
+            }
+        }))
+        .await?;
+        Ok(self.measured(times, begun.into_std(), cpu))
+    }
+
     /// So many clients, each with one operation in flight, until `count` are done or the time is over.
     async fn closed_loop<F, T>(&self, clients: usize, count: usize, operation: F) -> Result<Measured>
     where
@@ -99,16 +122,16 @@ impl Run<'_> {
             Ok::<(), anyhow::Error>(())
         };
         try_join_all((0..clients).map(|_| client())).await?;
-        let wall = begun.elapsed();
-        let cpu = self
-            .server
-            .cpu()
-            .zip(cpu)
-            .map(|(after, before)| after.saturating_sub(before));
-        Ok(Measured {
-            times: times.into_inner(),
-            wall,
-            cpu,
-        })
+        Ok(self.measured(times.into_inner(), begun, cpu))
+    }
+
+    /// Times of operations since then, with the wall clock and what the server computed meanwhile.
+    fn measured(&self, times: Vec<Duration>, begun: Instant, cpu: Option<Duration>) -> Measured {
+        let now = self.server.cpu();
+        Measured {
+            times,
+            wall: begun.elapsed(),
+            cpu: now.zip(cpu).map(|(after, before)| after.saturating_sub(before)),
+        }
     }
 }

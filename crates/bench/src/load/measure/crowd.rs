@@ -1,4 +1,4 @@
-//! Fairness: one tenant alone, and beside another one that sends as much as it can.
+//! Fairness: one tenant at its pace, alone and beside another one that sends as much as it can.
 
 use super::{Run, scale::fill_tenant};
 use crate::load::{client::Client, report::Report, world};
@@ -18,10 +18,13 @@ use std::{
 
 /// Objects of a page that the flood asks for.
 const PAGE: usize = 500;
+/// Of the tenant that is measured: a few hundredths of what the server can do.
+const GET_PACE: Duration = Duration::from_millis(5);
+const CREATE_PACE: Duration = Duration::from_millis(20);
 /// Between two looks at whether the flood is at its height.
 const RISE: Duration = Duration::from_millis(50);
 
-/// Reads and creates of tenant 0, one at a time, without and with tenant 1.
+/// Reads and creates of tenant 0 at a fixed pace, without and with tenant 1.
 pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let (quiet, loud) = (0, 1);
     if run.bound <= loud {
@@ -50,15 +53,15 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
             }
             _ => None,
         };
-        let count = run.arguments.requests() / 4;
+        let count = run.arguments.requests() / 5;
         let gets = run
-            .closed_loop(1, count, |_| async {
+            .open_loop(GET_PACE, count, |_| async {
                 client.must(Method::GET, &one, None).await.map(drop)
             })
             .await?;
         report.add(gets.row(&format!("get, {beside}"), run.workspaces, 1));
         let creates = run
-            .closed_loop(1, count / 4, |n| {
+            .open_loop(CREATE_PACE, count / 4, |n| {
                 let (path, object) = (&path, bodies.named(&format!("crowd-{round}-{n:07}")));
                 let client = &client;
                 async move { client.post(path, object).await.map(drop) }

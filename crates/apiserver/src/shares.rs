@@ -1,0 +1,267 @@
+//! Who has used more than their share of the cores lately, so that others may go first.
+//!
+//! Every tenant has an account of the time that was computed for it, of which half is forgotten in each [`HALF_LIFE`]. Who used
+//! more than a tenth of the machine while others are there too is *behind*: what it sends is computed on threads that the
+//! system runs when nobody else wants a core. So a flood gets all that is left over, and nobody else waits for it; once it has
+//! waited for a while itself, it is not behind any more. A tenant that is alone is never behind.
+//!
+//! This module keeps the accounts. Threads, and which of them work for whom, are the server's.
+
+use dashmap::DashMap;
+use insula_api::ClusterName;
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, AtomicUsize, Ordering},
+    },
+    time::Duration,
+};
+
+/// What was used so long ago counts half.
+const HALF_LIFE: Duration = Duration::from_millis(250);
+/// Of all that the machine can compute.
+const SHARE: f64 = 0.1;
+/// Who is behind comes back at so much of the share: who uses just as much as it is not moved with every request.
+const BACK_AT: f64 = 0.5;
+/// A tenant is alone when no other one has asked for anything for this long.
+const ALONE: Duration = Duration::from_secs(1);
+/// Accounts of those who used nothing lately are looked for when there are so many, and again when they have doubled.
+const SWEEP_MIN: usize = 1_024;
+/// Of an account that used nothing for so long, less than a thousandth of its share is left.
+const FORGOTTEN: Duration = Duration::from_secs(10);
+
+/// Whose account it is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum Tenant {
+    /// Who asks in a workspace.
+    Workspace(ClusterName),
+    /// Who asks outside of any.
+    User(Arc<str>),
+}
+
+/// The accounts of all tenants. Copies are of the same ones.
+#[derive(Clone)]
+pub struct Shares(Arc<Accounts>);
+
+struct Accounts {
+    /// Seconds of computing that an account may hold.
+    share: f64,
+    crowd: Arc<Crowd>,
+    open: DashMap<Tenant, Arc<Account>>,
+    sweep_at: AtomicUsize,
+}
+
+/// Whether there is more than one tenant.
+struct Crowd {
+    /// The account of whoever asked last.
+    last: AtomicUsize,
+    /// When that was somebody else than before, in microseconds, and one more.
+    changed: AtomicU64,
+}
+
+/// What was computed for one tenant.
+pub struct Account {
+    share: f64,
+    crowd: Arc<Crowd>,
+    used: Mutex<Used>,
+}
+
+#[derive(Clone, Copy)]
+struct Used {
+    seconds: f64,
+    at: Duration,
+    behind: bool,
+}
+
+/// Measures a connection, for the account of whoever asked on it last; before anybody did, for one of its own.
+pub struct Meter(Mutex<Arc<Account>>);
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every one of them is whole between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+impl Shares {
+    /// Accounts on a machine with so many cores. Times are since a moment that is the same for all.
+    pub fn new(cores: usize) -> Self {
+        // What an account holds that uses its share all the time.
+        let share = SHARE * cores.max(1) as f64 * HALF_LIFE.as_secs_f64() / std::f64::consts::LN_2;
+        let crowd = Arc::new(Crowd {
+            last: AtomicUsize::new(0),
+            changed: AtomicU64::new(0),
+        });
+        Shares(Arc::new(Accounts {
+            share,
+            crowd,
+            open: DashMap::new(),
+            sweep_at: AtomicUsize::new(SWEEP_MIN),
+        }))
+    }
+
+    /// The meter of a new connection.
+    pub fn meter(&self, now: Duration) -> Meter {
+        Meter(Mutex::new(self.0.account(now)))
+    }
+
+    /// From here on the tenant pays for the connection. Its meter knows the time, since it is asked before anything runs.
+    pub fn charge_to(&self, meter: &Meter, tenant: &Tenant) {
+        let mut charged = locked(&meter.0);
+        let now = locked(&charged.used).at;
+        let account = self.0.of(tenant, now);
+        self.0.crowd.asked(&account, now);
+        *charged = account;
+    }
+}
+
+impl Accounts {
+    fn account(&self, now: Duration) -> Arc<Account> {
+        let used = Used {
+            seconds: 0.0,
+            at: now,
+            behind: false,
+        };
+        Arc::new(Account {
+            share: self.share,
+            crowd: self.crowd.clone(),
+            used: Mutex::new(used),
+        })
+    }
+
+    fn of(&self, tenant: &Tenant, now: Duration) -> Arc<Account> {
+        if let Some(account) = self.open.get(tenant) {
+            return account.clone();
+        }
+        self.sweep(now);
+        let account = self.open.entry(tenant.clone()).or_insert_with(|| self.account(now));
+        account.clone()
+    }
+
+    /// Forgets those who used nothing lately, now and then.
+    fn sweep(&self, now: Duration) {
+        if self.open.len() < self.sweep_at.load(Ordering::Relaxed) {
+            return;
+        }
+        self.open
+            .retain(|_, account| now.saturating_sub(locked(&account.used).at) < FORGOTTEN);
+        self.sweep_at
+            .store((self.open.len() * 2).max(SWEEP_MIN), Ordering::Relaxed);
+    }
+}
+
+impl Crowd {
+    fn asked(&self, account: &Arc<Account>, now: Duration) {
+        let who = Arc::as_ptr(account).addr();
+        let before = self.last.swap(who, Ordering::Relaxed);
+        if before != who && before != 0 {
+            self.changed.store(micros(now) + 1, Ordering::Relaxed);
+        }
+    }
+
+    fn is_there(&self, now: Duration) -> bool {
+        let changed = self.changed.load(Ordering::Relaxed);
+        changed > 0 && micros(now).saturating_sub(changed) < micros(ALONE)
+    }
+}
+
+impl Used {
+    fn decay(&mut self, now: Duration) {
+        let passed = now.saturating_sub(self.at);
+        self.seconds *= (-passed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
+        self.at = self.at.max(now);
+    }
+}
+
+impl Account {
+    /// Whether others go first.
+    fn is_behind(&self, now: Duration) -> bool {
+        let mut used = locked(&self.used);
+        used.decay(now);
+        let most = if used.behind { self.share * BACK_AT } else { self.share };
+        used.behind = used.seconds > most && self.crowd.is_there(now);
+        used.behind
+    }
+}
+
+impl Meter {
+    /// Whether others go first.
+    pub fn is_behind(&self, now: Duration) -> bool {
+        locked(&self.0).is_behind(now)
+    }
+
+    /// Adds what was computed since it was asked.
+    pub fn charge(&self, took: Duration) {
+        let account = locked(&self.0);
+        locked(&account.used).seconds += took.as_secs_f64();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    fn user(name: &str) -> Tenant {
+        Tenant::User(name.into())
+    }
+
+    /// Two tenants of a machine with two cores: one computes for so many of ten milliseconds, the other one asks and is done.
+    /// Gives when the first one is behind.
+    fn beside(works: impl Fn(u32) -> u32, asks: impl Fn(u32) -> bool) -> Vec<bool> {
+        let mut now = Duration::ZERO;
+        let shares = Shares::new(2);
+        let (loud, quiet) = (shares.meter(now), shares.meter(now));
+        (0..400)
+            .map(|step| {
+                now += 10 * MS;
+                loud.is_behind(now);
+                shares.charge_to(&loud, &user("loud"));
+                loud.charge(works(step) * MS);
+                if asks(step) {
+                    quiet.is_behind(now);
+                    shares.charge_to(&quiet, &user("quiet"));
+                    quiet.charge(MS / 10);
+                }
+                assert!(!quiet.is_behind(now), "who uses little is never behind");
+                loud.is_behind(now)
+            })
+            .collect()
+    }
+
+    #[test]
+    fn who_uses_more_than_a_share_is_behind_while_others_are_there() {
+        let all = |_| true;
+        let behind = beside(|_| 10, all);
+        let from = behind.iter().position(|behind| *behind).expect("it is behind");
+        assert!(from < 12, "known after {from} times 10 ms");
+        assert!(behind[from..].iter().all(|behind| *behind));
+        assert!(!beside(|_| 1, all).contains(&true), "half of a share is nobody's loss");
+        assert!(!beside(|_| 20, |_| false).contains(&true), "nobody waits for it");
+        let left = beside(|_| 20, |step| step < 100);
+        assert!(left[90] && left[190] && !left[210], "nobody waits for it any more");
+        let rested = beside(|step| if step < 100 { 20 } else { 0 }, all);
+        assert!(rested[100] && !rested[220], "it has waited long enough");
+    }
+
+    #[test]
+    fn who_uses_just_a_share_does_not_go_back_and_forth() {
+        let behind = beside(|step| 2 + step % 2, |_| true);
+        let moves = behind.windows(2).filter(|pair| pair[0] != pair[1]).count();
+        assert!(moves <= 1, "{moves}");
+    }
+
+    #[test]
+    fn who_is_gone_is_forgotten() {
+        let mut now = Duration::ZERO;
+        let shares = Shares::new(2);
+        for n in 0..10 * SWEEP_MIN {
+            now += 10 * MS;
+            shares.charge_to(&shares.meter(now), &user(&n.to_string()));
+        }
+        assert!(shares.0.open.len() <= 2 * SWEEP_MIN, "{}", shares.0.open.len());
+    }
+}

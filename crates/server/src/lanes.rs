@@ -1,0 +1,205 @@
+//! Two lanes for connections: the threads of the runtime, and threads that the system lets run when nobody else wants a core.
+//!
+//! A connection, and each of its requests, is a task that is measured whenever it runs. When the tenant who pays for it falls
+//! [behind](insula_apiserver::shares), the task goes on in the other lane, and comes back later: its socket stays where it is,
+//! only other threads work for it. What is spawned on the way (a request of a connection) begins where that runs.
+//!
+//! So a tenant's flood is decrypted, parsed, answered and encrypted on threads that wait for everybody else's, down to the
+//! microsecond and by the kernel, which knows best who wants a core. An order of our own could only choose what runs next, and
+//! whoever comes would wait for what runs already.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, OnceLock},
+    task::{Context, Poll, ready},
+    time::Instant,
+};
+
+use hyper::rt::Executor;
+use insula_apiserver::shares::{Meter, Shares};
+use rustix::process::nice;
+use tokio::runtime::{Builder, Handle, Runtime};
+
+/// The kernel's scale ends at 19: such a thread gets a seventieth of a core that others want, so that it still ends what it
+/// began.
+const NICE_MAX: i32 = 19;
+
+/// The threads of both lanes.
+pub(crate) struct Lanes {
+    /// Since when meters count.
+    begun: Instant,
+    front: Handle,
+    /// Made when somebody is behind for the first time. Nothing when the system gives no threads.
+    back: OnceLock<Option<Runtime>>,
+}
+
+/// Where a task runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Lane {
+    Front,
+    Back,
+}
+
+impl Lanes {
+    /// The threads of this runtime, and others once they are needed.
+    pub(crate) fn new() -> Arc<Self> {
+        Arc::new(Lanes {
+            begun: Instant::now(),
+            front: Handle::current(),
+            back: OnceLock::new(),
+        })
+    }
+
+    /// What a new connection is measured with.
+    pub(crate) fn meter(&self, shares: &Shares) -> Arc<Meter> {
+        Arc::new(shares.meter(self.begun.elapsed()))
+    }
+
+    /// Runs a task at the meter's cost, in the lane of whoever pays.
+    pub(crate) fn spawn(self: &Arc<Self>, meter: &Arc<Meter>, task: impl Future<Output = ()> + Send + 'static) {
+        let task = Metered {
+            task: Some(Box::pin(task)),
+            lane: self.lane(meter),
+            lanes: Arc::clone(self),
+            meter: Arc::clone(meter),
+        };
+        task.go_on();
+    }
+
+    fn lane(&self, meter: &Meter) -> Lane {
+        match meter.is_behind(self.begun.elapsed()) {
+            true => Lane::Back,
+            false => Lane::Front,
+        }
+    }
+
+    fn back(&self) -> Option<&Handle> {
+        let made = self.back.get_or_init(|| {
+            let threads = Builder::new_multi_thread()
+                .thread_name("behind")
+                .on_thread_start(|| {
+                    if let Err(error) = nice(NICE_MAX) {
+                        tracing::warn!(%error, "tenants that are behind keep their priority");
+                    }
+                })
+                .enable_all()
+                .build();
+            threads
+                .inspect_err(|error| tracing::warn!(%error, "no threads for tenants that are behind"))
+                .ok()
+        });
+        made.as_ref().map(Runtime::handle)
+    }
+}
+
+impl Drop for Lanes {
+    fn drop(&mut self) {
+        // Its threads cannot be waited for in a task, and have nothing left to do.
+        if let Some(Some(back)) = self.back.take() {
+            back.shutdown_background();
+        }
+    }
+}
+
+/// A task that is measured, and moves.
+struct Metered<F> {
+    /// Nothing when it goes on elsewhere.
+    task: Option<Pin<Box<F>>>,
+    lane: Lane,
+    lanes: Arc<Lanes>,
+    meter: Arc<Meter>,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Metered<F> {
+    fn go_on(self) {
+        let lanes = Arc::clone(&self.lanes);
+        let threads = match self.lane {
+            Lane::Front => Some(&lanes.front),
+            Lane::Back => lanes.back(),
+        };
+        drop(threads.unwrap_or(&lanes.front).spawn(self));
+    }
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let lane = self.lanes.lane(&self.meter);
+        if lane != self.lane {
+            let moved = Metered {
+                task: self.task.take(),
+                lane,
+                lanes: Arc::clone(&self.lanes),
+                meter: Arc::clone(&self.meter),
+            };
+            moved.go_on();
+            return Poll::Ready(());
+        }
+        let Some(task) = &mut self.task else {
+            return Poll::Ready(());
+        };
+        let begun = Instant::now();
+        let done = task.as_mut().poll(context);
+        self.meter.charge(begun.elapsed());
+        ready!(done);
+        Poll::Ready(())
+    }
+}
+
+/// Begins what a connection begins, at the connection's cost.
+#[derive(Clone)]
+pub(crate) struct Spawner {
+    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) meter: Arc<Meter>,
+}
+
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
+    fn execute(&self, task: F) {
+        self.lanes.spawn(&self.meter, task);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_apiserver::shares::Tenant;
+    use std::time::Duration;
+
+    /// Goes to the threads of those who are behind when its tenant is, and back, without beginning anew.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn a_task_moves_with_its_tenant() {
+        let (lanes, shares) = (Lanes::new(), Shares::new(2));
+        let (meter, other) = (lanes.meter(&shares), lanes.meter(&shares));
+        let (told, mut threads) = tokio::sync::mpsc::unbounded_channel();
+        lanes.spawn(&meter, async move {
+            loop {
+                let name = std::thread::current().name().unwrap_or_default().to_owned();
+                if told.send(name).is_err() {
+                    return;
+                }
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        let mut seen = Vec::new();
+        let mut go_on_until = async |behind: bool| {
+            loop {
+                let name = threads.recv().await.expect("it goes on");
+                other.is_behind(lanes.begun.elapsed());
+                shares.charge_to(&other, &Tenant::User("quiet".into()));
+                shares.charge_to(&meter, &Tenant::User("loud".into()));
+                if seen.last() != Some(&name) {
+                    seen.push(name);
+                }
+                if seen.last().is_some_and(|name| (name == "behind") == behind) {
+                    return;
+                }
+            }
+        };
+        go_on_until(false).await;
+        meter.charge(Duration::from_secs(1));
+        go_on_until(true).await;
+        go_on_until(false).await;
+        assert_eq!(seen.len(), 3, "{seen:?}");
+    }
+}
