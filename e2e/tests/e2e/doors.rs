@@ -10,6 +10,7 @@
 
 mod admin;
 mod browsers;
+mod forged;
 mod framing;
 mod mounts;
 mod row;
