@@ -8,8 +8,10 @@ use std::{
     time::Duration,
 };
 
-use insula_e2e::{Server, Who, insula, run_bounded, shared, until, workspace};
+use insula_e2e::{Server, Who, insula, run_bounded, runtime, shared, until, workspace};
 use serde_json::{Value, json};
+
+use crate::grpc;
 
 /// What the port answers to a ClientHello of a version: the type of the record, and what stands behind its header.
 fn greeted(server: &Server, version: u8) -> (u8, Vec<u8>) {
@@ -217,6 +219,36 @@ fn nothing_secret_is_told() {
     let steps = server.json_log();
     let told: Vec<&Value> = steps.iter().filter(|line| line["step"] == "identity").collect();
     assert!(told[0]["detail"].as_str().unwrap().contains("kubeconfig"), "{told:?}");
+}
+
+/// Streams that are opened and reset at once (CVE-2023-44487) cost who does it the connection, and nobody else a place.
+#[test]
+fn streams_that_are_reset_cost_nobody_else() {
+    let server = Server::with_flags(&["--store", "memory"]);
+    let admin = server.admin();
+    let url = format!("{}/clusters/root/api/v1/configmaps", server.url());
+    let flood = grpc::channel(&server, &Who::Anonymous);
+    runtime().block_on(async {
+        for _ in 0..3000 {
+            let request = http::Request::get(&url)
+                .header("authorization", "Bearer carol-token")
+                .body(tonic::body::Body::empty())
+                .unwrap();
+            let answer = flood.request(request);
+            // Dropped when it was sent, or soon.
+            let _ = tokio::time::timeout(Duration::from_micros(50), answer).await;
+        }
+    });
+    admin.at("root").get("/api/v1/namespaces").expect(200);
+    until("nothing of it is left", || {
+        let text = admin.get_with("/metrics", &[("accept", "text/plain")]).text;
+        let open: Vec<&str> = text
+            .lines()
+            .filter(|line| line.starts_with("insula_requests_in_flight{"))
+            .collect();
+        let reads = open.iter().find(|line| line.contains("ReadOnly")).or(open.first())?;
+        reads.ends_with(" 0").then_some(())
+    });
 }
 
 /// There is no way to have less of all this: nothing to warn about at a start.

