@@ -59,6 +59,9 @@ pub fn exists(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 /// The groups without which nobody enters a workspace, on its LogicalCluster and its Workspace.
 pub const REQUIRED_GROUPS: &str = "authorization.kcp.io/required-groups";
 
+/// What switches a LogicalCluster off where it says `true`; the second is how it was spelled before.
+pub const INACTIVE: [&str; 2] = ["core.kcp.io/inactive", "internal.kcp.io/inactive"];
+
 /// Whether a logical cluster is switched off: nobody may reach its content for now.
 pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     logical_cluster(snapshot, cluster).is_some_and(|view| view.inactive)
@@ -187,7 +190,7 @@ impl LogicalClusterView {
         LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: Phase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
-            inactive: annotation("core.kcp.io/inactive") == Some("true"),
+            inactive: INACTIVE.iter().any(|key| annotation(key) == Some("true")),
             // A number that none is below means no limit, as in kcp; what is no number says nothing.
             objects_max: annotation("core.kcp.io/max-total-objects")
                 .and_then(|text| text.parse::<i64>().ok())

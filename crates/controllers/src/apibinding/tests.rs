@@ -526,3 +526,35 @@ async fn what_an_export_says_to_its_consumers_stands_on_their_bindings() {
         assert_eq!(shown(&rig).as_deref(), is_shown);
     }
 }
+
+#[tokio::test]
+async fn what_a_binding_bound_is_left_to_another_one_to_the_same_export() {
+    let rig = provider_and_tenant().await;
+    for name in ["first", "second"] {
+        rig.create("root:tenant", "apibindings", &binding(name, "root:provider"))
+            .await;
+        rig.settle().await;
+    }
+    assert_eq!(
+        says(&rig, "root:tenant", "second", "BindingUpToDate").0,
+        "NamingConflicts"
+    );
+    rig.create("root:tenant", "widgets", WIDGET).await;
+    let before = status(&rig, "root:tenant", "first")["boundResources"].take();
+    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "first")
+        .await
+        .unwrap();
+    rig.settle().await;
+    assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "first").is_none());
+    let after = status(&rig, "root:tenant", "second");
+    assert_eq!((&after["phase"], &after["boundResources"]), (&json!("Bound"), &before));
+    let kept = rig.get("root:tenant", WIDGETS.0, WIDGETS.1, "default/a");
+    assert_eq!(kept.expect("the object is there")["spec"], json!({"size": 3}));
+    // The last one takes them along.
+    rig.delete("root:tenant", BINDINGS.0, BINDINGS.1, "second")
+        .await
+        .unwrap();
+    rig.settle().await;
+    assert_eq!(rig.keys(ids::claims()).len(), 0);
+    assert!(rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "second").is_none());
+}

@@ -1,6 +1,9 @@
 //! What is known about one binding.
 
-use super::conflicts::{self, Other};
+use super::{
+    EXPORT_LABEL,
+    conflicts::{self, Other},
+};
 use crate::{
     content::{Content, Sweep, sweep},
     rollout::{self, Gate, Trial, Verdict},
@@ -30,8 +33,10 @@ pub(crate) struct World {
     pub(crate) others: Vec<Other>,
     /// The claims that the binding has.
     pub(crate) claims: Vec<Entry>,
-    /// Its objects, while it is being deleted.
+    /// Its objects, while it is being deleted and leaves them to nobody.
     pub(crate) content: Sweep,
+    /// While it is being deleted: another binding of the workspace to the same export, which they are left to.
+    pub(crate) heir: Option<(Entry, Json)>,
     pub(crate) now: Timestamp,
 }
 
@@ -99,13 +104,19 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
         dropped: Vec::new(),
         others: Vec::new(),
         content: Sweep::default(),
+        heir: None,
         claims,
         now,
         binding: None,
     };
     if deleting {
+        world.heir = binding
+            .as_ref()
+            .and_then(|(entry, _)| heir(snapshot, entry, &world.claims));
+    }
+    if deleting && world.heir.is_none() {
         world.content = sweep(snapshot, &bound_content(value, &world.claims), cluster, None, now);
-    } else if binding.is_some() {
+    } else if binding.is_some() && !deleting {
         world.export = find_export(snapshot, cluster, value);
         if let Some((entry, export)) = &world.export.found {
             let offered = list(export, "/spec/resources")
@@ -122,6 +133,22 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
     }
     world.binding = binding;
     world
+}
+
+/// The first binding of the same workspace to the same export that stays; the export still has the identity that objects are stored under.
+fn heir(snapshot: &Snapshot, binding: &Entry, claims: &[Entry]) -> Option<(Entry, Json)> {
+    let export = binding.object.meta.label(EXPORT_LABEL)?;
+    let scope = Scope::cluster(ids::apibindings(), binding.key.cluster.clone());
+    let mut others = snapshot.range(&scope, None, usize::MAX).into_iter();
+    let heir = others.find(|other| {
+        let meta = &other.object.meta;
+        other.key != binding.key && meta.label(EXPORT_LABEL) == Some(export) && !meta.is_deleting()
+    })?;
+    let value = heir.object.body_value();
+    let (_, export) = find_export(snapshot, &heir.key.cluster, &value).found?;
+    let identity = text(&export, "/status/identityHash");
+    let is_its = |claim: &Entry| *claim.object.view(Claim::read).identity == *identity;
+    claims.iter().all(is_its).then_some((heir, value))
 }
 
 fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &Json) -> Export {

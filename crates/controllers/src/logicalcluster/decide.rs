@@ -14,7 +14,7 @@ use crate::{
     write::{drop_condition, drop_finalizer, list, patience, removal, sort_conditions, text},
 };
 use insula_api::{Condition, Json, Timestamp, set_condition};
-use insula_registry::{Intent, Plan};
+use insula_registry::{Intent, Plan, locate::INACTIVE};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -99,7 +99,8 @@ fn begin(world: &World, newborn: &Newborn, entry: &Entry, old: &Json) -> Plan {
 }
 
 fn is_inactive(value: &Json) -> bool {
-    value["metadata"]["annotations"]["core.kcp.io/inactive"] == "true"
+    let annotations = &value["metadata"]["annotations"];
+    INACTIVE.iter().any(|key| annotations[*key] == "true")
 }
 
 fn is_bound(wanted: &DefaultBinding) -> bool {
