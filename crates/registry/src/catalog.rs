@@ -160,10 +160,10 @@ impl Catalog {
 
     fn claimed_where(&self, snapshot: &Snapshot, cluster: &ClusterName, wanted: impl Fn(&str) -> bool) -> Vec<Served> {
         let mut found = Vec::new();
-        snapshot.for_each(&Scope::cluster(ids::claims(), cluster.clone()), |claim| {
-            if wanted(&claim.key.name) {
-                found.extend(self.follow(snapshot, cluster, claim.key.clone(), claim));
-            }
+        let scope = Scope::cluster(ids::claims(), cluster.clone());
+        let wanted = |key: &ObjectKey| wanted(&key.name);
+        snapshot.for_each_wanted(&scope, wanted, |claim| {
+            found.extend(self.follow(snapshot, cluster, claim.key.clone(), claim));
             ControlFlow::Continue(())
         });
         found
@@ -178,9 +178,10 @@ impl Catalog {
     ) -> Option<Served> {
         let name = ids::claim(&ClusterName::root(), group, plural).name;
         let mut found = None;
-        snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
+        let wanted = |key: &ObjectKey| key.name == name;
+        snapshot.for_each_wanted(&Scope::everywhere(ids::claims()), wanted, |claim| {
             let meant = |said: &Claim| identity.is_none_or(|identity| *said.identity == *identity);
-            if claim.key.name == name && meant(&claim.object.view(Claim::read)) {
+            if meant(&claim.object.view(Claim::read)) {
                 found = self.follow(snapshot, &claim.key.cluster, claim.key.clone(), claim);
             }
             match found {

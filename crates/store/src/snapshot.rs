@@ -86,6 +86,26 @@ impl Snapshot {
         &self,
         scope: &Scope,
         after: Option<&ObjectKey>,
+        visit: impl FnMut(&Entry) -> ControlFlow<()>,
+    ) {
+        self.walk(scope, after, |_| true, visit);
+    }
+
+    /// Calls `visit` on the objects of a scope whose keys are wanted. Of all others no more is touched than the key.
+    pub fn for_each_wanted(
+        &self,
+        scope: &Scope,
+        wanted: impl Fn(&ObjectKey) -> bool,
+        visit: impl FnMut(&Entry) -> ControlFlow<()>,
+    ) {
+        self.walk(scope, None, wanted, visit);
+    }
+
+    fn walk(
+        &self,
+        scope: &Scope,
+        after: Option<&ObjectKey>,
+        wanted: impl Fn(&ObjectKey) -> bool,
         mut visit: impl FnMut(&Entry) -> ControlFlow<()>,
     ) {
         let mut walk = Walk::new(scope, after);
@@ -94,7 +114,11 @@ impl Snapshot {
         let mut size = 64;
         while !walk.done {
             self.0.mvcc.read(|state| {
-                walk.step(&state.keys, size, |slot| chunk.extend(slot.at(self.0.revision)));
+                walk.step(&state.keys, size, |slot| {
+                    if wanted(&slot.key) {
+                        chunk.extend(slot.at(self.0.revision));
+                    }
+                });
             });
             for entry in chunk.drain(..) {
                 if visit(&entry).is_break() {

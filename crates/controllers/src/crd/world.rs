@@ -163,10 +163,9 @@ fn taken(registry: &Registry, snapshot: &Snapshot, own: &Entry, group: &str) -> 
 pub(super) fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Entry> {
     let mut found = Vec::new();
     let scope = Scope::cluster(ids::customresourcedefinitions(), cluster.clone());
-    snapshot.for_each(&scope, |entry| {
-        if entry.key.name.split_once('.').is_some_and(|(_, rest)| rest == group) {
-            found.push(entry.clone());
-        }
+    let wanted = |key: &ObjectKey| key.name.split_once('.').is_some_and(|(_, rest)| rest == group);
+    snapshot.for_each_wanted(&scope, wanted, |entry| {
+        found.push(entry.clone());
         ControlFlow::Continue(())
     });
     found

@@ -101,6 +101,14 @@ pub(super) async fn lists_are_ordered_and_paged(store: Arc<dyn Store>) {
         }
     });
     assert_eq!(visited, 100);
+    let wanted = |key: &ObjectKey| key.name.ends_with('7');
+    let mut chosen = Vec::new();
+    view.for_each_wanted(&scope, wanted, |entry| {
+        chosen.push(entry.key.clone());
+        ControlFlow::Continue(())
+    });
+    got.retain(wanted);
+    assert_eq!((chosen.len(), chosen), (24, got));
     assert_eq!(view.range(&scope, None, 0), []);
 }
 
