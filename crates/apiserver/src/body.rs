@@ -316,7 +316,17 @@ fn build_yaml(bytes: &[u8], notes: &Notes) -> Result<Json, DecodeError> {
         }
         .deserialize(deserializer)
     });
-    value.map_err(|error| DecodeError::Yaml(error.to_string()))
+    value.map_err(|error| DecodeError::Yaml(yaml_error(&error)))
+}
+
+/// What is wrong with a YAML body. Of one that grows beyond what is read, the limits are told.
+fn yaml_error(error: &serde_saphyr::Error) -> String {
+    match error {
+        serde_saphyr::Error::Budget { .. } => format!(
+            "a body is one document of at most {YAML_NODES_MAX} values, aliases replaced, nested at most {YAML_DEPTH_MAX} deep"
+        ),
+        other => other.to_string(),
+    }
 }
 
 /// What is noted while a value is built.

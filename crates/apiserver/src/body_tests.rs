@@ -163,8 +163,12 @@ fn bombs_stop_early() {
         (&nested, Format::Yaml),
         (&nested.replace('x', "1"), Format::Json),
     ] {
-        assert_eq!(decode(body.as_bytes(), format).expect_err("is refused").code, 400);
+        let refused = decode(body.as_bytes(), format).expect_err("is refused");
+        assert_eq!(refused.code, 400);
+        assert!(!refused.message().contains('{'), "{}", refused.message());
     }
+    let two = decode(b"a: b\n---\nc: d\n", Format::Yaml).expect_err("is refused");
+    assert!(two.message().contains("a body is one document"), "{}", two.message());
     let large = format!("\"{}\"", "x".repeat(BODY_BYTES_MAX));
     assert_eq!(
         decode(large.as_bytes(), Format::Json).expect_err("is refused").code,
