@@ -2,4 +2,4 @@
 
 mod controller;
 
-stories!("views": claims, kubectl, others, provider, refusals, reviews, schemas);
+stories!("views": claims, kubectl, others, provider, kinds, refusals, reviews, schemas);
