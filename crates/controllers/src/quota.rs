@@ -67,6 +67,9 @@ impl Reconciler for Quotas {
 #[cfg(test)]
 mod tests {
     use crate::testing::Rig;
+    use insula_api::{ObjectKey, Scope};
+    use insula_registry::ids;
+    use insula_store::{Txn, Write};
     use serde_json::json;
 
     #[tokio::test]
@@ -92,5 +95,45 @@ mod tests {
         rig.settle().await;
         assert_eq!(used(&rig)["used"]["secrets"], "0");
         assert_eq!(rig.settle().await, 0);
+    }
+
+    /// Every creation looks at them all.
+    #[tokio::test]
+    async fn a_workspace_has_so_many_quotas() {
+        let rig = Rig::new().await;
+        let org = rig.workspace("root", "org").await;
+        let quota = |name: &str| {
+            format!(
+                "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: {name}, namespace: default}}, spec: {{hard: {{secrets: 1}}}}}}"
+            )
+        };
+        rig.create(&org, "resourcequotas", &quota("first")).await;
+        let store = &rig.registry.store;
+        let scope = Scope::cluster(ids::resourcequotas(), rig.cluster(&org));
+        let first = store.latest().range(&scope, None, 1).remove(0);
+        let places: Vec<usize> = (1..5_000).collect();
+        for some in places.chunks(100) {
+            let put = |i: &usize| {
+                let key = ObjectKey {
+                    namespace: format!("n-{i}").into(),
+                    ..first.key.clone()
+                };
+                Write::Put(key, first.object.clone())
+            };
+            let writes = some.iter().map(put).collect();
+            store
+                .commit(Txn {
+                    guards: Vec::new(),
+                    writes,
+                })
+                .await
+                .expect("is written");
+        }
+        let refused = rig
+            .try_create(&org, "resourcequotas", &quota("more"))
+            .await
+            .expect_err("is one too many");
+        let why = refused.to_string();
+        assert!(why.contains("the workspace has 5000 quotas in its namespaces"), "{why}");
     }
 }

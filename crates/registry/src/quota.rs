@@ -20,6 +20,8 @@ pub const CLUSTER_SCOPED: &str = "experimental.quota.kcp.io/cluster-scoped";
 /// Quotas that a creation charges at most: all in one transaction, which has a limit of its own.
 const NAMESPACE_QUOTAS_MAX: usize = 64;
 const WORKSPACE_QUOTAS_MAX: usize = 32;
+/// Quotas of a workspace in all: a creation looks at each, for those that count everywhere.
+const QUOTAS_MAX: usize = 5_000;
 
 /// Kinds of the core group that a quota may name as they are.
 const PLAIN: &[&str] = &["configmaps", "secrets", "resourcequotas"];
@@ -267,22 +269,24 @@ pub(crate) fn announced(
 }
 
 fn check_number(snapshot: &Snapshot, target: &Target, everywhere: bool, new: &Object) -> Result<()> {
-    let (place, max) = match everywhere {
-        true => ("workspace", WORKSPACE_QUOTAS_MAX),
-        false => ("namespace", NAMESPACE_QUOTAS_MAX),
-    };
-    let mut count = 0;
     let namespace = target.namespace.as_deref().unwrap_or_default();
+    let mut count = 0;
     each(snapshot, &target.cluster, namespace, |_, quota| {
         count += usize::from(quota.everywhere == everywhere);
     });
-    match count < max {
-        true => Ok(()),
-        false => Err(target.served.api.forbidden(
-            &new.meta.name,
-            format!("the {place} has {count} quotas that count in all of it, and may have no more: put their limits into fewer"),
-        )),
-    }
+    let full = match everywhere {
+        true if count >= WORKSPACE_QUOTAS_MAX => Some(("workspace", count, "that count in all of it")),
+        false if count >= NAMESPACE_QUOTAS_MAX => Some(("namespace", count, "that count in all of it")),
+        _ => {
+            let all = snapshot.count(&Scope::cluster(ids::resourcequotas(), target.cluster.clone()));
+            (all >= QUOTAS_MAX).then_some(("workspace", all, "in its namespaces"))
+        }
+    };
+    let Some((place, count, of)) = full else {
+        return Ok(());
+    };
+    let why = format!("the {place} has {count} quotas {of}, and may have no more: put their limits into fewer");
+    Err(target.served.api.forbidden(&new.meta.name, why))
 }
 
 /// Where creations that these quotas limit take turns: in a namespace, or (empty) in the whole workspace.

@@ -1,7 +1,7 @@
 //! Who is not let in, row by row of the table of negative tests, and through every door: workspaces by path and by the name
-//! of their cluster, over HTTP/1.1 and HTTP/2; as a watch; through the virtual workspaces of exports, initializers, terminators
-//! and schemas, whosever they are; over gRPC. Whatever is refused changes nothing in the store, its answer names nobody's
-//! workspace, owner or value that the request did not name itself, and the audit log has it with the reason.
+//! of their cluster, over HTTP/1.1 and HTTP/2; as watches, WebSockets among them; through the virtual workspaces of exports,
+//! initializers, terminators and schemas, whosever they are; over gRPC. Whatever is refused changes nothing in the store, its
+//! answer names nobody's workspace, owner or value that the request did not name itself, and the audit log has it with the reason.
 //!
 //! Here are those who come from outside; what a tenant tries in its own workspace is in `tenants`, bytes that are no request
 //! in `framing`, gRPC and other ports in `admin`, browsers in `browsers`, mounts in `mounts`. Rows 9 and 10 (certificates) are in

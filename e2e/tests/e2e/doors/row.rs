@@ -70,15 +70,9 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
     for row in rows {
         for door in DOORS {
             let Some(way) = door.way(scene, row) else { continue };
-            let clients = ["HTTP/2", "HTTP/1.1"].into_iter().zip(scene.clients_of(row.actor));
-            // Behind the doors it is the same, whatever brought it there: one of the two in turns is enough.
-            let both = matches!(door, Door::Path | Door::Name);
-            let turn = sent.len() % 2;
-            for (version, client) in clients
-                .enumerate()
-                .filter(|(i, _)| both || *i == turn)
-                .map(|(_, client)| client)
-            {
+            let clients = scene.clients_of(row.actor);
+            for i in door.versions(sent.len()) {
+                let (version, client) = (["HTTP/2", "HTTP/1.1"][*i], &clients[*i]);
                 let (method, _) = row.request.split_once(' ').unwrap();
                 let what = format!(
                     "row {}: {door:?} {version} {} {method} {} {:?} {:?}",
@@ -86,7 +80,7 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
                 );
                 // Rows may differ in their names of workspaces alone.
                 if sent.insert(what.clone()) {
-                    refused.push(send(scene, row, door, &way, &client, what));
+                    refused.push(send(scene, row, door, &way, client, what));
                 }
             }
         }
@@ -98,7 +92,7 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
 
 fn send(scene: &Scene, row: &Row<'_>, door: Door, way: &Way, client: &insula_e2e::Client, what: String) -> Refused {
     let (method, _) = row.request.split_once(' ').unwrap();
-    let mut headers = row.headers.clone();
+    let mut headers = [&row.headers, door.headers()].concat();
     let is_patch = method == "PATCH";
     if is_patch && headers.iter().all(|(name, _)| *name != "content-type") {
         headers.push(("content-type", "application/merge-patch+json"));

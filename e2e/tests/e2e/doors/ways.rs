@@ -21,6 +21,8 @@ pub(super) enum Door {
     Watch,
     /// The same with the old prefix.
     OldWatch,
+    /// The same over a WebSocket, as a browser would.
+    Socket,
     /// `/services/apiexport`
     Export(Whose),
     /// `/services/initializingworkspaces`
@@ -31,11 +33,12 @@ pub(super) enum Door {
     Schemas,
 }
 
-pub(super) const DOORS: [Door; 11] = [
+pub(super) const DOORS: [Door; 12] = [
     Door::Path,
     Door::Name,
     Door::Watch,
     Door::OldWatch,
+    Door::Socket,
     Door::Export(Whose::Mine),
     Door::Export(Whose::Theirs),
     Door::Initializing(Whose::Mine),
@@ -45,6 +48,14 @@ pub(super) const DOORS: [Door; 11] = [
     Door::Schemas,
 ];
 
+/// What asks for a WebSocket.
+const HANDSHAKE: [(&str, &str); 4] = [
+    ("connection", "upgrade"),
+    ("upgrade", "websocket"),
+    ("sec-websocket-version", "13"),
+    ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
+];
+
 /// A request through a door.
 pub(super) struct Way {
     pub(super) path: String,
@@ -52,9 +63,28 @@ pub(super) struct Way {
 }
 
 impl Door {
+    /// The versions of HTTP that it is tried with: what is behind a door is the same, whatever brought somebody there, so that
+    /// beyond the first two doors one of them in turns is enough.
+    pub(super) fn versions(self, turn: usize) -> &'static [usize] {
+        match (self, turn % 2) {
+            (Door::Path | Door::Name, _) => &[0, 1],
+            (Door::Socket, _) => &[1],
+            (_, 0) => &[0],
+            _ => &[1],
+        }
+    }
+
+    /// Headers beyond the row's.
+    pub(super) fn headers(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Door::Socket => &HANDSHAKE,
+            _ => &[],
+        }
+    }
+
     /// Whether workspaces go by their paths there.
     pub(super) fn is_by_path(self) -> bool {
-        matches!(self, Door::Path | Door::Watch)
+        matches!(self, Door::Path | Door::Watch | Door::Socket)
     }
 
     /// A text of a row with the names of workspaces in it.
@@ -81,8 +111,10 @@ impl Door {
         };
         let view = match self {
             Door::Path | Door::Name => return Some(self.straight(scene, row, path)),
-            Door::Watch | Door::OldWatch if !reads || !row.is_closed() || path.contains("watch=") => return None,
-            Door::Watch => {
+            Door::Watch | Door::OldWatch | Door::Socket if !reads || !row.is_closed() || path.contains("watch=") => {
+                return None;
+            }
+            Door::Watch | Door::Socket => {
                 let and = if path.contains('?') { '&' } else { '?' };
                 return Some(self.straight(scene, row, &format!("{path}{and}watch=true&timeoutSeconds=1")));
             }
