@@ -47,8 +47,13 @@ pub struct Visit {
 }
 
 impl Door {
-    /// Finds out who asks. Nobody is let in without a credential.
-    pub async fn authenticate(&self, metadata: &MetadataMap, extensions: &Extensions) -> Result<UserInfo, Status> {
+    /// Finds out who asks, about a workspace (or, if that is empty, none). Nobody is let in without a credential.
+    pub async fn authenticate(
+        &self,
+        metadata: &MetadataMap,
+        extensions: &Extensions,
+        workspace: &str,
+    ) -> Result<UserInfo, Status> {
         let record = extensions.get::<Record>().cloned().unwrap_or_default();
         let credentials = metadata.get_all("authorization");
         let user = self
@@ -56,8 +61,12 @@ impl Door {
             .authenticate(
                 extensions.get::<PeerCertificate>(),
                 credentials.iter().map(|value| value.as_encoded_bytes()),
-                // What a workspace's issuers say counts in that workspace's own API alone.
-                || None,
+                // What a workspace's issuers say counts in that workspace alone.
+                || {
+                    let (snapshot, path) = (self.registry.store.latest(), ClusterPath::parse(workspace).ok()?);
+                    let cluster = locate::locate(&snapshot, &path).ok()?;
+                    Some((snapshot, cluster))
+                },
             )
             .await
             .map_err(|why| {
@@ -73,9 +82,12 @@ impl Door {
         Ok(user)
     }
 
-    /// Opens the door to somebody with a credential; what they may see is asked for each thing.
-    pub async fn enter<T>(&self, request: &Request<T>) -> Result<Visit, Status> {
-        let user = self.authenticate(request.metadata(), request.extensions()).await?;
+    /// Opens the door to somebody with a credential; what they may see is asked for each thing. The workspace is the one that
+    /// is asked about, if one is.
+    pub async fn enter<T>(&self, request: &Request<T>, workspace: &str) -> Result<Visit, Status> {
+        let user = self
+            .authenticate(request.metadata(), request.extensions(), workspace)
+            .await?;
         let snapshot = self.registry.store.snapshot(insula_api::Revision(0)).await;
         let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
         let given = request.metadata().get("audit-id").and_then(|id| id.to_str().ok());

@@ -34,7 +34,7 @@ pub async fn routes(door: Door) -> Result<Routes, tonic_reflection::server::Erro
     // of an issuer whose keys are not here yet comes again.
     let known = move |request: Request<()>| -> Result<Request<()>, Status> {
         let asked = keeper
-            .authenticate(request.metadata(), request.extensions())
+            .authenticate(request.metadata(), request.extensions(), "")
             .now_or_never();
         asked.unwrap_or_else(|| {
             Err(Status::unavailable(

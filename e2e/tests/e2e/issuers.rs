@@ -5,8 +5,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_e2e::{Client, Hook, Issuer, Reply, Server, Setup, Signer, Who, shared, unique, until, workspace};
+use insula_e2e::{Client, Hook, Issuer, Reply, Server, Setup, Signer, Who, runtime, shared, unique, until, workspace};
+use insula_proto::admin::v1::{TreeRequest, workspace_service_client::WorkspaceServiceClient};
 use serde_json::{Value, json};
+use tonic::Code;
+
+use crate::grpc;
 
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
 const CONFIGURATIONS: &str = "/apis/tenancy.kcp.io/v1alpha1/workspaceauthenticationconfigurations";
@@ -191,6 +195,25 @@ fn a_silent_issuer_is_given_up_and_another_takes_its_place() {
     assert_eq!(maps(&server, &token, "root"), 403);
 }
 
+/// The same door over gRPC: paths of a workspace and those below it.
+fn tree(server: &Server, token: &str, at: &str) -> Result<Vec<String>, Code> {
+    let channel = grpc::channel(server, &Who::Anonymous);
+    runtime().block_on(async {
+        let mut client = WorkspaceServiceClient::with_origin(channel, grpc::origin(server));
+        let root = TreeRequest {
+            root: at.to_owned(),
+            ..TreeRequest::default()
+        };
+        let answers = client.tree(grpc::as_user(token, root)).await;
+        let mut answers = answers.map_err(|status| status.code())?.into_inner();
+        let mut paths = Vec::new();
+        while let Some(node) = answers.message().await.map_err(|status| status.code())? {
+            paths.push(node.workspace.unwrap_or_default().path);
+        }
+        Ok(paths)
+    })
+}
+
 /// A workspace whose type lets an issuer vouch: the type's place, and the workspace.
 fn with_own_issuer(server: &Server, configuration: &Value) -> (String, String) {
     let admin = server.admin();
@@ -242,8 +265,10 @@ fn a_workspaces_issuer_vouches_in_that_workspace_alone() {
     }
     let token = issuer.token(&json!({"groups": ["devs", "system:masters", "system:kcp:admin"]}));
     assert_eq!(maps(&server, &token, &path), 200);
+    assert_eq!(tree(&server, &token, &path), Ok(vec![path.clone()]));
     for place in [home.as_str(), &elsewhere, "root", "system:admin"] {
         assert_eq!(maps(&server, &token, place), 401, "{place}");
+        assert_eq!(tree(&server, &token, place), Err(Code::Unauthenticated), "{place}");
     }
     let ada = server.client(Who::Token(token)).at(&path);
     let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});

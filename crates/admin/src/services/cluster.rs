@@ -7,7 +7,7 @@ use tonic::{Request, Response, Status};
 #[tonic::async_trait]
 impl ClusterService for Door {
     async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
-        let visit = self.enter(&request).await?;
+        let visit = self.enter(&request, "").await?;
         let info = &self.info;
         Ok(Response::new(GetInfoResponse {
             header: visit.header(),

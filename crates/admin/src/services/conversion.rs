@@ -18,7 +18,7 @@ use tonic::{Request, Response, Status};
 #[tonic::async_trait]
 impl ConversionService for Door {
     async fn validate(&self, request: Request<ValidateRequest>) -> Result<Response<ValidateResponse>, Status> {
-        let visit = self.enter(&request).await?;
+        let visit = self.enter(&request, "").await?;
         let ValidateRequest { schema, rules } = request.into_inner();
         let schema = object("schema", schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
         let rules = object("rules", rules)?;
@@ -36,7 +36,11 @@ impl ConversionService for Door {
     }
 
     async fn convert(&self, request: Request<ConvertRequest>) -> Result<Response<ConvertResponse>, Status> {
-        let visit = self.enter(&request).await?;
+        let workspace = match &request.get_ref().source {
+            Some(Source::Stored(stored)) => stored.workspace.as_str(),
+            Some(Source::Inline(_)) | None => "",
+        };
+        let visit = self.enter(&request, workspace).await?;
         let ConvertRequest {
             source,
             object: sent,

@@ -18,16 +18,21 @@ const PAGE_MAX: usize = 1000;
 /// Workspaces that one `Tree` tells.
 const TREE_MAX: usize = 100_000;
 
+/// Who names no workspace means the one at the top.
+fn or_root(path: &str) -> &str {
+    if path.is_empty() { "root" } else { path }
+}
+
 #[tonic::async_trait]
 impl WorkspaceService for Door {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
-        let visit = self.enter(&request).await?;
+        let visit = self.enter(&request, or_root(&request.get_ref().parent)).await?;
         let ListRequest {
             parent,
             page_size,
             page_token,
         } = request.into_inner();
-        let (cluster, path) = self.locate(&visit, if parent.is_empty() { "root" } else { &parent })?;
+        let (cluster, path) = self.locate(&visit, or_root(&parent))?;
         self.permit(&visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "")?;
         let size = match usize::try_from(page_size) {
             Ok(0) => PAGE_DEFAULT,
@@ -60,7 +65,7 @@ impl WorkspaceService for Door {
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
-        let visit = self.enter(&request).await?;
+        let visit = self.enter(&request, &request.get_ref().workspace).await?;
         let path = request.into_inner().workspace;
         let path =
             ClusterPath::parse(&path).map_err(|error| Status::invalid_argument(format!("workspace: {error}")))?;
@@ -108,9 +113,9 @@ impl WorkspaceService for Door {
     type TreeStream = Pin<Box<dyn Stream<Item = Result<TreeResponse, Status>> + Send>>;
 
     async fn tree(&self, request: Request<TreeRequest>) -> Result<Response<Self::TreeStream>, Status> {
-        let visit = self.enter(&request).await?;
+        let visit = self.enter(&request, or_root(&request.get_ref().root)).await?;
         let TreeRequest { root, max_depth } = request.into_inner();
-        let (cluster, path) = self.locate(&visit, if root.is_empty() { "root" } else { &root })?;
+        let (cluster, path) = self.locate(&visit, or_root(&root))?;
         self.permit(&visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "")?;
         let mut out = Vec::new();
         let mut open = vec![(describe_cluster(&visit, &cluster, &path)?, 0u32)];
