@@ -43,7 +43,7 @@ use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response, header};
 use insula_auth::audit::Record;
 use insula_registry::{Registry, access::Authenticator};
-use std::{panic::AssertUnwindSafe, sync::Arc};
+use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
 use tokio::sync::watch;
 
 /// This program's version.
@@ -73,12 +73,16 @@ impl ApiServer {
         let headers = request.headers().clone();
         let record = request.extensions().get::<Record>().cloned().unwrap_or_default();
         let mut kind = handle::Kind::default();
-        let served = AssertUnwindSafe(handle::serve(self, request, &mut kind)).catch_unwind();
+        let outcome = {
+            // Pinned where it is: moving what an answer grows in costs as much as a part of the answer.
+            let served = pin!(AssertUnwindSafe(handle::serve(self, request, &mut kind)).catch_unwind());
+            tokio::time::timeout(self.limits.settings.request_time, served).await
+        };
         let refused = |refusal: reply::Reply| {
             refusal.tell(&record);
             refusal.respond(&headers)
         };
-        let response = match tokio::time::timeout(self.limits.settings.request_time, served).await {
+        let response = match outcome {
             Ok(Ok(Ok(response))) => response,
             Ok(Ok(Err(refusal))) => refused(refusal),
             Ok(Err(_)) => {
@@ -95,12 +99,4 @@ impl ApiServer {
         response.extensions_mut().insert(kind);
         response
     }
-}
-
-/// All paths below `/clusters`, `/services` and everything else that is not the server's own.
-pub fn router(server: Arc<ApiServer>) -> axum::Router {
-    axum::Router::new().fallback(move |request: Request<Body>| {
-        let server = server.clone();
-        async move { server.serve(request).await }
-    })
 }

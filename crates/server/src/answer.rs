@@ -3,7 +3,7 @@
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
+use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
@@ -68,7 +68,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
     let server = listen::Server {
         listener,
         tls: Arc::new(tls),
-        router: router(answer, settings.body_bytes),
+        answer: bounded(answer, settings.body_bytes),
         limits: Limits::default(),
         shares: Shares::new(cores()),
         lifecycle: lifecycle.clone(),
@@ -94,25 +94,25 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
     Ok(())
 }
 
-fn router(answer: Arc<Answer>, body_bytes: usize) -> Router {
+fn bounded(answer: Arc<Answer>, body_bytes: usize) -> listen::Answer {
     // As many at once as there are cores: more would only wait for each other, with their bodies in memory.
     let turns = Arc::new(Semaphore::new(cores()));
-    Router::new().fallback(move |request: Request<Body>| {
+    Arc::new(move |request: Request<Body>| {
         let (answer, turns) = (Arc::clone(&answer), Arc::clone(&turns));
-        async move {
+        Box::pin(async move {
             let (parts, body) = request.into_parts();
             let Ok(_turn) = turns.acquire_owned().await else {
-                return plain(StatusCode::SERVICE_UNAVAILABLE);
+                return Ok(plain(StatusCode::SERVICE_UNAVAILABLE));
             };
             let Ok(body) = Limited::new(body, body_bytes).collect().await else {
-                return plain(StatusCode::PAYLOAD_TOO_LARGE);
+                return Ok(plain(StatusCode::PAYLOAD_TOO_LARGE));
             };
             let request = Request::from_parts(parts, body.to_bytes());
-            match tokio::task::spawn_blocking(move || answer(request)).await {
+            Ok(match tokio::task::spawn_blocking(move || answer(request)).await {
                 Ok(response) => response.map(|body| Body::new(Full::new(body))),
                 Err(_) => plain(StatusCode::INTERNAL_SERVER_ERROR),
-            }
-        }
+            })
+        })
     })
 }
 

@@ -8,7 +8,6 @@
 
 use axum::{
     extract::Request,
-    middleware::Next,
     response::{IntoResponse, Response},
 };
 use http::{
@@ -18,21 +17,19 @@ use http::{
 };
 use insula_auth::audit::Record;
 
-/// The layer, outside of everything that reads a path.
-pub(crate) async fn once(request: Request, next: Next) -> Response {
-    let Some(why) = ambiguity(&request) else {
-        return next.run(request).await;
-    };
+/// The refusal of a request that is for two, before anything reads its path.
+pub(crate) fn refuse(request: &Request) -> Option<Response> {
+    let why = ambiguity(request)?;
     if let Some(record) = request.extensions().get::<Record>() {
         record.refused(why);
     }
     // Go's words: a kube-apiserver does not come to the point of writing a Status either.
     let text = format!("400 Bad Request: {why}");
-    match request.version() < Version::HTTP_2 {
+    Some(match request.version() < Version::HTTP_2 {
         // Nothing is believed of a connection on which this came.
         true => (StatusCode::BAD_REQUEST, [(CONNECTION, "close")], text).into_response(),
         false => (StatusCode::BAD_REQUEST, text).into_response(),
-    }
+    })
 }
 
 /// Why nobody can tell whom a request is for.

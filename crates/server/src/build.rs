@@ -1,21 +1,9 @@
 //! The one place where the parts meet: what was configured and opened becomes what is served.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
-use axum::{
-    Router,
-    extract::{Request, State},
-    middleware::{self, Next},
-    response::Response,
-};
-use http::{Method, header::CONTENT_TYPE};
 use insula_apiserver::{
-    ApiServer, handle,
+    ApiServer,
     limits::{Limits, Settings, Share},
     shares::Shares,
 };
@@ -28,18 +16,18 @@ use insula_registry::{
     representation::{Cache, Workers},
 };
 use insula_store::Store;
-use tower::ServiceExt;
 
 use crate::{
-    Env, StartError, VERSION, authority,
+    Env, StartError, VERSION,
     config::Config,
+    front::Front,
     health::{self, Health},
     housekeeping, issuers,
     lifecycle::Lifecycle,
+    listen::Answer,
     measured::Measured,
-    metrics::{Class, Effect, Metrics, Verb},
+    metrics::Metrics,
     outbound::{IssuerKeys, Webhook},
-    trace,
 };
 
 /// Work that goes on beside requests. It is dropped when the server is gone, after the last request.
@@ -76,7 +64,7 @@ pub struct Parts {
 /// What is served, and what goes on beside it.
 pub struct App {
     /// Every request, gRPC included.
-    pub router: Router,
+    pub answer: Answer,
     /// Spawned by the server; ends with it.
     pub background: Vec<Background>,
 }
@@ -147,14 +135,12 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         openapi: insula_apiserver::openapi::Cache::new(aside),
         closing: closed,
     });
-    let api = insula_apiserver::router(server).layer(middleware::from_fn_with_state(Arc::clone(&metrics), count));
     let health = health::routes(Health {
         store,
         lifecycle: lifecycle.clone(),
-        metrics,
+        metrics: Arc::clone(&metrics),
         authenticator: Arc::clone(&authenticator),
     });
-    let http = health.fallback_service(api);
     let door = insula_admin::Door {
         registry: Arc::clone(&registry),
         authenticator,
@@ -168,11 +154,14 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     let services = insula_admin::routes(door)
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
-    let grpc = services.prepare().into_axum_router();
-    let traced = by_content_type(http, grpc)
-        .layer(middleware::from_fn(authority::once))
-        .layer(middleware::from_fn_with_state(audit, crate::audit::record))
-        .layer(middleware::from_fn_with_state(env.rng, trace::trace));
+    let front = Front {
+        rng: env.rng,
+        audit,
+        metrics,
+        health,
+        grpc: services.prepare().into_axum_router(),
+        api: server,
+    };
 
     let mut background: Vec<Background> = vec![
         Box::pin(housekeeping::keep(Arc::clone(&registry))),
@@ -190,54 +179,9 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     }
     background.extend(reconcilers.into_iter().map(|(_, task)| -> Background { task }));
     Ok(App {
-        router: traced,
+        answer: front.into_answer(),
         background,
     })
-}
-
-/// Counts what the API answered.
-async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    let _held = metrics.in_flight(match *request.method() {
-        Method::GET | Method::HEAD | Method::OPTIONS => Effect::ReadOnly,
-        _ => Effect::Mutating,
-    });
-    let response = next.run(request).await;
-    let kind = response.extensions().get::<handle::Kind>().copied().unwrap_or_default();
-    let verb = match kind.verb {
-        "get" => Verb::Get,
-        "list" => Verb::List,
-        "watch" => Verb::Watch,
-        "create" => Verb::Create,
-        "update" => Verb::Update,
-        "patch" => Verb::Patch,
-        "delete" => Verb::Delete,
-        "deletecollection" => Verb::DeleteCollection,
-        _ => Verb::Other,
-    };
-    let class = match kind.class {
-        handle::Class::NonResource => Class::NonResource,
-        handle::Class::System => Class::System,
-        handle::Class::Bound => Class::Bound,
-        handle::Class::Local => Class::Local,
-    };
-    metrics.request(verb, class, response.status(), started.elapsed());
-    response
-}
-
-/// One port for both: gRPC says so in its content type.
-fn by_content_type(http: Router, grpc: Router) -> Router {
-    Router::new().fallback(move |request: Request| {
-        let router = if is_grpc(&request) { grpc.clone() } else { http.clone() };
-        async move { router.oneshot(request).await.unwrap_or_else(|never| match never {}) }
-    })
-}
-
-fn is_grpc(request: &Request) -> bool {
-    let kind = request.headers().get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
-    // Not a prefix alone: gRPC-Web (`application/grpc-web`) is another protocol.
-    kind.and_then(|kind| kind.strip_prefix(b"application/grpc"))
-        .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
 }
 
 /// Work that takes a while: the thread's other tasks go to another one meanwhile. A runtime of one thread has none.
@@ -260,35 +204,5 @@ fn converters() -> Workers {
     Workers {
         width: cores(),
         start: Arc::new(move |work| drop(threads.spawn_blocking(work))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use axum::body::Body;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn grpc_and_http_share_the_port() {
-        let router = by_content_type(
-            Router::new().fallback(|| async { "http" }),
-            Router::new().fallback(|| async { "grpc" }),
-        );
-        for (content_type, want) in [
-            ("application/grpc", "grpc"),
-            ("application/grpc+proto", "grpc"),
-            ("application/grpc;charset=utf-8", "grpc"),
-            ("application/grpc-web", "http"),
-            ("application/json", "http"),
-        ] {
-            let request = Request::post("/x")
-                .header(CONTENT_TYPE, content_type)
-                .body(Body::empty())
-                .unwrap();
-            let response = router.clone().oneshot(request).await.unwrap();
-            let body = axum::body::to_bytes(response.into_body(), 100).await.unwrap();
-            assert_eq!(body, want, "{content_type}");
-        }
     }
 }

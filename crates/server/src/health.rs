@@ -42,7 +42,12 @@ pub(crate) struct Health {
     pub(crate) authenticator: Arc<Authenticator>,
 }
 
-/// The routes, to be merged with everything else.
+/// Whether a path is one of these.
+pub(crate) fn is(path: &str) -> bool {
+    matches!(path, "/livez" | "/healthz" | "/readyz" | "/version" | METRICS)
+}
+
+/// The routes.
 pub(crate) fn routes(health: Health) -> Router {
     let metrics = Arc::clone(&health.metrics);
     Router::new()

@@ -12,6 +12,7 @@ pub mod config;
 mod env;
 mod error;
 mod files;
+mod front;
 
 mod health;
 mod housekeeping;

@@ -6,12 +6,13 @@
 
 use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body};
+use axum::body::Body;
 use bytes::Bytes;
-use http::{Request, header};
+use http::{Request, Response, header};
 use hyper::{
     body::Incoming,
     server::conn::{http1, http2},
+    service::Service,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use insula_apiserver::{
@@ -28,7 +29,6 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::TaskTracker;
-use tower::ServiceExt;
 
 use crate::{
     config::Limits,
@@ -52,11 +52,16 @@ const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: tex
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub SocketAddr);
 
+/// What answers requests.
+pub(crate) type Answer = Arc<dyn Fn(Request<Body>) -> Answered + Send + Sync>;
+/// An answer that is being made.
+pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
 /// A bound port and what to do with it.
 pub(crate) struct Server {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Arc<ServerConfig>,
-    pub(crate) router: Router,
+    pub(crate) answer: Answer,
     pub(crate) limits: Limits,
     /// Whose connections wait for others'.
     pub(crate) shares: Shares,
@@ -69,7 +74,7 @@ pub(crate) struct Server {
 /// What every connection needs.
 struct Shared {
     acceptor: TlsAcceptor,
-    router: Router,
+    answer: Answer,
     limits: Limits,
     lifecycle: Lifecycle,
     metrics: Arc<Metrics>,
@@ -89,7 +94,7 @@ pub(crate) async fn serve(server: Server) {
     let Server {
         listener,
         tls,
-        router,
+        answer,
         limits,
         shares,
         lifecycle,
@@ -101,7 +106,7 @@ pub(crate) async fn serve(server: Server) {
     let acceptor = TlsAcceptor::from(tls);
     let shared = Arc::new(Shared {
         acceptor,
-        router,
+        answer,
         limits,
         lifecycle: lifecycle.clone(),
         metrics,
@@ -130,10 +135,11 @@ pub(crate) async fn serve(server: Server) {
                     _permit: permit,
                 });
                 let (lanes, meter, shared) = (&shared.lanes, &Arc::clone(&open.meter), Arc::clone(&shared));
+                let gone = shared.lifecycle.clone();
                 let connection = async move {
                     tokio::select! {
-                        () = shared.lifecycle.gone() => {}
-                        () = connection(&shared, &open, stream, peer) => {}
+                        () = gone.gone() => {}
+                        () = connection(shared, open, stream, peer) => {}
                     }
                 };
                 lanes.spawn(meter, tracker.track_future(connection));
@@ -166,14 +172,14 @@ fn is_the_peers(error: &io::Error) -> bool {
     )
 }
 
-async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, peer: SocketAddr) {
+async fn connection(shared: Arc<Shared>, open: Arc<Open>, stream: TcpStream, peer: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "the connection ended before it began");
         return;
     }
     let patience = Duration::from_secs(shared.limits.header_seconds);
-    match timeout(patience, handshake(shared, stream)).await {
-        Ok(Ok(Some(tls))) => converse(shared, open, tls, peer).await,
+    match timeout(patience, handshake(&shared, stream)).await {
+        Ok(Ok(Some(tls))) => converse(&shared, &open, tls, peer).await,
         Ok(Ok(None)) => tracing::debug!(%peer, "plain HTTP on the HTTPS port"),
         Ok(Err(error)) => {
             shared.metrics.handshake_failed();
@@ -206,44 +212,72 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<TcpStre
         .map(|leaf| PeerCertificate::new(Bytes::copy_from_slice(leaf)));
     // The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
-    let router = shared.router.clone();
-    let (afterwards, meter) = (afterwards(shared, open), Arc::clone(&open.meter));
-    let service = hyper::service::service_fn(move |request: Request<Incoming>| {
-        let mut request = request.map(Body::new);
-        request.extensions_mut().insert(PeerAddress(peer));
-        request.extensions_mut().insert(Arc::clone(&meter));
-        if let Some(certificate) = &certificate {
-            request.extensions_mut().insert(certificate.clone());
-        }
-        if request.headers().contains_key(header::UPGRADE) {
-            request.extensions_mut().insert(afterwards.clone());
-        }
-        let router = router.clone();
-        async move { Ok::<_, Infallible>(router.oneshot(request).await.unwrap_or_else(|never| match never {})) }
-    });
+    let requests = Requests {
+        answer: Arc::clone(&shared.answer),
+        certificate,
+        meter: Arc::clone(&open.meter),
+        afterwards: afterwards(shared, open),
+        peer,
+    };
     let (io, limits) = (TokioIo::new(tls), &shared.limits);
     let ended = if agreed_on_2 {
         let spawner = Spawner {
             lanes: Arc::clone(&shared.lanes),
             meter: Arc::clone(&open.meter),
         };
-        let connection = http_2(spawner, limits).serve_connection(io, service);
-        until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
+        let connection = http_2(spawner, limits).serve_connection(io, requests);
+        until_closed(shared.lifecycle.clone(), connection, |connection| {
+            connection.graceful_shutdown()
+        })
+        .await
     } else {
-        let connection = http_1(limits).serve_connection(io, service).with_upgrades();
-        until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
+        let connection = http_1(limits).serve_connection(io, requests).with_upgrades();
+        until_closed(shared.lifecycle.clone(), connection, |connection| {
+            connection.graceful_shutdown()
+        })
+        .await
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "the connection broke");
     }
 }
 
+/// What comes on a connection: each request with what is known of who sends it.
+struct Requests {
+    answer: Answer,
+    certificate: Option<PeerCertificate>,
+    meter: Arc<Meter>,
+    afterwards: Afterwards,
+    peer: SocketAddr,
+}
+
+impl Service<Request<Incoming>> for Requests {
+    type Response = Response<Body>;
+    type Error = Infallible;
+    type Future = Answered;
+
+    fn call(&self, request: Request<Incoming>) -> Answered {
+        let mut request = request.map(Body::new);
+        let upgrades = request.headers().contains_key(header::UPGRADE);
+        let known = request.extensions_mut();
+        known.insert(PeerAddress(self.peer));
+        known.insert(Arc::clone(&self.meter));
+        if let Some(certificate) = &self.certificate {
+            known.insert(certificate.clone());
+        }
+        if upgrades {
+            known.insert(self.afterwards.clone());
+        }
+        (self.answer)(request)
+    }
+}
+
 /// Serves a connection; once the server closes, what has begun on it is the last.
-async fn until_closed<C: Future>(shared: &Shared, connection: C, close: impl FnOnce(Pin<&mut C>)) -> C::Output {
+async fn until_closed<C: Future>(lifecycle: Lifecycle, connection: C, close: fn(Pin<&mut C>)) -> C::Output {
     tokio::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => ended,
-        () = shared.lifecycle.closing() => {
+        () = lifecycle.closing() => {
             close(connection.as_mut());
             connection.await
         }

@@ -181,7 +181,7 @@ impl Starting {
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
         let shares = Shares::new(cores());
-        let App { router, background } = build(Parts {
+        let App { answer, background } = build(Parts {
             config: Arc::clone(&config),
             env,
             store: Arc::clone(&store),
@@ -203,7 +203,7 @@ impl Starting {
         let server = Server {
             listener,
             tls,
-            router,
+            answer,
             limits,
             shares,
             lifecycle: lifecycle.clone(),

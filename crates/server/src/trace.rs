@@ -2,16 +2,12 @@
 //!
 //! The id travels in the header `Audit-Id`, on the request for whoever answers it and on the answer for whoever asked.
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
-};
+use axum::{extract::Request, response::Response};
 use http::{HeaderName, HeaderValue};
 use insula_api::Rng;
-use tracing::Instrument;
+use tracing::Span;
 
 /// Kubernetes' name for a request's id.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -19,28 +15,46 @@ pub const REQUEST_ID: HeaderName = HeaderName::from_static("audit-id");
 /// Longer paths are cut in logs.
 const WORKSPACE_CHARS_MAX: usize = 128;
 
-/// The outermost layer.
-pub(crate) async fn trace(State(rng): State<Arc<dyn Rng>>, mut request: Request, next: Next) -> Response {
-    // Always our own: an id that a client chose could point an investigation at somebody else's request.
-    let id = request_id(rng.as_ref());
-    let header = HeaderValue::from_str(&id).expect("hexadecimal digits are a header's value");
-    request.headers_mut().insert(REQUEST_ID, header.clone());
-    let span = tracing::info_span!(
-        "request",
-        id = %id,
-        workspace = workspace(request.uri().path()),
-        method = %request.method(),
-    );
-    let path = request.uri().path().to_owned();
-    let started = Instant::now();
-    let mut response = next.run(request).instrument(span.clone()).await;
-    let (code, milliseconds) = (response.status().as_u16(), started.elapsed().as_secs_f64() * 1e3);
-    span.in_scope(|| match code {
-        500.. => tracing::warn!(code, milliseconds, path, "answered"),
-        _ => tracing::debug!(code, milliseconds, path, "answered"),
-    });
-    response.headers_mut().insert(REQUEST_ID, header);
-    response
+/// A request that is being answered.
+pub(crate) struct Trace {
+    header: HeaderValue,
+    /// What log lines meanwhile are part of.
+    pub(crate) span: Span,
+    path: String,
+    started: Instant,
+}
+
+impl Trace {
+    /// Gives a request its id.
+    pub(crate) fn begin(rng: &dyn Rng, request: &mut Request) -> Self {
+        // Always our own: an id that a client chose could point an investigation at somebody else's request.
+        let id = request_id(rng);
+        let header = HeaderValue::from_str(&id).expect("hexadecimal digits are a header's value");
+        request.headers_mut().insert(REQUEST_ID, header.clone());
+        let span = tracing::info_span!(
+            "request",
+            id = %id,
+            workspace = workspace(request.uri().path()),
+            method = %request.method(),
+        );
+        Trace {
+            header,
+            span,
+            path: request.uri().path().to_owned(),
+            started: Instant::now(),
+        }
+    }
+
+    /// Tells how it ended, and whom to ask about it.
+    pub(crate) fn end(self, response: &mut Response) {
+        let (code, milliseconds) = (response.status().as_u16(), self.started.elapsed().as_secs_f64() * 1e3);
+        let path = self.path;
+        self.span.in_scope(|| match code {
+            500.. => tracing::warn!(code, milliseconds, path, "answered"),
+            _ => tracing::debug!(code, milliseconds, path, "answered"),
+        });
+        response.headers_mut().insert(REQUEST_ID, self.header);
+    }
 }
 
 /// A random UUID (version 4), as Kubernetes' ids are.

@@ -1,13 +1,13 @@
 //! The audit log: every request leaves a line that says who asked for what, and how it ended.
 //!
 //! ```text
-//! layer ─ Record ─▶ stages of the request ─▶ Event ─▶ queue, bounded ─▶ one thread ─▶ audit.log ─▶ audit-….log
+//! Asking ─ Record ─▶ stages of the request ─▶ Event ─▶ queue, bounded ─▶ one thread ─▶ audit.log ─▶ audit-….log
 //! ```
 //! A request never waits for the disk: it leaves its event in the queue, and one thread writes all that is there with one call.
 //! What happens when the queue is full is a setting; events that are lost are counted.
 
+mod asking;
 mod file;
-mod layer;
 mod writer;
 
 use std::{path::PathBuf, sync::Arc};
@@ -22,7 +22,7 @@ use crate::{
     metrics::Metrics,
 };
 
-pub(crate) use layer::record;
+pub(crate) use asking::Asking;
 pub(crate) use writer::Writer;
 
 /// What is recorded where no policy is given: everything but health, and no content of anything.

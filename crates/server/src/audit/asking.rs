@@ -2,11 +2,7 @@
 
 use std::{net::IpAddr, sync::Arc};
 
-use axum::{
-    extract::{Request, State},
-    middleware::Next,
-    response::Response,
-};
+use axum::{extract::Request, response::Response};
 use http::{HeaderMap, HeaderValue, header::USER_AGENT};
 use insula_auth::{
     Attributes,
@@ -23,28 +19,31 @@ const CUT: &str = "...TRUNCATED";
 /// Proxies on the way that are named; clients write what they like.
 const FORWARDED_MAX: usize = 16;
 
-/// The layer.
-pub(crate) async fn record(State(log): State<Arc<Log>>, mut request: Request, next: Next) -> Response {
-    let record = Record::new(log, facts(&request));
-    request.extensions_mut().insert(record.clone());
-    let asking = Asking(record);
-    let response = next.run(request).await;
-    match response.headers().get("grpc-status") {
-        Some(status) => {
-            let status = Code::from_bytes(status.as_bytes());
-            let message = text(response.headers().get("grpc-message"));
-            asking
-                .0
-                .status(&json!({"status": "Failure", "message": message, "reason": format!("{status:?}")}));
-            asking.0.answered(http_code(status));
-        }
-        None => asking.0.answered(response.status().as_u16()),
-    }
-    response
-}
-
 /// A request that is being answered. One that ends before its answer leaves a line, too: what it did may have happened.
-struct Asking(Record);
+pub(crate) struct Asking(Record);
+
+impl Asking {
+    /// Begins the record of a request, for all who answer it.
+    pub(crate) fn begin(log: &Arc<Log>, request: &mut Request) -> Self {
+        let record = Record::new(Arc::clone(log), facts(request));
+        request.extensions_mut().insert(record.clone());
+        Asking(record)
+    }
+
+    /// Ends it.
+    pub(crate) fn end(self, response: &Response) {
+        match response.headers().get("grpc-status") {
+            Some(status) => {
+                let status = Code::from_bytes(status.as_bytes());
+                let message = text(response.headers().get("grpc-message"));
+                let failure = json!({"status": "Failure", "message": message, "reason": format!("{status:?}")});
+                self.0.status(&failure);
+                self.0.answered(http_code(status));
+            }
+            None => self.0.answered(response.status().as_u16()),
+        }
+    }
+}
 
 impl Drop for Asking {
     fn drop(&mut self) {
