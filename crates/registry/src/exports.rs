@@ -78,8 +78,8 @@ pub(crate) fn policy_of(
 /// is, and its own. What the owner of an API says of its objects holds for all who bind it, as long as there is the export.
 pub(crate) fn homes_of_hooks(snapshot: &Snapshot, cluster: &ClusterName, served: &Served) -> Vec<ClusterName> {
     let exporter = || {
-        let claim = snapshot.get(&ids::claim(cluster, served.group(), &served.names().plural))?;
-        let claim = claim.object.view(Claim::read);
+        let (claim, _) = served.guard.as_ref()?;
+        let claim = snapshot.get(claim)?.object.view(Claim::read);
         let export = claim.export.as_ref()?;
         snapshot.get(&export.key())?;
         (export.cluster != *cluster).then(|| export.cluster.clone())
