@@ -207,9 +207,7 @@ pub fn create(context: &Context<'_>, mut new: Json) -> Result<Draft> {
     strategy.prepare_for_create(&mut stored, now);
     let mut errors = misnamed;
     errors.extend(strategy.validate(&stored));
-    if version.name != served.api.storage_version().name {
-        errors.extend(insula_schema::validate(&stored, &served.api.storage_version().schema));
-    }
+    errors.extend(errors_as_stored(context, &stored, None)?);
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored, None));
     strategy.canonicalize(&mut stored);
@@ -276,6 +274,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     }
     let mut errors = strategy.validate(&stored);
     errors.extend(strategy.validate_update(&stored, &old_stored));
+    errors.extend(errors_as_stored(context, &stored, Some(old))?);
     refuse(served, &name, errors)?;
     warnings.extend(strategy.warnings(&stored, Some(&old_stored)));
     strategy.canonicalize(&mut stored);
@@ -351,6 +350,25 @@ fn shown(context: &Context<'_>, new: Json) -> Option<Json> {
     let custom = served.origin != Origin::System && served.alias.is_none() && served.api.webhook.is_none();
     let converted = version.name != served.api.storage_version().name;
     (custom && converted && served.api.bundle.shows_what_is_written()).then_some(new)
+}
+
+/// What the stored version's own schema has against what was written through another one: a rule of one version alone would
+/// else hold for those alone who write in it. Judged as its readers see it, and what was wrong before may stay.
+fn errors_as_stored(context: &Context<'_>, stored: &Json, old: Option<&Entry>) -> Result<Vec<FieldError>> {
+    let Context { served, version, .. } = context;
+    let storage = served.api.storage_version();
+    if version.name == storage.name {
+        return Ok(Vec::new());
+    }
+    let mut shown = stored.clone();
+    insula_schema::default(&mut shown, &storage.schema);
+    Ok(match old {
+        None => insula_schema::validate(&shown, &storage.schema),
+        Some(old) => {
+            let was = representation::value(served, old, &storage.name)?;
+            insula_schema::validate_update(&shown, &was, &storage.schema).errors
+        }
+    })
 }
 
 /// The mark of what is stored, where it is not what clients of the storage version see: what came through another version
