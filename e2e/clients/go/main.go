@@ -1,4 +1,4 @@
-// The Go clients against a workspace: client-go, and a manager of controller-runtime.
+// The Go clients against a workspace: client-go, managers of controller-runtime and of multicluster-runtime.
 //
 // KUBECONFIG leads to a workspace of its own, where the widgets of two versions are bound; the argument is the definition of lamps.
 package main
@@ -32,7 +32,7 @@ func main() {
 		run  func(context.Context, *rest.Config)
 	}{
 		{"discovery", discovers}, {"typed", typed}, {"dynamic", dynamically}, {"apply", applies}, {"informer", informs},
-		{"versions", versions}, {"election", elects}, {"manager", manages}, {"views", provides},
+		{"versions", versions}, {"election", elects}, {"manager", manages}, {"views", provides}, {"tenants", reconcilesTenants},
 	}
 	for _, step := range steps {
 		step.run(ctx, config)

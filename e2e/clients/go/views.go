@@ -29,13 +29,13 @@ func at(config *rest.Config, view, cluster string) *rest.Config {
 	return config
 }
 
-// clusters are those that a provider has met, as multicluster-runtime's kcp provider keeps them: one engages with its binding.
-type clusters struct {
+// register has the clusters that a provider has met: one engages with its binding.
+type register struct {
 	lock    sync.Mutex
 	engaged map[string]bool
 }
 
-func (c *clusters) set(object any, engaged bool) {
+func (c *register) set(object any, engaged bool) {
 	if gone, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = gone.Obj
 	}
@@ -44,7 +44,7 @@ func (c *clusters) set(object any, engaged bool) {
 	c.engaged[object.(client.Object).GetAnnotations()[clusterAnnotation]] = engaged
 }
 
-func (c *clusters) any() string {
+func (c *register) any() string {
 	c.lock.Lock()
 	defer c.lock.Unlock()
 	for name, engaged := range c.engaged {
@@ -55,22 +55,27 @@ func (c *clusters) any() string {
 	return ""
 }
 
-// provides works as a provider does: one cache of controller-runtime over all clusters, and a client for each.
-func provides(ctx context.Context, config *rest.Config) {
+// viewOf is where an export's provider finds its tenants.
+func viewOf(ctx context.Context, config *rest.Config, export string) string {
 	slices := schema.GroupVersionResource{Group: "apis.kcp.io", Version: "v1alpha1", Resource: "apiexportendpointslices"}
 	own := got(dynamic.NewForConfig(config))
 	view := ""
 	until("the address of the view is published", func() bool {
-		slice := got(own.Resource(slices).Get(ctx, "widgets", metav1.GetOptions{}))
+		slice := got(own.Resource(slices).Get(ctx, export, metav1.GetOptions{}))
 		endpoints, _, _ := unstructured.NestedSlice(slice.Object, "status", "endpoints")
 		if len(endpoints) == 1 {
 			view = endpoints[0].(map[string]any)["url"].(string)
 		}
 		return view != ""
 	})
+	return view
+}
 
+// provides works as a provider does: one cache of controller-runtime over all clusters, and a client for each.
+func provides(ctx context.Context, config *rest.Config) {
+	view := viewOf(ctx, config, "widgets")
 	all := got(cache.New(at(config, view, "*"), cache.Options{}))
-	known := &clusters{engaged: map[string]bool{}}
+	known := &register{engaged: map[string]bool{}}
 	bindings := got(all.GetInformer(ctx, kind("apis.kcp.io", "v1alpha1", "APIBinding"), cache.BlockUntilSynced(false)))
 	got(bindings.AddEventHandler(toolscache.ResourceEventHandlerFuncs{
 		AddFunc:    func(object any) { known.set(object, true) },
