@@ -20,9 +20,9 @@ use insula_apiserver::shares::{Meter, Shares};
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// The kernel's scale ends at 19: such a thread gets a seventieth of a core that others want, so that it still ends what it
-/// began.
-const NICE_MAX: i32 = 19;
+/// Such a thread gets a tenth of a core that others want: with less (the scale ends at 19, a seventieth), whoever waits for
+/// a lock that it holds would wait for hundreds of milliseconds on a machine that is busy with other things.
+const NICENESS: i32 = 10;
 
 /// The threads of both lanes.
 pub(crate) struct Lanes {
@@ -78,7 +78,7 @@ impl Lanes {
             let threads = Builder::new_multi_thread()
                 .thread_name("behind")
                 .on_thread_start(|| {
-                    if let Err(error) = nice(NICE_MAX) {
+                    if let Err(error) = nice(NICENESS) {
                         tracing::warn!(%error, "tenants that are behind keep their priority");
                     }
                 })
