@@ -1,9 +1,9 @@
 //! Who has used more than their share of the cores lately, so that others may go first.
 //!
 //! Every tenant has an account of the time that was computed for it, of which half is forgotten in each [`HALF_LIFE`]. Who used
-//! more than a tenth of the machine while others are there too is *behind*: what it sends is computed on threads that the
-//! system runs when nobody else wants a core. So a flood gets all that is left over, and nobody else waits for it; once it has
-//! waited for a while itself, it is not behind any more. A tenant that is alone is never behind.
+//! more than a tenth of the machine while others are there too is *behind*: what it sends is computed on threads of low
+//! priority. So a flood gets what is left over, and nobody else waits for it; once it has waited for a while itself, it is not
+//! behind any more. A tenant that is alone is never behind.
 //!
 //! This module keeps the accounts. Threads, and which of them work for whom, are the server's.
 

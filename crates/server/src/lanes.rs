@@ -1,4 +1,4 @@
-//! Two lanes for connections: the threads of the runtime, and threads that the system lets run when nobody else wants a core.
+//! Two lanes for connections: the threads of the runtime, and threads of low priority.
 //!
 //! A connection, and each of its requests, is a task that is measured whenever it runs. When the tenant who pays for it falls
 //! [behind](insula_apiserver::shares), the task goes on in the other lane, and comes back later: its socket stays where it is,

@@ -21,6 +21,7 @@ use std::{
         Arc,
         atomic::{AtomicUsize, Ordering},
     },
+    time::Duration,
 };
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
@@ -35,6 +36,7 @@ const STREAMS_PER_CONNECTION: usize = 100;
 pub(crate) struct Client {
     connections: Vec<SendRequest<Full<Bytes>>>,
     next: AtomicUsize,
+    refused: AtomicUsize,
     address: Address,
 }
 
@@ -60,6 +62,7 @@ impl Client {
         Ok(Client {
             connections,
             next: AtomicUsize::new(0),
+            refused: AtomicUsize::new(0),
             address,
         })
     }
@@ -74,9 +77,20 @@ impl Client {
         self.connections.len()
     }
 
-    /// Sends a request and reads all of the answer, whatever its code.
+    /// How many requests met a limit.
+    pub(crate) fn refused(&self) -> usize {
+        self.refused.load(Ordering::Relaxed)
+    }
+
+    /// Sends a request and reads all of the answer, whatever its code. Who meets a limit comes again when they are told to, as
+    /// Kubernetes' clients do.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<(StatusCode, Bytes)> {
-        let response = self.begin(method, path, body).await?;
+        let mut response = self.begin(method.clone(), path, body.clone()).await?;
+        while let Some(seconds) = again_after(&response) {
+            self.refused.fetch_add(1, Ordering::Relaxed);
+            tokio::time::sleep(Duration::from_secs(seconds)).await;
+            response = self.begin(method.clone(), path, body.clone()).await?;
+        }
         let code = response.status();
         let body = response
             .into_body()
@@ -136,6 +150,14 @@ impl Client {
         connection.ready().await.context("the connection is gone")?;
         connection.send_request(request).await.with_context(|| path.to_owned())
     }
+}
+
+/// Seconds after which a refused request may come again.
+fn again_after(response: &http::Response<Incoming>) -> Option<u64> {
+    let told = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+    (response.status() == StatusCode::TOO_MANY_REQUESTS)
+        .then(|| told.parse().ok())
+        .flatten()
 }
 
 impl Address {

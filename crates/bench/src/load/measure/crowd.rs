@@ -70,7 +70,7 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
         report.add(creates.row(&format!("create, {beside}"), run.workspaces, 1));
         if let Some(flood) = flood {
             let (done, refused) = flood.stop()?;
-            eprintln!("  the flood: {done} requests answered, {refused} refused");
+            eprintln!("  the flood: {done} requests answered, {refused} told to come again later");
         }
     }
     Ok(())
@@ -129,8 +129,11 @@ async fn flood(
                     client.send(Method::POST, path, Some(object)).await
                 }
             };
-            let Ok((code, _)) = sent else { return };
-            counts[usize::from(!code.is_success())].fetch_add(1, Ordering::Relaxed);
+            if sent.is_err() {
+                return;
+            }
+            counts[0].fetch_add(1, Ordering::Relaxed);
+            counts[1].store(client.refused(), Ordering::Relaxed);
         }
     };
     join_all((0..clients).map(one)).await;
