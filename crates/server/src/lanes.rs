@@ -20,9 +20,9 @@ use insula_apiserver::shares::{Meter, Shares};
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Such a thread gets a tenth of a core that others want: with less (the scale ends at 19, a seventieth), whoever waits for
-/// a lock that it holds would wait for hundreds of milliseconds on a machine that is busy with other things.
-const NICENESS: i32 = 10;
+/// Such a thread gets a quarter of a core that others want. With less, whoever waits for a lock that it holds would wait too
+/// long where the machine is busy with other things: at the scale's end, 19, for over a second.
+const NICENESS: i32 = 5;
 
 /// The threads of both lanes.
 pub(crate) struct Lanes {

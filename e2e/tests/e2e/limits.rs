@@ -251,7 +251,7 @@ fn behind(server: &Server) -> u64 {
         let (head, rest) = stat.rsplit_once(") ")?;
         let fields: Vec<&str> = rest.split(' ').collect();
         head.ends_with("(behind").then(|| {
-            assert_eq!(fields[16], "10", "others go first");
+            assert_eq!(fields[16], "5", "others go first");
             fields[11].parse::<u64>().unwrap()
         })
     });
