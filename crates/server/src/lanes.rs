@@ -4,9 +4,9 @@
 //! [behind](insula_apiserver::shares), the task goes on in the other lane, and comes back later: its socket stays where it is,
 //! only other threads work for it. What is spawned on the way (a request of a connection) begins where that runs.
 //!
-//! So a tenant's flood is decrypted, parsed, answered and encrypted on threads that wait for everybody else's, down to the
-//! microsecond and by the kernel, which knows best who wants a core. An order of our own could only choose what runs next, and
-//! whoever comes would wait for what runs already.
+//! So a tenant's flood is decrypted, parsed, answered and encrypted on threads that the kernel takes a core from when others'
+//! want it, in the middle of whatever runs. An order of our own could only choose what runs next, and whoever comes would wait
+//! for what runs already.
 
 use std::{
     pin::Pin,
