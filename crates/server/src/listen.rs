@@ -135,11 +135,10 @@ pub(crate) async fn serve(server: Server) {
                     _permit: permit,
                 });
                 let (lanes, meter, shared) = (&shared.lanes, &Arc::clone(&open.meter), Arc::clone(&shared));
-                let gone = shared.lifecycle.clone();
                 let connection = async move {
                     tokio::select! {
-                        () = gone.gone() => {}
-                        () = connection(shared, open, stream, peer) => {}
+                        () = shared.lifecycle.gone() => {}
+                        () = connection(&shared, &open, stream, peer) => {}
                     }
                 };
                 lanes.spawn(meter, tracker.track_future(connection));
@@ -172,14 +171,14 @@ fn is_the_peers(error: &io::Error) -> bool {
     )
 }
 
-async fn connection(shared: Arc<Shared>, open: Arc<Open>, stream: TcpStream, peer: SocketAddr) {
+async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, peer: SocketAddr) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "the connection ended before it began");
         return;
     }
     let patience = Duration::from_secs(shared.limits.header_seconds);
-    match timeout(patience, handshake(&shared, stream)).await {
-        Ok(Ok(Some(tls))) => converse(&shared, &open, tls, peer).await,
+    match timeout(patience, handshake(shared, stream)).await {
+        Ok(Ok(Some(tls))) => converse(shared, open, tls, peer).await,
         Ok(Ok(None)) => tracing::debug!(%peer, "plain HTTP on the HTTPS port"),
         Ok(Err(error)) => {
             shared.metrics.handshake_failed();
@@ -226,16 +225,10 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<TcpStre
             meter: Arc::clone(&open.meter),
         };
         let connection = http_2(spawner, limits).serve_connection(io, requests);
-        until_closed(shared.lifecycle.clone(), connection, |connection| {
-            connection.graceful_shutdown()
-        })
-        .await
+        until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
     } else {
         let connection = http_1(limits).serve_connection(io, requests).with_upgrades();
-        until_closed(shared.lifecycle.clone(), connection, |connection| {
-            connection.graceful_shutdown()
-        })
-        .await
+        until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "the connection broke");
@@ -273,11 +266,11 @@ impl Service<Request<Incoming>> for Requests {
 }
 
 /// Serves a connection; once the server closes, what has begun on it is the last.
-async fn until_closed<C: Future>(lifecycle: Lifecycle, connection: C, close: fn(Pin<&mut C>)) -> C::Output {
+async fn until_closed<C: Future>(shared: &Shared, connection: C, close: fn(Pin<&mut C>)) -> C::Output {
     tokio::pin!(connection);
     tokio::select! {
         ended = connection.as_mut() => ended,
-        () = lifecycle.closing() => {
+        () = shared.lifecycle.closing() => {
             close(connection.as_mut());
             connection.await
         }
