@@ -29,6 +29,7 @@ pub(crate) struct Lanes {
     /// Since when meters count.
     begun: Instant,
     front: Handle,
+    back_threads: usize,
     /// Made when somebody is behind for the first time. Nothing when the system gives no threads.
     back: OnceLock<Option<Runtime>>,
 }
@@ -41,11 +42,13 @@ enum Lane {
 }
 
 impl Lanes {
-    /// The threads of this runtime, and others once they are needed.
-    pub(crate) fn new() -> Arc<Self> {
+    /// The threads of this runtime, and others once they are needed: one fewer than there are cores. However low their
+    /// priority, whoever wakes up beside them may wait until they have had a slice of time, or are through with a system call.
+    pub(crate) fn new(cores: usize) -> Arc<Self> {
         Arc::new(Lanes {
             begun: Instant::now(),
             front: Handle::current(),
+            back_threads: cores.saturating_sub(1).max(1),
             back: OnceLock::new(),
         })
     }
@@ -76,6 +79,7 @@ impl Lanes {
     fn back(&self) -> Option<&Handle> {
         let made = self.back.get_or_init(|| {
             let threads = Builder::new_multi_thread()
+                .worker_threads(self.back_threads)
                 .thread_name("behind")
                 .on_thread_start(|| {
                     if let Err(error) = nice(NICENESS) {
@@ -169,7 +173,7 @@ mod tests {
     /// Goes to the threads of those who are behind when its tenant is, and back, without beginning anew.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_task_moves_with_its_tenant() {
-        let (lanes, shares) = (Lanes::new(), Shares::new(2));
+        let (lanes, shares) = (Lanes::new(2), Shares::new(2));
         let (meter, other) = (lanes.meter(&shares), lanes.meter(&shares));
         let (told, mut threads) = tokio::sync::mpsc::unbounded_channel();
         lanes.spawn(&meter, async move {

@@ -31,6 +31,7 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::TaskTracker;
 
 use crate::{
+    build::cores,
     config::Limits,
     lanes::{Lanes, Spawner},
     lifecycle::Lifecycle,
@@ -111,7 +112,7 @@ pub(crate) async fn serve(server: Server) {
         lifecycle: lifecycle.clone(),
         metrics,
         tracker: tracker.clone(),
-        lanes: Lanes::new(),
+        lanes: Lanes::new(cores()),
     });
     loop {
         let next = async {

@@ -126,6 +126,24 @@ fn begun(server: &Server, token: &str, path: &str) -> StreamOwned<ClientConnecti
     stream
 }
 
+/// Begins a request that takes the only place, and gives what another one is told then. It begins anew when one of the others
+/// had the place at the moment in which it came.
+fn in_flight(
+    server: &Server,
+    path: &str,
+    other: impl Fn() -> Answer,
+) -> (StreamOwned<ClientConnection, TcpStream>, Answer) {
+    until("carol's request is in flight", || {
+        let held = begun(server, "carol-token", path);
+        let mut answers = (0..20).map(|_| {
+            std::thread::sleep(std::time::Duration::from_millis(10));
+            other()
+        });
+        let refused = answers.find(busy)?;
+        Some((held, refused))
+    })
+}
+
 fn busy(answer: &Answer) -> bool {
     if answer.code != 429 {
         return false;
@@ -153,8 +171,7 @@ fn what_is_open_at_once_has_limits() {
         server.client(Who::Token("carol-token".into())),
         server.client(Who::Token("dave-token".into())),
     );
-    let held = begun(&server, "carol-token", &path);
-    until("carol's request is in flight", || busy(&carol.get(&path)).then_some(()));
+    let (held, _) = in_flight(&server, &path, || carol.get(&path));
     assert_eq!(dave.get(&path).code, 200, "another user is served");
     // A body that never comes is waited for no longer than for any request.
     until("carol's place is free again", || {
@@ -187,11 +204,7 @@ fn a_workspace_has_limits_of_its_own() {
     let other = workspace(&server.admin(), "other").0;
     let path = |workspace: &str| format!("/clusters/{workspace}{MAPS}");
     let dave = server.client(Who::Token("dave-token".into()));
-    let held = begun(&server, "carol-token", &path("root"));
-    let answer = until("carol's request is in flight", || {
-        let answer = dave.get(&path("root"));
-        busy(&answer).then_some(answer)
-    });
+    let (held, answer) = in_flight(&server, &path("root"), || dave.get(&path("root")));
     let text =
         "Too many requests, please try again later: the workspace has 1 requests being answered, and may have no more";
     assert_eq!(answer.body["message"], text);

@@ -16,6 +16,8 @@ pub(crate) enum What {
     Neighbour,
     /// Reads and creates of one workspace while another one sends as much as it can.
     Crowd,
+    /// What `crowd` starts beside itself: sends as much as it can to a running server until standard input ends.
+    Flood,
     /// One write until the last of many watchers has it.
     Watch,
     /// Workspaces from the request until Ready.

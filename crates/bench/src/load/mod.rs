@@ -6,6 +6,7 @@
 
 mod args;
 mod client;
+mod flood;
 mod lines;
 mod measure;
 mod report;
@@ -15,6 +16,7 @@ mod world;
 pub use args::Arguments;
 
 use anyhow::{Context, Result};
+use args::What;
 use report::Report;
 use std::time::Instant;
 
@@ -24,6 +26,9 @@ pub fn run(arguments: &Arguments) -> Result<()> {
         .enable_all()
         .build()
         .context("no runtime")?;
+    if arguments.what == What::Flood {
+        return runtime.block_on(flood::send(arguments));
+    }
     let report = runtime.block_on(measure_all(arguments))?;
     report.print(arguments.output)
 }

@@ -1,0 +1,86 @@
+//! One tenant that sends as much as it can: a process of its own, of the lowest priority. It stands for other machines, and
+//! whoever is measured beside it must not wait for it on this side.
+
+use super::{args::Arguments, client::Client, world};
+use anyhow::{Context, Result, ensure};
+use futures_util::future::try_join_all;
+use http::Method;
+use std::{
+    cell::Cell,
+    io,
+    path::Path,
+    process::{Child, Command, Stdio},
+    sync::atomic::{AtomicBool, Ordering},
+    time::Instant,
+};
+
+/// Whose objects it reads and writes.
+pub(super) const TENANT: usize = 1;
+/// Objects of a page that it asks for.
+const PAGE: usize = 500;
+
+/// Set when standard input ends.
+static OVER: AtomicBool = AtomicBool::new(false);
+
+/// The process.
+pub(super) struct Flood(Child);
+
+impl Flood {
+    /// Begins beside this one.
+    pub(super) fn start(kubeconfig: &Path, arguments: &Arguments) -> Result<Self> {
+        let process = Command::new("chrt")
+            .args(["--idle", "0"])
+            .arg(std::env::current_exe().context("which program this is")?)
+            .args(["flood", "--server"])
+            .arg(kubeconfig)
+            .args(["--clients", &arguments.many().to_string()])
+            .args(["--connections", &arguments.connections.to_string()])
+            .stdin(Stdio::piped())
+            .spawn();
+        Ok(Flood(process.context("no process for the flood")?))
+    }
+
+    /// Ends it, and waits until it has said what it did.
+    pub(super) fn stop(mut self) -> Result<()> {
+        drop(self.0.stdin.take());
+        let ended = self.0.wait()?;
+        ensure!(ended.success(), "the flood: {ended}");
+        Ok(())
+    }
+}
+
+/// Sends until standard input ends: half of the clients read pages, half of them create.
+pub(super) async fn send(arguments: &Arguments) -> Result<()> {
+    let kubeconfig = arguments.server.as_deref().context("a flood needs --server")?;
+    let client = Client::connect(kubeconfig, arguments.connections).await?;
+    std::thread::spawn(|| {
+        // However it ends.
+        let _ = io::copy(&mut io::stdin(), &mut io::sink());
+        OVER.store(true, Ordering::Relaxed);
+    });
+    let (path, bodies) = (world::widgets(TENANT, "v1"), world::Bodies::new("v1"));
+    let (page, answered, begun) = (format!("{path}?limit={PAGE}"), Cell::new(0_usize), Instant::now());
+    let (path, page, bodies, client, count) = (&path, &page, &bodies, &client, &answered);
+    let one = |number: usize| async move {
+        while !OVER.load(Ordering::Relaxed) {
+            match number % 2 {
+                0 => client.send(Method::GET, page, None).await?,
+                _ => {
+                    // Names of this process, since another one may have come before.
+                    let name = format!("flood-{}-{:08}", std::process::id(), count.get());
+                    client.send(Method::POST, path, Some(bodies.named(&name))).await?
+                }
+            };
+            count.set(count.get() + 1);
+        }
+        anyhow::Ok(())
+    };
+    try_join_all((0..arguments.many()).map(one)).await?;
+    let each_second = |count: usize| count as f64 / begun.elapsed().as_secs_f64();
+    eprintln!(
+        "  the flood: {:.0} requests answered in a second, {:.0} told to come again later",
+        each_second(answered.get()),
+        each_second(client.refused())
+    );
+    Ok(())
+}
