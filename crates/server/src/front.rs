@@ -69,40 +69,43 @@ impl Front {
         response
     }
 
-    /// One port for all: gRPC says so in its content type, and health has paths of its own.
+    /// One port for all: gRPC says so in its content type, and health has paths of its own. What is no gRPC is counted.
     async fn told_apart(&self, request: Request) -> Response {
         if let Some(refusal) = authority::refuse(&request) {
             return refusal;
         }
-        let router = match request.uri().path() {
-            _ if is_grpc(&request) => &self.grpc,
-            path if health::is(path) => &self.health,
-            _ => return self.counted(request).await,
-        };
-        router
-            .clone()
-            .oneshot(request)
-            .await
-            .unwrap_or_else(|never| match never {})
-    }
-
-    /// Counts what the API answered.
-    async fn counted(&self, request: Request<Body>) -> Response {
-        let started = Instant::now();
-        let _held = self.metrics.in_flight(match *request.method() {
-            Method::GET | Method::HEAD | Method::OPTIONS => Effect::ReadOnly,
-            _ => Effect::Mutating,
-        });
-        let only_head = *request.method() == Method::HEAD;
-        let mut response = self.api.serve(request).await;
-        if only_head {
-            response = without_body(response);
+        if is_grpc(&request) {
+            return routed(&self.grpc, request).await;
         }
+        let started = Instant::now();
+        let response = match health::is(request.uri().path()) {
+            true => routed(&self.health, request).await,
+            false => self.held(request).await,
+        };
         let kind = response.extensions().get::<handle::Kind>().copied().unwrap_or_default();
         self.metrics
             .request(verb(kind), class(kind), response.status(), started.elapsed());
         response
     }
+
+    /// What the API answers, counted while it does.
+    async fn held(&self, request: Request) -> Response {
+        let _held = self.metrics.in_flight(match *request.method() {
+            Method::GET | Method::HEAD | Method::OPTIONS => Effect::ReadOnly,
+            _ => Effect::Mutating,
+        });
+        let only_head = *request.method() == Method::HEAD;
+        let response = self.api.serve(request).await;
+        match only_head {
+            true => without_body(response),
+            false => response,
+        }
+    }
+}
+
+async fn routed(router: &Router, request: Request) -> Response {
+    let answered = router.clone().oneshot(request).await;
+    answered.unwrap_or_else(|never| match never {})
 }
 
 /// The answer to a HEAD: what it would be, and how long.

@@ -3,13 +3,12 @@
 //! Health is for everybody. The version and the reasons behind a failure are for those whom we know; metrics are for
 //! administrators, and for those whom roles of root let read them.
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use axum::{
     Router,
     body::Body,
-    extract::{Request, State},
-    middleware::{self, Next},
+    extract::State,
     response::{IntoResponse, Response},
     routing::get,
 };
@@ -25,11 +24,7 @@ use insula_registry::access::{self, Authenticator, PeerCertificate};
 use insula_store::Store;
 use serde_json::json;
 
-use crate::{
-    VERSION,
-    lifecycle::Lifecycle,
-    metrics::{Class, Metrics, Verb},
-};
+use crate::{VERSION, lifecycle::Lifecycle, metrics::Metrics};
 
 const METRICS: &str = "/metrics";
 
@@ -49,22 +44,13 @@ pub(crate) fn is(path: &str) -> bool {
 
 /// The routes.
 pub(crate) fn routes(health: Health) -> Router {
-    let metrics = Arc::clone(&health.metrics);
     Router::new()
         .route("/livez", get(live))
         .route("/healthz", get(ready))
         .route("/readyz", get(ready))
         .route("/version", get(version))
         .route(METRICS, get(text))
-        .layer(middleware::from_fn_with_state(metrics, count))
         .with_state(health)
-}
-
-async fn count(State(metrics): State<Arc<Metrics>>, request: Request, next: Next) -> Response {
-    let started = Instant::now();
-    let response = next.run(request).await;
-    metrics.request(Verb::Other, Class::NonResource, response.status(), started.elapsed());
-    response
 }
 
 /// Alive as long as it can answer, also while it drains: a restart would help nobody then. A store that can write no
