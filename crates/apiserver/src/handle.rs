@@ -65,7 +65,8 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         None => (Tenant::User(authorized.parsed.payer.clone()), None),
     };
     if let Some(meter) = meter {
-        server.shares.charge_to(&meter, &tenant);
+        let charged = server.shares.charge_to(&meter, &tenant);
+        charged.map_err(|spent| status::too_many_requests(&spent.to_string()))?;
     }
     answer(server, authorized, kind).await
 }

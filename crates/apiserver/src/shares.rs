@@ -5,6 +5,9 @@
 //! priority. So a flood gets what is left over, and nobody else waits for it; once it has waited for a while itself, it is not
 //! behind any more. A tenant that is alone is never behind.
 //!
+//! What is left over may be limited, too: then a workspace that used so much while others are there is told to come again. A flood
+//! disturbs others for as long as it computes, however low its priority; a limit makes that a small part of the time.
+//!
 //! This module keeps the accounts. Threads, and which of them work for whom, are the server's.
 
 use dashmap::DashMap;
@@ -39,6 +42,13 @@ pub enum Tenant {
     User(Arc<str>),
 }
 
+/// A workspace that used all that it may while others are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("the workspace used {percent} % of the server's cores lately, and may use no more while others ask")]
+pub struct Spent {
+    percent: usize,
+}
+
 /// The accounts of all tenants. Copies are of the same ones.
 #[derive(Clone)]
 pub struct Shares(Arc<Accounts>);
@@ -46,9 +56,16 @@ pub struct Shares(Arc<Accounts>);
 struct Accounts {
     /// Seconds of computing that an account may hold.
     share: f64,
+    limit: Option<Limit>,
     crowd: Arc<Crowd>,
     open: DashMap<Tenant, Arc<Account>>,
     sweep_at: AtomicUsize,
+}
+
+#[derive(Clone, Copy)]
+struct Limit {
+    percent: usize,
+    seconds: f64,
 }
 
 /// Whether there is more than one tenant.
@@ -86,16 +103,22 @@ fn micros(time: Duration) -> u64 {
 }
 
 impl Shares {
-    /// Accounts on a machine with so many cores. Times are since a moment that is the same for all.
-    pub fn new(cores: usize) -> Self {
-        // What an account holds that uses its share all the time.
-        let share = SHARE * cores.max(1) as f64 * HALF_LIFE.as_secs_f64() / std::f64::consts::LN_2;
+    /// Accounts on a machine with so many cores, of which a workspace may use so many hundredths while others are there; 100: what
+    /// is left over. Times are since a moment that is the same for all.
+    pub fn new(cores: usize, percent: usize) -> Self {
+        // What an account holds that uses all cores all the time.
+        let all = cores.max(1) as f64 * HALF_LIFE.as_secs_f64() / std::f64::consts::LN_2;
+        let limit = (percent < 100).then_some(Limit {
+            percent,
+            seconds: all * percent as f64 / 100.0,
+        });
         let crowd = Arc::new(Crowd {
             last: AtomicUsize::new(0),
             changed: AtomicU64::new(0),
         });
         Shares(Arc::new(Accounts {
-            share,
+            share: SHARE * all,
+            limit,
             crowd,
             open: DashMap::new(),
             sweep_at: AtomicUsize::new(SWEEP_MIN),
@@ -108,12 +131,21 @@ impl Shares {
     }
 
     /// From here on the tenant pays for the connection. Its meter knows the time, since it is asked before anything runs.
-    pub fn charge_to(&self, meter: &Meter, tenant: &Tenant) {
+    ///
+    /// # Errors
+    /// When it may not use more now; it pays for being told so.
+    pub fn charge_to(&self, meter: &Meter, tenant: &Tenant) -> Result<(), Spent> {
         let mut charged = locked(&meter.0);
         let now = locked(&charged.used).at;
         let account = self.0.of(tenant, now);
         self.0.crowd.asked(&account, now);
-        *charged = account;
+        *charged = account.clone();
+        match (tenant, self.0.limit) {
+            (Tenant::Workspace(_), Some(limit)) if account.has_used(limit.seconds, now) => {
+                Err(Spent { percent: limit.percent })
+            }
+            _ => Ok(()),
+        }
     }
 }
 
@@ -176,6 +208,13 @@ impl Used {
 }
 
 impl Account {
+    /// Whether it holds so many seconds while others are there.
+    fn has_used(&self, seconds: f64, now: Duration) -> bool {
+        let mut used = locked(&self.used);
+        used.decay(now);
+        used.seconds > seconds && self.crowd.is_there(now)
+    }
+
     /// Whether others go first.
     fn is_behind(&self, now: Duration) -> bool {
         let mut used = locked(&self.used);
@@ -213,17 +252,17 @@ mod tests {
     /// Gives when the first one is behind.
     fn beside(works: impl Fn(u32) -> u32, asks: impl Fn(u32) -> bool) -> Vec<bool> {
         let mut now = Duration::ZERO;
-        let shares = Shares::new(2);
+        let shares = Shares::new(2, 100);
         let (loud, quiet) = (shares.meter(now), shares.meter(now));
         (0..400)
             .map(|step| {
                 now += 10 * MS;
                 loud.is_behind(now);
-                shares.charge_to(&loud, &user("loud"));
+                assert_eq!(shares.charge_to(&loud, &user("loud")), Ok(()));
                 loud.charge(works(step) * MS);
                 if asks(step) {
                     quiet.is_behind(now);
-                    shares.charge_to(&quiet, &user("quiet"));
+                    assert_eq!(shares.charge_to(&quiet, &user("quiet")), Ok(()));
                     quiet.charge(MS / 10);
                 }
                 assert!(!quiet.is_behind(now), "who uses little is never behind");
@@ -254,13 +293,49 @@ mod tests {
         assert!(moves <= 1, "{moves}");
     }
 
+    /// Two workspaces of a machine with two cores, of which one may use a quarter: of 400 times that it asks, each worth twenty
+    /// milliseconds of ten, those that it gets.
+    #[test]
+    fn a_workspace_that_used_its_limit_is_told_while_others_are_there() {
+        let workspace = |name: &str| Tenant::Workspace(ClusterName::parse(name).expect("a name"));
+        let served = |others: bool| {
+            let (mut now, shares) = (Duration::ZERO, Shares::new(2, 25));
+            let (loud, quiet) = (shares.meter(now), shares.meter(now));
+            let asks = (0..400).filter(|_| {
+                now += 10 * MS;
+                if others {
+                    quiet.is_behind(now);
+                    assert_eq!(shares.charge_to(&quiet, &workspace("quiet")), Ok(()));
+                }
+                loud.is_behind(now);
+                let told = shares.charge_to(&loud, &workspace("loud"));
+                if told.is_ok() {
+                    loud.charge(20 * MS);
+                }
+                told.is_ok()
+            });
+            asks.count()
+        };
+        assert_eq!(served(false), 400, "nobody is there whom it could disturb");
+        let some = served(true);
+        assert!(
+            (90..130).contains(&some),
+            "a quarter of both cores and what it held at first: {some}"
+        );
+        let told = Spent { percent: 25 }.to_string();
+        assert_eq!(
+            told,
+            "the workspace used 25 % of the server's cores lately, and may use no more while others ask"
+        );
+    }
+
     #[test]
     fn who_is_gone_is_forgotten() {
         let mut now = Duration::ZERO;
-        let shares = Shares::new(2);
+        let shares = Shares::new(2, 100);
         for n in 0..10 * SWEEP_MIN {
             now += 10 * MS;
-            shares.charge_to(&shares.meter(now), &user(&n.to_string()));
+            assert_eq!(shares.charge_to(&shares.meter(now), &user(&n.to_string())), Ok(()));
         }
         assert!(shares.0.open.len() <= 2 * SWEEP_MIN, "{}", shares.0.open.len());
     }

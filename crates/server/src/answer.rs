@@ -70,7 +70,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
         tls: Arc::new(tls),
         answer: bounded(answer, settings.body_bytes),
         limits: Limits::default(),
-        shares: Shares::new(cores()),
+        shares: Shares::new(cores(), 100),
         lifecycle: lifecycle.clone(),
         metrics: Arc::new(Metrics::new(VERSION, None)),
         drain: DRAIN,

@@ -173,7 +173,7 @@ mod tests {
     /// Goes to the threads of those who are behind when its tenant is, and back, without beginning anew.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_task_moves_with_its_tenant() {
-        let (lanes, shares) = (Lanes::new(2), Shares::new(2));
+        let (lanes, shares) = (Lanes::new(2), Shares::new(2, 100));
         let (meter, other) = (lanes.meter(&shares), lanes.meter(&shares));
         let (told, mut threads) = tokio::sync::mpsc::unbounded_channel();
         lanes.spawn(&meter, async move {
@@ -190,8 +190,9 @@ mod tests {
             loop {
                 let name = threads.recv().await.expect("it goes on");
                 other.is_behind(lanes.begun.elapsed());
-                shares.charge_to(&other, &Tenant::User("quiet".into()));
-                shares.charge_to(&meter, &Tenant::User("loud".into()));
+                for (meter, name) in [(&other, "quiet"), (&meter, "loud")] {
+                    assert_eq!(shares.charge_to(meter, &Tenant::User(name.into())), Ok(()));
+                }
                 if seen.last() != Some(&name) {
                     seen.push(name);
                 }

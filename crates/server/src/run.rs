@@ -180,7 +180,7 @@ impl Starting {
         let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
-        let shares = Shares::new(cores());
+        let shares = Shares::new(cores(), config.limits.compute_percent_per_workspace);
         let App { answer, background } = build(Parts {
             config: Arc::clone(&config),
             env,

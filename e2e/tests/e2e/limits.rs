@@ -309,6 +309,44 @@ fn who_floods_lets_others_go_first() {
     quiet.post(MAPS, &map(&json!({"name": "a"}))).expect(201);
 }
 
+/// A workspace that used all that it may of the cores, while others ask, is told to come again; others are not, and alone it is not.
+#[test]
+fn a_workspace_may_use_so_much_of_the_cores() {
+    let server = Server::with(Setup {
+        environment: vec![(
+            "INSULA_LIMITS_COMPUTE_PERCENT_PER_WORKSPACE".to_owned(),
+            "10".to_owned(),
+        )],
+        ..Setup::default()
+    });
+    let admin = server.admin();
+    let (loud, quiet) = (
+        admin.at(&workspace(&admin, "loud").0),
+        admin.at(&workspace(&admin, "quiet").0),
+    );
+    // Long after somebody else asked nobody is there to be disturbed.
+    loud.get(MAPS).expect(200);
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    for i in 0..60 {
+        let data = json!({"a": "b".repeat(10_000)});
+        let object =
+            json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i}")}, "data": data});
+        loud.post(MAPS, &object).expect(201);
+    }
+    let refused = until("the workspace has used what it may", || {
+        quiet.get(MAPS).expect(200);
+        (0..10)
+            .map(|_| loud.get(&format!("{MAPS}?labelSelector=!x")))
+            .find(busy)
+    });
+    let text = "Too many requests, please try again later: the workspace used 10 % of the server's cores lately, and may use no more while others ask";
+    assert_eq!(refused.body["message"], text);
+    until("it has rested", || {
+        quiet.get(MAPS).expect(200);
+        (loud.get(MAPS).code == 200).then_some(())
+    });
+}
+
 /// A page of a list whose past is gone is told so, with a token to go on from what is now.
 #[test]
 fn a_page_that_is_too_old_says_how_to_go_on() {

@@ -146,6 +146,11 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if let Some((key, _)) = zero {
         return refuse(&format!("limits.{key}"), "a limit must be at least 1".to_owned());
     }
+    let percent = config.limits.compute_percent_per_workspace;
+    if percent > 100 {
+        let why = format!("{percent} % is more than all cores; 100 is as much as is left over");
+        return refuse("limits.computePercentPerWorkspace", why);
+    }
     if !(1..=WEBHOOK_SECONDS_MAX).contains(&config.webhooks.timeout_seconds) {
         let cause = format!("must be between 1 and {WEBHOOK_SECONDS_MAX}");
         return refuse("webhooks.timeoutSeconds", cause);

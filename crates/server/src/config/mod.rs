@@ -182,6 +182,8 @@ pub struct Limits {
     pub requests_per_second_per_workspace: usize,
     /// Open watches of one workspace.
     pub watches_per_workspace: usize,
+    /// Hundredths of the cores that one workspace may use while others ask, too; 100: what is left over.
+    pub compute_percent_per_workspace: usize,
     /// Open connections.
     pub connections: usize,
     /// HTTP/2 streams of one connection.
@@ -227,12 +229,13 @@ impl Default for Limits {
             request_seconds: 60,
             requests_in_flight: 2_000,
             requests_in_flight_per_user: 400,
-            // More than one machine answers: workspaces take turns, so that this is for who wants to sell less.
+            // More than one machine answers: who computes much lets others go first, so that this is for who wants to sell less.
             requests_per_second_per_user: 50_000,
             watches_per_user: 5_000,
             requests_in_flight_per_workspace: 400,
             requests_per_second_per_workspace: 50_000,
             watches_per_workspace: 5_000,
+            compute_percent_per_workspace: 100,
             connections: 10_000,
             // Go's client opens another connection beyond 250, which spreads watches over connections.
             streams_per_connection: 250,

@@ -137,6 +137,9 @@ fn limits_cannot_be_zero_and_collectors_are_plain() {
         .map_err(|error| error.to_string())
     };
     assert!(refused(vec![("limits.connections", "0".into())]).is_err_and(|e| e.contains("at least 1")));
+    let percent = |value: &str| refused(vec![("limits.computePercentPerWorkspace", value.into())]);
+    assert!(percent("101").is_err_and(|e| e.contains("limits.computePercentPerWorkspace") && e.contains("all cores")));
+    assert_eq!(percent("100"), Ok(()));
     assert!(refused(vec![("telemetry.otlpEndpoint", "https://x:1".into())]).is_err_and(|e| e.contains("http://")));
     assert_eq!(refused(Vec::new()), Ok(()));
 }
