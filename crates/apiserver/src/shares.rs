@@ -2,8 +2,9 @@
 //!
 //! Every tenant has an account of the time that was computed for it, of which half is forgotten in each [`HALF_LIFE`]. Who used
 //! more than a tenth of the machine while others are there too is *behind*: what it sends is computed on threads of low
-//! priority. So a flood gets what is left over, and nobody else waits for it; once it has waited for a while itself, it is not
-//! behind any more. A tenant that is alone is never behind.
+//! priority. So a flood gets what is left over, and nobody else waits for it. Whether it may come back is asked of what it used
+//! in the last seconds, too, or a flood in bursts would begin each of them among the others. A tenant that is alone is never
+//! behind.
 //!
 //! What is left over may be limited, too: then a workspace that used so much while others are there is told to come again. A flood
 //! disturbs others for as long as it computes, however low its priority; a limit makes that a small part of the time.
@@ -22,6 +23,8 @@ use std::{
 
 /// What was used so long ago counts half.
 const HALF_LIFE: Duration = Duration::from_millis(250);
+/// The same where who is behind wants to come back: long beside the second after which a refused client comes again.
+const LONG_HALF_LIFE: Duration = Duration::from_secs(2);
 /// Of all that the machine can compute.
 const SHARE: f64 = 0.1;
 /// Who is behind comes back at so much of the share: who uses just as much as it is not moved with every request.
@@ -86,6 +89,8 @@ pub struct Account {
 #[derive(Clone, Copy)]
 struct Used {
     seconds: f64,
+    /// The same, forgotten more slowly.
+    long: f64,
     at: Duration,
     behind: bool,
 }
@@ -153,6 +158,7 @@ impl Accounts {
     fn account(&self, now: Duration) -> Arc<Account> {
         let used = Used {
             seconds: 0.0,
+            long: 0.0,
             at: now,
             behind: false,
         };
@@ -201,8 +207,9 @@ impl Crowd {
 
 impl Used {
     fn decay(&mut self, now: Duration) {
-        let passed = now.saturating_sub(self.at);
-        self.seconds *= (-passed.as_secs_f64() / HALF_LIFE.as_secs_f64()).exp2();
+        let passed = now.saturating_sub(self.at).as_secs_f64();
+        self.seconds *= (-passed / HALF_LIFE.as_secs_f64()).exp2();
+        self.long *= (-passed / LONG_HALF_LIFE.as_secs_f64()).exp2();
         self.at = self.at.max(now);
     }
 }
@@ -219,8 +226,13 @@ impl Account {
     fn is_behind(&self, now: Duration) -> bool {
         let mut used = locked(&self.used);
         used.decay(now);
-        let most = if used.behind { self.share * BACK_AT } else { self.share };
-        used.behind = used.seconds > most && self.crowd.is_there(now);
+        // As much of it as the other account would hold, had it been used evenly.
+        let long = used.long * HALF_LIFE.as_secs_f64() / LONG_HALF_LIFE.as_secs_f64();
+        let too_much = match used.behind {
+            true => used.seconds.max(long) > self.share * BACK_AT,
+            false => used.seconds > self.share,
+        };
+        used.behind = too_much && self.crowd.is_there(now);
         used.behind
     }
 }
@@ -234,7 +246,9 @@ impl Meter {
     /// Adds what was computed since it was asked.
     pub fn charge(&self, took: Duration) {
         let account = locked(&self.0);
-        locked(&account.used).seconds += took.as_secs_f64();
+        let mut used = locked(&account.used);
+        used.seconds += took.as_secs_f64();
+        used.long += took.as_secs_f64();
     }
 }
 
@@ -254,7 +268,7 @@ mod tests {
         let mut now = Duration::ZERO;
         let shares = Shares::new(2, 100);
         let (loud, quiet) = (shares.meter(now), shares.meter(now));
-        (0..400)
+        (0..800)
             .map(|step| {
                 now += 10 * MS;
                 loud.is_behind(now);
@@ -283,7 +297,12 @@ mod tests {
         let left = beside(|_| 20, |step| step < 100);
         assert!(left[90] && left[190] && !left[210], "nobody waits for it any more");
         let rested = beside(|step| if step < 100 { 20 } else { 0 }, all);
-        assert!(rested[100] && !rested[220], "it has waited long enough");
+        assert!(rested[100] && rested[300] && !rested[700], "it has waited long enough");
+        let bursts = beside(|step| if step % 100 < 20 { 10 } else { 0 }, all);
+        assert!(
+            bursts[400..].iter().all(|behind| *behind),
+            "a pause of a second is not long enough"
+        );
     }
 
     #[test]

@@ -202,7 +202,7 @@ mod tests {
             }
         };
         go_on_until(false).await;
-        meter.charge(Duration::from_secs(1));
+        meter.charge(Duration::from_millis(300));
         go_on_until(true).await;
         go_on_until(false).await;
         assert_eq!(seen.len(), 3, "{seen:?}");
