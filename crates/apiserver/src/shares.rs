@@ -33,7 +33,7 @@ const BACK_AT: f64 = 0.5;
 const ALONE: Duration = Duration::from_secs(1);
 /// Accounts of those who used nothing lately are looked for when there are so many, and again when they have doubled.
 const SWEEP_MIN: usize = 1_024;
-/// Of an account that used nothing for so long, less than a thousandth of its share is left.
+/// Of an account that used nothing for so long, hardly anything is left: a thirtieth after the long half-life.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// Whose account it is.
