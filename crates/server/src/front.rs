@@ -27,6 +27,7 @@ use crate::{
     listen::Answer,
     metrics::{Class, Effect, Metrics, Verb},
     trace::Trace,
+    unread::Unread,
 };
 
 /// Who answers, and who is told.
@@ -89,13 +90,17 @@ impl Front {
     }
 
     /// What the API answers, counted while it does.
-    async fn held(&self, request: Request) -> Response {
+    async fn held(&self, mut request: Request) -> Response {
         let _held = self.metrics.in_flight(match *request.method() {
             Method::GET | Method::HEAD | Method::OPTIONS => Effect::ReadOnly,
             _ => Effect::Mutating,
         });
         let only_head = *request.method() == Method::HEAD;
+        let unread = Unread::watch(&mut request);
         let response = self.api.serve(request).await;
+        if let Some(unread) = unread {
+            unread.finish(self.api.limits.settings.body_bytes).await;
+        }
         match only_head {
             true => without_body(response),
             false => response,

@@ -33,6 +33,7 @@ mod run;
 mod telemetry;
 mod tls;
 mod trace;
+mod unread;
 
 pub use answer::{Answer, Answering, Told, answer};
 pub use build::{App, Background, Parts, build};

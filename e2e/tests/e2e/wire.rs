@@ -1,9 +1,15 @@
 //! What goes over the wire, beside plain JSON.
 
-use std::io::Read;
+use std::{
+    io::{Read, Write},
+    net::TcpStream,
+    sync::Arc,
+    time::Duration,
+};
 
 use http::header;
-use insula_e2e::{Answer, Client, shared, until, workspace};
+use insula_e2e::{Answer, Client, Server, Who, shared, tls, until, workspace};
+use rustls::{ClientConnection, StreamOwned};
 use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
@@ -242,4 +248,97 @@ fn watches_are_websockets_for_browsers() {
     );
     // Whoever does not ask to watch gets an ordinary answer.
     assert_eq!(client.websocket(MAPS, &[]).err(), Some(200));
+}
+
+/// HTTP/2 by its frames (RFC 9113, 4.1): a client library does not send what a refusal makes needless, the network does.
+struct Frames(StreamOwned<ClientConnection, TcpStream>);
+
+impl Frames {
+    const DATA: u8 = 0;
+    const HEADERS: u8 = 1;
+    const GOAWAY: u8 = 7;
+    const END_STREAM: u8 = 1;
+    const END_HEADERS: u8 = 4;
+
+    fn connect(server: &Server) -> Self {
+        let mut config = tls(&server.data_dir(), &Who::KcpAdmin);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        let connection = ClientConnection::new(Arc::new(config), "127.0.0.1".try_into().unwrap()).unwrap();
+        let stream = TcpStream::connect(server.address()).unwrap();
+        let mut frames = Frames(StreamOwned::new(connection, stream));
+        frames.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
+        let (settings, window_update) = (4, 8);
+        frames.send(settings, 0, 0, b"");
+        frames.send(window_update, 0, 0, &(1_u32 << 30).to_be_bytes());
+        frames
+    }
+
+    fn send(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let head = [&length[1..], &[kind, flags], &stream.to_be_bytes()].concat();
+        self.0.write_all(&[&head, payload].concat()).unwrap();
+    }
+
+    /// Sends headers, as they are (RFC 7541, 6.2.2).
+    fn begin(&mut self, stream: u32, headers: &[(&str, &str)]) {
+        let mut block = Vec::new();
+        for (name, value) in headers {
+            block.push(0);
+            for text in [name, value] {
+                block.push(u8::try_from(text.len()).unwrap());
+                block.extend_from_slice(text.as_bytes());
+            }
+        }
+        self.send(Self::HEADERS, Self::END_HEADERS, stream, &block);
+    }
+
+    fn next(&mut self) -> (u8, u32, Vec<u8>) {
+        let mut head = [0; 9];
+        self.0.read_exact(&mut head).unwrap();
+        let mut payload = vec![0; u32::from_be_bytes([0, head[0], head[1], head[2]]) as usize];
+        self.0.read_exact(&mut payload).unwrap();
+        (
+            head[3],
+            u32::from_be_bytes([head[5], head[6], head[7], head[8]]),
+            payload,
+        )
+    }
+}
+
+/// A connection stays, however many requests are refused on it while their bodies are on the way.
+#[test]
+fn refusals_do_not_end_a_connection() {
+    let server = shared();
+    let admin = server.admin();
+    let path = format!(
+        "/clusters/{}/apis/no.example.io/v1/things",
+        workspace(&admin, "refused").0
+    );
+    let mut frames = Frames::connect(&server);
+    let authority = server.address().to_string();
+    let headers = [
+        (":method", "POST"),
+        (":scheme", "https"),
+        (":authority", &authority),
+        (":path", &path),
+        ("content-type", "application/json"),
+    ];
+    let mut streams = (1..).step_by(2);
+    // More than HTTP/2's library forgives.
+    for _ in 0..20 {
+        let some: Vec<u32> = streams.by_ref().take(100).collect();
+        some.iter().for_each(|stream| frames.begin(*stream, &headers));
+        frames.0.flush().unwrap();
+        std::thread::sleep(Duration::from_millis(50));
+        for stream in &some {
+            frames.send(Frames::DATA, Frames::END_STREAM, *stream, b"{}");
+        }
+        frames.0.flush().unwrap();
+        let mut answered = 0;
+        while answered < some.len() {
+            let (kind, stream, payload) = frames.next();
+            assert_ne!(kind, Frames::GOAWAY, "{}", String::from_utf8_lossy(&payload));
+            answered += usize::from(kind == Frames::HEADERS && some.contains(&stream));
+        }
+    }
 }

@@ -1,0 +1,101 @@
+//! Bodies that nobody read: of requests that were refused before, for who asks, where, or how much.
+//!
+//! They are read all the same before the answer is sent. Otherwise HTTP/2 has to break each such request off while its body is on
+//! its way, and a client that is refused often (over a limit, say) loses the connection, and with it its watches.
+
+use axum::{
+    body::{Body, Bytes},
+    extract::Request,
+};
+use http::header::EXPECT;
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use http_body_util::BodyExt;
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+/// For what is on its way already. Who sends more slowly is broken off.
+const TIME: Duration = Duration::from_secs(1);
+
+/// Where a body is left by whoever does not read all of it.
+#[derive(Clone, Default)]
+pub(crate) struct Unread(Arc<Mutex<Option<Body>>>);
+
+struct Watched {
+    body: Body,
+    over: bool,
+    unread: Unread,
+}
+
+impl Unread {
+    /// Where the request's body is found if nobody reads it. Nothing when there is none, or the client waits for a word before it
+    /// sends one.
+    pub(crate) fn watch(request: &mut Request) -> Option<Unread> {
+        if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
+            return None;
+        }
+        let unread = Unread::default();
+        let watched = Watched {
+            body: std::mem::take(request.body_mut()),
+            over: false,
+            unread: unread.clone(),
+        };
+        *request.body_mut() = Body::new(watched);
+        Some(unread)
+    }
+
+    /// Reads what is left, at most so many bytes.
+    pub(crate) async fn finish(self, most: usize) {
+        let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let most = most as u64;
+        let Some(mut body) = left.filter(|body| body.size_hint().lower() <= most) else {
+            return;
+        };
+        let read = async {
+            let mut count = 0;
+            while let Some(Ok(frame)) = body.frame().await {
+                count += frame.data_ref().map_or(0, |data| data.len() as u64);
+                if count > most {
+                    return;
+                }
+            }
+        };
+        // Whoever is slower is answered now.
+        let _ = tokio::time::timeout(TIME, read).await;
+    }
+}
+
+impl HttpBody for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        self.over = !matches!(frame, Some(Ok(_)));
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        if self.over || self.body.is_end_stream() {
+            return;
+        }
+        let body = std::mem::take(&mut self.body);
+        *self.unread.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(body);
+    }
+}
