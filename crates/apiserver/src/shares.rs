@@ -1,8 +1,9 @@
 //! Who has used more than their share of the cores lately, so that others may go first.
 //!
 //! Every tenant has an account of the time that was computed for it, of which half is forgotten in each [`HALF_LIFE`]. Who used
-//! more than a tenth of the machine while others are there too is *behind*: what it sends is computed on threads of low
-//! priority. So a flood gets what is left over, and nobody else waits for it. Whether it may come back is asked of what it used
+//! more than a tenth of the machine, and about as much as whoever used most, while others are there too is *behind*: what it sends
+//! is computed on threads of low priority. So a flood gets what is left over, and nobody else waits for it, however much they do
+//! themselves. Whether it may come back is asked of what it used
 //! in the last seconds, too, or a flood in bursts would begin each of them among the others. A tenant that is alone is never
 //! behind.
 //!
@@ -27,7 +28,9 @@ const HALF_LIFE: Duration = Duration::from_millis(250);
 const LONG_HALF_LIFE: Duration = Duration::from_secs(2);
 /// Of all that the machine can compute.
 const SHARE: f64 = 0.1;
-/// Who is behind comes back at so much of the share: who uses just as much as it is not moved with every request.
+/// Of what the account holds that holds most: who has so much of it is of its kind.
+const ALIKE: f64 = 0.75;
+/// Who is behind comes back at so much of both: who uses just as much is not moved with every request.
 const BACK_AT: f64 = 0.5;
 /// A tenant is alone when no other one has asked for anything for this long.
 const ALONE: Duration = Duration::from_secs(1);
@@ -71,12 +74,14 @@ struct Limit {
     seconds: f64,
 }
 
-/// Whether there is more than one tenant.
+/// What an account has to know of all others.
 struct Crowd {
     /// The account of whoever asked last.
     last: AtomicUsize,
     /// When that was somebody else than before, in microseconds, and one more.
     changed: AtomicU64,
+    /// What the account holds that holds most: the bits of its [`level`].
+    most: AtomicU64,
 }
 
 /// What was computed for one tenant.
@@ -107,6 +112,12 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
+/// Seconds that an account holds, as a figure that does not change while it is forgotten: all accounts forget at one pace.
+/// Never negative, so that bits are in the order of figures: 2⁻⁶⁴ seconds are nothing.
+fn level(seconds: f64, now: Duration) -> f64 {
+    (seconds.log2() + 64.0 + now.div_duration_f64(HALF_LIFE)).max(0.0)
+}
+
 impl Shares {
     /// Accounts on a machine with so many cores, of which a workspace may use so many hundredths while others are there; 100: what
     /// is left over. Times are since a moment that is the same for all.
@@ -120,6 +131,7 @@ impl Shares {
         let crowd = Arc::new(Crowd {
             last: AtomicUsize::new(0),
             changed: AtomicU64::new(0),
+            most: AtomicU64::new(0),
         });
         Shares(Arc::new(Accounts {
             share: SHARE * all,
@@ -199,6 +211,19 @@ impl Crowd {
         }
     }
 
+    /// Whether these seconds are much beside what anybody else used.
+    fn is_much(&self, seconds: f64, now: Duration) -> bool {
+        level(seconds / ALIKE, now) > f64::from_bits(self.most.load(Ordering::Relaxed))
+    }
+
+    fn saw(&self, seconds: f64, now: Duration) {
+        let level = level(seconds, now).to_bits();
+        // Nearly always somebody else's: no need to take the line of memory from other cores.
+        if level > self.most.load(Ordering::Relaxed) {
+            self.most.fetch_max(level, Ordering::Relaxed);
+        }
+    }
+
     fn is_there(&self, now: Duration) -> bool {
         let changed = self.changed.load(Ordering::Relaxed);
         changed > 0 && micros(now).saturating_sub(changed) < micros(ALONE)
@@ -228,11 +253,12 @@ impl Account {
         used.decay(now);
         // As much of it as the other account would hold, had it been used evenly.
         let long = used.long * HALF_LIFE.as_secs_f64() / LONG_HALF_LIFE.as_secs_f64();
-        let too_much = match used.behind {
-            true => used.seconds.max(long) > self.share * BACK_AT,
-            false => used.seconds > self.share,
+        let counts = match used.behind {
+            true => used.seconds.max(long) / BACK_AT,
+            false => used.seconds,
         };
-        used.behind = too_much && self.crowd.is_there(now);
+        self.crowd.saw(used.seconds, now);
+        used.behind = counts > self.share && self.crowd.is_much(counts, now) && self.crowd.is_there(now);
         used.behind
     }
 }
@@ -303,6 +329,31 @@ mod tests {
             bursts[400..].iter().all(|behind| *behind),
             "a pause of a second is not long enough"
         );
+    }
+
+    /// Three tenants of a machine with two cores, who compute for so many of ten milliseconds. Gives who is behind at the end.
+    fn three(works: [u32; 3]) -> [bool; 3] {
+        let shares = Shares::new(2, 100);
+        let tenants = ["a", "b", "c"].map(|name| (shares.meter(Duration::ZERO), user(name)));
+        for step in 1..800 {
+            for ((meter, tenant), works) in tenants.iter().zip(works) {
+                meter.is_behind(step * 10 * MS);
+                assert_eq!(shares.charge_to(meter, tenant), Ok(()));
+                meter.charge(works * MS);
+            }
+        }
+        tenants.map(|(meter, _)| meter.is_behind(8000 * MS))
+    }
+
+    #[test]
+    fn who_uses_a_share_waits_for_nobody_who_uses_far_more() {
+        assert_eq!(
+            three([10, 5, 1]),
+            [true, false, false],
+            "half of what the other one used"
+        );
+        assert_eq!(three([7, 6, 1]), [true, true, false], "they are of one kind");
+        assert_eq!(three([1, 1, 1]), [false; 3]);
     }
 
     #[test]

@@ -73,6 +73,9 @@ pub struct Arguments {
     /// The server's program.
     #[arg(long, env = "INSULA_BIN", default_value = "target/release/insula")]
     pub(crate) binary: PathBuf,
+    /// Turns of everything that `crowd` compares; ratios are the median of them.
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
     /// Use a running server by its administrator's kubeconfig instead. It should be a fresh one.
     #[arg(long, value_name = "KUBECONFIG")]
     pub(crate) server: Option<PathBuf>,
@@ -133,6 +136,10 @@ impl Arguments {
     /// The most clients of all measurements: for everything that is about capacity.
     pub(crate) fn many(&self) -> usize {
         self.clients().into_iter().max().unwrap_or(1)
+    }
+
+    pub(crate) fn rounds(&self) -> usize {
+        if self.quick { 1 } else { self.rounds.max(1) }
     }
 
     pub(crate) fn watchers(&self) -> usize {

@@ -3,7 +3,7 @@
 
 use super::{args::Arguments, client::Client, world};
 use anyhow::{Context, Result, ensure};
-use futures_util::future::try_join_all;
+use futures_util::future::{try_join, try_join_all};
 use http::Method;
 use std::{
     cell::Cell,
@@ -11,11 +11,14 @@ use std::{
     path::Path,
     process::{Child, Command, Stdio},
     sync::atomic::{AtomicBool, Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Whose objects it reads and writes.
 pub(super) const TENANT: usize = 1;
+/// Somebody who asks now and then, so that there is always another one whom it could disturb.
+pub(super) const OTHER: usize = 2;
+const OTHER_PACE: Duration = Duration::from_millis(100);
 /// Objects of a page that it asks for.
 const PAGE: usize = 500;
 
@@ -75,7 +78,15 @@ pub(super) async fn send(arguments: &Arguments) -> Result<()> {
         }
         anyhow::Ok(())
     };
-    try_join_all((0..arguments.many()).map(one)).await?;
+    let other = async {
+        let path = format!("{}?limit=1", world::widgets(OTHER, "v1"));
+        while !OVER.load(Ordering::Relaxed) {
+            client.send(Method::GET, &path, None).await?;
+            tokio::time::sleep(OTHER_PACE).await;
+        }
+        Ok(())
+    };
+    try_join(try_join_all((0..arguments.many()).map(one)), other).await?;
     let each_second = |count: usize| count as f64 / begun.elapsed().as_secs_f64();
     eprintln!(
         "  the flood: {:.0} requests answered in a second, {:.0} told to come again later",

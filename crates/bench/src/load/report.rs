@@ -4,6 +4,7 @@ use super::args::Output;
 use anyhow::Result;
 use serde::Serialize;
 use std::{
+    fmt,
     io::{Write, stdout},
     time::Duration,
 };
@@ -37,6 +38,23 @@ pub(crate) struct Row {
     pub(crate) cpu_us: Option<f64>,
     /// Resident memory of the server for each of `count`.
     pub(crate) bytes_each: Option<f64>,
+    /// How both percentiles compare with those of the row before.
+    pub(crate) ratios: Option<Ratios>,
+}
+
+/// Percentiles against those of something else, in turns.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub(crate) struct Ratios {
+    p50: Ratio,
+    p99: Ratio,
+}
+
+/// Of all turns.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+struct Ratio {
+    median: f64,
+    least: f64,
+    most: f64,
 }
 
 /// All lines, in the order in which they were measured.
@@ -46,6 +64,22 @@ pub(crate) struct Report {
 }
 
 impl Measured {
+    /// What was measured in several turns, as one.
+    pub(crate) fn all<'a>(turns: impl Iterator<Item = &'a Measured>) -> Self {
+        turns.fold(Measured::default(), |mut all, turn| {
+            all.times.extend(&turn.times);
+            all.wall += turn.wall;
+            all
+        })
+    }
+
+    /// Times in order.
+    fn sorted(&self) -> Vec<Duration> {
+        let mut times = self.times.clone();
+        times.sort_unstable();
+        times
+    }
+
     /// As a line.
     pub(crate) fn row(mut self, what: &str, workspaces: usize, clients: usize) -> Row {
         self.times.sort_unstable();
@@ -61,7 +95,42 @@ impl Measured {
             p99_us: percentile(&self.times, 99).map(micros),
             cpu_us: self.cpu.and_then(per),
             bytes_each: None,
+            ratios: None,
         }
+    }
+}
+
+impl Row {
+    /// With how it compares: pairs of a turn of this and one of what it is compared with.
+    pub(crate) fn against<'a>(self, turns: impl Iterator<Item = (&'a Measured, &'a Measured)>) -> Self {
+        let turns: Vec<_> = turns.map(|(this, that)| (this.sorted(), that.sorted())).collect();
+        let ratio = |percent| {
+            let of_turn = |(this, that): &(Vec<Duration>, Vec<Duration>)| {
+                Some(micros(percentile(this, percent)?) / micros(percentile(that, percent)?))
+            };
+            Ratio::of(turns.iter().filter_map(of_turn).collect())
+        };
+        let ratios = ratio(50).zip(ratio(99)).map(|(p50, p99)| Ratios { p50, p99 });
+        Row { ratios, ..self }
+    }
+}
+
+impl Ratio {
+    fn of(mut turns: Vec<f64>) -> Option<Self> {
+        turns.sort_unstable_by(f64::total_cmp);
+        let (least, most) = (*turns.first()?, *turns.last()?);
+        let middle = turns.len() / 2;
+        let median = match turns.len() % 2 {
+            1 => turns[middle],
+            _ => (turns[middle - 1] + turns[middle]) / 2.0,
+        };
+        Some(Ratio { median, least, most })
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.2} ({:.2}–{:.2})", self.median, self.least, self.most)
     }
 }
 
@@ -80,9 +149,9 @@ impl Report {
             Output::Table => {
                 writeln!(
                     out,
-                    "| measurement | workspaces | in flight | count | ops/s | p50 | p99 | CPU/op | memory each |"
+                    "| measurement | workspaces | in flight | count | ops/s | p50 | p99 | CPU/op | memory each | p50 against the row above | p99 |"
                 )?;
-                writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---:|")?;
+                writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")?;
                 for row in &self.rows {
                     writeln!(out, "| {} |", line(row).join(" | "))?;
                 }
@@ -92,8 +161,12 @@ impl Report {
     }
 }
 
-fn line(row: &Row) -> [String; 9] {
+fn line(row: &Row) -> [String; 11] {
     let shown = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| "–".to_owned(), show);
+    let ratio = |which: fn(&Ratios) -> Ratio| {
+        let ratio = row.ratios.as_ref().map(which);
+        ratio.map_or_else(|| "–".to_owned(), |ratio| ratio.to_string())
+    };
     [
         row.what.clone(),
         row.workspaces.to_string(),
@@ -110,6 +183,8 @@ fn line(row: &Row) -> [String; 9] {
         shown(row.p99_us, time),
         shown(row.cpu_us, time),
         shown(row.bytes_each, |bytes| format!("{:.1} KiB", bytes / 1024.0)),
+        ratio(|ratios| ratios.p50),
+        ratio(|ratios| ratios.p99),
     ]
 }
 
@@ -155,7 +230,23 @@ mod tests {
         let row = measured.row("create", 1, 64);
         assert_eq!(
             line(&row),
-            ["create", "1", "64", "10", "2000", "2.00 ms", "2.00 ms", "100 µs", "–"]
+            [
+                "create", "1", "64", "10", "2000", "2.00 ms", "2.00 ms", "100 µs", "–", "–", "–"
+            ]
         );
+    }
+
+    #[test]
+    fn ratios_are_of_turns() {
+        let measured = |millis: &[u64]| Measured {
+            times: millis.iter().map(|millis| Duration::from_millis(*millis)).collect(),
+            ..Measured::default()
+        };
+        let this = [measured(&[9, 3]), measured(&[1, 2]), measured(&[4, 8])];
+        let that = [measured(&[3, 3]), measured(&[4, 4]), measured(&[2, 4])];
+        let all = Measured::all(this.iter());
+        assert_eq!(all.times.len(), 6);
+        let row = all.row("get", 1, 1).against(this.iter().zip(&that));
+        assert_eq!(line(&row)[9..], ["1.00 (0.25–2.00)", "2.00 (0.50–3.00)"]);
     }
 }
