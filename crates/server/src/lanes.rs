@@ -1,14 +1,15 @@
 //! Two lanes for connections: the threads of the runtime, and threads of low priority.
 //!
 //! A connection, and each of its requests, is a task that is measured whenever it runs. When the tenant who pays for it falls
-//! [behind](insula_apiserver::shares), the task goes on in the other lane, and comes back later: its socket stays where it is,
-//! only other threads work for it. What is spawned on the way (a request of a connection) begins where that runs.
+//! [behind](insula_apiserver::shares), the task goes on in the other lane, and comes back later; its [socket](crate::socket) is
+//! watched there, too. What is spawned on the way (a request of a connection) begins where that runs.
 //!
 //! So a tenant's flood is decrypted, parsed, answered and encrypted on threads that the kernel takes a core from when others'
 //! want it, in the middle of whatever runs. An order of our own could only choose what runs next, and whoever comes would wait
 //! for what runs already.
 
 use std::{
+    cell::Cell,
     pin::Pin,
     sync::{Arc, OnceLock},
     task::{Context, Poll, ready},
@@ -36,9 +37,21 @@ pub(crate) struct Lanes {
 
 /// Where a task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Lane {
+pub(crate) enum Lane {
     Front,
     Back,
+}
+
+thread_local! {
+    /// What this thread serves.
+    static HERE: Cell<Lane> = const { Cell::new(Lane::Front) };
+}
+
+impl Lane {
+    /// That of the thread that asks.
+    pub(crate) fn here() -> Self {
+        HERE.get()
+    }
 }
 
 impl Lanes {
@@ -82,6 +95,7 @@ impl Lanes {
                 .worker_threads(self.back_threads)
                 .thread_name("behind")
                 .on_thread_start(|| {
+                    HERE.set(Lane::Back);
                     if let Err(error) = nice(NICENESS) {
                         tracing::warn!(%error, "tenants that are behind keep their priority");
                     }

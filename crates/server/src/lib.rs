@@ -30,6 +30,7 @@ mod private;
 mod progress;
 mod rotating;
 mod run;
+mod socket;
 mod telemetry;
 mod tls;
 mod trace;

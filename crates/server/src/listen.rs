@@ -36,6 +36,7 @@ use crate::{
     lanes::{Lanes, Spawner},
     lifecycle::Lifecycle,
     metrics::{Held, Metrics},
+    socket::Socket,
 };
 
 /// Without file descriptors there is nothing to accept for a while; trying at once would only burn a core.
@@ -193,7 +194,7 @@ async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, p
 }
 
 /// Nothing when the peer does not speak TLS, and has been told.
-async fn handshake(shared: &Shared, mut stream: TcpStream) -> io::Result<Option<TlsStream<TcpStream>>> {
+async fn handshake(shared: &Shared, mut stream: TcpStream) -> io::Result<Option<TlsStream<Socket>>> {
     let mut first = [0];
     let length = stream.peek(&mut first).await?;
     if length == 1 && first[0] != TLS_HANDSHAKE && first[0].is_ascii_alphabetic() {
@@ -201,10 +202,10 @@ async fn handshake(shared: &Shared, mut stream: TcpStream) -> io::Result<Option<
         stream.shutdown().await?;
         return Ok(None);
     }
-    shared.acceptor.accept(stream).await.map(Some)
+    shared.acceptor.accept(Socket::new(stream)).await.map(Some)
 }
 
-async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<TcpStream>, peer: SocketAddr) {
+async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>, peer: SocketAddr) {
     let (_, session) = tls.get_ref();
     let certificate = session
         .peer_certificates()

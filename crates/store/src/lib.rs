@@ -18,6 +18,7 @@ mod mvcc;
 mod plan;
 mod snapshot;
 mod state;
+mod tally;
 mod txn;
 mod watch;
 

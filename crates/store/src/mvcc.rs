@@ -196,6 +196,10 @@ impl Mvcc {
         look(&self.state.read())
     }
 
+    pub(crate) fn counted(&self, scope: &Scope, revision: Revision, count: usize) {
+        self.state.write().counted(scope, revision, count);
+    }
+
     pub(crate) fn unsubscribe(&self, scope: &Scope) {
         self.state.write().log.unsubscribe(scope);
     }

@@ -3,6 +3,7 @@
 use crate::{
     Mvcc,
     state::{CHUNK, Slot},
+    tally::MANY,
 };
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use std::{
@@ -129,12 +130,20 @@ impl Snapshot {
         }
     }
 
-    /// How many objects a scope has. Walks them without touching an object.
+    /// How many objects a scope has. Walks them when they are few, or nobody has asked before.
     pub fn count(&self, scope: &Scope) -> usize {
-        self.count_after(scope, None)
+        let (mvcc, revision) = (&self.0.mvcc, self.0.revision);
+        if let Some(count) = mvcc.read(|state| state.count(scope, revision)) {
+            return count;
+        }
+        let count = self.count_after(scope, None);
+        if count >= MANY {
+            mvcc.counted(scope, revision, count);
+        }
+        count
     }
 
-    /// How many objects a scope has behind a key: a list's `remainingItemCount`.
+    /// How many objects a scope has behind a key. Walks them without touching an object.
     pub fn count_after(&self, scope: &Scope, after: Option<&ObjectKey>) -> usize {
         let (mut walk, mut count) = (Walk::new(scope, after), 0);
         while !walk.done {

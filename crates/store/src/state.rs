@@ -1,7 +1,7 @@
 //! What is under the lock of [`crate::Mvcc`]: versions by key, and the history in the order in which it is forgotten.
 
-use crate::{Change, Entry, Gone, Prior, watch::Log};
-use insula_api::{Object, ObjectKey, Revision};
+use crate::{Change, Entry, Gone, Prior, tally::Tallies, watch::Log};
+use insula_api::{Object, ObjectKey, Revision, Scope};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What a change costs besides the object that it replaced: the key twice, links in the log.
@@ -16,6 +16,7 @@ pub(crate) struct State {
     /// The oldest revision that may be asked for. Invariant: `floor <= applied`.
     pub(crate) floor: Revision,
     pub(crate) log: Log,
+    pub(crate) tallies: Tallies,
     pub(crate) history_bytes: usize,
 }
 
@@ -92,6 +93,7 @@ impl State {
             applied: revision,
             floor: revision,
             log: Log::default(),
+            tallies: Tallies::default(),
             history_bytes: 0,
         }
     }
@@ -145,6 +147,11 @@ impl State {
                 old
             }
         };
+        match (&old, &object) {
+            (None, _) => self.tallies.created(&encoded),
+            (_, None) => self.tallies.deleted(&encoded),
+            _ => {}
+        }
         let change = Arc::new(Change {
             key,
             revision,
@@ -153,6 +160,23 @@ impl State {
         });
         self.history_bytes += cost(&change);
         self.log.push(&change);
+    }
+
+    /// How many objects a scope has at a revision that is pinned, when that is known without a walk.
+    pub(crate) fn count(&self, scope: &Scope, revision: Revision) -> Option<usize> {
+        let now = self.tallies.of(scope)?;
+        now.checked_add_signed(-self.log.grown(scope, revision)?)
+    }
+
+    /// Keeps how many objects a scope has, of which somebody counted so many at a revision that is pinned.
+    pub(crate) fn counted(&mut self, scope: &Scope, revision: Revision, count: usize) {
+        let now = self
+            .log
+            .grown(scope, revision)
+            .and_then(|grown| count.checked_add_signed(grown));
+        if let Some(now) = now {
+            self.tallies.keep(scope, now);
+        }
     }
 
     /// Whether a revision may be asked for.

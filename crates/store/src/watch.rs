@@ -232,6 +232,23 @@ impl Log {
         }
     }
 
+    /// By how many objects a scope has grown since a revision that is pinned. Nothing when too much has happened to look at.
+    pub(crate) fn grown(&self, scope: &Scope, since: Revision) -> Option<isize> {
+        let Some(ring) = self.ring(scope) else { return Some(0) };
+        let mut after = ring.after(since);
+        let grown = after
+            .by_ref()
+            .take(SCAN_MAX)
+            .filter(|change| in_scope(scope, &change.key));
+        let grown = grown.map(|change| match (&change.old, &change.new) {
+            (None, Some(_)) => 1,
+            (Some(_), None) => -1,
+            _ => 0,
+        });
+        let grown = grown.sum();
+        after.next().is_none().then_some(grown)
+    }
+
     fn ring(&self, scope: &Scope) -> Option<&Ring> {
         let Some(resource) = &scope.resource else {
             return Some(&self.everything);

@@ -38,8 +38,8 @@ pub(crate) struct Row {
     pub(crate) cpu_us: Option<f64>,
     /// Resident memory of the server for each of `count`.
     pub(crate) bytes_each: Option<f64>,
-    /// How both percentiles compare with those of the row before.
-    pub(crate) ratios: Option<Ratios>,
+    /// How both percentiles compare with those of rows before, turn by turn.
+    pub(crate) ratios: Vec<Ratios>,
 }
 
 /// Percentiles against those of something else, in turns.
@@ -95,14 +95,14 @@ impl Measured {
             p99_us: percentile(&self.times, 99).map(micros),
             cpu_us: self.cpu.and_then(per),
             bytes_each: None,
-            ratios: None,
+            ratios: Vec::new(),
         }
     }
 }
 
 impl Row {
-    /// With how it compares: pairs of a turn of this and one of what it is compared with.
-    pub(crate) fn against<'a>(self, turns: impl Iterator<Item = (&'a Measured, &'a Measured)>) -> Self {
+    /// Adds how it compares: pairs of a turn of this and one of what it is compared with.
+    pub(crate) fn compare<'a>(&mut self, turns: impl Iterator<Item = (&'a Measured, &'a Measured)>) {
         let turns: Vec<_> = turns.map(|(this, that)| (this.sorted(), that.sorted())).collect();
         let ratio = |percent| {
             let of_turn = |(this, that): &(Vec<Duration>, Vec<Duration>)| {
@@ -110,8 +110,8 @@ impl Row {
             };
             Ratio::of(turns.iter().filter_map(of_turn).collect())
         };
-        let ratios = ratio(50).zip(ratio(99)).map(|(p50, p99)| Ratios { p50, p99 });
-        Row { ratios, ..self }
+        self.ratios
+            .extend(ratio(50).zip(ratio(99)).map(|(p50, p99)| Ratios { p50, p99 }));
     }
 }
 
@@ -149,7 +149,7 @@ impl Report {
             Output::Table => {
                 writeln!(
                     out,
-                    "| measurement | workspaces | in flight | count | ops/s | p50 | p99 | CPU/op | memory each | p50 against the row above | p99 |"
+                    "| measurement | workspaces | in flight | count | ops/s | p50 | p99 | CPU/op | memory each | p50 against rows above | p99 |"
                 )?;
                 writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")?;
                 for row in &self.rows {
@@ -164,8 +164,11 @@ impl Report {
 fn line(row: &Row) -> [String; 11] {
     let shown = |value: Option<f64>, show: fn(f64) -> String| value.map_or_else(|| "–".to_owned(), show);
     let ratio = |which: fn(&Ratios) -> Ratio| {
-        let ratio = row.ratios.as_ref().map(which);
-        ratio.map_or_else(|| "–".to_owned(), |ratio| ratio.to_string())
+        let ratios: Vec<String> = row.ratios.iter().map(|ratios| which(ratios).to_string()).collect();
+        match ratios.is_empty() {
+            true => "–".to_owned(),
+            false => ratios.join(", "),
+        }
     };
     [
         row.what.clone(),
@@ -246,7 +249,8 @@ mod tests {
         let that = [measured(&[3, 3]), measured(&[4, 4]), measured(&[2, 4])];
         let all = Measured::all(this.iter());
         assert_eq!(all.times.len(), 6);
-        let row = all.row("get", 1, 1).against(this.iter().zip(&that));
+        let mut row = all.row("get", 1, 1);
+        row.compare(this.iter().zip(&that));
         assert_eq!(line(&row)[9..], ["1.00 (0.25–2.00)", "2.00 (0.50–3.00)"]);
     }
 }

@@ -39,14 +39,19 @@ pub struct Token {
     pub revision: Option<Revision>,
     /// `namespace/name` of the last object of the page before; across clusters `cluster/namespace/name`.
     pub start: String,
+    /// How many objects follow at that revision, if the page before said so.
+    pub left: Option<usize>,
 }
 
 impl Token {
     /// The opaque text. Wherever it is presented, it moves within the list that is asked for.
     pub fn encode(&self) -> String {
         let rv = self.revision.map_or(-1, |revision| revision.0 as i64);
-        let text = serde_json::json!({"v": "meta.k8s.io/v1", "rv": rv, "start": self.start}).to_string();
-        URL_SAFE_NO_PAD.encode(text)
+        let mut token = serde_json::json!({"v": "meta.k8s.io/v1", "rv": rv, "start": self.start});
+        if let Some(left) = self.left {
+            token["left"] = left.into();
+        }
+        URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
     /// Reads a token that a client sent.
@@ -68,6 +73,7 @@ impl Token {
         Ok(Token {
             revision,
             start: start.to_owned(),
+            left: value["left"].as_u64().and_then(|left| usize::try_from(left).ok()),
         })
     }
 
@@ -83,6 +89,7 @@ impl Token {
         let next = Some(
             Token {
                 revision: None,
+                left: None,
                 ..token
             }
             .encode(),
@@ -112,10 +119,8 @@ impl Registry {
     /// A page of objects. With a token, `snapshot` must be the one at the token's revision (see [`Token`]).
     pub fn list(&self, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
         check_fields(target, &options.fields)?;
-        let after = match &options.next {
-            Some(text) => Some(start_key(target, &Token::decode(text)?)?),
-            None => None,
-        };
+        let token = options.next.as_deref().map(Token::decode).transpose()?;
+        let after = token.as_ref().map(|token| start_key(target, token)).transpose()?;
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let all = options.labels.is_empty() && options.fields.is_empty();
         let (mut entries, mut more, mut failed) = (Vec::new(), false, None);
@@ -146,6 +151,14 @@ impl Registry {
             }
         }
         let last = if more { entries.last() } else { None };
+        let remaining = last
+            // Who sees a part of what is there is not told how much of it there is.
+            .filter(|_| all && matches!(target.sight, Sight::Within))
+            .map(|last| match &token {
+                None => snapshot.count(&target.scope()).saturating_sub(entries.len()),
+                Some(Token { left: Some(left), .. }) => left.saturating_sub(entries.len()),
+                Some(_) => snapshot.count_after(&target.scope(), Some(&last.key)),
+            });
         let next = last.map(|last| {
             let start = match target.is_across() {
                 true => format!("{}/{}/{}", last.key.cluster, last.key.namespace, last.key.name),
@@ -154,13 +167,10 @@ impl Registry {
             Token {
                 revision: Some(snapshot.revision()),
                 start,
+                left: remaining,
             }
             .encode()
         });
-        let remaining = last
-            // Who sees a part of what is there is not told how much of it there is.
-            .filter(|_| all && matches!(target.sight, Sight::Within))
-            .map(|last| snapshot.count_after(&target.scope(), Some(&last.key)));
         Ok(List {
             entries,
             revision: snapshot.revision(),
@@ -262,10 +272,12 @@ mod tests {
             Token {
                 revision: Some(Revision(7)),
                 start: "ns/a".into(),
+                left: Some(3),
             },
             Token {
                 revision: None,
                 start: "/a".into(),
+                left: None,
             },
         ] {
             assert_eq!(Token::decode(&token.encode()).expect("decodes"), token);
@@ -277,6 +289,7 @@ mod tests {
             &Token {
                 revision: Some(Revision(1)),
                 start: "../a".into(),
+                left: None,
             }
             .encode(),
         ] {

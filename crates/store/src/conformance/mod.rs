@@ -40,6 +40,7 @@ cases![
     views::a_snapshot_waits_for_its_revision,
     views::views_at_exact_revisions,
     views::lists_are_ordered_and_paged,
+    views::counts_are_those_of_the_view,
     views::scopes_do_not_leak,
     views::compacted_views_are_gone,
     views::held_snapshots_survive_compaction,

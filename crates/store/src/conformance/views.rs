@@ -1,7 +1,7 @@
 //! Snapshots: isolation, order, scopes, compaction.
 
 use super::*;
-use crate::Gone;
+use crate::{Gone, Snapshot};
 use futures_util::future::join;
 use std::ops::ControlFlow;
 
@@ -110,6 +110,57 @@ pub(super) async fn lists_are_ordered_and_paged(store: Arc<dyn Store>) {
     got.retain(wanted);
     assert_eq!((chosen.len(), chosen), (24, got));
     assert_eq!(view.range(&scope, None, 0), []);
+}
+
+/// Numbers of many objects are kept and not walked; a view's are those of its revision all the same, whoever asked first.
+pub(super) async fn counts_are_those_of_the_view(store: Arc<dyn Store>) {
+    let named = |prefix: &str, count: usize| (0..count).map(move |n| format!("{prefix}/w{n}")).collect::<Vec<_>>();
+    let many = named("root/alpha", 1200);
+    for chunk in [many.clone(), named("root/beta", 300), named("other/alpha", 900)]
+        .concat()
+        .chunks(100)
+    {
+        commit(&store, chunk.iter().map(|name| put(name, 1)).collect()).await;
+    }
+    let root = Scope::cluster(widgets(), cluster("root"));
+    let alpha = Scope {
+        namespace: Some("alpha".into()),
+        ..root.clone()
+    };
+    let scopes = [
+        Scope::everywhere(widgets()),
+        root,
+        alpha,
+        Scope::cluster(widgets(), cluster("other")),
+    ];
+    let counts = |view: &Snapshot| scopes.each_ref().map(|scope| view.count(scope));
+    let first = store.latest();
+    let mut views = Vec::new();
+    for (n, chunk) in many.chunks(100).enumerate() {
+        let deleted = chunk.iter().map(|name| delete(name));
+        let others = [
+            put(&format!("root/gamma/w{n}"), 1),
+            put("root/beta/w0", 2),
+            delete("root/beta/none"),
+        ];
+        commit(&store, deleted.chain(others).collect()).await;
+        views.push(store.latest());
+        // Before the others of the views, after, and again when it is known.
+        if n == 2 {
+            assert_eq!(counts(&first), [2400, 1500, 1200, 900]);
+        }
+    }
+    for (view, left) in views.iter().zip((0..12).rev()) {
+        let there = 100 * left + 12 - left;
+        assert_eq!(
+            counts(view),
+            [there + 1200, there + 300, 100 * left, 900],
+            "at {}",
+            view.revision()
+        );
+        assert_eq!(view.range(&scopes[0], None, usize::MAX).len(), there + 1200);
+    }
+    assert_eq!(counts(&first), [2400, 1500, 1200, 900]);
 }
 
 pub(super) async fn scopes_do_not_leak(store: Arc<dyn Store>) {

@@ -20,7 +20,7 @@ use std::time::Duration;
 
 /// Of the tenant that is measured: a few hundredths of what the server can do.
 const GET_PACE: Duration = Duration::from_millis(5);
-const CREATE_PACE: Duration = Duration::from_millis(10);
+const CREATE_PACE: Duration = Duration::from_millis(20);
 /// Until the flood is at its height, and until nothing is left of it.
 const RISE: Duration = Duration::from_secs(2);
 /// Whose requests are measured.
@@ -106,15 +106,13 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
         ("create", |turn| &turn.creates),
     ] {
         let of = |beside: Beside| turns.iter().filter(move |turn| turn.beside == beside).map(times);
-        // The nearest thing that it is comparable with.
-        let mut before: Option<Beside> = None;
-        for beside in Beside::ALL.into_iter().filter(|beside| of(*beside).next().is_some()) {
+        let measured = Beside::ALL.into_iter().filter(|beside| of(*beside).next().is_some());
+        for beside in measured.clone() {
             let mut row = Measured::all(of(beside)).row(&format!("{what}, {}", beside.said()), run.workspaces, 1);
-            if let Some(before) = before {
-                row = row.against(of(beside).zip(of(before)));
+            for before in measured.clone().take_while(|before| *before != beside) {
+                row.compare(of(beside).zip(of(before)));
             }
             report.add(row);
-            before = Some(beside);
         }
     }
     Ok(())

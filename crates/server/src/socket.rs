@@ -1,0 +1,82 @@
+//! A connection's socket, which moves with the connection.
+
+use std::{
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    net::TcpStream,
+};
+
+use crate::lanes::Lane;
+
+/// Watched by the runtime on whose threads it was used last. A runtime learns of each packet that comes for what it watches:
+/// those who go first would do that for a flood, too.
+///
+/// One task uses it at a time: whoever else waited for it would not hear of the move.
+pub(crate) struct Socket {
+    /// Nothing once it could not be moved.
+    stream: Option<TcpStream>,
+    lane: Lane,
+}
+
+impl Socket {
+    /// Of a stream that this thread's runtime watches.
+    pub(crate) fn new(stream: TcpStream) -> Self {
+        Socket {
+            stream: Some(stream),
+            lane: Lane::here(),
+        }
+    }
+
+    fn here(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        let here = Lane::here();
+        if here != self.lane
+            && let Some(stream) = self.stream.take()
+        {
+            self.stream = Some(TcpStream::from_std(stream.into_std()?)?);
+            self.lane = here;
+        }
+        let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
+        Ok(Pin::new(stream))
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.here()?.poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.here()?.poll_write(context, bytes)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.here()?.poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.as_ref().is_some_and(AsyncWrite::is_write_vectored)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.here()?.poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.here()?.poll_shutdown(context)
+    }
+}
