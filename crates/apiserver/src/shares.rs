@@ -164,6 +164,13 @@ impl Shares {
             _ => Ok(()),
         }
     }
+
+    /// Adds what was computed for a tenant elsewhere than on its connections, while it waits there.
+    pub fn charge(&self, tenant: &Tenant, took: Duration) {
+        if let Some(account) = self.0.open.get(tenant) {
+            account.charge(took);
+        }
+    }
 }
 
 impl Accounts {
@@ -247,6 +254,12 @@ impl Account {
         used.seconds > seconds && self.crowd.is_there(now)
     }
 
+    fn charge(&self, took: Duration) {
+        let mut used = locked(&self.used);
+        used.seconds += took.as_secs_f64();
+        used.long += took.as_secs_f64();
+    }
+
     /// Whether others go first.
     fn is_behind(&self, now: Duration) -> bool {
         let mut used = locked(&self.used);
@@ -271,10 +284,7 @@ impl Meter {
 
     /// Adds what was computed since it was asked.
     pub fn charge(&self, took: Duration) {
-        let account = locked(&self.0);
-        let mut used = locked(&account.used);
-        used.seconds += took.as_secs_f64();
-        used.long += took.as_secs_f64();
+        locked(&self.0).charge(took);
     }
 }
 

@@ -5,7 +5,6 @@ use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 use insula_apiserver::{
     ApiServer,
     limits::{Limits, Settings, Share},
-    shares::Shares,
 };
 use insula_auth::{audit::Log, jwt::Issuer};
 use insula_controllers::Controllers;
@@ -23,6 +22,7 @@ use crate::{
     front::Front,
     health::{self, Health},
     housekeeping, issuers,
+    lanes::Lanes,
     lifecycle::Lifecycle,
     listen::Answer,
     measured::Measured,
@@ -57,8 +57,8 @@ pub struct Parts {
     pub mounts: Arc<dyn insula_apiserver::Forward>,
     /// Where requests are recorded.
     pub audit: Arc<Log>,
-    /// Who goes first.
-    pub shares: Shares,
+    /// Who goes first, and on which threads.
+    pub lanes: Arc<Lanes>,
 }
 
 /// What is served, and what goes on beside it.
@@ -83,7 +83,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         trust,
         mounts,
         audit,
-        shares,
+        lanes,
     } = parts;
     let measured = Arc::new(Measured {
         inner: Arc::clone(&store),
@@ -104,7 +104,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     ));
     let authenticator = Arc::new(authenticator);
     let followed = Arc::clone(&authenticator);
-    registry.cache = Arc::new(Cache::new(converters()));
+    registry.cache = Arc::new(Cache::new(converters(&lanes)));
     let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)
         .await
@@ -131,7 +131,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         mounts,
         authenticator: Arc::clone(&authenticator),
         limits: Limits::new(settings, &env.clock),
-        shares,
+        shares: lanes.shares.clone(),
         openapi: insula_apiserver::openapi::Cache::new(aside),
         closing: closed,
     });
@@ -197,12 +197,13 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
 
-/// Large conversions have threads beside those that answer: as many as there are cores, while there is something to convert.
-/// They work for all tenants in turns, so that they are as quick as others', whoever comes first.
-fn converters() -> Workers {
-    let threads = tokio::runtime::Handle::current();
+/// Large conversions have threads of low priority beside those that answer: as many as there are cores, while there is something to
+/// convert. They work for all tenants in turns, so that they are as quick as others', whoever comes first.
+fn converters(lanes: &Arc<Lanes>) -> Workers {
+    let (lanes, payers) = (Arc::clone(lanes), Arc::clone(lanes));
     Workers {
         width: cores(),
-        start: Arc::new(move |work| drop(threads.spawn_blocking(work))),
+        start: Arc::new(move |work| lanes.aside(work)),
+        pay: Arc::new(move |workspace, work| payers.charged(workspace, work)),
     }
 }

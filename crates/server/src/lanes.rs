@@ -17,7 +17,8 @@ use std::{
 };
 
 use hyper::rt::Executor;
-use insula_apiserver::shares::{Meter, Shares};
+use insula_api::ClusterName;
+use insula_apiserver::shares::{Meter, Shares, Tenant};
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -25,10 +26,11 @@ use tokio::runtime::{Builder, Handle, Runtime};
 /// long where the machine is busy with other things: at the scale's end, 19, for over a second.
 const NICENESS: i32 = 5;
 
-/// The threads of both lanes.
-pub(crate) struct Lanes {
+/// The threads of both lanes, and who is served by which.
+pub struct Lanes {
     /// Since when meters count.
     begun: Instant,
+    pub(crate) shares: Shares,
     front: Handle,
     back_threads: usize,
     /// Made when somebody is behind for the first time. Nothing when the system gives no threads.
@@ -57,9 +59,10 @@ impl Lane {
 impl Lanes {
     /// The threads of this runtime, and others once they are needed: one fewer than there are cores. However low their
     /// priority, whoever wakes up beside them may wait until they have had a slice of time, or are through with a system call.
-    pub(crate) fn new(cores: usize) -> Arc<Self> {
+    pub(crate) fn new(cores: usize, shares: Shares) -> Arc<Self> {
         Arc::new(Lanes {
             begun: Instant::now(),
+            shares,
             front: Handle::current(),
             back_threads: cores.saturating_sub(1).max(1),
             back: OnceLock::new(),
@@ -67,8 +70,21 @@ impl Lanes {
     }
 
     /// What a new connection is measured with.
-    pub(crate) fn meter(&self, shares: &Shares) -> Arc<Meter> {
-        Arc::new(shares.meter(self.begun.elapsed()))
+    pub(crate) fn meter(&self) -> Arc<Meter> {
+        Arc::new(self.shares.meter(self.begun.elapsed()))
+    }
+
+    /// Runs what takes long and waits for nothing, behind whoever it is for.
+    pub(crate) fn aside(&self, work: impl FnOnce() + Send + 'static) {
+        drop(self.back().unwrap_or(&self.front).spawn_blocking(work));
+    }
+
+    /// Runs what is done for a workspace elsewhere than on its connections, at its cost.
+    pub(crate) fn charged(&self, workspace: &ClusterName, work: &mut dyn FnMut()) {
+        let begun = Instant::now();
+        work();
+        self.shares
+            .charge(&Tenant::Workspace(workspace.clone()), begun.elapsed());
     }
 
     /// Runs a task at the meter's cost, in the lane of whoever pays.
@@ -181,14 +197,13 @@ impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use insula_apiserver::shares::Tenant;
     use std::time::Duration;
 
     /// Goes to the threads of those who are behind when its tenant is, and back, without beginning anew.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_task_moves_with_its_tenant() {
-        let (lanes, shares) = (Lanes::new(2), Shares::new(2, 100));
-        let (meter, other) = (lanes.meter(&shares), lanes.meter(&shares));
+        let lanes = Lanes::new(2, Shares::new(2, 100));
+        let (meter, other, shares) = (lanes.meter(), lanes.meter(), lanes.shares.clone());
         let (told, mut threads) = tokio::sync::mpsc::unbounded_channel();
         lanes.spawn(&meter, async move {
             loop {

@@ -15,10 +15,7 @@ use hyper::{
     service::Service,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use insula_apiserver::{
-    shares::{Meter, Shares},
-    websocket::Afterwards,
-};
+use insula_apiserver::{shares::Meter, websocket::Afterwards};
 use insula_registry::access::PeerCertificate;
 use rustls::ServerConfig;
 use tokio::{
@@ -31,7 +28,6 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    build::cores,
     config::Limits,
     lanes::{Lanes, Spawner},
     lifecycle::Lifecycle,
@@ -65,8 +61,8 @@ pub(crate) struct Server {
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) answer: Answer,
     pub(crate) limits: Limits,
-    /// Whose connections wait for others'.
-    pub(crate) shares: Shares,
+    /// Who works for whom.
+    pub(crate) lanes: Arc<Lanes>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
     /// For requests in flight when the lifecycle is closing.
@@ -98,7 +94,7 @@ pub(crate) async fn serve(server: Server) {
         tls,
         answer,
         limits,
-        shares,
+        lanes,
         lifecycle,
         metrics,
         drain,
@@ -113,7 +109,7 @@ pub(crate) async fn serve(server: Server) {
         lifecycle: lifecycle.clone(),
         metrics,
         tracker: tracker.clone(),
-        lanes: Lanes::new(cores()),
+        lanes,
     });
     loop {
         let next = async {
@@ -132,7 +128,7 @@ pub(crate) async fn serve(server: Server) {
         match accepted {
             Ok((stream, peer)) => {
                 let open = Arc::new(Open {
-                    meter: shared.lanes.meter(&shares),
+                    meter: shared.lanes.meter(),
                     _counted: shared.metrics.connection(),
                     _permit: permit,
                 });

@@ -27,6 +27,7 @@ use crate::{
     build::{App, Background, Parts, build, cores},
     config::{Config, LogFormat},
     files, identity, issuers, kubeconfig,
+    lanes::Lanes,
     lifecycle::Lifecycle,
     listen::{self, Server},
     metrics::Metrics,
@@ -181,6 +182,7 @@ impl Starting {
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
         let shares = Shares::new(cores(), config.limits.compute_percent_per_workspace);
+        let lanes = Lanes::new(cores(), shares);
         let App { answer, background } = build(Parts {
             config: Arc::clone(&config),
             env,
@@ -193,7 +195,7 @@ impl Starting {
             trust: files::read(&identity.ca)?.unwrap_or_default().into(),
             mounts: mounts(&config, &identity)?,
             audit,
-            shares: shares.clone(),
+            lanes: Arc::clone(&lanes),
         })
         .await?;
         kubeconfig::write(&kubeconfig, &url, &identity)?;
@@ -205,7 +207,7 @@ impl Starting {
             tls,
             answer,
             limits,
-            shares,
+            lanes,
             lifecycle: lifecycle.clone(),
             metrics,
             drain,

@@ -19,15 +19,22 @@ use std::{
 const PADDING: usize = 2_100;
 const PIECE: u64 = 30;
 
-/// Work that was given away, done when the test says so.
+/// Work that was given away, done when the test says so, and who paid for its pieces.
 #[derive(Clone, Default)]
-struct Hands(Arc<Mutex<Vec<Work>>>);
+struct Hands(Arc<Mutex<Vec<Work>>>, Arc<Mutex<Vec<String>>>);
 
 impl Hands {
     fn cache(&self, width: usize) -> Arc<Cache> {
         let hands = self.clone();
-        let start = Arc::new(move |work| hands.0.lock().push(work));
-        Arc::new(Cache::new(Workers { width, start }))
+        let paid = self.1.clone();
+        Arc::new(Cache::new(Workers {
+            width,
+            start: Arc::new(move |work| hands.0.lock().push(work)),
+            pay: Arc::new(move |tenant, work| {
+                paid.lock().push(tenant.to_string());
+                work();
+            }),
+        }))
     }
 
     fn waiting(&self) -> usize {
@@ -217,7 +224,12 @@ fn on_real_threads_too_each_object_is_converted_once_and_a_failure_is_everybodys
     let start = Arc::new(|work| {
         std::thread::Builder::new().spawn(work).expect("a thread");
     });
-    let cache = Arc::new(Cache::new(Workers { width: 3, start }));
+    let workers = Workers {
+        width: 3,
+        start,
+        ..Workers::none()
+    };
+    let cache = Arc::new(Cache::new(workers));
     let target = target(&served, "one");
     let mut many = entries(&target, 600);
     let lists = || futures_util::future::join_all((0..8).map(|_| shown(&cache, &target, &many)));
@@ -252,6 +264,11 @@ fn a_small_request_waits_for_pieces_and_not_for_lists() {
     }
     assert!(poll_once(page.as_mut()));
     assert!(cache.conversions() - before <= 4 * PIECE);
+    assert_eq!(
+        *hands.1.lock(),
+        ["large", "small", "large", "small"],
+        "each pays for its own"
+    );
 }
 
 #[test]

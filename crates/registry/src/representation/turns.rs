@@ -10,6 +10,9 @@ use std::{collections::VecDeque, ops::Range, sync::Arc};
 /// What a worker does.
 pub type Work = Box<dyn FnOnce() + Send>;
 
+/// Does a piece of work at a tenant's cost.
+pub type Pay = dyn Fn(&ClusterName, &mut dyn FnMut()) + Send + Sync;
+
 /// Who converts.
 #[derive(Clone)]
 pub struct Workers {
@@ -17,6 +20,8 @@ pub struct Workers {
     pub width: usize,
     /// Starts one where it holds up nobody else. It returns when there is nothing left to do.
     pub start: Arc<dyn Fn(Work) + Send + Sync>,
+    /// Does each piece.
+    pub pay: Arc<Pay>,
 }
 
 impl Workers {
@@ -25,8 +30,16 @@ impl Workers {
         Workers {
             width: 1,
             start: Arc::new(|work| work()),
+            pay: Arc::new(|_, work| work()),
         }
     }
+}
+
+/// A piece of a job.
+struct Turn {
+    tenant: ClusterName,
+    job: Arc<Job>,
+    piece: Range<usize>,
 }
 
 /// Jobs that have pieces left.
@@ -47,16 +60,16 @@ impl Turns {
     }
 
     /// Whose turn it is, and with what.
-    fn next(&mut self) -> Option<(Arc<Job>, Range<usize>)> {
+    fn next(&mut self) -> Option<Turn> {
         while let Some((tenant, mut jobs)) = self.tenants.pop_front() {
             let job = jobs.pop_front();
-            let turn = job.and_then(|job| job.take().map(|piece| (job, piece)));
-            jobs.extend(turn.as_ref().map(|(job, _)| job.clone()));
+            let piece = job.and_then(|job| job.take().map(|piece| (job, piece)));
+            jobs.extend(piece.as_ref().map(|(job, _)| job.clone()));
             if !jobs.is_empty() {
-                self.tenants.push_back((tenant, jobs));
+                self.tenants.push_back((tenant.clone(), jobs));
             }
-            if turn.is_some() {
-                return turn;
+            if let Some((job, piece)) = piece {
+                return Some(Turn { tenant, job, piece });
             }
         }
         None
@@ -84,12 +97,15 @@ fn work(cache: &Cache) {
 
 /// Does one piece; `false` where none is left.
 pub(super) fn turn(cache: &Cache) -> bool {
-    let next = next_or_leave(cache);
-    next.map(|(job, piece)| job.run(cache, piece)).is_some()
+    let Some(Turn { tenant, job, piece }) = next_or_leave(cache) else {
+        return false;
+    };
+    (cache.workers.pay)(&tenant, &mut || job.run(cache, piece.clone()));
+    true
 }
 
 /// Under one lock: a job that comes after it finds a worker, or sees that one has left.
-fn next_or_leave(cache: &Cache) -> Option<(Arc<Job>, Range<usize>)> {
+fn next_or_leave(cache: &Cache) -> Option<Turn> {
     let mut turns = cache.turns.lock();
     let next = turns.next();
     if next.is_none() {
