@@ -19,7 +19,7 @@ mod turns;
 
 pub use cache::{CACHE_BYTES_MAX, Cache};
 pub use show::Show;
-pub use turns::{Work, Workers};
+pub use turns::{Pay, Work, Workers};
 
 /// The stored JSON, as it lies.
 pub fn stored_value(entry: &Entry) -> Json {

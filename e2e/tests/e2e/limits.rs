@@ -10,7 +10,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use insula_e2e::{Answer, Client, Server, Setup, Who, shared, until, workspace};
+use insula_e2e::{Answer, Client, Server, Setup, Who, shared, until, with_widgets, workspace};
 use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 use serde_json::{Value, json};
 
@@ -307,6 +307,25 @@ fn who_floods_lets_others_go_first() {
     flood.into_iter().for_each(|flood| flood.join().unwrap());
     loud.get(MAPS).expect(200);
     quiet.post(MAPS, &map(&json!({"name": "a"}))).expect(201);
+}
+
+/// What takes long and waits for nothing is made behind others, whoever it is for.
+#[test]
+#[cfg(target_os = "linux")]
+fn large_conversions_are_made_behind() {
+    let server = Server::start();
+    let client = server.admin().at(&with_widgets(&server));
+    let widgets = |version: &str| format!("/apis/example.io/{version}/namespaces/default/widgets");
+    for i in 0..100 {
+        let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": format!("w{i}")},
+            "spec": {"firstName": "a".repeat(20_000)}});
+        client.post(&widgets("v1"), &widget).expect(201);
+    }
+    let before = behind(&server);
+    let list = client.get(&widgets("v2")).expect(200);
+    assert_eq!(list["items"].as_array().unwrap().len(), 100);
+    let used = behind(&server) - before;
+    assert!(used > 1, "{used} hundredths of a second");
 }
 
 /// A workspace that used all that it may of the cores, while others ask, is told to come again; others are not, and alone it is not.
