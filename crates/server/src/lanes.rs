@@ -32,9 +32,16 @@ pub struct Lanes {
     begun: Instant,
     pub(crate) shares: Shares,
     front: Handle,
-    back_threads: usize,
-    /// Made when somebody is behind for the first time. Nothing when the system gives no threads.
-    back: OnceLock<Option<Runtime>>,
+    back: Threads,
+    controllers: Threads,
+}
+
+/// Threads of low priority.
+struct Threads {
+    name: &'static str,
+    count: usize,
+    /// Made when they are needed for the first time. Nothing when the system gives none.
+    made: OnceLock<Option<Runtime>>,
 }
 
 /// Where a task runs.
@@ -57,15 +64,15 @@ impl Lane {
 }
 
 impl Lanes {
-    /// The threads of this runtime, and others once they are needed: one fewer than there are cores. However low their
-    /// priority, whoever wakes up beside them may wait until they have had a slice of time, or are through with a system call.
+    /// The threads of this runtime, and others once they are needed: of each kind one fewer than there are cores. However low
+    /// their priority, whoever wakes up beside them may wait until they have had a slice of time, or are through with a system call.
     pub(crate) fn new(cores: usize, shares: Shares) -> Arc<Self> {
         Arc::new(Lanes {
             begun: Instant::now(),
             shares,
             front: Handle::current(),
-            back_threads: cores.saturating_sub(1).max(1),
-            back: OnceLock::new(),
+            back: Threads::new("behind", cores),
+            controllers: Threads::new("controllers", cores),
         })
     }
 
@@ -76,7 +83,7 @@ impl Lanes {
 
     /// Runs what takes long and waits for nothing, behind whoever it is for.
     pub(crate) fn aside(&self, work: impl FnOnce() + Send + 'static) {
-        drop(self.back().unwrap_or(&self.front).spawn_blocking(work));
+        drop(self.back().spawn_blocking(work));
     }
 
     /// Runs what is done for a workspace elsewhere than on its connections, at its cost.
@@ -105,32 +112,51 @@ impl Lanes {
         }
     }
 
-    fn back(&self) -> Option<&Handle> {
-        let made = self.back.get_or_init(|| {
+    fn back(&self) -> &Handle {
+        self.back.handle().unwrap_or(&self.front)
+    }
+
+    /// Where controllers work, who answer nobody: what a tenant gives them to do holds up no request of others.
+    pub(crate) fn controllers(&self) -> &Handle {
+        self.controllers.handle().unwrap_or(&self.front)
+    }
+}
+
+impl Threads {
+    fn new(name: &'static str, cores: usize) -> Self {
+        Threads {
+            name,
+            count: cores.saturating_sub(1).max(1),
+            made: OnceLock::new(),
+        }
+    }
+
+    fn handle(&self) -> Option<&Handle> {
+        let made = self.made.get_or_init(|| {
             let threads = Builder::new_multi_thread()
-                .worker_threads(self.back_threads)
-                .thread_name("behind")
+                .worker_threads(self.count)
+                .thread_name(self.name)
                 .on_thread_start(|| {
                     HERE.set(Lane::Back);
                     if let Err(error) = nice(NICENESS) {
-                        tracing::warn!(%error, "tenants that are behind keep their priority");
+                        tracing::warn!(%error, "threads that work behind others keep their priority");
                     }
                 })
                 .enable_all()
                 .build();
             threads
-                .inspect_err(|error| tracing::warn!(%error, "no threads for tenants that are behind"))
+                .inspect_err(|error| tracing::warn!(%error, name = self.name, "no threads of low priority"))
                 .ok()
         });
         made.as_ref().map(Runtime::handle)
     }
 }
 
-impl Drop for Lanes {
+impl Drop for Threads {
     fn drop(&mut self) {
-        // Its threads cannot be waited for in a task, and have nothing left to do.
-        if let Some(Some(back)) = self.back.take() {
-            back.shutdown_background();
+        // They cannot be waited for in a task, and have nothing left to do.
+        if let Some(Some(made)) = self.made.take() {
+            made.shutdown_background();
         }
     }
 }
@@ -148,10 +174,10 @@ impl<F: Future<Output = ()> + Send + 'static> Metered<F> {
     fn go_on(self) {
         let lanes = Arc::clone(&self.lanes);
         let threads = match self.lane {
-            Lane::Front => Some(&lanes.front),
+            Lane::Front => &lanes.front,
             Lane::Back => lanes.back(),
         };
-        drop(threads.unwrap_or(&lanes.front).spawn(self));
+        drop(threads.spawn(self));
     }
 }
 

@@ -235,16 +235,17 @@ async fn serve(
     drivers: JoinSet<()>,
     audit: Arc<Writer>,
 ) {
-    let lifecycle = server.lifecycle.clone();
+    let (lifecycle, lanes) = (server.lifecycle.clone(), Arc::clone(&server.lanes));
     let beside = TaskTracker::new();
     for work in background {
         let lifecycle = lifecycle.clone();
-        beside.spawn(async move {
+        let work = async move {
             tokio::select! {
                 () = lifecycle.gone() => {}
                 () = work => {}
             }
-        });
+        };
+        beside.spawn_on(work, lanes.controllers());
     }
     listen::serve(server).await;
     beside.close();
