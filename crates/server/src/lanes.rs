@@ -1,4 +1,4 @@
-//! Two lanes for connections: the threads of the runtime, and threads of low priority.
+//! Two lanes for connections: the threads of the runtime, and threads of low priority. Controllers have threads of their own.
 //!
 //! A connection, and each of its requests, is a task that is measured whenever it runs. When the tenant who pays for it falls
 //! [behind](insula_apiserver::shares), the task goes on in the other lane, and comes back later; its [socket](crate::socket) is
@@ -36,9 +36,10 @@ pub struct Lanes {
     controllers: Threads,
 }
 
-/// Threads of low priority.
+/// Threads beside those of the front.
 struct Threads {
     name: &'static str,
+    niceness: i32,
     count: usize,
     /// Made when they are needed for the first time. Nothing when the system gives none.
     made: OnceLock<Option<Runtime>>,
@@ -64,15 +65,15 @@ impl Lane {
 }
 
 impl Lanes {
-    /// The threads of this runtime, and others once they are needed: of each kind one fewer than there are cores. However low
-    /// their priority, whoever wakes up beside them may wait until they have had a slice of time, or are through with a system call.
+    /// The threads of this runtime, and others once they are needed: of each kind one fewer than there are cores. Whatever their
+    /// priority, whoever wakes up beside them may wait until they have had a slice of time, or are through with a system call.
     pub(crate) fn new(cores: usize, shares: Shares) -> Arc<Self> {
         Arc::new(Lanes {
             begun: Instant::now(),
             shares,
             front: Handle::current(),
-            back: Threads::new("behind", cores),
-            controllers: Threads::new("controllers", cores),
+            back: Threads::new("behind", NICENESS, cores),
+            controllers: Threads::new("controllers", 0, cores),
         })
     }
 
@@ -116,16 +117,18 @@ impl Lanes {
         self.back.handle().unwrap_or(&self.front)
     }
 
-    /// Where controllers work, who answer nobody: what a tenant gives them to do holds up no request of others.
+    /// Where controllers work: what a tenant gives them to do holds up no request of others. They have the priority of those who
+    /// answer, since whoever made a workspace waits for it.
     pub(crate) fn controllers(&self) -> &Handle {
         self.controllers.handle().unwrap_or(&self.front)
     }
 }
 
 impl Threads {
-    fn new(name: &'static str, cores: usize) -> Self {
+    fn new(name: &'static str, niceness: i32, cores: usize) -> Self {
         Threads {
             name,
+            niceness,
             count: cores.saturating_sub(1).max(1),
             made: OnceLock::new(),
         }
@@ -133,19 +136,20 @@ impl Threads {
 
     fn handle(&self) -> Option<&Handle> {
         let made = self.made.get_or_init(|| {
+            let niceness = self.niceness;
             let threads = Builder::new_multi_thread()
                 .worker_threads(self.count)
                 .thread_name(self.name)
-                .on_thread_start(|| {
+                .on_thread_start(move || {
                     HERE.set(Lane::Back);
-                    if let Err(error) = nice(NICENESS) {
-                        tracing::warn!(%error, "threads that work behind others keep their priority");
+                    if let Err(error) = nice(niceness) {
+                        tracing::warn!(%error, niceness, "threads keep their priority");
                     }
                 })
                 .enable_all()
                 .build();
             threads
-                .inspect_err(|error| tracing::warn!(%error, name = self.name, "no threads of low priority"))
+                .inspect_err(|error| tracing::warn!(%error, name = self.name, "no threads beside those that answer"))
                 .ok()
         });
         made.as_ref().map(Runtime::handle)
