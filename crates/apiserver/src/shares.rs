@@ -3,9 +3,8 @@
 //! Every tenant has an account of the time that was computed for it, of which half is forgotten in each [`HALF_LIFE`]. Who used
 //! more than a tenth of the machine, and about as much as whoever used most, while others are there too is *behind*: what it sends
 //! is computed on threads of low priority. So a flood gets what is left over, and nobody else waits for it, however much they do
-//! themselves. Whether it may come back is asked of what it used
-//! in the last seconds, too, or a flood in bursts would begin each of them among the others. A tenant that is alone is never
-//! behind.
+//! themselves. Whether it may come back is asked of what it used in the last seconds, too, or a flood in bursts would begin each
+//! of them among the others. A tenant that is alone is never behind.
 //!
 //! What is left over may be limited, too: then a workspace that used so much while others are there is told to come again. A flood
 //! disturbs others for as long as it computes, however low its priority; a limit makes that a small part of the time.

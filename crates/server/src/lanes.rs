@@ -53,7 +53,7 @@ pub(crate) enum Lane {
 }
 
 thread_local! {
-    /// What this thread serves.
+    /// What this thread serves. Threads of controllers serve no connection, so nobody asks it of them.
     static HERE: Cell<Lane> = const { Cell::new(Lane::Front) };
 }
 

@@ -9,7 +9,7 @@ use axum::{
 };
 use http::header::EXPECT;
 use http_body::{Body as HttpBody, Frame, SizeHint};
-use http_body_util::BodyExt;
+use http_body_util::{BodyExt, Limited};
 use std::{
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
@@ -50,19 +50,11 @@ impl Unread {
     /// Reads what is left, at most so many bytes.
     pub(crate) async fn finish(self, most: usize) {
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
-        let most = most as u64;
-        let Some(mut body) = left.filter(|body| body.size_hint().lower() <= most) else {
+        let Some(body) = left.filter(|body| body.size_hint().lower() <= most as u64) else {
             return;
         };
-        let read = async {
-            let mut count = 0;
-            while let Some(Ok(frame)) = body.frame().await {
-                count += frame.data_ref().map_or(0, |data| data.len() as u64);
-                if count > most {
-                    return;
-                }
-            }
-        };
+        let mut body = Limited::new(body, most);
+        let read = async { while let Some(Ok(_)) = body.frame().await {} };
         // Whoever is slower is answered now.
         let _ = tokio::time::timeout(TIME, read).await;
     }

@@ -26,7 +26,7 @@ impl Tallies {
     /// Keeps a number from now on.
     pub(crate) fn keep(&mut self, scope: &Scope, count: usize) {
         // All objects of all resources are nobody's list.
-        if count >= MANY && scope.resource.is_some() {
+        if scope.resource.is_some() {
             self.0.insert(scope.prefix(), count);
         }
     }

@@ -73,6 +73,11 @@ impl Measured {
         })
     }
 
+    /// Nothing took longer.
+    pub(crate) fn slowest(&self) -> Duration {
+        self.times.iter().max().copied().unwrap_or_default()
+    }
+
     /// Times in order.
     fn sorted(&self) -> Vec<Duration> {
         let mut times = self.times.clone();
@@ -81,9 +86,9 @@ impl Measured {
     }
 
     /// As a line.
-    pub(crate) fn row(mut self, what: &str, workspaces: usize, clients: usize) -> Row {
-        self.times.sort_unstable();
-        let count = self.times.len();
+    pub(crate) fn row(self, what: &str, workspaces: usize, clients: usize) -> Row {
+        let times = self.sorted();
+        let count = times.len();
         let per = |duration: Duration| (count > 0).then(|| micros(duration) / count as f64);
         Row {
             what: what.to_owned(),
@@ -91,8 +96,8 @@ impl Measured {
             clients,
             count,
             per_second: Some(count as f64 / self.wall.as_secs_f64().max(1e-9)),
-            p50_us: percentile(&self.times, 50).map(micros),
-            p99_us: percentile(&self.times, 99).map(micros),
+            p50_us: percentile(&times, 50).map(micros),
+            p99_us: percentile(&times, 99).map(micros),
             cpu_us: self.cpu.and_then(per),
             bytes_each: None,
             ratios: Vec::new(),

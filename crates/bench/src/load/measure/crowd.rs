@@ -5,7 +5,10 @@
 //! the last adds to the second is what tenants of one server do to each other. The three take turns, there and back, and ratios
 //! are of one turn each: a machine is not the same for minutes.
 
-use super::{Run, scale, scale::fill_tenant};
+use super::{
+    Run,
+    scale::{self, fill_tenant},
+};
 use crate::load::{
     client::Client,
     flood::{self, Flood},
@@ -95,8 +98,8 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
                 "  turn {}, {}: slowest get {:?}, create {:?}",
                 turns.len() + 1,
                 beside.said(),
-                gets.times.iter().max(),
-                creates.times.iter().max(),
+                gets.slowest(),
+                creates.slowest(),
             );
             turns.push(Turn { beside, gets, creates });
         }
