@@ -7,7 +7,7 @@ use crate::{
     render::Renderer,
     reply::{self, Reply},
     scale,
-    shares::{Meter, Tenant},
+    shares::{Meter, Tenant, Turn},
     stage::{self, Authorized, Parsed, Way},
     status, stream,
     views::{self, Found},
@@ -64,11 +64,12 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         }
         None => (Tenant::User(authorized.parsed.payer.clone()), None),
     };
-    if let Some(meter) = meter {
-        let charged = server.shares.charge_to(&meter, &tenant);
-        charged.map_err(|spent| status::too_many_requests(&spent.to_string()))?;
-    }
-    answer(server, authorized, kind).await
+    let turn = match meter {
+        Some(meter) => server.shares.turn(&meter, &tenant).await,
+        None => Ok(Turn::default()),
+    };
+    let turn = turn.map_err(|spent| status::too_many_requests(&spent.to_string()))?;
+    turn.hold(answer(server, authorized, kind)).await
 }
 
 async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut Kind) -> Answer {

@@ -4,7 +4,7 @@ use std::{
     io::Write,
     net::TcpStream,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
     },
 };
@@ -328,7 +328,8 @@ fn large_conversions_are_made_behind() {
     assert!(used > 1, "{used} hundredths of a second");
 }
 
-/// A workspace that used all that it may of the cores, while others ask, is told to come again; others are not, and alone it is not.
+/// A workspace that used all that it may of the cores, while others ask, is served by turns: what it sends one by one is answered,
+/// and of what it sends all at once a part is told to come again. Others are not.
 #[test]
 fn a_workspace_may_use_so_much_of_the_cores() {
     let server = Server::with(Setup {
@@ -343,21 +344,31 @@ fn a_workspace_may_use_so_much_of_the_cores() {
         admin.at(&workspace(&admin, "loud").0),
         admin.at(&workspace(&admin, "quiet").0),
     );
-    // Long after somebody else asked nobody is there to be disturbed.
-    loud.get(MAPS).expect(200);
-    std::thread::sleep(std::time::Duration::from_secs(2));
     for i in 0..60 {
         let data = json!({"a": "b".repeat(10_000)});
         let object =
             json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": format!("m{i}")}, "data": data});
         loud.post(MAPS, &object).expect(201);
     }
-    let refused = until("the workspace has used what it may", || {
-        quiet.get(MAPS).expect(200);
-        (0..10)
-            .map(|_| loud.get(&format!("{MAPS}?labelSelector=!x")))
-            .find(busy)
+    let refused = Mutex::new(None);
+    let crowd = || {
+        let loud = loud.clone();
+        let mut answers = (0..100).map_while(|_| {
+            let told = refused.lock().unwrap().is_some();
+            (!told).then(|| loud.get(&format!("{MAPS}?labelSelector=!x")))
+        });
+        if let Some(answer) = answers.find(busy) {
+            *refused.lock().unwrap() = Some(answer);
+        }
+    };
+    std::thread::scope(|scope| {
+        (0..40).for_each(|_| drop(scope.spawn(crowd)));
+        until("somebody has waited too long", || {
+            quiet.get(MAPS).expect(200);
+            refused.lock().unwrap().is_some().then_some(())
+        });
     });
+    let refused = refused.into_inner().unwrap().unwrap();
     let text = "Too many requests, please try again later: the workspace used 10 % of the server's cores lately, and may use no more while others ask";
     assert_eq!(refused.body["message"], text);
     until("it has rested", || {
