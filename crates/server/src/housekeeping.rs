@@ -1,4 +1,4 @@
-//! What is done now and then: old revisions are forgotten, unused compiled APIs too.
+//! What is done now and then: old revisions are forgotten, unused compiled APIs too, and memory goes back to the system.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -13,6 +13,15 @@ const KEPT_PERIODS: usize = 5;
 const FREE_FOR: Duration = Duration::from_secs(2);
 /// A page of its own.
 const PAGE_BYTES: usize = 4 << 20;
+
+/// Has the system give this process memory in small pages only. Of what was given back between things that stay, it would make large
+/// pages again by and by, so that an idle server grew to what it had before.
+pub(crate) fn take_small_pages() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
+        tracing::debug!(%error, "large pages");
+    }
+}
 
 /// Runs for as long as the server does.
 pub(crate) async fn keep(registry: Arc<Registry>) {

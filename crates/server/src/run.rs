@@ -26,7 +26,7 @@ use crate::{
     audit::{self, Writer},
     build::{App, Background, Parts, build, cores},
     config::{Config, LogFormat},
-    files, identity, issuers, kubeconfig,
+    files, housekeeping, identity, issuers, kubeconfig,
     lanes::Lanes,
     lifecycle::Lifecycle,
     listen::{self, Server},
@@ -262,6 +262,7 @@ async fn serve(
 pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
     let telemetry = telemetry::install(&config)?;
     let format = config.log.format;
+    housekeeping::take_small_pages();
     // Signals that come during the start wait for its end.
     let mut stop = Signals::listen()?;
     let running = start_with(

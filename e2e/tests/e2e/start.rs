@@ -285,6 +285,15 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
     }
 }
 
+/// In large pages, of which the system makes more by and by, an idle server would grow to what it needed once.
+#[test]
+#[cfg(target_os = "linux")]
+fn memory_comes_in_small_pages() {
+    let server = Server::start();
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.pid())).unwrap();
+    assert!(!status.contains("THP_enabled:\t1"), "{status}");
+}
+
 #[test]
 fn it_is_ready_when_it_says_so() {
     // No sleep, no retry: the first request after the line works, in a workspace made by the second.
