@@ -185,6 +185,7 @@ impl Mvcc {
         loop {
             let limit = self.trim_limit(&state);
             if !state.trim(limit) {
+                state.log.shrink();
                 return Ok(());
             }
             // Readers and the writer get a turn between chunks.

@@ -54,6 +54,11 @@ struct ResourceLog {
     clusters: HashMap<ClusterName, Ring>,
 }
 
+/// Most room that so many may keep: enough that a log of one length is not moved about.
+fn room(len: usize) -> usize {
+    (len * 8).max(1024)
+}
+
 /// One scope's changes, oldest first. Lives while it holds a change or a cursor looks at it.
 #[derive(Default)]
 struct Ring {
@@ -68,6 +73,13 @@ struct Ring {
 impl Ring {
     fn is_idle(&self) -> bool {
         self.changes.is_empty() && self.cursors == 0
+    }
+
+    fn shrink(&mut self) {
+        let most = room(self.changes.len());
+        if self.changes.capacity() > most {
+            self.changes.shrink_to(most);
+        }
     }
 
     fn after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
@@ -153,6 +165,18 @@ impl Log {
         }
         self.tidy(resource, cluster);
         Some(change)
+    }
+
+    /// Gives back the room of what was forgotten, where that was most of it.
+    pub(crate) fn shrink(&mut self) {
+        self.everything.shrink();
+        for log in self.resources.values_mut() {
+            log.all.shrink();
+            let most = room(log.clusters.len());
+            if log.clusters.capacity() > most {
+                log.clusters.shrink_to(most);
+            }
+        }
     }
 
     /// Makes every cursor before `revision` gone.
@@ -359,4 +383,35 @@ fn in_scope(scope: &Scope, key: &ObjectKey) -> bool {
         .namespace
         .as_ref()
         .is_none_or(|namespace| *namespace == key.namespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_forgotten_leaves_no_room_behind() {
+        const COUNT: usize = 10_000;
+        let (mut log, resource) = (Log::default(), ResourceId::local("example.io", "widgets"));
+        for n in 1..=COUNT {
+            let cluster = ClusterName::parse(&format!("c{n}")).expect("a name");
+            let change = Change {
+                key: ObjectKey::cluster_scoped(resource.clone(), cluster, "one"),
+                revision: Revision(n as u64),
+                old: None,
+                new: None,
+            };
+            log.push(&Arc::new(change));
+        }
+        let room_of = |log: &Log| {
+            let of_resource = &log.resources[&resource];
+            let rings = [&log.everything, &of_resource.all].map(|ring| ring.changes.capacity());
+            rings.into_iter().chain([of_resource.clusters.capacity()]).max()
+        };
+        log.shrink();
+        assert!(room_of(&log) >= Some(COUNT), "all of it is needed");
+        while log.forget_oldest(Revision(COUNT as u64 - 1)).is_some() {}
+        log.shrink();
+        assert!(room_of(&log) <= Some(2 * room(1)), "one change is left");
+    }
 }

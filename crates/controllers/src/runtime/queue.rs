@@ -5,6 +5,8 @@ use std::{
     hash::Hash,
 };
 
+/// When nothing waits, room for more keys than this is given back: a storm is no reason to keep it for ever.
+const ROOM: usize = 1024;
 /// Longest pause between two attempts at a key that fails, in seconds.
 const BACKOFF_SECONDS_MAX: u64 = 300;
 
@@ -61,6 +63,12 @@ impl<K: Clone + Eq + Hash> Queue<K> {
     pub(super) fn done(&mut self, key: &K) {
         if self.states.remove(key) == Some(State::Again) {
             self.add(key.clone());
+        }
+        if self.states.is_empty() && self.states.capacity() > ROOM {
+            self.order.shrink_to(ROOM / 2);
+            self.states.shrink_to(ROOM / 2);
+            self.failures.shrink_to(ROOM / 2);
+            self.timers.shrink_to(ROOM / 2);
         }
     }
 
@@ -120,6 +128,16 @@ mod tests {
         queue.done(&"b");
         queue.done(&"a");
         assert_eq!((queue.pop(), queue.pop()), (Some("a"), None));
+    }
+
+    #[test]
+    fn a_storm_leaves_no_room_behind() {
+        let mut queue = Queue::new();
+        (0..10 * ROOM).for_each(|key| queue.add(key));
+        while let Some(key) = queue.pop() {
+            queue.done(&key);
+        }
+        assert!(queue.states.capacity() <= ROOM && queue.order.capacity() <= ROOM);
     }
 
     #[test]
