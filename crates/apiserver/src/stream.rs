@@ -11,6 +11,7 @@ use crate::{
 };
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::FutureExt;
 use http::Response;
 use insula_api::{ClusterName, Revision, Scope};
 use insula_auth::audit::Open;
@@ -18,7 +19,7 @@ use insula_registry::{
     Error, Event, Origin, Registry, Target, Watch, ids, locate,
     view::{By, Sight},
 };
-use insula_store::Cursor;
+use insula_store::{Cursor, Snapshot};
 use std::{convert::Infallible, future::pending, sync::Arc};
 use tokio::sync::watch;
 
@@ -43,6 +44,8 @@ pub(crate) struct Running {
     /// Whether the end of the initial state is still to be marked, and the revision of that state.
     initial_end: Option<Revision>,
     closing: watch::Receiver<bool>,
+    /// Where it ends, once that is known.
+    last: Option<Revision>,
     ended: bool,
     _place: WatchPlace,
     _record: Open,
@@ -100,6 +103,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
             bookmarks,
             initial_end,
             closing: request.server.closing.clone(),
+            last: None,
             ended: false,
             _place: place,
             _record: request.request.parsed.record.open(),
@@ -220,6 +224,8 @@ enum Wake {
     Events(Result<Vec<Event>, Error>),
     Redefined,
     Gate,
+    /// All that happened before the end has been told.
+    Last,
     Time(Tick),
     Closing,
 }
@@ -244,10 +250,10 @@ impl Running {
                     self.ended = true;
                     self.encoder.error(&error, &mut out);
                 }
-                Wake::Redefined if !self.is_redefined() => {}
+                Wake::Redefined => self.last = self.redefined_at(),
                 Wake::Gate if self.is_open() => {}
                 Wake::Time(Tick::Bookmark) => self.bookmark(&mut out),
-                Wake::Redefined | Wake::Gate | Wake::Closing | Wake::Time(Tick::End) => {
+                Wake::Last | Wake::Gate | Wake::Closing | Wake::Time(Tick::End) => {
                     self.ended = true;
                     // The last thing a client learns is where to go on.
                     self.bookmark(&mut out);
@@ -268,8 +274,16 @@ impl Running {
             closing,
             times,
             registry,
+            last,
             ..
         } = self;
+        if let Some(last) = *last {
+            let rest = match watch.position() < last {
+                true => watch.next(registry).now_or_never(),
+                false => None,
+            };
+            return rest.map_or(Wake::Last, Wake::Events);
+        }
         let redefined = async {
             match definition.as_mut_slice() {
                 [claims, source] => tokio::select! {
@@ -307,19 +321,23 @@ impl Running {
         awaited && locate::logical_cluster(&snapshot, &target.cluster).is_some_and(|view| itself || !view.inactive)
     }
 
-    fn is_redefined(&self) -> bool {
+    /// The revision at which the resource turned out to be another one. What happened up to it is still told: a definition that is
+    /// deleted takes its objects along, and may be gone itself before their events were looked at.
+    fn redefined_at(&self) -> Option<Revision> {
+        let snapshot = self.registry.store.latest();
+        self.is_redefined(&snapshot).then(|| snapshot.revision())
+    }
+
+    fn is_redefined(&self, snapshot: &Snapshot) -> bool {
         let target = &self.watch.target;
         let Target { cluster, served, .. } = target;
-        let snapshot = self.registry.store.latest();
         if let Sight::Across(across) = &target.sight {
             // Other generations are shown as they come; the watch ends with the version.
             let By::Provider(through) = &across.by else {
                 return false;
             };
             let (catalog, api) = (&self.registry.catalog, &served.api);
-            let now = through
-                .export
-                .resolve(catalog, &snapshot, &api.group, &api.names.plural);
+            let now = through.export.resolve(catalog, snapshot, &api.group, &api.names.plural);
             return now.is_none_or(|now| {
                 now.identity != served.identity || !now.served_versions().any(|known| known.name == target.version)
             });
@@ -327,7 +345,7 @@ impl Running {
         let now = self
             .registry
             .catalog
-            .resolve(&snapshot, cluster, served.group(), &served.names().plural);
+            .resolve(snapshot, cluster, served.group(), &served.names().plural);
         now.is_none_or(|now| now.api.fingerprint != served.api.fingerprint || now.identity != served.identity)
     }
 
