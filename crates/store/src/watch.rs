@@ -76,10 +76,7 @@ impl Ring {
     }
 
     fn shrink(&mut self) {
-        let most = room(self.changes.len());
-        if self.changes.capacity() > most {
-            self.changes.shrink_to(most);
-        }
+        self.changes.shrink_to(room(self.changes.len()));
     }
 
     fn after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
@@ -172,10 +169,7 @@ impl Log {
         self.everything.shrink();
         for log in self.resources.values_mut() {
             log.all.shrink();
-            let most = room(log.clusters.len());
-            if log.clusters.capacity() > most {
-                log.clusters.shrink_to(most);
-            }
+            log.clusters.shrink_to(room(log.clusters.len()));
         }
     }
 

@@ -329,7 +329,7 @@ fn large_conversions_are_made_behind() {
 }
 
 /// A workspace that used all that it may of the cores, while others ask, is served by turns: what it sends one by one is answered,
-/// and of what it sends all at once a part is told to come again. Others are not.
+/// and of what it sends all at once a part is told to come again. Others are not, and alone it is not.
 #[test]
 fn a_workspace_may_use_so_much_of_the_cores() {
     let server = Server::with(Setup {
@@ -344,6 +344,9 @@ fn a_workspace_may_use_so_much_of_the_cores() {
         admin.at(&workspace(&admin, "loud").0),
         admin.at(&workspace(&admin, "quiet").0),
     );
+    // Long after somebody else asked nobody is there to be disturbed.
+    loud.get(MAPS).expect(200);
+    std::thread::sleep(std::time::Duration::from_secs(2));
     for i in 0..60 {
         let data = json!({"a": "b".repeat(10_000)});
         let object =
