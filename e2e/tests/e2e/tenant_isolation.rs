@@ -10,9 +10,12 @@
 
 mod admin;
 mod browsers;
+mod escalation;
 mod forged;
 mod framing;
 mod mounts;
+mod names;
+mod revisions;
 mod row;
 mod scene;
 mod tenants;

@@ -1,0 +1,10 @@
+//! Faults, limits and attacks against the shipped binary, one file for each part of the server.
+
+mod connections;
+mod etcd;
+mod grpc;
+mod memory;
+mod openapi;
+mod restore;
+mod store;
+mod watches;

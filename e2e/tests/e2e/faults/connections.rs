@@ -1,0 +1,1 @@
+//! Connections: shares of addresses, idle time, file descriptors, half-open peers.

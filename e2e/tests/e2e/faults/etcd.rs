@@ -1,0 +1,1 @@
+//! Servers on an etcd cluster that loses members or quorum, or is rolled back.

@@ -1,0 +1,1 @@
+//! Limits, fairness and guards of the gRPC services.

@@ -1,0 +1,1 @@
+//! Memory that requests and answers hold while they are sent.

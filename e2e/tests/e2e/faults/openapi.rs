@@ -1,0 +1,1 @@
+//! OpenAPI documents of large definitions, compressed and plain.

@@ -1,0 +1,1 @@
+//! Damage to the files of the embedded store, and full disks.

@@ -1,0 +1,1 @@
+//! Watches that stall, lag, or outlive the right to watch.

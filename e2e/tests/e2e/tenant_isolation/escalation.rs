@@ -1,0 +1,1 @@
+//! Escalation through labels, roles, initializers and wildcard views.

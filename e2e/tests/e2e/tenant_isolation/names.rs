@@ -1,0 +1,1 @@
+//! Names of workspaces, hosts and tokens that answers and logs must not tell.

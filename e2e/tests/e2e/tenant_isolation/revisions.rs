@@ -1,0 +1,1 @@
+//! Reads at old revisions after rights were revoked.
