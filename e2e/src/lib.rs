@@ -37,7 +37,7 @@ pub use issuer::{Issuer, Signer};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use mirror::mirror;
 pub use script::{scripts_on_disk, story};
-pub use server::{Server, Setup, binary, insula, shared, unused_port};
+pub use server::{Server, Setup, Stopped, binary, insula, shared, unused_port};
 pub use stored::{copy_stored, edit_stored, stored_keys};
 pub use subset::{Captures, matches};
 pub use websocket::WebSocket;

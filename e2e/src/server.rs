@@ -97,10 +97,11 @@ impl Server {
         let tokens = dir.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).unwrap();
         std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
-        Self::launch(setup, Arc::new(dir))
+        Self::launch(setup, Arc::new(dir)).unwrap_or_else(|end| panic!("{end}"))
     }
 
-    fn launch(setup: Setup, dir: Arc<TempDir>) -> Self {
+    /// Starts a process, and waits until it is ready. Gives what it wrote if it ends instead.
+    fn launch(setup: Setup, dir: Arc<TempDir>) -> Result<Self, String> {
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let mut command = insula(&[
             "start",
@@ -131,17 +132,20 @@ impl Server {
             url: String::new(),
             dir,
         };
-        server.url = until("the server is ready", || server.ready());
-        server
+        let ready = until("the server is ready or ends", || server.ready());
+        server.url = ready?;
+        Ok(server)
     }
 
-    fn ready(&mut self) -> Option<String> {
+    fn ready(&mut self) -> Option<Result<String, String>> {
         if let Some(status) = self.process.try_wait().unwrap() {
-            panic!("the server ended with {status}:\n{}", self.log());
+            // What it wrote last may still be on its way.
+            self.reader.take().map(JoinHandle::join);
+            return Some(Err(format!("the server ended with {status}:\n{}", self.log())));
         }
         let steps = self.json_log();
         let ready = steps.iter().find(|line| line["step"] == "ready")?;
-        Some(ready["detail"].as_str().unwrap().trim_end_matches('/').to_owned())
+        Some(Ok(ready["detail"].as_str().unwrap().trim_end_matches('/').to_owned()))
     }
 
     /// `https://127.0.0.1:PORT`.
@@ -218,14 +222,45 @@ impl Server {
     }
 
     /// The same, with something done to the data directory in between.
-    pub fn restart_after(mut self, edit: impl FnOnce(&Path)) -> Self {
-        let (setup, dir) = (self.setup.clone(), Arc::clone(&self.dir));
+    pub fn restart_after(self, edit: impl FnOnce(&Path)) -> Self {
+        let stopped = self.stopped();
+        edit(&stopped.data_dir());
+        stopped.start().unwrap_or_else(|end| panic!("{end}"))
+    }
+
+    /// Its folder, when it has ended by itself or by a signal.
+    pub fn ended(mut self) -> Stopped {
+        until("the server ends", || self.process.try_wait().unwrap());
+        self.stopped()
+    }
+
+    /// Its folder, without a process; it is killed unless it ended.
+    pub fn stopped(mut self) -> Stopped {
         // Already gone after kill9.
         let _ = self.process.kill();
         self.process.wait().unwrap();
-        edit(&self.data_dir());
-        drop(self);
-        Self::launch(setup, dir)
+        Stopped {
+            setup: self.setup.clone(),
+            dir: Arc::clone(&self.dir),
+        }
+    }
+}
+
+/// The folder of a server that is not running.
+pub struct Stopped {
+    setup: Setup,
+    dir: Arc<TempDir>,
+}
+
+impl Stopped {
+    /// The data directory.
+    pub fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// Another process on the folder. Gives what it wrote if it ends before it is ready.
+    pub fn start(&self) -> Result<Server, String> {
+        Server::launch(self.setup.clone(), Arc::clone(&self.dir))
     }
 }
 

@@ -109,11 +109,16 @@ async fn embedded(config: &Config, now: Timestamp) -> Result<Opened, StartError>
         cause,
     };
     match opened {
-        Ok(Ok(store)) => Ok(Opened {
-            store: Arc::new(store),
-            driver: None,
-            what: shown_with_mode(&config.data_dir),
-        }),
+        Ok(Ok(store)) => {
+            if let Some(format) = store.upgraded_from() {
+                tracing::info!(dir = %dir.display(), format, "the store is upgraded; older versions refuse it now");
+            }
+            Ok(Opened {
+                store: Arc::new(store),
+                driver: None,
+                what: shown_with_mode(&config.data_dir),
+            })
+        }
         Ok(Err(OpenError::InUse { holder, .. })) => Err(StartError::InUse {
             path: config.data_dir.clone(),
             holder,

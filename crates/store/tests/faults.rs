@@ -162,8 +162,24 @@ fn transaction(n: u64) -> Txn {
     }
 }
 
-fn open(disk: &FaultDisk) -> EmbeddedStore {
-    EmbeddedStore::open_on(disk.clone(), Options::default()).unwrap()
+/// The disks of a store: its objects, and its record of what was acknowledged.
+#[derive(Clone, Default)]
+struct Disks {
+    objects: FaultDisk,
+    record: FaultDisk,
+}
+
+impl Disks {
+    fn cut_power(&self, seed: u64) -> Disks {
+        Disks {
+            objects: self.objects.cut_power(seed),
+            record: self.record.cut_power(seed),
+        }
+    }
+}
+
+fn open(disks: &Disks) -> EmbeddedStore {
+    EmbeddedStore::open_on(disks.objects.clone(), disks.record.clone(), Options::default()).unwrap()
 }
 
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -192,10 +208,10 @@ fn read_back(store: &EmbeddedStore) -> Option<(u64, Revision)> {
 #[test]
 fn a_failed_flush_stops_the_store() {
     for nth in 0..12 {
-        let disk = FaultDisk::default();
+        let disk = Disks::default();
         let store = open(&disk);
         {
-            let mut plates = disk.0.lock().unwrap();
+            let mut plates = disk.objects.0.lock().unwrap();
             plates.fail_flush = Some(plates.flushes + 1 + nth);
         }
         let mut acknowledged = None;
@@ -209,10 +225,10 @@ fn a_failed_flush_stops_the_store() {
         assert!(matches!(failed, CommitError::Unknown(_)), "{failed:?}");
         assert!(store.health().is_err());
         assert_eq!(read_back(&store), acknowledged, "what is not on disk is not shown");
-        let flushes = disk.0.lock().unwrap().flushes;
+        let flushes = disk.objects.0.lock().unwrap().flushes;
         let later = now(store.commit(transaction(99)));
         assert!(matches!(later, Err(CommitError::Unavailable(_))), "{later:?}");
-        assert_eq!(disk.0.lock().unwrap().flushes, flushes, "never a second try");
+        assert_eq!(disk.objects.0.lock().unwrap().flushes, flushes, "never a second try");
         for seed in 0..10 {
             let found = read_back(&open(&disk.cut_power(seed)));
             let unknown = acknowledged.map_or(0, |(n, _)| n + 1);
@@ -228,7 +244,7 @@ fn a_failed_flush_stops_the_store() {
 fn power_cuts_tear_no_transaction() {
     for seed in 0..150 {
         let mut draw = Draw(seed);
-        let mut disk = FaultDisk::default();
+        let mut disk = Disks::default();
         let mut acknowledged = None;
         let mut n = 0;
         for _ in 0..4 {
@@ -241,7 +257,7 @@ fn power_cuts_tear_no_transaction() {
             }
             // The last one is cut off between its writes and its flush.
             {
-                let mut plates = disk.0.lock().unwrap();
+                let mut plates = disk.objects.0.lock().unwrap();
                 plates.fail_flush = Some(plates.flushes + 1 + draw.below(2) as usize);
             }
             n += 1;
@@ -249,6 +265,84 @@ fn power_cuts_tear_no_transaction() {
                 acknowledged = Some((n, revision));
             }
             disk = disk.cut_power(draw.below(u64::MAX >> 33));
+        }
+    }
+}
+
+/// What redb sees of a disk.
+#[derive(Debug)]
+struct Backend(FaultDisk);
+
+impl redb::StorageBackend for Backend {
+    fn len(&self) -> io::Result<u64> {
+        self.0.len()
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read(offset, out)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        self.0.set_len(len)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync()
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write(offset, data)
+    }
+}
+
+impl std::fmt::Debug for FaultDisk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("FaultDisk")
+    }
+}
+
+/// A store as the versions before checksums wrote it, at revision 7.
+fn format_1(disk: &FaultDisk) {
+    let objects: redb::TableDefinition<'_, &[u8], &[u8]> = redb::TableDefinition::new("objects");
+    let meta: redb::TableDefinition<'_, &str, u64> = redb::TableDefinition::new("meta");
+    let database = redb::Builder::new().create_with_backend(Backend(disk.clone())).unwrap();
+    let txn = database.begin_write().unwrap();
+    for write in transaction(7).writes {
+        let Write::Put(key, object) = write else { continue };
+        let mut value = [7u64.to_le_bytes(), 3u64.to_le_bytes()].concat();
+        value.extend(object.to_stored());
+        let mut objects = txn.open_table(objects).unwrap();
+        objects.insert(&*key.encode(), value.as_slice()).unwrap();
+    }
+    for (name, value) in [("format", 1), ("revision", 7)] {
+        txn.open_table(meta).unwrap().insert(name, value).unwrap();
+    }
+    txn.commit().unwrap();
+}
+
+#[test]
+fn format_1_is_upgraded_whenever_the_power_goes() {
+    let disks = Disks::default();
+    format_1(&disks.objects);
+    let (old, whole) = (disks.objects.cut_power(0), Some((7, Revision(7))));
+    let store = open(&disks);
+    assert_eq!((read_back(&store), store.upgraded_from()), (whole, Some(1)));
+    drop(store);
+    let store = open(&disks);
+    assert_eq!((read_back(&store), store.upgraded_from()), (whole, None));
+    drop(store);
+    for nth in 1..12 {
+        for seed in 0..8 {
+            let disks = Disks {
+                objects: old.cut_power(seed),
+                record: FaultDisk::default(),
+            };
+            disks.objects.0.lock().unwrap().fail_flush = Some(nth);
+            // Where no flush fails it is open, and killed.
+            let opened = EmbeddedStore::open_on(disks.objects.clone(), disks.record.clone(), Options::default());
+            let after = disks.cut_power(seed);
+            drop(opened);
+            assert_eq!(read_back(&open(&after)), whole, "flush {nth}, seed {seed}");
         }
     }
 }

@@ -106,8 +106,8 @@ fn others_cannot_read_it() {
     let _store = open(&data).unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(
-        (mode(&data), mode(&data.join("objects.redb")), mode(&data.join("lock"))),
-        (0o700, 0o600, 0o600)
+        ["", "objects.redb", "acknowledged", "lock"].map(|name| mode(&data.join(name))),
+        [0o700, 0o600, 0o600, 0o600]
     );
 }
 
@@ -128,18 +128,22 @@ fn damage_and_other_formats_are_refused() {
     };
     let a = key("a").encode();
     type Spoil<'a> = &'a dyn Fn(&redb::WriteTransaction);
-    let cases: [(Spoil<'_>, &str); 4] = [
+    let cases: [(Spoil<'_>, &str); 5] = [
         (
             &|txn| drop(txn.open_table(meta).unwrap().insert("format", 9)),
-            "the store has format 9, this version reads 1",
+            "the store has format 9, this version reads 2",
         ),
         (
             &|txn| drop(txn.open_table(objects).unwrap().insert(&*a, &b"short"[..])),
             "the stored object example.io/widgets//root//a is damaged: too short",
         ),
         (
-            &|txn| drop(txn.open_table(objects).unwrap().insert(&*a, &[0; 17][..])),
-            "the stored object example.io/widgets//root//a is damaged: damaged envelope: unknown format",
+            &|txn| drop(txn.open_table(objects).unwrap().insert(&*a, &[0; 33][..])),
+            "the stored object example.io/widgets//root//a is damaged: its checksum does not match",
+        ),
+        (
+            &|txn| drop(txn.open_table(objects).unwrap().remove(&*a)),
+            "the store is damaged: objects.redb: the checksums of the objects do not add up to that of revision 2",
         ),
         (
             &|txn| drop(txn.open_table(meta).unwrap().insert("revision", 1)),
@@ -147,7 +151,8 @@ fn damage_and_other_formats_are_refused() {
         ),
     ];
     for (change, want) in cases {
-        assert_eq!(spoil(change), want);
+        let got = spoil(change);
+        assert!(got.starts_with(want), "{got}");
     }
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(
@@ -156,4 +161,24 @@ fn damage_and_other_formats_are_refused() {
     )
     .unwrap();
     assert!(matches!(open(dir.path()), Err(OpenError::File(_))));
+}
+
+#[test]
+fn an_emptied_or_missing_file_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    now(open(dir.path()).unwrap().commit(put("a"))).unwrap();
+    let refused = || open(dir.path()).map(|_| ()).unwrap_err().to_string();
+    let (objects, record) = (dir.path().join("objects.redb"), dir.path().join("acknowledged"));
+    let kept = std::fs::read(&objects).unwrap();
+    let lost =
+        "objects.redb is missing or empty, but revision 2 was acknowledged. Nothing of it is served; restore a backup";
+    std::fs::write(&objects, "").unwrap();
+    assert!(refused().starts_with(lost));
+    std::fs::remove_file(&objects).unwrap();
+    assert!(refused().starts_with(lost));
+    std::fs::remove_file(&record).unwrap();
+    std::fs::write(&objects, "").unwrap();
+    assert!(refused().starts_with("the store is damaged: objects.redb is empty, and no record says"));
+    std::fs::write(&objects, kept).unwrap();
+    assert!(refused().starts_with("the store is damaged: acknowledged is missing or empty beside objects.redb"));
 }

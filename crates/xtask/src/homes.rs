@@ -8,11 +8,12 @@ use crate::{
 };
 
 /// A third-party crate, or all whose names begin like it when it ends in `*`, and the folders that may name it.
-pub const HOMES: [(&str, &[&str]); 24] = [
+pub const HOMES: [(&str, &[&str]); 25] = [
     ("cel", &["cel"]),
     ("jsonschema", &["schema"]),
     ("json-patch", &["apply"]),
     ("redb", &["store"]),
+    ("twox-hash", &["store"]),
     ("etcd-client", &["store-etcd"]),
     ("axum", &["apiserver", "server"]),
     ("flate2", &["apiserver"]),

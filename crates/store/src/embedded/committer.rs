@@ -1,6 +1,6 @@
 //! The thread that writes. It takes all that waits, decides it, makes it durable once, shows it, and answers.
 
-use super::file::ObjectFile;
+use super::file::{ObjectFile, WriteError};
 use crate::{
     CommitError, Mvcc, Txn,
     plan::{Decision, Overlay, decide},
@@ -51,7 +51,7 @@ impl Drop for StopOnDrop<'_> {
     }
 }
 
-pub(super) fn run(mvcc: &Mvcc, status: &Status, file: ObjectFile, mut queue: mpsc::Receiver<Job>) {
+pub(super) fn run(mvcc: &Mvcc, status: &Status, mut file: ObjectFile, mut queue: mpsc::Receiver<Job>) {
     let stopping = StopOnDrop(status);
     let mut closed = None;
     let mut batch = Vec::new();
@@ -65,7 +65,7 @@ pub(super) fn run(mvcc: &Mvcc, status: &Status, file: ObjectFile, mut queue: mps
             }
         }
         match status.check() {
-            Ok(()) => write(mvcc, status, &file, txns),
+            Ok(()) => write(mvcc, status, &mut file, txns),
             Err(reason) => txns.into_iter().for_each(|(_, answer)| refuse(answer, &reason)),
         }
     }
@@ -89,7 +89,11 @@ fn refuse(answer: Answer, reason: &str) {
     let _ = answer.send(Err(CommitError::Unavailable(reason.to_owned())));
 }
 
-fn write(mvcc: &Mvcc, status: &Status, file: &ObjectFile, txns: Vec<(Txn, Answer)>) {
+fn broken(error: &WriteError) -> String {
+    format!("a write to disk failed, restart to go on from what it holds: {error}")
+}
+
+fn write(mvcc: &Mvcc, status: &Status, file: &mut ObjectFile, txns: Vec<(Txn, Answer)>) {
     let mut last = mvcc.applied();
     let (mut overlay, mut commits) = (Overlay::new(), Vec::new());
     let mut answers = Vec::with_capacity(txns.len());
@@ -117,10 +121,13 @@ fn write(mvcc: &Mvcc, status: &Status, file: &ObjectFile, txns: Vec<(Txn, Answer
                 // Whoever asked may have stopped waiting.
                 let _ = answer.send(result);
             }
+            if let Err(error) = file.settle() {
+                status.stop(broken(&error));
+            }
         }
         Err(error) => {
             // Never a second try: after a failed fsync the kernel may call the same pages clean, and lose them.
-            let reason = format!("a write to disk failed, restart to go on from what it holds: {error}");
+            let reason = broken(&error);
             status.stop(reason.clone());
             for (answer, _) in answers {
                 // Also for conflicts: they may rest on a write of this batch that will turn out not to exist.

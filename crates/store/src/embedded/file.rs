@@ -1,25 +1,57 @@
-//! What is on disk: a redb file with two tables.
+//! What is on disk: a redb file with two tables, and the record of what was acknowledged.
 //!
-//! `objects`: encoded key → revision (8 bytes, little endian), created (8 bytes), the object's stored form.
-//! `meta`: `format` → 1, `revision` → the newest revision.
+//! `objects`: encoded key → checksum (16 bytes, little endian), revision (8 bytes), created (8
+//! bytes), the object's stored form. The checksum covers the key and all that follows it.
+//!
+//! `meta`: `format` → 2, `revision` → the newest revision, `sum.low` and `sum.high` → the seal of
+//! all objects at it.
+//!
+//! Format 1 had no checksums and no seal; it is upgraded when it is opened.
 
-use super::{Disk, OpenError, disk::Backend, lock::private_file};
+use super::{
+    Disk, OpenError,
+    checksum::{Digest, Seal, checksum},
+    disk::{Backend, Shared},
+    record::Record,
+};
 use crate::{
     Entry,
     plan::{Overlay, Pending},
 };
 use insula_api::{Object, ObjectKey, Revision};
-use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, TableDefinition};
-use std::{fmt::Display, path::Path, sync::Arc};
+use redb::{Builder, Database, Durability, ReadableDatabase, ReadableTable, Table, TableDefinition};
+use std::{
+    fmt::Display,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
 
 const OBJECTS: TableDefinition<'_, &[u8], &[u8]> = TableDefinition::new("objects");
 const META: TableDefinition<'_, &str, u64> = TableDefinition::new("meta");
-const FORMAT: u64 = 1;
+const FORMAT: u64 = 2;
+/// The format without checksums.
+const UNSEALED: u64 = 1;
 /// An empty store's revision. Not 0, which means "any" wherever clients write a revision.
-const FIRST: u64 = 1;
+pub(super) const FIRST: Revision = Revision(1);
+/// redb writes its magic number last when it makes a file.
+const MAGIC: &[u8; 4] = b"redb";
 
 pub(super) struct ObjectFile {
     database: Database,
+    shared: Arc<Shared>,
+    digest: Digest,
+    record: Record,
+}
+
+/// Everything that was stored, and the file that it came from.
+pub(super) struct Loaded {
+    pub(super) file: ObjectFile,
+    pub(super) revision: Revision,
+    pub(super) entries: Vec<Entry>,
+    /// The format that the file had before it was upgraded.
+    pub(super) upgraded_from: Option<u64>,
 }
 
 fn unusable(error: impl Display) -> OpenError {
@@ -27,113 +59,283 @@ fn unusable(error: impl Display) -> OpenError {
 }
 
 impl ObjectFile {
-    pub(super) fn open(dir: &Path, cache_bytes: usize) -> Result<Self, OpenError> {
-        let path = dir.join("objects.redb");
+    /// Opens, verifies and reads everything. What was never acknowledged to anybody may start anew;
+    /// all else is refused unless it verifies.
+    pub(super) fn open(objects: Box<dyn Disk>, record: Box<dyn Disk>, cache_bytes: usize) -> Result<Loaded, OpenError> {
+        let mut record = Record::read(record)?;
         let failed = |source| OpenError::Io {
-            path: path.clone(),
+            path: "objects.redb".into(),
             source,
         };
-        let file = private_file(&path).map_err(failed)?;
-        // A file that is not in its directory after a power cut is a lost store, however well its bytes were synced.
-        #[cfg(unix)]
-        std::fs::File::open(dir)
-            .and_then(|dir| dir.sync_all())
-            .map_err(failed)?;
-        let database = Builder::new()
-            .set_cache_size(cache_bytes)
-            .create_file(file)
-            .map_err(unusable)?;
-        Self::prepare(database)
+        let made = is_made(&*objects).map_err(failed)?;
+        match record.newest() {
+            None if !made && objects.is_empty().map_err(failed)? => {
+                record.reset(Digest::default().seal(FIRST)).map_err(failed)?;
+            }
+            // A first start that was interrupted.
+            Some(seal) if !made && seal.revision == FIRST => objects.set_len(0).map_err(failed)?,
+            Some(seal) if !made => return Err(OpenError::lost(None, seal.revision)),
+            None | Some(_) => {}
+        }
+        let shared = Shared::new(objects);
+        let database = open_verified(&shared, cache_bytes)?;
+        let mut file = ObjectFile {
+            database,
+            shared,
+            digest: Digest::default(),
+            record,
+        };
+        let (found, revision) = file.prepare()?;
+        let entries = file.load(found, revision)?;
+        let seal = file.digest.seal(revision);
+        let upgraded_from = match found {
+            UNSEALED => {
+                file.record.reset(seal).map_err(failed)?;
+                file.upgrade(&entries, seal).map_err(unusable)?;
+                Some(found)
+            }
+            _ => {
+                file.check_seal(seal)?;
+                file.record.reset(seal).map_err(failed)?;
+                None
+            }
+        };
+        Ok(Loaded {
+            file,
+            revision,
+            entries,
+            upgraded_from,
+        })
     }
 
-    pub(super) fn on<D: Disk>(backend: Backend<D>, cache_bytes: usize) -> Result<Self, OpenError> {
-        let database = Builder::new()
-            .set_cache_size(cache_bytes)
-            .create_with_backend(backend)
-            .map_err(unusable)?;
-        Self::prepare(database)
-    }
-
-    /// Makes the tables of a new file; refuses one of another format.
-    fn prepare(database: Database) -> Result<Self, OpenError> {
-        let txn = database.begin_write().map_err(unusable)?;
-        let (found, fresh) = {
+    /// Makes the tables of a new file. Returns the format and the revision; refuses an unknown
+    /// format.
+    fn prepare(&self) -> Result<(u64, Revision), OpenError> {
+        let txn = self.database.begin_write().map_err(unusable)?;
+        let (found, revision) = {
             txn.open_table(OBJECTS).map_err(unusable)?;
             let mut meta = txn.open_table(META).map_err(unusable)?;
-            let found = meta.get("format").map_err(unusable)?.map(|found| found.value());
+            let found = number(&meta, "format")?;
             if found.is_none() {
                 meta.insert("format", FORMAT).map_err(unusable)?;
-                meta.insert("revision", FIRST).map_err(unusable)?;
+                put_seal(&mut meta, Digest::default().seal(FIRST)).map_err(unusable)?;
             }
-            (found.unwrap_or(FORMAT), found.is_none())
+            (found, number(&meta, "revision")?)
         };
-        if found != FORMAT {
-            return Err(OpenError::Format {
+        match found {
+            None => {
+                if let Some(seal) = self.record.newest().filter(|seal| seal.revision > FIRST) {
+                    return Err(OpenError::lost(None, seal.revision));
+                }
+                txn.commit().map_err(unusable)?;
+                Ok((FORMAT, FIRST))
+            }
+            Some(found @ (UNSEALED | FORMAT)) => {
+                txn.abort().map_err(unusable)?;
+                let revision = revision.ok_or_else(|| unusable("no revision"))?;
+                Ok((found, Revision(revision)))
+            }
+            Some(found) => Err(OpenError::Format {
                 found,
                 supported: FORMAT,
-            });
+            }),
         }
-        if fresh {
-            txn.commit().map_err(unusable)?;
-        } else {
-            txn.abort().map_err(unusable)?;
-        }
-        Ok(ObjectFile { database })
     }
 
-    /// Everything that is there, and the revision at which it is.
-    pub(super) fn load(&self) -> Result<(Revision, Vec<Entry>), OpenError> {
+    /// Reads all objects at a revision and adds up their checksums.
+    fn load(&mut self, format: u64, revision: Revision) -> Result<Vec<Entry>, OpenError> {
         let txn = self.database.begin_read().map_err(unusable)?;
-        let meta = txn.open_table(META).map_err(unusable)?;
-        let revision = meta
-            .get("revision")
-            .map_err(unusable)?
-            .ok_or_else(|| unusable("no revision"))?
-            .value();
         let mut entries = Vec::new();
         for item in txn.open_table(OBJECTS).map_err(unusable)?.iter().map_err(unusable)? {
             let (key, value) = item.map_err(unusable)?;
-            let mut entry = read_entry(key.value(), value.value())?;
-            if entry.revision.0 > revision {
-                return Err(damaged(
-                    key.value(),
-                    format_args!("revision {} of {revision}", entry.revision),
-                ));
+            let (key, value) = (key.value(), value.value());
+            let value = if format == UNSEALED {
+                value
+            } else {
+                verified(key, value)?
+            };
+            let mut entry = read_entry(key, value)?;
+            if entry.revision > revision {
+                let reason = format_args!("revision {} of {}", entry.revision, revision.0);
+                return Err(damaged(key, reason));
             }
+            self.digest.add(checksum(key, value));
             share_names(entries.last(), &mut entry);
             entries.push(entry);
         }
-        Ok((Revision(revision), entries))
+        Ok(entries)
     }
 
-    /// Writes a batch and returns when it is durable.
-    pub(super) fn write(&self, overlay: &Overlay, revision: Revision) -> Result<(), redb::Error> {
-        let mut txn = self.database.begin_write()?;
-        txn.set_durability(Durability::Immediate)?;
+    /// Compares what was read with the seal in the file, and with the record of what was
+    /// acknowledged.
+    fn check_seal(&self, read: Seal) -> Result<(), OpenError> {
+        let txn = self.database.begin_read().map_err(unusable)?;
+        let meta = txn.open_table(META).map_err(unusable)?;
+        let halves = (number(&meta, "sum.low")?, number(&meta, "sum.high")?);
+        let stored = match halves {
+            (Some(low), Some(high)) => Some(u128::from(high) << 64 | u128::from(low)),
+            _ => None,
+        };
+        let at = read.revision;
+        if stored != Some(read.sum) {
+            return Err(OpenError::Inconsistent(format!(
+                "objects.redb: the checksums of the objects do not add up to that of revision {at}: \
+                 an object is missing, superfluous or an older one"
+            )));
+        }
+        match self.record.newest() {
+            None => Err(OpenError::Inconsistent(format!(
+                "acknowledged is missing or empty beside objects.redb at revision {at}, \
+                 so that nothing tells whether its newest writes are there"
+            ))),
+            Some(noted) if noted.revision > at => Err(OpenError::lost(Some(at), noted.revision)),
+            Some(noted) if noted.revision == at && noted.sum != read.sum => Err(OpenError::Inconsistent(format!(
+                "objects.redb: the objects at revision {at} are not those that were acknowledged"
+            ))),
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// Writes format 2, in one transaction: a crash leaves all of format 1 or all of format 2.
+    fn upgrade(&self, entries: &[Entry], seal: Seal) -> Result<(), redb::Error> {
+        let txn = self.database.begin_write()?;
         {
             let mut objects = txn.open_table(OBJECTS)?;
             let mut value = Vec::new();
-            for (key, pending) in overlay {
-                match pending {
-                    None => drop(objects.remove(&**key)?),
-                    Some(Pending {
-                        revision,
-                        created,
-                        object,
-                    }) => {
-                        value.clear();
-                        value.extend_from_slice(&revision.0.to_le_bytes());
-                        value.extend_from_slice(&created.0.to_le_bytes());
-                        value.extend_from_slice(&object.to_stored());
-                        objects.insert(&**key, value.as_slice())?;
-                    }
-                }
+            for entry in entries {
+                let key = entry.key.encode();
+                encode_value(&mut value, &key, entry.revision, entry.created, &entry.object);
+                objects.insert(&*key, value.as_slice())?;
             }
-            txn.open_table(META)?.insert("revision", revision.0)?;
+            let mut meta = txn.open_table(META)?;
+            meta.insert("format", FORMAT)?;
+            put_seal(&mut meta, seal)?;
         }
-        txn.commit()?;
-        Ok(())
+        Ok(txn.commit()?)
     }
+
+    /// Writes a batch, and returns when it is durable and on record.
+    pub(super) fn write(&mut self, overlay: &Overlay, revision: Revision) -> Result<(), WriteError> {
+        let mut txn = self.database.begin_write().map_err(redb::Error::from)?;
+        txn.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
+        let mut digest = self.digest;
+        let seal = {
+            let mut objects = txn.open_table(OBJECTS).map_err(redb::Error::from)?;
+            write_objects(&mut objects, overlay, &mut digest)?;
+            let mut meta = txn.open_table(META).map_err(redb::Error::from)?;
+            let seal = digest.seal(revision);
+            put_seal(&mut meta, seal).map_err(redb::Error::from)?;
+            seal
+        };
+        txn.commit().map_err(redb::Error::from)?;
+        self.digest = digest;
+        Ok(self.record.note(seal)?)
+    }
+
+    /// Flushes the record now and then. Called when the answers are sent.
+    pub(super) fn settle(&mut self) -> Result<(), WriteError> {
+        Ok(self.record.settle()?)
+    }
+}
+
+impl Drop for ObjectFile {
+    fn drop(&mut self) {
+        self.shared.seal();
+        // Every commit is durable by itself; this one is for the record alone.
+        let _ = self.record.flush();
+    }
+}
+
+/// Why a batch is not on disk, or not for certain.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum WriteError {
+    #[error(transparent)]
+    File(#[from] redb::Error),
+    #[error("acknowledged: {0}")]
+    Record(#[from] std::io::Error),
+    /// An object on disk changed under this process, whose memory is right.
+    #[error("{0}; what is in memory is right: take a backup of this server before it ends")]
+    Damaged(OpenError),
+}
+
+fn write_objects(
+    objects: &mut Table<'_, &'static [u8], &'static [u8]>,
+    overlay: &Overlay,
+    digest: &mut Digest,
+) -> Result<(), WriteError> {
+    let mut value = Vec::new();
+    for (key, pending) in overlay {
+        let replaced = match pending {
+            None => objects.remove(&**key).map_err(redb::Error::from)?,
+            Some(Pending {
+                revision,
+                created,
+                object,
+            }) => {
+                let checksum = encode_value(&mut value, key, *revision, *created, object);
+                digest.add(checksum);
+                objects.insert(&**key, value.as_slice()).map_err(redb::Error::from)?
+            }
+        };
+        if let Some(old) = replaced {
+            let old = verified(key, old.value()).map_err(WriteError::Damaged)?;
+            digest.remove(checksum(key, old));
+        }
+    }
+    Ok(())
+}
+
+/// Returns true when redb made a database here at some time.
+fn is_made(objects: &dyn Disk) -> std::io::Result<bool> {
+    let mut magic = [0; MAGIC.len()];
+    if objects.len()? < magic.len() as u64 {
+        return Ok(false);
+    }
+    objects.read(0, &mut magic)?;
+    Ok(magic != [0; MAGIC.len()])
+}
+
+/// Opens the database after redb has verified the checksum of every page that it uses. redb does so
+/// for a file that was not closed; one that was (by a version before format 2) is asked to be
+/// checked.
+fn open_verified(shared: &Arc<Shared>, cache_bytes: usize) -> Result<Database, OpenError> {
+    let fresh = shared.is_empty().map_err(unusable)?;
+    let (repaired, failed_at) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(u64::MAX)));
+    let mut builder = Builder::new();
+    builder.set_cache_size(cache_bytes);
+    builder.set_repair_callback({
+        let (shared, repaired, failed_at) = (shared.clone(), repaired.clone(), failed_at.clone());
+        move |session| {
+            repaired.store(true, Ordering::Relaxed);
+            // Called at 0.0, then at 0.3 when the newest commit does not verify.
+            if session.progress() > 0.0 && session.progress() < 0.5 {
+                failed_at.store(shared.last_read(), Ordering::Relaxed);
+            }
+        }
+    });
+    let opened = builder.create_with_backend(Backend(shared.clone()));
+    let checked = opened.and_then(|mut database| {
+        if !fresh && !repaired.load(Ordering::Relaxed) {
+            database.check_integrity()?;
+        }
+        Ok(database)
+    });
+    checked.map_err(|error| {
+        let noted = failed_at.load(Ordering::Relaxed);
+        let offset = if noted == u64::MAX { shared.last_read() } else { noted };
+        unusable(format_args!("objects.redb, at or near byte {offset}: {error}"))
+    })
+}
+
+fn number(meta: &impl ReadableTable<&'static str, u64>, name: &str) -> Result<Option<u64>, OpenError> {
+    Ok(meta.get(name).map_err(unusable)?.map(|found| found.value()))
+}
+
+fn put_seal(meta: &mut Table<'_, &'static str, u64>, seal: Seal) -> Result<(), redb::StorageError> {
+    meta.insert("revision", seal.revision.0)?;
+    meta.insert("sum.low", seal.sum as u64)?;
+    meta.insert("sum.high", (seal.sum >> 64) as u64)?;
+    Ok(())
 }
 
 fn damaged(key: &[u8], reason: impl Display) -> OpenError {
@@ -141,6 +343,27 @@ fn damaged(key: &[u8], reason: impl Display) -> OpenError {
         key: String::from_utf8_lossy(key).into_owned(),
         reason: reason.to_string(),
     }
+}
+
+/// Encodes a value of format 2 into a buffer. Returns its checksum.
+fn encode_value(out: &mut Vec<u8>, key: &[u8], revision: Revision, created: Revision, object: &Object) -> u128 {
+    out.clear();
+    out.extend_from_slice(&[0; 16]);
+    out.extend_from_slice(&revision.0.to_le_bytes());
+    out.extend_from_slice(&created.0.to_le_bytes());
+    out.extend_from_slice(&object.to_stored());
+    let checksum = checksum(key, &out[16..]);
+    out[..16].copy_from_slice(&checksum.to_le_bytes());
+    checksum
+}
+
+/// What a value of format 2 holds behind its checksum, if that is right.
+fn verified<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], OpenError> {
+    let (stored, rest) = value.split_first_chunk().ok_or_else(|| damaged(key, "too short"))?;
+    if u128::from_le_bytes(*stored) != checksum(key, rest) {
+        return Err(damaged(key, "its checksum does not match"));
+    }
+    Ok(rest)
 }
 
 fn read_entry(key: &[u8], value: &[u8]) -> Result<Entry, OpenError> {
@@ -157,7 +380,8 @@ fn read_entry(key: &[u8], value: &[u8]) -> Result<Entry, OpenError> {
     })
 }
 
-/// Uses the neighbour's strings where they are equal: resource and cluster repeat in long runs of keys.
+/// Uses the neighbour's strings where they are equal: resource and cluster repeat in long runs of
+/// keys.
 fn share_names(before: Option<&Entry>, entry: &mut Entry) {
     let Some(before) = before.map(|before| &before.key) else {
         return;

@@ -10,18 +10,20 @@
 //! history from before it is not known: watches go on from the revision at open, older ones are gone. After a failed
 //! write or fsync nobody knows what the disk holds: this process never writes again, and a restart reads the truth.
 
+mod checksum;
 mod committer;
 mod disk;
 mod file;
 mod lock;
+mod record;
 
 use crate::{
     BoxFuture, CommitError, Cursor, Gone, Mvcc, Snapshot, SnapshotError, Store, Txn,
     embedded::{
         committer::{Job, Status},
-        disk::Backend,
-        file::ObjectFile,
-        lock::DirLock,
+        disk::FileDisk,
+        file::{Loaded, ObjectFile},
+        lock::{DirLock, private_file},
     },
 };
 use insula_api::{Revision, Scope};
@@ -77,7 +79,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// redb cannot read its file, or write it.
-    #[error("the store's file is unusable: {0}")]
+    #[error("the store's file is unusable: {0}. {RESTORE}")]
     File(String),
     /// Written by another version.
     #[error("the store has format {found}, this version reads {supported}")]
@@ -87,14 +89,41 @@ pub enum OpenError {
         /// What can be read.
         supported: u64,
     },
-    /// An object does not decode. Nothing is served from a store with holes.
-    #[error("the stored object {key} is damaged: {reason}")]
+    /// An object does not verify or decode. Nothing is served from a store with holes.
+    #[error("the stored object {key} is damaged: {reason}. {RESTORE}")]
     Damaged {
         /// Its key.
         key: String,
         /// What is wrong.
         reason: String,
     },
+    /// Writes that were acknowledged are not there.
+    #[error("objects.redb {}, but revision {acknowledged} was acknowledged. {RESTORE}", found_words(*.found))]
+    Lost {
+        /// The newest revision that verifies.
+        found: Option<Revision>,
+        /// The newest revision on record.
+        acknowledged: Revision,
+    },
+    /// Every object may verify, but together they are not what was acknowledged.
+    #[error("the store is damaged: {0}. {RESTORE}")]
+    Inconsistent(String),
+}
+
+/// What helps against damage.
+const RESTORE: &str = "Nothing of it is served; restore a backup (insula backup restore)";
+
+fn found_words(found: Option<Revision>) -> String {
+    found.map_or_else(
+        || "is missing or empty".to_owned(),
+        |found| format!("ends at revision {found}"),
+    )
+}
+
+impl OpenError {
+    fn lost(found: Option<Revision>, acknowledged: Revision) -> Self {
+        OpenError::Lost { found, acknowledged }
+    }
 }
 
 /// The contract on one disk.
@@ -104,24 +133,76 @@ pub struct EmbeddedStore {
     /// `None` only while it is dropped.
     jobs: Option<mpsc::Sender<Job>>,
     committer: Mutex<Option<JoinHandle<()>>>,
+    upgraded_from: Option<u64>,
+}
+
+/// Opens the record and the objects of a directory. The record is made first, so that objects without one are either of
+/// an older format or have lost it.
+fn open_files(dir: &Path) -> Result<[Box<dyn Disk>; 2], OpenError> {
+    let open = |name: &str| {
+        let path = dir.join(name);
+        let opened = private_file(&path).and_then(|file| {
+            // A file that is not in its directory after a power cut is a lost store, however well its bytes were synced.
+            std::fs::File::open(dir)?.sync_all()?;
+            Ok(file)
+        });
+        opened.map_err(|source| OpenError::Io { path, source })
+    };
+    let emptied = |name: &str| std::fs::metadata(dir.join(name)).is_ok_and(|file| file.len() == 0);
+    if emptied("objects.redb") && !dir.join("acknowledged").exists() {
+        return Err(OpenError::Inconsistent(
+            "objects.redb is empty, and no record says that it always was; if nothing was ever stored, remove it"
+                .into(),
+        ));
+    }
+    Ok([
+        Box::new(FileDisk(open("acknowledged")?)),
+        Box::new(FileDisk(open("objects.redb")?)),
+    ])
+}
+
+/// Opens and verifies. redb may panic on bytes that it did not write; that is damage like any other.
+fn open_guarded(objects: Box<dyn Disk>, record: Box<dyn Disk>, cache_bytes: usize) -> Result<Loaded, OpenError> {
+    let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        ObjectFile::open(objects, record, cache_bytes)
+    }));
+    opened.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+        Err(OpenError::File(format!(
+            "objects.redb, which its engine failed to read: {}",
+            text.unwrap_or_default()
+        )))
+    })
 }
 
 impl EmbeddedStore {
     /// Opens the store in a directory, which is made (0700) if it is missing. Blocks while it reads all objects.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = DirLock::take(dir, &options.holder)?;
-        let file = ObjectFile::open(dir, options.cache_bytes)?;
-        Self::start(file, Some(lock), &options)
+        let [record, objects] = open_files(dir)?;
+        let loaded = open_guarded(objects, record, options.cache_bytes)?;
+        Self::start(loaded, Some(lock), &options)
     }
 
-    /// Opens the store on a disk of the caller's, which nobody else uses: for fault tests and the simulator.
-    pub fn open_on(disk: impl Disk, options: Options) -> Result<Self, OpenError> {
-        let file = ObjectFile::on(Backend(disk), options.cache_bytes)?;
-        Self::start(file, None, &options)
+    /// Opens the store on disks of the caller's, which nobody else uses: for fault tests and the simulator.
+    pub fn open_on(objects: impl Disk, acknowledged: impl Disk, options: Options) -> Result<Self, OpenError> {
+        let loaded = open_guarded(Box::new(objects), Box::new(acknowledged), options.cache_bytes)?;
+        Self::start(loaded, None, &options)
     }
 
-    fn start(file: ObjectFile, lock: Option<DirLock>, options: &Options) -> Result<Self, OpenError> {
-        let (revision, entries) = file.load()?;
+    /// The older format that the store had when it was opened, if it was upgraded.
+    pub fn upgraded_from(&self) -> Option<u64> {
+        self.upgraded_from
+    }
+
+    fn start(loaded: Loaded, lock: Option<DirLock>, options: &Options) -> Result<Self, OpenError> {
+        let Loaded {
+            file,
+            revision,
+            entries,
+            upgraded_from,
+        } = loaded;
         let mvcc = Mvcc::load(revision, entries);
         let status = Arc::new(Status::default());
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
@@ -143,6 +224,7 @@ impl EmbeddedStore {
             status,
             jobs: Some(jobs),
             committer: Mutex::new(Some(committer)),
+            upgraded_from,
         })
     }
 

@@ -1,1 +1,201 @@
 //! Damage to the files of the embedded store, and full disks.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::UNIX_EPOCH,
+};
+
+use insula_e2e::{Client, Server, Stopped, workspace};
+use serde_json::{Value, json};
+
+const MAPS: &str = "/api/v1/namespaces/default/configmaps";
+const PAGE: usize = 4096;
+
+fn config_map(name: &str, text: &str) -> Value {
+    json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}, "data": {"text": text}})
+}
+
+/// Every config map of the workspace: its revision and its data.
+fn served(client: &Client) -> BTreeMap<String, (String, Value)> {
+    let list = client.get(MAPS).expect(200);
+    let items = list["items"].as_array().unwrap().iter().map(|item| {
+        let text = |field: &str| item["metadata"][field].as_str().unwrap().to_owned();
+        (text("name"), (text("resourceVersion"), item["data"].clone()))
+    });
+    items.collect()
+}
+
+/// A server's files after it ended, and what it had acknowledged.
+struct Ended {
+    stopped: Stopped,
+    /// The files of its store, as they were at the end.
+    files: Vec<(PathBuf, Vec<u8>)>,
+    workspace: String,
+    acknowledged: BTreeMap<String, (String, Value)>,
+}
+
+impl Ended {
+    /// Runs a server, writes some objects, and ends it with a signal.
+    fn after(signal: &str) -> Self {
+        let server = Server::start();
+        let (workspace, _) = workspace(&server.admin(), "damaged");
+        let client = server.admin().at(&workspace);
+        for n in 0..24 {
+            let text = format!("acknowledged {n} ").repeat(1 + n * 20);
+            client.post(MAPS, &config_map(&format!("m{n}"), &text)).expect(201);
+        }
+        for n in (0..24).step_by(5) {
+            client.delete(&format!("{MAPS}/m{n}")).expect(200);
+            client
+                .merge(&format!("{MAPS}/m{}", n + 1), &json!({"data": {"more": "too"}}))
+                .expect(200);
+        }
+        let acknowledged = served(&client);
+        server.signal(signal);
+        let stopped = server.ended();
+        let dir = stopped.data_dir().join("store");
+        let files = std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().path());
+        let files = files.filter(|path| !path.ends_with("lock") && !path.ends_with("reserve"));
+        Ended {
+            files: files.map(|path| (path.clone(), std::fs::read(path).unwrap())).collect(),
+            stopped,
+            workspace,
+            acknowledged,
+        }
+    }
+
+    fn objects(&self) -> &[u8] {
+        let found = self.files.iter().find(|(path, _)| path.ends_with("objects.redb"));
+        &found.unwrap().1
+    }
+
+    /// Puts the files back, damages them, and starts a server. Returns true if it serves what was
+    /// acknowledged, false if it refuses to start with a reason.
+    fn serves_after(&self, what: &str, damage: impl FnOnce(&Path)) -> bool {
+        let dir = self.stopped.data_dir().join("store");
+        for (path, bytes) in &self.files {
+            std::fs::write(path, bytes).unwrap();
+        }
+        damage(&dir);
+        match self.stopped.start() {
+            Ok(server) => {
+                let found = served(&server.admin().at(&self.workspace));
+                assert!(found == self.acknowledged, "{what}: other data is served");
+                true
+            }
+            Err(end) => {
+                let named = ["objects.redb", "acknowledged", "stored object"];
+                assert!(named.iter().any(|name| end.contains(name)), "{what}: {end}");
+                assert!(end.contains("restore a backup"), "{what}: {end}");
+                assert!(!end.contains("panicked") && end.lines().count() < 20, "{what}: {end}");
+                false
+            }
+        }
+    }
+
+    /// Changes a part of the objects, at each start of another.
+    fn serves_with(&self, what: &str, at: usize, change: impl FnOnce(&mut [u8])) -> bool {
+        let mut bytes = self.objects().to_vec();
+        change(&mut bytes[at..]);
+        self.serves_after(what, |dir| std::fs::write(dir.join("objects.redb"), bytes).unwrap())
+    }
+}
+
+/// Small numbers from a seed, which is printed.
+struct Draw(u64);
+
+impl Draw {
+    fn from_clock() -> Self {
+        let seed = UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64;
+        eprintln!("seed {seed}");
+        Draw(seed)
+    }
+
+    fn of<T: Copy>(&mut self, choices: &[T]) -> T {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        choices[(self.0 >> 33) as usize % choices.len()]
+    }
+}
+
+/// Two dozen bits: of texts of objects, of anything that is not zero, and of the first bytes, which
+/// name the newest commit.
+fn flip_bits(signal: &str) {
+    let ended = Ended::after(signal);
+    let (mut draw, objects) = (Draw::from_clock(), ended.objects());
+    let texts: Vec<_> = objects
+        .windows(12)
+        .enumerate()
+        .filter(|(_, text)| text == b"acknowledged")
+        .map(|(at, _)| at)
+        .collect();
+    let used: Vec<_> = (0..objects.len()).filter(|at| objects[*at] != 0).collect();
+    let first: Vec<_> = (0..320).collect();
+    let mut refused = 0;
+    // The checksums of the two newest commits: the engine falls back to the older one, which is not
+    // what was acknowledged.
+    for at in [64 + 112, 192 + 112] {
+        let what = format!("bit 0 of byte {at} after {signal}");
+        refused += usize::from(!ended.serves_with(&what, at, |bytes| bytes[0] ^= 1));
+    }
+    assert_eq!(refused, 1, "of the two, one is the newest");
+    for places in [&texts, &used, &first] {
+        for _ in 0..8 {
+            let (at, bit) = (draw.of(places), draw.of(&[0, 1, 2, 3, 4, 5, 6, 7]));
+            let what = format!("bit {bit} of byte {at} after {signal}");
+            refused += usize::from(!ended.serves_with(&what, at, |bytes| bytes[0] ^= 1 << bit));
+        }
+    }
+    assert!(refused > 0);
+}
+
+#[test]
+fn a_flipped_bit_of_a_stopped_store_is_never_served() {
+    flip_bits("-TERM");
+}
+
+#[test]
+fn a_flipped_bit_of_a_killed_store_is_never_served() {
+    flip_bits("-KILL");
+}
+
+#[test]
+fn a_zeroed_page_is_refused_in_a_few_lines() {
+    let ended = Ended::after("-TERM");
+    let (mut draw, objects) = (Draw::from_clock(), ended.objects());
+    let used: Vec<_> = (0..objects.len() / PAGE)
+        .filter(|page| objects[page * PAGE..][..PAGE].iter().any(|byte| *byte != 0))
+        .collect();
+    let mut refused = 0;
+    for page in (0..10).map(|_| draw.of(&used)).chain([0]) {
+        let what = format!("page {page} zeroed");
+        refused += usize::from(!ended.serves_with(&what, page * PAGE, |bytes| bytes[..PAGE].fill(0)));
+    }
+    assert!(refused > 0);
+}
+
+#[test]
+fn a_store_that_lost_its_file_is_not_started_empty() {
+    for signal in ["-TERM", "-KILL"] {
+        let ended = Ended::after(signal);
+        let refused = |what: &str, damage: &dyn Fn(&Path)| assert!(!ended.serves_after(what, damage), "{what}");
+        refused("missing", &|dir| {
+            std::fs::remove_file(dir.join("objects.redb")).unwrap()
+        });
+        refused("empty", &|dir| std::fs::write(dir.join("objects.redb"), "").unwrap());
+        refused("cut", &|dir| {
+            let file = std::fs::File::options()
+                .write(true)
+                .open(dir.join("objects.redb"))
+                .unwrap();
+            file.set_len(file.metadata().unwrap().len() / 2).unwrap();
+        });
+        refused("without its record", &|dir| {
+            std::fs::remove_file(dir.join("acknowledged")).unwrap()
+        });
+        assert!(ended.serves_after("whole", |_| ()));
+    }
+}
