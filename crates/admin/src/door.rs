@@ -1,25 +1,33 @@
-//! The way in: who asks, where, and whether they may. The same chain as for HTTP; there is no side door.
+//! Access of gRPC calls: the edge that they share with HTTP has found out who calls; here each
+//! right is asked for.
 
-use insula_api::{ClusterName, ClusterPath, Timestamp, Uid};
-use insula_auth::{Attributes, ClusterFacts, Permit, UserInfo, audit::Record, forbidden_message, permit};
+use crate::{status, workers::WorkerPool};
+use insula_api::{ClusterName, ClusterPath, Revision, Timestamp};
+use insula_apiserver::{
+    ApiServer,
+    call::{Caller, Entered},
+};
+use insula_auth::{Attributes, Forbidden, UserInfo};
 use insula_proto::admin::v1::ResponseHeader;
 use insula_registry::{
     Registry,
-    access::{self, Authenticator, PeerCertificate},
     locate::{self, NotLocated},
 };
 use insula_store::Snapshot;
 use std::sync::Arc;
-use tonic::{Extensions, Request, Status, metadata::MetadataMap};
+use tonic::{Request, Status};
 
-/// What every service holds.
+/// A name that no cluster has: rights there are those that somebody has everywhere.
+const NOWHERE: &str = "nowhere";
+
+/// State that every service holds.
 #[derive(Clone)]
 pub struct Door {
-    /// The objects.
-    pub registry: Arc<Registry>,
-    /// Who is who.
-    pub authenticator: Arc<Authenticator>,
-    /// What `ClusterService.GetInfo` tells.
+    /// The HTTP face, whose edge and limits the services share.
+    pub api: Arc<ApiServer>,
+    /// Threads for what takes long.
+    pub workers: Arc<WorkerPool>,
+    /// Facts that `ClusterService.GetInfo` tells.
     pub info: Arc<Info>,
 }
 
@@ -36,130 +44,68 @@ pub struct Info {
     pub started: Timestamp,
 }
 
-/// Somebody who was let in, and the state that was looked at.
+/// A call that is being answered: its caller, and the state that is looked at.
 pub struct Visit {
-    /// Who.
-    pub user: UserInfo,
+    /// The caller.
+    pub caller: Arc<Caller>,
     /// The state.
     pub snapshot: Snapshot,
     request_id: String,
-    record: Record,
+}
+
+/// A workspace that a call may look at.
+pub struct Located {
+    /// Its logical cluster.
+    pub cluster: ClusterName,
+    /// Its path as the caller wrote it.
+    pub path: ClusterPath,
+}
+
+/// A resource and a verb, as the chain is asked about them.
+pub(crate) fn asked(verb: &str, group: &str, resource: &str, name: &str) -> Attributes {
+    Attributes {
+        verb: verb.into(),
+        group: group.into(),
+        resource: resource.into(),
+        name: name.into(),
+        is_resource_request: true,
+        ..Attributes::default()
+    }
+}
+
+fn forbidden(forbidden: Forbidden) -> Status {
+    Status::permission_denied(forbidden.message)
+}
+
+/// The caller, whom the edge has put among the extensions.
+pub(crate) fn caller<T>(request: &Request<T>) -> Result<&Arc<Caller>, Status> {
+    let caller = request.extensions().get::<Arc<Caller>>();
+    caller.ok_or_else(|| Status::unauthenticated("Unauthorized"))
 }
 
 impl Door {
-    /// Finds out who asks, about a workspace (or, if that is empty, none). Nobody is let in without a credential.
-    pub async fn authenticate(
-        &self,
-        metadata: &MetadataMap,
-        extensions: &Extensions,
-        workspace: &str,
-    ) -> Result<UserInfo, Status> {
-        let record = extensions.get::<Record>().cloned().unwrap_or_default();
-        let credentials = metadata.get_all("authorization");
-        let user = self
-            .authenticator
-            .authenticate(
-                extensions.get::<PeerCertificate>(),
-                credentials.iter().map(|value| value.as_encoded_bytes()),
-                // What a workspace's issuers say counts in that workspace alone.
-                || {
-                    let (snapshot, path) = (self.registry.store.latest(), ClusterPath::parse(workspace).ok()?);
-                    let cluster = locate::locate(&snapshot, &path).ok()?;
-                    Some((snapshot, cluster))
-                },
-            )
-            .await
-            .map_err(|why| {
-                tracing::info!(%why, "authentication failed");
-                record.refused(&why);
-                Status::unauthenticated("Unauthorized")
-            })?;
-        record.known(&user);
-        if user.name == insula_auth::USER_ANONYMOUS {
-            record.refused("no credential was shown");
-            return Err(Status::unauthenticated("Unauthorized"));
-        }
-        Ok(user)
+    /// The objects.
+    pub fn registry(&self) -> &Registry {
+        &self.api.registry
     }
 
-    /// Opens the door to somebody with a credential; what they may see is asked for each thing. The workspace is the one that
-    /// is asked about, if one is.
-    pub async fn enter<T>(&self, request: &Request<T>, workspace: &str) -> Result<Visit, Status> {
-        let user = self
-            .authenticate(request.metadata(), request.extensions(), workspace)
-            .await?;
-        let snapshot = self.registry.store.snapshot(insula_api::Revision(0)).await;
+    /// Begins to answer a call at the latest state.
+    pub async fn begin<T>(&self, request: &Request<T>) -> Result<Visit, Status> {
+        let caller = Arc::clone(caller(request)?);
+        let snapshot = self.api.registry.store.snapshot(Revision(0)).await;
         let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
         let given = request.metadata().get("audit-id").and_then(|id| id.to_str().ok());
-        let request_id = given.map_or_else(|| Uid::random(&*self.registry.rng).to_string(), str::to_owned);
         Ok(Visit {
-            user,
+            caller,
             snapshot,
-            request_id,
-            record: request.extensions().get::<Record>().cloned().unwrap_or_default(),
+            request_id: given.unwrap_or_default().to_owned(),
         })
     }
 
-    /// Finds a workspace. One that does not exist and one that may not be seen look the same.
-    pub fn locate(&self, visit: &Visit, path: &str) -> Result<(ClusterName, ClusterPath), Status> {
-        let path = ClusterPath::parse(path).map_err(|error| {
-            Status::invalid_argument(format!("workspace: {error}; write a path such as root:org:team"))
-        })?;
-        match locate::locate(&visit.snapshot, &path).inspect_err(|why| visit.record.refused(why)) {
-            Ok(cluster) => {
-                visit.record.located(Some(&cluster), Some(&path));
-                Ok((cluster, path))
-            }
-            Err(NotLocated::UnknownCluster(_)) => Err(Status::permission_denied(forbidden_message(
-                &visit.user,
-                &Attributes::default(),
-            ))),
-            Err(NotLocated::UnknownWorkspace { name, .. }) => Err(Status::not_found(format!(
-                "workspaces.tenancy.kcp.io {name:?} not found"
-            ))),
-            Err(NotLocated::Unavailable { name, phase, .. }) => Err(Status::unavailable(format!(
-                "workspace {name:?} is not available: its phase is {phase}"
-            ))),
-            Err(NotLocated::Mounted { .. }) => Err(Status::failed_precondition(format!(
-                "workspace {path} is a mount: its content is on another server, ask there"
-            ))),
-        }
-    }
-
-    /// Asks the chain about a resource in a cluster.
-    pub fn permit(
-        &self,
-        visit: &Visit,
-        cluster: Option<&ClusterName>,
-        verb: &str,
-        group: &str,
-        resource: &str,
-        name: &str,
-    ) -> Result<Permit, Status> {
-        let attributes = Attributes {
-            verb: verb.into(),
-            group: group.into(),
-            resource: resource.into(),
-            name: name.into(),
-            cluster: cluster.cloned(),
-            is_resource_request: true,
-            ..Attributes::default()
-        };
-        let facts = match cluster {
-            Some(cluster) => access::facts(&visit.snapshot, cluster),
-            None => ClusterFacts::default(),
-        };
-        match permit(&visit.user, attributes, &facts) {
-            Ok(permit) => {
-                visit.record.decided(true, permit.reason(), permit.trail());
-                Ok(permit)
-            }
-            Err(forbidden) => {
-                visit.record.decided(false, &forbidden.reason, &forbidden.trail);
-                visit.record.refused(&forbidden.message);
-                Err(Status::permission_denied(forbidden.message))
-            }
-        }
+    /// Has a workspace answer a call, and pay for it, within its limits.
+    pub async fn enter(&self, visit: &Visit, cluster: &ClusterName) -> Result<Entered, Status> {
+        let entered = self.api.enter(&visit.caller, cluster).await;
+        entered.map_err(|refusal| status::refused(&refusal))
     }
 }
 
@@ -172,5 +118,78 @@ impl Visit {
             revision: self.snapshot.revision().0,
             request_id: self.request_id.clone(),
         })
+    }
+
+    /// The user, for calls that are about no workspace.
+    pub fn user(&self) -> Result<&UserInfo, Status> {
+        self.caller.user().map_err(|refused| {
+            self.caller.record().refused(&refused.message);
+            forbidden(refused)
+        })
+    }
+
+    /// Asks the chain for a right in a cluster.
+    pub fn permit(&self, cluster: &ClusterName, asked: Attributes) -> Result<(), Status> {
+        let decided = self.caller.permit(&self.snapshot, cluster, asked);
+        let record = self.caller.record();
+        match decided {
+            Ok(permit) => record.decided(true, permit.reason(), permit.trail()),
+            Err(refused) => {
+                record.decided(false, &refused.reason, &refused.trail);
+                record.refused(&refused.message);
+                return Err(forbidden(refused));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds a workspace in which the caller has a right. Without it, a workspace that exists and
+    /// one that does not are answered with the same words.
+    pub fn locate(&self, path: &str, asked: &Attributes) -> Result<Located, Status> {
+        let path = ClusterPath::parse(path).map_err(|error| {
+            Status::invalid_argument(format!("workspace: {error}; write a path such as root:org:team"))
+        })?;
+        match locate::locate(&self.snapshot, &path) {
+            Ok(cluster) => {
+                self.caller.record().located(Some(&cluster), Some(&path));
+                self.permit(&cluster, asked.clone())?;
+                Ok(Located { cluster, path })
+            }
+            Err(why) => Err(self.not_located(&path, &why, asked)),
+        }
+    }
+
+    /// The answer about a workspace that cannot be entered. Why is for those who may read it in the
+    /// workspace above.
+    fn not_located(&self, path: &ClusterPath, why: &NotLocated, asked: &Attributes) -> Status {
+        let told = match why {
+            NotLocated::UnknownCluster(_) => None,
+            NotLocated::UnknownWorkspace { parent, name } => {
+                let text = format!("workspaces.tenancy.kcp.io {name:?} not found");
+                Some((Some(parent.clone()), name.as_str(), Status::not_found(text)))
+            }
+            NotLocated::Unavailable { parent, name, phase } => {
+                let text = format!("workspace {name:?} is not available: its phase is {phase}");
+                Some((Some(parent.clone()), name.as_str(), Status::unavailable(text)))
+            }
+            NotLocated::Mounted { .. } => {
+                let above = path.parent();
+                let parent = above.and_then(|above| locate::locate(&self.snapshot, &above).ok());
+                let text = format!("workspace {path} is a mount: its content is on another server, ask there");
+                Some((parent, path.base(), Status::failed_precondition(text)))
+            }
+        };
+        let record = self.caller.record();
+        if let Some((Some(parent), name, told)) = told
+            && let above = self::asked("get", "tenancy.kcp.io", "workspaces", name)
+            && self.caller.permit(&self.snapshot, &parent, above).is_ok()
+        {
+            record.refused(why);
+            return told;
+        }
+        let nowhere = ClusterName::parse(NOWHERE).expect("a name");
+        let refused = self.permit(&nowhere, asked.clone()).err();
+        record.refused(why);
+        refused.unwrap_or_else(|| Status::permission_denied(self.caller.forbidden_message(asked)))
     }
 }

@@ -1,14 +1,17 @@
-//! The gRPC admin services: the same registry, the same chain of access, another wire.
+//! The gRPC admin services: the same registry, the same edge and chain of access as over HTTP,
+//! another wire.
 //!
-//! Health is for everybody; reflection and every service ask for a credential first.
+//! Health is for everybody; reflection and every service are for those who show a credential.
 
 mod door;
 mod services;
 pub mod status;
+mod workers;
 
 pub use door::{Door, Info};
+pub use workers::WorkerPool;
 
-use futures_util::FutureExt;
+use insula_apiserver::call::Access;
 use insula_proto::{
     FILE_DESCRIPTOR_SET,
     admin::v1::{
@@ -16,10 +19,40 @@ use insula_proto::{
         workspace_service_server::WorkspaceServiceServer,
     },
 };
+use prost::Message;
+use prost_types::FileDescriptorSet;
+use std::collections::BTreeMap;
 use tonic::{Request, Status, service::Routes};
 
-/// All services of the admin port. `Err` only if our own descriptors do not parse.
-pub async fn routes(door: Door) -> Result<Routes, tonic_reflection::server::Error> {
+/// Bytes of a message that names things. Objects come to `ConversionService` alone.
+const NAMES_BYTES_MAX: usize = 64 << 10;
+
+/// The services, and what the edge has to know of their methods.
+pub struct Services {
+    /// The services.
+    pub routes: Routes,
+    /// Every method by its path.
+    pub methods: BTreeMap<String, Method>,
+}
+
+/// A method, as the edge sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Method {
+    /// Who may call it.
+    pub access: Access,
+    /// Kubernetes' verb for it, for metrics; empty where there is none.
+    pub verb: &'static str,
+    /// Whether it answers a stream.
+    pub streams: bool,
+    /// Bytes that a caller may send.
+    pub bytes: usize,
+}
+
+/// All services of the admin port; objects in messages may have so many bytes.
+///
+/// # Errors
+/// Our own descriptors do not parse.
+pub async fn services(door: Door, object_bytes: usize) -> Result<Services, tonic_reflection::server::Error> {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<ClusterServiceServer<Door>>().await;
     reporter.set_serving::<WorkspaceServiceServer<Door>>().await;
@@ -29,34 +62,81 @@ pub async fn routes(door: Door) -> Result<Routes, tonic_reflection::server::Erro
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    let keeper = door.clone();
-    // Names of services are told to nobody without a credential. An interceptor cannot wait, so whoever comes with a token
-    // of an issuer whose keys are not here yet comes again.
-    let known = move |request: Request<()>| -> Result<Request<()>, Status> {
-        let asked = keeper
-            .authenticate(request.metadata(), request.extensions(), "")
-            .now_or_never();
-        asked.unwrap_or_else(|| {
-            Err(Status::unavailable(
-                "the keys of the token's issuer are being fetched; try again",
-            ))
-        })?;
+    // Whoever acts as another here does so beside all workspaces.
+    let known = |request: Request<()>| -> Result<Request<()>, Status> {
+        let caller = door::caller(&request)?;
+        caller
+            .user()
+            .map_err(|refused| Status::permission_denied(refused.message))?;
         Ok(request)
     };
     let guard = tonic::service::InterceptorLayer::new(known);
-    let v1 = tower_layer(&guard, descriptors().build_v1()?);
-    let v1alpha = tower_layer(&guard, descriptors().build_v1alpha()?);
-    Ok(Routes::new(health)
-        .add_service(v1)
-        .add_service(v1alpha)
-        .add_service(ClusterServiceServer::new(door.clone()))
-        .add_service(WorkspaceServiceServer::new(door.clone()))
-        .add_service(ConversionServiceServer::new(door)))
+    let v1 = descriptors().build_v1()?.max_decoding_message_size(NAMES_BYTES_MAX);
+    let v1alpha = descriptors()
+        .build_v1alpha()?
+        .max_decoding_message_size(NAMES_BYTES_MAX);
+    let clusters = ClusterServiceServer::new(door.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
+    let workspaces = WorkspaceServiceServer::new(door.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
+    let conversions = ConversionServiceServer::new(door).max_decoding_message_size(object_bytes);
+    Ok(Services {
+        routes: Routes::new(health.max_decoding_message_size(NAMES_BYTES_MAX))
+            .add_service(tower::Layer::layer(&guard, v1))
+            .add_service(tower::Layer::layer(&guard, v1alpha))
+            .add_service(clusters)
+            .add_service(workspaces)
+            .add_service(conversions),
+        methods: methods(object_bytes)?,
+    })
 }
 
-fn tower_layer<I: Clone, S>(
-    layer: &tonic::service::InterceptorLayer<I>,
-    service: S,
-) -> tonic::service::interceptor::InterceptedService<S, I> {
-    tower::Layer::layer(layer, service)
+/// The methods of all descriptors.
+fn methods(object_bytes: usize) -> Result<BTreeMap<String, Method>, prost::DecodeError> {
+    let mut methods = BTreeMap::new();
+    for encoded in [
+        FILE_DESCRIPTOR_SET,
+        tonic_health::pb::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1::FILE_DESCRIPTOR_SET,
+        tonic_reflection::pb::v1alpha::FILE_DESCRIPTOR_SET,
+    ] {
+        for file in FileDescriptorSet::decode(encoded)?.file {
+            for service in &file.service {
+                let name = format!("{}.{}", file.package(), service.name());
+                for method in &service.method {
+                    let path = format!("/{name}/{}", method.name());
+                    let streams = method.server_streaming();
+                    let known = Method {
+                        access: access(&name),
+                        verb: verb(method.name(), streams),
+                        streams,
+                        bytes: bytes(&name, object_bytes),
+                    };
+                    methods.insert(path, known);
+                }
+            }
+        }
+    }
+    Ok(methods)
+}
+
+fn access(service: &str) -> Access {
+    match service {
+        "grpc.health.v1.Health" => Access::Open,
+        _ => Access::Authenticated,
+    }
+}
+
+fn bytes(service: &str, object_bytes: usize) -> usize {
+    match service {
+        "insula.admin.v1.ConversionService" => object_bytes,
+        _ => NAMES_BYTES_MAX,
+    }
+}
+
+fn verb(method: &str, streams: bool) -> &'static str {
+    match (method, streams) {
+        ("Get", _) => "get",
+        ("List" | "Tree", _) => "list",
+        (_, true) => "watch",
+        (_, false) => "",
+    }
 }

@@ -43,15 +43,14 @@ pub enum Class {
     Bound,
     /// Defined in the cluster.
     Local,
+    /// No resource's: a gRPC call.
+    Call,
 }
 
 /// Serves a request through all stages.
 pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) -> Answer {
     let meter = request.extensions().get::<Arc<Meter>>().cloned();
-    let parsed = Parsed::new(request)?;
-    let authenticated = parsed.authenticate(&server.authenticator, &server.registry).await?;
-    // From here on a request costs something, if only the time until a revision is there.
-    let _place = server.limits.request(authenticated.payer()).map_err(Reply::from)?;
+    let (authenticated, _place) = server.admit(Parsed::new(request)?).await?;
     let authorized = match authenticated.locate(&server.registry).await? {
         Way::Here(located) => located.authorize()?,
         Way::Mounted(mounted) => return mounts::forward(server, *mounted).await,

@@ -92,6 +92,12 @@ fn account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')
 }
 
+/// Confines a borrowed identity to the workspace where it was borrowed.
+pub(crate) fn confine(user: &mut UserInfo, cluster: &ClusterName) {
+    let scopes = user.extra.entry(EXTRA_SCOPES.to_owned()).or_default();
+    scopes.push(format!("cluster:{cluster}"));
+}
+
 /// Whether the caller may act as the user.
 ///
 /// # Errors

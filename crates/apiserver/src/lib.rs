@@ -5,9 +5,11 @@
 
 mod apply;
 pub mod body;
+pub mod call;
 pub mod discovery;
 mod documents;
 mod duties;
+mod edge;
 #[cfg(test)]
 mod fixtures;
 mod frames;
@@ -39,11 +41,10 @@ pub use impersonate::{NotActing, acting};
 pub use mounts::{Forward, Nowhere};
 
 use axum::body::Body;
-use futures_util::FutureExt;
 use http::{HeaderValue, Request, Response, header};
 use insula_auth::audit::Record;
 use insula_registry::{Registry, access::Authenticator};
-use std::{panic::AssertUnwindSafe, pin::pin, sync::Arc};
+use std::sync::Arc;
 use tokio::sync::watch;
 
 /// This program's version.
@@ -68,29 +69,16 @@ pub struct ApiServer {
 }
 
 impl ApiServer {
-    /// Serves one request. A panic becomes a 500 and stays in its request.
+    /// Serves one request over HTTP.
     pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
         let headers = request.headers().clone();
         let record = request.extensions().get::<Record>().cloned().unwrap_or_default();
         let mut kind = handle::Kind::default();
-        let outcome = {
-            // Pinned where it is: moving what an answer grows in costs as much as a part of the answer.
-            let served = pin!(AssertUnwindSafe(handle::serve(self, request, &mut kind)).catch_unwind());
-            tokio::time::timeout(self.limits.settings.request_time, served).await
-        };
-        let refused = |refusal: reply::Reply| {
-            refusal.tell(&record);
-            refusal.respond(&headers)
-        };
-        let response = match outcome {
-            Ok(Ok(Ok(response))) => response,
-            Ok(Ok(Err(refusal))) => refused(refusal),
-            Ok(Err(_)) => {
-                let reply = refused(status::panicked().into());
-                record.panicked();
-                reply
-            }
-            Err(_) => refused(status::timeout().into()),
+        let time = self.limits.settings.request_time;
+        let served = handle::serve(self, request, &mut kind);
+        let response = match self.guarded(time, &record, served).await {
+            Ok(response) => response,
+            Err(refusal) => refusal.respond(&headers),
         };
         let response = recorded::response(&record, response).await;
         let mut response = gzip::compress(response, &headers);

@@ -12,9 +12,7 @@ use crate::{
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri};
 use insula_api::{ClusterName, ClusterPath, Revision};
-use insula_auth::{
-    Attributes, ClusterFacts, EXTRA_CLUSTER, EXTRA_SCOPES, Forbidden, Permit, UserInfo, audit::Record, permit,
-};
+use insula_auth::{Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, Permit, UserInfo, audit::Record, permit};
 use insula_registry::{
     Error, Named, Registry,
     access::{self, Authenticator, PeerCertificate},
@@ -118,13 +116,31 @@ pub struct Authorized {
 impl Parsed {
     /// Reads the request line.
     pub fn new(request: Request<Body>) -> Result<Parsed, Reply> {
+        let route = parse(request.uri().path()).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
+        Ok(Self::routed(request, route))
+    }
+
+    /// A gRPC call. It names its workspace in its message; one whose credential counts in that
+    /// workspace alone says it before.
+    pub(crate) fn call(request: Request<Body>, workspace: Option<ClusterPath>) -> Parsed {
+        let path = request.uri().path().to_owned();
+        let route = match workspace {
+            Some(workspace) => Route::Cluster {
+                path: Some(workspace),
+                rest: Rest::Other(path),
+            },
+            None => Route::Service(path),
+        };
+        Self::routed(request, route)
+    }
+
+    fn routed(request: Request<Body>, route: Route) -> Parsed {
         let (mut parts, body) = request.into_parts();
-        let route = parse(parts.uri.path()).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let peer = parts.extensions.get::<PeerCertificate>().cloned();
         let upgrade = Upgrade::asked(&mut parts);
         let record = parts.extensions.remove::<Record>().unwrap_or_default();
-        Ok(Parsed {
+        Parsed {
             method: parts.method,
             uri: parts.uri,
             route,
@@ -135,7 +151,7 @@ impl Parsed {
             upgrade,
             record,
             payer: Arc::default(),
-        })
+        }
     }
 
     /// Finds out who asks, and as whom.
@@ -209,6 +225,11 @@ impl Authenticated {
         &self.parsed.payer
     }
 
+    /// The request, the user, and who acts as that user.
+    pub(crate) fn into_parts(self) -> (Parsed, UserInfo, Option<UserInfo>) {
+        (self.parsed, self.user, self.behind)
+    }
+
     /// Finds the cluster, and the state that the request sees.
     pub(crate) async fn locate(self, registry: &Registry) -> Result<Way, Reply> {
         let Authenticated {
@@ -254,14 +275,12 @@ impl Authenticated {
             rest,
             view,
         };
-        // A borrowed identity counts in the workspace where it was borrowed, and nowhere else.
         let home = match &place.view {
             Some(view) => view.home(),
             None => place.cluster.as_ref(),
         };
         if let (Some(_), Some(cluster)) = (&behind, home) {
-            let scopes = user.extra.entry(EXTRA_SCOPES.to_owned()).or_default();
-            scopes.push(format!("cluster:{cluster}"));
+            impersonate::confine(&mut user, cluster);
         }
         Ok(Way::Here(Box::new(Located {
             parsed,

@@ -20,6 +20,7 @@ use crate::{
     Env, StartError, VERSION,
     config::Config,
     front::Front,
+    grpc::Calls,
     health::{self, Health},
     housekeeping, issuers,
     lanes::Lanes,
@@ -142,8 +143,8 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         authenticator: Arc::clone(&authenticator),
     });
     let door = insula_admin::Door {
-        registry: Arc::clone(&registry),
-        authenticator,
+        api: Arc::clone(&server),
+        workers: Arc::new(insula_admin::WorkerPool::new(converters(&lanes))),
         info: Arc::new(insula_admin::Info {
             version: VERSION.to_owned(),
             kubernetes_version: "v1.36.0".to_owned(),
@@ -151,7 +152,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
             started: env.clock.now(),
         }),
     };
-    let services = insula_admin::routes(door)
+    let services = insula_admin::services(door, config.limits.body_bytes)
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
     let front = Front {
@@ -159,7 +160,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         audit,
         metrics,
         health,
-        grpc: services.prepare().into_axum_router(),
+        calls: Calls::new(services),
         api: server,
     };
 

@@ -1,4 +1,13 @@
-//! Every request, from the port to whoever answers it: traced, recorded, told apart, counted.
+//! The edge of the server: every request, from the port to whoever answers it.
+//!
+//! ```text
+//! answer    its id and span
+//! recorded  its line in the audit log
+//! counted   whom it is for, metrics ──> health | in flight
+//! in_flight its gauge, its body to the end ──> HTTP: ApiServer::serve | gRPC: Calls::answer
+//! ```
+//! Both protocols go on to the same stages in [`ApiServer`]: who sends it, permits, time, a guard
+//! against panics.
 //!
 //! One function around the other instead of a stack of layers: a layer moves the request, and what its answer grows in, once
 //! more for everybody.
@@ -11,10 +20,7 @@ use axum::{
     extract::Request,
     response::Response,
 };
-use http::{
-    Method,
-    header::{CONTENT_LENGTH, CONTENT_TYPE},
-};
+use http::{Method, StatusCode, header::CONTENT_LENGTH};
 use insula_api::Rng;
 use insula_apiserver::{ApiServer, handle};
 use insula_auth::audit::Log;
@@ -23,7 +29,9 @@ use tracing::Instrument;
 
 use crate::{
     audit::Asking,
-    authority, health,
+    authority,
+    grpc::{self, Calls},
+    health,
     listen::Answer,
     metrics::{Class, Effect, Metrics, Verb},
     trace::Trace,
@@ -41,7 +49,7 @@ pub(crate) struct Front {
     /// Health, version, metrics.
     pub(crate) health: Router,
     /// The administrators' services.
-    pub(crate) grpc: Router,
+    pub(crate) calls: Calls,
     /// Everything else.
     pub(crate) api: Arc<ApiServer>,
 }
@@ -65,39 +73,35 @@ impl Front {
 
     async fn recorded(&self, mut request: Request) -> Response {
         let asking = Asking::begin(&self.audit, &mut request);
-        let response = self.told_apart(request).await;
+        let response = self.counted(request).await;
         asking.end(&response);
         response
     }
 
-    /// One port for all: gRPC says so in its content type, and health has paths of its own. What is no gRPC is counted.
-    async fn told_apart(&self, request: Request) -> Response {
+    async fn counted(&self, request: Request) -> Response {
         if let Some(refusal) = authority::refuse(&request) {
             return refusal;
         }
-        if is_grpc(&request) {
-            return routed(&self.grpc, request).await;
-        }
         let started = Instant::now();
-        let response = match health::is(request.uri().path()) {
-            true => routed(&self.health, request).await,
-            false => self.held(request).await,
+        let response = match Protocol::of(&request) {
+            Protocol::Health => routed(&self.health, request).await,
+            protocol => self.in_flight(protocol, request).await,
         };
         let kind = response.extensions().get::<handle::Kind>().copied().unwrap_or_default();
         self.metrics
-            .request(verb(kind), class(kind), response.status(), started.elapsed());
+            .request(verb(kind), class(kind), code(&response), started.elapsed());
         response
     }
 
-    /// What the API answers, counted while it does.
-    async fn held(&self, mut request: Request) -> Response {
-        let _held = self.metrics.in_flight(match *request.method() {
-            Method::GET | Method::HEAD | Method::OPTIONS => Effect::ReadOnly,
-            _ => Effect::Mutating,
-        });
+    /// The answer of the API or of a service, counted while it is made.
+    async fn in_flight(&self, protocol: Protocol, mut request: Request) -> Response {
+        let _held = self.metrics.in_flight(effect(protocol, request.method()));
         let only_head = *request.method() == Method::HEAD;
         let unread = Unread::watch(&mut request);
-        let response = self.api.serve(request).await;
+        let response = match protocol {
+            Protocol::Grpc => self.calls.answer(&self.api, request).await,
+            Protocol::Http | Protocol::Health => self.api.serve(request).await,
+        };
         if let Some(unread) = unread {
             unread.finish(self.api.limits.settings.body_bytes).await;
         }
@@ -108,7 +112,45 @@ impl Front {
     }
 }
 
-async fn routed(router: &Router, request: Request) -> Response {
+/// How a request wants to be answered: all come to one port.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Protocol {
+    /// Probes, the version and metrics, which have paths of their own.
+    Health,
+    Http,
+    /// The content type says so.
+    Grpc,
+}
+
+impl Protocol {
+    fn of(request: &Request) -> Self {
+        if grpc::is_call(request.headers()) {
+            return Protocol::Grpc;
+        }
+        match health::is(request.uri().path()) {
+            true => Protocol::Health,
+            false => Protocol::Http,
+        }
+    }
+}
+
+/// No service changes anything.
+fn effect(protocol: Protocol, method: &Method) -> Effect {
+    match (protocol, method) {
+        (Protocol::Grpc, _) | (_, &Method::GET | &Method::HEAD | &Method::OPTIONS) => Effect::ReadOnly,
+        _ => Effect::Mutating,
+    }
+}
+
+/// The code that an answer counts with.
+fn code(response: &Response) -> StatusCode {
+    match grpc::ended(response.headers()) {
+        Some(status) => grpc::http_code(status.code()),
+        None => response.status(),
+    }
+}
+
+pub(crate) async fn routed(router: &Router, request: Request) -> Response {
     let answered = router.clone().oneshot(request).await;
     answered.unwrap_or_else(|never| match never {})
 }
@@ -141,33 +183,6 @@ fn class(kind: handle::Kind) -> Class {
         handle::Class::System => Class::System,
         handle::Class::Bound => Class::Bound,
         handle::Class::Local => Class::Local,
-    }
-}
-
-fn is_grpc(request: &Request) -> bool {
-    let kind = request.headers().get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
-    // Not a prefix alone: gRPC-Web (`application/grpc-web`) is another protocol.
-    kind.and_then(|kind| kind.strip_prefix(b"application/grpc"))
-        .is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn grpc_says_so_in_its_content_type() {
-        for (content_type, want) in [
-            ("application/grpc", true),
-            ("application/grpc+proto", true),
-            ("application/grpc;charset=utf-8", true),
-            ("application/grpc-web", false),
-            ("application/json", false),
-        ] {
-            let request = Request::post("/x")
-                .header(CONTENT_TYPE, content_type)
-                .body(Body::empty());
-            assert_eq!(is_grpc(&request.expect("a request")), want, "{content_type}");
-        }
+        handle::Class::Call => Class::Call,
     }
 }

@@ -13,7 +13,7 @@ mod env;
 mod error;
 mod files;
 mod front;
-
+mod grpc;
 mod health;
 mod housekeeping;
 mod identity;

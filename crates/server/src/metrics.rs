@@ -42,6 +42,8 @@ pub enum Class {
     Local,
     /// None: health, discovery, OpenAPI, metrics.
     NonResource,
+    /// None: a call of a gRPC service.
+    Call,
 }
 
 /// How a request ended.

@@ -53,13 +53,14 @@ pub const FLOORS: [Floor; 7] = [
 ];
 
 /// Who may name whom on the same floor.
-pub const SAME_FLOOR: [(&str, &str); 7] = [
+pub const SAME_FLOOR: [(&str, &str); 8] = [
     ("auth", "cel"),
     ("schema", "cel"),
     ("conversion", "cel"),
     ("conversion", "schema"),
     ("apply", "schema"),
     ("store-etcd", "store"),
+    ("admin", "apiserver"),
     ("insula", "server"),
 ];
 

@@ -305,16 +305,16 @@ fn rules_are_validated_and_tried_without_being_stored() {
     let message = |value: &Value| Some(from_json(value.as_object().unwrap()).unwrap());
     runtime().block_on(async {
         let mut client = ConversionServiceClient::with_origin(channel(&server, &Who::KcpAdmin), origin(&server));
-        let good = ValidateRequest { schema: message(&schema), rules: message(&rules) };
+        let good = ValidateRequest { schema: message(&schema), rules: message(&rules), ..ValidateRequest::default() };
         let verdict = client.validate(good).await.unwrap().into_inner();
         assert!(verdict.valid, "{:?}", verdict.violations);
         let mut wrong = rules.clone();
         wrong["spec"]["conversions"][0]["rules"][0]["destination"] = ".spec.nothing".into();
-        let verdict = client.validate(ValidateRequest { schema: message(&schema), rules: message(&wrong) }).await.unwrap().into_inner();
+        let verdict = client.validate(ValidateRequest { schema: message(&schema), rules: message(&wrong), ..ValidateRequest::default() }).await.unwrap().into_inner();
         assert!(!verdict.valid);
         assert!(verdict.violations[0].field.starts_with("spec.conversions[0].rules[0]"), "{:?}", verdict.violations);
         let object = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a"}, "spec": {"firstName": "Bob"}});
-        let inline = InlineRules { schema: message(&schema), rules: message(&rules) };
+        let inline = InlineRules { schema: message(&schema), rules: message(&rules), ..InlineRules::default() };
         let convert = ConvertRequest { object: message(&object), to_version: "v2".to_owned(), source: Some(Source::Inline(inline)) };
         let converted = client.convert(convert).await.unwrap().into_inner().object.unwrap();
         let converted = to_json(converted).unwrap();

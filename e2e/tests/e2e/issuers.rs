@@ -204,7 +204,11 @@ fn tree(server: &Server, token: &str, at: &str) -> Result<Vec<String>, Code> {
             root: at.to_owned(),
             ..TreeRequest::default()
         };
-        let answers = client.tree(grpc::as_user(token, root)).await;
+        let mut request = grpc::as_user(token, root);
+        // A message is read when its sender is known.
+        let metadata = request.metadata_mut();
+        metadata.insert("insula-workspace", at.parse().unwrap());
+        let answers = client.tree(request).await;
         let mut answers = answers.map_err(|status| status.code())?.into_inner();
         let mut paths = Vec::new();
         while let Some(node) = answers.message().await.map_err(|status| status.code())? {

@@ -7,21 +7,22 @@ use tonic::{Request, Response, Status};
 #[tonic::async_trait]
 impl ClusterService for Door {
     async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
-        let visit = self.enter(&request, "").await?;
+        let visit = self.begin(&request).await?;
+        let user = visit.user()?;
         let info = &self.info;
         Ok(Response::new(GetInfoResponse {
             header: visit.header(),
             version: info.version.clone(),
             kubernetes_version: info.kubernetes_version.clone(),
-            external_url: self.registry.external_url.clone(),
+            external_url: self.registry().external_url.clone(),
             store: info.store.clone(),
             start_time: Some(prost_types::Timestamp {
                 seconds: info.started.0,
                 nanos: 0,
             }),
             caller: Some(Identity {
-                username: visit.user.name,
-                groups: visit.user.groups,
+                username: user.name.clone(),
+                groups: user.groups.clone(),
             }),
         }))
     }

@@ -1,6 +1,6 @@
 //! `ConversionService`: trying rules without publishing them. The engine is the one that serves.
 
-use crate::door::{Door, Visit};
+use crate::door::{Door, Located, Visit, asked};
 use insula_api::{FieldError, Json, ObjectKey};
 use insula_conversion::Strategy;
 use insula_proto::{
@@ -18,16 +18,25 @@ use tonic::{Request, Response, Status};
 #[tonic::async_trait]
 impl ConversionService for Door {
     async fn validate(&self, request: Request<ValidateRequest>) -> Result<Response<ValidateResponse>, Status> {
-        let visit = self.enter(&request, "").await?;
-        let ValidateRequest { schema, rules } = request.into_inner();
-        let schema = object("schema", schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
-        let rules = object("rules", rules)?;
-        let proven =
-            compiled(&schema, rules.as_ref()).and_then(|api| self.registry.catalog.proof(&Arc::new(api)).clone());
-        let violations = match proven {
-            Ok(_) => Vec::new(),
-            Err(errors) => errors.iter().map(violation).collect(),
+        let visit = self.begin(&request).await?;
+        let ValidateRequest {
+            schema,
+            rules,
+            workspace,
+        } = request.into_inner();
+        let located = visit.trying(&workspace, rules.is_some())?;
+        let registry = Arc::clone(&self.api.registry);
+        let verdict = move || {
+            let schema = object("schema", schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
+            let rules = object("rules", rules)?;
+            let proven =
+                compiled(&schema, rules.as_ref()).and_then(|api| registry.catalog.proof(&Arc::new(api)).clone());
+            Ok(match proven {
+                Ok(_) => Vec::new(),
+                Err(errors) => errors.iter().map(violation).collect(),
+            })
         };
+        let violations: Vec<FieldViolation> = self.aside(&visit, &located, verdict).await?;
         Ok(Response::new(ValidateResponse {
             header: visit.header(),
             valid: violations.is_empty(),
@@ -36,45 +45,29 @@ impl ConversionService for Door {
     }
 
     async fn convert(&self, request: Request<ConvertRequest>) -> Result<Response<ConvertResponse>, Status> {
-        let workspace = match &request.get_ref().source {
-            Some(Source::Stored(stored)) => stored.workspace.as_str(),
-            Some(Source::Inline(_)) | None => "",
-        };
-        let visit = self.enter(&request, workspace).await?;
+        let visit = self.begin(&request).await?;
         let ConvertRequest {
             source,
             object: sent,
             to_version,
         } = request.into_inner();
-        let sent = object("object", sent)?.ok_or_else(|| Status::invalid_argument("object: is required"))?;
-        let (schema, rules) = match source {
-            Some(Source::Inline(InlineRules { schema, rules })) => {
-                let schema = object("inline.schema", schema)?;
-                let schema = schema.ok_or_else(|| Status::invalid_argument("inline.schema: is required"))?;
-                (schema, object("inline.rules", rules)?)
+        let (located, source) = match source {
+            Some(Source::Inline(inline)) => {
+                let located = visit.trying(&inline.workspace, inline.rules.is_some())?;
+                (located, Given::Inline(inline))
             }
-            Some(Source::Stored(stored)) => self.stored(&visit, &stored)?,
+            Some(Source::Stored(stored)) => {
+                let (located, schema, rules) = visit.stored(&stored)?;
+                (located, Given::Stored(schema, rules))
+            }
             None => return Err(Status::invalid_argument("source: give inline or stored")),
         };
-        let api = compiled(&schema, rules.as_ref()).map_err(|errors| {
-            Status::failed_precondition(format!("the rules are not valid: {}", insula_api::aggregate(&errors)))
-        })?;
-        let bundle = &api.bundle;
-        if !bundle.versions().any(|version| version == to_version) {
-            let known: Vec<&str> = bundle.versions().collect();
-            return Err(Status::invalid_argument(format!(
-                "to_version: the schema has no version {to_version:?}; it has {}",
-                known.join(", ")
-            )));
-        }
-        let mut budget = insula_conversion::object_budget();
-        let converted = bundle
-            .convert(&sent, &to_version, &mut budget)
-            .map_err(|error| Status::failed_precondition(error.to_string()))?;
-        let map = converted
-            .as_object()
-            .ok_or_else(|| Status::internal("a converted object is an object"))?;
-        let object = value::from_json(map).map_err(|error| Status::out_of_range(error.to_string()))?;
+        let converted = move || {
+            let sent = object("object", sent)?.ok_or_else(|| Status::invalid_argument("object: is required"))?;
+            let (schema, rules) = source.read()?;
+            convert(&schema, rules.as_ref(), &sent, &to_version)
+        };
+        let object = self.aside(&visit, &located, converted).await?;
         Ok(Response::new(ConvertResponse {
             header: visit.header(),
             object: Some(object),
@@ -82,17 +75,61 @@ impl ConversionService for Door {
     }
 }
 
+/// Where schema and rules come from.
+enum Given {
+    Inline(InlineRules),
+    Stored(Json, Option<Json>),
+}
+
+impl Given {
+    fn read(self) -> Result<(Json, Option<Json>), Status> {
+        match self {
+            Given::Inline(InlineRules { schema, rules, .. }) => {
+                let schema = object("inline.schema", schema)?;
+                let schema = schema.ok_or_else(|| Status::invalid_argument("inline.schema: is required"))?;
+                Ok((schema, object("inline.rules", rules)?))
+            }
+            Given::Stored(schema, rules) => Ok((schema, rules)),
+        }
+    }
+}
+
 impl Door {
+    /// Does what takes long on threads beside those that answer, at the cost of a workspace.
+    async fn aside<T: Send + 'static>(
+        &self,
+        visit: &Visit,
+        located: &Located,
+        work: impl FnOnce() -> Result<T, Status> + Send + 'static,
+    ) -> Result<T, Status> {
+        let entered = self.enter(visit, &located.cluster).await?;
+        let done = entered.hold(self.workers.run(&located.cluster, work)).await;
+        done.unwrap_or_else(|| Err(Status::unavailable("the server is shutting down")))
+    }
+}
+
+impl Visit {
+    /// The workspace in which a schema is tried. To try one computes as much as to create it, so
+    /// that it takes the same right.
+    fn trying(&self, workspace: &str, with_rules: bool) -> Result<Located, Status> {
+        let workspace = if workspace.is_empty() { "root" } else { workspace };
+        let create = |resource| asked("create", "apis.kcp.io", resource, "");
+        let located = self.locate(workspace, &create("apiresourceschemas"))?;
+        if with_rules {
+            self.permit(&located.cluster, create("apiconversions"))?;
+        }
+        Ok(located)
+    }
+
     /// A schema of a workspace, and the rules of its name.
-    fn stored(&self, visit: &Visit, stored: &StoredRules) -> Result<(Json, Option<Json>), Status> {
-        let (cluster, _) = self.locate(visit, &stored.workspace)?;
+    fn stored(&self, stored: &StoredRules) -> Result<(Located, Json, Option<Json>), Status> {
         let name = &stored.schema_name;
-        self.permit(visit, Some(&cluster), "get", "apis.kcp.io", "apiresourceschemas", name)?;
-        self.permit(visit, Some(&cluster), "get", "apis.kcp.io", "apiconversions", name)?;
+        let get = |resource| asked("get", "apis.kcp.io", resource, name);
+        let located = self.locate(&stored.workspace, &get("apiresourceschemas"))?;
+        self.permit(&located.cluster, get("apiconversions"))?;
         let find = |resource| {
-            visit
-                .snapshot
-                .get(&ObjectKey::cluster_scoped(resource, cluster.clone(), name))
+            let key = ObjectKey::cluster_scoped(resource, located.cluster.clone(), name);
+            self.snapshot.get(&key)
         };
         let schema = find(ids::apiresourceschemas()).ok_or_else(|| {
             Status::not_found(format!(
@@ -100,11 +137,31 @@ impl Door {
                 stored.workspace
             ))
         })?;
-        Ok((
-            schema.object.body_value(),
-            find(ids::apiconversions()).map(|entry| entry.object.body_value()),
-        ))
+        let rules = find(ids::apiconversions()).map(|entry| entry.object.body_value());
+        Ok((located, schema.object.body_value(), rules))
     }
+}
+
+fn convert(schema: &Json, rules: Option<&Json>, sent: &Json, to_version: &str) -> Result<Struct, Status> {
+    let api = compiled(schema, rules).map_err(|errors| {
+        Status::failed_precondition(format!("the rules are not valid: {}", insula_api::aggregate(&errors)))
+    })?;
+    let bundle = &api.bundle;
+    if !bundle.versions().any(|version| version == to_version) {
+        let known: Vec<&str> = bundle.versions().collect();
+        return Err(Status::invalid_argument(format!(
+            "to_version: the schema has no version {to_version:?}; it has {}",
+            known.join(", ")
+        )));
+    }
+    let mut budget = insula_conversion::object_budget();
+    let converted = bundle
+        .convert(sent, to_version, &mut budget)
+        .map_err(|error| Status::failed_precondition(error.to_string()))?;
+    let map = converted
+        .as_object()
+        .ok_or_else(|| Status::internal("a converted object is an object"))?;
+    value::from_json(map).map_err(|error| Status::out_of_range(error.to_string()))
 }
 
 /// An APIResourceSchema with rules, compiled as the binding reconciler does it.

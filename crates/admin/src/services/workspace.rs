@@ -1,7 +1,8 @@
 //! `WorkspaceService`: the tree of workspaces, as far as the caller may see it.
 
-use crate::door::{Door, Visit};
+use crate::door::{Door, Located, Visit, asked};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp};
+use insula_auth::Attributes;
 use insula_proto::admin::v1::{
     Condition, GetRequest, GetResponse, ListRequest, ListResponse, TreeRequest, TreeResponse, Workspace,
     workspace_service_server::WorkspaceService,
@@ -26,84 +27,32 @@ fn or_root(path: &str) -> &str {
 #[tonic::async_trait]
 impl WorkspaceService for Door {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
-        let visit = self.enter(&request, or_root(&request.get_ref().parent)).await?;
-        let ListRequest {
-            parent,
-            page_size,
-            page_token,
-        } = request.into_inner();
-        let (cluster, path) = self.locate(&visit, or_root(&parent))?;
-        self.permit(&visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "")?;
-        let size = match usize::try_from(page_size) {
-            Ok(0) => PAGE_DEFAULT,
-            Ok(size) => size.min(PAGE_MAX),
-            Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
-        };
-        // The token is the last name of the page before, with the parent it belongs to.
-        let after = match page_token.as_str() {
-            "" => None,
-            token => {
-                let name = token.strip_prefix(&format!("{cluster}/"));
-                let name = name.ok_or_else(|| Status::invalid_argument("page_token: is not of this list"))?;
-                Some(ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name))
-            }
-        };
-        let scope = Scope::cluster(ids::workspaces(), cluster.clone());
-        let mut found = visit.snapshot.range(&scope, after.as_ref(), size + 1);
-        let more = found.len() > size;
-        found.truncate(size);
-        let next = found
-            .last()
-            .filter(|_| more)
-            .map(|last| format!("{cluster}/{}", last.key.name));
-        let path = canonical(&visit, &cluster, path);
-        Ok(Response::new(ListResponse {
-            header: visit.header(),
-            workspaces: found.iter().map(|entry| describe(entry, &path)).collect(),
-            next_page_token: next.unwrap_or_default(),
-        }))
+        let visit = self.begin(&request).await?;
+        let asked = request.into_inner();
+        let located = visit.locate(or_root(&asked.parent), &listing())?;
+        let entered = self.enter(&visit, &located.cluster).await?;
+        entered.hold(async { list(&visit, &located, &asked) }).await
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
-        let visit = self.enter(&request, &request.get_ref().workspace).await?;
+        let visit = self.begin(&request).await?;
         let path = request.into_inner().workspace;
         let path =
             ClusterPath::parse(&path).map_err(|error| Status::invalid_argument(format!("workspace: {error}")))?;
-        let workspace = match path.parent() {
-            None => {
-                let (cluster, path) = self.locate(&visit, path.as_str())?;
-                self.permit(
-                    &visit,
-                    Some(&cluster),
-                    "get",
-                    "core.kcp.io",
-                    "logicalclusters",
-                    "cluster",
-                )?;
-                describe_cluster(&visit, &cluster, &path)?
-            }
+        let (located, named) = match path.parent() {
+            None => (visit.locate(path.as_str(), &reading())?, None),
             Some(parent) => {
-                let (cluster, parent) = self.locate(&visit, parent.as_str())?;
-                // An owner sees their workspace even where they may not see its parent.
-                if let Err(refusal) = self.permit(
-                    &visit,
-                    Some(&cluster),
-                    "get",
-                    "tenancy.kcp.io",
-                    "workspaces",
-                    path.base(),
-                ) {
-                    let (own, _) = self.locate(&visit, path.as_str()).map_err(|_| refusal.clone())?;
-                    self.permit(&visit, Some(&own), "get", "core.kcp.io", "logicalclusters", "cluster")
-                        .map_err(|_| refusal)?;
-                }
-                let key = ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), path.base());
-                let entry = visit.snapshot.get(&key).ok_or_else(|| {
-                    Status::not_found(format!("workspaces.tenancy.kcp.io {:?} not found", path.base()))
+                let above = asked("get", "tenancy.kcp.io", "workspaces", path.base());
+                let located = visit.locate(parent.as_str(), &above).or_else(|refusal| {
+                    // An owner sees their workspace even where they may not see its parent.
+                    let own = visit.locate(path.as_str(), &reading());
+                    own.map_err(|_| refusal)
                 })?;
-                describe(&entry, &canonical(&visit, &cluster, parent))
+                (located, Some(parent))
             }
         };
+        let entered = self.enter(&visit, &located.cluster).await?;
+        let workspace = entered.hold(async { get(&visit, &located, &path, named) }).await?;
         Ok(Response::new(GetResponse {
             header: visit.header(),
             workspace: Some(workspace),
@@ -113,55 +62,154 @@ impl WorkspaceService for Door {
     type TreeStream = Pin<Box<dyn Stream<Item = Result<TreeResponse, Status>> + Send>>;
 
     async fn tree(&self, request: Request<TreeRequest>) -> Result<Response<Self::TreeStream>, Status> {
-        let visit = self.enter(&request, or_root(&request.get_ref().root)).await?;
+        let visit = self.begin(&request).await?;
         let TreeRequest { root, max_depth } = request.into_inner();
-        let (cluster, path) = self.locate(&visit, or_root(&root))?;
-        self.permit(&visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "")?;
-        let mut out = Vec::new();
-        let mut open = vec![(describe_cluster(&visit, &cluster, &path)?, 0u32)];
-        while let Some((workspace, depth)) = open.pop() {
-            if out.len() + open.len() >= TREE_MAX {
-                return Err(Status::resource_exhausted(format!(
-                    "more than {TREE_MAX} workspaces: ask for a subtree"
-                )));
-            }
-            if max_depth == 0 || depth < max_depth {
-                // The first by name is taken next, before its siblings.
-                let children = self.children(&visit, &workspace);
-                open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
-            }
-            out.push(Ok(TreeResponse {
-                header: visit.header(),
-                workspace: Some(workspace),
-                depth,
-            }));
-        }
-        Ok(Response::new(Box::pin(iter(out))))
+        let Located { cluster, path } = visit.locate(or_root(&root), &listing())?;
+        let entered = self.enter(&visit, &cluster).await?;
+        let first = entered
+            .hold(async { describe_cluster(&visit, &cluster, &path) })
+            .await?;
+        let walk = Walk {
+            visit,
+            max_depth,
+            next: Some(first),
+            open: Vec::new(),
+            left: TREE_MAX,
+        };
+        Ok(Response::new(Box::pin(iter(walk))))
     }
 }
 
-impl Door {
-    /// Children are told only to those who may list them. One that has no cluster yet has none.
-    fn children(&self, visit: &Visit, workspace: &Workspace) -> Vec<Workspace> {
+fn listing() -> Attributes {
+    asked("list", "tenancy.kcp.io", "workspaces", "")
+}
+
+/// The right by which somebody sees a workspace from within.
+fn reading() -> Attributes {
+    asked("get", "core.kcp.io", "logicalclusters", "cluster")
+}
+
+fn list(visit: &Visit, located: &Located, asked: &ListRequest) -> Result<Response<ListResponse>, Status> {
+    let cluster = &located.cluster;
+    let size = match usize::try_from(asked.page_size) {
+        Ok(0) => PAGE_DEFAULT,
+        Ok(size) => size.min(PAGE_MAX),
+        Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
+    };
+    // The token is the last name of the page before, with the parent it belongs to.
+    let after = match asked.page_token.as_str() {
+        "" => None,
+        token => {
+            let name = token.strip_prefix(&format!("{cluster}/"));
+            let name = name.ok_or_else(|| Status::invalid_argument("page_token: is not of this list"))?;
+            Some(ObjectKey::cluster_scoped(ids::workspaces(), cluster.clone(), name))
+        }
+    };
+    let scope = Scope::cluster(ids::workspaces(), cluster.clone());
+    let mut found = visit.snapshot.range(&scope, after.as_ref(), size + 1);
+    let more = found.len() > size;
+    found.truncate(size);
+    let next = found
+        .last()
+        .filter(|_| more)
+        .map(|last| format!("{cluster}/{}", last.key.name));
+    let path = canonical(visit, cluster, located.path.clone());
+    Ok(Response::new(ListResponse {
+        header: visit.header(),
+        workspaces: found.iter().map(|entry| describe(entry, &path)).collect(),
+        next_page_token: next.unwrap_or_default(),
+    }))
+}
+
+/// A workspace as its parent knows it; one without a parent as it knows itself.
+fn get(visit: &Visit, located: &Located, path: &ClusterPath, parent: Option<ClusterPath>) -> Result<Workspace, Status> {
+    let Some(parent) = parent else {
+        return describe_cluster(visit, &located.cluster, path);
+    };
+    // Whoever reads the workspace from within was located there.
+    let above = locate::locate(&visit.snapshot, &parent).unwrap_or_else(|_| located.cluster.clone());
+    let key = ObjectKey::cluster_scoped(ids::workspaces(), above.clone(), path.base());
+    let entry = visit.snapshot.get(&key);
+    let entry =
+        entry.ok_or_else(|| Status::not_found(format!("workspaces.tenancy.kcp.io {:?} not found", path.base())))?;
+    Ok(describe(&entry, &canonical(visit, &above, parent)))
+}
+
+/// A walk through a tree of workspaces at one state: parents before their children, siblings by
+/// name. It holds one place for each level, whatever the number of workspaces.
+struct Walk {
+    visit: Visit,
+    max_depth: u32,
+    /// The first workspace, until it was told.
+    next: Option<Workspace>,
+    /// Workspaces whose children are being told, the first one at the bottom.
+    open: Vec<Level>,
+    left: usize,
+}
+
+/// A workspace whose children are being told.
+struct Level {
+    cluster: ClusterName,
+    path: ClusterPath,
+    /// The child that was told last.
+    after: Option<ObjectKey>,
+}
+
+impl Walk {
+    /// Goes down into a workspace. Children are told only to those who may list them; one that has
+    /// no cluster yet has none.
+    fn descend(&mut self, workspace: &Workspace) {
+        let depth = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
         let (Ok(cluster), Ok(path)) = (
             ClusterName::parse(&workspace.cluster),
             ClusterPath::parse(&workspace.path),
         ) else {
-            return Vec::new();
+            return;
         };
-        if self
-            .permit(visit, Some(&cluster), "list", "tenancy.kcp.io", "workspaces", "")
-            .is_err()
-        {
-            return Vec::new();
+        let Visit { caller, snapshot, .. } = &self.visit;
+        let within = self.max_depth == 0 || depth < self.max_depth;
+        if within && caller.permit(snapshot, &cluster, listing()).is_ok() {
+            self.open.push(Level {
+                cluster,
+                path,
+                after: None,
+            });
         }
-        let scope = Scope::cluster(ids::workspaces(), cluster);
-        visit
-            .snapshot
-            .range(&scope, None, TREE_MAX)
-            .iter()
-            .map(|entry| describe(entry, &path))
-            .collect()
+    }
+
+    /// The next child of the deepest workspace that has one left.
+    fn child(&mut self) -> Option<Workspace> {
+        while let Some(level) = self.open.last_mut() {
+            let scope = Scope::cluster(ids::workspaces(), level.cluster.clone());
+            let found = self.visit.snapshot.range(&scope, level.after.as_ref(), 1);
+            if let Some(entry) = found.first() {
+                level.after = Some(entry.key.clone());
+                return Some(describe(entry, &level.path));
+            }
+            self.open.pop();
+        }
+        None
+    }
+}
+
+impl Iterator for Walk {
+    type Item = Result<TreeResponse, Status>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let workspace = self.next.take().or_else(|| self.child())?;
+        if self.left == 0 {
+            self.open.clear();
+            let text = format!("more than {TREE_MAX} workspaces: ask for a subtree");
+            return Some(Err(Status::resource_exhausted(text)));
+        }
+        self.left -= 1;
+        let depth = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
+        self.descend(&workspace);
+        Some(Ok(TreeResponse {
+            header: self.visit.header(),
+            workspace: Some(workspace),
+            depth,
+        }))
     }
 }
 

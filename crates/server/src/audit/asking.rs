@@ -9,9 +9,8 @@ use insula_auth::{
     audit::{Facts, Log, Record},
 };
 use serde_json::json;
-use tonic::Code;
 
-use crate::{listen::PeerAddress, trace::REQUEST_ID};
+use crate::{grpc, listen::PeerAddress, trace::REQUEST_ID};
 
 /// Longer names of programs are cut, as Kubernetes cuts them.
 const USER_AGENT_CHARS_MAX: usize = 1024;
@@ -32,13 +31,12 @@ impl Asking {
 
     /// Ends it.
     pub(crate) fn end(self, response: &Response) {
-        match response.headers().get("grpc-status") {
+        match grpc::ended(response.headers()) {
             Some(status) => {
-                let status = Code::from_bytes(status.as_bytes());
-                let message = text(response.headers().get("grpc-message"));
-                let failure = json!({"status": "Failure", "message": message, "reason": format!("{status:?}")});
+                let (message, reason) = (status.message(), format!("{:?}", status.code()));
+                let failure = json!({"status": "Failure", "message": message, "reason": reason});
                 self.0.status(&failure);
-                self.0.answered(http_code(status));
+                self.0.answered(grpc::http_code(status.code()).as_u16());
             }
             None => self.0.answered(response.status().as_u16()),
         }
@@ -100,23 +98,6 @@ fn sources(headers: &HeaderMap, peer: Option<&PeerAddress>) -> Vec<String> {
         .collect();
     sources.extend(peer.map(|peer| peer.0.ip().to_string()));
     sources
-}
-
-/// The code that an answer over HTTP would have.
-fn http_code(status: Code) -> u16 {
-    match status {
-        Code::Ok => 200,
-        Code::InvalidArgument | Code::OutOfRange | Code::FailedPrecondition => 400,
-        Code::Unauthenticated => 401,
-        Code::PermissionDenied => 403,
-        Code::NotFound => 404,
-        Code::AlreadyExists | Code::Aborted => 409,
-        Code::ResourceExhausted => 429,
-        Code::Unimplemented => 501,
-        Code::Unavailable => 503,
-        Code::DeadlineExceeded => 504,
-        Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => 500,
-    }
 }
 
 #[cfg(test)]
