@@ -55,6 +55,24 @@ pub fn binary() -> PathBuf {
     beside
 }
 
+/// The same command in a process with so many file descriptors.
+fn limited(command: &Command, descriptors: u64) -> Command {
+    let mut limited = Command::new("sh");
+    limited.args(["-c", &format!("ulimit -n {descriptors} && exec \"$0\" \"$@\"")]);
+    limited.arg(command.get_program()).args(command.get_args());
+    for (name, value) in command.get_envs() {
+        match value {
+            Some(value) => limited.env(name, value),
+            None => limited.env_remove(name),
+        };
+    }
+    limited
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    limited
+}
+
 /// How a server is started.
 #[derive(Debug, Clone, Default)]
 pub struct Setup {
@@ -62,6 +80,8 @@ pub struct Setup {
     pub flags: Vec<String>,
     /// Variables.
     pub environment: Vec<(String, String)>,
+    /// File descriptors that the process may have; nothing: as many as this one.
+    pub descriptors: Option<u64>,
 }
 
 /// A running server, killed at the end.
@@ -73,6 +93,17 @@ pub struct Server {
     url: String,
     // Last, so that the folder outlives the process.
     dir: Arc<TempDir>,
+}
+
+impl Setup {
+    /// Limits by their variables' names: `CONNECTIONS` is `INSULA_LIMITS_CONNECTIONS`.
+    pub fn limits(limits: &[(&str, &str)]) -> Self {
+        let variable = |(name, value): &(&str, &str)| (format!("INSULA_LIMITS_{name}"), (*value).to_owned());
+        Self {
+            environment: limits.iter().map(variable).collect(),
+            ..Self::default()
+        }
+    }
 }
 
 impl Server {
@@ -116,6 +147,9 @@ impl Server {
         }
         command.args(&setup.flags).stdout(Stdio::null());
         command.envs(setup.environment.iter().cloned());
+        if let Some(descriptors) = setup.descriptors {
+            command = limited(&command, descriptors);
+        }
         let mut process = command.spawn().unwrap();
         let lines = Arc::new(Mutex::new(Vec::new()));
         let (stderr, kept) = (BufReader::new(process.stderr.take().unwrap()), Arc::clone(&lines));

@@ -5,6 +5,7 @@ use crate::status::{self, StatusReply};
 use dashmap::DashMap;
 use insula_api::{Clock, ClusterName};
 use std::{
+    any::Any,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -102,6 +103,19 @@ pub struct Place {
 pub struct RequestPlace {
     _user: Place,
     _all: OwnedSemaphorePermit,
+}
+
+/// Whatever a request holds until the last byte of its answer is sent. A response extension.
+#[derive(Clone)]
+pub struct Held {
+    _held: Arc<dyn Any + Send + Sync>,
+}
+
+impl Held {
+    /// Holds until this is dropped.
+    pub fn new(held: impl Any + Send + Sync) -> Self {
+        Held { _held: Arc::new(held) }
+    }
 }
 
 /// A place for a watch: its user's, and its workspace's where it is in one.

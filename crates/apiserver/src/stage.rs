@@ -15,7 +15,7 @@ use insula_api::{ClusterName, ClusterPath, Revision};
 use insula_auth::{Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, Permit, UserInfo, audit::Record, permit};
 use insula_registry::{
     Error, Named, Registry,
-    access::{self, Authenticator, PeerCertificate},
+    access::{self, Authenticator, OnAuthenticated, PeerCertificate},
     locate::{self, NotLocated},
     verbs::Token,
 };
@@ -40,6 +40,7 @@ pub struct Parsed {
     /// Body, unread.
     pub body: Body,
     peer: Option<PeerCertificate>,
+    connection: Option<OnAuthenticated>,
     /// A wish to go on as a WebSocket.
     pub(crate) upgrade: Option<Upgrade>,
     /// What is told of it afterwards.
@@ -138,6 +139,7 @@ impl Parsed {
         let (mut parts, body) = request.into_parts();
         let query = Query::parse(parts.uri.query().unwrap_or_default());
         let peer = parts.extensions.get::<PeerCertificate>().cloned();
+        let connection = parts.extensions.remove::<OnAuthenticated>();
         let upgrade = Upgrade::asked(&mut parts);
         let record = parts.extensions.remove::<Record>().unwrap_or_default();
         Parsed {
@@ -148,6 +150,7 @@ impl Parsed {
             headers: parts.headers,
             body,
             peer,
+            connection,
             upgrade,
             record,
             payer: Arc::default(),
@@ -181,6 +184,9 @@ impl Parsed {
                 self.record.refused(why);
                 Reply::unauthorized()
             })?;
+        if let Some(connection) = &self.connection {
+            connection.tell(&caller);
+        }
         self.payer = caller.account_name().into();
         self.go_home(&caller)?;
         self.record.about(attributes(&self, None));

@@ -8,9 +8,12 @@ use crate::{
 };
 use bytes::Bytes;
 use insula_api::ClusterName;
-use insula_auth::{ClusterFacts, TokenFile, UserInfo, account::ISSUER, bearer, certificate, jwt};
+use insula_auth::{ClusterFacts, GROUP_AUTHENTICATED, TokenFile, UserInfo, account::ISSUER, bearer, certificate, jwt};
 use insula_store::Snapshot;
-use std::sync::{Arc, OnceLock};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
 
 /// The certificate (DER) that a client showed on its connection, already verified against our CA.
 ///
@@ -33,9 +36,33 @@ impl PeerCertificate {
         }))
     }
 
+    /// The account of the user, if the certificate names one.
+    pub fn account(&self) -> Option<Cow<'_, str>> {
+        self.user().as_ref().ok().map(UserInfo::account_name)
+    }
+
     fn user(&self) -> &Result<UserInfo, Unauthenticated> {
         let read = || certificate::user(&self.0.der).map_err(|error| Unauthenticated(error.to_string()));
         self.0.user.get_or_init(read)
+    }
+}
+
+/// Tells the connection of a request that its sender showed a good credential. A request extension, made by whoever owns
+/// the connection: one that stays a stranger's is the first to be closed when there are too many.
+#[derive(Clone)]
+pub struct OnAuthenticated(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl OnAuthenticated {
+    /// Whatever takes the name of the account.
+    pub fn new(told: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        OnAuthenticated(Arc::new(told))
+    }
+
+    /// Tells who it is, unless it is nobody.
+    pub fn tell(&self, user: &UserInfo) {
+        if user.is_in(GROUP_AUTHENTICATED) {
+            (self.0)(&user.account_name());
+        }
     }
 }
 

@@ -20,7 +20,7 @@ use http::{
 use insula_api::ClusterName;
 use insula_apiserver::NotActing;
 use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
-use insula_registry::access::{self, Authenticator, PeerCertificate};
+use insula_registry::access::{self, Authenticator, OnAuthenticated, PeerCertificate};
 use insula_store::Store;
 use serde_json::json;
 
@@ -152,6 +152,9 @@ async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, 
         ..Attributes::default()
     };
     record.known(&user);
+    if let Some(connection) = request.extensions.get::<OnAuthenticated>() {
+        connection.tell(&user);
+    }
     let user = insula_apiserver::acting(user, &request.headers).map_err(|why| {
         let (code, reason, message) = match why {
             NotActing::Nobody(message) => (StatusCode::BAD_REQUEST, "BadRequest", message.to_owned()),

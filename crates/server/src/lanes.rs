@@ -11,7 +11,7 @@
 use std::{
     cell::Cell,
     pin::Pin,
-    sync::{Arc, OnceLock},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Poll, ready},
     time::Instant,
 };
@@ -21,6 +21,8 @@ use insula_api::ClusterName;
 use insula_apiserver::shares::{Meter, Shares, Tenant};
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
+
+use crate::exchange::Exchange;
 
 /// Such a thread gets a quarter of a core that others want. With less, whoever waits for a lock that it holds would wait too
 /// long where the machine is busy with other things: at the scale's end, 19, for over a second.
@@ -97,8 +99,19 @@ impl Lanes {
 
     /// Runs a task at the meter's cost, in the lane of whoever pays.
     pub(crate) fn spawn(self: &Arc<Self>, meter: &Arc<Meter>, task: impl Future<Output = ()> + Send + 'static) {
+        self.spawn_in(meter, None, task);
+    }
+
+    /// The same for the task that answers in an exchange.
+    fn spawn_in(
+        self: &Arc<Self>,
+        meter: &Arc<Meter>,
+        exchange: Option<Arc<Exchange>>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         let task = Metered {
             task: Some(Box::pin(task)),
+            exchange,
             lane: self.lane(meter),
             lanes: Arc::clone(self),
             meter: Arc::clone(meter),
@@ -169,6 +182,7 @@ impl Drop for Threads {
 struct Metered<F> {
     /// Nothing when it goes on elsewhere.
     task: Option<Pin<Box<F>>>,
+    exchange: Option<Arc<Exchange>>,
     lane: Lane,
     lanes: Arc<Lanes>,
     meter: Arc<Meter>,
@@ -193,11 +207,15 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
         if lane != self.lane {
             let moved = Metered {
                 task: self.task.take(),
+                exchange: self.exchange.take(),
                 lane,
                 lanes: Arc::clone(&self.lanes),
                 meter: Arc::clone(&self.meter),
             };
             moved.go_on();
+            return Poll::Ready(());
+        }
+        if self.exchange.as_ref().is_some_and(|exchange| exchange.is_cut(context)) {
             return Poll::Ready(());
         }
         let Some(task) = &mut self.task else {
@@ -220,11 +238,14 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
 pub(crate) struct Spawner {
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) meter: Arc<Meter>,
+    /// The exchange of the request that HTTP/2 hands over next.
+    pub(crate) next: Arc<Mutex<Option<Arc<Exchange>>>>,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
     fn execute(&self, task: F) {
-        self.lanes.spawn(&self.meter, task);
+        let exchange = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.lanes.spawn_in(&self.meter, exchange, task);
     }
 }
 

@@ -1,10 +1,17 @@
 //! One port for everything: TLS, HTTP/2 and HTTP/1.1, with the peer's certificate handed to the request.
 //!
-//! The accept loop is our own because the certificate has to come along, and because the edge needs limits: connections,
-//! seconds for a handshake and for headers, streams. Who speaks plain HTTP is told so in one line, and is not redirected:
+//! The accept loop is our own because the certificate has to come along, and because the edge needs limits: connections and
+//! who has them ([`Connections`]), seconds for a handshake and for headers, streams. Who speaks plain HTTP is told so in one line, and is not redirected:
 //! a client that sent a token in the clear should notice.
 
-use std::{convert::Infallible, io, net::SocketAddr, pin::Pin, sync::Arc, time::Duration};
+use std::{
+    convert::Infallible,
+    io,
+    net::SocketAddr,
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use axum::body::Body;
 use bytes::Bytes;
@@ -16,12 +23,11 @@ use hyper::{
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
 use insula_apiserver::{shares::Meter, websocket::Afterwards};
-use insula_registry::access::PeerCertificate;
+use insula_registry::access::{OnAuthenticated, PeerCertificate};
 use rustls::ServerConfig;
 use tokio::{
     io::AsyncWriteExt,
     net::{TcpListener, TcpStream},
-    sync::{OwnedSemaphorePermit, Semaphore},
     time::{sleep, timeout},
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
@@ -29,9 +35,12 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     config::Limits,
+    connections::{Connection, Connections, Place},
+    descriptors::{self, Spare},
+    exchange::{AnswerBody, Answering, Exchange},
     lanes::{Lanes, Spawner},
     lifecycle::Lifecycle,
-    metrics::{Held, Metrics},
+    metrics::Metrics,
     socket::Socket,
 };
 
@@ -80,11 +89,10 @@ struct Shared {
     lanes: Arc<Lanes>,
 }
 
-/// A place among the connections, counted until all that goes on over it has ended.
+/// A connection with its place, which it keeps until all that goes on over it has ended.
 struct Open {
     meter: Arc<Meter>,
-    _counted: Held,
-    _permit: OwnedSemaphorePermit,
+    place: Place,
 }
 
 /// Serves until the lifecycle is closing and the last connection ended, or the time to drain is over.
@@ -99,7 +107,8 @@ pub(crate) async fn serve(server: Server) {
         metrics,
         drain,
     } = server;
-    let connections = Arc::new(Semaphore::new(limits.connections));
+    let connections = Connections::new(&limits, Arc::clone(&metrics));
+    let sweeping = tokio::spawn(Arc::clone(&connections).sweep());
     let tracker = TaskTracker::new();
     let acceptor = TlsAcceptor::from(tls);
     let shared = Arc::new(Shared {
@@ -111,42 +120,11 @@ pub(crate) async fn serve(server: Server) {
         tracker: tracker.clone(),
         lanes,
     });
-    loop {
-        let next = async {
-            // At the limit new connections wait in the kernel's queue, which has a limit too.
-            let permit = Arc::clone(&connections)
-                .acquire_owned()
-                .await
-                .expect("the semaphore is never closed");
-            (permit, listener.accept().await)
-        };
-        let (permit, accepted) = tokio::select! {
-            biased;
-            () = lifecycle.closing() => break,
-            next = next => next,
-        };
-        match accepted {
-            Ok((stream, peer)) => {
-                let open = Arc::new(Open {
-                    meter: shared.lanes.meter(),
-                    _counted: shared.metrics.connection(),
-                    _permit: permit,
-                });
-                let (lanes, meter, shared) = (&shared.lanes, &Arc::clone(&open.meter), Arc::clone(&shared));
-                let connection = async move {
-                    tokio::select! {
-                        () = shared.lifecycle.gone() => {}
-                        () = connection(&shared, &open, stream, peer) => {}
-                    }
-                };
-                lanes.spawn(meter, tracker.track_future(connection));
-            }
-            Err(error) if is_the_peers(&error) => {}
-            Err(error) => {
-                tracing::warn!(%error, "cannot accept connections at the moment");
-                sleep(ACCEPT_BACKOFF).await;
-            }
-        }
+    let accepting = accept(&listener, &connections, &shared);
+    tokio::select! {
+        biased;
+        () = lifecycle.closing() => {}
+        never = accepting => match never {},
     }
     drop(listener);
     tracker.close();
@@ -158,6 +136,54 @@ pub(crate) async fn serve(server: Server) {
     }
     lifecycle.set_gone();
     tracker.wait().await;
+    sweeping.abort();
+}
+
+/// Takes connections for as long as it is polled.
+async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: &Arc<Shared>) -> Infallible {
+    let mut spare = Spare::new();
+    loop {
+        match listener.accept().await {
+            Ok((stream, peer)) => {
+                spare.restore();
+                // Nothing is said to whom there is no place for: a handshake would take what there is too little of.
+                if let Some(place) = connections.admit(peer.ip()).await {
+                    begin(shared, place, stream, peer);
+                }
+            }
+            Err(error) if is_the_peers(&error) => {}
+            Err(error) if descriptors::are_out(&error) => {
+                // Whoever comes may ask for the server's health. They get the descriptor of a stranger, or the spare one.
+                if !spare.release() {
+                    tracing::warn!(%error, "cannot accept connections at the moment");
+                    connections.close_stranger();
+                    sleep(ACCEPT_BACKOFF).await;
+                }
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept connections at the moment");
+                sleep(ACCEPT_BACKOFF).await;
+            }
+        }
+    }
+}
+
+/// Begins to serve a connection.
+fn begin(shared: &Arc<Shared>, place: Place, stream: TcpStream, peer: SocketAddr) {
+    let open = Arc::new(Open {
+        meter: shared.lanes.meter(),
+        place,
+    });
+    let (lanes, meter, shared) = (&shared.lanes, &Arc::clone(&open.meter), Arc::clone(shared));
+    let tracker = shared.tracker.clone();
+    let connection = async move {
+        tokio::select! {
+            () = shared.lifecycle.gone() => {}
+            () = open.place.connection.aborted() => {}
+            () = connection(&shared, &open, stream, peer) => {}
+        }
+    };
+    lanes.spawn(meter, tracker.track_future(connection));
 }
 
 /// The peer went away between connecting and being accepted.
@@ -175,7 +201,7 @@ async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, p
         return;
     }
     let patience = Duration::from_secs(shared.limits.header_seconds);
-    match timeout(patience, handshake(shared, stream)).await {
+    match timeout(patience, handshake(shared, open, stream)).await {
         Ok(Ok(Some(tls))) => converse(shared, open, tls, peer).await,
         Ok(Ok(None)) => tracing::debug!(%peer, "plain HTTP on the HTTPS port"),
         Ok(Err(error)) => {
@@ -190,7 +216,7 @@ async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, p
 }
 
 /// Nothing when the peer does not speak TLS, and has been told.
-async fn handshake(shared: &Shared, mut stream: TcpStream) -> io::Result<Option<TlsStream<Socket>>> {
+async fn handshake(shared: &Shared, open: &Open, mut stream: TcpStream) -> io::Result<Option<TlsStream<Socket>>> {
     let mut first = [0];
     let length = stream.peek(&mut first).await?;
     if length == 1 && first[0] != TLS_HANDSHAKE && first[0].is_ascii_alphabetic() {
@@ -198,7 +224,8 @@ async fn handshake(shared: &Shared, mut stream: TcpStream) -> io::Result<Option<
         stream.shutdown().await?;
         return Ok(None);
     }
-    shared.acceptor.accept(Socket::new(stream)).await.map(Some)
+    let socket = Socket::new(stream, Arc::clone(&open.place.connection));
+    shared.acceptor.accept(socket).await.map(Some)
 }
 
 async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>, peer: SocketAddr) {
@@ -209,11 +236,20 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
         .map(|leaf| PeerCertificate::new(Bytes::copy_from_slice(leaf)));
     // The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
+    let connection = &open.place.connection;
+    connection.shook_hands(agreed_on_2);
+    if let Some(account) = certificate.as_ref().and_then(PeerCertificate::account) {
+        connection.authenticated(&account);
+    }
+    let next = Arc::default();
     let requests = Requests {
         answer: Arc::clone(&shared.answer),
         certificate,
         meter: Arc::clone(&open.meter),
         afterwards: afterwards(shared, open),
+        authenticated: on_authenticated(connection),
+        connection: Arc::clone(connection),
+        next: agreed_on_2.then(|| Arc::clone(&next)),
         peer,
     };
     let (io, limits) = (TokioIo::new(tls), &shared.limits);
@@ -221,12 +257,13 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
         let spawner = Spawner {
             lanes: Arc::clone(&shared.lanes),
             meter: Arc::clone(&open.meter),
+            next,
         };
-        let connection = http_2(spawner, limits).serve_connection(io, requests);
-        until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
+        let served = http_2(spawner, limits).serve_connection(io, requests);
+        until_closed(shared, connection, served, |served| served.graceful_shutdown()).await
     } else {
-        let connection = http_1(limits).serve_connection(io, requests).with_upgrades();
-        until_closed(shared, connection, |connection| connection.graceful_shutdown()).await
+        let served = http_1(limits).serve_connection(io, requests).with_upgrades();
+        until_closed(shared, connection, served, |served| served.graceful_shutdown()).await
     };
     if let Err(error) = ended {
         tracing::debug!(%peer, %error, "the connection broke");
@@ -239,53 +276,78 @@ struct Requests {
     certificate: Option<PeerCertificate>,
     meter: Arc<Meter>,
     afterwards: Afterwards,
+    authenticated: OnAuthenticated,
+    connection: Arc<Connection>,
+    /// Tells HTTP/2's tasks whose they are.
+    next: Option<Arc<Mutex<Option<Arc<Exchange>>>>>,
     peer: SocketAddr,
 }
 
 impl Service<Request<Incoming>> for Requests {
-    type Response = Response<Body>;
+    type Response = Response<AnswerBody>;
     type Error = Infallible;
-    type Future = Answered;
+    type Future = Answering;
 
-    fn call(&self, request: Request<Incoming>) -> Answered {
+    fn call(&self, request: Request<Incoming>) -> Answering {
+        let exchange = self.connection.exchange();
+        if let Some(next) = &self.next {
+            *next.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&exchange));
+        }
         let mut request = request.map(Body::new);
         let upgrades = request.headers().contains_key(header::UPGRADE);
         let known = request.extensions_mut();
         known.insert(PeerAddress(self.peer));
         known.insert(Arc::clone(&self.meter));
+        known.insert(self.authenticated.clone());
         if let Some(certificate) = &self.certificate {
             known.insert(certificate.clone());
         }
         if upgrades {
             known.insert(self.afterwards.clone());
         }
-        (self.answer)(request)
+        Answering {
+            answered: (self.answer)(request),
+            exchange: Some(exchange),
+        }
     }
 }
 
-/// Serves a connection; once the server closes, what has begun on it is the last.
-async fn until_closed<C: Future>(shared: &Shared, connection: C, close: fn(Pin<&mut C>)) -> C::Output {
-    tokio::pin!(connection);
+/// Gives the connection to the first account that shows a credential on it.
+fn on_authenticated(connection: &Arc<Connection>) -> OnAuthenticated {
+    let connection = Arc::clone(connection);
+    OnAuthenticated::new(move |account| connection.authenticated(account))
+}
+
+/// Serves a connection; once it has been idle, or the server closes, what has begun on it is the last.
+async fn until_closed<C: Future>(
+    shared: &Shared,
+    connection: &Connection,
+    served: C,
+    close: fn(Pin<&mut C>),
+) -> C::Output {
+    tokio::pin!(served);
     tokio::select! {
-        ended = connection.as_mut() => ended,
-        () = shared.lifecycle.closing() => {
-            close(connection.as_mut());
-            connection.await
-        }
+        ended = served.as_mut() => return ended,
+        () = connection.finishing() => {}
+        () = shared.lifecycle.closing() => {}
     }
+    close(served.as_mut());
+    served.await
 }
 
 /// What a WebSocket goes on with: it ends with the server, and keeps the connection's place until then.
 fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
     let (shared, open) = (Arc::clone(shared), Arc::clone(open));
     Afterwards::new(move |rest| {
-        let (lifecycle, meter, open) = (shared.lifecycle.clone(), &open.meter, Arc::clone(&open));
+        let (lifecycle, meter, open) = (shared.lifecycle.clone(), &Arc::clone(&open.meter), Arc::clone(&open));
         let conversation = async move {
+            let connection = &open.place.connection;
+            let _busy = connection.exchange();
             tokio::select! {
                 () = lifecycle.gone() => {}
+                () = connection.aborted() => {}
                 () = rest => {}
             }
-            drop(open);
         };
         shared.lanes.spawn(meter, shared.tracker.track_future(conversation));
     })
@@ -294,8 +356,8 @@ fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
 fn http_1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(Duration::from_secs(limits.header_seconds))
+        // The table of connections looks after headers that come too slowly: here the time between requests would count.
+        .header_read_timeout(None)
         .max_buf_size(limits.header_bytes.max(8 * 1024) as usize);
     builder
 }

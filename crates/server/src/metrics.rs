@@ -121,6 +121,26 @@ pub(crate) enum AuditOutcome {
     Lost,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ClosedLabels {
+    reason: ClosedFor,
+}
+
+/// Why the server closed a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
+pub(crate) enum ClosedFor {
+    /// No request for too long.
+    Idle,
+    /// The headers of a request took too long.
+    Headers,
+    /// The client did not take its answer.
+    Stalled,
+    /// Its address had too many without a credential.
+    Address,
+    /// Another one needed the place.
+    Full,
+}
+
 /// All of them. Counting is a few atomic operations.
 pub struct Metrics {
     registry: Registry,
@@ -129,6 +149,8 @@ pub struct Metrics {
     in_flight: Family<EffectLabels, Gauge>,
     watches: Gauge<i64, AtomicI64>,
     connections: Gauge<i64, AtomicI64>,
+    connections_closed: Family<ClosedLabels, Counter>,
+    streams_reset: Counter,
     handshake_failures: Counter,
     commit_seconds: Family<CommitLabels, Histogram, fn() -> Histogram>,
     audit_events: Family<AuditLabels, Counter>,
@@ -162,6 +184,8 @@ impl Metrics {
             in_flight: Family::default(),
             watches: Gauge::default(),
             connections: Gauge::default(),
+            connections_closed: Family::default(),
+            streams_reset: Counter::default(),
             handshake_failures: Counter::default(),
             // An fsync takes 0.05 ms on a good disk and seconds on one that is dying.
             commit_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_05, 18))),
@@ -189,6 +213,10 @@ impl Metrics {
         registry.register("requests_in_flight", "Requests being answered", self.in_flight.clone());
         registry.register("watches", "Open watches", self.watches.clone());
         registry.register("connections", "Open connections", self.connections.clone());
+        let help = "Connections that the server closed, by reason";
+        registry.register("connections_closed", help, self.connections_closed.clone());
+        let help = "HTTP/2 streams reset because their client did not take the answer";
+        registry.register("stalled_streams_reset", help, self.streams_reset.clone());
         let help = "TLS handshakes that failed or took too long";
         registry.register("tls_handshake_failures", help, self.handshake_failures.clone());
         let help = "Time from handing a transaction to the store to its answer";
@@ -235,6 +263,16 @@ impl Metrics {
     /// A connection is open, until the result is dropped.
     pub(crate) fn connection(&self) -> Held {
         held(&self.connections)
+    }
+
+    /// The server closed a connection.
+    pub(crate) fn closed(&self, reason: ClosedFor) {
+        self.connections_closed.get_or_create(&ClosedLabels { reason }).inc();
+    }
+
+    /// A stream was reset whose client took nothing of its answer.
+    pub(crate) fn stream_reset(&self) {
+        self.streams_reset.inc();
     }
 
     pub(crate) fn handshake_failed(&self) {

@@ -26,7 +26,7 @@ use crate::{
     audit::{self, Writer},
     build::{App, Background, Parts, build, cores},
     config::{Config, LogFormat},
-    files, housekeeping, identity, issuers, kubeconfig,
+    descriptors, files, housekeeping, identity, issuers, kubeconfig,
     lanes::Lanes,
     lifecycle::Lifecycle,
     listen::{self, Server},
@@ -201,7 +201,8 @@ impl Starting {
         kubeconfig::write(&kubeconfig, &url, &identity)?;
 
         let drain = Duration::from_secs(config.drain_seconds);
-        let limits = config.limits.clone();
+        let mut limits = config.limits.clone();
+        limits.connections = descriptors::connections(limits.connections);
         let server = Server {
             listener,
             tls,

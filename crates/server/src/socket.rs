@@ -3,6 +3,7 @@
 use std::{
     io::{self, IoSlice},
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
 };
 
@@ -11,7 +12,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::lanes::Lane;
+use crate::{connections::Connection, lanes::Lane};
 
 /// Watched by the runtime on whose threads it was used last. A runtime learns of each packet that comes for what it watches:
 /// those who go first would do that for a flood, too.
@@ -21,14 +22,17 @@ pub(crate) struct Socket {
     /// Nothing once it could not be moved.
     stream: Option<TcpStream>,
     lane: Lane,
+    /// Told of what comes.
+    connection: Arc<Connection>,
 }
 
 impl Socket {
     /// Of a stream that this thread's runtime watches.
-    pub(crate) fn new(stream: TcpStream) -> Self {
+    pub(crate) fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
         Socket {
             stream: Some(stream),
             lane: Lane::here(),
+            connection,
         }
     }
 
@@ -51,7 +55,12 @@ impl AsyncRead for Socket {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        self.here()?.poll_read(context, buffer)
+        let before = buffer.filled().len();
+        let read = self.here()?.poll_read(context, buffer);
+        if buffer.filled().len() > before {
+            self.connection.received();
+        }
+        read
     }
 }
 

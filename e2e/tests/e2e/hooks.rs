@@ -16,6 +16,7 @@ fn server() -> Server {
     Server::with(Setup {
         flags: vec!["--webhook-allow".into(), "127.0.0.1".into()],
         environment: vec![("INSULA_WEBHOOKS_TIMEOUT_SECONDS".into(), "2".into())],
+        ..Setup::default()
     })
 }
 

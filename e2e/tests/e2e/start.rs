@@ -237,6 +237,7 @@ fn settings_come_from_flags_then_variables_then_the_file() {
             // The flag that every server here gets wins over this.
             ("INSULA_LISTEN".to_owned(), "127.0.0.1:2".to_owned()),
         ],
+        ..Setup::default()
     });
     let steps = server.json_log();
     assert!(

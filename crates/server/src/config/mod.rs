@@ -186,6 +186,12 @@ pub struct Limits {
     pub compute_percent_per_workspace: usize,
     /// Open connections.
     pub connections: usize,
+    /// Those of one address that have shown no credential yet.
+    pub connections_per_address: usize,
+    /// Seconds that a connection may have no request.
+    pub idle_seconds: u64,
+    /// Seconds in which a client has to take something of an answer that is there for it.
+    pub stall_seconds: u64,
     /// HTTP/2 streams of one connection.
     pub streams_per_connection: u32,
 }
@@ -237,6 +243,10 @@ impl Default for Limits {
             watches_per_workspace: 5_000,
             compute_percent_per_workspace: 100,
             connections: 10_000,
+            connections_per_address: 2_500,
+            // Longer than clients keep a connection that they do not use (Go: 90 s), so that they are the ones who close it.
+            idle_seconds: 120,
+            stall_seconds: 60,
             // Go's client opens another connection beyond 250, which spreads watches over connections.
             streams_per_connection: 250,
         }

@@ -1,1 +1,185 @@
 //! Connections: shares of addresses, idle time, file descriptors, half-open peers.
+
+use insula_e2e::{Client, Http1, Http2, Server, Setup, Who, until};
+use std::time::{Duration, Instant};
+
+const MAPS: &str = "/clusters/root/api/v1/namespaces/default/configmaps";
+
+fn carol() -> Who {
+    Who::Token("carol-token".into())
+}
+
+/// Strangers' connections that stay: HTTP/2 with one answered request, so that nothing times out of itself.
+fn strangers(server: &Server, count: usize) -> Vec<Http2> {
+    let connect = |_| Http2::connect(server, &Who::Anonymous, None).ok();
+    (0..count).map_while(connect).collect()
+}
+
+fn open(connections: &[Http2]) -> usize {
+    connections.iter().filter(|connection| connection.is_open()).count()
+}
+
+fn closed(admin: &Client, reason: &str) -> u64 {
+    let text = admin.get("/metrics").text;
+    let name = format!("insula_connections_closed_total{{reason=\"{reason}\"}} ");
+    let count = text.lines().find_map(|line| line.strip_prefix(&name));
+    count.map_or(0, |count| count.parse().unwrap())
+}
+
+/// 20 connections without a credential lock nobody out where 20 are allowed, and take nothing from whoever showed one before.
+#[test]
+fn strangers_give_way_to_those_who_come() {
+    let server = Server::with(Setup::limits(&[("CONNECTIONS", "20")]));
+    let before = Http2::connect(&server, &carol(), None).unwrap();
+    assert_eq!(before.get(MAPS).unwrap().status(), 200);
+    let idle = strangers(&server, 30);
+    let new = Http2::connect(&server, &carol(), None).expect("somebody with a credential gets a place");
+    assert_eq!(new.get(MAPS).unwrap().status(), 200);
+    assert_eq!(server.admin().get(MAPS).code, 200);
+    assert_eq!(before.get(MAPS).unwrap().status(), 200, "who showed a credential stays");
+    until("the oldest strangers are closed", || (open(&idle) <= 18).then_some(()));
+    assert!(closed(&server.admin(), "Full") >= 12);
+}
+
+/// Connections of one account, idle by the dozen, do not lock out others either.
+#[test]
+fn an_account_gives_way_to_others() {
+    let server = Server::with(Setup::limits(&[("CONNECTIONS", "20")]));
+    let dave = Http2::connect(&server, &Who::Token("dave-token".into()), None).unwrap();
+    assert_eq!(dave.get(MAPS).unwrap().status(), 200);
+    let idle: Vec<Http2> = (0..30)
+        .map(|_| {
+            let connection = Http2::connect(&server, &carol(), None).unwrap();
+            assert_eq!(connection.get(MAPS).unwrap().status(), 200);
+            connection
+        })
+        .collect();
+    assert_eq!(server.admin().get(MAPS).code, 200);
+    assert_eq!(
+        dave.get(MAPS).unwrap().status(),
+        200,
+        "the account with most connections loses one"
+    );
+    until("carol has less than all places", || (open(&idle) < 19).then_some(()));
+}
+
+/// An address has a share of the places for strangers; beyond it, its oldest idle one is closed for the next.
+#[test]
+fn an_address_has_a_share() {
+    let server = Server::with(Setup::limits(&[("CONNECTIONS_PER_ADDRESS", "5")]));
+    let known = Http2::connect(&server, &carol(), None).unwrap();
+    assert_eq!(known.get(MAPS).unwrap().status(), 200);
+    let all = strangers(&server, 15);
+    assert_eq!(all.len(), 15, "each of them is let in at first");
+    until("five are left", || (open(&all) == 5).then_some(()));
+    assert!(all[10..].iter().all(Http2::is_open), "the newest stay");
+    assert_eq!(known.get(MAPS).unwrap().status(), 200);
+    assert!(closed(&server.admin(), "Address") >= 10);
+}
+
+/// A connection without a request ends after a while, in both versions of HTTP; a quiet watch is a request.
+#[test]
+fn idle_connections_end() {
+    let server = Server::with(Setup::limits(&[("IDLE_SECONDS", "1")]));
+    let mut http1 = Http1::connect(&server, &carol()).unwrap();
+    assert_eq!(http1.get(MAPS).unwrap(), 200);
+    let http2 = Http2::connect(&server, &carol(), None).unwrap();
+    drop(http2.get(MAPS).unwrap());
+    let watching = Http2::connect(&server, &carol(), None).unwrap();
+    let watch = watching.get(&format!("{MAPS}?watch=true")).unwrap();
+    assert!(http1.ends_within(Duration::from_secs(30)));
+    until("the idle one is closed", || (!http2.is_open()).then_some(()));
+    let begun = Instant::now();
+    until("more than the idle time has passed", || {
+        (begun.elapsed() > Duration::from_secs(2)).then_some(())
+    });
+    assert!(watching.is_open());
+    drop(watch);
+    until("it is idle when its watch has ended", || {
+        (!watching.is_open()).then_some(())
+    });
+    assert!(closed(&server.admin(), "Idle") >= 3);
+}
+
+/// Headers that come byte by byte end their connection, on the second request as on the first.
+#[test]
+fn slow_headers_end_their_connection() {
+    let server = Server::with(Setup::limits(&[("HEADER_SECONDS", "1")]));
+    let trickles = |mut connection: Http1| {
+        for byte in b"GET /livez HTTP/1.1\r\nHost: x\r\nX-Slow: "
+            .iter()
+            .chain(&[b'x'; 1000])
+        {
+            if connection.write(&[*byte]).is_err() {
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(30));
+        }
+        true
+    };
+    assert!(!trickles(Http1::connect(&server, &carol()).unwrap()));
+    let mut second = Http1::connect(&server, &carol()).unwrap();
+    assert_eq!(second.get(MAPS).unwrap(), 200);
+    // Between requests there is as much time as for any idle connection.
+    std::thread::sleep(Duration::from_secs(2));
+    assert_eq!(second.get(MAPS).unwrap(), 200);
+    assert!(!trickles(second));
+    // Nobody waits for a first request for longer.
+    assert!(
+        Http1::connect(&server, &carol())
+            .unwrap()
+            .ends_within(Duration::from_secs(30))
+    );
+}
+
+/// A process with few file descriptors takes fewer connections, says so, and answers for its health whatever comes.
+#[test]
+fn out_of_file_descriptors_health_answers() {
+    let server = Server::with(Setup {
+        descriptors: Some(64),
+        ..Setup::default()
+    });
+    let held = strangers(&server, 100);
+    for path in ["/livez", "/readyz"] {
+        let health = Http2::connect(&server, &Who::Anonymous, None).expect("there is a descriptor for health");
+        assert_eq!(health.get(path).unwrap().status(), 200, "{path}");
+    }
+    let admin = server.admin();
+    let map = serde_json::json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
+    assert_eq!(admin.post(MAPS, &map).code, 201, "the store has its descriptors");
+    drop(held);
+    let log = server.log();
+    assert!(
+        log.contains("may have only 64 file descriptors: it takes 32 connections"),
+        "{log}"
+    );
+}
+
+/// The same when something else took the descriptors, which the limit of connections does not know of.
+#[test]
+#[cfg(target_os = "linux")]
+fn health_answers_on_the_spare_descriptor() {
+    let server = Server::start();
+    let pid = server.pid().to_string();
+    let known = Http2::connect(&server, &carol(), None).unwrap();
+    assert_eq!(known.get(MAPS).unwrap().status(), 200);
+    let open_now = std::fs::read_dir(format!("/proc/{pid}/fd")).unwrap();
+    let open_now = open_now.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u64>().ok());
+    let limit = format!("--nofile={}", open_now.max().unwrap() + 1);
+    let limited = std::process::Command::new("prlimit")
+        .args(["--pid", &pid, &limit])
+        .status();
+    if !limited.is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no prlimit on this machine");
+        return;
+    }
+    let mut all = Vec::new();
+    // Numbers between those in use are free at first.
+    while open(&all) == all.len() && all.len() < 500 {
+        let health = Http2::connect(&server, &Who::Anonymous, None).expect("there is a descriptor for health");
+        assert_eq!(health.get("/livez").unwrap().status(), 200);
+        all.push(health);
+    }
+    assert!(open(&all) < all.len(), "strangers give theirs up");
+    assert_eq!(known.get(MAPS).unwrap().status(), 200);
+}

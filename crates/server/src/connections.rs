@@ -1,0 +1,464 @@
+//! The table of open connections: places, shares of addresses, and the order in which connections are closed.
+//!
+//! A connection belongs to a stranger until its client certificate is verified or one of its requests is authenticated; from
+//! then on it belongs to an account. Strangers may hold a share of the places for each address, and accounts may not take
+//! the last tenth. So a newcomer always gets a place, at the expense of the oldest idle stranger, and anybody who shows a
+//! credential keeps theirs.
+//!
+//! With 10 places, one of them for strangers: s1 s2 … s10, newcomer s11 → s1 is closed. s11 shows a credential → it is an
+//! account's. Nine accounts' connections, s12 shows a credential → the oldest idle one of the largest account is closed.
+
+use std::{
+    collections::{BTreeMap, BTreeSet, HashMap},
+    net::{IpAddr, Ipv6Addr},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::sleep,
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    config::Limits,
+    exchange::Exchange,
+    metrics::{ClosedFor, Held, Metrics},
+};
+
+/// The part of the places that accounts leave to strangers: one in so many.
+const FOR_STRANGERS: usize = 10;
+/// Bounds of the time between two sweeps, which is a quarter of the shortest limit.
+const SWEEP_MIN: Duration = Duration::from_millis(100);
+const SWEEP_MAX: Duration = Duration::from_secs(5);
+
+/// All open connections.
+pub(crate) struct Connections {
+    total: usize,
+    /// Places that accounts may hold; strangers hold at least the rest.
+    for_accounts: usize,
+    per_address: usize,
+    times: Times,
+    begun: Instant,
+    metrics: Arc<Metrics>,
+    places: Arc<Semaphore>,
+    table: Mutex<Table>,
+}
+
+/// How long a connection may take for what.
+#[derive(Clone, Copy)]
+struct Times {
+    /// From the last request to the next one.
+    idle: Duration,
+    /// For the first request, and for the headers of each over HTTP/1.1.
+    headers: Duration,
+    /// For a piece of an answer.
+    stall: Duration,
+}
+
+/// Connections that are not being closed, in the order in which they came.
+#[derive(Default)]
+struct Table {
+    next: u64,
+    strangers: BTreeMap<u64, Arc<Connection>>,
+    addresses: HashMap<Address, BTreeSet<u64>>,
+    accounts: HashMap<Arc<str>, BTreeMap<u64, Arc<Connection>>>,
+    of_accounts: usize,
+}
+
+/// The address of a peer, or the network of 64 bits that an IPv6 host chooses its addresses from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Address(IpAddr);
+
+impl From<IpAddr> for Address {
+    fn from(address: IpAddr) -> Self {
+        Address(match address.to_canonical() {
+            IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() >> 64 << 64)),
+            address => address,
+        })
+    }
+}
+
+/// One connection, from the moment in which it was accepted.
+pub(crate) struct Connection {
+    id: u64,
+    address: Address,
+    connections: Arc<Connections>,
+    account: OnceLock<Arc<str>>,
+    /// Exchanges that have begun and not ended.
+    exchanges: Mutex<HashMap<u64, Weak<Exchange>>>,
+    begun_exchanges: AtomicU64,
+    open_exchanges: AtomicUsize,
+    /// When the last exchange ended, or the connection came.
+    idle_since: AtomicU64,
+    /// When the first byte of a request's headers came; 0: none has. HTTP/1.1 alone.
+    headers_since: AtomicU64,
+    is_http2: AtomicBool,
+    finish: CancellationToken,
+    abort: CancellationToken,
+}
+
+/// A place among the connections, held until all that goes on over the connection has ended.
+pub(crate) struct Place {
+    pub(crate) connection: Arc<Connection>,
+    _counted: Held,
+    _permit: OwnedSemaphorePermit,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.connection.connections.table().remove(&self.connection);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Every one of them is whole between any two statements.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Connections {
+    pub(crate) fn new(limits: &Limits, metrics: Arc<Metrics>) -> Arc<Self> {
+        let total = limits.connections;
+        let for_strangers = total.div_ceil(FOR_STRANGERS).min(total.saturating_sub(1));
+        Arc::new(Connections {
+            total,
+            for_accounts: total - for_strangers,
+            per_address: limits.connections_per_address,
+            times: Times {
+                idle: Duration::from_secs(limits.idle_seconds),
+                headers: Duration::from_secs(limits.header_seconds),
+                stall: Duration::from_secs(limits.stall_seconds),
+            },
+            begun: Instant::now(),
+            metrics,
+            places: Arc::new(Semaphore::new(total)),
+            table: Mutex::default(),
+        })
+    }
+
+    fn table(&self) -> MutexGuard<'_, Table> {
+        locked(&self.table)
+    }
+
+    /// Milliseconds since the table was made, and one more: 0 stands for never.
+    pub(crate) fn now(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).map_or(u64::MAX, |now| now.saturating_add(1))
+    }
+
+    /// A place for a connection from this address. Nothing when every place is held by an account that uses it.
+    pub(crate) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+        let connection = self.enter(peer.into())?;
+        let permit = Arc::clone(&self.places).acquire_owned().await;
+        Some(Place {
+            connection,
+            _counted: self.metrics.connection(),
+            _permit: permit.expect("the semaphore is never closed"),
+        })
+    }
+
+    fn enter(self: &Arc<Self>, address: Address) -> Option<Arc<Connection>> {
+        let mut table = self.table();
+        let of_address = table.addresses.get(&address).map_or(0, BTreeSet::len);
+        if of_address >= self.per_address
+            && let Some(oldest) = table.stranger_of(address)
+        {
+            self.close(&mut table, &oldest, ClosedFor::Address);
+        }
+        if table.strangers.len() + table.of_accounts >= self.total {
+            let Some(oldest) = table.stranger().or_else(|| table.idle_account()) else {
+                self.metrics.closed(ClosedFor::Full);
+                return None;
+            };
+            self.close(&mut table, &oldest, ClosedFor::Full);
+        }
+        let id = table.next;
+        table.next += 1;
+        let connection = Arc::new(Connection {
+            id,
+            address,
+            connections: Arc::clone(self),
+            account: OnceLock::new(),
+            exchanges: Mutex::default(),
+            begun_exchanges: AtomicU64::new(0),
+            open_exchanges: AtomicUsize::new(0),
+            idle_since: AtomicU64::new(self.now()),
+            headers_since: AtomicU64::new(0),
+            is_http2: AtomicBool::new(false),
+            finish: CancellationToken::new(),
+            abort: CancellationToken::new(),
+        });
+        table.strangers.insert(id, Arc::clone(&connection));
+        table.addresses.entry(address).or_default().insert(id);
+        Some(connection)
+    }
+
+    /// Closes the stranger that is the first to go, so that its file descriptor is free. Returns false where there is none.
+    pub(crate) fn close_stranger(&self) -> bool {
+        let mut table = self.table();
+        let oldest = table.stranger();
+        if let Some(oldest) = &oldest {
+            self.close(&mut table, oldest, ClosedFor::Full);
+        }
+        oldest.is_some()
+    }
+
+    /// Ends a connection at once.
+    fn close(&self, table: &mut Table, connection: &Arc<Connection>, reason: ClosedFor) {
+        table.remove(connection);
+        connection.abort.cancel();
+        self.metrics.closed(reason);
+        tracing::debug!(address = %connection.address.0, ?reason, "connection closed");
+    }
+
+    /// Closes, now and then, connections that wait for nothing and exchanges whose client takes nothing. Runs until dropped.
+    pub(crate) async fn sweep(self: Arc<Self>) {
+        let Times { idle, headers, stall } = self.times;
+        let period = (idle.min(headers).min(stall) / 4).clamp(SWEEP_MIN, SWEEP_MAX);
+        loop {
+            sleep(period).await;
+            // Not under the lock: what is closed is taken off the table.
+            let all = self.table().all();
+            for connection in all {
+                self.look_at(&connection);
+            }
+        }
+    }
+
+    fn look_at(&self, connection: &Arc<Connection>) {
+        let now = self.now();
+        let over = |since: u64, limit: Duration| u128::from(now.saturating_sub(since)) > limit.as_millis();
+        if connection.open_exchanges.load(Ordering::Acquire) > 0 {
+            let exchanges: Vec<_> = locked(&connection.exchanges).values().cloned().collect();
+            for exchange in exchanges.iter().filter_map(Weak::upgrade) {
+                if exchange
+                    .stalls_since()
+                    .is_some_and(|since| over(since, self.times.stall))
+                {
+                    self.cut(connection, &exchange);
+                }
+            }
+            return;
+        }
+        let Times { idle, headers, .. } = self.times;
+        let headers_since = connection.headers_since.load(Ordering::Relaxed);
+        let idle_since = connection.idle_since.load(Ordering::Relaxed);
+        let first = connection.begun_exchanges.load(Ordering::Relaxed) == 0;
+        let idle = if first { headers } else { idle };
+        if headers_since > 0 && over(headers_since, headers) {
+            self.close(&mut self.table(), connection, ClosedFor::Headers);
+        } else if connection.finish.is_cancelled() {
+            if over(idle_since, idle + headers) {
+                connection.abort.cancel();
+            }
+        } else if over(idle_since, idle) {
+            // A request that comes at this moment is still answered.
+            connection.finish.cancel();
+            self.metrics.closed(ClosedFor::Idle);
+        }
+    }
+
+    /// Resets a stream that stalls. Where that is not enough, or there are no streams, the connection goes.
+    fn cut(&self, connection: &Arc<Connection>, exchange: &Exchange) {
+        if connection.is_http2.load(Ordering::Relaxed) && exchange.cut() {
+            self.metrics.stream_reset();
+        } else {
+            self.close(&mut self.table(), connection, ClosedFor::Stalled);
+        }
+    }
+
+    /// From here on the connection is one of the account.
+    fn authenticated(&self, connection: &Arc<Connection>, account: &str) {
+        let mut table = self.table();
+        if connection.account.get().is_some() || !table.strangers.contains_key(&connection.id) {
+            return;
+        }
+        if table.of_accounts >= self.for_accounts {
+            // Without an idle one among them, those who are served go before the one who comes.
+            let goes = table.idle_account().unwrap_or_else(|| Arc::clone(connection));
+            self.close(&mut table, &goes, ClosedFor::Full);
+            if Arc::ptr_eq(&goes, connection) {
+                return;
+            }
+        }
+        table.remove(connection);
+        let account: Arc<str> = account.into();
+        let _ = connection.account.set(Arc::clone(&account));
+        let of_account = table.accounts.entry(account).or_default();
+        of_account.insert(connection.id, Arc::clone(connection));
+        table.of_accounts += 1;
+    }
+}
+
+impl Table {
+    /// The stranger that goes first: the oldest that is idle, or the oldest.
+    fn stranger(&self) -> Option<Arc<Connection>> {
+        let idle = self.strangers.values().find(|connection| connection.is_idle());
+        idle.or_else(|| self.strangers.values().next()).cloned()
+    }
+
+    /// The same among those of an address.
+    fn stranger_of(&self, address: Address) -> Option<Arc<Connection>> {
+        let ids = self.addresses.get(&address)?;
+        let mut all = ids.iter().filter_map(|id| self.strangers.get(id));
+        let oldest = all.clone().next();
+        all.find(|connection| connection.is_idle()).or(oldest).cloned()
+    }
+
+    /// The oldest idle connection of the account that has most connections, among those that have an idle one.
+    fn idle_account(&self) -> Option<Arc<Connection>> {
+        let mut accounts: Vec<_> = self.accounts.values().collect();
+        accounts.sort_by_key(|of_account| std::cmp::Reverse(of_account.len()));
+        let mut all = accounts.into_iter().flat_map(BTreeMap::values);
+        all.find(|connection| connection.is_idle()).cloned()
+    }
+
+    fn all(&self) -> Vec<Arc<Connection>> {
+        let of_accounts = self.accounts.values().flat_map(BTreeMap::values);
+        self.strangers.values().chain(of_accounts).cloned().collect()
+    }
+
+    fn remove(&mut self, connection: &Connection) {
+        if self.strangers.remove(&connection.id).is_some() {
+            if let Some(ids) = self.addresses.get_mut(&connection.address) {
+                ids.remove(&connection.id);
+                if ids.is_empty() {
+                    self.addresses.remove(&connection.address);
+                }
+            }
+        } else if let Some(account) = connection.account.get()
+            && let Some(of_account) = self.accounts.get_mut(account)
+            && of_account.remove(&connection.id).is_some()
+        {
+            self.of_accounts -= 1;
+            if of_account.is_empty() {
+                self.accounts.remove(account);
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// From here on the connection is one of the account. Only the first account counts.
+    pub(crate) fn authenticated(self: &Arc<Self>, account: &str) {
+        if self.account.get().is_none() {
+            self.connections.authenticated(self, account);
+        }
+    }
+
+    /// The TLS handshake is done. Over HTTP/2 streams can be reset one by one, and bytes between them are no headers.
+    pub(crate) fn shook_hands(&self, is_http2: bool) {
+        self.is_http2.store(is_http2, Ordering::Relaxed);
+        self.idle_since.store(self.now(), Ordering::Relaxed);
+        self.headers_since.store(0, Ordering::Relaxed);
+    }
+
+    /// The table's time.
+    pub(crate) fn now(&self) -> u64 {
+        self.connections.now()
+    }
+
+    /// An exchange has ended.
+    pub(crate) fn ended(&self, exchange: u64) {
+        locked(&self.exchanges).remove(&exchange);
+        self.idle_since.store(self.now(), Ordering::Relaxed);
+        self.open_exchanges.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Bytes came.
+    pub(crate) fn received(&self) {
+        let between = self.open_exchanges.load(Ordering::Relaxed) == 0;
+        if between && self.headers_since.load(Ordering::Relaxed) == 0 && !self.is_http2.load(Ordering::Relaxed) {
+            self.headers_since.store(self.now(), Ordering::Relaxed);
+        }
+    }
+
+    /// A request has come, or something else that keeps the connection from being idle for as long as it lasts.
+    pub(crate) fn exchange(self: &Arc<Self>) -> Arc<Exchange> {
+        let id = self.begun_exchanges.fetch_add(1, Ordering::Relaxed);
+        self.open_exchanges.fetch_add(1, Ordering::AcqRel);
+        self.headers_since.store(0, Ordering::Relaxed);
+        let exchange = Arc::new(Exchange::new(id, Arc::clone(self)));
+        locked(&self.exchanges).insert(id, Arc::downgrade(&exchange));
+        exchange
+    }
+
+    fn is_idle(&self) -> bool {
+        self.open_exchanges.load(Ordering::Acquire) == 0
+    }
+
+    /// Completes when the connection is to end with the exchanges that have begun.
+    pub(crate) async fn finishing(&self) {
+        self.finish.cancelled().await;
+    }
+
+    /// Completes when the connection is to end now.
+    pub(crate) async fn aborted(&self) {
+        self.abort.cancelled().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connections(total: usize) -> Arc<Connections> {
+        let limits = Limits {
+            connections: total,
+            connections_per_address: 3,
+            ..Limits::default()
+        };
+        Connections::new(&limits, Arc::new(Metrics::new("1", None)))
+    }
+
+    fn address(text: &str) -> Address {
+        Address::from(text.parse::<IpAddr>().expect("an address"))
+    }
+
+    #[test]
+    fn hosts_choose_among_the_addresses_of_their_network() {
+        assert_eq!(address("2001:db8:1:2:3::4"), address("2001:db8:1:2::ffff"));
+        assert_ne!(address("2001:db8:1:2::4"), address("2001:db8:1:3::4"));
+        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+        assert_ne!(address("192.0.2.1"), address("192.0.2.2"));
+    }
+
+    #[test]
+    fn who_has_nothing_to_do_goes_first() {
+        let (all, here, there) = (connections(10), address("192.0.2.1"), address("192.0.2.2"));
+        let enter = |from| all.enter(from).expect("a place");
+        let first = enter(here);
+        let busy = first.exchange();
+        let (second, third) = (enter(here), enter(here));
+        let _fourth = enter(here);
+        assert!(
+            !first.abort.is_cancelled() && second.abort.is_cancelled(),
+            "the oldest idle one of its address"
+        );
+        drop(busy);
+        let known: Vec<_> = (0..9)
+            .map(|n| {
+                let connection = enter(there);
+                connection.authenticated(if n < 6 { "loud" } else { "quiet" });
+                connection
+            })
+            .collect();
+        assert!(
+            first.abort.is_cancelled() && third.abort.is_cancelled(),
+            "strangers make room for accounts"
+        );
+        enter(there).authenticated("new");
+        let closed = known.iter().map(|connection| connection.abort.is_cancelled());
+        let closed: Vec<bool> = closed.collect();
+        assert_eq!(
+            closed.iter().position(|closed| *closed),
+            Some(0),
+            "the largest account loses its oldest"
+        );
+        assert_eq!(closed.iter().filter(|closed| **closed).count(), 1);
+        assert_eq!(all.table().of_accounts, 9);
+    }
+}

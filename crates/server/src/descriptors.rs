@@ -1,0 +1,95 @@
+//! File descriptors: as many as the process may have, some of them kept for what is not a connection.
+
+use std::{fs::File, io};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// One of so many is kept for the store, the audit log, etcd and calls to other servers…
+const KEPT: u64 = 4;
+/// …within these bounds: what a server opens at its start, and more than it ever had open.
+const KEPT_MIN: u64 = 32;
+const KEPT_MAX: u64 = 1_024;
+
+/// Raises the soft limit of the process to the hard one, as programs in Go do, and returns how many of `wanted` connections
+/// fit below it.
+pub(crate) fn connections(wanted: usize) -> usize {
+    let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    let limit = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => maximum,
+        Err(error) => {
+            tracing::debug!(%error, "the limit of file descriptors stays as it is");
+            current
+        }
+    };
+    let Some(limit) = limit else { return wanted };
+    let fit = below(limit);
+    if wanted <= fit {
+        return wanted;
+    }
+    tracing::warn!(
+        connections = fit,
+        file_descriptors = limit,
+        "limits.connections is {wanted}, and the process may have only {limit} file descriptors: it takes {fit} connections; \
+         raise the limit (ulimit -n, LimitNOFILE=) or lower limits.connections"
+    );
+    fit
+}
+
+fn below(limit: u64) -> usize {
+    let kept = (limit / KEPT).clamp(KEPT_MIN, KEPT_MAX);
+    usize::try_from(limit.saturating_sub(kept)).unwrap_or(usize::MAX).max(1)
+}
+
+/// A file descriptor that does nothing, so that there is one to give up when there are no others.
+pub(crate) struct Spare(Option<File>);
+
+impl Spare {
+    pub(crate) fn new() -> Self {
+        let mut spare = Spare(None);
+        spare.restore();
+        spare
+    }
+
+    /// Gives it up. Returns false if that was done before.
+    pub(crate) fn release(&mut self) -> bool {
+        self.0.take().is_some()
+    }
+
+    /// Takes one again, if there is one.
+    pub(crate) fn restore(&mut self) {
+        if self.0.is_none() {
+            self.0 = File::open("/dev/null").ok();
+        }
+    }
+}
+
+/// Returns true for errors of a process, or a machine, without file descriptors.
+pub(crate) fn are_out(error: &io::Error) -> bool {
+    let codes = [rustix::io::Errno::MFILE, rustix::io::Errno::NFILE];
+    codes
+        .iter()
+        .any(|code| error.raw_os_error() == Some(code.raw_os_error()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn some_descriptors_are_kept_and_one_connection_is_always_taken() {
+        for (limit, want) in [
+            (16, 1),
+            (64, 32),
+            (256, 192),
+            (1_024, 768),
+            (20_000, 18_976),
+            (1 << 20, (1 << 20) - 1_024),
+        ] {
+            assert_eq!(below(limit), want, "{limit}");
+        }
+    }
+}

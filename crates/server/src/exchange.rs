@@ -1,0 +1,181 @@
+//! One request and its answer on a connection, until the last byte of the answer is written.
+//!
+//! An answer is given to HTTP in pieces, and each piece tells when HTTP lets go of it: that is when it was written, or thrown
+//! away with its stream. So an exchange knows what its client has not taken yet, wherever that waits, and what the request
+//! holds (a place among the requests in flight, a share of the bytes in flight) is given back when nothing of it is left.
+
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, ready},
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use futures_util::task::AtomicWaker;
+use http::Response;
+use http_body::{Frame, SizeHint};
+use insula_apiserver::limits::Held;
+
+use crate::{connections::Connection, listen::Answered};
+
+/// What a client has to take in the time that a stalled answer is given. Also the largest DATA frame that clients take unasked.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// A request that has come and whose answer is not written yet.
+pub(crate) struct Exchange {
+    id: u64,
+    connection: Arc<Connection>,
+    /// Pieces of the answer that were given out and are not written yet.
+    unsent: AtomicUsize,
+    /// When the first of them was given out, or the last one written before.
+    progress: AtomicU64,
+    cut: AtomicBool,
+    /// The task that answers.
+    task: AtomicWaker,
+    held: OnceLock<Held>,
+}
+
+impl Exchange {
+    pub(crate) fn new(id: u64, connection: Arc<Connection>) -> Self {
+        Exchange {
+            id,
+            connection,
+            unsent: AtomicUsize::new(0),
+            progress: AtomicU64::new(0),
+            cut: AtomicBool::new(false),
+            task: AtomicWaker::new(),
+            held: OnceLock::new(),
+        }
+    }
+
+    /// Since when the client takes nothing of what is there for it.
+    pub(crate) fn stalls_since(&self) -> Option<u64> {
+        let waits = self.unsent.load(Ordering::Acquire) > 0;
+        waits.then(|| self.progress.load(Ordering::Relaxed))
+    }
+
+    /// Ends the task that answers. Returns false if that was done before and did not help.
+    pub(crate) fn cut(&self) -> bool {
+        self.progress.store(self.connection.now(), Ordering::Relaxed);
+        let first = !self.cut.swap(true, Ordering::AcqRel);
+        self.task.wake();
+        first
+    }
+
+    /// Returns true once the task is to end without the rest of its answer, and has it woken for that.
+    pub(crate) fn is_cut(&self, context: &Context<'_>) -> bool {
+        self.task.register(context.waker());
+        self.cut.load(Ordering::Acquire)
+    }
+
+    /// A piece of the answer on its way.
+    fn give(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+        if self.unsent.fetch_add(1, Ordering::AcqRel) == 0 {
+            self.progress.store(self.connection.now(), Ordering::Relaxed);
+        }
+        Bytes::from_owner(Piece {
+            bytes,
+            exchange: Arc::clone(self),
+        })
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        self.connection.ended(self.id);
+    }
+}
+
+/// A piece of an answer that HTTP holds.
+struct Piece {
+    bytes: Bytes,
+    exchange: Arc<Exchange>,
+}
+
+impl AsRef<[u8]> for Piece {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Piece {
+    fn drop(&mut self) {
+        let exchange = &self.exchange;
+        exchange.progress.store(exchange.connection.now(), Ordering::Relaxed);
+        exchange.unsent.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// An answer that is being made in an exchange.
+pub(crate) struct Answering {
+    pub(crate) answered: Answered,
+    pub(crate) exchange: Option<Arc<Exchange>>,
+}
+
+impl Future for Answering {
+    type Output = Result<Response<AnswerBody>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Ok(mut response) = ready!(self.answered.as_mut().poll(context));
+        let exchange = self.exchange.take().expect("it is answered once");
+        if let Some(held) = response.extensions_mut().remove::<Held>() {
+            let _ = exchange.held.set(held);
+        }
+        Poll::Ready(Ok(response.map(|body| AnswerBody {
+            body,
+            rest: Bytes::new(),
+            exchange,
+        })))
+    }
+}
+
+/// An answer's body as HTTP takes it: in pieces that tell when they are written.
+pub(crate) struct AnswerBody {
+    body: Body,
+    /// What is left of the last frame.
+    rest: Bytes,
+    exchange: Arc<Exchange>,
+}
+
+impl http_body::Body for AnswerBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        if self.rest.is_empty() {
+            match ready!(Pin::new(&mut self.body).poll_frame(context)) {
+                Some(Ok(frame)) => match frame.into_data() {
+                    Ok(data) => self.rest = data,
+                    Err(other) => return Poll::Ready(Some(Ok(other))),
+                },
+                other => return Poll::Ready(other),
+            }
+        }
+        let length = self.rest.len().min(PIECE_BYTES);
+        let piece = self.rest.split_to(length);
+        Poll::Ready(Some(Ok(Frame::data(self.exchange.give(piece)))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.rest.is_empty() && self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        let rest = self.rest.len() as u64;
+        let hint = self.body.size_hint();
+        let mut with_rest = SizeHint::new();
+        with_rest.set_lower(hint.lower() + rest);
+        if let Some(upper) = hint.upper() {
+            with_rest.set_upper(upper + rest);
+        }
+        with_rest
+    }
+}
