@@ -1,41 +1,61 @@
-//! Nobody grants what they do not hold (`pkg/registry/rbac/*/policybased`): unless they may `escalate` the role, or `bind`
-//! it, or administer the workspace.
+//! Escalation checks of roles and bindings (`pkg/registry/rbac/*/policybased`): nobody grants what they do not hold, unless
+//! they may `escalate` the role, or `bind` it, or administer the workspace.
+//!
+//! Every update is checked that changes more than the fields of the garbage collector, and not only one that changes rules:
+//! a label can make an aggregated role gather the rules of the role that bears it.
 
 use super::Review;
-use crate::{Error, Named, Result, access, roles, roles::RolesAt};
+use crate::{Error, Named, Result, access, before, roles, roles::RolesAt};
 use insula_api::Json;
 use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
 
+/// Metadata that grants nothing: the garbage collector's two fields, and what the server writes by itself
+/// (`IsOnlyMutatingGCFields` in `pkg/registry/rbac/helpers.go`).
+const UNCHECKED: [&str; 5] = [
+    "ownerReferences",
+    "finalizers",
+    "managedFields",
+    "resourceVersion",
+    "deletionTimestamp",
+];
+
 pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    if old.is_some_and(|old| checked(old) == checked(new)) {
+        return Ok(());
+    }
     match &*review.served.api.names.plural {
         "roles" | "clusterroles" => role(review, new, old),
-        _ => binding(review, new, old),
+        _ => binding(review, new),
     }
 }
 
-fn role(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
-    let same = |field: &str| old.is_some_and(|old| old[field] == new[field]);
-    if same("rules") && same("aggregationRule") {
-        return Ok(());
+/// The object without the fields that need no check.
+fn checked(object: &Json) -> Json {
+    let mut object = object.clone();
+    before::unplace(&mut object);
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        metadata.retain(|field, _| !UNCHECKED.contains(&&**field));
     }
+    object
+}
+
+fn role(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let resource = review.served.api.names.plural.to_string();
     let namespace = text(&new["metadata"]["namespace"]);
     if may(review, "escalate", &resource, namespace, text(&new["metadata"]["name"])) {
         return Ok(());
     }
     holds(review, new, namespace, &roles::rules(new))?;
-    if new["aggregationRule"].is_object() && !missing(review, namespace, &everything()).is_empty() {
+    // Taking an aggregation rule away is guarded like setting one: the gathered rules would stay.
+    let aggregates = |role: &Json| role["aggregationRule"].is_object();
+    if (aggregates(new) || old.is_some_and(aggregates)) && !missing(review, namespace, &everything()).is_empty() {
         let why = "must have cluster-admin privileges to use the aggregationRule";
         return Err(review.forbid(new, why));
     }
     Ok(())
 }
 
-fn binding(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
-    let same = |field: &str| old.is_some_and(|old| old[field] == new[field]);
-    if same("roleRef") && same("subjects") {
-        return Ok(());
-    }
+fn binding(review: &Review<'_>, new: &Json) -> Result<()> {
     let namespace = text(&new["metadata"]["namespace"]);
     let (kind, name) = (text(&new["roleRef"]["kind"]), text(&new["roleRef"]["name"]));
     let (resource, of) = match kind {
