@@ -250,7 +250,7 @@ fn opinion(step: Step, user: &Identities<'_>, attributes: &Attributes, facts: &C
             _ => Decision::NoOpinion,
         },
         Step::MaximalPermission => deny_if(
-            !rbac::is_below_ceiling(user, attributes, facts),
+            writes_tenancy_status(attributes) || !rbac::is_below_ceiling(user, attributes, facts),
             "the maximal permission policy of the export does not leave it to this user",
         ),
         Step::Rbac => rbac::authorize(user, attributes, facts),
@@ -355,6 +355,16 @@ fn writes_system_status(attributes: &Attributes) -> bool {
     attributes.is_resource_request
         && attributes.group == "apis.kcp.io"
         && matches!(attributes.resource.as_str(), "apibindings" | "apiexports")
+        && attributes.subresource == "status"
+        && !matches!(attributes.verb.as_str(), "get" | "list" | "watch")
+}
+
+/// Returns true for writes to the status of Workspaces and WorkspaceTypes. kcp's export `tenancy.kcp.io` leaves tenants
+/// reading there (`config/root/clusterrole-tenancy-maximal-permission-policy.yaml`); platform administrators, who come
+/// earlier in the chain, may write.
+fn writes_tenancy_status(attributes: &Attributes) -> bool {
+    attributes.is_resource_request
+        && attributes.group == "tenancy.kcp.io"
         && attributes.subresource == "status"
         && !matches!(attributes.verb.as_str(), "get" | "list" | "watch")
 }
