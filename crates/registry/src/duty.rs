@@ -15,7 +15,7 @@ use crate::{
     locate::{self, LogicalClusterView, Phase},
 };
 use insula_api::{ClusterName, Json, LabelSelector};
-use insula_auth::{GROUP_AUTHENTICATED, PolicyRule, UserInfo};
+use insula_auth::{EXTRA_SCOPES, GROUP_AUTHENTICATED, PolicyRule, UserInfo};
 use insula_store::{Guard, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
@@ -118,10 +118,11 @@ impl Duty {
     }
 
     /// Whoever acts for it, under its group alone: what else they are does not count in others' workspaces. Names of service
-    /// accounts mean others there.
+    /// accounts mean others there, and so do names that count in some workspaces only: borrowed ones, and those of a
+    /// workspace's own issuer, which anybody may write.
     pub fn stands_for(&self, caller: &UserInfo) -> UserInfo {
         let group = format!("{}{}", self.group(), self.name());
-        let name = match caller.name.starts_with("system:") {
+        let name = match caller.name.starts_with("system:") || caller.extra.contains_key(EXTRA_SCOPES) {
             true => group.clone(),
             false => caller.name.clone(),
         };
@@ -174,6 +175,8 @@ pub(crate) fn rules(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo)
         .collect()
 }
 
+/// The owner of a cluster, for whoever acts as them there. The identity counts in that cluster alone, like every borrowed
+/// one (kcp's `WithImpersonationScoping`): elsewhere it is nobody in particular, and binds no export that is the owner's.
 fn owner(snapshot: &Snapshot, cluster: &ClusterName) -> Option<UserInfo> {
     let logical = snapshot.get(&ids::logical_cluster(cluster))?.object.body_value();
     let created_by = &logical["spec"]["createdBy"];
@@ -186,7 +189,7 @@ fn owner(snapshot: &Snapshot, cluster: &ClusterName) -> Option<UserInfo> {
         uid: created_by["uid"].as_str().unwrap_or_default().to_owned(),
         groups: own.map(str::to_owned).chain([GROUP_AUTHENTICATED.to_owned()]).collect(),
         name: name.to_string(),
-        ..UserInfo::default()
+        extra: [(EXTRA_SCOPES.to_owned(), vec![format!("cluster:{cluster}")])].into(),
     })
 }
 
