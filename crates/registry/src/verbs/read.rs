@@ -1,6 +1,6 @@
 //! Get and list: a snapshot, a range of keys, selectors, pages.
 
-use crate::{Error, Registry, Result, Target, representation, view::Sight};
+use crate::{Error, Registry, Result, Target, ids, representation, view::Sight};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use insula_api::{ClusterName, FieldSelector, Json, LabelSelector, ObjectKey, Revision};
 use insula_store::{Entry, Snapshot};
@@ -116,18 +116,39 @@ impl Registry {
             .ok_or_else(|| target.served.api.not_found(name))
     }
 
-    /// A page of objects. With a token, `snapshot` must be the one at the token's revision (see [`Token`]).
+    /// A page of objects as they are. With a token of an older revision, see [`Registry::list_at`].
     pub fn list(&self, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
+        self.list_at(snapshot, snapshot, target, options)
+    }
+
+    /// A page of objects as they were in an older state, `snapshot`, for somebody who may look at them now. With a token,
+    /// it must be the state at the token's revision (see [`Token`]). What a view shows of it is what could be seen then
+    /// and may be seen still: rights that were taken away do not come back with the revision.
+    ///
+    /// # Errors
+    /// The resource or the workspace of that name was another one then (410).
+    pub fn list_at(&self, now: &Snapshot, snapshot: &Snapshot, target: &Target, options: &ListOptions) -> Result<List> {
         check_fields(target, &options.fields)?;
+        let is_past = snapshot.revision() < now.revision();
+        if is_past && (snapshot.revision() < served_since(now, target) || has_new_owner(now, snapshot, target)) {
+            return Err(Token::expired(options.next.as_deref()));
+        }
         let token = options.next.as_deref().map(Token::decode).transpose()?;
         let after = token.as_ref().map(|token| start_key(target, token)).transpose()?;
         let limit = if options.limit == 0 { usize::MAX } else { options.limit };
         let all = options.labels.is_empty() && options.fields.is_empty();
         let (mut entries, mut more, mut failed) = (Vec::new(), false, None);
         let mut looking = target.looking(&self.catalog, snapshot);
-        for scope in target.ranges(snapshot) {
+        let mut today = is_past.then(|| target.looking(&self.catalog, now));
+        let mut sees = |entry: &Entry| {
+            looking.sees_entry(entry)
+                && today
+                    .as_mut()
+                    .is_none_or(|today| today.still_sees(&entry.key, &entry.object))
+        };
+        for scope in target.ranges(now) {
             snapshot.for_each_after(&scope, after.as_ref(), |entry| {
-                let selected = match (all, looking.sees_entry(entry)) {
+                let selected = match (all, sees(entry)) {
                     (_, false) => Ok(false),
                     (true, true) => Ok(true),
                     (false, true) => selects(target, &options.labels, &options.fields, entry),
@@ -178,6 +199,24 @@ impl Registry {
             remaining,
         })
     }
+}
+
+/// When the resource's name was claimed in the cluster. What another resource of that name held before is none of its
+/// history; kube-apiserver's, too, begins with the definition.
+pub(super) fn served_since(now: &Snapshot, target: &Target) -> Revision {
+    let claim = target.served.guard.as_ref();
+    claim
+        .and_then(|(claim, _)| now.get(claim))
+        .map_or(Revision(0), |claim| claim.created)
+}
+
+/// Returns true where the cluster had another life under its name: home workspaces are named after their users.
+fn has_new_owner(now: &Snapshot, then: &Snapshot, target: &Target) -> bool {
+    let uid = |snapshot: &Snapshot| {
+        let logical = snapshot.get(&ids::logical_cluster(&target.cluster))?;
+        Some(logical.object.meta.uid)
+    };
+    !target.is_across() && uid(then).is_some_and(|was| uid(now) != Some(was))
 }
 
 /// A token's place in the list that is asked for. A namespaced list stays in its namespace whatever the token says.

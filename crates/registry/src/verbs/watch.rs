@@ -1,13 +1,13 @@
 //! Watch: a snapshot first if asked for, then a cursor that pulls. Selectors turn changes into what the watcher sees.
 
-use super::read::{check_fields, selects};
+use super::read::{check_fields, selects, served_since};
 use crate::{
-    Error, Registry, Result, Target,
+    Error, Registry, Result, Target, ids,
     view::{Sight, Sighted},
     webhook::{learn, looks_inside},
 };
 use futures_util::future::{Either, select};
-use insula_api::{FieldSelector, LabelSelector, Object, ObjectKey, ResourceId, Revision};
+use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, ResourceId, Revision};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
 use std::{collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
 
@@ -52,6 +52,9 @@ pub struct Watch {
     cursor: Cursor,
     /// Bindings that show and hide what is watched.
     sighted: Option<Sighted>,
+    /// The state in which the watch began, until it has come there from an older revision. What may not be seen in it is
+    /// not shown of its past.
+    resumed: Option<Snapshot>,
     /// Changes of objects that came before changes of bindings did that are older.
     held: Vec<Arc<Change>>,
     /// Changes that came, and where the cursor stood before: a webhook is being asked what they look like.
@@ -92,12 +95,15 @@ impl Registry {
     /// Watches what changes after a revision.
     pub fn watch_after(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
         check_fields(&target, &options.fields)?;
-        let since = self.served_since(&target);
+        let now = self.store.latest();
+        let since = served_since(&now, &target);
         if after < since {
             let (asked, oldest) = (after, since);
             return Err(gone(Gone::Compacted { asked, oldest }));
         }
-        self.begin(after, target, options)
+        let mut watch = self.begin(after.max(life_before(&now, &target)), target, options)?;
+        watch.resumed = (after < now.revision()).then_some(now);
+        Ok(watch)
     }
 
     fn begin(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
@@ -107,25 +113,26 @@ impl Registry {
             initial: VecDeque::new(),
             unseen: (Vec::new(), cursor.position()),
             sighted: Sighted::of(self, &target, after).map_err(gone)?,
+            resumed: None,
             held: Vec::new(),
             cursor,
             target,
         })
     }
 
-    /// When the resource's name was claimed in the cluster. What another resource of that name held before is none of its
-    /// history; kube-apiserver's, too, begins with the definition.
-    fn served_since(&self, target: &Target) -> Revision {
-        let claim = target.served.guard.as_ref();
-        claim
-            .and_then(|(claim, _)| self.store.latest().get(claim))
-            .map_or(Revision(0), |claim| claim.created)
-    }
-
     /// How everything was just after a change.
     fn just_after(&self, revision: Revision) -> Snapshot {
         self.store.at(revision).unwrap_or_else(|_| self.store.latest())
     }
+}
+
+/// The last revision before the cluster was made. A cluster of the same name that was there before is another one: its
+/// changes are none of this one's.
+fn life_before(now: &Snapshot, target: &Target) -> Revision {
+    let is_first = target.is_across() || target.cluster == ClusterName::root() || target.cluster.is_system();
+    let logical = (!is_first).then(|| now.get(&ids::logical_cluster(&target.cluster)));
+    let made = logical.flatten().map_or(0, |logical| logical.created.0);
+    Revision(made.saturating_sub(1))
 }
 
 /// A revision that is gone, in Kubernetes' words.
@@ -178,7 +185,31 @@ impl Watch {
             learn(&self.target, sides.iter()).await;
         }
         let changes = std::mem::take(&mut self.unseen.0);
-        self.see(registry, &changes)
+        let events = self.see(registry, &changes)?;
+        self.check_past(registry, &events)?;
+        Ok(events)
+    }
+
+    /// Refuses to show what happened before the watch began to an object that may not be seen any more: 410, upon which
+    /// clients list what they may see.
+    fn check_past(&mut self, registry: &Registry, events: &[Event]) -> Result<()> {
+        let Some(now) = &self.resumed else {
+            return Ok(());
+        };
+        let mut looking = self.target.looking(&registry.catalog, now);
+        let is_past = |event: &&Event| event.entry.revision <= now.revision();
+        let hidden = events
+            .iter()
+            .filter(is_past)
+            .find(|event| !looking.still_sees(&event.entry.key, &event.entry.object));
+        if let Some(event) = hidden {
+            let (asked, oldest) = (event.entry.revision, now.revision());
+            return Err(gone(Gone::Compacted { asked, oldest }));
+        }
+        if self.position() >= now.revision() {
+            self.resumed = None;
+        }
+        Ok(())
     }
 
     /// Changes in the order in which they happened. Those of bindings come between those of objects: a client that goes on

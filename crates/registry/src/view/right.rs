@@ -27,6 +27,8 @@ pub enum Denied {
     NoBinding,
     /// It does not let it do this.
     NoReason,
+    /// The owner of a claimed API does not leave it to the caller.
+    Policy,
 }
 
 impl Denied {
@@ -35,6 +37,7 @@ impl Denied {
         match self {
             Denied::NoBinding => "could not find suitable APIBinding in target logical cluster",
             Denied::NoReason => "failed to find suitable reason to allow access in APIBinding",
+            Denied::Policy => "access denied",
         }
     }
 }
@@ -101,7 +104,7 @@ impl Right {
     }
 
     /// Whether it is about an API of another export, whose owner may leave less to those who are not its tenants.
-    pub fn is_to_anothers(&self) -> bool {
+    pub(super) fn is_to_anothers(&self) -> bool {
         matches!(&self.objects, Objects::Claimed { identity, .. } if !identity.is_empty())
     }
 

@@ -1,14 +1,16 @@
 //! How much a verb looks at, and through what: a cluster from within, one cluster through an export, or all at once.
 
-use super::{Right, right::Wish, schemas::schemas_behind};
+use super::{Denied, Right, right::Wish, schemas::schemas_behind};
 use crate::{
-    Catalog, Origin, Result, Served, Target,
+    Catalog, Origin, Served, Target,
     before::Draft,
     duty::{self, Duty},
     exports::ExportName,
     ids,
+    roles::RolesAt,
 };
 use insula_api::{ClusterName, LabelSelector, Object, ObjectKey, Scope};
+use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_store::{Entry, Guard, Snapshot};
 use parking_lot::RwLock;
 use std::{
@@ -31,13 +33,49 @@ pub enum Sight {
     For(Duty),
 }
 
-/// Through an export, to do something.
+/// Access through an export: by whom, and to do what.
 #[derive(Debug, Clone)]
 pub struct Through {
     /// The export.
     pub export: ExportName,
     /// Kubernetes' verb.
     pub verb: &'static str,
+    /// The caller, as the maximal permission policy of a claimed API judges them.
+    pub user: Arc<UserInfo>,
+    /// The request, as that policy judges it. Its cluster is replaced by each that is looked at.
+    pub asked: Arc<Attributes>,
+}
+
+impl Through {
+    /// What a cluster lets the caller do: what it lets the export's provider do, less what the owner of a claimed API
+    /// leaves to nobody.
+    ///
+    /// # Errors
+    /// The cluster does not let them, or the policy does not.
+    pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: Wish<'_>) -> Result<Right, Denied> {
+        let right = self.export.right(snapshot, cluster, wish)?;
+        match self.is_left(&right, snapshot, cluster) {
+            true => Ok(right),
+            false => Err(Denied::Policy),
+        }
+    }
+
+    /// Returns true for rights that no maximal permission policy takes away.
+    pub(super) fn is_left(&self, right: &Right, snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+        if !right.is_to_anothers() {
+            return true;
+        }
+        let asked = Attributes {
+            cluster: Some(cluster.clone()),
+            ..(*self.asked).clone()
+        };
+        let facts = ClusterFacts {
+            cluster: Some(cluster.clone()),
+            roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
+            ..ClusterFacts::default()
+        };
+        insula_auth::leaves_to(&self.user, &asked, &facts)
+    }
 }
 
 /// Who looks at many clusters.
@@ -169,7 +207,7 @@ impl Target {
     }
 
     /// What must hold when a write is committed, and the object kept within what the writer may touch.
-    pub(crate) fn hold(&self, snapshot: &Snapshot, draft: Option<&mut Draft>) -> Result<Option<Guard>> {
+    pub(crate) fn hold(&self, snapshot: &Snapshot, draft: Option<&mut Draft>) -> crate::Result<Option<Guard>> {
         let through = match &self.sight {
             Sight::Within => return Ok(None),
             Sight::For(duty) => {
@@ -180,7 +218,7 @@ impl Target {
             Sight::Across(_) => return Err(crate::Error::MethodNotAllowed),
         };
         let forbidden = |name: &str, why: &str| self.served.api.forbidden(name, why);
-        let right = through.export.right(snapshot, &self.cluster, self.wish(through));
+        let right = through.right(snapshot, &self.cluster, self.wish(through));
         let right = right.map_err(|denied| forbidden("", denied.why()))?;
         if let Some(draft) = draft {
             let binds = self.served.resource_id() == ids::apibindings();
@@ -256,7 +294,7 @@ impl Looking<'_> {
             }
         };
         if self.last.as_ref().is_none_or(|(last, _)| *last != key.cluster) {
-            let right = through.export.right(self.snapshot, &key.cluster, target.wish(through));
+            let right = through.right(self.snapshot, &key.cluster, target.wish(through));
             let right = right
                 .ok()
                 .filter(|right| *right.identity(&target.served.identity) == *target.served.identity);
@@ -272,5 +310,23 @@ impl Looking<'_> {
     /// The same for an entry.
     pub(crate) fn sees_entry(&mut self, entry: &Entry) -> bool {
         self.sees(&entry.key, &entry.object)
+    }
+
+    /// Returns true for an object of an older state that may be shown in this one, too: what it was then may be seen
+    /// today, and so may what it is today. One that is gone is shown to those who would see it if it came back.
+    pub(crate) fn still_sees(&mut self, key: &ObjectKey, old: &Object) -> bool {
+        if matches!(self.target.sight, Sight::Within | Sight::For(_)) {
+            return true;
+        }
+        self.sees(key, old)
+            && match self.snapshot.get(key) {
+                Some(present) => self.sees(key, &present.object),
+                None => !self.is_of_waiting(),
+            }
+    }
+
+    /// Returns true where labels of objects say who may look at them: what is gone waits for nobody.
+    fn is_of_waiting(&self) -> bool {
+        matches!(&self.target.sight, Sight::Across(across) if !across.labels.is_empty())
     }
 }

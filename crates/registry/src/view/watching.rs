@@ -82,7 +82,8 @@ fn claims_turned(through: &Through, target: &Target, change: &Change, then: &Sna
             true => export.right_by(&said.offer, &entry, &binding, target.wish(through))?,
             false => return None,
         };
-        (*right.identity("") == *target.served.identity).then_some(right)
+        let is_meant = *right.identity("") == *target.served.identity;
+        (is_meant && through.is_left(&right, then, &change.key.cluster)).then_some(right)
     };
     let old = change.old.as_ref().and_then(|old| right(&old.object, old.revision));
     let new = change.new.as_ref().and_then(|new| right(new, change.revision));
