@@ -103,6 +103,13 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
     Ok(cluster)
 }
 
+/// The cluster of a Workspace, whether it is available or not.
+pub fn cluster_of(snapshot: &Snapshot, parent: &ClusterName, name: &str) -> Option<ClusterName> {
+    let entry = snapshot.get(&ObjectKey::cluster_scoped(ids::workspaces(), parent.clone(), name))?;
+    let route = entry.object.view(|object| read_route(&object.body_value()));
+    route.cluster.clone()
+}
+
 fn read_route(workspace: &Json) -> Route {
     let text = |pointer: &str| workspace.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
     Route {

@@ -7,7 +7,7 @@ use insula_store::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Types that a type extends, counted through; a circle ends here too.
-const EXTENDS_MAX: usize = 32;
+pub(super) const EXTENDS_MAX: usize = 32;
 
 /// `spec.type` of a workspace or an entry of `extend.with`.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -43,11 +43,10 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
             new["metadata"]["labels"][key] = json!(value);
         }
     }
-    let child = types::lineage(review.snapshot, found).map_err(|why| review.forbid(new, why))?;
-    let usable = |t: &&types::Resolved| !may_use(review, &t.cluster, &t.reference.name);
-    if let Some(refused) = child.iter().find(usable) {
-        return Err(review.forbid(new, unusable(&refused.reference)));
+    if let Some(refused) = first_unusable(review, found.clone()) {
+        return Err(review.forbid(new, unusable(&refused)));
     }
+    let child = types::lineage(review.snapshot, found).map_err(|why| review.forbid(new, why))?;
     fits(review, new, &child)
 }
 
@@ -73,6 +72,30 @@ fn mount(review: &Review<'_>, new: &Json) -> Result<()> {
 
 fn may_use(review: &Review<'_>, cluster: &ClusterName, name: &str) -> bool {
     review.may("use", cluster, "tenancy.kcp.io", "workspacetypes", name)
+}
+
+/// The first type that the caller may not use, of a type and all that it extends. What extends is looked at before what is
+/// extended, so that nobody learns what a type extends that is closed to them, nor whether it is there.
+fn first_unusable(review: &Review<'_>, start: types::Resolved) -> Option<types::TypeReference> {
+    let mut found = vec![start];
+    let mut next = 0;
+    while let Some(here) = found.get(next) {
+        if !may_use(review, &here.cluster, &here.reference.name) {
+            return Some(here.reference.clone());
+        }
+        for wanted in here.view.clone().extends.iter() {
+            match types::at(review.snapshot, wanted) {
+                Some(base) if found.iter().any(|known| known.reference == base.reference) => {}
+                // A type that extends more than can be meant is refused by its lineage.
+                Some(base) if found.len() < types::EXTENDS_MAX => found.push(base),
+                Some(_) => return None,
+                None if may_know(review, wanted) => {}
+                None => return Some(wanted.clone()),
+            }
+        }
+        next += 1;
+    }
+    None
 }
 
 fn unusable(reference: &types::TypeReference) -> String {
@@ -112,14 +135,17 @@ fn resolve(review: &Review<'_>, new: &Json) -> Result<types::Resolved> {
     if let Some(found) = types::at(review.snapshot, &wanted) {
         return Ok(found);
     }
-    // Only who may look there learns that there is nothing.
-    let path = ClusterPath::parse(&wanted.path).ok();
-    let place = path.and_then(|path| locate::locate(review.snapshot, &path).ok());
-    let may_know = review.privileged() || place.is_some_and(|place| may_use(review, &place, &wanted.name));
-    match may_know {
+    match may_know(review, &wanted) {
         true => Err(unresolved(&wanted.to_string())),
         false => Err(review.forbid(new, unusable(&wanted))),
     }
+}
+
+/// Returns true for callers who may learn that a type is not there: those who might use it if it were.
+fn may_know(review: &Review<'_>, wanted: &types::TypeReference) -> bool {
+    let path = ClusterPath::parse(&wanted.path).ok();
+    let place = path.and_then(|path| locate::locate(review.snapshot, &path).ok());
+    review.privileged() || place.is_some_and(|place| may_use(review, &place, &wanted.name))
 }
 
 /// The type of children that name none.
