@@ -302,10 +302,10 @@ impl ResourceRequest<'_> {
     async fn list(&mut self) -> Answer {
         let renderer = self.renderer(self.negotiate(Offer::List)?)?;
         let (options, _) = self.request.parsed.query.list()?;
-        let (registry, snapshot) = (&self.server.registry, &self.request.place.snapshot);
+        let (registry, place) = (&self.server.registry, &self.request.place);
         let target = registry.asking(&self.target);
-        registry.prepare_to_select(&target, snapshot, &options.fields).await;
-        let list = registry.list(snapshot, &target, &options)?;
+        registry.prepare_to_select(&target, &place.read, &options.fields).await;
+        let list = registry.list_at(&place.snapshot, &place.read, &target, &options)?;
         renderer.list(&list, &self.warnings).await
     }
 

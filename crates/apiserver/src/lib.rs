@@ -33,6 +33,7 @@ pub mod stage;
 pub mod status;
 mod stream;
 pub mod table;
+mod unlocated;
 mod views;
 pub mod websocket;
 mod writes;

@@ -36,7 +36,7 @@ pub enum WatchStart {
 }
 
 /// A text with its `%41`s decoded. What is no code stays as it is.
-pub(crate) fn percent_decoded(text: &str) -> String {
+pub fn percent_decoded(text: &str) -> String {
     let (mut out, mut bytes) = (Vec::new(), text.bytes());
     while let Some(byte) = bytes.next() {
         if byte != b'%' {

@@ -6,15 +6,18 @@ use crate::{
     path::{BadPath, ResourcePath, Rest, Route, parse},
     query::{At, Query},
     reply::Reply,
-    views::View,
+    unlocated::{self, Sender},
+    views::{View, named_alone},
     websocket::{self, Upgrade},
 };
 use axum::body::Body;
 use http::{HeaderMap, Method, Request, Uri};
 use insula_api::{ClusterName, ClusterPath, Revision};
-use insula_auth::{Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, Permit, UserInfo, audit::Record, permit};
+use insula_auth::{
+    Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo, audit::Record, permit,
+};
 use insula_registry::{
-    Error, Named, Registry,
+    Error, Registry,
     access::{self, Authenticator, OnAuthenticated, PeerCertificate},
     locate::{self, NotLocated},
     verbs::Token,
@@ -77,8 +80,6 @@ pub(crate) enum Way {
 pub(crate) struct Mounted {
     pub(crate) parsed: Parsed,
     pub(crate) user: UserInfo,
-    /// Whether the user is acted as by somebody else.
-    pub(crate) borrowed: bool,
     /// Where the content is.
     pub(crate) url: Arc<str>,
     /// The workspace.
@@ -88,8 +89,10 @@ pub(crate) struct Mounted {
 /// Where a request goes.
 #[derive(Clone)]
 pub struct Place {
-    /// The state that decided about the request, and that reads answer from.
+    /// The latest state, which decides about the request: where its path leads, and who may do what there.
     pub snapshot: Snapshot,
+    /// The state that lists answer from, which may be an older one. It decides nothing.
+    pub read: Snapshot,
     /// The cluster; `None` outside of any and for the wildcard.
     pub cluster: Option<ClusterName>,
     /// The path that the client used.
@@ -244,27 +247,37 @@ impl Authenticated {
             behind,
         } = self;
         let token = parsed.query.get("continue");
-        let snapshot = snapshot(registry, read_at(&parsed)?, token).await?;
+        let read = snapshot(registry, read_at(&parsed)?, token).await?;
+        // Rights that were taken away do not come back with an old revision.
+        let snapshot = match read_at(&parsed)? {
+            At::Exactly(_) => snapshot(registry, At::Latest, None).await?,
+            At::Latest | At::Any | At::NotOlderThan(_) => read.clone(),
+        };
         let (cluster, path, rest) = match &parsed.route {
             Route::Server(path) | Route::Service(path) => (None, None, Rest::Other(path.clone())),
             Route::NoCluster => (None, None, Rest::Other(parsed.uri.path().to_owned())),
             Route::Cluster { path: None, rest } => (None, None, rest.clone()),
             Route::Cluster { path: Some(path), rest } => {
                 let cluster = match locate::locate(&snapshot, path) {
-                    Ok(cluster) => cluster,
-                    Err(NotLocated::Mounted { url }) => {
+                    // Acting as another ends where a workspace is on another server, which knows nobody by less than a name.
+                    Err(NotLocated::Mounted { url }) if behind.is_none() && user.is_in(GROUP_AUTHENTICATED) => {
                         let path = path.clone();
                         return Ok(Way::Mounted(Box::new(Mounted {
                             parsed,
                             user,
-                            borrowed: behind.is_some(),
                             url,
                             path,
                         })));
                     }
-                    Err(why) => return Err(not_located(why, &user, &parsed)),
+                    _ if unlocated::is_health(&parsed) && !path.split_first().0.is_system() => None,
+                    Ok(cluster) => Some(cluster),
+                    Err(why) => {
+                        let (user, behind) = (&user, behind.as_ref());
+                        let sender = Sender { user, behind };
+                        return Err(unlocated::refusal(&parsed, &snapshot, sender, &why));
+                    }
                 };
-                (Some(cluster), Some(path.clone()), rest.clone())
+                (cluster, Some(path.clone()), rest.clone())
             }
             // Whether there is such a cluster is told to those alone whom it lets in.
             Route::Virtual { cluster, rest, .. } => (cluster.clone(), None, rest.clone()),
@@ -276,6 +289,7 @@ impl Authenticated {
         parsed.record.located(cluster.as_ref(), path.as_ref());
         let place = Place {
             snapshot,
+            read,
             cluster,
             path,
             rest,
@@ -348,30 +362,6 @@ pub async fn snapshot(registry: &Registry, at: At, token: Option<&str>) -> Resul
                 current: latest,
             }),
         }),
-    }
-}
-
-fn not_located(why: NotLocated, user: &UserInfo, parsed: &Parsed) -> Reply {
-    parsed.record.refused(&why);
-    match why {
-        NotLocated::UnknownCluster(_) => {
-            let attributes = attributes(parsed, None);
-            Reply::forbidden(&insula_auth::forbidden_message(user, &attributes), &attributes)
-        }
-        NotLocated::UnknownWorkspace { .. } | NotLocated::Mounted { .. } => {
-            let name = match &parsed.route {
-                Route::Cluster { path: Some(path), .. } => path.to_string(),
-                _ => String::new(),
-            };
-            let resource = Named {
-                group: "tenancy.kcp.io".into(),
-                resource: "workspaces".into(),
-            };
-            Reply::error(&Error::NotFound { resource, name })
-        }
-        NotLocated::Unavailable { name, phase, .. } => Reply::error(&Error::Unavailable(format!(
-            "workspace {name:?} is not available: its phase is {phase}; wait until it is Ready"
-        ))),
     }
 }
 
@@ -463,8 +453,9 @@ impl Authorized {
     }
 }
 
-/// What a request asks for, in the words of authorisation.
-fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
+/// What a request asks for, in the words of authorisation. The identity that a resource may be named with says whose API is
+/// meant, and is no part of its name there: roles and policies would not know it.
+pub(crate) fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
     let method = parsed.method.as_str().to_ascii_lowercase();
     match &parsed.route {
         Route::Cluster {
@@ -495,7 +486,7 @@ fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
                 verb: verb.into(),
                 group,
                 version,
-                resource,
+                resource: named_alone(&resource).to_owned(),
                 subresource: subresource.unwrap_or_default(),
                 // A namespace's own requests are judged inside it, as Kubernetes does.
                 namespace: namespace.unwrap_or_else(|| if is_namespace { name.clone() } else { String::new() }),

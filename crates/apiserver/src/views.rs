@@ -14,13 +14,13 @@ use insula_auth::{
     Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo, forbidden_message,
 };
 use insula_registry::{
-    Error, Named, Served, access,
+    Error, Named, Served,
     duty::{Duty, Turn},
     exports::ExportName,
     view::{Across, Denied, Sight, Through, Wish, schemas_behind},
 };
 use serde_json::json;
-use std::borrow::Cow;
+use std::{borrow::Cow, sync::Arc};
 
 /// Parts of an object that a view shows: its other doors are the cluster's own.
 const SUBRESOURCES: [&str; 3] = ["", "status", "scale"];
@@ -150,21 +150,24 @@ impl View {
         };
         let wish = Wish {
             group: &asked.group,
-            resource: named_alone(&asked.resource),
+            resource: &asked.resource,
             verb: &asked.verb,
         };
         // Status of bindings and exports is written by controllers only, whatever was claimed.
         let is_system_status = asked.group == "apis.kcp.io" && !asked.subresource.is_empty() && asked.verb != "get";
+        let through = Through {
+            export: export.clone(),
+            verb: "",
+            user: Arc::new(user.clone()),
+            asked: Arc::new(asked.clone()),
+        };
         let right = match SUBRESOURCES.contains(&&*asked.subresource) && !is_system_status {
-            true => export.right(&place.snapshot, cluster, wish),
+            true => through.right(&place.snapshot, cluster, wish),
             false => Err(Denied::NoReason),
         };
-        let right = right.map_err(|denied| Closed::Denied(denied.why().into()))?;
-        // What another export's owner leaves to nobody, no claim on it gives.
-        let facts = || access::facts(&place.snapshot, cluster);
-        match right.is_to_anothers() && !insula_auth::leaves_to(user, asked, &facts()) {
-            true => Err(Closed::Denied("access denied".into())),
-            false => Ok(()),
+        match right {
+            Ok(_) => Ok(()),
+            Err(denied) => Err(Closed::Denied(denied.why().into())),
         }
     }
 
@@ -244,7 +247,7 @@ fn sort_verbs(document: &mut Json, read_only: &[&str]) {
 }
 
 /// A resource without the identity that may stand behind it.
-fn named_alone(resource: &str) -> &str {
+pub(crate) fn named_alone(resource: &str) -> &str {
     resource.split_once(':').map_or(resource, |(name, _)| name)
 }
 
@@ -278,6 +281,8 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
             let through = Through {
                 export: export.clone(),
                 verb,
+                user: request.user.clone(),
+                asked: Arc::new(stage::attributes(&request.parsed, cluster.clone())),
             };
             match cluster {
                 Some(cluster) => {
@@ -288,7 +293,7 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
                     };
                     let asked = request.permit.attributes();
                     let denied = |denied: Denied| Closed::Denied(denied.why().into()).reply(&request.user, asked);
-                    let right = export.right(snapshot, cluster, wish).map_err(denied)?;
+                    let right = through.right(snapshot, cluster, wish).map_err(denied)?;
                     let served = export.resolve_in((catalog, snapshot), cluster, (&path.group, plural), &right);
                     let served = served.map_err(denied)?;
                     served.map(|served| (cluster.clone(), served, Sight::Through(through)))

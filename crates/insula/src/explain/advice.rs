@@ -38,6 +38,13 @@ pub(super) fn advice(request: &Request<'_>) -> Option<Advice> {
         {
             "The first part of the path is no logical cluster. The sender was told no more than somebody who may not enter it."
         }
+        403 if ["the logical cluster ", "the workspace "]
+            .iter()
+            .any(|start| request.note("insula.io/reason").starts_with(start)) =>
+        {
+            "The path leads to no workspace that can be entered. The sender may not know which there are, and was told no \
+             more than somebody who may not enter it."
+        }
         409 => "Somebody else wrote the object in between: read it again and repeat the change on what it is now.",
         429 => {
             "A limit on what is open at once was reached. The sender should come again after the seconds of Retry-After; limits.* in \

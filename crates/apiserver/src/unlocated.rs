@@ -1,0 +1,116 @@
+//! Refusals of requests for workspaces that cannot be entered: unknown ones, unavailable ones, mounts that are closed.
+//!
+//! Which workspaces there are is no secret to those who may read them where they are, or may enter them. Everybody else
+//! reads what they would read if the workspace were there and closed to them: 403, byte for byte. So answers tell nobody
+//! which names exist, and `kubectl ws` says "access denied" of each.
+
+use crate::{
+    impersonate,
+    path::{Rest, Route},
+    reply::Reply,
+    stage::{Parsed, attributes},
+};
+use http::Method;
+use insula_api::ClusterName;
+use insula_auth::{Attributes, ClusterFacts, UserInfo, forbidden_message, permit};
+use insula_registry::{
+    Error, Named, access,
+    locate::{self, NotLocated},
+};
+use insula_store::Snapshot;
+
+/// The sender of a request: who they act as, and who showed the credential where that is another.
+#[derive(Clone, Copy)]
+pub(crate) struct Sender<'a> {
+    pub(crate) user: &'a UserInfo,
+    pub(crate) behind: Option<&'a UserInfo>,
+}
+
+/// Returns true for the paths that answer the same for every workspace, whether it exists or not: the server's health.
+pub(crate) fn is_health(parsed: &Parsed) -> bool {
+    let Route::Cluster {
+        rest: Rest::Other(path),
+        ..
+    } = &parsed.route
+    else {
+        return false;
+    };
+    matches!(parsed.method, Method::GET | Method::HEAD) && matches!(&**path, "/healthz" | "/livez" | "/readyz")
+}
+
+/// The refusal of a request whose path leads nowhere.
+pub(crate) fn refusal(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>, why: &NotLocated) -> Reply {
+    parsed.record.refused(why);
+    // A borrowed identity is not yet known to be the caller's to borrow.
+    let caller = sender.behind.unwrap_or(sender.user);
+    match why {
+        NotLocated::UnknownWorkspace { parent, name } if may_read(snapshot, caller, parent, name) => unknown(parsed),
+        NotLocated::Unavailable { parent, name, phase }
+            if may_read(snapshot, caller, parent, name) || may_enter(snapshot, caller, parent, name) =>
+        {
+            Reply::error(&Error::Unavailable(format!(
+                "workspace {name:?} is not available: its phase is {phase}; wait until it is Ready"
+            )))
+        }
+        NotLocated::UnknownCluster(_)
+        | NotLocated::UnknownWorkspace { .. }
+        | NotLocated::Unavailable { .. }
+        | NotLocated::Mounted { .. } => closed(parsed, sender),
+    }
+}
+
+fn unknown(parsed: &Parsed) -> Reply {
+    let name = match &parsed.route {
+        Route::Cluster { path: Some(path), .. } => path.to_string(),
+        _ => String::new(),
+    };
+    let resource = Named {
+        group: "tenancy.kcp.io".into(),
+        resource: "workspaces".into(),
+    };
+    Reply::error(&Error::NotFound { resource, name })
+}
+
+/// The refusal that [`crate::stage::Located::authorize`] gives for a workspace in which the sender has no rights.
+fn closed(parsed: &Parsed, sender: Sender<'_>) -> Reply {
+    let Sender { user, behind } = sender;
+    // A cluster that is nobody's: nothing is known of it, and so nothing is allowed.
+    let facts = ClusterFacts::default();
+    if let Some(caller) = behind
+        && let Err(refused) = impersonate::allowed(caller, user, Some(&ClusterName::root()), &facts)
+    {
+        let (wish, forbidden) = *refused;
+        return Reply::forbidden(&forbidden.message, &wish);
+    }
+    let asked = attributes(parsed, None);
+    Reply::forbidden(&forbidden_message(user, &asked), &asked)
+}
+
+/// Returns true for callers who may read a Workspace in its parent.
+fn may_read(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name: &str) -> bool {
+    let asked = Attributes {
+        verb: "get".into(),
+        group: "tenancy.kcp.io".into(),
+        version: "v1alpha1".into(),
+        resource: "workspaces".into(),
+        name: name.into(),
+        cluster: Some(parent.clone()),
+        is_resource_request: true,
+        ..Attributes::default()
+    };
+    permit(caller, asked, &access::facts(snapshot, parent)).is_ok()
+}
+
+/// Returns true for callers whom a workspace lets in when it is available.
+fn may_enter(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name: &str) -> bool {
+    let Some(cluster) = locate::cluster_of(snapshot, parent, name) else {
+        return false;
+    };
+    let asked = Attributes {
+        verb: "access".into(),
+        path: "/".into(),
+        cluster: Some(cluster.clone()),
+        ..Attributes::default()
+    };
+    permit(caller, asked, &access::facts(snapshot, &cluster)).is_ok()
+}
