@@ -82,24 +82,13 @@ impl Connector {
     }
 
     async fn reach(&self, host: &str, port: u16) -> Result<TcpStream, NoConnection> {
-        let mut addresses: Vec<IpAddr> = match host.parse() {
-            Ok(address) => vec![address],
-            Err(_) => lookup_host((host, port))
-                .await
-                .map_err(|_| NoConnection(not_found(host)))?
-                .map(|found| found.ip())
-                .collect(),
-        };
-        addresses.retain(|address| self.targets.allow(host, *address, port));
+        let addresses = self.addresses(host, port).await;
         let place = match host.contains(':') {
             true => format!("[{host}]:{port}"),
             false => format!("{host}:{port}"),
         };
         if addresses.is_empty() {
-            return Err(NoConnection(format!(
-                "dial tcp: {place} is not among the targets that this server may call; its operator sets \
-                 webhooks.allow"
-            )));
+            return Err(NoConnection(not_allowed(host, &place)));
         }
         let mut last = "";
         for address in addresses {
@@ -109,6 +98,27 @@ impl Connector {
             }
         }
         Err(NoConnection(format!("dial tcp {place}: connect: {last}")))
+    }
+
+    /// The addresses of a host that may be called. Why there are none is for the operator's log: whether a name leads
+    /// somewhere inside is nothing that a tenant may find out.
+    async fn addresses(&self, host: &str, port: u16) -> Vec<IpAddr> {
+        let found: Vec<IpAddr> = match host.parse() {
+            Ok(address) => vec![address],
+            Err(_) => match lookup_host((host, port)).await {
+                Ok(found) => found.map(|found| found.ip()).collect(),
+                Err(error) => {
+                    tracing::info!(host, port, %error, "a name that is to be called cannot be resolved");
+                    return Vec::new();
+                }
+            },
+        };
+        let is_allowed = |address: &IpAddr| self.targets.allow(host, *address, port);
+        let (allowed, refused): (Vec<IpAddr>, Vec<IpAddr>) = found.into_iter().partition(is_allowed);
+        if allowed.is_empty() {
+            tracing::info!(host, port, addresses = ?refused, "a name that is to be called leads to no allowed address");
+        }
+        allowed
     }
 }
 
@@ -126,13 +136,16 @@ fn config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// A name that leads nowhere. Services are told apart, since their names lead somewhere in other clusters.
-fn not_found(host: &str) -> String {
+/// The refusal of a host without an address that may be called: the same for a name that leads nowhere and one that leads
+/// where this server must not call. Services get a hint, since their names lead somewhere in other clusters.
+fn not_allowed(host: &str, place: &str) -> String {
     let hint = match host.ends_with(".svc") {
         true => "; services have no pods here: use clientConfig.url, or have the operator give the name an address",
         false => "",
     };
-    format!("dial tcp: lookup {host}: no such host{hint}")
+    format!(
+        "dial tcp: {place} is not among the targets that this server may call; its operator sets webhooks.allow{hint}"
+    )
 }
 
 /// What a client may know of a connection that failed.
