@@ -4,6 +4,7 @@ use std::{net::IpAddr, sync::Arc};
 
 use axum::{extract::Request, response::Response};
 use http::{HeaderMap, HeaderValue, header::USER_AGENT};
+use insula_apiserver::query::percent_decoded;
 use insula_auth::{
     Attributes,
     audit::{Facts, Log, Record},
@@ -63,10 +64,10 @@ fn facts(request: &Request) -> Facts {
     }
     Facts {
         id: text(headers.get(REQUEST_ID)),
-        uri: request
-            .uri()
-            .path_and_query()
-            .map_or_else(|| path.clone(), ToString::to_string),
+        uri: match request.uri().query() {
+            Some(query) => format!("{path}?{}", redacted(query)),
+            None => path.clone(),
+        },
         user_agent,
         source_ips: sources(headers, request.extensions().get::<PeerAddress>()),
         attributes: Attributes {
@@ -76,6 +77,31 @@ fn facts(request: &Request) -> Facts {
         },
         ..Facts::default()
     }
+}
+
+/// Parameters that hold a credential for some server or other. This one takes none from a query, but clients send them.
+const CREDENTIALS: [&str; 9] = [
+    "access_token",
+    "apikey",
+    "api_key",
+    "authorization",
+    "client_secret",
+    "id_token",
+    "password",
+    "refresh_token",
+    "token",
+];
+
+/// A query without the credentials in it.
+fn redacted(query: &str) -> String {
+    let redact = |pair: &str| match pair.split_once('=') {
+        Some((key, _)) if CREDENTIALS.contains(&&*percent_decoded(key).to_ascii_lowercase()) => {
+            format!("{key}=REDACTED")
+        }
+        _ => pair.to_owned(),
+    };
+    let pairs: Vec<String> = query.split('&').map(redact).collect();
+    pairs.join("&")
 }
 
 fn text(value: Option<&HeaderValue>) -> String {
@@ -103,6 +129,19 @@ fn sources(headers: &HeaderMap, peer: Option<&PeerAddress>) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn credentials_in_a_query_are_not_recorded() {
+        for (query, want) in [
+            ("watch=true&limit=1", "watch=true&limit=1"),
+            ("access_token=s3cret", "access_token=REDACTED"),
+            ("a=b&Access_Token=s3cret&c", "a=b&Access_Token=REDACTED&c"),
+            ("acc%65ss%5Ftoken=s3cret", "acc%65ss%5Ftoken=REDACTED"),
+            ("token=a=b&continue=token", "token=REDACTED&continue=token"),
+        ] {
+            assert_eq!(redacted(query), want);
+        }
+    }
 
     #[test]
     fn the_last_source_is_the_one_that_we_see() {
