@@ -12,6 +12,8 @@
 //! - `kcp-apiconversion`: rules have a status here. `kcp-export-versions`: what v1alpha1 cannot show is kept beside the object, and so a write
 //!   through it is not refused for what it did not send. `kcp-binding-validation`: a reference without a name is 422 with its causes, by the
 //!   schema that requires it, before the question who may bind it.
+//! - `kcp-routing`: a path that leads nowhere is 404 for those alone who may know which workspaces there are. The recorded server says so to
+//!   everybody; kcp's front proxy, to nobody.
 //! - `verbs-generation-status`: fields at the root of an object keep their owner when its status is written.
 
 use std::{path::Path, process::Command, time::Duration};
@@ -31,7 +33,7 @@ const FLOORS: &[(&str, usize)] = &[
     ("^kcp-schema", 43),
     ("^kcp-export", 38),
     ("^kcp-binding", 104),
-    ("^kcp-routing", 25),
+    ("^kcp-routing", 24),
     ("^kcp-topology", 15),
     ("^kcp-logicalcluster", 16),
     ("^kcp-apiconversion", 12),
