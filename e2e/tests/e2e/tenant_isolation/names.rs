@@ -31,9 +31,12 @@ fn shown(answer: &Answer) -> String {
     format!("{} {headers:?} {}", answer.code, answer.text)
 }
 
+/// A method, a path below the workspace, and headers.
+type Request = (&'static str, String, Vec<(&'static str, &'static str)>);
+
 /// Requests that reach every part of a workspace.
-fn requests() -> Vec<(&'static str, String, Vec<(&'static str, &'static str)>)> {
-    let mut all: Vec<(&str, String, Vec<(&str, &str)>)> = Vec::new();
+fn requests() -> Vec<Request> {
+    let mut all: Vec<Request> = Vec::new();
     for path in [
         "/api",
         "/apis",
