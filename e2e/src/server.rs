@@ -124,10 +124,16 @@ impl Server {
 
     /// The same with a setup.
     pub fn with(setup: Setup) -> Self {
+        Self::with_data(setup, |_| ())
+    }
+
+    /// The same, on a data directory that `prepare` makes or fills.
+    pub fn with_data(setup: Setup, prepare: impl FnOnce(&Path)) -> Self {
         let dir = TempDir::with_prefix("insula-e2e-").unwrap();
         let tokens = dir.path().join("tokens.csv");
         std::fs::write(&tokens, TOKENS).unwrap();
         std::fs::set_permissions(&tokens, std::fs::Permissions::from_mode(0o600)).unwrap();
+        prepare(&dir.path().join("data"));
         Self::launch(setup, Arc::new(dir)).unwrap_or_else(|end| panic!("{end}"))
     }
 

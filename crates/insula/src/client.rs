@@ -147,6 +147,37 @@ impl Client {
             .await
     }
 
+    /// Writes the body of an answer as it comes. An error is any other answer than 200, and a server that sends nothing.
+    pub(crate) async fn download(&self, path: &str, out: &mut impl std::io::Write) -> anyhow::Result<()> {
+        let url = format!("{}{path}", self.server);
+        let mut request = Request::get(&url);
+        if let Some(bearer) = &self.bearer {
+            request = request.header(AUTHORIZATION, bearer);
+        }
+        let request = request.body(Full::new(Bytes::new()))?;
+        let silent = || format!("GET {url}: nothing for {} s", ANSWER_TIMEOUT.as_secs());
+        let asked = tokio::time::timeout(ANSWER_TIMEOUT, self.http.request(request)).await;
+        let response = asked.with_context(silent)?.with_context(|| format!("GET {url}"))?;
+        let code = response.status();
+        let mut body = response.into_body();
+        if code != StatusCode::OK {
+            let text = Limited::new(body, ANSWER_BYTES_MAX).collect().await;
+            let text = text.map_err(|error| anyhow!("{error}"))?.to_bytes();
+            let status: Value = serde_json::from_slice(&text).unwrap_or_default();
+            let message = status["message"].as_str().unwrap_or_default();
+            bail!("GET {url}: {code}: {message}");
+        }
+        loop {
+            let frame = tokio::time::timeout(ANSWER_TIMEOUT, body.frame())
+                .await
+                .with_context(silent)?;
+            let Some(frame) = frame else { return Ok(()) };
+            if let Ok(data) = frame.with_context(|| format!("GET {url}"))?.into_data() {
+                out.write_all(&data).context("cannot write")?;
+            }
+        }
+    }
+
     /// Answers of any code are answers; an error is when there was none. Text that is no JSON comes as a string.
     async fn send(
         &self,

@@ -1,6 +1,7 @@
 //! Insula's one program: the server and its tools.
 
 mod apis;
+mod backup;
 mod client;
 mod conversion;
 mod demo;
@@ -46,6 +47,9 @@ enum Command {
     /// Publish APIs for other workspaces to bind.
     #[command(subcommand)]
     Export(export::Command),
+    /// Take, check and restore backups.
+    #[command(subcommand)]
+    Backup(backup::Command),
     /// Say what became of a request and why it was refused, from the audit log.
     Explain(explain::Arguments),
     /// Print the version.
@@ -68,6 +72,7 @@ fn main() -> ExitCode {
         Command::Conversion(command) => conversion::main(&command),
         Command::Schema(command) => schema::main(&command),
         Command::Export(command) => export::main(command),
+        Command::Backup(command) => backup::main(&command),
         Command::Explain(arguments) => explain::main(&arguments),
         Command::Version(arguments) => version::main(&arguments),
     }

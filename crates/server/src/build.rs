@@ -17,7 +17,7 @@ use insula_registry::{
 use insula_store::Store;
 
 use crate::{
-    Env, StartError, VERSION,
+    Env, StartError, VERSION, backup,
     config::Config,
     front::Front,
     grpc::Calls,
@@ -141,6 +141,8 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         lifecycle: lifecycle.clone(),
         metrics: Arc::clone(&metrics),
         authenticator: Arc::clone(&authenticator),
+        clock: env.clock.clone(),
+        backups: backup::places(),
     });
     let door = insula_admin::Door {
         api: Arc::clone(&server),

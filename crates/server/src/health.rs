@@ -1,4 +1,4 @@
-//! What answers before and beside the API: health, version, metrics.
+//! What answers before and beside the API: health, version, metrics, backups.
 //!
 //! Health is for everybody. The version and the reasons behind a failure are for those whom we know; metrics are for
 //! administrators, and for those whom roles of root let read them.
@@ -17,14 +17,15 @@ use http::{
     header::{AUTHORIZATION, CONTENT_TYPE},
     request::Parts,
 };
-use insula_api::ClusterName;
+use insula_api::{Clock, ClusterName};
 use insula_apiserver::NotActing;
 use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
 use insula_registry::access::{self, Authenticator, OnAuthenticated, PeerCertificate};
 use insula_store::Store;
 use serde_json::json;
+use tokio::sync::Semaphore;
 
-use crate::{VERSION, lifecycle::Lifecycle, metrics::Metrics};
+use crate::{VERSION, backup, lifecycle::Lifecycle, metrics::Metrics};
 
 const METRICS: &str = "/metrics";
 
@@ -35,11 +36,17 @@ pub(crate) struct Health {
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) authenticator: Arc<Authenticator>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// Places for backups.
+    pub(crate) backups: Arc<Semaphore>,
 }
 
 /// Whether a path is one of these.
 pub(crate) fn is(path: &str) -> bool {
-    matches!(path, "/livez" | "/healthz" | "/readyz" | "/version" | METRICS)
+    matches!(
+        path,
+        "/livez" | "/healthz" | "/readyz" | "/version" | METRICS | backup::PATH
+    )
 }
 
 /// The routes.
@@ -50,6 +57,7 @@ pub(crate) fn routes(health: Health) -> Router {
         .route("/readyz", get(ready))
         .route("/version", get(version))
         .route(METRICS, get(text))
+        .route(backup::PATH, get(backup::answer))
         .with_state(health)
 }
 
@@ -125,7 +133,7 @@ async fn text(State(health): State<Health>, request: Parts) -> Response {
 }
 
 /// The same chain that decides about every other path. The listener has checked the certificate against our CA.
-async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, Refusal> {
+pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, Refusal> {
     let record = request.extensions.get::<Record>().cloned().unwrap_or_default();
     let peer = request.extensions.get::<PeerCertificate>();
     let authorization = request
@@ -198,10 +206,10 @@ fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
 }
 
 /// Why somebody does not get an answer.
-struct Refusal {
-    code: StatusCode,
-    reason: &'static str,
-    message: String,
+pub(crate) struct Refusal {
+    pub(crate) code: StatusCode,
+    pub(crate) reason: &'static str,
+    pub(crate) message: String,
 }
 
 impl IntoResponse for Refusal {

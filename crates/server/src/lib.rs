@@ -7,6 +7,7 @@ mod accounts;
 mod answer;
 mod audit;
 mod authority;
+mod backup;
 mod build;
 pub mod config;
 mod connections;

@@ -10,6 +10,7 @@
 //!
 //! This crate knows nothing of versions, conversion or tenants' rights.
 
+pub mod backup;
 pub mod conformance;
 pub mod embedded;
 mod memory;

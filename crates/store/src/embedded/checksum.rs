@@ -33,7 +33,7 @@ pub(super) struct Seal {
 }
 
 /// The checksum of a value under its key.
-pub(super) fn checksum(key: &[u8], value: &[u8]) -> u128 {
+pub(crate) fn checksum(key: &[u8], value: &[u8]) -> u128 {
     XxHash3_128::oneshot_with_seed(XxHash3_64::oneshot_with_seed(SEED, key), value)
 }
 

@@ -232,6 +232,19 @@ impl ObjectFile {
         Ok(self.record.note(seal)?)
     }
 
+    /// Adds objects with the revisions that they bring, to a store that nobody serves yet.
+    pub(super) fn fill(&mut self, entries: &[Entry], revision: Revision) -> Result<(), WriteError> {
+        let overlay = entries.iter().map(|entry| {
+            let pending = Pending {
+                revision: entry.revision,
+                created: entry.created,
+                object: entry.object.clone(),
+            };
+            (entry.key.encode(), Some(pending))
+        });
+        self.write(&overlay.collect(), revision)
+    }
+
     /// Flushes the record now and then. Called when the answers are sent.
     pub(super) fn settle(&mut self) -> Result<(), WriteError> {
         Ok(self.record.settle()?)

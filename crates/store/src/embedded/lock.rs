@@ -66,7 +66,8 @@ pub(super) fn private_file(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-fn make_dir(dir: &Path) -> std::io::Result<()> {
+/// Makes a directory that only its owner enters.
+pub(super) fn make_dir(dir: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]

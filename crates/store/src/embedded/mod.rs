@@ -10,12 +10,13 @@
 //! history from before it is not known: watches go on from the revision at open, older ones are gone. After a failed
 //! write or fsync nobody knows what the disk holds: this process never writes again, and a restart reads the truth.
 
-mod checksum;
+pub(crate) mod checksum;
 mod committer;
 mod disk;
 mod file;
 mod lock;
 mod record;
+mod restore;
 
 use crate::{
     BoxFuture, CommitError, Cursor, Gone, Mvcc, Snapshot, SnapshotError, Store, Txn,
@@ -37,6 +38,7 @@ use std::{
 use tokio::sync::{mpsc, oneshot};
 
 pub use disk::Disk;
+pub use restore::{Restore, RestoreError};
 
 /// What can be chosen.
 #[derive(Debug, Clone)]

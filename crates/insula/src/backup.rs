@@ -1,0 +1,221 @@
+//! `insula backup …`: a backup of everything that a server stores, taken while it runs or when it
+//! is stopped, verified, and restored into a new data directory.
+
+use std::{
+    fs::{self, File},
+    io::{BufReader, BufWriter, Write},
+    ops::ControlFlow,
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::SystemTime,
+};
+
+use anyhow::{Context, bail};
+use clap::Subcommand;
+use insula_api::{ClusterName, ObjectKey, ResourceId, Revision, Scope, Timestamp};
+use insula_store::{
+    Entry, Store,
+    backup::{self, BackupError, Encoder, Header, Summary},
+    embedded::{EmbeddedStore, Options, Restore},
+};
+
+use crate::client::Client;
+
+/// The store, below a data directory.
+const STORE: &str = "store";
+
+#[derive(Subcommand)]
+pub(crate) enum Command {
+    /// Take a backup of a running server, whichever store it has, or of the data directory of a
+    /// stopped one.
+    Create(Create),
+    /// Make a new data directory from a backup, with the embedded store.
+    Restore(Restoring),
+    /// Check a backup, and say what it holds.
+    Verify(Verify),
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+The backup holds every object of every workspace at one revision, Secrets included: keep it as you keep
+keys. It does not hold the data directory's own keys (pki): copy that folder too.")]
+pub(crate) struct Create {
+    /// The backup to write; it must not be there yet.
+    file: PathBuf,
+    /// The running server, and its administrator.
+    #[arg(long, value_name = "FILE", env = "KUBECONFIG", required_unless_present = "data_dir")]
+    kubeconfig: Option<PathBuf>,
+    /// A context of the kubeconfig [default: its current one].
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+    /// The data directory of a stopped server, in place of a running one.
+    #[arg(long, value_name = "DIRECTORY", conflicts_with = "context")]
+    data_dir: Option<PathBuf>,
+}
+
+#[derive(clap::Args)]
+#[command(after_help = "\
+Revisions go on above all that clients may have seen, so that watches and lists of theirs get 410 Gone and
+start anew. The directory gets no keys: copy pki of the old data directory into it before the first start,
+or all certificates, kubeconfigs and tokens of before are refused.")]
+pub(crate) struct Restoring {
+    /// The backup.
+    file: PathBuf,
+    /// The new data directory: missing or empty.
+    #[arg(long, value_name = "DIRECTORY")]
+    to: PathBuf,
+    /// Added to the revision of the backup. More than there were writes since.
+    #[arg(long, value_name = "N", default_value_t = 1_000_000_000)]
+    bump_revision: u64,
+}
+
+#[derive(clap::Args)]
+pub(crate) struct Verify {
+    /// The backup.
+    file: PathBuf,
+}
+
+pub(crate) fn main(command: &Command) -> ExitCode {
+    let done = match command {
+        Command::Create(arguments) => create(arguments),
+        Command::Restore(arguments) => restore(arguments),
+        Command::Verify(arguments) => verify(&arguments.file).and_then(|summary| tell(&summary)),
+    };
+    crate::ended(done.map(|()| ExitCode::SUCCESS))
+}
+
+fn tell(summary: &Summary) -> anyhow::Result<()> {
+    let Summary { header, objects, hash } = summary;
+    let text = format!(
+        "revision {}, {objects} objects, taken {} by version {}\nsha256 {hash}\n",
+        header.revision, header.created, header.version
+    );
+    std::io::stdout().write_all(text.as_bytes()).context("cannot write")
+}
+
+fn verify(file: &Path) -> anyhow::Result<Summary> {
+    each(file, |_, _| Ok::<_, BackupError>(()))
+}
+
+fn each<E>(file: &Path, visit: impl FnMut(&Header, Entry) -> Result<(), E>) -> anyhow::Result<Summary>
+where
+    E: From<BackupError> + std::error::Error + Send + Sync + 'static,
+{
+    let opened = File::open(file).with_context(|| format!("cannot read {}", file.display()))?;
+    backup::read(BufReader::with_capacity(1 << 20, opened), visit).with_context(|| file.display().to_string())
+}
+
+/// Writes beside the file, verifies what is there, and gives it its name only then.
+fn create(arguments: &Create) -> anyhow::Result<()> {
+    let file = &arguments.file;
+    if file.exists() {
+        bail!("{} is there already", file.display());
+    }
+    let mut name = file.clone().into_os_string();
+    name.push(".partial");
+    let partial = PathBuf::from(name);
+    let written = write(arguments, &partial).and_then(|()| {
+        let summary = verify(&partial)?;
+        fs::rename(&partial, file)?;
+        let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
+        File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
+        Ok(summary)
+    });
+    if written.is_err() {
+        // It may not be there; what went wrong is told.
+        let _ = fs::remove_file(&partial);
+    }
+    tell(&written?)
+}
+
+fn write(arguments: &Create, partial: &Path) -> anyhow::Result<()> {
+    let mut options = File::options();
+    let opened = options
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(partial);
+    let opened = opened.with_context(|| format!("cannot write {}", partial.display()))?;
+    let mut out = BufWriter::with_capacity(1 << 20, opened);
+    match (&arguments.data_dir, &arguments.kubeconfig) {
+        (Some(data_dir), _) => of_stopped(&data_dir.join(STORE), &mut out)?,
+        (None, Some(kubeconfig)) => {
+            let client = Client::from_kubeconfig(kubeconfig, arguments.context.as_deref())?.at("");
+            crate::runtime()?.block_on(client.download("/backup", &mut out))?;
+        }
+        (None, None) => bail!("--kubeconfig of a running server, or --data-dir of a stopped one"),
+    }
+    out.into_inner()
+        .context("cannot write")?
+        .sync_all()
+        .context("cannot write")
+}
+
+/// The store of a stopped server, which is verified and locked meanwhile.
+fn of_stopped(store: &Path, out: &mut impl Write) -> anyhow::Result<()> {
+    if !store.join("objects.redb").exists() {
+        bail!("{} holds no store", store.display());
+    }
+    let options = Options {
+        holder: "insula backup create".into(),
+        ..Options::default()
+    };
+    let opened = EmbeddedStore::open(store, options)?;
+    let snapshot = opened.latest();
+    let root = ResourceId::local("core.kcp.io", "logicalclusters");
+    let root = snapshot.get(&ObjectKey::cluster_scoped(root, ClusterName::root(), "cluster"));
+    let header = Header {
+        revision: snapshot.revision(),
+        created: now().to_string(),
+        version: insula_server::VERSION.to_owned(),
+        installation: root.map_or_else(String::new, |root| root.object.meta.uid.to_string()),
+    };
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::begin(header, &mut bytes);
+    let mut written = Ok(());
+    snapshot.for_each(&Scope::everything(), |entry| {
+        encoder.object(entry, &mut bytes);
+        written = out.write_all(&bytes);
+        bytes.clear();
+        match written {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(_) => ControlFlow::Break(()),
+        }
+    });
+    written?;
+    encoder.finish(&mut bytes);
+    Ok(out.write_all(&bytes)?)
+}
+
+fn now() -> Timestamp {
+    let since = SystemTime::now()
+        .duration_since(SystemTime::UNIX_EPOCH)
+        .unwrap_or_default();
+    Timestamp(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// Verifies all of it first, so that nothing is written from a backup that is damaged at its end.
+fn restore(arguments: &Restoring) -> anyhow::Result<()> {
+    let Restoring {
+        file,
+        to,
+        bump_revision,
+    } = arguments;
+    let summary = verify(file)?;
+    let revision = summary.header.revision.0.checked_add(*bump_revision);
+    let revision = Revision(revision.context("--bump-revision is too large")?);
+    let mut restored = Restore::begin(to, STORE)?;
+    match each(file, |_, entry| restored.put(entry)) {
+        Ok(again) if again == summary => restored.finish(revision)?,
+        other => {
+            restored.abandon()?;
+            other?;
+            bail!("{} changed while it was read", file.display());
+        }
+    }
+    tell(&summary)?;
+    eprintln!("restored into {} at revision {revision}", to.display());
+    Ok(())
+}

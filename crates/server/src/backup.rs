@@ -1,0 +1,153 @@
+//! A backup of everything that is stored, at one revision, while the server goes on: `GET /backup`,
+//! for administrators of the platform.
+//!
+//! One at a time. What is sent is made as the client takes it, so that a backup holds a few hundred
+//! kilobytes however large it is; what changes meanwhile is kept in memory until it ends, so its
+//! time is limited.
+
+use std::{io, ops::ControlFlow, sync::Arc, time::Duration};
+
+use axum::{body::Body, extract::State, response::IntoResponse, response::Response};
+use bytes::Bytes;
+use futures_util::stream;
+use http::{StatusCode, header::CONTENT_TYPE, header::RETRY_AFTER, request::Parts};
+use insula_api::{ClusterName, ObjectKey, Revision, Scope};
+use insula_registry::ids;
+use insula_store::{
+    Snapshot,
+    backup::{Encoder, Header},
+};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc},
+    time::{Instant, timeout},
+};
+
+use crate::{
+    VERSION,
+    health::{Health, Refusal, permit},
+};
+
+pub(crate) const PATH: &str = "/backup";
+
+/// Bytes handed to the connection at once, and objects looked at for them.
+const CHUNK_BYTES: usize = 256 << 10;
+const CHUNK_OBJECTS: usize = 256;
+/// For a client that takes nothing.
+const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+/// For the whole of it.
+const TIME_MAX: Duration = Duration::from_secs(3600);
+/// For one that comes while another is under way.
+const RETRY_AFTER_SECONDS: u64 = 10;
+
+/// Places for backups: one.
+pub(crate) fn places() -> Arc<Semaphore> {
+    Arc::new(Semaphore::new(1))
+}
+
+/// Answers a request for a backup.
+pub(crate) async fn answer(State(health): State<Health>, request: Parts) -> Response {
+    if let Err(refusal) = permit(&health, &request, PATH).await {
+        return refusal.into_response();
+    }
+    let Ok(place) = Arc::clone(&health.backups).try_acquire_owned() else {
+        let refusal = Refusal {
+            code: StatusCode::TOO_MANY_REQUESTS,
+            reason: "TooManyRequests",
+            message: "a backup is under way, and there is one at a time; try again later".to_owned(),
+        };
+        let after = [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())];
+        return (after, refusal).into_response();
+    };
+    let snapshot = match health.store.snapshot(Revision(0)).await {
+        Ok(snapshot) => snapshot,
+        Err(error) => {
+            let refusal = Refusal {
+                code: StatusCode::SERVICE_UNAVAILABLE,
+                reason: "ServiceUnavailable",
+                message: error.to_string(),
+            };
+            return refusal.into_response();
+        }
+    };
+    let header = Header {
+        revision: snapshot.revision(),
+        created: health.clock.now().to_string(),
+        version: VERSION.to_owned(),
+        installation: installation(&snapshot),
+    };
+    tracing::info!(revision = header.revision.0, "a backup begins");
+    let (sender, receiver) = mpsc::channel(1);
+    tokio::spawn(send(snapshot, header, sender, place));
+    let body = Body::from_stream(stream::unfold(Some(receiver), chunk));
+    ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()
+}
+
+/// The UID of the logical cluster `root`.
+fn installation(snapshot: &Snapshot) -> String {
+    let key = ObjectKey::cluster_scoped(ids::logicalclusters(), ClusterName::root(), "cluster");
+    let entry = snapshot.get(&key);
+    entry.map_or_else(String::new, |entry| entry.object.meta.uid.to_string())
+}
+
+enum Part {
+    Some(Bytes),
+    /// The last one.
+    Last(Bytes),
+}
+
+type Chunks = mpsc::Receiver<Part>;
+
+/// The next bytes. A backup that was given up ends in an error, so that nobody takes it for a whole
+/// one.
+async fn chunk(chunks: Option<Chunks>) -> Option<(io::Result<Bytes>, Option<Chunks>)> {
+    let mut chunks = chunks?;
+    match chunks.recv().await {
+        Some(Part::Some(bytes)) => Some((Ok(bytes), Some(chunks))),
+        Some(Part::Last(bytes)) => Some((Ok(bytes), None)),
+        None => Some((Err(io::ErrorKind::TimedOut.into()), None)),
+    }
+}
+
+/// Sends everything, unless the client goes or takes too long.
+async fn send(snapshot: Snapshot, header: Header, sender: mpsc::Sender<Part>, place: OwnedSemaphorePermit) {
+    let (begun, revision) = (Instant::now(), header.revision.0);
+    let mut bytes = Vec::new();
+    let mut encoder = Encoder::begin(header, &mut bytes);
+    let mut after = None;
+    loop {
+        let more = encode_some(&snapshot, &mut after, &mut encoder, &mut bytes);
+        if !more {
+            break;
+        }
+        let part = Part::Some(std::mem::take(&mut bytes).into());
+        let sent = timeout(IDLE_TIME_MAX, sender.send(part)).await;
+        if !matches!(sent, Ok(Ok(()))) || begun.elapsed() > TIME_MAX {
+            tracing::warn!(revision, "a backup was given up: its client went, or took too long");
+            return;
+        }
+    }
+    let summary = encoder.finish(&mut bytes);
+    // Whoever asked may have gone.
+    let _ = timeout(IDLE_TIME_MAX, sender.send(Part::Last(bytes.into()))).await;
+    drop(place);
+    tracing::info!(revision, objects = summary.objects, hash = %summary.hash, "a backup ends");
+}
+
+/// Appends the next objects. Returns false when there are none.
+fn encode_some(snapshot: &Snapshot, after: &mut Option<ObjectKey>, encoder: &mut Encoder, bytes: &mut Vec<u8>) -> bool {
+    let (mut objects, mut last) = (0, None);
+    snapshot.for_each_after(&Scope::everything(), after.as_ref(), |entry| {
+        encoder.object(entry, bytes);
+        last = Some(entry.key.clone());
+        objects += 1;
+        match objects < CHUNK_OBJECTS && bytes.len() < CHUNK_BYTES {
+            true => ControlFlow::Continue(()),
+            false => ControlFlow::Break(()),
+        }
+    });
+    let more = last.is_some();
+    if more {
+        *after = last;
+    }
+    more
+}

@@ -1,0 +1,407 @@
+//! The file of a backup: every object of one revision, in key order, with checksums and a hash.
+//!
+//! ```text
+//! magic     "insula-backup 1\n"
+//! header    frame of JSON: revision, created, version, installation
+//! object    frame of key length, key, revision, created, stored form; as often as there are objects
+//! trailer   length 0, number of objects, SHA-256 of the frames of all objects
+//! frame     length (4 bytes, little endian), checksum (16 bytes, over the frame's number and its bytes), bytes
+//! ```
+//!
+//! Nothing may follow the trailer. The hash leaves out the header, so that two backups of one state
+//! have the same.
+
+use crate::{Entry, embedded::checksum::checksum};
+use insula_api::{Object, ObjectKey, Revision};
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+use std::{
+    fmt,
+    io::{self, Read},
+    sync::Arc,
+};
+
+const MAGIC: &[u8; 16] = b"insula-backup 1\n";
+/// Of the magic, the part that all versions of the format share.
+const MAGIC_SHARED: usize = 14;
+/// No object is larger: a transaction holds 1.5 MiB.
+const FRAME_BYTES_MAX: usize = 16 << 20;
+const FRAME_HEAD: usize = 4 + 16;
+
+/// What a backup says about itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Header {
+    /// The revision whose state it holds.
+    pub revision: Revision,
+    /// When it was taken, as in RFC 3339.
+    pub created: String,
+    /// The version of the program that took it.
+    pub version: String,
+    /// The installation that it is of: the UID of the logical cluster `root`.
+    pub installation: String,
+}
+
+/// What a whole backup holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Summary {
+    /// Its header.
+    pub header: Header,
+    /// How many objects it has.
+    pub objects: u64,
+    /// The SHA-256 of its objects.
+    pub hash: Hash,
+}
+
+/// A SHA-256, shown in hexadecimal digits.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Hash([u8; 32]);
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// Why a file is no backup to restore.
+#[derive(Debug, thiserror::Error)]
+pub enum BackupError {
+    /// It begins with something else.
+    #[error("not a backup of insula")]
+    Foreign,
+    /// It is of a later version of the format.
+    #[error("a backup in a format that this version does not read")]
+    Format,
+    /// It ends too early.
+    #[error("the backup is cut off at byte {offset}, after {objects} objects")]
+    Truncated {
+        /// Where it ends.
+        offset: u64,
+        /// How many objects are whole.
+        objects: u64,
+    },
+    /// Some of its bytes are not what was written.
+    #[error("the backup is damaged at byte {offset}: {reason}")]
+    Damaged {
+        /// Where the damaged part begins.
+        offset: u64,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// The file cannot be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// Makes the bytes of a backup.
+pub struct Encoder {
+    header: Header,
+    objects: u64,
+    hash: Sha256,
+}
+
+impl Encoder {
+    /// Begins a backup: appends magic and header.
+    pub fn begin(header: Header, out: &mut Vec<u8>) -> Self {
+        out.extend_from_slice(MAGIC);
+        let text = json!({
+            "revision": header.revision.0, "created": header.created,
+            "version": header.version, "installation": header.installation,
+        });
+        frame(0, text.to_string().as_bytes(), out);
+        Encoder {
+            header,
+            objects: 0,
+            hash: Sha256::new(),
+        }
+    }
+
+    /// Appends an object. They come in key order.
+    pub fn object(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        let (key, stored) = (entry.key.encode(), entry.object.to_stored());
+        let mut bytes = Vec::with_capacity(20 + key.len() + stored.len());
+        bytes.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(&key);
+        bytes.extend_from_slice(&entry.revision.0.to_le_bytes());
+        bytes.extend_from_slice(&entry.created.0.to_le_bytes());
+        bytes.extend_from_slice(&stored);
+        self.objects += 1;
+        let from = out.len();
+        frame(self.objects, &bytes, out);
+        self.hash.update(&out[from..]);
+    }
+
+    /// Appends the trailer.
+    pub fn finish(self, out: &mut Vec<u8>) -> Summary {
+        let hash = Hash(self.hash.finalize().into());
+        out.extend_from_slice(&0u32.to_le_bytes());
+        out.extend_from_slice(&self.objects.to_le_bytes());
+        out.extend_from_slice(&hash.0);
+        Summary {
+            header: self.header,
+            objects: self.objects,
+            hash,
+        }
+    }
+}
+
+fn frame(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+    out.extend_from_slice(&checksum(&number.to_le_bytes(), bytes).to_le_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Reads a whole backup, verifies it, and gives each object to `visit`. What was given counts only
+/// when this returns `Ok`.
+pub fn read<E: From<BackupError>>(
+    input: impl Read,
+    mut visit: impl FnMut(&Header, Entry) -> Result<(), E>,
+) -> Result<Summary, E> {
+    let mut reader = Reader {
+        input,
+        offset: 0,
+        objects: 0,
+    };
+    let header = reader.header()?;
+    let (mut hash, mut last) = (Sha256::new(), None);
+    while let Some((head, bytes)) = reader.object()? {
+        let damaged = |reason: String| BackupError::Damaged {
+            offset: reader.offset - (FRAME_HEAD + bytes.len()) as u64,
+            reason,
+        };
+        let (key, entry) = decode(&bytes).map_err(damaged)?;
+        if last.as_ref().is_some_and(|last| *last >= key) {
+            return Err(damaged("objects are not in order".into()).into());
+        }
+        if entry.revision > header.revision {
+            return Err(damaged("an object is newer than the backup".into()).into());
+        }
+        hash.update(head);
+        hash.update(&bytes);
+        last = Some(key);
+        visit(&header, entry)?;
+    }
+    let summary = Summary {
+        header,
+        objects: reader.objects,
+        hash: Hash(hash.finalize().into()),
+    };
+    reader.trailer(&summary)?;
+    Ok(summary)
+}
+
+fn decode(bytes: &[u8]) -> Result<(Vec<u8>, Entry), String> {
+    let short = || "an object is too short".to_owned();
+    let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(short)?;
+    let (key, rest) = rest
+        .split_at_checked(u32::from_le_bytes(*length) as usize)
+        .ok_or_else(short)?;
+    let (revision, rest) = rest.split_first_chunk().ok_or_else(short)?;
+    let (created, stored) = rest.split_first_chunk().ok_or_else(short)?;
+    let [revision, created] = [revision, created].map(|bytes| Revision(u64::from_le_bytes(*bytes)));
+    let entry = Entry {
+        key: ObjectKey::decode(key).map_err(|error| error.to_string())?,
+        object: Arc::new(Object::from_stored(stored).map_err(|error| error.to_string())?),
+        revision,
+        created,
+    };
+    Ok((key.to_vec(), entry))
+}
+
+/// Length and checksum, and the bytes that they are of.
+type Frame = ([u8; FRAME_HEAD], Vec<u8>);
+
+struct Reader<R> {
+    input: R,
+    offset: u64,
+    objects: u64,
+}
+
+impl<R: Read> Reader<R> {
+    fn header(&mut self) -> Result<Header, BackupError> {
+        let mut magic = [0; MAGIC.len()];
+        match self.fill(&mut magic) {
+            Err(BackupError::Truncated { .. }) => return Err(BackupError::Foreign),
+            other => other?,
+        }
+        if magic != *MAGIC {
+            return Err(match magic[..MAGIC_SHARED] == MAGIC[..MAGIC_SHARED] {
+                true => BackupError::Format,
+                false => BackupError::Foreign,
+            });
+        }
+        let offset = self.offset;
+        let unreadable = |reason: &str| BackupError::Damaged {
+            offset,
+            reason: reason.to_owned(),
+        };
+        let (_, bytes) = self.frame(0)?.ok_or_else(|| unreadable("there is no header"))?;
+        let value: Value = serde_json::from_slice(&bytes).map_err(|_| unreadable("the header is no JSON"))?;
+        let text = |name: &str| value[name].as_str().unwrap_or_default().to_owned();
+        let revision = value["revision"].as_u64();
+        Ok(Header {
+            revision: Revision(revision.ok_or_else(|| unreadable("the header has no revision"))?),
+            created: text("created"),
+            version: text("version"),
+            installation: text("installation"),
+        })
+    }
+
+    fn object(&mut self) -> Result<Option<Frame>, BackupError> {
+        let frame = self.frame(self.objects + 1)?;
+        self.objects += u64::from(frame.is_some());
+        Ok(frame)
+    }
+
+    /// A frame, or the zero that the trailer begins with.
+    fn frame(&mut self, number: u64) -> Result<Option<Frame>, BackupError> {
+        let offset = self.offset;
+        let mut head = [0; FRAME_HEAD];
+        self.fill(&mut head[..4])?;
+        let length = u32::from_le_bytes([head[0], head[1], head[2], head[3]]) as usize;
+        if length == 0 {
+            return Ok(None);
+        }
+        let damaged = |reason: String| BackupError::Damaged { offset, reason };
+        if length > FRAME_BYTES_MAX {
+            return Err(damaged(format!("an object of {length} bytes")));
+        }
+        self.fill(&mut head[4..])?;
+        let mut bytes = vec![0; length];
+        self.fill(&mut bytes)?;
+        if checksum(&number.to_le_bytes(), &bytes).to_le_bytes() != head[4..] {
+            return Err(damaged("the checksum does not match".into()));
+        }
+        Ok(Some((head, bytes)))
+    }
+
+    fn trailer(&mut self, summary: &Summary) -> Result<(), BackupError> {
+        let offset = self.offset;
+        let damaged = |reason: &str| BackupError::Damaged {
+            offset,
+            reason: reason.to_owned(),
+        };
+        let mut trailer = [0; 8 + 32];
+        self.fill(&mut trailer)?;
+        if trailer[..8] != summary.objects.to_le_bytes() {
+            return Err(damaged("the number of objects does not match"));
+        }
+        if trailer[8..] != summary.hash.0 {
+            return Err(damaged("the hash does not match"));
+        }
+        match self.input.read(&mut [0])? {
+            0 => Ok(()),
+            _ => Err(BackupError::Damaged {
+                offset: self.offset,
+                reason: "something follows its end".into(),
+            }),
+        }
+    }
+
+    fn fill(&mut self, out: &mut [u8]) -> Result<(), BackupError> {
+        let mut filled = 0;
+        while filled < out.len() {
+            match self.input.read(&mut out[filled..]) {
+                Ok(0) => {
+                    return Err(BackupError::Truncated {
+                        offset: self.offset + filled as u64,
+                        objects: self.objects,
+                    });
+                }
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.offset += filled as u64;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use insula_api::{ClusterName, ResourceId};
+
+    fn entry(n: usize) -> Entry {
+        let resource = ResourceId::local("example.io", "widgets");
+        let name = format!("w{n}");
+        let value = json!({"apiVersion": "v1", "kind": "Widget", "metadata": {"name": name},
+            "spec": {"pad": "x".repeat(n * 40)}});
+        Entry {
+            key: ObjectKey::cluster_scoped(resource, ClusterName::root(), &name),
+            object: Arc::new(Object::new(&value, None).unwrap()),
+            revision: Revision(n as u64 + 2),
+            created: Revision(2),
+        }
+    }
+
+    fn backup(objects: usize) -> (Vec<u8>, Summary) {
+        let header = Header {
+            revision: Revision(50),
+            created: "2026-11-22T10:00:00Z".into(),
+            version: "0.1.0".into(),
+            installation: "a".into(),
+        };
+        let mut bytes = Vec::new();
+        let mut encoder = Encoder::begin(header, &mut bytes);
+        (0..objects).for_each(|n| encoder.object(&entry(n), &mut bytes));
+        let summary = encoder.finish(&mut bytes);
+        (bytes, summary)
+    }
+
+    fn read_all(bytes: &[u8]) -> Result<(Summary, Vec<Entry>), BackupError> {
+        let mut entries = Vec::new();
+        let summary = read(bytes, |_, entry| {
+            entries.push(entry);
+            Ok::<_, BackupError>(())
+        })?;
+        Ok((summary, entries))
+    }
+
+    #[test]
+    fn a_backup_is_read_back() {
+        for objects in [0, 1, 9] {
+            let (bytes, summary) = backup(objects);
+            let (found, entries) = read_all(&bytes).unwrap();
+            assert_eq!(found, summary);
+            assert_eq!(entries, (0..objects).map(entry).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn every_flipped_bit_every_cut_and_every_addition_is_refused() {
+        let (bytes, _) = backup(5);
+        for bit in 0..bytes.len() * 8 {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(read_all(&damaged).is_err(), "bit {bit}");
+        }
+        for cut in 0..bytes.len() {
+            assert!(read_all(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+        let longer = [&bytes[..], b"\n"].concat();
+        let error = read_all(&longer).unwrap_err().to_string();
+        assert_eq!(
+            error,
+            format!(
+                "the backup is damaged at byte {}: something follows its end",
+                bytes.len()
+            )
+        );
+    }
+
+    #[test]
+    fn other_files_and_formats_are_told() {
+        let text = |bytes: &[u8]| read_all(bytes).unwrap_err().to_string();
+        assert_eq!(text(b""), "not a backup of insula");
+        assert_eq!(text(&[7; 100]), "not a backup of insula");
+        let later = b"insula-backup 2\nanything";
+        assert_eq!(text(later), "a backup in a format that this version does not read");
+    }
+}
