@@ -126,3 +126,50 @@ fn everything() -> [PolicyRule; 2] {
     };
     [resources, paths]
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_what_the_garbage_collector_writes_is_not_checked() {
+        let old = json!({
+            "kind": "ClusterRole",
+            "metadata": {"name": "mighty", "uid": "x", "resourceVersion": "1", "labels": {"a": "b"}},
+            "rules": [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}],
+        });
+        let rows = [
+            (json!({}), true),
+            (json!({"metadata": {"finalizers": ["a.io/b"]}}), true),
+            (json!({"metadata": {"ownerReferences": [{"name": "a"}]}}), true),
+            (
+                json!({"metadata": {"managedFields": [{}], "resourceVersion": "2"}}),
+                true,
+            ),
+            (json!({"metadata": {"annotations": {"kcp.io/cluster": "c"}}}), true),
+            (
+                json!({"metadata": {"annotations": {"kcp.io/cluster": "c", "d": "e"}}}),
+                false,
+            ),
+            (
+                json!({"metadata": {"finalizers": ["a.io/b"], "labels": {"gather": "yes"}}}),
+                false,
+            ),
+            (json!({"metadata": {"labels": null}}), false),
+            (json!({"rules": []}), false),
+            (json!({"aggregationRule": {}}), false),
+            (json!({"subjects": [{"kind": "User", "name": "eve"}]}), false),
+        ];
+        for (change, unchecked) in rows {
+            let mut new = old.clone();
+            for (field, value) in change.as_object().unwrap() {
+                match (field.as_str(), value.as_object()) {
+                    ("metadata", Some(changed)) => new["metadata"].as_object_mut().unwrap().extend(changed.clone()),
+                    _ => new[field] = value.clone(),
+                }
+            }
+            assert_eq!(checked(&old) == checked(&new), unchecked, "{change}");
+        }
+    }
+}

@@ -52,9 +52,9 @@ pub struct Watch {
     cursor: Cursor,
     /// Bindings that show and hide what is watched.
     sighted: Option<Sighted>,
-    /// The state in which the watch began, until it has come there from an older revision. What may not be seen in it is
+    /// The revision at which a view's watch began, until it has come there from an older one. What may not be seen then is
     /// not shown of its past.
-    resumed: Option<Snapshot>,
+    resumed: Option<Revision>,
     /// Changes of objects that came before changes of bindings did that are older.
     held: Vec<Arc<Change>>,
     /// Changes that came, and where the cursor stood before: a webhook is being asked what they look like.
@@ -102,7 +102,8 @@ impl Registry {
             return Err(gone(Gone::Compacted { asked, oldest }));
         }
         let mut watch = self.begin(after.max(life_before(&now, &target)), target, options)?;
-        watch.resumed = (after < now.revision()).then_some(now);
+        let is_view = !matches!(watch.target.sight, Sight::Within | Sight::For(_));
+        watch.resumed = (is_view && after < now.revision()).then(|| now.revision());
         Ok(watch)
     }
 
@@ -193,11 +194,12 @@ impl Watch {
     /// Refuses to show what happened before the watch began to an object that may not be seen any more: 410, upon which
     /// clients list what they may see.
     fn check_past(&mut self, registry: &Registry, events: &[Event]) -> Result<()> {
-        let Some(now) = &self.resumed else {
+        let Some(began) = self.resumed else {
             return Ok(());
         };
-        let mut looking = self.target.looking(&registry.catalog, now);
-        let is_past = |event: &&Event| event.entry.revision <= now.revision();
+        let now = registry.just_after(began);
+        let mut looking = self.target.looking(&registry.catalog, &now);
+        let is_past = |event: &&Event| event.entry.revision <= began;
         let hidden = events
             .iter()
             .filter(is_past)
@@ -206,7 +208,7 @@ impl Watch {
             let (asked, oldest) = (event.entry.revision, now.revision());
             return Err(gone(Gone::Compacted { asked, oldest }));
         }
-        if self.position() >= now.revision() {
+        if self.position() >= began {
             self.resumed = None;
         }
         Ok(())

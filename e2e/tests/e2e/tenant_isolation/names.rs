@@ -195,6 +195,68 @@ fn types_do_not_tell_what_is_elsewhere() {
     assert_eq!(lengthless(refusal("c", &nowhere, "nosuch")), there);
 }
 
+/// Bindings and endpoint slices say the same of an export that is closed, one that is not there, and one in a workspace
+/// that is not there.
+#[test]
+fn bindings_do_not_tell_which_exports_there_are() {
+    let server = shared();
+    let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, "bob"));
+    let (alice, bob) = (
+        user(&server, "alice").at(&mine.path),
+        user(&server, "bob").at(&theirs.path),
+    );
+    let group = "/apis/apis.kcp.io/v1alpha2";
+    let export = |name: &str| json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}, "spec": {}});
+    bob.post(&format!("{group}/apiexports"), &export("private")).expect(201);
+    alice.post(&format!("{group}/apiexports"), &export("own")).expect(201);
+    let binding = |name: &str, path: &str, export: &str| {
+        json!({
+            "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding", "metadata": {"name": name},
+            "spec": {"reference": {"export": {"path": path, "name": export}}},
+        })
+    };
+    alice
+        .post(&format!("{group}/apibindings"), &binding("own", &mine.path, "own"))
+        .expect(201);
+    let nowhere = format!("root:{}", unique("nosuch"));
+    let refusals = |path: &str, name: &str| {
+        let slice = json!({
+            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExportEndpointSlice", "metadata": {"name": "x"},
+            "spec": {"export": {"path": path, "name": name}},
+        });
+        let moved = json!({"spec": {"reference": {"export": {"path": path, "name": name}}}});
+        let kind = json!({
+            "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "x"},
+            "spec": {"defaultAPIBindings": [{"path": path, "export": name}]},
+        });
+        let answers = [
+            alice.post(&format!("{group}/apibindings"), &binding("x", path, name)),
+            alice.merge(&format!("{group}/apibindings/own"), &moved),
+            alice.post("/apis/apis.kcp.io/v1alpha1/apiexportendpointslices", &slice),
+            alice.post(TYPES, &kind),
+        ];
+        answers.map(|answer| {
+            (
+                answer.code,
+                answer.text.replace(&format!("{path}:{name}"), "THE-EXPORT"),
+            )
+        })
+    };
+    let closed = refusals(&theirs.path, "private");
+    assert_eq!(
+        closed.each_ref().map(|(code, _)| *code),
+        [403, 422, 403, 403],
+        "{closed:?}"
+    );
+    for (path, name) in [
+        (&*theirs.path, "nosuch"),
+        (&*theirs.cluster, "private"),
+        (&*nowhere, "private"),
+    ] {
+        assert_eq!(refusals(path, name), closed, "{path}:{name}");
+    }
+}
+
 /// The error of a webhook says the same of a name that leads nowhere and one that leads inside.
 #[test]
 fn webhook_errors_do_not_tell_which_names_resolve() {
