@@ -62,8 +62,15 @@ pub trait Store: Send + Sync {
     /// Compacting twice is no error; compacting the future is.
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), Gone>>;
 
-    /// Why this store takes no commits any more: a failed write to disk, a lost etcd, a `close`.
+    /// Why this store takes no commits any more, where only another start helps: a failed write to
+    /// disk, an etcd that was rolled back, a `close`.
     fn health(&self) -> Result<(), String>;
+
+    /// Why this store cannot be used now: it has ended, or what it depends on is away and may come
+    /// back. May ask others, and takes seconds when they are silent.
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(std::future::ready(self.health()))
+    }
 
     /// Finishes what was handed over, flushes, stops. Later commits are [`CommitError::Unavailable`]; reads go on.
     fn close(&self) -> BoxFuture<'_, ()>;

@@ -3,9 +3,10 @@
 use insula_api::{Object, ObjectKey, Revision};
 use std::{collections::HashSet, fmt, sync::Arc};
 
-/// Guards, and as many writes, in one transaction. etcd's default (`--max-txn-ops`); every engine keeps it, so that what
-/// works on one works on all.
-pub const TXN_OPS_MAX: usize = 128;
+/// Guards, and as many writes, in one transaction. etcd's default is 128 (`--max-txn-ops`), of which
+/// the store on etcd needs one each for itself; every engine keeps it, so that what works on one
+/// works on all.
+pub const TXN_OPS_MAX: usize = 127;
 
 /// Bytes of keys and objects in one transaction. etcd refuses requests over 1.5 MiB (`--max-request-bytes`); the rest is
 /// room for framing.
