@@ -1,64 +1,287 @@
-//! One transaction, out.
+//! Commits: a transaction is sent until its outcome is known.
 
 use crate::{
+    EtcdStore,
+    errors::{Meaning, meaning, request_too_large},
     keys::Keys,
-    revision_of,
-    status::{failed_for_good, request_too_large},
+    members::{Member, Pauses},
+    origin::Verdict,
+    sessions::{Expected, Seen, Session},
 };
-use etcd_client::{Compare, CompareOp, Error, GetOptions, KvClient, TxnOp, TxnOpResponse};
+use etcd_client::{Compare, CompareOp, Error, GetOptions, TxnOp, TxnOpResponse, TxnResponse};
 use insula_api::Revision;
 use insula_store::{CommitError, Guard, TXN_BYTES_MAX, Txn, TxnLimit, Write};
+use parking_lot::Mutex;
 
-/// What etcd did.
-pub(crate) struct Done {
-    pub(crate) revision: Revision,
-    /// Whether anything changed; if not, `revision` is just etcd's current one.
-    pub(crate) changed: bool,
+/// What is known of a commit at any time, for when its time is up.
+struct Knowledge {
+    /// A transaction was sent that may have happened.
+    sent: bool,
+    /// Why it has not been acknowledged.
+    reason: String,
 }
 
-/// Sends a transaction whose keys are written once each.
-pub(crate) async fn send(kv: &mut KvClient, keys: &Keys, txn: Txn) -> Result<Done, CommitError> {
-    let Txn { guards, writes } = txn;
-    let compares: Vec<Compare> = guards.iter().map(|guard| compare(keys, guard)).collect();
-    let look = |guard: &Guard| TxnOp::get(keys.object(guard.key()), Some(GetOptions::new().with_keys_only()));
-    let looks: Vec<TxnOp> = guards.iter().map(look).collect();
-    let operations: Vec<TxnOp> = writes
+impl Knowledge {
+    fn not_sent(reason: String) -> Self {
+        Knowledge { sent: false, reason }
+    }
+
+    fn error(self) -> CommitError {
+        if self.sent {
+            CommitError::Unknown(self.reason)
+        } else {
+            CommitError::Unavailable(self.reason)
+        }
+    }
+}
+
+/// Consequence of an attempt for the commit.
+enum Step {
+    Done(Result<Revision, CommitError>),
+    /// The transaction certainly did not happen: send it again.
+    Again,
+    /// It did not happen, and the member could not be used.
+    Elsewhere,
+}
+
+/// One sending of a transaction to one member, in one session.
+struct Attempt<'a> {
+    store: &'a EtcdStore,
+    txn: &'a Txn,
+    /// The transaction writes its number. One that may change nothing does not, so that it mints no
+    /// revision.
+    marked: bool,
+    session: Session,
+    member: Member,
+    expected: Expected<'a>,
+    knowledge: &'a Mutex<Knowledge>,
+}
+
+impl EtcdStore {
+    /// Commits a transaction whose keys are written once each, within the time of a request.
+    pub(crate) async fn commit_in_time(&self, txn: &Txn) -> Result<Revision, CommitError> {
+        let knowledge = Mutex::new(Knowledge::not_sent("etcd does not answer".into()));
+        let limit = self.members.options().request_timeout;
+        let outcome = tokio::select! {
+            outcome = tokio::time::timeout(limit, self.commit_at_last(txn, &knowledge)) => outcome.ok(),
+            reason = self.origin.status.ended() => {
+                knowledge.lock().reason = reason;
+                None
+            }
+        };
+        outcome.unwrap_or_else(|| Err(knowledge.into_inner().error()))
+    }
+
+    async fn commit_at_last(&self, txn: &Txn, knowledge: &Mutex<Knowledge>) -> Result<Revision, CommitError> {
+        let mut pauses = Pauses::default();
+        loop {
+            let session = self.sessions.get(&self.members, &self.origin).await;
+            let session = session.map_err(CommitError::Unavailable)?;
+            let turn = self.members.turn();
+            let limit = self.members.options().attempt_timeout;
+            let step = match tokio::time::timeout(limit, self.members.current()).await {
+                Ok(Ok(member)) => {
+                    let attempt = Attempt {
+                        store: self,
+                        txn,
+                        marked: changes_something(txn),
+                        session,
+                        member,
+                        expected: self.sessions.expect(),
+                        knowledge,
+                    };
+                    attempt.run().await
+                }
+                Ok(Err(error)) => {
+                    *knowledge.lock() = Knowledge::not_sent(error.to_string());
+                    Step::Elsewhere
+                }
+                Err(_) => {
+                    *knowledge.lock() = Knowledge::not_sent(self.members.silent(turn, limit));
+                    Step::Elsewhere
+                }
+            };
+            match step {
+                Step::Done(outcome) => return outcome,
+                Step::Again => {}
+                Step::Elsewhere => {
+                    let reason = knowledge.lock().reason.clone();
+                    self.members.failed(turn, &reason);
+                    self.members.pause(&mut pauses).await;
+                }
+            }
+        }
+    }
+}
+
+impl Attempt<'_> {
+    async fn run(mut self) -> Step {
+        let known = self.store.origin.known();
+        let mark = self.marked.then(|| self.expected.write(&self.session));
+        let request = request(&self.store.keys, &self.session, mark, self.txn);
+        let limit = self.store.members.options().attempt_timeout;
+        let mut kv = self.member.kv.clone();
+        self.knowledge.lock().sent = true;
+        let answered = tokio::select! {
+            biased;
+            // The watch has shown it, whatever becomes of the answer.
+            Some(revision) = self.expected.applied() => return Step::Done(Ok(revision)),
+            answered = tokio::time::timeout(limit, kv.txn(request)) => answered,
+        };
+        let reason = match answered {
+            Ok(Ok(response)) => {
+                return match self.store.origin.check(response.header(), known) {
+                    Ok(revision) => self.answered(&response, revision).await,
+                    Err(reason) => Step::Done(Err(CommitError::Unknown(reason))),
+                };
+            }
+            Ok(Err(error)) => match meaning(&error) {
+                Meaning::Refused => return Step::Done(Err(refusal(&error, self.txn))),
+                Meaning::NotExecuted => {
+                    *self.knowledge.lock() = Knowledge::not_sent(error.to_string());
+                    return Step::Elsewhere;
+                }
+                Meaning::Unknown => error.to_string(),
+            },
+            Err(_) => self.store.members.silent(self.member.turn, limit),
+        };
+        self.store.members.failed(self.member.turn, &reason);
+        self.knowledge.lock().reason = reason;
+        self.resolve().await
+    }
+
+    /// Finds out whether a transaction without an answer happened.
+    async fn resolve(mut self) -> Step {
+        if !self.marked {
+            return Step::Done(Err(self.unknown("nothing tells whether it happened")));
+        }
+        let ended = async {
+            let next = self
+                .store
+                .sessions
+                .end(&self.session, &self.store.members, &self.store.origin);
+            let began = next.await?.began;
+            self.store.origin.mvcc.reached(began).await;
+            Ok::<(), String>(())
+        };
+        let ended = tokio::select! {
+            biased;
+            Some(revision) = self.expected.applied() => return Step::Done(Ok(revision)),
+            ended = ended => ended,
+        };
+        if let Err(reason) = ended {
+            return Step::Done(Err(self.unknown(&reason)));
+        }
+        match self.expected.seen() {
+            Seen::At(revision) => Step::Done(Ok(revision)),
+            Seen::Nothing => {
+                self.knowledge.lock().sent = false;
+                Step::Again
+            }
+            Seen::Lost => Step::Done(Err(self.unknown("what happened meanwhile is compacted"))),
+        }
+    }
+
+    fn unknown(&self, detail: &str) -> CommitError {
+        CommitError::Unknown(format!("{}; {detail}", self.knowledge.lock().reason))
+    }
+
+    async fn answered(mut self, response: &TxnResponse, revision: Revision) -> Step {
+        let responses = response.op_responses();
+        if !response.succeeded() {
+            return self.refused(&responses).await;
+        }
+        self.knowledge.lock().reason = format!("committed at {revision}, not seen here");
+        if self.marked && self.expected.applied().await.is_some() {
+            return Step::Done(Ok(revision));
+        }
+        let deleted = responses
+            .iter()
+            .any(|response| matches!(response, TxnOpResponse::Delete(deleted) if deleted.deleted() > 0));
+        if self.marked || deleted {
+            // Its own event will come, or a load that includes it.
+            self.store.origin.mvcc.reached(revision).await;
+            return Step::Done(Ok(revision));
+        }
+        let reached = self.store.reach(revision).await;
+        Step::Done(reached.map(|()| revision).map_err(CommitError::Unknown))
+    }
+
+    /// Finds the guard that failed in what etcd saw in the same instant. If all hold, the session
+    /// has ended.
+    async fn refused(mut self, responses: &[TxnOpResponse]) -> Step {
+        for (guard, response) in self.txn.guards.iter().zip(responses) {
+            let TxnOpResponse::Get(got) = response else { continue };
+            let found = got.kvs().first().map(|kv| Revision(kv.mod_revision().unsigned_abs()));
+            if !guard.holds(found) {
+                let key = guard.key().clone();
+                return Step::Done(Err(CommitError::Conflict { key, found }));
+            }
+        }
+        *self.knowledge.lock() = Knowledge::not_sent("the session has ended".into());
+        // By another request of this server, by one that cleaned up; or this is not the etcd that
+        // the session was in.
+        match self
+            .store
+            .origin
+            .verify(&mut self.member.kv, &self.store.sessions)
+            .await
+        {
+            Ok(Verdict::Continues | Verdict::Compacted) => {}
+            Ok(Verdict::Other(reason)) => return Step::Done(Err(CommitError::Unavailable(reason))),
+            Err(error) => {
+                self.knowledge.lock().reason = error.to_string();
+                return Step::Elsewhere;
+            }
+        }
+        match self
+            .store
+            .sessions
+            .end(&self.session, &self.store.members, &self.store.origin)
+            .await
+        {
+            Ok(_) => Step::Again,
+            Err(reason) => Step::Done(Err(CommitError::Unavailable(reason))),
+        }
+    }
+}
+
+/// Returns true for a transaction that cannot happen without a new revision.
+fn changes_something(txn: &Txn) -> bool {
+    let exists = |write: &Write| {
+        txn.guards.iter().any(|guard| match guard {
+            Guard::Absent(_) => false,
+            Guard::At(key, _) | Guard::Exists(key) => key == write.key(),
+        })
+    };
+    txn.writes.iter().any(|write| match write {
+        Write::Put(..) => true,
+        Write::Delete(_) => exists(write),
+    })
+}
+
+fn request(keys: &Keys, session: &Session, mark: Option<TxnOp>, txn: &Txn) -> etcd_client::Txn {
+    let look = |key: Vec<u8>| TxnOp::get(key, Some(GetOptions::new().with_keys_only()));
+    let compares: Vec<Compare> = txn
+        .guards
+        .iter()
+        .map(|guard| compare(keys, guard))
+        .chain([session.compare()])
+        .collect();
+    let looks: Vec<TxnOp> = txn.guards.iter().map(|guard| look(keys.object(guard.key()))).collect();
+    let operations: Vec<TxnOp> = txn
+        .writes
         .iter()
         .map(|write| match write {
             Write::Put(key, object) => TxnOp::put(keys.object(key), object.to_stored(), None),
             Write::Delete(key) => TxnOp::delete(keys.object(key), None),
         })
+        .chain(mark)
         .collect();
-    let bytes = || {
-        writes
-            .iter()
-            .map(|write| {
-                if let Write::Put(_, object) = write {
-                    object.size()
-                } else {
-                    0
-                }
-            })
-            .sum()
-    };
-    let request = etcd_client::Txn::new()
+    etcd_client::Txn::new()
         .when(compares)
         .and_then(operations)
-        .or_else(looks);
-    let answer = kv.txn(request).await.map_err(|error| meaning(error, bytes))?;
-    let responses = answer.op_responses();
-    if !answer.succeeded() {
-        return Err(conflict(guards, &responses));
-    }
-    let changed = responses.iter().any(|response| match response {
-        TxnOpResponse::Delete(deleted) => deleted.deleted() > 0,
-        TxnOpResponse::Put(_) => true,
-        TxnOpResponse::Get(_) | TxnOpResponse::Txn(_) => false,
-    });
-    Ok(Done {
-        revision: revision_of(answer.header()),
-        changed,
-    })
+        .or_else(looks)
 }
 
 fn compare(keys: &Keys, guard: &Guard) -> Compare {
@@ -77,31 +300,17 @@ fn compare(keys: &Keys, guard: &Guard) -> Compare {
     }
 }
 
-/// Finds the guard that failed in what etcd saw in the same instant.
-fn conflict(guards: Vec<Guard>, responses: &[TxnOpResponse]) -> CommitError {
-    for (guard, response) in guards.iter().zip(responses) {
-        let TxnOpResponse::Get(got) = response else { continue };
-        let found = got.kvs().first().map(|kv| Revision(kv.mod_revision().unsigned_abs()));
-        if !guard.holds(found) {
-            return CommitError::Conflict {
-                key: guard.key().clone(),
-                found,
-            };
-        }
-    }
-    CommitError::Unavailable("etcd refused a transaction whose guards all hold".into())
-}
-
-fn meaning(error: Error, bytes: impl Fn() -> usize) -> CommitError {
-    if request_too_large(&error) {
-        return CommitError::TooLarge {
-            limit: TxnLimit::Bytes,
-            got: bytes(),
-            max: TXN_BYTES_MAX,
-        };
-    }
-    if failed_for_good(&error) {
+fn refusal(error: &Error, txn: &Txn) -> CommitError {
+    if !request_too_large(error) {
         return CommitError::Unavailable(error.to_string());
     }
-    CommitError::Unknown(error.to_string())
+    let sizes = txn.writes.iter().map(|write| match write {
+        Write::Put(_, object) => object.size(),
+        Write::Delete(_) => 0,
+    });
+    CommitError::TooLarge {
+        limit: TxnLimit::Bytes,
+        got: sizes.sum(),
+        max: TXN_BYTES_MAX,
+    }
 }

@@ -7,6 +7,7 @@ use insula_api::ObjectKey;
 pub(crate) struct Keys {
     root: Vec<u8>,
     objects: Vec<u8>,
+    sessions: Vec<u8>,
     tick: Vec<u8>,
 }
 
@@ -16,6 +17,7 @@ impl Keys {
         let root = format!("{}/", prefix.trim_end_matches('/'));
         Keys {
             objects: format!("{root}objects/").into_bytes(),
+            sessions: format!("{root}sessions/").into_bytes(),
             tick: format!("{root}tick").into_bytes(),
             root: root.into_bytes(),
         }
@@ -28,12 +30,30 @@ impl Keys {
 
     /// What the keys of objects begin with, and the first key behind them.
     pub(crate) fn objects(&self) -> (Vec<u8>, Vec<u8>) {
-        let mut end = self.objects.clone();
-        if let Some(last) = end.last_mut() {
-            // The last byte is the `/`.
-            *last += 1;
-        }
-        (self.objects.clone(), end)
+        bounds(&self.objects)
+    }
+
+    /// Returns the prefix of the sessions of all servers, and the first key behind them.
+    pub(crate) fn sessions(&self) -> (Vec<u8>, Vec<u8>) {
+        bounds(&self.sessions)
+    }
+
+    /// Returns the key of one session of the server `instance`.
+    pub(crate) fn session(&self, instance: u64, session: u64) -> Vec<u8> {
+        let name = format!("{instance:016x}-{session}");
+        [&*self.sessions, name.as_bytes()].concat()
+    }
+
+    /// Returns true for a session of the server `instance`.
+    pub(crate) fn is_session_of(&self, key: &[u8], instance: u64) -> bool {
+        let name = format!("{instance:016x}-");
+        key.strip_prefix(self.sessions.as_slice())
+            .is_some_and(|rest| rest.starts_with(name.as_bytes()))
+    }
+
+    /// Returns true for the key of any server's session.
+    pub(crate) fn is_session(&self, key: &[u8]) -> bool {
+        key.starts_with(&self.sessions)
     }
 
     pub(crate) fn tick(&self) -> Vec<u8> {
@@ -50,6 +70,15 @@ impl Keys {
     }
 }
 
+fn bounds(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
+    let mut end = prefix.to_vec();
+    if let Some(last) = end.last_mut() {
+        // The last byte is the `/`.
+        *last += 1;
+    }
+    (prefix.to_vec(), end)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -64,6 +93,8 @@ mod tests {
             let at = keys.object(&key);
             assert!(start < at && at < end && at.starts_with(keys.root()), "{prefix}");
             assert_eq!(keys.encoded(&at), Some(&*key.encode()));
+            let session = keys.session(7, 1);
+            assert!(keys.is_session(&session) && !keys.is_session(&at) && keys.encoded(&session).is_none());
             assert!(keys.tick() >= end && keys.tick().starts_with(keys.root()) && keys.encoded(&keys.tick()).is_none());
         }
     }

@@ -1,41 +1,74 @@
 //! The store's contract on an etcd cluster: any number of servers, one order.
 //!
-//! A transaction goes out as one etcd transaction, so that etcd's revision is the store's. One watch comes in and feeds the
-//! same [`insula_store::Mvcc`] as the other engines have: reads, lists and watches never ask etcd. A commit answers when
-//! this process has applied it (read your writes); [`Store::snapshot`] at revision 0 asks etcd for its current revision
-//! first, so that it also sees what other servers acknowledged.
+//! A transaction goes out as one etcd transaction, so that etcd's revision is the store's. One
+//! watch comes in and feeds the same [`insula_store::Mvcc`] as the other engines have: reads, lists
+//! and watches never ask etcd. A commit answers when this process has applied it (read your
+//! writes); [`Store::snapshot`] at revision 0 asks etcd for its current revision first, so that it
+//! also sees what other servers acknowledged.
 //!
-//! Keys: `<prefix>/objects/<encoded key>` → the object's stored form; `<prefix>/tick` is written to move a quiet prefix on.
-//! Revisions of an etcd that others use too have gaps. Compaction is etcd's, for all of its users.
+//! Keys: `<prefix>/objects/<encoded key>` → the object's stored form;
+//! `<prefix>/sessions/<server>-<number>` → the number of the server's latest transaction (see
+//! `sessions.rs`); `<prefix>/tick` is written to move a quiet prefix on. Revisions of an etcd that
+//! others use too have gaps. Compaction is etcd's, for all of its users.
 //!
-//! Limits are etcd's defaults, see [`insula_store::TXN_OPS_MAX`] and [`insula_store::TXN_BYTES_MAX`]. A server that has just
-//! started knows no history from before its start.
+//! One member of etcd is used at a time (see `members.rs`). When it fails, reads are asked of the
+//! next one, and transactions are sent again once it is certain that they did not happen. An etcd
+//! that is not a continuation of what was read ends the store (see `origin.rs`): its driver returns
+//! why.
+//!
+//! Limits are etcd's defaults, see [`insula_store::TXN_OPS_MAX`] and
+//! [`insula_store::TXN_BYTES_MAX`]. A server that has just started knows no history from before its
+//! start.
 
 mod commit;
+mod errors;
 mod keys;
+mod members;
 mod mirror;
+mod origin;
+mod sessions;
 mod status;
 
-use etcd_client::{Certificate, Client, ConnectOptions, Error, GetOptions, Identity, KvClient, TlsOptions};
+use etcd_client::{GetOptions, KvClient};
 use insula_api::{Revision, Scope};
 use insula_store::{BoxFuture, CommitError, Cursor, Gone, Mvcc, Snapshot, SnapshotError, Store, Txn};
 use keys::Keys;
-use mirror::Mirror;
+use members::Members;
+use mirror::{Loaded, Mirror, MirrorError};
+use origin::Origin;
+use sessions::Sessions;
 use status::Status;
 use std::{sync::Arc, time::Duration};
 
-/// How long a revision of somebody else on the same etcd may stay unseen before a tick is written. Revisions of our own
-/// prefix arrive by themselves, and sooner.
+/// Time for which a revision of somebody else on the same etcd may stay unseen before a tick is
+/// written. Revisions of our own prefix arrive by themselves, and sooner.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Connections are checked this often while nothing is said, and given up after as long again.
-const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Time for a probe of readiness, and for each of its attempts: several members fit.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
+const PROBE_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What can be chosen.
+/// Time for etcd to take note that a server has ended.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Settings of a store.
 #[derive(Clone)]
 pub struct Options {
-    /// Bounds each request to etcd. A commit without an answer by then is [`CommitError::Unknown`].
+    /// Bounds each commit and each read from etcd, attempts at all members included. A commit whose
+    /// outcome is not known by then is [`CommitError::Unknown`].
     pub request_timeout: Duration,
+    /// Bounds each attempt at one member. A member that is silent for longer is left for the next
+    /// one.
+    pub attempt_timeout: Duration,
+    /// Reads the credentials. Called for each new connection, so that files may be replaced.
+    pub credentials: Arc<dyn Fn() -> Result<Credentials, String> + Send + Sync>,
+    /// A random number that tells this process from all others on the same etcd.
+    pub instance: u64,
+}
+
+/// Proof of who connects, and of whom to.
+#[derive(Clone, Default)]
+pub struct Credentials {
     /// TLS, for `https://` endpoints.
     pub tls: Option<Tls>,
     /// Name and password, if etcd's authentication is on.
@@ -51,12 +84,14 @@ pub struct Tls {
     pub identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-impl Default for Options {
-    fn default() -> Self {
+impl Options {
+    /// Options without credentials.
+    pub fn new(instance: u64) -> Self {
         Options {
             request_timeout: Duration::from_secs(10),
-            tls: None,
-            user: None,
+            attempt_timeout: Duration::from_secs(2),
+            credentials: Arc::new(|| Ok(Credentials::default())),
+            instance,
         }
     }
 }
@@ -84,193 +119,218 @@ pub enum ConnectError {
 
 /// The contract on etcd.
 pub struct EtcdStore {
-    mvcc: Arc<Mvcc>,
-    kv: KvClient,
+    members: Arc<Members>,
+    origin: Arc<Origin>,
+    sessions: Arc<Sessions>,
     keys: Keys,
-    status: Arc<Status>,
     /// One tick at a time serves all who wait.
     tick: tokio::sync::Mutex<()>,
 }
 
 impl EtcdStore {
-    /// Reads everything under `prefix` (e.g. `/insula`) and returns the store and its driver, the future that follows etcd.
-    /// The caller spawns the driver; without it commits and snapshots wait for ever. It ends when the store is closed.
+    /// Reads everything under `prefix` (e.g. `/insula`) and returns the store and its driver, the
+    /// future that follows etcd. The caller spawns the driver; without it commits and snapshots
+    /// wait for ever. It ends when the store is closed, or with the reason why the store can never
+    /// be used again.
     pub async fn connect(
         endpoints: &[String],
         prefix: &str,
         options: Options,
-    ) -> Result<(EtcdStore, impl Future<Output = ()> + Send + 'static), ConnectError> {
-        let unreachable = |error: Error| ConnectError::Etcd {
+    ) -> Result<(EtcdStore, impl Future<Output = Result<(), String>> + Send + 'static), ConnectError> {
+        let unreachable = |reason: String| ConnectError::Etcd {
             endpoints: endpoints.join(", "),
-            reason: error.to_string(),
+            reason,
         };
-        let client = Client::connect(endpoints, Some(connect_options(options)))
-            .await
-            .map_err(unreachable)?;
-        // The answers are our own objects: as large as somebody let them become, and in pages.
-        let kv = client.kv_client().max_decoding_message_size(mirror::MESSAGE_BYTES_MAX);
-        let watch = client.watch_client().max_decoding_message_size(usize::MAX);
         let keys = Keys::new(prefix);
-        let loaded = mirror::load(&mut kv.clone(), &keys)
-            .await
-            .map_err(|error| match error {
-                mirror::MirrorError::Etcd(error) => unreachable(error),
-                mirror::MirrorError::Damaged { key, reason } => ConnectError::Damaged { key, reason },
-                lost => ConnectError::Etcd {
-                    endpoints: endpoints.join(", "),
-                    reason: lost.to_string(),
-                },
-            })?;
-        let mvcc = Mvcc::load(loaded.revision, loaded.entries);
-        let status = Arc::new(Status::default());
-        let mirror = Mirror {
-            mvcc: mvcc.clone(),
-            kv: kv.clone(),
-            watch,
-            keys: keys.clone(),
-            status: status.clone(),
+        let instance = options.instance;
+        let members = Arc::new(Members::new(endpoints, options));
+        let loaded = load(&members, &keys).await.map_err(|error| match error {
+            MirrorError::Damaged { key, reason } => ConnectError::Damaged { key, reason },
+            other => unreachable(other.to_string()),
+        })?;
+        let origin = Arc::new(Origin {
             cluster: loaded.cluster,
+            mvcc: Mvcc::load(loaded.revision, loaded.entries),
+            status: Arc::new(Status::default()),
+        });
+        let sessions = Arc::new(Sessions::new(instance, keys.clone(), loaded.last));
+        let mirror = Mirror {
+            origin: origin.clone(),
+            members: members.clone(),
+            sessions: sessions.clone(),
+            keys: keys.clone(),
         };
         let store = EtcdStore {
-            mvcc,
-            kv,
+            members,
+            origin,
+            sessions,
             keys,
-            status,
             tick: tokio::sync::Mutex::default(),
         };
         Ok((store, mirror.run()))
     }
 
-    /// etcd's current revision, from its majority.
-    async fn current(&self) -> Result<Revision, Error> {
-        let options = GetOptions::new().with_count_only();
-        let got = self.kv.clone().get(self.keys.tick(), Some(options)).await?;
-        Ok(revision_of(got.header()))
+    /// Reads etcd's current revision, from its majority.
+    async fn current(&self, limit: Duration, attempt: Duration) -> Result<Revision, String> {
+        let known = self.origin.known();
+        let ask = |kv: KvClient| ask(kv, self.keys.tick());
+        let got = self.members.repeat(limit, attempt, ask).await?;
+        self.origin.check(got.header(), known)
     }
 
-    /// Waits until the mirror is at `revision`, which etcd has reached. Where it belongs to somebody else no event of ours
-    /// will say so; then one is made.
-    async fn reach(&self, revision: Revision) -> Result<(), SnapshotError> {
-        if tokio::time::timeout(QUIET, self.mvcc.reached(revision)).await.is_ok() {
-            return Ok(());
-        }
-        {
+    /// Waits until the mirror is at `revision`, which etcd has reached. Where it belongs to
+    /// somebody else no event of ours will say so; then one is made.
+    async fn reach(&self, revision: Revision) -> Result<(), String> {
+        let mvcc = &self.origin.mvcc;
+        let options = self.members.options();
+        loop {
+            if tokio::time::timeout(QUIET, mvcc.reached(revision)).await.is_ok() {
+                return Ok(());
+            }
             let _one = self.tick.lock().await;
-            if self.mvcc.applied() < revision && self.status.is_following() {
-                self.kv
-                    .clone()
-                    .put(self.keys.tick(), "", None)
-                    .await
-                    .map_err(unavailable)?;
+            if mvcc.applied() >= revision {
+                return Ok(());
+            }
+            if !self.origin.status.is_following() {
+                continue;
+            }
+            let put = |mut kv: KvClient| {
+                let key = self.keys.tick();
+                async move { kv.put(key, "", None).await }
+            };
+            self.members
+                .repeat(options.request_timeout, options.attempt_timeout, put)
+                .await?;
+            // The watch may have broken meanwhile, and an event of before is not the last one.
+            let arrived = tokio::time::timeout(options.attempt_timeout, mvcc.reached(revision));
+            if arrived.await.is_ok() {
+                return Ok(());
             }
         }
-        tokio::select! {
-            () = self.mvcc.reached(revision) => Ok(()),
-            reason = self.status.closed() => Err(SnapshotError::Unavailable(reason)),
+    }
+
+    /// Waits until everything that was acknowledged before the call is applied here.
+    async fn catch_up(&self) -> Result<(), SnapshotError> {
+        let options = self.members.options();
+        let caught_up = async {
+            let current = self.current(options.request_timeout, options.attempt_timeout).await?;
+            self.reach(current).await
+        };
+        let outcome = tokio::select! {
+            outcome = tokio::time::timeout(options.request_timeout, caught_up) => outcome,
+            reason = self.origin.status.ended() => Ok(Err(reason)),
+        };
+        let late = || Err("the watch of etcd is behind".to_owned());
+        outcome.unwrap_or_else(|_| late()).map_err(SnapshotError::Unavailable)
+    }
+}
+
+/// Loads from a member that answers.
+async fn load(members: &Members, keys: &Keys) -> Result<Loaded, MirrorError> {
+    let options = members.options();
+    let ask = |kv: KvClient| ask(kv, keys.tick());
+    members
+        .repeat(options.request_timeout, options.attempt_timeout, ask)
+        .await
+        .map_err(MirrorError::Ended)?;
+    let mut member = members.current().await?;
+    let loaded = mirror::load(&mut member.kv, keys).await;
+    match &loaded {
+        Ok(loaded) => {
+            // Only what nobody uses any more; another start makes up for a failure.
+            let cleaned = sessions::delete_stale(keys, member.kv, loaded.revision);
+            let _ = tokio::time::timeout(options.attempt_timeout, cleaned).await;
         }
+        Err(error) => members.failed(member.turn, &error.to_string()),
     }
+    loaded
 }
 
-fn unavailable(error: Error) -> SnapshotError {
-    SnapshotError::Unavailable(error.to_string())
-}
-
-fn revision_of(header: Option<&etcd_client::ResponseHeader>) -> Revision {
-    Revision(header.map_or(0, |header| header.revision().unsigned_abs()))
-}
-
-fn connect_options(options: Options) -> ConnectOptions {
-    let Options {
-        request_timeout,
-        tls,
-        user,
-    } = options;
-    let mut connect = ConnectOptions::new()
-        .with_timeout(request_timeout)
-        .with_connect_timeout(request_timeout)
-        .with_keep_alive(KEEP_ALIVE, KEEP_ALIVE)
-        .with_keep_alive_while_idle(true);
-    if let Some(Tls { ca, identity }) = tls {
-        let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(ca));
-        if let Some((certificate, key)) = identity {
-            tls = tls.identity(Identity::from_pem(certificate, key));
-        }
-        connect = connect.with_tls(tls);
-    }
-    if let Some((name, password)) = user {
-        connect = connect.with_user(name, password);
-    }
-    connect
+async fn ask(mut kv: KvClient, key: Vec<u8>) -> Result<etcd_client::GetResponse, etcd_client::Error> {
+    kv.get(key, Some(GetOptions::new().with_count_only())).await
 }
 
 impl Store for EtcdStore {
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>> {
         Box::pin(async move {
             txn.check_size()?;
-            if let Some(reason) = self.status.closed_reason() {
+            if let Some(reason) = self.origin.status.end_reason() {
                 return Err(CommitError::Unavailable(reason));
             }
-            let done = commit::send(&mut self.kv.clone(), &self.keys, txn.without_overridden()).await?;
-            let applied = if done.changed {
-                // Its own event will come.
-                tokio::select! {
-                    () = self.mvcc.reached(done.revision) => Ok(()),
-                    reason = self.status.closed() => Err(reason),
-                }
-            } else {
-                self.reach(done.revision).await.map_err(|error| error.to_string())
-            };
-            match applied {
-                Ok(()) => Ok(done.revision),
-                Err(reason) => Err(CommitError::Unknown(format!(
-                    "committed at {}, not seen here: {reason}",
-                    done.revision
-                ))),
-            }
+            self.commit_in_time(&txn.without_overridden()).await
         })
     }
 
     fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>> {
         Box::pin(async move {
-            if at_least == Revision(0) || self.mvcc.applied() < at_least {
-                let current = self.current().await.map_err(unavailable)?;
-                self.reach(current).await?;
+            let mvcc = &self.origin.mvcc;
+            if at_least == Revision(0) || mvcc.applied() < at_least {
+                self.catch_up().await?;
                 // Still ahead of etcd itself: it is reached when somebody writes, or never.
-                self.mvcc.reached(at_least).await;
+                mvcc.reached(at_least).await;
             }
-            Ok(self.mvcc.latest())
+            Ok(mvcc.latest())
         })
     }
 
     fn at(&self, exactly: Revision) -> Result<Snapshot, Gone> {
-        self.mvcc.at(exactly)
+        self.origin.mvcc.at(exactly)
     }
 
     fn latest(&self) -> Snapshot {
-        self.mvcc.latest()
+        self.origin.mvcc.latest()
     }
 
     fn watch(&self, scope: Scope, after: Revision) -> Result<Cursor, Gone> {
-        self.mvcc.watch(scope, after)
+        self.origin.mvcc.watch(scope, after)
     }
 
-    /// Also compacts etcd. If it cannot be reached only this process forgets, and the next compaction makes up for it.
+    /// Also compacts etcd. If it cannot be reached only this process forgets, and the next
+    /// compaction makes up for it.
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), Gone>> {
         Box::pin(async move {
-            self.mvcc.compact(upto)?;
-            if let (None, Ok(upto)) = (self.status.closed_reason(), i64::try_from(upto.0)) {
-                // It fails when another server was faster, which is as good, or when etcd is lost, see above.
-                let _ = self.kv.clone().compact(upto, None).await;
+            self.origin.mvcc.compact(upto)?;
+            if let (None, Ok(upto)) = (self.origin.status.end_reason(), i64::try_from(upto.0)) {
+                let options = self.members.options();
+                let compact = |mut kv: KvClient| async move { kv.compact(upto, None).await };
+                // It fails when another server was faster, which is as good, or when etcd is lost,
+                // see above.
+                let _ = self
+                    .members
+                    .repeat(options.request_timeout, options.request_timeout, compact)
+                    .await;
             }
             Ok(())
         })
     }
 
+    /// Fails only when the store has ended: another start reads etcd anew, and while etcd is away
+    /// it would not help.
     fn health(&self) -> Result<(), String> {
-        self.status.check()
+        self.origin.status.end_reason().map_or(Ok(()), Err)
+    }
+
+    /// Asks etcd's majority, and waits for the watch if it is being opened.
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            self.health()?;
+            self.current(PROBE_TIMEOUT, PROBE_ATTEMPT_TIMEOUT).await?;
+            let follows = tokio::time::timeout(PROBE_ATTEMPT_TIMEOUT, self.origin.status.follows());
+            follows.await.map_err(|_| "the watch of etcd is broken".to_owned())
+        })
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(async move { self.status.close() })
+        Box::pin(async move {
+            let end = async {
+                let member = self.members.current().await?;
+                self.sessions.close(member.kv).await
+            };
+            if self.origin.status.end_reason().is_none() {
+                // A session that stays is deleted by servers that start later.
+                let _ = tokio::time::timeout(CLOSE_TIMEOUT, end).await;
+            }
+            self.origin.status.close();
+        })
     }
 }

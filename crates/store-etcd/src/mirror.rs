@@ -1,30 +1,31 @@
-//! What comes in: the first load, the watch that follows it, and what to do when it breaks.
+//! Copy of etcd's state in this process: the first load, the watch that follows it, and its repair.
 
 use crate::{
+    errors::too_large_to_read,
     keys::Keys,
-    revision_of,
-    status::{Status, too_large_to_read},
+    members::{Member, Members, Pauses},
+    origin::{Origin, Verdict},
+    sessions::{Mark, Sessions, Written, newest_mark},
 };
-use etcd_client::{Error, Event, EventType, GetOptions, KeyValue, KvClient, WatchClient, WatchOptions, WatchResponse};
+use etcd_client::{Error, Event, EventType, GetOptions, KeyValue, KvClient, WatchOptions, WatchResponse, WatchStream};
 use insula_api::{Object, ObjectKey, Revision};
-use insula_store::{Commit, Entry, Mvcc};
-use std::{sync::Arc, time::Duration};
+use insula_store::{Commit, Entry};
+use std::{convert::Infallible, sync::Arc};
 
-/// The largest answer that is read. A page that is larger is asked for in halves; one transaction's object is far smaller.
+/// The largest answer that is read. A page that is larger is asked for in halves; one transaction's
+/// object is far smaller.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Objects in a page of the load.
 const PAGE_MAX: i64 = 2000;
-
-/// Waits between two tries to reach etcd: the first, and at most.
-const RETRY_FIRST: Duration = Duration::from_millis(50);
-const RETRY_MAX: Duration = Duration::from_secs(2);
 
 /// Everything at one revision.
 pub(crate) struct Loaded {
     pub(crate) revision: Revision,
     pub(crate) entries: Vec<Entry>,
     pub(crate) cluster: u64,
+    /// The latest transaction.
+    pub(crate) last: Option<Mark>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -37,18 +38,16 @@ pub(crate) enum MirrorError {
     Ended(String),
     #[error("compacted")]
     Compacted,
-    #[error("this is another etcd, or an older state of it: restart to read it anew")]
-    Other,
+    #[error("{0}")]
+    Other(String),
 }
 
-/// Follows etcd.
+/// The driver's part of a store: follows etcd.
 pub(crate) struct Mirror {
-    pub(crate) mvcc: Arc<Mvcc>,
-    pub(crate) kv: KvClient,
-    pub(crate) watch: WatchClient,
+    pub(crate) origin: Arc<Origin>,
+    pub(crate) members: Arc<Members>,
+    pub(crate) sessions: Arc<Sessions>,
     pub(crate) keys: Keys,
-    pub(crate) status: Arc<Status>,
-    pub(crate) cluster: u64,
 }
 
 /// Reads everything, page by page, all at the revision of the first page.
@@ -83,6 +82,7 @@ pub(crate) async fn load(kv: &mut KvClient, keys: &Keys) -> Result<Loaded, Mirro
                 revision: Revision(revision.unsigned_abs()),
                 entries,
                 cluster,
+                last: newest_mark(kv, keys, revision).await?,
             });
         }
     }
@@ -115,85 +115,114 @@ fn object_key(keys: &Keys, kv: &KeyValue) -> Result<ObjectKey, MirrorError> {
 }
 
 impl Mirror {
-    /// Follows until the store is closed.
-    pub(crate) async fn run(mut self) {
-        let status = self.status.clone();
-        let follow = async {
-            let mut wait = RETRY_FIRST;
-            loop {
-                let before = self.mvcc.applied();
-                let error = match self.follow().await {
-                    MirrorError::Compacted => match self.reload().await {
-                        Ok(()) => continue,
-                        Err(error) => error,
-                    },
-                    error => error,
-                };
-                self.status.lost(error.to_string());
-                if self.mvcc.applied() > before {
-                    wait = RETRY_FIRST;
-                }
-                tokio::time::sleep(wait).await;
-                wait = (wait * 2).min(RETRY_MAX);
-            }
-        };
+    /// Follows until the store is closed, which is `Ok`, or has failed, which is the reason.
+    pub(crate) async fn run(self) -> Result<(), String> {
+        let status = self.origin.status.clone();
         tokio::select! {
-            () = follow => {}
-            _ = status.closed() => {}
+            never = self.follow() => match never {},
+            _ = status.ended() => status.failure().map_or(Ok(()), Err),
         }
     }
 
-    /// Watches from where the mirror is, for as long as it goes. Returns why it stopped.
-    async fn follow(&mut self) -> MirrorError {
-        match self.follow_until_error().await {
-            Ok(never) => match never {},
-            Err(error) => error,
+    async fn follow(&self) -> Infallible {
+        let mut pauses = Pauses::default();
+        loop {
+            let before = self.origin.known();
+            let turn = self.members.turn();
+            let error = match self.follow_until_error(turn).await {
+                Err(MirrorError::Compacted) => match self.reload().await {
+                    Ok(()) => continue,
+                    Err(error) => error,
+                },
+                Err(error) => error,
+                Ok(never) => match never {},
+            };
+            let reason = error.to_string();
+            // What is there cannot be read by way of another member either, but it costs nothing to
+            // look.
+            self.members.failed(turn, &reason);
+            self.origin.status.lost(reason);
+            if self.origin.known() > before {
+                pauses = Pauses::default();
+            }
+            self.members.pause(&mut pauses).await;
         }
     }
 
-    async fn follow_until_error(&mut self) -> Result<std::convert::Infallible, MirrorError> {
-        let from = i64::try_from(self.mvcc.applied().0 + 1).map_err(|_| MirrorError::Other)?;
-        // Progress: etcd tells a quiet prefix its revision now and then. Previous values are in the mirror already.
+    /// Opens a watch at the member of `turn` and follows it until it breaks or another member is
+    /// current.
+    async fn follow_until_error(&self, turn: usize) -> Result<Infallible, MirrorError> {
+        let limit = self.members.options().attempt_timeout;
+        let silent = || MirrorError::Ended(self.members.silent(turn, limit));
+        let (member, mut stream) = tokio::time::timeout(limit, self.open()).await.map_err(|_| silent())??;
+        self.origin.status.following(&member.endpoint);
+        loop {
+            tokio::select! {
+                message = stream.message() => self.take(&next(message)?)?,
+                () = self.members.moved(member.turn) => {
+                    return Err(MirrorError::Ended(format!("{} has failed other requests", member.endpoint)));
+                }
+            }
+        }
+    }
+
+    /// Opens the watch from where the mirror is, and makes sure that it continues what was applied.
+    async fn open(&self) -> Result<(Member, WatchStream), MirrorError> {
+        let mut member = self.members.current().await?;
+        // Not the revision behind: of a compaction right there etcd 3.4 tells nothing, and leaves
+        // out what was deleted. What comes again is dropped.
+        let from = i64::try_from(self.origin.known().0).unwrap_or(i64::MAX).max(1);
+        // Progress: etcd tells a quiet prefix its revision now and then. Previous values are in the
+        // mirror already.
         let options = WatchOptions::new()
             .with_prefix()
             .with_start_revision(from)
             .with_progress_notify();
-        let mut stream = self.watch.watch(self.keys.root(), Some(options)).await?;
-        loop {
-            let Some(message) = stream.message().await? else {
-                return Err(MirrorError::Ended("etcd closed it".into()));
-            };
-            self.take(&message)?;
+        let mut stream = member.watch.watch(self.keys.root(), Some(options)).await?;
+        self.check(&next(stream.message().await)?)?;
+        // After the watch was opened: it belongs to a process of etcd, which does not survive being
+        // rolled back. Not by the revision in its header: that is the member's own, which may be
+        // behind.
+        match self.origin.verify(&mut member.kv, &self.sessions).await? {
+            Verdict::Continues => Ok((member, stream)),
+            Verdict::Compacted => Err(MirrorError::Compacted),
+            Verdict::Other(reason) => Err(MirrorError::Other(reason)),
         }
     }
 
-    fn take(&self, message: &WatchResponse) -> Result<(), MirrorError> {
+    fn check(&self, message: &WatchResponse) -> Result<(), MirrorError> {
         if message.compact_revision() > 0 {
             return Err(MirrorError::Compacted);
         }
         if message.canceled() {
             return Err(MirrorError::Ended(message.cancel_reason().to_owned()));
         }
-        if message.created() {
-            let header = message.header();
-            let known = header.is_some_and(|header| header.cluster_id() == self.cluster);
-            if !known || revision_of(header) < self.mvcc.applied() {
-                return Err(MirrorError::Other);
-            }
-            self.status.following();
-        } else if message.events().is_empty() {
-            // A progress notice comes in line with the events of its watch, so that all before it were taken.
-            self.mvcc.advance(revision_of(message.header()));
+        let cluster = message.header().map(etcd_client::ResponseHeader::cluster_id);
+        if cluster != Some(self.origin.cluster) {
+            // Never applied; the next watch finds out what it is.
+            return Err(MirrorError::Ended("it came from another cluster".into()));
+        }
+        Ok(())
+    }
+
+    fn take(&self, message: &WatchResponse) -> Result<(), MirrorError> {
+        self.check(message)?;
+        if message.events().is_empty() {
+            // A progress notice comes in line with the events of its watch, so that all before it
+            // were taken.
+            let revision = message.header().map_or(0, etcd_client::ResponseHeader::revision);
+            self.origin.mvcc.advance(Revision(revision.unsigned_abs()));
         } else {
-            self.mvcc.apply(self.commits(message.events())?);
+            let (commits, marks) = self.commits(message.events())?;
+            self.sessions.show(|| self.origin.mvcc.apply(commits), marks);
         }
         Ok(())
     }
 
     /// The revisions of a message, each whole: etcd never splits one, and they come in order.
-    fn commits(&self, events: &[Event]) -> Result<Vec<Commit>, MirrorError> {
-        let applied = self.mvcc.applied();
-        let mut commits: Vec<Commit> = Vec::new();
+    fn commits(&self, events: &[Event]) -> Result<(Vec<Commit>, Vec<Written>), MirrorError> {
+        let applied = self.origin.known();
+        let (mut commits, mut marks) = (Vec::<Commit>::new(), Vec::new());
         for event in events {
             let Some(kv) = event.kv() else { continue };
             let revision = Revision(kv.mod_revision().unsigned_abs());
@@ -206,8 +235,14 @@ impl Mirror {
                     writes: Vec::new(),
                 });
             }
+            if self.keys.is_session(kv.key()) {
+                marks.push(match event.event_type() {
+                    EventType::Put => Written::Mark(Mark::of(kv)),
+                    EventType::Delete => Written::Deleted(kv.key().to_vec()),
+                });
+            }
             if self.keys.encoded(kv.key()).is_none() {
-                // A tick: it has a revision and says nothing.
+                // A tick or a session: it has a revision and no object.
                 continue;
             }
             let write = match event.event_type() {
@@ -218,20 +253,41 @@ impl Mirror {
                 last.writes.push(write);
             }
         }
-        Ok(commits)
+        Ok((commits, marks))
     }
 
     /// Starts over after a loss longer than etcd's history.
-    async fn reload(&mut self) -> Result<(), MirrorError> {
+    async fn reload(&self) -> Result<(), MirrorError> {
+        let known = self.origin.known();
+        let mut member = self.members.current().await?;
+        let limit = self.members.options().attempt_timeout;
+        // A silent member is left before the load, which has no limit in all.
+        let alive = self.origin.verify(&mut member.kv, &self.sessions);
+        match tokio::time::timeout(limit, alive).await {
+            Ok(Ok(Verdict::Other(reason))) => return Err(MirrorError::Other(reason)),
+            Ok(verdict) => drop(verdict?),
+            Err(_) => return Err(MirrorError::Ended(self.members.silent(member.turn, limit))),
+        }
+        let moved = self.members.moved(member.turn);
+        let loaded = tokio::select! {
+            loaded = load(&mut member.kv, &self.keys) => loaded?,
+            () = moved => return Err(MirrorError::Ended("another member is current".into())),
+        };
         let Loaded {
             revision,
             entries,
             cluster,
-        } = load(&mut self.kv, &self.keys).await?;
-        if cluster != self.cluster || revision < self.mvcc.applied() {
-            return Err(MirrorError::Other);
+            last,
+        } = loaded;
+        if cluster != self.origin.cluster || revision < known {
+            return Err(MirrorError::Ended("it is another cluster".into()));
         }
-        self.mvcc.reload(revision, entries);
+        self.sessions
+            .forget(|| self.origin.mvcc.reload(revision, entries), last);
         Ok(())
     }
+}
+
+fn next(message: Result<Option<WatchResponse>, Error>) -> Result<WatchResponse, MirrorError> {
+    message?.ok_or_else(|| MirrorError::Ended("etcd closed it".into()))
 }

@@ -1,113 +1,100 @@
-//! Whether etcd is followed, and what its errors mean.
+//! State of the watch that feeds the mirror, and the reason when the store can never be used again.
 
-use etcd_client::Error;
 use tokio::sync::watch;
 
-/// How it stands with the watch that feeds the mirror.
+/// State of the connection between the mirror and etcd.
 #[derive(Clone, Debug, PartialEq)]
-enum Stand {
+enum State {
+    /// The watch is open.
     Following,
+    /// The watch is broken; another one is being opened.
     Lost(String),
+    /// What etcd holds is not a continuation of what this process has applied. Only a new load
+    /// helps.
+    Failed(String),
+    /// The caller closed the store.
     Closed,
 }
 
 /// Shared by the store and its driver.
-pub(crate) struct Status(watch::Sender<Stand>);
+pub(crate) struct Status(watch::Sender<State>);
 
 const CLOSED: &str = "the store is closed";
 
 impl Default for Status {
     fn default() -> Self {
-        Status(watch::Sender::new(Stand::Following))
+        Status(watch::Sender::new(State::Following))
     }
 }
 
 impl Status {
-    fn set(&self, stand: Stand) {
+    /// Sets a state, unless the present one is final. Returns true when that changed it.
+    fn set(&self, state: State) -> bool {
         self.0.send_if_modified(|now| {
-            let changes = *now != Stand::Closed && *now != stand;
+            let is_final = matches!(now, State::Closed | State::Failed(_));
+            let changes = !is_final && *now != state;
             if changes {
-                *now = stand;
+                *now = state;
             }
             changes
-        });
+        })
     }
 
-    pub(crate) fn following(&self) {
-        self.set(Stand::Following);
+    pub(crate) fn following(&self, endpoint: &str) {
+        if self.set(State::Following) {
+            tracing::info!(endpoint, "etcd is followed again");
+        }
     }
 
     pub(crate) fn lost(&self, reason: String) {
-        self.set(Stand::Lost(reason));
+        let was_following = self.is_following();
+        if self.set(State::Lost(reason.clone())) && was_following {
+            tracing::warn!(reason, "the watch of etcd is broken; opening another one");
+        }
+    }
+
+    /// Ends the store for good.
+    pub(crate) fn fail(&self, reason: String) {
+        if self.set(State::Failed(reason.clone())) {
+            tracing::error!(reason, "etcd cannot be followed any more");
+        }
     }
 
     pub(crate) fn close(&self) {
-        self.set(Stand::Closed);
-    }
-
-    pub(crate) fn check(&self) -> Result<(), String> {
-        match &*self.0.borrow() {
-            Stand::Following => Ok(()),
-            Stand::Lost(reason) => Err(format!("etcd is lost: {reason}")),
-            Stand::Closed => Err(CLOSED.into()),
-        }
+        self.set(State::Closed);
     }
 
     pub(crate) fn is_following(&self) -> bool {
-        *self.0.borrow() == Stand::Following
+        *self.0.borrow() == State::Following
     }
 
-    pub(crate) fn closed_reason(&self) -> Option<String> {
-        (*self.0.borrow() == Stand::Closed).then(|| CLOSED.into())
-    }
-
-    /// Waits until the store is closed.
-    pub(crate) async fn closed(&self) -> String {
-        // The sender lives as long as `self`, so that this cannot fail.
-        let _ = self.0.subscribe().wait_for(|stand| *stand == Stand::Closed).await;
-        CLOSED.into()
-    }
-}
-
-// gRPC codes by number, so that this crate names no gRPC library.
-const INVALID_ARGUMENT: i32 = 3;
-const PERMISSION_DENIED: i32 = 7;
-const RESOURCE_EXHAUSTED: i32 = 8;
-const FAILED_PRECONDITION: i32 = 9;
-const OUT_OF_RANGE: i32 = 11;
-const UNAUTHENTICATED: i32 = 16;
-
-/// Whether etcd said no before it did anything. Everything else (timeouts, broken connections, a changed leader) may have
-/// happened.
-pub(crate) fn failed_for_good(error: &Error) -> bool {
-    match error {
-        Error::GRpcStatus(status) => {
-            let refused = [
-                INVALID_ARGUMENT,
-                PERMISSION_DENIED,
-                RESOURCE_EXHAUSTED,
-                FAILED_PRECONDITION,
-                OUT_OF_RANGE,
-                UNAUTHENTICATED,
-            ];
-            refused.contains(&(status.code() as i32)) || never_sent(status.message())
+    /// Returns the reason why the store can never be used again.
+    pub(crate) fn end_reason(&self) -> Option<String> {
+        match &*self.0.borrow() {
+            State::Following | State::Lost(_) => None,
+            State::Failed(reason) => Some(reason.clone()),
+            State::Closed => Some(CLOSED.into()),
         }
-        Error::InvalidArgs(_) => true,
-        _ => false,
     }
-}
 
-fn never_sent(message: &str) -> bool {
-    message.contains("tcp connect error") || message.contains("etcdserver: no leader")
-}
+    /// Returns the reason of a failure that is not a close.
+    pub(crate) fn failure(&self) -> Option<String> {
+        match &*self.0.borrow() {
+            State::Failed(reason) => Some(reason.clone()),
+            State::Following | State::Lost(_) | State::Closed => None,
+        }
+    }
 
-/// Whether the answer was larger than a message may be.
-pub(crate) fn too_large_to_read(error: &Error) -> bool {
-    matches!(error, Error::GRpcStatus(status) if status.code() as i32 == OUT_OF_RANGE && status.message().contains("length"))
-}
+    /// Waits until the store is closed or has failed.
+    pub(crate) async fn ended(&self) -> String {
+        // The sender lives as long as `self`, so that this cannot fail.
+        let ended = |state: &State| matches!(state, State::Closed | State::Failed(_));
+        let _ = self.0.subscribe().wait_for(ended).await;
+        self.end_reason().unwrap_or_else(|| CLOSED.into())
+    }
 
-/// Whether etcd found the request too large.
-pub(crate) fn request_too_large(error: &Error) -> bool {
-    matches!(error, Error::GRpcStatus(status)
-        if status.message().contains("request is too large") || status.message().contains("too many operations"))
+    /// Waits until the watch is open.
+    pub(crate) async fn follows(&self) {
+        let _ = self.0.subscribe().wait_for(|state| *state == State::Following).await;
+    }
 }

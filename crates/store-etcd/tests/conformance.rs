@@ -1,4 +1,5 @@
-//! The contract, and what only etcd can show, on a real etcd on loopback: `INSULA_ETCD`, `etcd` on the PATH or /usr/bin/etcd.
+//! The contract, and what only etcd can show, on each real etcd that is there: those that
+//! `INSULA_ETCD` names, with colons between, else `etcd` on the PATH or /usr/bin/etcd.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a skipped test must say so")]
 #![allow(
@@ -14,11 +15,12 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 struct Etcd {
     process: Child,
@@ -36,13 +38,19 @@ impl Drop for Etcd {
     }
 }
 
-fn binary() -> Option<PathBuf> {
+fn binaries() -> Vec<PathBuf> {
     if let Some(named) = std::env::var_os("INSULA_ETCD") {
-        return Some(named.into());
+        return std::env::split_paths(&named).collect();
     }
     let path = std::env::var_os("PATH").unwrap_or_default();
     let on_path = std::env::split_paths(&path).map(|dir| dir.join("etcd"));
-    on_path.chain(["/usr/bin/etcd".into()]).find(|file| file.is_file())
+    let found = on_path.chain(["/usr/bin/etcd".into()]).find(|file| file.is_file());
+    found.into_iter().collect()
+}
+
+fn instance() -> u64 {
+    static NEXT: AtomicUsize = AtomicUsize::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed) as u64
 }
 
 fn free_port() -> u16 {
@@ -50,11 +58,16 @@ fn free_port() -> u16 {
 }
 
 impl Etcd {
-    fn start() -> Option<Etcd> {
-        let Some(binary) = binary() else {
+    /// Starts one after the other, each when the one before is dropped.
+    fn each() -> impl Iterator<Item = Etcd> {
+        let binaries = binaries();
+        if binaries.is_empty() {
             println!("skipped: no etcd");
-            return None;
-        };
+        }
+        binaries.into_iter().map(Etcd::start)
+    }
+
+    fn start(binary: PathBuf) -> Etcd {
         let dir = tempfile::tempdir().unwrap();
         let [client, peer] = [free_port(), free_port()].map(|port| format!("http://127.0.0.1:{port}"));
         let data = dir.path().join("data").display().to_string();
@@ -71,14 +84,14 @@ impl Etcd {
             .flat_map(|(name, value)| [(*name).into(), (*value).into()])
             .collect();
         let process = spawn(&binary, &arguments);
-        Some(Etcd {
+        Etcd {
             process,
             endpoint: client,
             binary,
             dir,
             arguments,
             prefixes: AtomicUsize::new(0),
-        })
+        }
     }
 
     fn kill(&mut self) {
@@ -98,7 +111,7 @@ impl Etcd {
     async fn store(&self, prefix: &str) -> Arc<dyn Store> {
         let options = || Options {
             request_timeout: Duration::from_secs(5),
-            ..Options::default()
+            ..Options::new(instance())
         };
         for _ in 0..100 {
             if let Ok((store, driver)) =
@@ -145,103 +158,123 @@ fn put(name: &str) -> Txn {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn etcd_keeps_the_contract() {
-    let Some(etcd) = Etcd::start() else { return };
-    conformance::run(async || etcd.store(&etcd.fresh_prefix()).await).await;
+    for etcd in Etcd::each() {
+        conformance::run(async || etcd.store(&etcd.fresh_prefix()).await).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_stores_see_one_order() {
-    let Some(etcd) = Etcd::start() else { return };
-    let (one, two) = (etcd.store("/shared").await, etcd.store("/shared/").await);
-    let mut cursors = [&one, &two].map(|s| s.watch(everything(), s.latest().revision()).unwrap());
-    let write = async |store: &Arc<dyn Store>, side: &str| {
-        for n in 0..50 {
-            store.commit(put(&format!("{side}{n}"))).await.unwrap();
+    for etcd in Etcd::each() {
+        let (one, two) = (etcd.store("/shared").await, etcd.store("/shared/").await);
+        let mut cursors = [&one, &two].map(|s| s.watch(everything(), s.latest().revision()).unwrap());
+        let write = async |store: &Arc<dyn Store>, side: &str| {
+            for n in 0..50 {
+                store.commit(put(&format!("{side}{n}"))).await.unwrap();
+            }
+        };
+        futures_util::future::join(write(&one, "a"), write(&two, "b")).await;
+        let mut seen = Vec::new();
+        for cursor in &mut cursors {
+            let mut changes = Vec::new();
+            while changes.len() < 100 {
+                changes.extend(cursor.next().await.unwrap());
+            }
+            seen.push(
+                changes
+                    .iter()
+                    .map(|change| (change.revision, change.key.clone()))
+                    .collect::<Vec<_>>(),
+            );
         }
-    };
-    futures_util::future::join(write(&one, "a"), write(&two, "b")).await;
-    let mut seen = Vec::new();
-    for cursor in &mut cursors {
-        let mut changes = Vec::new();
-        while changes.len() < 100 {
-            changes.extend(cursor.next().await.unwrap());
+        assert_eq!(seen[0], seen[1]);
+        // What one acknowledged the other sees when asked for the latest.
+        for n in 0..20 {
+            let revision = one.commit(put(&format!("c{n}"))).await.unwrap();
+            let view = two.snapshot(Revision(0)).await.unwrap();
+            assert_eq!(
+                view.get(&key(&format!("c{n}"))).map(|entry| entry.revision),
+                Some(revision)
+            );
         }
-        seen.push(
-            changes
-                .iter()
-                .map(|change| (change.revision, change.key.clone()))
-                .collect::<Vec<_>>(),
+        // And a guard on one side holds against the other.
+        assert!(
+            two.commit(Txn::one(Guard::Absent(key("a1")), Write::Delete(key("a2"))))
+                .await
+                .is_err()
         );
     }
-    assert_eq!(seen[0], seen[1]);
-    // What one acknowledged the other sees when asked for the latest.
-    for n in 0..20 {
-        let revision = one.commit(put(&format!("c{n}"))).await.unwrap();
-        let view = two.snapshot(Revision(0)).await.unwrap();
-        assert_eq!(
-            view.get(&key(&format!("c{n}"))).map(|entry| entry.revision),
-            Some(revision)
-        );
-    }
-    // And a guard on one side holds against the other.
-    assert!(
-        two.commit(Txn::one(Guard::Absent(key("a1")), Write::Delete(key("a2"))))
-            .await
-            .is_err()
-    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_quiet_prefix_keeps_up_with_a_busy_neighbour() {
-    let Some(etcd) = Etcd::start() else { return };
-    let (quiet, busy) = (etcd.store("/quiet").await, etcd.store("/busy").await);
-    let cursor = quiet.watch(everything(), quiet.latest().revision()).unwrap();
-    for n in 0..3 {
-        let foreign = busy.commit(put(&format!("w{n}"))).await.unwrap();
-        assert!(quiet.snapshot(Revision(0)).await.unwrap().revision() >= foreign);
-        assert!(cursor.position() >= foreign);
+    for etcd in Etcd::each() {
+        let (quiet, busy) = (etcd.store("/quiet").await, etcd.store("/busy").await);
+        let cursor = quiet.watch(everything(), quiet.latest().revision()).unwrap();
+        for n in 0..3 {
+            let foreign = busy.commit(put(&format!("w{n}"))).await.unwrap();
+            assert!(quiet.snapshot(Revision(0)).await.unwrap().revision() >= foreign);
+            assert!(cursor.position() >= foreign);
+        }
+        assert_eq!(quiet.latest().count(&everything()), 0);
     }
-    assert_eq!(quiet.latest().count(&everything()), 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_restarted_etcd_is_followed_on() {
-    let Some(mut etcd) = Etcd::start() else { return };
-    let store = etcd.store("/restart").await;
-    let first = store.commit(put("before")).await.unwrap();
-    let mut cursor = store.watch(everything(), first).unwrap();
-    etcd.kill();
-    let lost = store.commit(put("while-down")).await;
-    assert!(lost.is_err(), "{lost:?}");
-    for _ in 0..100 {
-        if store.health().is_err() {
-            break;
+    for mut etcd in Etcd::each() {
+        let store = etcd.store("/restart").await;
+        let first = store.commit(put("before")).await.unwrap();
+        let mut cursor = store.watch(everything(), first).unwrap();
+        etcd.kill();
+        let lost = store.commit(put("while-down")).await;
+        assert!(lost.is_err(), "{lost:?}");
+        for _ in 0..100 {
+            if store.ready().await.is_err() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    assert!(store.health().is_err(), "a lost etcd is told");
-    assert!(store.latest().get(&key("before")).is_some(), "reads go on");
-    etcd.restart();
-    let mut again = store.commit(put("after")).await;
-    for _ in 0..100 {
-        if again.is_ok() {
-            break;
+        assert!(store.ready().await.is_err(), "a lost etcd is told");
+        assert_eq!(store.health(), Ok(()), "another start would not help");
+        assert!(store.latest().get(&key("before")).is_some(), "reads go on");
+        etcd.restart();
+        let mut again = store.commit(put("after")).await;
+        for _ in 0..100 {
+            if again.is_ok() {
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            again = store.commit(put("after")).await;
         }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        again = store.commit(put("after")).await;
-    }
-    let revision = again.unwrap();
-    assert_eq!(store.health(), Ok(()));
-    let mut last = Revision(0);
-    while last < revision {
-        last = cursor.next().await.unwrap().last().unwrap().revision;
+        let revision = again.unwrap();
+        assert_eq!(store.ready().await, Ok(()));
+        let mut last = Revision(0);
+        while last < revision {
+            last = cursor.next().await.unwrap().last().unwrap().revision;
+        }
     }
 }
 
-/// A wire to etcd that can be cut.
+/// State of a wire to etcd.
+#[derive(Clone, Copy, PartialEq)]
+enum Traffic {
+    Open,
+    /// Connections end, and new ones are refused.
+    Cut,
+    /// Requests arrive, answers do not.
+    Mute,
+    /// Requests are kept until the wire is open again, even if their sender has left; answers are
+    /// lost.
+    Held,
+}
+
+/// A wire to etcd that loses what a test wants it to lose.
 struct Wire {
     endpoint: String,
-    cut: tokio::sync::watch::Sender<bool>,
+    traffic: tokio::sync::watch::Sender<Traffic>,
+    /// Bytes that are held.
+    held: Arc<Mutex<Vec<u8>>>,
 }
 
 impl Wire {
@@ -249,99 +282,230 @@ impl Wire {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let endpoint = format!("http://{}", listener.local_addr().unwrap());
         let target = etcd.endpoint.trim_start_matches("http://").to_owned();
-        let (cut, state) = tokio::sync::watch::channel(false);
+        let (traffic, state) = tokio::sync::watch::channel(Traffic::Open);
+        let held = Arc::new(Mutex::new(Vec::new()));
+        let kept = held.clone();
         tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let (target, mut state) = (target.clone(), state.clone());
+            while let Ok((near, _)) = listener.accept().await {
+                let (target, state, kept) = (target.clone(), state.clone(), kept.clone());
                 tokio::spawn(async move {
-                    if *state.borrow() {
+                    if *state.borrow() == Traffic::Cut {
                         return;
                     }
-                    let Ok(mut far) = tokio::net::TcpStream::connect(target).await else {
-                        return;
-                    };
-                    tokio::select! {
-                        _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                        _ = state.wait_for(|cut| *cut) => {}
+                    if let Ok(far) = tokio::net::TcpStream::connect(target).await {
+                        carry(near, far, state, &kept).await;
                     }
                 });
             }
         });
-        Wire { endpoint, cut }
+        Wire {
+            endpoint,
+            traffic,
+            held,
+        }
+    }
+
+    fn holds(&self, part: &[u8]) -> bool {
+        self.held.lock().unwrap().windows(part.len()).any(|bytes| bytes == part)
+    }
+
+    fn set(&self, traffic: Traffic) {
+        self.traffic.send_replace(traffic);
     }
 }
 
-/// While a server is cut off, another one writes and compacts: what was missed cannot be told, and is not made up.
+async fn carry(
+    near: tokio::net::TcpStream,
+    far: tokio::net::TcpStream,
+    mut state: tokio::sync::watch::Receiver<Traffic>,
+    held: &Mutex<Vec<u8>>,
+) {
+    let ((mut near_read, mut near_write), (mut far_read, mut far_write)) = (near.into_split(), far.into_split());
+    let mut ended = state.clone();
+    let (requests, answers) = (state.clone(), state.clone());
+    let forth = async {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = near_read.read(&mut buffer).await {
+            let now = *requests.borrow();
+            match now {
+                Traffic::Held => held.lock().unwrap().extend_from_slice(&buffer[..count]),
+                // What follows on the same connection makes no sense without what is held.
+                Traffic::Mute if !held.lock().unwrap().is_empty() => {}
+                _ if far_write.write_all(&buffer[..count]).await.is_err() => return,
+                _ => {}
+            }
+        }
+        // The sender has left. What was held of it still arrives.
+        if !held.lock().unwrap().is_empty() && state.wait_for(|now| *now == Traffic::Open).await.is_ok() {
+            let late = std::mem::take(&mut *held.lock().unwrap());
+            let _ = far_write.write_all(&late).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let back = async {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = far_read.read(&mut buffer).await {
+            let open = *answers.borrow() == Traffic::Open;
+            // A sender that has left is no reason to end: it may have left something behind.
+            let _ = if open {
+                near_write.write_all(&buffer[..count]).await
+            } else {
+                Ok(())
+            };
+        }
+    };
+    tokio::select! {
+        () = forth => {}
+        () = back => {}
+        _ = ended.wait_for(|now| *now == Traffic::Cut) => {}
+    }
+}
+
+/// A store whose first member is behind a wire, and whose second is the same etcd.
+async fn behind(wire: &Wire, etcd: &Etcd, prefix: &str) -> Arc<dyn Store> {
+    let options = Options {
+        attempt_timeout: Duration::from_secs(1),
+        // Even: the first endpoint comes first.
+        ..Options::new(1 << 32)
+    };
+    let endpoints = [wire.endpoint.clone(), etcd.endpoint.clone()];
+    let (store, driver) = EtcdStore::connect(&endpoints, prefix, options).await.unwrap();
+    tokio::spawn(driver);
+    Arc::new(store)
+}
+
+fn create(name: &str) -> Txn {
+    Txn::one(Guard::Absent(key(name)), Write::Put(key(name), object(name, 1)))
+}
+
+/// Sent again it would conflict with itself; not sent again it would be an error for a write that
+/// happened.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_commit_whose_answer_is_lost_is_acknowledged_once() {
+    for etcd in Etcd::each() {
+        let other = etcd.store("/mute").await;
+        let wire = Wire::to(&etcd).await;
+        let store = behind(&wire, &etcd, "/mute").await;
+        store.commit(create("first")).await.unwrap();
+        wire.set(Traffic::Mute);
+        let commits = (0..8).map(|n| {
+            let store = store.clone();
+            async move { store.commit(create(&format!("w{n}"))).await.unwrap() }
+        });
+        let revisions = futures_util::future::join_all(commits).await;
+        let view = other.snapshot(Revision(0)).await.unwrap();
+        for (n, revision) in revisions.iter().enumerate() {
+            let found = view.get(&key(&format!("w{n}"))).unwrap();
+            assert_eq!((found.revision, found.created), (*revision, *revision));
+        }
+    }
+}
+
+/// A transaction is held on its way, sent again by another way, and what it made is deleted; then
+/// the first one arrives.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_transaction_that_arrives_late_does_not_happen() {
+    for etcd in Etcd::each() {
+        let wire = Wire::to(&etcd).await;
+        let store = behind(&wire, &etcd, "/late").await;
+        store.commit(create("first")).await.unwrap();
+        wire.set(Traffic::Held);
+        let sender = store.clone();
+        let commit = tokio::spawn(async move { sender.commit(create("twice")).await });
+        while !wire.holds(b"twice") {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        // The rest of the request, but not that its sender gave it up.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        wire.set(Traffic::Mute);
+        commit.await.unwrap().unwrap();
+        let delete = Txn::one(Guard::Exists(key("twice")), Write::Delete(key("twice")));
+        let gone = store.commit(delete).await.unwrap();
+        wire.set(Traffic::Open);
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        let view = store.snapshot(gone).await.unwrap();
+        assert!(view.get(&key("twice")).is_none(), "it came back");
+    }
+}
+
+/// While a server is cut off, another one writes and compacts: what was missed cannot be told, and
+/// is not made up.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loss_longer_than_history_reloads() {
-    let Some(etcd) = Etcd::start() else { return };
-    let other = etcd.store("/reload").await;
-    let wire = Wire::to(&etcd).await;
-    let (cut_off, driver) = EtcdStore::connect(std::slice::from_ref(&wire.endpoint), "/reload", Options::default())
+    for etcd in Etcd::each() {
+        let other = etcd.store("/reload").await;
+        let wire = Wire::to(&etcd).await;
+        let (cut_off, driver) = EtcdStore::connect(
+            std::slice::from_ref(&wire.endpoint),
+            "/reload",
+            Options::new(instance()),
+        )
         .await
         .unwrap();
-    tokio::spawn(driver);
-    let first = cut_off.commit(put("kept")).await.unwrap();
-    let second = cut_off.commit(put("deleted")).await.unwrap();
-    let mut cursor = cut_off.watch(everything(), second).unwrap();
-    let idle = Scope::everywhere(ResourceId::local("example.io", "gadgets"));
-    let mut idle = cut_off.watch(idle, second).unwrap();
-    let held = cut_off.at(second).unwrap();
-    wire.cut.send_replace(true);
-    other
-        .commit(Txn {
-            guards: vec![],
-            writes: vec![Write::Delete(key("deleted"))],
-        })
-        .await
-        .unwrap();
-    let last = other.commit(put("new")).await.unwrap();
-    other.compact(last).await.unwrap();
-    assert!(cut_off.latest().get(&key("new")).is_none(), "it is cut off");
-    wire.cut.send_replace(false);
-    let mut view = cut_off.latest();
-    while view.revision() < last {
-        // Errors while the wire comes back.
-        view = cut_off.snapshot(last).await.unwrap_or(view);
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::spawn(driver);
+        let first = cut_off.commit(put("kept")).await.unwrap();
+        let second = cut_off.commit(put("deleted")).await.unwrap();
+        let mut cursor = cut_off.watch(everything(), second).unwrap();
+        let idle = Scope::everywhere(ResourceId::local("example.io", "gadgets"));
+        let mut idle = cut_off.watch(idle, second).unwrap();
+        let held = cut_off.at(second).unwrap();
+        wire.set(Traffic::Cut);
+        other
+            .commit(Txn {
+                guards: vec![],
+                writes: vec![Write::Delete(key("deleted"))],
+            })
+            .await
+            .unwrap();
+        let last = other.commit(put("new")).await.unwrap();
+        other.compact(last).await.unwrap();
+        assert!(cut_off.latest().get(&key("new")).is_none(), "it is cut off");
+        wire.set(Traffic::Open);
+        let mut view = cut_off.latest();
+        while view.revision() < last {
+            // Errors while the wire comes back.
+            view = cut_off.snapshot(last).await.unwrap_or(view);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let names = |view: &insula_store::Snapshot| -> Vec<_> {
+            view.range(&everything(), None, 10)
+                .iter()
+                .map(|e| (e.key.name.to_string(), e.revision, e.created))
+                .collect()
+        };
+        assert_eq!(
+            names(&view),
+            [("kept".into(), first, first), ("new".into(), last, last)]
+        );
+        assert_eq!(names(&held).len(), 2, "a held view is what it was");
+        assert!(cut_off.at(second).is_err());
+        assert!(
+            cursor.next().await.is_err() && idle.next().await.is_err(),
+            "nobody can tell what they missed"
+        );
+        let next = cut_off.commit(put("next")).await.unwrap();
+        let mut fresh = cut_off.watch(everything(), view.revision()).unwrap();
+        assert_eq!(fresh.next().await.unwrap()[0].revision, next);
     }
-    let names = |view: &insula_store::Snapshot| -> Vec<_> {
-        view.range(&everything(), None, 10)
-            .iter()
-            .map(|e| (e.key.name.to_string(), e.revision, e.created))
-            .collect()
-    };
-    assert_eq!(
-        names(&view),
-        [("kept".into(), first, first), ("new".into(), last, last)]
-    );
-    assert_eq!(names(&held).len(), 2, "a held view is what it was");
-    assert!(cut_off.at(second).is_err());
-    assert!(
-        cursor.next().await.is_err() && idle.next().await.is_err(),
-        "nobody can tell what they missed"
-    );
-    let next = cut_off.commit(put("next")).await.unwrap();
-    let mut fresh = cut_off.watch(everything(), view.revision()).unwrap();
-    assert_eq!(fresh.next().await.unwrap()[0].revision, next);
 }
 
 /// More than a message of etcd's usual 4 MiB, and more than one page.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_large_store_loads_in_pages() {
-    let Some(etcd) = Etcd::start() else { return };
-    let store = etcd.store("/large").await;
-    for chunk in 0..80 {
-        let names: Vec<String> = (0..100).map(|n| format!("w{chunk:03}-{n:03}")).collect();
-        let writes = names
-            .iter()
-            .map(|name| Write::Put(key(name), object(name, 2000)))
-            .collect();
-        store.commit(Txn { guards: vec![], writes }).await.unwrap();
+    for etcd in Etcd::each() {
+        let store = etcd.store("/large").await;
+        for chunk in 0..80 {
+            let names: Vec<String> = (0..100).map(|n| format!("w{chunk:03}-{n:03}")).collect();
+            let writes = names
+                .iter()
+                .map(|name| Write::Put(key(name), object(name, 2000)))
+                .collect();
+            store.commit(Txn { guards: vec![], writes }).await.unwrap();
+        }
+        let other = etcd.store("/large").await;
+        assert_eq!(
+            other.latest().range(&everything(), None, usize::MAX),
+            store.latest().range(&everything(), None, usize::MAX)
+        );
     }
-    let other = etcd.store("/large").await;
-    assert_eq!(
-        other.latest().range(&everything(), None, usize::MAX),
-        store.latest().range(&everything(), None, usize::MAX)
-    );
 }

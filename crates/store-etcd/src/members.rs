@@ -1,0 +1,200 @@
+//! Members of the etcd cluster, of which one is used at a time.
+//!
+//! Every request and the watch go to the current member. When it refuses connections, breaks one,
+//! or is silent for longer than an attempt may take, the next endpoint becomes current, over a new
+//! connection with credentials that are read anew. The watch moves with it. A balancer over all
+//! endpoints would go on giving a failed member its part of the requests.
+
+use crate::{
+    Credentials, Options, Tls,
+    errors::{Meaning, meaning},
+    mirror::MESSAGE_BYTES_MAX,
+};
+use etcd_client::{Certificate, Client, ConnectOptions, Error, Identity, KvClient, TlsOptions, WatchClient};
+use parking_lot::Mutex;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Interval of HTTP/2 pings while a request or the watch is open. etcd ends connections of clients
+/// that ping more often than every 5 s (`--grpc-keepalive-min-time`).
+const PING_INTERVAL: Duration = Duration::from_secs(5);
+const PING_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Pauses after every member has failed: the first, and at most.
+const PAUSE_FIRST: Duration = Duration::from_millis(50);
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// Endpoints with the connection to the current one.
+pub(crate) struct Members {
+    endpoints: Vec<String>,
+    options: Options,
+    /// Counts failures; the current endpoint is this modulo their number.
+    turn: watch::Sender<usize>,
+    connected: tokio::sync::Mutex<Option<Member>>,
+}
+
+/// A connection to one member.
+#[derive(Clone)]
+pub(crate) struct Member {
+    pub(crate) turn: usize,
+    pub(crate) endpoint: String,
+    pub(crate) kv: KvClient,
+    pub(crate) watch: WatchClient,
+}
+
+/// Pauses between rounds over all members, each twice as long as the one before.
+pub(crate) struct Pauses {
+    failures: usize,
+    next: Duration,
+}
+
+impl Default for Pauses {
+    fn default() -> Self {
+        Pauses {
+            failures: 0,
+            next: PAUSE_FIRST,
+        }
+    }
+}
+
+impl Members {
+    pub(crate) fn new(endpoints: &[String], options: Options) -> Self {
+        // Servers start at different members, so that not all of them use the same one.
+        let first = usize::try_from(options.instance % endpoints.len().max(1) as u64).unwrap_or_default();
+        Members {
+            endpoints: endpoints.to_vec(),
+            options,
+            turn: watch::Sender::new(first),
+            connected: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// Connects to the current member, or returns the connection that there is.
+    pub(crate) async fn current(&self) -> Result<Member, Error> {
+        let mut connected = self.connected.lock().await;
+        let turn = *self.turn.borrow();
+        if let Some(member) = connected.as_ref().filter(|member| member.turn == turn) {
+            return Ok(member.clone());
+        }
+        *connected = None;
+        let endpoint = self.endpoint(turn);
+        let credentials = (self.options.credentials)().map_err(Error::Internal)?;
+        let client = Client::connect([&endpoint], Some(connect_options(&self.options, credentials))).await?;
+        let member = Member {
+            turn,
+            endpoint,
+            // The answers are our own objects: as large as somebody let them become, and in pages.
+            kv: client.kv_client().max_decoding_message_size(MESSAGE_BYTES_MAX),
+            watch: client.watch_client().max_decoding_message_size(usize::MAX),
+        };
+        *connected = Some(member.clone());
+        Ok(member)
+    }
+
+    fn endpoint(&self, turn: usize) -> String {
+        turn.checked_rem(self.endpoints.len())
+            .and_then(|index| self.endpoints.get(index))
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Returns the turn whose member [`Members::current`] would use.
+    pub(crate) fn turn(&self) -> usize {
+        *self.turn.borrow()
+    }
+
+    /// Makes the next member current, unless somebody else has done so since `turn`.
+    pub(crate) fn failed(&self, turn: usize, reason: &str) {
+        let moved = self.turn.send_if_modified(|now| {
+            let is_current = *now == turn;
+            if is_current {
+                *now = now.wrapping_add(1);
+            }
+            is_current
+        });
+        if moved {
+            tracing::debug!(endpoint = self.endpoint(turn), reason, "an etcd member failed");
+        }
+    }
+
+    /// Waits until another member than that of `turn` is current.
+    pub(crate) async fn moved(&self, turn: usize) {
+        // The sender lives as long as `self`, so that this cannot fail.
+        let _ = self.turn.subscribe().wait_for(|now| *now != turn).await;
+    }
+
+    /// Waits after a failure if all members have failed since the last wait.
+    pub(crate) async fn pause(&self, pauses: &mut Pauses) {
+        pauses.failures += 1;
+        if pauses.failures >= self.endpoints.len() {
+            pauses.failures = 0;
+            tokio::time::sleep(pauses.next).await;
+            pauses.next = (pauses.next * 2).min(PAUSE_MAX);
+        }
+    }
+
+    /// Sends a request that may be executed more than once to one member after another, until one
+    /// answers or `limit` has passed. An attempt takes at most `attempt`.
+    pub(crate) async fn repeat<T, F>(
+        &self,
+        limit: Duration,
+        attempt: Duration,
+        request: impl Fn(KvClient) -> F,
+    ) -> Result<T, String>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let last = Mutex::new("etcd does not answer".to_owned());
+        let attempts = async {
+            let mut pauses = Pauses::default();
+            loop {
+                let turn = self.turn();
+                let once = async { request(self.current().await?.kv).await };
+                let reason = match tokio::time::timeout(attempt, once).await {
+                    Ok(Ok(answer)) => return Ok(answer),
+                    Ok(Err(error)) if meaning(&error) == Meaning::Refused => return Err(error.to_string()),
+                    Ok(Err(error)) => error.to_string(),
+                    Err(_) => self.silent(turn, attempt),
+                };
+                self.failed(turn, &reason);
+                *last.lock() = reason;
+                self.pause(&mut pauses).await;
+            }
+        };
+        match tokio::time::timeout(limit, attempts).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(last.into_inner()),
+        }
+    }
+
+    /// Returns the reason for an attempt that timed out.
+    pub(crate) fn silent(&self, turn: usize, attempt: Duration) -> String {
+        format!("{} did not answer within {attempt:?}", self.endpoint(turn))
+    }
+}
+
+fn connect_options(options: &Options, credentials: Credentials) -> ConnectOptions {
+    let mut connect = ConnectOptions::new()
+        .with_connect_timeout(options.attempt_timeout)
+        .with_keep_alive(PING_INTERVAL, PING_TIMEOUT)
+        // etcd counts pings of a connection without a request as a misuse.
+        .with_keep_alive_while_idle(false)
+        // A member that knows no leader answers so at once, and ends its watches.
+        .with_require_leader(true);
+    let Credentials { tls, user } = credentials;
+    if let Some(Tls { ca, identity }) = tls {
+        let mut tls = TlsOptions::new().ca_certificate(Certificate::from_pem(ca));
+        if let Some((certificate, key)) = identity {
+            tls = tls.identity(Identity::from_pem(certificate, key));
+        }
+        connect = connect.with_tls(tls);
+    }
+    if let Some((name, password)) = user {
+        connect = connect.with_user(name, password).with_auto_token_refresh(true);
+    }
+    connect
+}

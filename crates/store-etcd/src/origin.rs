@@ -1,0 +1,92 @@
+//! Identity of the state in etcd: a later response must continue what this process has applied.
+//!
+//! An etcd that was restored from a snapshot has the same endpoints, and often the same cluster id,
+//! but fewer revisions or others under the same numbers. Whoever mixes the two states acknowledges
+//! writes that nobody keeps. So a violation ends the store for good.
+
+use crate::{
+    errors::{compacted, future},
+    sessions::{Mark, Sessions},
+    status::Status,
+};
+use etcd_client::{Error, GetOptions, KvClient, ResponseHeader};
+use insula_api::Revision;
+use insula_store::Mvcc;
+use std::sync::Arc;
+
+/// The cluster that was loaded, and how far it has been applied.
+pub(crate) struct Origin {
+    pub(crate) cluster: u64,
+    pub(crate) mvcc: Arc<Mvcc>,
+    pub(crate) status: Arc<Status>,
+}
+
+/// Outcome of a comparison with etcd.
+pub(crate) enum Verdict {
+    /// What was applied is part of etcd's history.
+    Continues,
+    /// The revision to compare was compacted: only a new load tells.
+    Compacted,
+    /// The store has ended for this reason.
+    Other(String),
+}
+
+impl Origin {
+    /// Returns the revision that every later linearizable response has at least.
+    pub(crate) fn known(&self) -> Revision {
+        self.mvcc.applied()
+    }
+
+    /// Checks the header of a linearizable response to a request that was sent when `known` was
+    /// applied. Returns its revision.
+    pub(crate) fn check(&self, header: Option<&ResponseHeader>, known: Revision) -> Result<Revision, String> {
+        let Some(header) = header else {
+            return Err("etcd sent a response without a header".into());
+        };
+        let revision = Revision(header.revision().unsigned_abs());
+        if header.cluster_id() != self.cluster {
+            let (got, had) = (header.cluster_id(), self.cluster);
+            return Err(self.fail(&format!("its cluster id is {got:x}, it was {had:x}")));
+        }
+        if revision < known {
+            return Err(self.fail(&format!("it is at revision {revision}, it was at {known}")));
+        }
+        Ok(revision)
+    }
+
+    fn fail(&self, evidence: &str) -> String {
+        let reason = format!("etcd was replaced or rolled back: {evidence}; restart to read it anew");
+        self.status.fail(reason.clone());
+        reason
+    }
+
+    /// Asks etcd, at the revision that was applied last, for the mark of the latest transaction
+    /// that was applied here.
+    pub(crate) async fn verify(&self, kv: &mut KvClient, sessions: &Sessions) -> Result<Verdict, Error> {
+        let (last, known) = sessions.last_mark(|| self.known());
+        let revision = i64::try_from(known.0).unwrap_or(i64::MAX);
+        let options = GetOptions::new().with_revision(revision);
+        // Without a mark any key will do: only the header is looked at.
+        let key = last
+            .as_ref()
+            .map_or_else(|| sessions.keys.tick(), |mark| mark.key.clone());
+        let got = match kv.get(key, Some(options)).await {
+            Ok(got) => got,
+            Err(error) if compacted(&error) => return Ok(Verdict::Compacted),
+            Err(error) if future(&error) => {
+                return Ok(Verdict::Other(
+                    self.fail(&format!("it has not reached revision {known}")),
+                ));
+            }
+            Err(error) => return Err(error),
+        };
+        if let Err(reason) = self.check(got.header(), known) {
+            return Ok(Verdict::Other(reason));
+        }
+        if last.is_some() && got.kvs().first().map(Mark::of) != last {
+            let evidence = format!("its transactions up to revision {known} are others");
+            return Ok(Verdict::Other(self.fail(&evidence)));
+        }
+        Ok(Verdict::Continues)
+    }
+}
