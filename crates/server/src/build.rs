@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     front::Front,
     grpc::Calls,
-    health::{self, Health},
+    health::{self, Health, StoreCheck},
     housekeeping, issuers,
     lanes::Lanes,
     lifecycle::Lifecycle,
@@ -137,7 +137,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         closing: closed,
     });
     let health = health::routes(Health {
-        store,
+        store: Arc::new(StoreCheck::new(store, &config.store)),
         lifecycle: lifecycle.clone(),
         metrics: Arc::clone(&metrics),
         authenticator: Arc::clone(&authenticator),

@@ -117,6 +117,9 @@ pub enum StartError {
         /// Why.
         cause: String,
     },
+    /// The store cannot be used any more, and the server has stopped. Exit code 1.
+    #[error("stopped: {0}")]
+    StoreEnded(String),
     /// Logs or telemetry cannot be set up. Exit code 2.
     #[error("cannot set up {what}: {cause}")]
     Telemetry {
@@ -156,7 +159,8 @@ impl StartError {
             Self::InUse { .. } => 3,
             Self::Listen { .. } => 4,
             Self::LooseKey { .. } | Self::Identity { .. } => 5,
-            Self::Bootstrap(_) | Self::DataDir { .. } | Self::File { .. } | Self::Store { .. } | Self::Build(_) => 1,
+            Self::Bootstrap(_) | Self::DataDir { .. } | Self::File { .. } | Self::Build(_) => 1,
+            Self::Store { .. } | Self::StoreEnded(_) => 1,
         }
     }
 }

@@ -3,7 +3,10 @@
 //! Health is for everybody. The version and the reasons behind a failure are for those whom we know; metrics are for
 //! administrators, and for those whom roles of root let read them.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use axum::{
     Router,
@@ -23,22 +26,62 @@ use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
 use insula_registry::access::{self, Authenticator, OnAuthenticated, PeerCertificate};
 use insula_store::Store;
 use serde_json::json;
-use tokio::sync::Semaphore;
+use tokio::sync::{Mutex, Semaphore};
 
-use crate::{VERSION, backup, lifecycle::Lifecycle, metrics::Metrics};
+use crate::{VERSION, backup, config::StoreChoice, lifecycle::Lifecycle, metrics::Metrics};
 
 const METRICS: &str = "/metrics";
+
+/// Time for which a probe of the store answers for it.
+const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What the answers are made from.
 #[derive(Clone)]
 pub(crate) struct Health {
-    pub(crate) store: Arc<dyn Store>,
+    pub(crate) store: Arc<StoreCheck>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) clock: Arc<dyn Clock>,
     /// Places for backups.
     pub(crate) backups: Arc<Semaphore>,
+}
+
+/// The check of the store, under the name that Kubernetes gives it where it is etcd.
+pub(crate) struct StoreCheck {
+    name: &'static str,
+    store: Arc<dyn Store>,
+    /// The latest probe, and when it ended. Locked while one runs, so that all who ask meanwhile
+    /// share it.
+    probed: Mutex<Option<(Instant, Result<(), String>)>>,
+}
+
+impl StoreCheck {
+    pub(crate) fn new(store: Arc<dyn Store>, choice: &StoreChoice) -> Self {
+        let name = match choice {
+            StoreChoice::Etcd(_) => "etcd",
+            StoreChoice::Embedded | StoreChoice::Memory => "store",
+        };
+        Self {
+            name,
+            store,
+            probed: Mutex::default(),
+        }
+    }
+
+    /// Probes the store, at most once in [`PROBE_INTERVAL`] for all who ask: health is for
+    /// everybody.
+    async fn ready(&self) -> Result<(), String> {
+        let mut probed = self.probed.lock().await;
+        if let Some((at, outcome)) = &*probed
+            && at.elapsed() < PROBE_INTERVAL
+        {
+            return outcome.clone();
+        }
+        let outcome = self.store.ready().await;
+        *probed = Some((Instant::now(), outcome.clone()));
+        outcome
+    }
 }
 
 /// Whether a path is one of these.
@@ -61,10 +104,11 @@ pub(crate) fn routes(health: Health) -> Router {
         .with_state(health)
 }
 
-/// Alive as long as it can answer, also while it drains: a restart would help nobody then. A store that can write no
-/// more is healed by a restart, which reads the truth from the disk.
+/// Alive as long as it can answer, also while it drains or while etcd is away: a restart would help
+/// nobody then. A store that can never write again is healed by a restart, which reads the truth from
+/// the disk or from etcd.
 async fn live(State(health): State<Health>, request: Parts) -> Response {
-    let checks = [("ping", Ok(())), ("store", health.store.health())];
+    let checks = [("ping", Ok(())), (health.store.name, health.store.store.health())];
     report(&health, "livez", &request, &checks).await
 }
 
@@ -73,7 +117,8 @@ async fn ready(State(health): State<Health>, request: Parts) -> Response {
         true => Ok(()),
         false => Err("starting, or shutting down".to_owned()),
     };
-    let checks = [("ping", Ok(())), ("serving", serving), ("store", health.store.health())];
+    let store = (health.store.name, health.store.ready().await);
+    let checks = [("ping", Ok(())), ("serving", serving), store];
     report(&health, request.uri.path().trim_start_matches('/'), &request, &checks).await
 }
 
@@ -196,7 +241,7 @@ fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
     let root = ClusterName::root();
     let facts = ClusterFacts {
         entered: true,
-        ..access::facts(&health.store.latest(), &root)
+        ..access::facts(&health.store.store.latest(), &root)
     };
     let asked = Attributes {
         cluster: Some(root),

@@ -52,6 +52,10 @@ impl Store for Measured {
         self.inner.health()
     }
 
+    fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
+        self.inner.ready()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.inner.close()
     }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_api::Timestamp;
+use insula_api::{Rng, Timestamp};
 use insula_auth::TokenFile;
 use insula_registry::access::Authenticator;
 use insula_store::{
@@ -14,13 +14,14 @@ use insula_store::{
     embedded::{EmbeddedStore, OpenError, Options},
 };
 
-use insula_store_etcd::{EtcdStore, Options as EtcdOptions};
+use insula_store_etcd::{Credentials, EtcdStore, Options as EtcdOptions, Tls};
+use tokio::sync::oneshot;
 
 use crate::{
     StartError,
     build::Background,
-    config::{Config, StoreChoice},
-    files::read_secret,
+    config::{Config, Endpoints, EtcdConfig, StoreChoice},
+    files::{read, read_secret},
 };
 
 /// Everything of ours on an etcd lies below this.
@@ -33,33 +34,59 @@ const ETCD_RETRY: Duration = Duration::from_millis(500);
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) driver: Option<Background>,
+    /// Receives the reason when the store can never be used again, and the process has to end.
+    pub(crate) failed: Option<oneshot::Receiver<String>>,
     /// For the progress line.
     pub(crate) what: String,
 }
 
-pub(crate) async fn open(config: &Config, now: Timestamp) -> Result<Opened, StartError> {
+pub(crate) async fn open(config: &Config, now: Timestamp, rng: &dyn Rng) -> Result<Opened, StartError> {
     match &config.store {
         StoreChoice::Memory => Ok(Opened {
             store: Arc::new(MemoryStore::new()),
             driver: None,
+            failed: None,
             what: "in memory: everything is gone at exit".to_owned(),
         }),
         StoreChoice::Embedded => embedded(config, now).await,
-        StoreChoice::Etcd(endpoints) => etcd(config, endpoints).await,
+        StoreChoice::Etcd(endpoints) => etcd(config, endpoints, rng.next_u64()).await,
     }
 }
 
 /// The store follows etcd for as long as its driver runs. An etcd that is being started too is waited for.
-async fn etcd(config: &Config, endpoints: &[String]) -> Result<Opened, StartError> {
+async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<Opened, StartError> {
     let begun = Instant::now();
+    // A file that is missing or readable by others stops the start; later it only fails a
+    // connection.
+    credentials(&config.etcd)?;
+    let files = config.etcd.clone();
+    let options = EtcdOptions {
+        request_timeout: Duration::from_secs(config.etcd.request_seconds),
+        attempt_timeout: Duration::from_secs(config.etcd.attempt_seconds),
+        credentials: Arc::new(move || credentials(&files).map_err(|error| error.to_string())),
+        ..EtcdOptions::new(instance)
+    };
+    let scheme = if endpoints.tls { "https" } else { "http" };
+    let urls: Vec<String> = endpoints
+        .hosts
+        .iter()
+        .map(|host| format!("{scheme}://{host}"))
+        .collect();
     loop {
         // Each request has its time limit; reading everything may take longer than that.
-        let cause = match EtcdStore::connect(endpoints, ETCD_PREFIX, EtcdOptions::default()).await {
+        let cause = match EtcdStore::connect(&urls, ETCD_PREFIX, options.clone()).await {
             Ok((store, driver)) => {
-                let (store, driver): (Arc<dyn Store>, Background) = (Arc::new(store), Box::pin(driver));
+                let (failure, failed) = oneshot::channel();
+                let driver: Background = Box::pin(async move {
+                    if let Err(reason) = driver.await {
+                        // Nobody listens where the server has ended anyway.
+                        let _ = failure.send(reason);
+                    }
+                });
                 return Ok(Opened {
-                    store,
+                    store: Arc::new(store),
                     driver: Some(driver),
+                    failed: Some(failed),
                     what: config.store.to_string(),
                 });
             }
@@ -76,6 +103,29 @@ async fn etcd(config: &Config, endpoints: &[String]) -> Result<Opened, StartErro
         tracing::warn!(store = %config.store, cause, "etcd does not answer yet; trying again");
         tokio::time::sleep(ETCD_RETRY).await;
     }
+}
+
+/// Reads the files of a connection to etcd.
+fn credentials(config: &EtcdConfig) -> Result<Credentials, StartError> {
+    let missing = |path: &Path| StartError::read(path, std::io::ErrorKind::NotFound.into());
+    let secret = |path: &Path| read_secret(path)?.ok_or_else(|| missing(path));
+    let public = |path: &Path| read(path)?.ok_or_else(|| missing(path));
+    let identity = match (&config.certificate, &config.key) {
+        (Some(certificate), Some(key)) => Some((public(certificate)?.into_bytes(), secret(key)?.into_bytes())),
+        _ => None,
+    };
+    let tls = match &config.ca {
+        Some(ca) => Some(Tls {
+            ca: public(ca)?.into_bytes(),
+            identity,
+        }),
+        None => None,
+    };
+    let user = match (&config.user, &config.password_file) {
+        (Some(user), Some(file)) => Some((user.clone(), secret(file)?.trim_end_matches(['\r', '\n']).to_owned())),
+        _ => None,
+    };
+    Ok(Credentials { tls, user })
 }
 
 /// Who is who: client certificates always, and the tokens of the file if there is one.
@@ -116,6 +166,7 @@ async fn embedded(config: &Config, now: Timestamp) -> Result<Opened, StartError>
             Ok(Opened {
                 store: Arc::new(store),
                 driver: None,
+                failed: None,
                 what: shown_with_mode(&config.data_dir),
             })
         }

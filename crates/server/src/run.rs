@@ -17,6 +17,7 @@ use insula_store::Store;
 use tokio::{
     net::TcpListener,
     signal::unix::{SignalKind, signal},
+    sync::oneshot,
     task::{JoinHandle, JoinSet},
 };
 use tokio_util::task::TaskTracker;
@@ -48,6 +49,7 @@ pub struct Running {
     lifecycle: Lifecycle,
     delay: Duration,
     served: JoinHandle<()>,
+    failed: Option<oneshot::Receiver<String>>,
 }
 
 impl Running {
@@ -64,6 +66,18 @@ impl Running {
     /// The administrator's kubeconfig, an absolute path.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// Waits for the reason why the store cannot be used any more; for ever where there is none.
+    pub async fn store_failed(&mut self) -> String {
+        match &mut self.failed {
+            Some(failed) => match failed.await {
+                Ok(reason) => reason,
+                // The store was closed.
+                Err(_) => std::future::pending().await,
+            },
+            None => std::future::pending().await,
+        }
     }
 
     /// Stops: readiness fails at once, then nothing is accepted, then requests in flight have their time. Returns when
@@ -98,7 +112,12 @@ async fn start_with(
     let issuers = issuers::read(&config)?;
     files::private_dir(&config.data_dir)?;
 
-    let Opened { store, driver, what } = open::open(&config, env.clock.now()).await?;
+    let Opened {
+        store,
+        driver,
+        failed,
+        what,
+    } = open::open(&config, env.clock.now(), &*env.rng).await?;
     // A store on etcd answers only while its driver runs, and wiring may ask it already.
     let mut drivers = JoinSet::new();
     if let Some(driver) = driver {
@@ -117,6 +136,7 @@ async fn start_with(
         issuers,
         store: Arc::clone(&store),
         drivers,
+        failed,
         begun,
     };
     let started = starting.serve(progress, telemetry).await;
@@ -135,6 +155,7 @@ struct Starting {
     issuers: Vec<Issuer>,
     store: Arc<dyn Store>,
     drivers: JoinSet<()>,
+    failed: Option<oneshot::Receiver<String>>,
     begun: Instant,
 }
 
@@ -147,6 +168,7 @@ impl Starting {
             issuers,
             store,
             drivers,
+            failed,
             begun,
         } = self;
         let step = |name, what, detail, since: Instant| {
@@ -224,6 +246,7 @@ impl Starting {
             lifecycle,
             delay,
             served,
+            failed,
         })
     }
 }
@@ -266,7 +289,7 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
     housekeeping::take_small_pages();
     // Signals that come during the start wait for its end.
     let mut stop = Signals::listen()?;
-    let running = start_with(
+    let mut running = start_with(
         config,
         env,
         &|step| eprintln!("{}", progress::line(step, format)),
@@ -279,7 +302,14 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
             files::shown(running.kubeconfig())
         );
     }
-    stop.next().await;
+    let failure = tokio::select! {
+        () = stop.next() => None,
+        reason = running.store_failed() => Some(reason),
+    };
+    if failure.is_some() {
+        // Nothing here may be served any more; load balancers have to do without a warning.
+        running.delay = Duration::ZERO;
+    }
     tracing::info!("stopping; a second signal ends at once");
     tokio::select! {
         () = running.shutdown() => {}
@@ -288,7 +318,7 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
     tracing::info!("stopped");
     // Blocks for seconds when the collector is away; nothing else runs any more.
     drop(tokio::task::spawn_blocking(|| telemetry.flush()).await);
-    Ok(())
+    failure.map_or(Ok(()), |reason| Err(StartError::StoreEnded(reason)))
 }
 
 pub(crate) struct Signals {

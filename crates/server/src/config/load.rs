@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, fmt, path::PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::Config;
+use super::{Config, StoreChoice};
 
 /// Kubernetes waits no longer for any webhook.
 const WEBHOOK_SECONDS_MAX: u32 = 30;
@@ -116,6 +116,14 @@ pub fn load(sources: Sources) -> Result<Config, ConfigError> {
         .policy
         .map(|path| absolute(path, "audit.policy"))
         .transpose()?;
+    for (key, file) in [
+        ("etcd.ca", &mut config.etcd.ca),
+        ("etcd.certificate", &mut config.etcd.certificate),
+        ("etcd.key", &mut config.etcd.key),
+        ("etcd.passwordFile", &mut config.etcd.password_file),
+    ] {
+        *file = file.take().map(|path| absolute(path, key)).transpose()?;
+    }
     let file = config.authentication_config;
     config.authentication_config = file.map(|path| absolute(path, "authenticationConfig")).transpose()?;
     check(&config)?;
@@ -166,6 +174,9 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         };
         return refuse(&format!("audit.{key}"), "must be at least 1".to_owned());
     }
+    if let Some((key, cause)) = etcd_mistake(config) {
+        return refuse(key, cause.to_owned());
+    }
     match &config.telemetry.otlp_endpoint {
         Some(url) if !url.starts_with("http://") => refuse(
             "telemetry.otlpEndpoint",
@@ -173,6 +184,37 @@ fn check(config: &Config) -> Result<(), ConfigError> {
         ),
         _ => Ok(()),
     }
+}
+
+/// Finds settings of etcd that do not fit together: the key, and what is wrong.
+fn etcd_mistake(config: &Config) -> Option<(&'static str, &'static str)> {
+    let etcd = &config.etcd;
+    let tls = matches!(&config.store, StoreChoice::Etcd(endpoints) if endpoints.tls);
+    let plain = matches!(&config.store, StoreChoice::Etcd(endpoints) if !endpoints.tls);
+    if tls && etcd.ca.is_none() {
+        return Some((
+            "etcd.ca",
+            "`store` is etcds://: name the file of the CA that signed etcd's certificates",
+        ));
+    }
+    if plain && (etcd.ca.is_some() || etcd.certificate.is_some()) {
+        let key = if etcd.ca.is_some() {
+            "etcd.ca"
+        } else {
+            "etcd.certificate"
+        };
+        return Some((key, "`store` is etcd://, which is not encrypted: write etcds://"));
+    }
+    if etcd.certificate.is_some() != etcd.key.is_some() {
+        return Some(("etcd.certificate", "`etcd.certificate` and `etcd.key` go together"));
+    }
+    if etcd.user.is_some() != etcd.password_file.is_some() {
+        return Some(("etcd.user", "`etcd.user` and `etcd.passwordFile` go together"));
+    }
+    if etcd.attempt_seconds == 0 || etcd.attempt_seconds > etcd.request_seconds {
+        return Some(("etcd.attemptSeconds", "must be between 1 and etcd.requestSeconds"));
+    }
+    None
 }
 
 /// The settings so far, and the tree of known keys with their defaults.

@@ -25,6 +25,8 @@ pub struct Config {
     pub kubeconfig: Option<PathBuf>,
     /// What keeps the objects.
     pub store: StoreChoice,
+    /// How etcd is reached, where it is the store.
+    pub etcd: EtcdConfig,
     /// Static bearer tokens, one a line: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
     /// Whose tokens count beside our own: a file of Kubernetes' kind AuthenticationConfiguration.
@@ -45,6 +47,41 @@ pub struct Config {
     pub audit: AuditConfig,
     /// How much anybody may ask for.
     pub limits: Limits,
+}
+
+/// Connections to etcd. The files are read anew for each new connection.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct EtcdConfig {
+    /// PEM file of the CA that signed the certificates of etcd's members; required for `etcds://`.
+    pub ca: Option<PathBuf>,
+    /// PEM file of the client certificate, if etcd wants one.
+    pub certificate: Option<PathBuf>,
+    /// PEM file of its key, mode 0600.
+    pub key: Option<PathBuf>,
+    /// Name of the user, if etcd's authentication is on.
+    pub user: Option<String>,
+    /// File with the user's password, mode 0600.
+    pub password_file: Option<PathBuf>,
+    /// Seconds for a read from etcd or a commit, all attempts included.
+    pub request_seconds: u64,
+    /// Seconds for an attempt at one member, before the next one is asked.
+    pub attempt_seconds: u64,
+}
+
+impl Default for EtcdConfig {
+    fn default() -> Self {
+        Self {
+            ca: None,
+            certificate: None,
+            key: None,
+            user: None,
+            password_file: None,
+            request_seconds: 10,
+            // An election takes one to two seconds.
+            attempt_seconds: 2,
+        }
+    }
 }
 
 /// Logging.
@@ -203,6 +240,7 @@ impl Default for Config {
             listen: "127.0.0.1:6443".to_owned(),
             kubeconfig: None,
             store: StoreChoice::Embedded,
+            etcd: EtcdConfig::default(),
             token_file: None,
             authentication_config: None,
             drain_seconds: 10,
@@ -261,26 +299,39 @@ pub enum StoreChoice {
     Embedded,
     /// In memory; everything is gone at exit.
     Memory,
-    /// On etcd, at these `host:port` endpoints; any number of servers.
-    Etcd(Vec<String>),
+    /// On etcd; any number of servers.
+    Etcd(Endpoints),
+}
+
+/// Members of an etcd cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoints {
+    /// The connections are encrypted: `etcds://`.
+    pub tls: bool,
+    /// `host:port` of each.
+    pub hosts: Vec<String>,
 }
 
 impl FromStr for StoreChoice {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let expected = "expected `embedded`, `memory` or `etcd://HOST:PORT[,HOST:PORT…]`";
+        let expected = "expected `embedded`, `memory` or `etcd://HOST:PORT[,HOST:PORT…]` (`etcds://` with TLS)";
         match text {
             "embedded" => Ok(Self::Embedded),
             "memory" => Ok(Self::Memory),
             _ => {
-                let list = text
-                    .strip_prefix("etcd://")
-                    .ok_or_else(|| format!("`{text}`: {expected}"))?;
-                let endpoints: Vec<String> = list.trim_end_matches('/').split(',').map(str::to_owned).collect();
-                match endpoints.iter().find(|endpoint| !is_host_and_port(endpoint)) {
+                let (tls, list) = match (text.strip_prefix("etcd://"), text.strip_prefix("etcds://")) {
+                    (Some(list), _) => (false, list),
+                    (None, Some(list)) => (true, list),
+                    (None, None) => return Err(format!("`{text}`: {expected}")),
+                };
+                let hosts: Vec<String> = list.trim_end_matches('/').split(',').map(str::to_owned).collect();
+                match hosts.iter().find(|host| !is_host_and_port(host)) {
+                    // A name and password before the host are not repeated.
+                    Some(bad) if bad.contains('@') => Err(format!("a user belongs into `etcd.user`: {expected}")),
                     Some(bad) => Err(format!("`{bad}` in `{text}` is not HOST:PORT: {expected}")),
-                    None => Ok(Self::Etcd(endpoints)),
+                    None => Ok(Self::Etcd(Endpoints { tls, hosts })),
                 }
             }
         }
@@ -313,7 +364,10 @@ impl std::fmt::Display for StoreChoice {
         match self {
             Self::Embedded => f.write_str("embedded"),
             Self::Memory => f.write_str("memory"),
-            Self::Etcd(endpoints) => write!(f, "etcd://{}", endpoints.join(",")),
+            Self::Etcd(Endpoints { tls, hosts }) => {
+                let scheme = if *tls { "etcds" } else { "etcd" };
+                write!(f, "{scheme}://{}", hosts.join(","))
+            }
         }
     }
 }
@@ -324,7 +378,13 @@ mod tests {
 
     #[test]
     fn stores_are_read_as_they_are_printed() {
-        for text in ["embedded", "memory", "etcd://127.0.0.1:2379", "etcd://a:1,[::1]:2"] {
+        for text in [
+            "embedded",
+            "memory",
+            "etcd://127.0.0.1:2379",
+            "etcd://a:1,[::1]:2",
+            "etcds://a:1",
+        ] {
             assert_eq!(
                 text.parse::<StoreChoice>().map(|choice| choice.to_string()),
                 Ok(text.to_owned())
@@ -338,10 +398,12 @@ mod tests {
             "etcd://a:0",
             "etcd://a:1,,b:2",
             "etcd://u@h:1",
+            "etcds://u:p@h:1",
             "redis://a:1",
         ] {
             let refusal = bad.parse::<StoreChoice>().expect_err(bad);
             assert!(refusal.contains("expected `embedded`"), "{refusal}");
+            assert!(!refusal.contains("u:p"), "{refusal}");
         }
     }
 }

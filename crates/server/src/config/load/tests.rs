@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
 use super::*;
-use crate::config::{LogFormat, StoreChoice};
+use crate::config::{Endpoints, LogFormat, StoreChoice};
 
 fn merged(yaml: &str, environment: &[(&str, &str)], flags: &[(&'static str, &str)]) -> Result<Config, String> {
     let mut merge = Merge::new();
@@ -51,7 +51,13 @@ fn every_kind_of_value_is_read_from_text() {
         ("INSULA_DATA_DIR", "123"),
     ];
     let got = merged("", &environment, &[]).expect("settings are good");
-    assert_eq!(got.store, StoreChoice::Etcd(vec!["127.0.0.1:2379".to_owned()]));
+    assert_eq!(
+        got.store,
+        StoreChoice::Etcd(Endpoints {
+            tls: false,
+            hosts: vec!["127.0.0.1:2379".to_owned()]
+        })
+    );
     assert_eq!(got.token_file, Some(PathBuf::from("/tokens.csv")));
     assert_eq!(got.limits.body_bytes, 17);
     assert_eq!(got.telemetry.otlp_endpoint.as_deref(), Some("http://localhost:4317"));
@@ -93,7 +99,7 @@ fn refusals_name_the_key_the_place_and_the_nearest() {
         ),
         (
             variable("INSULA_STORE", "redis"),
-            "`INSULA_STORE` in the environment: `redis`: expected `embedded`, `memory` or `etcd://HOST:PORT[,HOST:PORT…]`",
+            "`INSULA_STORE` in the environment: `redis`: expected `embedded`, `memory` or `etcd://HOST:PORT[,HOST:PORT…]` (`etcds://` with TLS)",
         ),
         (
             file("log: loud"),
@@ -169,4 +175,43 @@ fn the_commented_file_is_the_defaults() {
         Ok(Config::default()),
         "as delivered it sets nothing"
     );
+}
+
+#[test]
+fn settings_of_etcd_fit_together() {
+    let load = |settings: &[(&'static str, &str)]| {
+        load(Sources {
+            flags: settings
+                .iter()
+                .map(|(key, value)| (*key, (*value).to_owned()))
+                .collect(),
+            ..Sources::default()
+        })
+        .map(drop)
+        .map_err(|error| error.to_string())
+    };
+    let (plain, secure) = (("store", "etcd://a:1"), ("store", "etcds://a:1"));
+    for (settings, key) in [
+        (vec![secure], "etcd.ca"),
+        (vec![plain, ("etcd.ca", "/ca")], "etcd.ca"),
+        (
+            vec![secure, ("etcd.ca", "/ca"), ("etcd.certificate", "/c")],
+            "etcd.certificate",
+        ),
+        (vec![plain, ("etcd.user", "insula")], "etcd.user"),
+        (vec![plain, ("etcd.attemptSeconds", "11")], "etcd.attemptSeconds"),
+        (vec![plain, ("etcd.attemptSeconds", "0")], "etcd.attemptSeconds"),
+    ] {
+        let refusal = load(&settings).expect_err(key);
+        assert!(refusal.starts_with(&format!("`{key}`")), "{refusal}");
+    }
+    let all = [
+        secure,
+        ("etcd.ca", "/ca"),
+        ("etcd.certificate", "/c"),
+        ("etcd.key", "/k"),
+        ("etcd.user", "insula"),
+        ("etcd.passwordFile", "/p"),
+    ];
+    assert_eq!(load(&all), Ok(()));
 }
