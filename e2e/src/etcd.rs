@@ -1,66 +1,299 @@
-//! An etcd of a test's own.
+//! An etcd of a test's own: one member or a cluster, on loopback.
+//!
+//! `INSULA_ETCD` names the programs, with colons between; without it `etcd` on the `PATH` is taken.
+//! Members are killed, paused and started again by the test that started them.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    fs,
+    io::{Read, Write},
+    net::{SocketAddr, TcpListener, TcpStream},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
+    time::Duration,
 };
 
+use serde_json::{Value, json};
 use tempfile::TempDir;
+
+use crate::until;
+
+/// Members of a new cluster are tried on other ports when these are taken meanwhile.
+const STARTS_MAX: usize = 5;
 
 /// A running etcd, killed at the end.
 pub struct Etcd {
+    program: PathBuf,
+    members: Vec<Member>,
+    /// Files that members are started with over TLS: the CA, the certificate and its key.
+    tls: Option<[PathBuf; 3]>,
+    dir: TempDir,
+}
+
+struct Member {
     process: Child,
-    endpoint: SocketAddr,
-    _dir: TempDir,
+    client: SocketAddr,
+    peer: SocketAddr,
+}
+
+/// The etcd programs that tests run against: none, and a line that says so, where there are none.
+pub fn etcd_programs() -> Vec<PathBuf> {
+    let named = std::env::var_os("INSULA_ETCD").unwrap_or_else(|| "etcd".into());
+    let runs = |program: &PathBuf| Command::new(program).arg("--version").output().is_ok();
+    let programs: Vec<PathBuf> = std::env::split_paths(&named).filter(runs).collect();
+    if programs.is_empty() {
+        eprintln!("skipped: no etcd (INSULA_ETCD names some, with colons between)");
+    }
+    programs
 }
 
 impl Etcd {
-    /// None, and a line that says so, where there is no etcd.
+    /// One member of the first program, if there is one.
     pub fn start() -> Option<Self> {
-        let program = std::env::var("INSULA_ETCD").unwrap_or_else(|_| "etcd".to_owned());
-        let free = || TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        let (clients, peers) = (free(), free());
-        let (client_url, peer_url) = (format!("http://{clients}"), format!("http://{peers}"));
-        let dir = TempDir::with_prefix("insula-etcd-").unwrap();
-        let process = Command::new(&program)
-            .args(["--data-dir", dir.path().to_str().unwrap(), "--log-level", "error"])
-            .args([
-                "--listen-client-urls",
-                &client_url,
-                "--advertise-client-urls",
-                &client_url,
-            ])
-            .args([
-                "--listen-peer-urls",
-                &peer_url,
-                "--initial-advertise-peer-urls",
-                &peer_url,
-            ])
-            .args(["--initial-cluster", &format!("default={peer_url}")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn();
-        let Ok(process) = process else {
-            eprintln!("skipped: no etcd (INSULA_ETCD names one)");
-            return None;
+        let program = etcd_programs().into_iter().next()?;
+        Some(Self::cluster(&program, 1))
+    }
+
+    /// A cluster that has a leader.
+    pub fn cluster(program: &Path, members: usize) -> Self {
+        for _ in 0..STARTS_MAX {
+            let mut etcd = Self::spawn(program, members);
+            let ready = until("etcd has a leader", || {
+                let ended = etcd.members.iter_mut().any(|m| m.process.try_wait().unwrap().is_some());
+                if ended {
+                    Some(false)
+                } else {
+                    etcd.leader().map(|_| true)
+                }
+            });
+            if ready {
+                return etcd;
+            }
+        }
+        panic!("{} does not start", program.display());
+    }
+
+    fn spawn(program: &Path, members: usize) -> Self {
+        // In memory where that is possible: what a test waits for is not the disk.
+        let shm = Path::new("/dev/shm");
+        let place = if shm.is_dir() {
+            shm.to_owned()
+        } else {
+            std::env::temp_dir()
         };
-        Some(Self {
-            process,
-            endpoint: clients,
-            _dir: dir,
+        let dir = TempDir::with_prefix_in("insula-etcd-", place).unwrap();
+        // All are held until all are known, so that none is given twice.
+        let held: Vec<TcpListener> = (0..2 * members)
+            .map(|_| TcpListener::bind("127.0.0.1:0").unwrap())
+            .collect();
+        let addresses: Vec<SocketAddr> = held.iter().map(|listener| listener.local_addr().unwrap()).collect();
+        drop(held);
+        let pairs: Vec<&[SocketAddr]> = addresses.chunks(2).collect();
+        let peers: Vec<SocketAddr> = pairs.iter().map(|pair| pair[1]).collect();
+        let start = |(index, pair): (usize, &&[SocketAddr])| Member {
+            process: launch(program, dir.path(), index, pair[0], &peers, None),
+            client: pair[0],
+            peer: pair[1],
+        };
+        Self {
+            program: program.to_owned(),
+            members: pairs.iter().enumerate().map(start).collect(),
+            tls: None,
+            dir,
+        }
+    }
+
+    /// The value of `--store`.
+    pub fn store(&self) -> String {
+        let scheme = if self.tls.is_some() { "etcds" } else { "etcd" };
+        let clients: Vec<String> = self.members.iter().map(|member| member.client.to_string()).collect();
+        format!("{scheme}://{}", clients.join(","))
+    }
+
+    /// The leader's index, if a member knows one.
+    pub fn leader(&self) -> Option<usize> {
+        let status = |member: &Member| post(member.client, "/v3/maintenance/status", &json!({}));
+        let ids: Vec<Option<Value>> = self.members.iter().map(status).collect();
+        let mut leaders = ids.iter().flatten().map(|status| status["leader"].clone());
+        let leader = leaders.rfind(|id| id.as_str().is_some_and(|id| id != "0"))?;
+        ids.iter().position(|status| {
+            status
+                .as_ref()
+                .is_some_and(|status| status["header"]["member_id"] == leader)
         })
     }
 
-    /// What `--store` takes.
-    pub fn store(&self) -> String {
-        format!("etcd://{}", self.endpoint)
+    /// A member that is not the leader.
+    pub fn follower(&self) -> usize {
+        let leader = until("etcd has a leader", || self.leader());
+        (leader + 1) % self.members.len()
+    }
+
+    /// A member that a process of this machine is connected to.
+    pub fn used_by(&self, pid: u32) -> Option<usize> {
+        let sockets: Vec<String> = fs::read_dir(format!("/proc/{pid}/fd"))
+            .ok()?
+            .filter_map(|entry| fs::read_link(entry.ok()?.path()).ok())
+            .filter_map(|link| {
+                Some(
+                    link.to_str()?
+                        .strip_prefix("socket:[")?
+                        .trim_end_matches(']')
+                        .to_owned(),
+                )
+            })
+            .collect();
+        // Columns: number, local and remote address, state (01: established), …, inode.
+        let table = fs::read_to_string("/proc/net/tcp").ok()?;
+        let connected: Vec<String> = table
+            .lines()
+            .map(|line| line.split_whitespace().collect::<Vec<_>>())
+            .filter(|row| {
+                row.get(3) == Some(&"01") && row.get(9).is_some_and(|inode| sockets.iter().any(|s| s == inode))
+            })
+            .map(|row| row[2].to_owned())
+            .collect();
+        self.members.iter().position(|member| {
+            let port = format!(":{:04X}", member.client.port());
+            connected.iter().any(|remote| remote.ends_with(&port))
+        })
+    }
+
+    /// Ends a member without a warning.
+    pub fn kill(&mut self, index: usize) {
+        let process = &mut self.members[index].process;
+        // Already gone where a test kills twice.
+        let _ = process.kill();
+        process.wait().unwrap();
+    }
+
+    /// Stops a member's threads: its connections stay open, and nothing answers.
+    pub fn pause(&self, index: usize) {
+        self.signal(index, "-STOP");
+    }
+
+    /// Lets a paused member go on.
+    pub fn resume(&self, index: usize) {
+        self.signal(index, "-CONT");
+    }
+
+    fn signal(&self, index: usize, signal: &str) {
+        let pid = self.members[index].process.id().to_string();
+        assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
+    }
+
+    /// Starts a member that was killed.
+    pub fn restart(&mut self, index: usize) {
+        let peers: Vec<SocketAddr> = self.members.iter().map(|member| member.peer).collect();
+        let client = self.members[index].client;
+        self.members[index].process = launch(&self.program, self.dir.path(), index, client, &peers, self.tls.as_ref());
+    }
+
+    /// Waits until every member answers and knows a leader.
+    pub fn until_whole(&self) {
+        until("every member of etcd knows the leader", || {
+            let knows = |member: &Member| {
+                let status = post(member.client, "/v3/maintenance/status", &json!({}));
+                status.is_some_and(|status| status["leader"].as_str().is_some_and(|id| id != "0"))
+            };
+            self.members.iter().all(knows).then_some(())
+        });
+    }
+
+    /// Kills all members, does something to their data directories, and starts them again.
+    pub fn restart_all_after(&mut self, edit: impl Fn(&Path)) {
+        (0..self.members.len()).for_each(|index| self.kill(index));
+        (0..self.members.len()).for_each(|index| edit(&data_dir(self.dir.path(), index)));
+        (0..self.members.len()).for_each(|index| self.restart(index));
+    }
+
+    /// From the next start on, members want TLS and a client certificate of the CA.
+    pub fn secure(&mut self, ca: &Path, certificate: &Path, key: &Path) {
+        self.tls = Some([ca.to_owned(), certificate.to_owned(), key.to_owned()]);
+    }
+
+    /// Turns authentication on: a user `root`, who may do everything, and this one with a role for
+    /// one prefix.
+    pub fn require_user(&self, name: &str, password: &str, prefix: &str) {
+        let base64 = |text: &str| crate::base64(text.as_bytes());
+        let mut end = prefix.to_owned().into_bytes();
+        *end.last_mut().unwrap() += 1;
+        let end = crate::base64(&end);
+        let permission = json!({"permType": "READWRITE", "key": base64(prefix), "range_end": end});
+        for (path, body) in [
+            ("user/add", json!({"name": "root", "password": "root's"})),
+            ("role/add", json!({"name": "root"})),
+            ("user/grant", json!({"user": "root", "role": "root"})),
+            ("user/add", json!({"name": name, "password": password})),
+            ("role/add", json!({"name": "insula"})),
+            ("role/grant", json!({"name": "insula", "perm": permission})),
+            ("user/grant", json!({"user": name, "role": "insula"})),
+            ("enable", json!({})),
+        ] {
+            let answer = post(self.members[0].client, &format!("/v3/auth/{path}"), &body);
+            assert!(
+                answer.as_ref().is_some_and(|answer| answer["error"].is_null()),
+                "{path}: {answer:?}"
+            );
+        }
     }
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        for member in &mut self.members {
+            // It may have ended by itself.
+            let _ = member.process.kill();
+            let _ = member.process.wait();
+        }
     }
+}
+
+fn data_dir(dir: &Path, index: usize) -> PathBuf {
+    dir.join(format!("m{index}"))
+}
+
+fn launch(
+    program: &Path,
+    dir: &Path,
+    index: usize,
+    client: SocketAddr,
+    peers: &[SocketAddr],
+    tls: Option<&[PathBuf; 3]>,
+) -> Child {
+    let scheme = if tls.is_some() { "https" } else { "http" };
+    let (client, peer) = (format!("{scheme}://{client}"), format!("http://{}", peers[index]));
+    let all: Vec<String> = peers
+        .iter()
+        .enumerate()
+        .map(|(index, peer)| format!("m{index}=http://{peer}"))
+        .collect();
+    let log = fs::File::create(dir.join(format!("m{index}.log"))).unwrap();
+    let mut command = Command::new(program);
+    command
+        .args(["--name", &format!("m{index}"), "--log-level", "error"])
+        .arg("--data-dir")
+        .arg(data_dir(dir, index))
+        .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+        .args(["--initial-cluster", &all.join(",")]);
+    if let Some([ca, certificate, key]) = tls {
+        command.arg("--client-cert-auth").arg("--trusted-ca-file").arg(ca);
+        command.arg("--cert-file").arg(certificate).arg("--key-file").arg(key);
+    }
+    command.stdout(Stdio::null()).stderr(log).spawn().unwrap()
+}
+
+/// One request to etcd's JSON gateway. Nothing where it does not answer within a second.
+fn post(to: SocketAddr, path: &str, body: &Value) -> Option<Value> {
+    let mut stream = TcpStream::connect_timeout(&to, Duration::from_secs(1)).ok()?;
+    stream.set_read_timeout(Some(Duration::from_secs(1))).ok()?;
+    let body = body.to_string();
+    let head = format!(
+        "POST {path} HTTP/1.0\r\nHost: {to}\r\nContent-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all((head + &body).as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    serde_json::from_str(answer.split_once("\r\n\r\n")?.1).ok()
 }

@@ -4,7 +4,8 @@
 //! makes workspaces of its own there, or starts a [`Server`] when it wants to kill it. Most tests are stories
 //! ([`story`]): scripts of requests and commands with the answers that they must get.
 //!
-//! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in), `INSULA_ETCD` an etcd,
+//! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in),
+//! `INSULA_ETCD` one or more etcds with colons between,
 //! `INSULA_APIEXTENSIONS_APISERVER` a Kubernetes server of CustomResourceDefinitions.
 #![allow(
     clippy::unwrap_used,
@@ -30,7 +31,7 @@ mod world;
 
 pub use apiextensions::Apiextensions;
 pub use clients::Runtime;
-pub use etcd::Etcd;
+pub use etcd::{Etcd, etcd_programs};
 pub use generate::{Breakage, Generator};
 pub use hook::{Hook, Reply, base64};
 pub use http::{Answer, Client, Who, tls};

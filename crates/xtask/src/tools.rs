@@ -11,15 +11,18 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 
-/// An etcd to run: the one that `INSULA_ETCD` names, the one on `PATH`, the one fetched before, or one fetched now.
+/// Etcds to run, as `INSULA_ETCD` names them with colons between: those that it names, the one on
+/// `PATH`, the one fetched before, or one fetched now.
 pub fn etcd(root: &Path) -> Result<PathBuf> {
-    if let Some(named) = env::var_os("INSULA_ETCD").map(PathBuf::from) {
-        ensure!(
-            named.is_file(),
-            "INSULA_ETCD names {}, which is not a file",
-            named.display()
-        );
-        return Ok(named);
+    if let Some(named) = env::var_os("INSULA_ETCD") {
+        for program in env::split_paths(&named) {
+            ensure!(
+                program.is_file(),
+                "INSULA_ETCD names {}, which is not a file",
+                program.display()
+            );
+        }
+        return Ok(named.into());
     }
     if let Some(found) = on_path("etcd") {
         return Ok(found);
