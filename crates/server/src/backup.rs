@@ -58,7 +58,7 @@ pub(crate) async fn answer(State(health): State<Health>, request: Parts) -> Resp
         let after = [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())];
         return (after, refusal).into_response();
     };
-    let snapshot = match health.store.snapshot(Revision(0)).await {
+    let snapshot = match health.store.store.snapshot(Revision(0)).await {
         Ok(snapshot) => snapshot,
         Err(error) => {
             let refusal = Refusal {

@@ -50,7 +50,7 @@ pub(crate) struct Health {
 /// The check of the store, under the name that Kubernetes gives it where it is etcd.
 pub(crate) struct StoreCheck {
     name: &'static str,
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     /// The latest probe, and when it ended. Locked while one runs, so that all who ask meanwhile
     /// share it.
     probed: Mutex<Option<(Instant, Result<(), String>)>>,
