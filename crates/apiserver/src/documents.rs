@@ -130,7 +130,7 @@ pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -
         base: &crate::views::base(&request.place),
         now: server.registry.clock.now(),
     };
-    let found = openapi::serve::v3(&server.openapi, &served, path, asked);
+    let found = openapi::serve::v3(&server.openapi, &served, path, asked)?;
     found
         .map(|response| response.map(Body::from))
         .ok_or(Reply::NotFoundPage)
@@ -139,5 +139,5 @@ pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -
 /// `/openapi/v2`
 pub(crate) fn openapi_v2(server: &ApiServer, request: &Authorized) -> Answer {
     let served = served(server, request)?;
-    Ok(openapi::serve::v2(&server.openapi, &served, &request.parsed.headers).map(Body::from))
+    Ok(openapi::serve::v2(&server.openapi, &served, &request.parsed.headers)?.map(Body::from))
 }

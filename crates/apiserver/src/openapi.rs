@@ -13,7 +13,7 @@ mod v2;
 use crate::discovery;
 use bytes::Bytes;
 use insula_api::Json;
-use insula_registry::{ApiVersion, Aside, Served};
+use insula_registry::{ApiVersion, Aside, Error, Result, Served};
 use packed::Piece;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha512};
@@ -181,8 +181,12 @@ impl Cache {
     }
 
     /// A document as it is.
-    pub(crate) fn plain(&self, wanted: &Wanted<'_>) -> Bytes {
-        packed::plain(&self.gzip(wanted))
+    ///
+    /// # Errors
+    /// What was compressed is broken.
+    pub(crate) fn plain(&self, wanted: &Wanted<'_>) -> Result<Bytes> {
+        let broken = |error| Error::Internal(format!("the OpenAPI document {} is broken: {error}", wanted.hash));
+        packed::plain(&self.gzip(wanted)).map_err(broken)
     }
 
     fn parts(&self, wanted: &Wanted<'_>) -> Vec<Made> {

@@ -33,7 +33,7 @@ fn golden() -> Vec<Served> {
 }
 
 fn parsed(wanted: &Wanted<'_>) -> Json {
-    serde_json::from_slice(&Cache::default().plain(wanted)).expect("documents are JSON")
+    serde_json::from_slice(&Cache::default().plain(wanted).expect("is whole")).expect("documents are JSON")
 }
 
 #[test]
@@ -151,7 +151,7 @@ fn a_change_makes_its_own_part_of_version_2() {
         json!([{"name": "v1", "served": true, "storage": true}]),
     )));
     let both = v2(&served, V2::Json);
-    let document: Json = serde_json::from_slice(&cache.plain(&both)).expect("JSON");
+    let document: Json = serde_json::from_slice(&cache.plain(&both).expect("is whole")).expect("JSON");
     assert_eq!(cache.kept().order.len(), 3);
     let widgets = document["definitions"].as_object().expect("a map").keys();
     assert_eq!(widgets.filter(|name| name.ends_with(".Widget")).count(), 2);
@@ -170,7 +170,10 @@ fn documents_are_kept_by_their_hash() {
     }
     let (cache, served, path) = (Cache::default(), golden(), "apis/golden.example.com/v1");
     let hash = v3(&served, path).expect("is served").hash;
-    let get = |headers: &HeaderMap, hash| serve::v3(&cache, &served, path, asked(headers, hash)).expect("is served");
+    let get = |headers: &HeaderMap, hash| {
+        let answer = serve::v3(&cache, &served, path, asked(headers, hash)).expect("is whole");
+        answer.expect("is served")
+    };
     let none = HeaderMap::new();
     let plain = get(&none, None);
     assert_eq!(
@@ -207,7 +210,7 @@ fn documents_are_kept_by_their_hash() {
         .parse()
         .expect("a value");
     let protobuf = HeaderMap::from_iter([(header::ACCEPT, protobuf)]);
-    let answer = serve::v2(&cache, &served, &protobuf);
+    let answer = serve::v2(&cache, &served, &protobuf).expect("is whole");
     assert_eq!(answer.headers()[header::CONTENT_TYPE], V2::Protobuf.content_type());
     assert!(answer.body().starts_with(b"\x0a\x032.0"), "a gnostic document");
     assert_ne!(answer.headers()[header::ETAG], plain.headers()[header::ETAG]);
@@ -215,7 +218,8 @@ fn documents_are_kept_by_their_hash() {
         serve::index(&served, &protobuf).headers()[header::CONTENT_TYPE],
         "application/json"
     );
-    assert!(serve::v3(&cache, &served, "apis/none/v1", asked(&none, None)).is_none());
+    let nowhere = serve::v3(&cache, &served, "apis/none/v1", asked(&none, None));
+    assert!(nowhere.expect("is whole").is_none());
 }
 
 #[test]
@@ -247,7 +251,7 @@ fn documents_are_written_as_their_reader_wishes() {
     ];
     for (accept, version_2, version_3) in rows {
         let headers = HeaderMap::from_iter([(header::ACCEPT, accept.parse().expect("a header"))]);
-        let answer = serve::v2(&cache, &served, &headers);
+        let answer = serve::v2(&cache, &served, &headers).expect("is whole");
         let got = answer
             .headers()
             .get(header::CONTENT_TYPE)
@@ -259,7 +263,9 @@ fn documents_are_written_as_their_reader_wishes() {
             base: "",
             now: insula_api::Timestamp(0),
         };
-        let third = serve::v3(&cache, &served, "apis/golden.example.com/v1", asked).expect("is served");
+        let third = serve::v3(&cache, &served, "apis/golden.example.com/v1", asked)
+            .expect("is whole")
+            .expect("is served");
         for (answer, has) in [(answer, version_2.is_some()), (third, version_3)] {
             let code = if has { 200 } else { 406 };
             assert_eq!(

@@ -2,15 +2,19 @@
 //!
 //! A piece is deflated by itself and ends on a byte, so that what is in front of it and behind it does not matter. A gzip
 //! stream is then a head, the pieces, and the sums of all: nothing is compressed again where one piece of many changes.
+//! One member, because not every client reads a second one.
 
 use bytes::Bytes;
-use flate2::{Compression, Crc, read::GzDecoder, write::DeflateEncoder};
-use std::io::{Read, Write};
+use flate2::{Compress, Compression, Crc, FlushCompress, read::GzDecoder};
+use std::io::{self, Read};
 
 /// Method deflate, no name, no time, no system.
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
 /// The last block: it is empty.
 const LAST: [u8; 2] = [3, 0];
+
+/// Room for compressed bytes that is made at once.
+const ROOM_BYTES: usize = 32 << 10;
 
 /// Compressed bytes. Cheap to clone.
 #[derive(Debug, Clone)]
@@ -23,13 +27,10 @@ pub(super) struct Piece {
 impl Piece {
     /// Compresses bytes.
     pub(super) fn of(bytes: &[u8]) -> Self {
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::default());
-        let written = encoder.write_all(bytes).and_then(|()| encoder.flush());
-        written.expect("memory takes every byte");
         let mut sum = Crc::new();
         sum.update(bytes);
         Piece {
-            deflated: std::mem::take(encoder.get_mut()).into(),
+            deflated: deflate(bytes).into(),
             length: bytes.len() as u64,
             sum: sum.into(),
         }
@@ -38,6 +39,25 @@ impl Piece {
     /// Bytes that it takes.
     pub(super) fn size(&self) -> usize {
         self.deflated.len()
+    }
+}
+
+/// Blocks of a deflate stream that end on a byte, none of which is the last one.
+///
+/// A flush is complete when a call leaves room in the output. Until then it has to be asked for again, which
+/// `flate2::write::DeflateEncoder::flush` does not do: it cuts off what does not fit its buffer of 32 KiB.
+fn deflate(bytes: &[u8]) -> Vec<u8> {
+    let mut deflater = Compress::new(Compression::default(), false);
+    let mut out = Vec::with_capacity(bytes.len() / 8 + ROOM_BYTES);
+    loop {
+        let read = usize::try_from(deflater.total_in()).expect("no more than is in memory");
+        let done = deflater.compress_vec(&bytes[read..], &mut out, FlushCompress::Full);
+        done.expect("a deflater that was just made is not broken");
+        if out.len() < out.capacity() {
+            out.shrink_to_fit();
+            return out;
+        }
+        out.reserve(ROOM_BYTES);
     }
 }
 
@@ -59,18 +79,20 @@ pub(super) fn gzip(pieces: &[Piece]) -> Bytes {
     out.into()
 }
 
-/// What a gzip stream of ours holds.
-pub(super) fn plain(gzip: &[u8]) -> Bytes {
+/// The bytes that a gzip stream holds.
+///
+/// # Errors
+/// It is no gzip stream.
+pub(super) fn plain(gzip: &[u8]) -> io::Result<Bytes> {
     let mut out = Vec::new();
-    GzDecoder::new(gzip)
-        .read_to_end(&mut out)
-        .expect("pieces make a stream");
-    out.into()
+    GzDecoder::new(gzip).read_to_end(&mut out)?;
+    Ok(out.into())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn pieces_in_any_order_make_a_stream() {
@@ -79,7 +101,59 @@ mod tests {
         for order in [vec![], vec![0, 1, 2, 3], vec![3, 2, 2, 0], vec![1]] {
             let chosen: Vec<Piece> = order.iter().map(|i| pieces[*i].clone()).collect();
             let want: Vec<u8> = order.iter().flat_map(|i| texts[*i].iter().copied()).collect();
-            assert_eq!(plain(&gzip(&chosen)), want, "{order:?}");
+            assert_eq!(plain(&gzip(&chosen)).expect("a stream"), want, "{order:?}");
+        }
+    }
+
+    /// Bytes of which about one in `repeat` is new: 1 cannot be compressed.
+    fn bytes(seed: u64, length: usize, repeat: u64) -> Vec<u8> {
+        let mut state = seed | 1;
+        let mut last = 0;
+        let mut next = || {
+            // xorshift64
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            if state.is_multiple_of(repeat) {
+                last = (state >> 24) as u8;
+            }
+            last
+        };
+        (0..length).map(|_| next()).collect()
+    }
+
+    /// Lengths around those at which buffers and blocks of deflate are full, and any others.
+    fn length() -> impl Strategy<Value = usize> {
+        const EDGES: &[usize] = &[0, 1, 16 << 10, 32 << 10, 64 << 10, 128 << 10, 1 << 20];
+        prop_oneof![
+            (prop::sample::select(EDGES), 0usize..12).prop_map(|(edge, more)| (edge + more).saturating_sub(6)),
+            0usize..300_000,
+        ]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+        /// Documents broke as soon as what a piece had left to flush was more than 32 KiB.
+        #[test]
+        fn pieces_of_any_length_make_a_stream(
+            made in prop::collection::vec((any::<u64>(), length(), prop::sample::select(vec![1u64, 2, 7, 100])), 1..4)
+        ) {
+            let texts: Vec<Vec<u8>> = made.into_iter().map(|(seed, length, repeat)| bytes(seed, length, repeat)).collect();
+            let pieces: Vec<Piece> = texts.iter().map(|text| Piece::of(text)).collect();
+            prop_assert!(plain(&gzip(&pieces)).expect("a stream") == texts.concat());
+        }
+    }
+
+    #[test]
+    fn pieces_of_several_mebibytes_make_a_stream() {
+        for repeat in [1, 5] {
+            let text = bytes(17, 5 << 20, repeat);
+            let piece = Piece::of(&text);
+            assert!(
+                plain(&gzip(&[piece.clone(), piece])).expect("a stream") == text.repeat(2),
+                "{repeat}"
+            );
         }
     }
 }

@@ -5,7 +5,7 @@ use crate::{discovery, gzip, negotiate};
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Response, StatusCode, header};
 use insula_api::Timestamp;
-use insula_registry::Served;
+use insula_registry::{Result, Served};
 
 /// A document under its own hash never changes.
 const FOR_EVER: &str = "public, immutable";
@@ -29,20 +29,29 @@ pub struct Asked<'a> {
 pub fn index(served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
     let bytes = Bytes::from(super::index(served).to_string());
     let hash = discovery::etag(&bytes);
-    tagged(&hash, V2::Json.content_type(), headers, || Response::new(bytes))
+    let response = match is_known(headers, &hash) {
+        true => empty(StatusCode::NOT_MODIFIED),
+        false => Response::new(bytes),
+    };
+    tagged(response, &hash, V2::Json.content_type())
 }
 
 /// Answers `/openapi/v3/<path>`; nothing where that is not served.
-pub fn v3(cache: &Cache, served: &[Served], path: &str, asked: Asked<'_>) -> Option<Response<Bytes>> {
-    let wanted = super::v3(served, path)?;
+///
+/// # Errors
+/// The document is broken.
+pub fn v3(cache: &Cache, served: &[Served], path: &str, asked: Asked<'_>) -> Result<Option<Response<Bytes>>> {
+    let Some(wanted) = super::v3(served, path) else {
+        return Ok(None);
+    };
     let accepts = all(asked.headers, header::ACCEPT);
     if negotiate::first_offer(accepts.as_deref(), &[("json", ())]).is_none() {
-        return Some(empty(StatusCode::NOT_ACCEPTABLE));
+        return Ok(Some(empty(StatusCode::NOT_ACCEPTABLE)));
     }
-    Some(match asked.hash.filter(|hash| !hash.is_empty()) {
-        None => document(cache, &wanted, asked.headers),
+    Ok(Some(match asked.hash.filter(|hash| !hash.is_empty()) {
+        None => document(cache, &wanted, asked.headers)?,
         Some(hash) if hash == wanted.hash => {
-            let mut response = document(cache, &wanted, asked.headers);
+            let mut response = document(cache, &wanted, asked.headers)?;
             insert(&mut response, header::CACHE_CONTROL, FOR_EVER);
             if let Some(expires) = Timestamp(asked.now.0 + FOR_EVER_SECONDS).http_date() {
                 insert(&mut response, header::EXPIRES, &expires);
@@ -60,15 +69,18 @@ pub fn v3(cache: &Cache, served: &[Served], path: &str, asked: Asked<'_>) -> Opt
             );
             response
         }
-    })
+    }))
 }
 
 /// Answers `/openapi/v2`, in protobuf to clients that would rather have it than JSON.
-pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
+///
+/// # Errors
+/// The document is broken.
+pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Result<Response<Bytes>> {
     let accepts = all(headers, header::ACCEPT);
     match negotiate::first_offer(accepts.as_deref(), &V2_ASKED) {
         Some(form) => document(cache, &super::v2(served, form), headers),
-        None => empty(StatusCode::NOT_ACCEPTABLE),
+        None => Ok(empty(StatusCode::NOT_ACCEPTABLE)),
     }
 }
 
@@ -88,32 +100,26 @@ fn all(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-fn document(cache: &Cache, wanted: &Wanted<'_>, headers: &HeaderMap) -> Response<Bytes> {
+fn document(cache: &Cache, wanted: &Wanted<'_>, headers: &HeaderMap) -> Result<Response<Bytes>> {
+    let response = if is_known(headers, &wanted.hash) {
+        empty(StatusCode::NOT_MODIFIED)
+    } else if gzip::accepts(headers) {
+        let mut response = Response::new(cache.gzip(wanted));
+        gzip::mark(&mut response);
+        response
+    } else {
+        Response::new(cache.plain(wanted)?)
+    };
     let form = wanted.form.unwrap_or(V2::Json);
-    tagged(&wanted.hash, form.content_type(), headers, || {
-        match gzip::accepts(headers) {
-            true => {
-                let mut response = Response::new(cache.gzip(wanted));
-                gzip::mark(&mut response);
-                response
-            }
-            false => Response::new(cache.plain(wanted)),
-        }
-    })
+    Ok(tagged(response, &wanted.hash, form.content_type()))
 }
 
-/// What `make` gives, for clients that do not have it already.
-fn tagged(
-    hash: &str,
-    content_type: &'static str,
-    headers: &HeaderMap,
-    make: impl FnOnce() -> Response<Bytes>,
-) -> Response<Bytes> {
-    let known = discovery::etag_matches(all(headers, header::IF_NONE_MATCH).as_deref(), hash);
-    let mut response = match known {
-        true => empty(StatusCode::NOT_MODIFIED),
-        false => make(),
-    };
+/// Returns true if the client has the document of this hash.
+fn is_known(headers: &HeaderMap, hash: &str) -> bool {
+    discovery::etag_matches(all(headers, header::IF_NONE_MATCH).as_deref(), hash)
+}
+
+fn tagged(mut response: Response<Bytes>, hash: &str, content_type: &'static str) -> Response<Bytes> {
     let fields = response.headers_mut();
     fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
     fields.append(header::VARY, HeaderValue::from_static("Accept"));
