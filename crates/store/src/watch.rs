@@ -12,6 +12,10 @@ use tokio::sync::Notify;
 /// Changes that one pull hands out, rounded up to a whole revision.
 const PULL_MAX: usize = 1000;
 
+/// Bytes of objects that one pull hands out, rounded up to a whole revision. A cursor that is far
+/// behind keeps no more than this from being freed when the log forgets it.
+const PULL_BYTES_MAX: usize = 1 << 20;
+
 /// Changes that are looked at under one hold of the lock, rounded up to a whole revision: a cursor on one namespace far
 /// behind in a busy cluster must not stop the writer.
 const SCAN_MAX: usize = 4000;
@@ -27,6 +31,14 @@ pub struct Change {
     pub old: Option<Prior>,
     /// What is there now; `None` is a deletion.
     pub new: Option<Arc<Object>>,
+}
+
+impl Change {
+    /// Bytes of the object that the change wrote, or else deleted.
+    fn bytes(&self) -> usize {
+        let object = self.new.as_ref().or(self.old.as_ref().map(|old| &old.object));
+        object.map_or(0, |object| object.size())
+    }
 }
 
 /// The object before a change.
@@ -96,9 +108,10 @@ struct Pulled {
 
 impl Ring {
     fn pull(&self, scope: &Scope, position: Revision, applied: Revision) -> Pulled {
-        let (mut changes, mut looked, mut reached) = (Vec::new(), 0, position);
+        let (mut changes, mut bytes, mut looked, mut reached) = (Vec::new(), 0, 0, position);
         for change in self.after(position) {
-            if change.revision > reached && (changes.len() >= PULL_MAX || looked >= SCAN_MAX) {
+            let is_full = changes.len() >= PULL_MAX || bytes >= PULL_BYTES_MAX || looked >= SCAN_MAX;
+            if change.revision > reached && is_full {
                 return Pulled {
                     changes,
                     reached,
@@ -108,6 +121,7 @@ impl Ring {
             looked += 1;
             reached = change.revision;
             if in_scope(scope, &change.key) {
+                bytes += change.bytes();
                 changes.push(change.clone());
             }
         }
@@ -359,6 +373,12 @@ impl Cursor {
         })
     }
 
+    /// Everything in scope at or before this revision was delivered. Unlike [`Cursor::position`] it
+    /// moves with pulls alone.
+    pub fn reached(&self) -> Revision {
+        self.position
+    }
+
     /// What it watches.
     pub fn scope(&self) -> &Scope {
         &self.scope
@@ -382,6 +402,35 @@ fn in_scope(scope: &Scope, key: &ObjectKey) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pull_ends_with_its_bytes() {
+        let (mut ring, resource) = (Ring::default(), ResourceId::local("example.io", "widgets"));
+        let value = serde_json::json!({"apiVersion": "example.io/v1", "kind": "Widget",
+            "metadata": {"name": "one"}, "spec": "x".repeat(300_000)});
+        let object = Arc::new(Object::new(&value, None).expect("an object"));
+        for n in 0..20 {
+            // Two changes a revision.
+            let change = Change {
+                key: ObjectKey::cluster_scoped(resource.clone(), ClusterName::root(), "one"),
+                revision: Revision(1 + n / 2),
+                old: None,
+                new: Some(object.clone()),
+            };
+            ring.changes.push_back(Arc::new(change));
+        }
+        let scope = Scope::everywhere(resource);
+        let (mut position, mut counts) = (Revision(0), Vec::new());
+        loop {
+            let pulled = ring.pull(&scope, position, Revision(10));
+            counts.push(pulled.changes.len());
+            position = pulled.reached;
+            if !pulled.more {
+                break;
+            }
+        }
+        assert_eq!(counts, [4, 4, 4, 4, 4], "a MiB, and the rest of its revision");
+    }
 
     #[test]
     fn what_was_forgotten_leaves_no_room_behind() {
