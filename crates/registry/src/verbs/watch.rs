@@ -13,6 +13,9 @@ use std::{collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
 
 /// Events handed out together while the initial state is sent.
 const INITIAL_CHUNK: usize = 500;
+/// Bytes of objects handed out together while the initial state is sent, rounded up to a whole
+/// object.
+const INITIAL_BYTES: usize = 1 << 20;
 
 /// What a watch is asked for.
 #[derive(Debug, Clone, Default)]
@@ -48,17 +51,97 @@ pub struct Watch {
     /// What is watched.
     pub target: Target,
     options: WatchOptions,
-    initial: VecDeque<Entry>,
-    cursor: Cursor,
-    /// Bindings that show and hide what is watched.
-    sighted: Option<Sighted>,
-    /// The revision at which a view's watch began, until it has come there from an older one. What may not be seen then is
-    /// not shown of its past.
+    initial: Initial,
+    /// Changes of objects.
+    objects: ChangeBuffer,
+    /// Changes of bindings that show and hide what is watched.
+    sighted: Option<(Sighted, ChangeBuffer)>,
+    /// The revision in which the watch began, until it has come there from an older one. What may
+    /// not be seen in that state is not shown of its past.
     resumed: Option<Revision>,
-    /// Changes of objects that came before changes of bindings did that are older.
-    held: Vec<Arc<Change>>,
     /// Changes that came, and where the cursor stood before: a webhook is being asked what they look like.
     unseen: (Vec<Arc<Change>>, Revision),
+}
+
+/// The state that a watch begins with, as far as it has not been handed out. It holds keys alone: a
+/// client that takes its time keeps no object from being freed.
+struct Initial {
+    keys: VecDeque<ObjectKey>,
+    /// The state's revision.
+    revision: Revision,
+}
+
+impl Initial {
+    /// The next objects of the state. One that changed since can be read as long as the state is in
+    /// the history.
+    fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
+        let (state, latest) = (registry.store.at(self.revision), registry.store.latest());
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        while events.len() < INITIAL_CHUNK && bytes < INITIAL_BYTES {
+            let Some(key) = self.keys.front() else { break };
+            let entry = match &state {
+                Ok(state) => state.get(key),
+                Err(_) => latest.get(key).filter(|entry| entry.revision <= self.revision),
+            };
+            let Some(entry) = entry else {
+                if !events.is_empty() {
+                    break;
+                }
+                let (asked, oldest) = (self.revision, latest.revision());
+                return Err(gone(state.err().unwrap_or(Gone::Compacted { asked, oldest })));
+            };
+            bytes += entry.object.size();
+            events.push(Event {
+                kind: EventKind::Added,
+                entry,
+            });
+            self.keys.pop_front();
+        }
+        Ok(events)
+    }
+}
+
+/// Changes in one scope that a watch has pulled and not looked at yet: at most one pull.
+struct ChangeBuffer {
+    cursor: Cursor,
+    held: VecDeque<Arc<Change>>,
+}
+
+impl ChangeBuffer {
+    fn new(cursor: Cursor) -> Self {
+        let held = VecDeque::new();
+        ChangeBuffer { cursor, held }
+    }
+
+    /// Pulls if nothing is held.
+    fn fill(&mut self) -> std::result::Result<(), Gone> {
+        if self.held.is_empty() {
+            self.held = self.cursor.try_next()?.into();
+        }
+        Ok(())
+    }
+
+    /// Waits for changes if nothing is held.
+    async fn wait(&mut self) -> std::result::Result<(), Gone> {
+        if self.held.is_empty() {
+            self.held = self.cursor.next().await?.into();
+        }
+        Ok(())
+    }
+
+    /// What is held up to a revision.
+    fn take(&mut self, until: Revision) -> impl Iterator<Item = Arc<Change>> {
+        let ripe = self.held.partition_point(|change| change.revision <= until);
+        self.held.drain(..ripe)
+    }
+
+    /// Everything at or before this revision was taken.
+    fn position(&self) -> Revision {
+        match self.held.front() {
+            Some(next) => Revision(next.revision.0.saturating_sub(1)),
+            None => self.cursor.position(),
+        }
+    }
 }
 
 impl Registry {
@@ -67,7 +150,7 @@ impl Registry {
         check_fields(&target, &options.fields)?;
         let mut watch = self.begin(snapshot.revision(), target, options)?;
         let Watch { target, options, .. } = &watch;
-        let (mut initial, mut failed) = (VecDeque::new(), None);
+        let (mut keys, mut failed) = (VecDeque::new(), None);
         let mut looking = target.looking(&self.catalog, snapshot);
         for scope in target.ranges(snapshot) {
             snapshot.for_each(&scope, |entry| {
@@ -75,7 +158,7 @@ impl Registry {
                     return ControlFlow::Continue(());
                 }
                 match selects(target, &options.labels, &options.fields, entry) {
-                    Ok(true) => initial.push_back(entry.clone()),
+                    Ok(true) => keys.push_back(entry.key.clone()),
                     Ok(false) => {}
                     Err(error) => {
                         failed = Some(error);
@@ -88,7 +171,7 @@ impl Registry {
         if let Some(error) = failed {
             return Err(error);
         }
-        watch.initial = initial;
+        watch.initial.keys = keys;
         Ok(watch)
     }
 
@@ -109,21 +192,24 @@ impl Registry {
 
     fn begin(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
         let cursor = self.store.watch(target.scope(), after).map_err(gone)?;
+        let sighted = Sighted::of(self, &target, after).map_err(gone)?;
         Ok(Watch {
             options,
-            initial: VecDeque::new(),
+            initial: Initial {
+                keys: VecDeque::new(),
+                revision: after,
+            },
             unseen: (Vec::new(), cursor.position()),
-            sighted: Sighted::of(self, &target, after).map_err(gone)?,
+            sighted: sighted.map(|(sighted, cursor)| (sighted, ChangeBuffer::new(cursor))),
             resumed: None,
-            held: Vec::new(),
-            cursor,
+            objects: ChangeBuffer::new(cursor),
             target,
         })
     }
 
     /// How everything was just after a change.
-    fn just_after(&self, revision: Revision) -> Snapshot {
-        self.store.at(revision).unwrap_or_else(|_| self.store.latest())
+    fn just_after(&self, revision: Revision) -> Result<Snapshot> {
+        self.store.at(revision).map_err(gone)
     }
 }
 
@@ -153,24 +239,18 @@ pub fn gone(gone: Gone) -> Error {
 impl Watch {
     /// Whether the initial state has been handed out.
     pub fn is_live(&self) -> bool {
-        self.initial.is_empty()
+        self.initial.keys.is_empty()
     }
 
     /// The next events. While the initial state lasts it answers at once; afterwards it waits. Empty when changes came
     /// that this watcher does not see. Cancelling loses nothing.
     pub async fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
-        if !self.initial.is_empty() {
-            let count = self.initial.len().min(INITIAL_CHUNK);
-            let added = self.initial.drain(..count);
-            return Ok(added
-                .map(|entry| Event {
-                    kind: EventKind::Added,
-                    entry,
-                })
-                .collect());
+        if !self.is_live() {
+            return self.initial.next(registry);
         }
         if self.unseen.0.is_empty() {
             let before = self.position();
+            self.resumed = self.resumed.filter(|began| before < *began);
             self.unseen = (self.pull().await.map_err(gone)?, before);
         }
         if looks_inside(&self.options.fields) {
@@ -197,46 +277,51 @@ impl Watch {
         let Some(began) = self.resumed else {
             return Ok(());
         };
-        let now = registry.just_after(began);
-        let mut looking = self.target.looking(&registry.catalog, &now);
-        let is_past = |event: &&Event| event.entry.revision <= began;
-        let hidden = events
-            .iter()
-            .filter(is_past)
-            .find(|event| !looking.still_sees(&event.entry.key, &event.entry.object));
-        if let Some(event) = hidden {
-            let (asked, oldest) = (event.entry.revision, now.revision());
-            return Err(gone(Gone::Compacted { asked, oldest }));
-        }
         if self.position() >= began {
             self.resumed = None;
         }
-        Ok(())
+        let past: Vec<&Event> = events.iter().filter(|event| event.entry.revision <= began).collect();
+        if past.is_empty() {
+            return Ok(());
+        }
+        // No snapshot is held: it would keep the history of a client that does not read.
+        let now = registry.just_after(began)?;
+        let mut looking = self.target.looking(&registry.catalog, &now);
+        let hidden = past
+            .into_iter()
+            .find(|event| !looking.still_sees(&event.entry.key, &event.entry.object));
+        match hidden {
+            Some(event) => {
+                let (asked, oldest) = (event.entry.revision, began);
+                Err(gone(Gone::Compacted { asked, oldest }))
+            }
+            None => Ok(()),
+        }
     }
 
     /// Changes in the order in which they happened. Those of bindings come between those of objects: a client that goes on
     /// from the last event has missed none before it.
     async fn pull(&mut self) -> std::result::Result<Vec<Arc<Change>>, Gone> {
-        let Some(sighted) = &mut self.sighted else {
-            return self.cursor.next().await;
+        let Some((_, bindings)) = &mut self.sighted else {
+            return self.objects.cursor.next().await;
         };
-        let mut turns = Vec::new();
-        if self.held.is_empty() {
-            match select(pin!(self.cursor.next()), pin!(sighted.cursor.next())).await {
-                Either::Left((changes, _)) => self.held = changes?,
-                Either::Right((changes, _)) => turns = changes?,
+        let objects = &mut self.objects;
+        loop {
+            objects.fill()?;
+            bindings.fill()?;
+            // Up to here both are complete, however far behind one of them is.
+            let until = objects.cursor.reached().min(bindings.cursor.reached());
+            let mut changes: Vec<Arc<Change>> = objects.take(until).chain(bindings.take(until)).collect();
+            if !changes.is_empty() {
+                changes.sort_by_key(|change| change.revision);
+                return Ok(changes);
+            }
+            if objects.held.is_empty() && bindings.held.is_empty() {
+                match select(pin!(objects.wait()), pin!(bindings.wait())).await {
+                    Either::Left((waited, _)) | Either::Right((waited, _)) => waited?,
+                }
             }
         }
-        // Bindings are looked at behind the objects and once more in front of them: up to the last of both nothing is missing.
-        drain(&mut sighted.cursor, &mut turns, None)?;
-        let last = |changes: &[Arc<Change>]| changes.last().map(|change| change.revision);
-        let until = last(&self.held).max(last(&turns));
-        drain(&mut self.cursor, &mut self.held, until)?;
-        let ripe = self.held.partition_point(|change| Some(change.revision) <= until);
-        let mut changes: Vec<Arc<Change>> = self.held.drain(..ripe).collect();
-        changes.extend(turns);
-        changes.sort_by_key(|change| change.revision);
-        Ok(changes)
     }
 
     /// Everything at or before this revision was handed out: a bookmark.
@@ -244,11 +329,8 @@ impl Watch {
         if !self.unseen.0.is_empty() {
             return self.unseen.1;
         }
-        let objects = match self.held.first() {
-            Some(next) => Revision(next.revision.0.saturating_sub(1)),
-            None => self.cursor.position(),
-        };
-        let bindings = self.sighted.as_ref().map(|sighted| sighted.cursor.position());
+        let objects = self.objects.position();
+        let bindings = self.sighted.as_ref().map(|(_, bindings)| bindings.position());
         bindings.map_or(objects, |bindings| bindings.min(objects))
     }
 
@@ -264,8 +346,8 @@ impl Watch {
         let mut events = Vec::new();
         for together in changes.chunk_by(|a, b| a.revision == b.revision) {
             let revision = together[0].revision;
-            let before = registry.just_after(Revision(revision.0.saturating_sub(1)));
-            let then = registry.just_after(revision);
+            let before = registry.just_after(Revision(revision.0.saturating_sub(1)))?;
+            let then = registry.just_after(revision)?;
             let mut saw = self.target.looking(&registry.catalog, &before);
             let mut sees = self.target.looking(&registry.catalog, &then);
             for change in together {
@@ -275,7 +357,7 @@ impl Watch {
                         |new: &Object| sees.sees(&change.key, new),
                     );
                     events.extend(self.see_change(change, old, new)?);
-                } else if let Some(sighted) = &self.sighted {
+                } else if let Some((sighted, _)) = &self.sighted {
                     for (kind, entry) in sighted.turned(&self.target, change, &then) {
                         let WatchOptions { labels, fields } = &self.options;
                         if selects(&self.target, labels, fields, &entry)? {
@@ -322,20 +404,6 @@ impl Watch {
             kind,
             entry: entry(&change.key, &shown.object, change.revision),
         }))
-    }
-}
-
-/// Takes what a cursor has, at least up to a revision if there is one to reach.
-fn drain(cursor: &mut Cursor, into: &mut Vec<Arc<Change>>, until: Option<Revision>) -> std::result::Result<(), Gone> {
-    loop {
-        let more = cursor.try_next()?;
-        let Some(last) = more.last().map(|change| change.revision) else {
-            return Ok(());
-        };
-        into.extend(more);
-        if until.is_some_and(|until| last >= until) {
-            return Ok(());
-        }
     }
 }
 

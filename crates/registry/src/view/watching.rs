@@ -11,14 +11,13 @@ type Turned = Vec<(EventKind, Entry)>;
 
 /// The bindings whose changes matter to a watch.
 pub(crate) struct Sighted {
-    /// Changes of bindings.
-    pub(crate) cursor: Cursor,
     by: By,
 }
 
 impl Sighted {
-    /// Nothing where objects come and go by themselves alone: from within, in an export's own API, and of bindings.
-    pub(crate) fn of(registry: &Registry, target: &Target, after: Revision) -> Result<Option<Sighted>, Gone> {
+    /// The bindings, and a cursor on their changes. Nothing where objects come and go by themselves
+    /// alone: from within, in an export's own API, and of bindings.
+    pub(crate) fn of(registry: &Registry, target: &Target, after: Revision) -> Result<Option<(Sighted, Cursor)>, Gone> {
         let (by, cluster) = match &target.sight {
             Sight::Within | Sight::For(_) => return Ok(None),
             Sight::Through(through) => (By::Provider(through.clone()), Some(target.cluster.clone())),
@@ -41,7 +40,7 @@ impl Sighted {
             namespace: None,
         };
         let cursor = registry.store.watch(scope, after)?;
-        Ok(Some(Sighted { cursor, by }))
+        Ok(Some((Sighted { by }, cursor)))
     }
 
     /// The objects that a binding's change shows or hides. One that is shown has the revision it has, for who changes it.
