@@ -1,9 +1,11 @@
 //! A user from a client certificate: the common name is the user, organizations are groups.
 //!
-//! TLS has checked the chain and the dates before; here is what Kubernetes and TLS libraries leave open, so that no
-//! certificate made for another purpose becomes a user.
+//! TLS has checked the chain before, and the dates when the connection began; here is what
+//! Kubernetes and TLS libraries leave open, so that no certificate made for another purpose becomes
+//! a user.
 
 use crate::user::{EXTRA_CREDENTIAL, UserInfo};
+use insula_api::Timestamp;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use x509_parser::{
@@ -29,11 +31,11 @@ pub enum CertificateError {
     Name,
 }
 
-/// The user that a certificate in DER names.
+/// The user that a certificate in DER names, and the last second in which it does.
 ///
 /// # Errors
 /// The certificate is malformed, an authority, not for clients, or names nobody.
-pub fn user(der: &[u8]) -> Result<UserInfo, CertificateError> {
+pub fn user(der: &[u8]) -> Result<(UserInfo, Timestamp), CertificateError> {
     let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError::Malformed)?;
     if !rest.is_empty() {
         return Err(CertificateError::Malformed);
@@ -53,7 +55,7 @@ pub fn user(der: &[u8]) -> Result<UserInfo, CertificateError> {
     let (name, groups) = subject(certificate.subject())?;
     let mut user = UserInfo::authenticated(name, "", groups);
     user.extra.insert(EXTRA_CREDENTIAL.to_owned(), vec![fingerprint(der)]);
-    Ok(user)
+    Ok((user, Timestamp(certificate.validity().not_after.timestamp())))
 }
 
 /// Why a request for a certificate cannot be read, in the words of Kubernetes.
@@ -156,7 +158,7 @@ mod tests {
             (file!("utf8"), "zoë", vec!["a", "system:authenticated"]),
         ];
         for ((file, pem), name, groups) in good {
-            let user = user(&der(pem)).expect(file);
+            let (user, _) = user(&der(pem)).expect(file);
             assert_eq!((user.name.as_str(), user.uid.as_str()), (name, ""), "{file}");
             assert_eq!(user.groups, groups, "{file}");
         }

@@ -7,7 +7,7 @@ use crate::{
     roles::RolesAt,
 };
 use bytes::Bytes;
-use insula_api::ClusterName;
+use insula_api::{ClusterName, Timestamp};
 use insula_auth::{ClusterFacts, GROUP_AUTHENTICATED, TokenFile, UserInfo, account::ISSUER, bearer, certificate, jwt};
 use insula_store::Snapshot;
 use std::{
@@ -24,7 +24,7 @@ pub struct PeerCertificate(Arc<Peer>);
 #[derive(Debug)]
 struct Peer {
     der: Bytes,
-    user: OnceLock<Result<UserInfo, Unauthenticated>>,
+    user: OnceLock<Result<(UserInfo, Timestamp), Unauthenticated>>,
 }
 
 impl PeerCertificate {
@@ -38,10 +38,11 @@ impl PeerCertificate {
 
     /// The account of the user, if the certificate names one.
     pub fn account(&self) -> Option<Cow<'_, str>> {
-        self.user().as_ref().ok().map(UserInfo::account_name)
+        self.user().as_ref().ok().map(|(user, _)| user.account_name())
     }
 
-    fn user(&self) -> &Result<UserInfo, Unauthenticated> {
+    /// The user, and the last second in which the certificate is valid.
+    fn user(&self) -> &Result<(UserInfo, Timestamp), Unauthenticated> {
         let read = || certificate::user(&self.0.der).map_err(|error| Unauthenticated(error.to_string()));
         self.0.user.get_or_init(read)
     }
@@ -95,7 +96,17 @@ impl Authenticator {
     ) -> Result<UserInfo, Unauthenticated> {
         match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
             Some(token) => self.by_token(token, &[], at).await.map(|(user, _)| user),
-            None => peer.map_or_else(|| Ok(UserInfo::anonymous()), |peer| peer.user().clone()),
+            None => peer.map_or_else(|| Ok(UserInfo::anonymous()), |peer| self.by_certificate(peer)),
+        }
+    }
+
+    /// The user of a connection, which may last longer than the certificate that began it.
+    fn by_certificate(&self, peer: &PeerCertificate) -> Result<UserInfo, Unauthenticated> {
+        let (user, last) = peer.user().clone()?;
+        let now = self.accounts.as_ref().map(|accounts| accounts.clock.now());
+        match now.is_some_and(|now| now > last) {
+            true => Err(Unauthenticated("the client certificate has expired".to_owned())),
+            false => Ok(user),
         }
     }
 
