@@ -4,7 +4,7 @@ use crate::{
     negotiate::{Format, Negotiated},
     protobuf,
     render::Renderer,
-    status,
+    status::{self, StatusReply},
     table::Columns,
 };
 use bytes::{BufMut, Bytes, BytesMut};
@@ -84,24 +84,25 @@ impl Encoder {
         self.format
     }
 
-    /// Changes of objects, up to one that cannot be shown. Cancelled, it has done nothing.
+    /// Changes of objects, up to one that cannot be shown. Cancelled, it has done nothing but to
+    /// `out`.
     pub(crate) async fn events(
         &mut self,
         target: &Target,
         cache: &Arc<Cache>,
         events: &[Event],
-    ) -> (Frames, Result<()>) {
-        let mut out = Frames::default();
+        out: &mut Frames,
+    ) -> Result<()> {
         let mut shown = cache.show(target, events.iter().map(|event| &event.entry));
         let mut done = Ok(());
         for event in events {
-            done = self.event(event, &mut shown, &mut out).await;
+            done = self.event(event, &mut shown, out).await;
             if done.is_err() {
                 break;
             }
         }
         self.columns = Columns::Known;
-        (out, done)
+        done
     }
 
     async fn event<'e, E>(&self, event: &'e Event, shown: &mut Show<'e, E>, out: &mut Frames) -> Result<()>
@@ -146,7 +147,12 @@ impl Encoder {
 
     /// Why the watch ends.
     pub(crate) fn error(&self, error: &Error, out: &mut Frames) {
-        self.said("ERROR", &status::status(error).body, out);
+        self.refusal(&status::status(error), out);
+    }
+
+    /// The same, where it is known how a client is told.
+    pub(crate) fn refusal(&self, status: &StatusReply, out: &mut Frames) {
+        self.said("ERROR", &status.body, out);
     }
 
     fn said(&self, kind: &str, object: &Json, out: &mut Frames) {

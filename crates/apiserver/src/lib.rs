@@ -24,6 +24,7 @@ pub mod openapi;
 pub mod path;
 pub mod protobuf;
 pub mod query;
+mod reauthorize;
 mod recorded;
 mod render;
 pub mod reply;
@@ -45,7 +46,7 @@ use axum::body::Body;
 use http::{HeaderValue, Request, Response, header};
 use insula_auth::audit::Record;
 use insula_registry::{Registry, access::Authenticator};
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 use tokio::sync::watch;
 
 /// This program's version.
@@ -67,6 +68,9 @@ pub struct ApiServer {
     pub openapi: openapi::Cache,
     /// Turns true when the server drains: watches end.
     pub closing: watch::Receiver<bool>,
+    /// Pause between the bookmarks of a watch, at each of which the user's right to it is checked
+    /// again.
+    pub bookmark_period: Duration,
 }
 
 impl ApiServer {

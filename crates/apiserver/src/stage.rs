@@ -42,7 +42,8 @@ pub struct Parsed {
     pub headers: HeaderMap,
     /// Body, unread.
     pub body: Body,
-    peer: Option<PeerCertificate>,
+    /// The certificate that came with the connection.
+    pub(crate) peer: Option<PeerCertificate>,
     connection: Option<OnAuthenticated>,
     /// A wish to go on as a WebSocket.
     pub(crate) upgrade: Option<Upgrade>,

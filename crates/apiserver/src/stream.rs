@@ -6,38 +6,42 @@ use crate::{
     limits::WatchPlace,
     negotiate::{Format, Offer},
     query::{At, WatchStart},
+    reauthorize::Credentials,
     reply::{self, Reply},
     stage,
 };
 use axum::body::Body;
 use bytes::Bytes;
-use futures_util::FutureExt;
+use futures_util::{FutureExt, Stream, StreamExt, stream::unfold};
 use http::Response;
-use insula_api::{ClusterName, Revision, Scope};
+use insula_api::Revision;
 use insula_auth::audit::Open;
-use insula_registry::{
-    Error, Event, Origin, Registry, Target, Watch, ids, locate,
-    view::{By, Sight},
-};
-use insula_store::{Cursor, Snapshot};
-use std::{convert::Infallible, future::pending, sync::Arc};
+use insula_registry::{Error, Event, Registry, Target, Watch, access::Authenticator};
+use std::{collections::VecDeque, convert::Infallible, sync::Arc};
 use tokio::sync::watch;
 
+mod dependencies;
 mod times;
 
-use times::{BOOKMARK_PERIOD, Tick, Times, lasting};
+use dependencies::Dependencies;
+use times::{Tick, Times, lasting};
+
+/// Bytes of objects that are encoded at once, rounded up to a whole event: what a client does not
+/// take is not encoded.
+const STEP_BYTES: usize = 128 << 10;
 
 /// Everything that a running watch holds.
 pub(crate) struct Running {
     registry: Arc<Registry>,
+    authenticator: Arc<Authenticator>,
     watch: Watch,
     encoder: Encoder,
     /// Events that the watch has given and that are still to be encoded.
-    unsent: Vec<Event>,
-    /// Changes of what defines the resource.
-    definition: Vec<Cursor>,
-    /// Changes of the LogicalCluster: who watches may have to go.
-    gate: Option<Cursor>,
+    unsent: VecDeque<Event>,
+    dependencies: Dependencies,
+    credentials: Credentials,
+    /// True when it is time to check again that the user may watch.
+    is_review_due: bool,
     times: Times,
     /// Whether the client wants bookmarks.
     bookmarks: bool,
@@ -60,8 +64,15 @@ pub(crate) enum Events {
 }
 
 impl Events {
-    /// The next events; `None` at the end. Cancelling loses nothing.
-    pub(crate) async fn frames(&mut self) -> Option<Frames> {
+    /// All events, as far as they are asked for.
+    pub(crate) fn stream(self) -> impl Stream<Item = Frames> {
+        unfold(self, |mut events| async move {
+            let frames = events.frames().await?;
+            Some((frames, events))
+        })
+    }
+
+    async fn frames(&mut self) -> Option<Frames> {
         match self {
             Events::Running(running) => running.frames().await,
             Events::Last(frames) => frames.take(),
@@ -91,15 +102,19 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let format = encoder.format();
     let registry = request.server.registry.clone();
     let target = registry.asking_to_watch(&request.target).into_owned();
-    let events = match begin(&registry, target.clone(), options, start).await {
+    // From the state that resolved and authorised the request, whatever is waited for from here on.
+    let dependencies = Dependencies::of(&registry, &target, request.request.place.snapshot.revision());
+    let events = match begin(&registry, target, options, start).await {
         Ok((watch, initial_end)) => Events::Running(Box::new(Running {
+            authenticator: request.server.authenticator.clone(),
             encoder,
-            unsent: Vec::new(),
-            definition: definition_cursors(&registry, &target),
-            gate: gate(&registry, &target),
+            unsent: VecDeque::new(),
+            dependencies,
+            credentials: Credentials::of(&request.request.parsed),
+            is_review_due: false,
             registry,
             watch,
-            times: Times::new(timeout, BOOKMARK_PERIOD),
+            times: Times::new(timeout, request.server.bookmark_period),
             bookmarks,
             initial_end,
             closing: request.server.closing.clone(),
@@ -126,10 +141,9 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
 
 /// An answer that goes on as long as there are events.
 fn streamed(events: Events, format: Format) -> Response<Body> {
-    let frames = futures_util::stream::unfold(events, move |mut events| async move {
-        let frames = events.frames().await?;
-        Some((Ok::<Bytes, Infallible>(frames.streamed(format)), events))
-    });
+    let frames = events
+        .stream()
+        .map(move |frames| Ok::<Bytes, Infallible>(frames.streamed(format)));
     let mut response = reply::bytes(200, Vec::new(), content_type(format));
     *response.body_mut() = Body::from_stream(frames);
     response
@@ -175,43 +189,6 @@ async fn begin(
     }
 }
 
-/// What tells that the resource is defined anew or no more: built-ins never are.
-fn definition_cursors(registry: &Registry, target: &Target) -> Vec<Cursor> {
-    let claims = Scope::cluster(ids::claims(), target.cluster.clone());
-    // A view changes with its export, and what it shows with the export's schemas.
-    if let Sight::Across(across) = &target.sight {
-        let exports = Scope::cluster(ids::apiexports(), target.cluster.clone());
-        let bundles = Scope::cluster(ids::bundles(), ClusterName::bound_crds());
-        let scopes = match across.by {
-            By::Provider(_) => vec![exports, bundles],
-            By::Everybody | By::Consumer(_) => Vec::new(),
-        };
-        return cursors(registry, scopes);
-    }
-    let source = match &target.served.origin {
-        Origin::System => return Vec::new(),
-        Origin::Bound { .. } => Scope::cluster(ids::bundles(), ClusterName::bound_crds()),
-        Origin::Local { .. } => Scope::cluster(ids::customresourcedefinitions(), target.cluster.clone()),
-    };
-    cursors(registry, vec![claims, source])
-}
-
-/// What tells that a cluster is switched off, is gone, or waits no longer for the one who watches.
-fn gate(registry: &Registry, target: &Target) -> Option<Cursor> {
-    let is_one = !target.is_across() && !target.cluster.is_system();
-    let scope = Scope::cluster(ids::logicalclusters(), target.cluster.clone());
-    let now = registry.store.latest().revision();
-    registry.store.watch(scope, now).ok().filter(|_| is_one)
-}
-
-fn cursors(registry: &Registry, scopes: Vec<Scope>) -> Vec<Cursor> {
-    let now = registry.store.latest().revision();
-    scopes
-        .into_iter()
-        .filter_map(|scope| registry.store.watch(scope, now).ok())
-        .collect()
-}
-
 fn content_type(format: Format) -> &'static str {
     match format {
         Format::Protobuf => "application/vnd.kubernetes.protobuf;stream=watch",
@@ -222,8 +199,8 @@ fn content_type(format: Format) -> &'static str {
 /// What a running watch waits for.
 enum Wake {
     Events(Result<Vec<Event>, Error>),
-    Redefined,
-    Gate,
+    /// The state that it depends on may be another one.
+    Changed,
     /// All that happened before the end has been told.
     Last,
     Time(Tick),
@@ -235,42 +212,47 @@ impl Running {
     async fn frames(&mut self) -> Option<Frames> {
         let mut out = Frames::default();
         while !self.ended {
-            if !self.unsent.is_empty() {
-                return Some(self.unsent().await);
-            }
-            if self.watch.is_live()
+            if self.is_review_due {
+                self.review(&mut out).await;
+            } else if !self.unsent.is_empty() {
+                self.encode(&mut out).await;
+            } else if self.watch.is_live()
                 && let Some(revision) = self.initial_end.take()
             {
                 self.encoder.bookmark(revision, true, &mut out);
-                return Some(out);
-            }
-            match self.wake().await {
-                Wake::Events(Ok(events)) => self.unsent = events,
-                Wake::Events(Err(error)) => {
-                    self.ended = true;
-                    self.encoder.error(&error, &mut out);
-                }
-                Wake::Redefined => self.last = self.redefined_at(),
-                Wake::Gate if self.is_open() => {}
-                Wake::Time(Tick::Bookmark) => self.bookmark(&mut out),
-                Wake::Last | Wake::Gate | Wake::Closing | Wake::Time(Tick::End) => {
-                    self.ended = true;
-                    // The last thing a client learns is where to go on.
-                    self.bookmark(&mut out);
+            } else {
+                match self.wake().await {
+                    Wake::Events(Ok(events)) => self.unsent = events.into(),
+                    Wake::Events(Err(error)) => {
+                        self.ended = true;
+                        self.encoder.error(&error, &mut out);
+                    }
+                    Wake::Changed => self.last = self.ends_at(),
+                    Wake::Time(Tick::Bookmark) => self.is_review_due = true,
+                    Wake::Last | Wake::Closing | Wake::Time(Tick::End) => {
+                        self.ended = true;
+                        // The last thing a client learns is where to go on.
+                        self.bookmark(&mut out);
+                    }
                 }
             }
             if !out.is_empty() {
                 return Some(out);
             }
+            // A watch that has nothing to send for all its looking must not keep a thread from
+            // others.
+            if self.unsent.is_empty() {
+                tokio::task::yield_now().await;
+            }
         }
         None
     }
 
+    /// Events come last: a busy watch, too, notices that it has to end.
     async fn wake(&mut self) -> Wake {
         let Running {
             watch,
-            definition,
-            gate,
+            dependencies,
             closing,
             times,
             registry,
@@ -284,86 +266,61 @@ impl Running {
             };
             return rest.map_or(Wake::Last, Wake::Events);
         }
-        let redefined = async {
-            match definition.as_mut_slice() {
-                [claims, source] => tokio::select! {
-                    _ = claims.next() => {}
-                    _ = source.next() => {}
-                },
-                _ => pending().await,
-            }
-        };
-        let gated = async {
-            match gate {
-                Some(gate) => drop(gate.next().await),
-                None => pending().await,
-            }
-        };
         tokio::select! {
             biased;
-            events = watch.next(registry) => Wake::Events(events),
-            () = redefined => Wake::Redefined,
-            () = gated => Wake::Gate,
-            tick = times.next() => Wake::Time(tick),
             _ = closing.wait_for(|closing| *closing) => Wake::Closing,
+            tick = times.next() => Wake::Time(tick),
+            () = dependencies.changed(registry) => Wake::Changed,
+            events = watch.next(registry) => Wake::Events(events),
         }
     }
 
-    /// Whether the cluster still lets its content be watched. It tells about itself even when it is switched off.
-    fn is_open(&self) -> bool {
-        let target = &self.watch.target;
+    /// The revision at which the watch turned out to have to end. What happened up to it is still
+    /// told: a definition that is deleted takes its objects along, and may be gone itself before
+    /// their events were looked at.
+    fn ends_at(&self) -> Option<Revision> {
         let snapshot = self.registry.store.latest();
-        let itself = target.served.resource_id() == ids::logicalclusters();
-        let awaited = match &target.sight {
-            Sight::For(duty) => duty.is_awaited(&snapshot, &target.cluster),
-            Sight::Within | Sight::Through(_) | Sight::Across(_) => true,
-        };
-        awaited && locate::logical_cluster(&snapshot, &target.cluster).is_some_and(|view| itself || !view.inactive)
+        let holds = dependencies::hold(&self.registry, &self.watch.target, &snapshot);
+        (!holds).then(|| snapshot.revision())
     }
 
-    /// The revision at which the resource turned out to be another one. What happened up to it is still told: a definition that is
-    /// deleted takes its objects along, and may be gone itself before their events were looked at.
-    fn redefined_at(&self) -> Option<Revision> {
-        let snapshot = self.registry.store.latest();
-        self.is_redefined(&snapshot).then(|| snapshot.revision())
-    }
-
-    fn is_redefined(&self, snapshot: &Snapshot) -> bool {
-        let target = &self.watch.target;
-        let Target { cluster, served, .. } = target;
-        if let Sight::Across(across) = &target.sight {
-            // Other generations are shown as they come; the watch ends with the version.
-            let By::Provider(through) = &across.by else {
-                return false;
-            };
-            let (catalog, api) = (&self.registry.catalog, &served.api);
-            let now = through.export.resolve(catalog, snapshot, &api.group, &api.names.plural);
-            return now.is_none_or(|now| {
-                now.identity != served.identity || !now.served_versions().any(|known| known.name == target.version)
-            });
+    /// Checks that the user may still watch; says why not, or else where the watch stands.
+    async fn review(&mut self, out: &mut Frames) {
+        let refusal = self.credentials.refusal(&self.authenticator, &self.registry).await;
+        self.is_review_due = false;
+        match refusal {
+            Some(status) => {
+                self.ended = true;
+                self.encoder.refusal(&status, out);
+            }
+            None => self.bookmark(out),
         }
-        let now = self
-            .registry
-            .catalog
-            .resolve(snapshot, cluster, served.group(), &served.names().plural);
-        now.is_none_or(|now| now.api.fingerprint != served.api.fingerprint || now.identity != served.identity)
     }
 
-    /// Events that have come. An object that cannot be shown ends the watch with an ERROR.
-    async fn unsent(&mut self) -> Frames {
+    /// Encodes the next of the events that have come. An object that cannot be shown ends the watch
+    /// with an ERROR.
+    async fn encode(&mut self, out: &mut Frames) {
         let (target, cache) = (&self.watch.target, &self.registry.cache);
-        let (mut out, shown) = self.encoder.events(target, cache, &self.unsent).await;
-        self.unsent.clear();
+        let mut bytes = 0;
+        let fits = |event: &&Event| {
+            let fits = bytes < STEP_BYTES;
+            bytes += event.entry.object.size();
+            fits
+        };
+        let count = self.unsent.iter().take_while(fits).count();
+        let step = &self.unsent.make_contiguous()[..count];
+        let shown = self.encoder.events(target, cache, step, out).await;
+        self.unsent.drain(..count);
         if let Err(error) = shown {
-            self.encoder.error(&error, &mut out);
+            self.encoder.error(&error, out);
             self.ended = true;
         }
-        out
     }
 
-    /// Where to go on, for clients that want to know.
+    /// Where to go on, for clients that want to know and have all that came before.
     fn bookmark(&self, out: &mut Frames) {
-        if self.bookmarks {
+        let is_complete = self.unsent.is_empty() && self.watch.is_live() && self.initial_end.is_none();
+        if self.bookmarks && is_complete {
             self.encoder.bookmark(self.watch.position(), false, out);
         }
     }

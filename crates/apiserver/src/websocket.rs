@@ -15,7 +15,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, req
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
 use sha1::{Digest, Sha1};
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 use tokio::time::{interval, timeout};
 use tokio_tungstenite::{
     WebSocketStream,
@@ -138,7 +138,7 @@ fn handshake(request: &HeaderMap) -> Result<Response<axum::body::Body>, Reply> {
 /// The client went away.
 struct Left;
 
-async fn converse(upgraded: Upgraded, mut events: Events, format: Format) {
+async fn converse(upgraded: Upgraded, events: Events, format: Format) {
     let config = WebSocketConfig::default()
         .read_buffer_size(RECEIVED_BYTES_MAX)
         .write_buffer_size(0)
@@ -147,9 +147,11 @@ async fn converse(upgraded: Upgraded, mut events: Events, format: Format) {
     let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
     let mut pings = interval(PING_PERIOD);
     pings.reset();
+    // One stream for all turns of the loop: what the client sends does not begin its checks anew.
+    let mut events = pin!(events.stream());
     loop {
         let sent = tokio::select! {
-            next = events.frames() => match next {
+            next = events.next() => match next {
                 Some(frames) => send(&mut socket, frames, format).await,
                 None => break,
             },

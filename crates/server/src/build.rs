@@ -135,6 +135,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         shares: lanes.shares.clone(),
         openapi: insula_apiserver::openapi::Cache::new(aside),
         closing: closed,
+        bookmark_period: Duration::from_secs(config.watches.bookmark_seconds),
     });
     let health = health::routes(Health {
         store: Arc::new(StoreCheck::new(store, &config.store)),
@@ -167,7 +168,10 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     };
 
     let mut background: Vec<Background> = vec![
-        Box::pin(housekeeping::keep(Arc::clone(&registry))),
+        Box::pin(housekeeping::keep(
+            Arc::clone(&registry),
+            Duration::from_secs(config.watches.history_seconds),
+        )),
         Box::pin(async move {
             lifecycle.closing().await;
             // Watches may all be gone already; then nobody has to be told.

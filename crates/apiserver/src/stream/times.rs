@@ -5,8 +5,6 @@ use tokio::time::{Sleep, sleep};
 
 /// A watch without `timeoutSeconds` ends after this time and a random part of it more, as kube-apiserver's do.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
-/// Pause between bookmarks.
-pub(super) const BOOKMARK_PERIOD: Duration = Duration::from_secs(60);
 
 /// How long a watch lasts: as it is asked, or so that those that began together do not end together.
 pub(super) fn lasting(asked_seconds: Option<u64>, random: u64) -> Duration {

@@ -166,6 +166,14 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     if config.webhooks.calls_per_workspace == 0 {
         return refuse("webhooks.callsPerWorkspace", "a limit must be at least 1".to_owned());
     }
+    if config.watches.history_seconds == 0 || config.watches.bookmark_seconds == 0 {
+        let key = if config.watches.history_seconds == 0 {
+            "historySeconds"
+        } else {
+            "bookmarkSeconds"
+        };
+        return refuse(&format!("watches.{key}"), "must be at least 1".to_owned());
+    }
     if config.audit.max_megabytes == 0 || config.audit.queue == 0 {
         let key = if config.audit.queue == 0 {
             "queue"

@@ -43,6 +43,8 @@ pub struct Config {
     pub webhooks: Webhooks,
     /// What workspaces may be.
     pub workspaces: Workspaces,
+    /// Watches, and the history that they read.
+    pub watches: Watches,
     /// Who asked for what: the log of it.
     pub audit: AuditConfig,
     /// How much anybody may ask for.
@@ -193,6 +195,29 @@ pub struct Workspaces {
     pub mounts: Targets,
 }
 
+/// Watches, and the history that they read.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Watches {
+    /// Seconds of history that the server keeps, as long as the store has room for it. A watch or
+    /// list from an older revision is answered 410; at least 1.
+    pub history_seconds: u64,
+    /// Seconds between bookmarks. At each one the server checks again that the user may watch; at
+    /// least 1.
+    pub bookmark_seconds: u64,
+}
+
+impl Default for Watches {
+    fn default() -> Self {
+        Self {
+            // As kube-apiserver compacts etcd every five minutes, and sends a bookmark about every
+            // minute.
+            history_seconds: 300,
+            bookmark_seconds: 60,
+        }
+    }
+}
+
 /// Limits. Every one has a default, and none can be switched off.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -257,6 +282,7 @@ impl Default for Config {
                 objects: 0,
                 mounts: Targets::nobody(),
             },
+            watches: Watches::default(),
             audit: AuditConfig::default(),
             limits: Limits::default(),
         }
