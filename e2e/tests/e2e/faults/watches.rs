@@ -23,6 +23,7 @@ fn server_with(environment: &[(&str, &str)], flags: &[&str]) -> Server {
     Server::with(Setup {
         flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
         environment: environment.iter().map(text).collect(),
+        ..Setup::default()
     })
 }
 
