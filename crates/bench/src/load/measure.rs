@@ -17,6 +17,7 @@ use anyhow::{Context, Result};
 use futures_util::future::try_join_all;
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeSet,
     time::{Duration, Instant},
 };
 
@@ -30,6 +31,8 @@ struct Run<'a> {
     client: Client,
     workspaces: usize,
     bound: usize,
+    /// Tenants that have the objects that lists are made of: several measurements want the same.
+    filled: RefCell<BTreeSet<usize>>,
 }
 
 /// Fills a fresh server with workspaces and measures what was asked for.
@@ -46,6 +49,7 @@ pub(super) async fn everything(
         client,
         workspaces,
         bound: workspaces.min(BOUND_MAX),
+        filled: RefCell::default(),
     };
     world::provide(&run.client, !arguments.moves_only)
         .await

@@ -19,7 +19,7 @@ use crate::load::{
 use anyhow::{Context, Result};
 use futures_util::future::try_join;
 use http::Method;
-use std::time::Duration;
+use std::{cell::RefCell, time::Duration};
 
 /// Of the tenant that is measured: a few hundredths of what the server can do.
 const GET_PACE: Duration = Duration::from_millis(5);
@@ -146,6 +146,7 @@ async fn other_server(run: &Run<'_>) -> Result<Server> {
         client: Client::connect(server.kubeconfig(), run.arguments.connections).await?,
         workspaces: tenants,
         bound: tenants,
+        filled: RefCell::default(),
     };
     world::provide(&other.client, !run.arguments.moves_only).await?;
     // What making it takes has been measured.
