@@ -23,8 +23,8 @@ use insula_apiserver::limits::Held;
 
 use crate::{connections::Connection, listen::Answered};
 
-/// What a client has to take in the time that a stalled answer is given. Also the largest DATA frame that clients take unasked.
-const PIECE_BYTES: usize = 16 << 10;
+/// What a client has to take in the time that a stalled answer is given: 1 KiB a second with the default of 60 s.
+const PIECE_BYTES: usize = 64 << 10;
 
 /// A request that has come and whose answer is not written yet.
 pub(crate) struct Exchange {
