@@ -34,7 +34,7 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The wall clock. Below the server's wiring nobody reads another one.
+/// The time. Below the server's wiring nobody reads another clock.
 pub trait Clock: Send + Sync {
     /// Now.
     fn now(&self) -> Timestamp;
@@ -42,6 +42,12 @@ pub trait Clock: Send + Sync {
     /// Now, in microseconds since 1970 (for Lease and Event times).
     fn now_micros(&self) -> i64 {
         self.now().0 * 1_000_000
+    }
+
+    /// Microseconds since some moment, for rates and for how long something may take. Never steps back, whatever is done to
+    /// the wall clock; a clock that is set by hand, as in tests, may let both be one.
+    fn monotonic_micros(&self) -> i64 {
+        self.now_micros()
     }
 }
 

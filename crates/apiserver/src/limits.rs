@@ -57,7 +57,7 @@ enum What {
 struct Open {
     requests: usize,
     watches: usize,
-    /// Until when the requests so far would have kept them busy at their rate, in microseconds.
+    /// Until when the requests so far would have kept them busy at their rate, in microseconds of monotonic time.
     busy_until: i64,
 }
 
@@ -192,7 +192,7 @@ impl Book {
             return Err(status::too_many_requests(&why));
         }
         if what == What::Requests {
-            let now = book.clock.now_micros();
+            let now = book.clock.monotonic_micros();
             let busy_until = open.busy_until.max(now);
             if busy_until - now > BURST_MICROS {
                 let why = format!("{whose} sent {rate} requests in a second, and may send no more");
@@ -215,7 +215,7 @@ impl Book {
         if length < self.sweep_at.load(Ordering::Relaxed) {
             return;
         }
-        let now = self.clock.now_micros();
+        let now = self.clock.monotonic_micros();
         self.open.retain(|_, open| !open.is_idle(now));
         self.sweep_at
             .store((self.open.len() * 2).max(SWEEP_MIN), Ordering::Relaxed);
@@ -236,7 +236,8 @@ mod tests {
     use insula_api::Timestamp;
     use std::sync::atomic::AtomicI64;
 
-    struct Still(AtomicI64);
+    /// Monotonic time, and what the wall clock shows beside it.
+    struct Still(AtomicI64, AtomicI64);
 
     impl Clock for Still {
         fn now(&self) -> Timestamp {
@@ -244,12 +245,16 @@ mod tests {
         }
 
         fn now_micros(&self) -> i64 {
+            self.monotonic_micros() + self.1.load(Ordering::Relaxed)
+        }
+
+        fn monotonic_micros(&self) -> i64 {
             self.0.load(Ordering::Relaxed)
         }
     }
 
     fn limits(rate: usize) -> (Limits, Arc<Still>) {
-        let clock = Arc::new(Still(AtomicI64::new(0)));
+        let clock = Arc::new(Still(AtomicI64::new(0), AtomicI64::new(0)));
         let share = Share {
             requests: 2,
             watches: 2,
@@ -325,6 +330,16 @@ mod tests {
         assert!(limits.request("v").is_ok());
         clock.0.store(300_000, Ordering::Relaxed);
         assert_eq!(sent(100), 3);
+    }
+
+    /// A wall clock that was set back by 15 s had everybody refused for 14.
+    #[test]
+    fn a_wall_clock_that_is_set_back_refuses_nobody() {
+        let (limits, clock) = limits(10);
+        assert!((0..5).all(|_| limits.request("u").is_ok()));
+        clock.0.store(500_000, Ordering::Relaxed);
+        clock.1.store(-15_000_000, Ordering::Relaxed);
+        assert!((0..5).all(|_| limits.request("u").is_ok()));
     }
 
     #[test]

@@ -34,8 +34,8 @@ impl Prover {
     }
 
     pub(crate) fn prove(&self, bundle: &Bundle) -> Proof {
-        let end = self.clock.now_micros().saturating_add(MICROS_MAX);
-        let go_on = || self.clock.now_micros() < end;
+        let end = self.clock.monotonic_micros().saturating_add(MICROS_MAX);
+        let go_on = || self.clock.monotonic_micros() < end;
         let mut told = Ok(Searched::default());
         (self.aside)(&mut || told = proof::prove(bundle, Search::default(), &go_on));
         told

@@ -4,7 +4,7 @@
 
 use std::{
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
+    time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use insula_api::{Clock, Rng, Timestamp};
@@ -22,13 +22,16 @@ impl Env {
     /// The machine's clock and the kernel's randomness.
     pub fn real() -> Self {
         Self {
-            clock: Arc::new(SystemClock),
+            clock: Arc::new(SystemClock { begun: Instant::now() }),
             rng: Arc::new(KernelRng),
         }
     }
 }
 
-struct SystemClock;
+struct SystemClock {
+    /// The moment from which monotonic time counts.
+    begun: Instant,
+}
 
 impl SystemClock {
     /// A clock before 1970 reads as 1970: certificates then fail with a message about their dates.
@@ -44,6 +47,10 @@ impl Clock for SystemClock {
 
     fn now_micros(&self) -> i64 {
         i64::try_from(Self::since_1970().as_micros()).unwrap_or(i64::MAX)
+    }
+
+    fn monotonic_micros(&self) -> i64 {
+        i64::try_from(self.begun.elapsed().as_micros()).unwrap_or(i64::MAX)
     }
 }
 
