@@ -26,6 +26,8 @@ use tonic::{Request, Status, service::Routes};
 
 /// Bytes of a message that names things. Objects come to `ConversionService` alone.
 const NAMES_BYTES_MAX: usize = 64 << 10;
+/// Bytes of a message that anybody may send: the name of a service.
+const OPEN_BYTES_MAX: usize = 1 << 10;
 
 /// The services, and what the edge has to know of their methods.
 pub struct Services {
@@ -79,7 +81,7 @@ pub async fn services(door: Door, object_bytes: usize) -> Result<Services, tonic
     let workspaces = WorkspaceServiceServer::new(door.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
     let conversions = ConversionServiceServer::new(door).max_decoding_message_size(object_bytes);
     Ok(Services {
-        routes: Routes::new(health.max_decoding_message_size(NAMES_BYTES_MAX))
+        routes: Routes::new(health.max_decoding_message_size(OPEN_BYTES_MAX))
             .add_service(tower::Layer::layer(&guard, v1))
             .add_service(tower::Layer::layer(&guard, v1alpha))
             .add_service(clusters)
@@ -127,6 +129,7 @@ fn access(service: &str) -> Access {
 
 fn bytes(service: &str, object_bytes: usize) -> usize {
     match service {
+        "grpc.health.v1.Health" => OPEN_BYTES_MAX,
         "insula.admin.v1.ConversionService" => object_bytes,
         _ => NAMES_BYTES_MAX,
     }

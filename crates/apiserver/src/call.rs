@@ -208,6 +208,11 @@ impl Authenticated {
 }
 
 impl Caller {
+    /// The name of the account that pays while no workspace does.
+    pub fn payer(&self) -> &Arc<str> {
+        &self.payer
+    }
+
     /// The record of the call.
     pub fn record(&self) -> &Record {
         &self.record

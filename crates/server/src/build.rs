@@ -158,12 +158,13 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     let services = insula_admin::services(door, config.limits.body_bytes)
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
+    let calls = Calls::new(services, config.limits.body_bytes, &metrics);
     let front = Front {
         rng: env.rng,
         audit,
         metrics,
         health,
-        calls: Calls::new(services),
+        calls,
         api: server,
     };
 

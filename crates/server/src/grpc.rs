@@ -4,35 +4,26 @@
 //! is admitted. Every answer is HTTP 200; how a call ended stands in `grpc-status`, in the headers
 //! where no message comes before.
 
-use std::{
-    collections::BTreeMap,
-    pin::Pin,
-    task::{Context, Poll},
-    time::Duration,
-};
+mod message;
 
-use axum::{
-    Router,
-    body::{Body, Bytes},
-    extract::Request,
-    response::Response,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, extract::Request, response::Response};
 use http::{
     HeaderMap, StatusCode,
     header::{CONTENT_TYPE, HeaderName},
 };
-use http_body::{Body as HttpBody, Frame, SizeHint};
 use insula_admin::{Method, Services, status};
 use insula_api::ClusterPath;
 use insula_apiserver::{
     ApiServer,
-    call::{Access, Call},
+    call::{Access, Call, Caller},
     handle,
 };
-use tokio::time::{Instant, Sleep, sleep};
 use tonic::{Code, Status};
 
-use crate::front::routed;
+use self::message::{Message, MessageBytes};
+use crate::{front::routed, metrics::Metrics};
 
 /// The workspace whose own issuers vouch for the caller. A message names its workspace, too, but is
 /// read afterwards.
@@ -41,7 +32,7 @@ const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Digits of a time (gRPC over HTTP/2: `TimeoutValue`).
 const TIMEOUT_DIGITS_MAX: usize = 8;
 
-/// What the edge assumes of a method that no service has.
+/// A method that no service has.
 const UNKNOWN: Method = Method {
     access: Access::Authenticated,
     verb: "",
@@ -53,49 +44,59 @@ const UNKNOWN: Method = Method {
 pub(crate) struct Calls {
     services: Router,
     methods: BTreeMap<String, Method>,
+    bytes: Arc<MessageBytes>,
 }
 
 impl Calls {
-    pub(crate) fn new(services: Services) -> Self {
+    /// The services, whose messages are at most so large each.
+    pub(crate) fn new(services: Services, largest: usize, metrics: &Metrics) -> Self {
         let Services { routes, methods } = services;
         Calls {
             services: routes.prepare().into_axum_router(),
             methods,
+            bytes: Arc::new(MessageBytes::new(largest, metrics.message_bytes())),
         }
     }
 
     /// Answers a call.
     pub(crate) async fn answer(&self, api: &ApiServer, request: Request) -> Response {
-        let method = self.methods.get(request.uri().path()).copied().unwrap_or(UNKNOWN);
-        let mut response = match self.called(api, method, request).await {
+        let known = self.methods.get(request.uri().path());
+        let mut response = match self.called(api, known, request).await {
             Ok(response) => response,
             Err(refusal) => refusal.into_http(),
         };
         response.extensions_mut().insert(handle::Kind {
-            verb: method.verb,
+            verb: known.unwrap_or(&UNKNOWN).verb,
             class: handle::Class::Call,
         });
         response
     }
 
-    async fn called(&self, api: &ApiServer, method: Method, request: Request) -> Result<Response, Status> {
+    async fn called(&self, api: &ApiServer, known: Option<&Method>, request: Request) -> Result<Response, Status> {
+        let method = known.unwrap_or(&UNKNOWN);
         let (workspace, time) = (workspace(request.headers())?, timeout(request.headers())?);
         let stall = api.limits.settings.request_time;
         let call = Call {
-            request: request.map(|body| Body::new(Message::new(body, method.bytes, stall))),
+            request,
             workspace,
             time,
             access: method.access,
             streams: method.streams,
         };
-        let serve = |request: Request| async {
-            match is_protobuf(request.headers()) {
-                true => routed(&self.services, request).await,
-                false => {
-                    Status::unimplemented("messages are in protobuf: use application/grpc or application/grpc+proto")
-                        .into_http()
-                }
+        let serve = |request: Request| async move {
+            if known.is_none() {
+                let text = format!("no service has a method {}", request.uri().path());
+                return Status::unimplemented(text).into_http();
             }
+            if !is_protobuf(request.headers()) {
+                let text = "messages are in protobuf: use application/grpc or application/grpc+proto";
+                return Status::unimplemented(text).into_http();
+            }
+            // Held for as long as the service works: what it made of a message is larger than that.
+            let held = request.extensions().get::<Arc<Caller>>();
+            let held = held.map(|caller| self.bytes.of(caller.payer()));
+            let message = |body| Body::new(Message::new(body, method.bytes, stall, held.clone()));
+            routed(&self.services, request.map(message)).await
         };
         let answered = api.call(call, serve).await;
         answered.map_err(|refusal| status::refused(&refusal))
@@ -176,67 +177,6 @@ pub(crate) fn http_code(code: Code) -> StatusCode {
         Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         Code::DeadlineExceeded => StatusCode::GATEWAY_TIMEOUT,
         Code::Cancelled | Code::Unknown | Code::Internal | Code::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
-    }
-}
-
-/// The messages of a call: so many bytes, and none so late after the last ones.
-struct Message {
-    body: Body,
-    left: usize,
-    stall: Duration,
-    late: Pin<Box<Sleep>>,
-}
-
-/// Bytes that announce a message's length.
-const PREFIX_BYTES: usize = 5;
-
-impl Message {
-    fn new(body: Body, most: usize, stall: Duration) -> Self {
-        Message {
-            body,
-            left: most + PREFIX_BYTES,
-            stall,
-            late: Box::pin(sleep(stall)),
-        }
-    }
-}
-
-impl HttpBody for Message {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
-        match Pin::new(&mut self.body).poll_frame(context) {
-            Poll::Ready(Some(Ok(frame))) => {
-                let bytes = frame.data_ref().map_or(0, Bytes::len);
-                let Some(left) = self.left.checked_sub(bytes) else {
-                    let text = "the call's messages are larger than they may be together";
-                    return Poll::Ready(Some(Err(Status::resource_exhausted(text))));
-                };
-                self.left = left;
-                let end = Instant::now() + self.stall;
-                self.late.as_mut().reset(end);
-                Poll::Ready(Some(Ok(frame)))
-            }
-            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Status::cancelled(error.to_string())))),
-            Poll::Ready(None) => Poll::Ready(None),
-            Poll::Pending => self.late.as_mut().poll(context).map(|()| {
-                let seconds = self.stall.as_secs();
-                let text = format!("nothing of the call's messages came for {seconds} seconds");
-                Some(Err(Status::deadline_exceeded(text)))
-            }),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 

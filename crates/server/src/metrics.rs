@@ -152,6 +152,7 @@ pub struct Metrics {
     connections_closed: Family<ClosedLabels, Counter>,
     streams_reset: Counter,
     handshake_failures: Counter,
+    message_bytes: Gauge<i64, AtomicI64>,
     commit_seconds: Family<CommitLabels, Histogram, fn() -> Histogram>,
     audit_events: Family<AuditLabels, Counter>,
     otlp: Option<Otlp>,
@@ -187,6 +188,7 @@ impl Metrics {
             connections_closed: Family::default(),
             streams_reset: Counter::default(),
             handshake_failures: Counter::default(),
+            message_bytes: Gauge::default(),
             // An fsync takes 0.05 ms on a good disk and seconds on one that is dying.
             commit_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_05, 18))),
             audit_events: Family::default(),
@@ -219,6 +221,8 @@ impl Metrics {
         registry.register("stalled_streams_reset", help, self.streams_reset.clone());
         let help = "TLS handshakes that failed or took too long";
         registry.register("tls_handshake_failures", help, self.handshake_failures.clone());
+        let help = "Messages of gRPC calls that are being received or worked on";
+        registry.register_with_unit("grpc_message", help, Unit::Bytes, self.message_bytes.clone());
         let help = "Time from handing a transaction to the store to its answer";
         registry.register_with_unit("commit_duration", help, Unit::Seconds, self.commit_seconds.clone());
         registry.register("audit_events", "Events for the audit log", self.audit_events.clone());
@@ -273,6 +277,11 @@ impl Metrics {
     /// A stream was reset whose client took nothing of its answer.
     pub(crate) fn stream_reset(&self) {
         self.streams_reset.inc();
+    }
+
+    /// The gauge of what messages of gRPC calls hold.
+    pub(crate) fn message_bytes(&self) -> Gauge<i64, AtomicI64> {
+        self.message_bytes.clone()
     }
 
     pub(crate) fn handshake_failed(&self) {

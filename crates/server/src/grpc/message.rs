@@ -1,0 +1,231 @@
+//! Messages of calls: how large they may be, alone and together, and how late.
+//!
+//! A message is counted from its first byte until its call was answered, since what a service makes
+//! of it is many times as large: a list of empty values takes two bytes for each, and sixteen times
+//! that in memory.
+
+use std::{
+    collections::HashMap,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI64, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use axum::body::{Body, Bytes};
+use http_body::{Body as HttpBody, Frame, SizeHint};
+use prometheus_client::metrics::gauge::Gauge;
+use tokio::time::{Instant, Sleep, sleep};
+use tonic::Status;
+
+/// Bytes that announce a message's length.
+const PREFIX_BYTES: usize = 5;
+/// The bytes of one caller's messages, in largest messages…
+const PER_CALLER: usize = 2;
+/// …and those of all callers.
+const ALL: usize = 8;
+/// Milliseconds after which a caller over these may try again.
+const PUSHBACK_MILLISECONDS: u64 = 1_000;
+
+/// Bytes of the messages that are being received and worked on.
+pub(super) struct MessageBytes {
+    largest: usize,
+    held: Mutex<Held>,
+    gauge: Gauge<i64, AtomicI64>,
+}
+
+#[derive(Default)]
+struct Held {
+    all: usize,
+    callers: HashMap<Arc<str>, usize>,
+}
+
+/// Bytes of one call, given back when it is dropped.
+pub(super) struct CallBytes {
+    of: Arc<MessageBytes>,
+    caller: Arc<str>,
+    bytes: AtomicUsize,
+}
+
+impl MessageBytes {
+    /// Nothing yet, of messages that are at most so large each.
+    pub(super) fn new(largest: usize, gauge: Gauge<i64, AtomicI64>) -> Self {
+        MessageBytes {
+            largest,
+            held: Mutex::default(),
+            gauge,
+        }
+    }
+
+    /// The bytes of a new call of somebody.
+    pub(super) fn of(self: &Arc<Self>, caller: &Arc<str>) -> Arc<CallBytes> {
+        Arc::new(CallBytes {
+            of: Arc::clone(self),
+            caller: Arc::clone(caller),
+            bytes: AtomicUsize::new(0),
+        })
+    }
+
+    fn held(&self) -> MutexGuard<'_, Held> {
+        // It is whole between any two statements.
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, caller: &Arc<str>, bytes: usize) -> Result<(), Status> {
+        let mut held = self.held();
+        let own = held.callers.get(caller).copied().unwrap_or_default() + bytes;
+        let (most, whose) = match (own > PER_CALLER * self.largest, held.all + bytes > ALL * self.largest) {
+            (true, _) => (PER_CALLER * self.largest, "the user's"),
+            (false, true) => (ALL * self.largest, "all"),
+            (false, false) => {
+                held.all += bytes;
+                held.callers.insert(Arc::clone(caller), own);
+                self.gauge.set(i64::try_from(held.all).unwrap_or(i64::MAX));
+                return Ok(());
+            }
+        };
+        let text = format!("{whose} messages that are being received have {most} bytes, and may have no more");
+        let mut refusal = Status::resource_exhausted(text);
+        let metadata = refusal.metadata_mut();
+        metadata.insert("grpc-retry-pushback-ms", PUSHBACK_MILLISECONDS.into());
+        Err(refusal)
+    }
+
+    fn give_back(&self, caller: &Arc<str>, bytes: usize) {
+        let mut held = self.held();
+        held.all -= bytes;
+        if let Some(own) = held.callers.get_mut(caller) {
+            *own -= bytes;
+            if *own == 0 {
+                held.callers.remove(caller);
+            }
+        }
+        self.gauge.set(i64::try_from(held.all).unwrap_or(i64::MAX));
+    }
+}
+
+impl CallBytes {
+    fn add(&self, bytes: usize) -> Result<(), Status> {
+        self.of.add(&self.caller, bytes)?;
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+impl Drop for CallBytes {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(self.bytes.get_mut());
+        if bytes > 0 {
+            self.of.give_back(&self.caller, bytes);
+        }
+    }
+}
+
+/// The messages of a call: so many bytes, and none so late after the last ones.
+pub(super) struct Message {
+    body: Body,
+    left: usize,
+    stall: Duration,
+    late: Pin<Box<Sleep>>,
+    held: Option<Arc<CallBytes>>,
+}
+
+impl Message {
+    /// The body of a call whose messages have at most so many bytes and come without so long a
+    /// pause. Those of callers who are known are counted.
+    pub(super) fn new(body: Body, most: usize, stall: Duration, held: Option<Arc<CallBytes>>) -> Self {
+        Message {
+            body,
+            left: most + PREFIX_BYTES,
+            stall,
+            late: Box::pin(sleep(stall)),
+            held,
+        }
+    }
+
+    /// Takes a piece of a message.
+    fn take(&mut self, bytes: usize) -> Result<(), Status> {
+        let left = self.left.checked_sub(bytes);
+        self.left =
+            left.ok_or_else(|| Status::resource_exhausted("the call's messages are larger than they may be together"))?;
+        if let Some(held) = &self.held {
+            held.add(bytes)?;
+        }
+        let end = Instant::now() + self.stall;
+        self.late.as_mut().reset(end);
+        Ok(())
+    }
+}
+
+impl HttpBody for Message {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        match Pin::new(&mut self.body).poll_frame(context) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let taken = self.take(frame.data_ref().map_or(0, Bytes::len));
+                Poll::Ready(Some(taken.map(|()| frame)))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(Status::cancelled(error.to_string())))),
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => self.late.as_mut().poll(context).map(|()| {
+                let seconds = self.stall.as_secs();
+                let text = format!("nothing of the call's messages came for {seconds} seconds");
+                Some(Err(Status::deadline_exceeded(text)))
+            }),
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(bytes: &CallBytes, more: usize) -> bool {
+        let Err(refusal) = bytes.add(more) else { return false };
+        assert_eq!(refusal.code(), tonic::Code::ResourceExhausted);
+        assert_eq!(
+            refusal.metadata().get("grpc-retry-pushback-ms").expect("a time"),
+            "1000"
+        );
+        true
+    }
+
+    #[test]
+    fn messages_are_counted_by_caller_and_together_until_their_calls_end() {
+        let gauge = Gauge::default();
+        let all = Arc::new(MessageBytes::new(10, gauge.clone()));
+        let call = |who: &str| all.of(&who.into());
+        let (first, second) = (call("a"), call("a"));
+        first.add(10).expect("it fits");
+        second.add(10).expect("it fits");
+        assert!(refused(&second, 1), "a caller has two of the largest messages");
+        let others: Vec<_> = (0..6).map(|n| call(&n.to_string())).collect();
+        for other in &others {
+            other.add(10).expect("it fits");
+        }
+        assert!(refused(&call("b"), 1), "all callers have eight of them");
+        assert_eq!(gauge.get(), 80);
+        drop(first);
+        call("b").add(1).expect("it fits again");
+        second.add(10).expect("it fits again");
+        drop((second, others));
+        assert_eq!(gauge.get(), 0);
+        assert!(all.held().callers.is_empty());
+    }
+}
