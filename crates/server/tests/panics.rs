@@ -5,7 +5,7 @@ use std::{
     path::Path,
     sync::{
         Arc,
-        atomic::{AtomicI64, Ordering},
+        atomic::{AtomicBool, AtomicI64, Ordering},
     },
     time::Duration,
 };
@@ -18,10 +18,16 @@ use hyper_util::{
     client::legacy::{Client, connect::HttpConnector},
     rt::TokioExecutor,
 };
-use insula_api::Rng;
+use insula_api::{Clock, Rng, Timestamp};
+use insula_proto::{
+    admin::v1::{GetInfoRequest, ValidateRequest},
+    admin::v1::{cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient},
+    value::from_json,
+};
 use insula_server::{Config, Env, config::StoreChoice};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
+use tonic::Code;
 
 /// Randomness that stands for a bug: asked so many times, it panics.
 struct Faulty {
@@ -36,9 +42,31 @@ impl Rng for Faulty {
     }
 }
 
-type Https = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+/// A clock that stands for a bug where calls compute: told to, it panics once on a thread of low
+/// priority.
+struct FaultyClock {
+    real: Arc<dyn Clock>,
+    faulty: AtomicBool,
+}
 
-fn client(data_dir: &Path) -> Https {
+impl Clock for FaultyClock {
+    fn now(&self) -> Timestamp {
+        self.real.now()
+    }
+
+    fn now_micros(&self) -> i64 {
+        let behind = std::thread::current().name() == Some("behind");
+        assert!(
+            !(behind && self.faulty.swap(false, Ordering::Relaxed)),
+            "a bug, made for a test"
+        );
+        self.real.now_micros()
+    }
+}
+
+type Https<B = Full<Bytes>> = Client<HttpsConnector<HttpConnector>, B>;
+
+fn client<B: http_body::Body<Data: Send> + Send>(data_dir: &Path) -> Https<B> {
     let pki = data_dir.join("pki");
     let certificate = |name: &str| CertificateDer::from_pem_file(pki.join(format!("{name}.crt"))).unwrap();
     let mut roots = rustls::RootCertStore::empty();
@@ -86,7 +114,7 @@ async fn a_bug_in_a_request_ends_that_request() {
         ..real
     };
     let running = insula_server::start(config, env, &|_| ()).await.unwrap();
-    let client = client(&dir.path().join("data"));
+    let client: Https = client(&dir.path().join("data"));
     let maps = format!("{}/clusters/root/api/v1/namespaces/default/configmaps", running.url());
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     // Reconcilers draw numbers, too, until all is there that every workspace has.
@@ -111,4 +139,52 @@ async fn a_bug_in_a_request_ends_that_request() {
     assert_eq!(ask(&client, Method::POST, &maps, &map).await.0, 201);
     assert_eq!(ask(&client, Method::GET, &maps, &Value::Null).await.0, 200);
     running.shutdown().await;
+}
+
+/// The same for a gRPC call, whose work is done on another thread.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bug_in_a_call_ends_that_call() {
+    let dir = tempfile::tempdir().unwrap();
+    let data_dir = dir.path().join("data");
+    let mut config = Config {
+        data_dir: data_dir.clone(),
+        listen: "127.0.0.1:0".to_owned(),
+        store: StoreChoice::Memory,
+        ..Config::default()
+    };
+    config.limits.requests_in_flight_per_user = 1;
+    config.limits.requests_in_flight_per_workspace = 1;
+    let real = Env::real();
+    let clock = Arc::new(FaultyClock {
+        real: Arc::clone(&real.clock),
+        faulty: AtomicBool::new(false),
+    });
+    let env = Env {
+        clock: clock.clone(),
+        ..real
+    };
+    let running = insula_server::start(config, env, &|_| ()).await.unwrap();
+    let origin: http::Uri = running.url().parse().unwrap();
+    let mut conversions = ConversionServiceClient::with_origin(client(&data_dir), origin.clone());
+    let schema = json!({"metadata": {"name": "v1.as.example.io"}, "spec": {"group": "example.io", "scope": "Cluster",
+        "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"},
+        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"type": "object"}}]}});
+    let validate = ValidateRequest {
+        schema: Some(from_json(schema.as_object().unwrap()).unwrap()),
+        ..ValidateRequest::default()
+    };
+    clock.faulty.store(true, Ordering::Relaxed);
+    let broken = conversions.validate(validate.clone()).await.unwrap_err();
+    assert_eq!(broken.code(), Code::Internal, "{broken:?}");
+    assert!(!broken.message().contains("made for a test"), "{broken:?}");
+    let verdict = conversions.validate(validate).await.unwrap().into_inner();
+    assert!(verdict.valid, "{:?}", verdict.violations);
+    let mut clusters = ClusterServiceClient::with_origin(client(&data_dir), origin);
+    clusters.get_info(GetInfoRequest {}).await.unwrap();
+    running.shutdown().await;
+    let log = std::fs::read_to_string(data_dir.join("audit/audit.log")).unwrap();
+    let panics = log
+        .lines()
+        .filter(|line| line.contains("ConversionService/Validate") && line.contains("\"Panic\""));
+    assert_eq!(panics.count(), 1, "{log}");
 }

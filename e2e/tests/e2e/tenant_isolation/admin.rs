@@ -6,7 +6,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
 use http::uri::PathAndQuery;
 use insula_e2e::runtime;
-use insula_proto::admin::v1::{GetRequest, ListRequest, TreeRequest, workspace_service_client::WorkspaceServiceClient};
+use insula_proto::admin::v1::{
+    ConvertRequest, GetInfoRequest, GetRequest, ListRequest, StoredRules, TreeRequest, ValidateRequest,
+    cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient,
+    convert_request::Source, workspace_service_client::WorkspaceServiceClient,
+};
 use prost::Message;
 use prost_types::FileDescriptorSet;
 use tonic::{
@@ -16,6 +20,7 @@ use tonic::{
 
 use super::{
     row::{Row, tells_nothing},
+    scene::OWNER,
     *,
 };
 use crate::grpc;
@@ -224,6 +229,141 @@ fn calls_have_limits() {
     assert!(answer.is_err() || answer.is_ok_and(|answer| answer.code == 431));
     let fine = call(&[("x-remote-user", "kcp-admin")], claimed(0)).unwrap();
     assert_eq!(fine.code, 200);
+}
+
+/// What the calls about a workspace answer to somebody: code and text.
+fn answers(server: &Server, token: &str, workspace: &str) -> Vec<(Code, String)> {
+    let channel = grpc::channel(server, &Who::Anonymous);
+    let mut workspaces = WorkspaceServiceClient::with_origin(channel.clone(), grpc::origin(server));
+    let mut conversions = ConversionServiceClient::with_origin(channel, grpc::origin(server));
+    let (parent, root, workspace) = (workspace.to_owned(), workspace.to_owned(), workspace.to_owned());
+    let list = ListRequest {
+        parent,
+        ..ListRequest::default()
+    };
+    let tree = TreeRequest { root, max_depth: 1 };
+    let validate = ValidateRequest {
+        workspace: workspace.clone(),
+        ..ValidateRequest::default()
+    };
+    let stored = StoredRules {
+        workspace: workspace.clone(),
+        schema_name: "v1.widgets.example.io".to_owned(),
+    };
+    let convert = ConvertRequest {
+        source: Some(Source::Stored(stored)),
+        ..ConvertRequest::default()
+    };
+    let answers = runtime().block_on(async {
+        [
+            workspaces
+                .get(grpc::as_user(token, GetRequest { workspace }))
+                .await
+                .map(drop),
+            workspaces.list(grpc::as_user(token, list)).await.map(drop),
+            workspaces.tree(grpc::as_user(token, tree)).await.map(drop),
+            conversions.validate(grpc::as_user(token, validate)).await.map(drop),
+            conversions.convert(grpc::as_user(token, convert)).await.map(drop),
+        ]
+    });
+    let told = |answer: Result<(), Status>| match answer {
+        Ok(()) => (Code::Ok, String::new()),
+        Err(status) => (status.code(), status.message().to_owned()),
+    };
+    answers.into_iter().map(told).collect()
+}
+
+/// Who has no right in a workspace does not learn whether there is one, by its path, by its cluster
+/// or below it.
+#[test]
+fn workspaces_of_others_and_those_that_are_not_there_look_the_same() {
+    let server = shared();
+    let (theirs, mine) = (owned_by(&server, "alice"), owned_by(&server, OWNER));
+    let name = |path: &str| path.rsplit(':').next().unwrap().to_owned();
+    // Get names the workspace in its refusal, as it was asked.
+    let nameless = |path: &str, answers: Vec<(Code, String)>| -> Vec<(Code, String)> {
+        let word = format!("{:?}", name(path));
+        answers
+            .into_iter()
+            .map(|(code, text)| (code, text.replace(&word, "NAME")))
+            .collect()
+    };
+    let seen = |path: &str| nameless(path, answers(&server, "bob-token", path));
+    let nowhere = seen("root:nowhere");
+    assert!(
+        nowhere.iter().all(|(code, _)| *code == Code::PermissionDenied),
+        "{nowhere:?}"
+    );
+    for path in [&*theirs.path, "root:nowhere:below", &format!("{}:below", theirs.path)] {
+        assert_eq!(seen(path), nowhere, "{path}");
+    }
+    assert_eq!(seen(&theirs.cluster), seen("0123456789abcdef"));
+    // Who has rights is told what is wrong.
+    let own = answers(&server, "bob-token", &mine.path);
+    assert_eq!(own[..3], [(); 3].map(|()| (Code::Ok, String::new())), "{own:?}");
+    assert_eq!(own[3].0, Code::InvalidArgument, "{own:?}");
+    assert_eq!(own[4].0, Code::NotFound, "{own:?}");
+    let missing = answers(&server, "bob-token", &format!("{}:nothing", mine.path));
+    assert!(missing.iter().all(|(code, _)| *code == Code::NotFound), "{missing:?}");
+}
+
+/// `Impersonate-*` means over gRPC what it means over HTTP: who may act as another does, and nobody
+/// else does.
+#[test]
+fn callers_act_as_others_where_they_may() {
+    let server = shared();
+    let (mine, theirs) = (owned_by(&server, "alice"), owned_by(&server, OWNER));
+    let acting = |who: &Who, token: Option<&str>, headers: &[(&'static str, &str)], root: &str| {
+        let channel = grpc::channel(&server, who);
+        let mut clusters = ClusterServiceClient::with_origin(channel.clone(), grpc::origin(&server));
+        let mut workspaces = WorkspaceServiceClient::with_origin(channel, grpc::origin(&server));
+        let metadata = || {
+            let mut metadata = MetadataMap::new();
+            if let Some(token) = token {
+                metadata.insert("authorization", format!("Bearer {token}").parse().unwrap());
+            }
+            for (name, value) in headers {
+                metadata.append(*name, value.parse().unwrap());
+            }
+            metadata
+        };
+        runtime().block_on(async {
+            let info = Request::from_parts(metadata(), Extensions::default(), GetInfoRequest {});
+            let info = clusters.get_info(info).await;
+            let list = ListRequest {
+                parent: root.to_owned(),
+                ..ListRequest::default()
+            };
+            let list = Request::from_parts(metadata(), Extensions::default(), list);
+            let list = workspaces.list(list).await.map(drop);
+            let caller = info.map(|info| info.into_inner().caller.unwrap_or_default().username);
+            (
+                caller.map_err(|status| status.code()),
+                list.map_err(|status| status.code()),
+            )
+        })
+    };
+    let denied = Err(Code::PermissionDenied);
+    let admin = |headers: &[(&'static str, &str)], root: &str| acting(&Who::KcpAdmin, None, headers, root);
+    let alice =
+        |headers: &[(&'static str, &str)], root: &str| acting(&Who::Anonymous, Some("alice-token"), headers, root);
+    assert_eq!(admin(&[], &theirs.path), (Ok("kcp-admin".to_owned()), Ok(())));
+    let as_alice = [("impersonate-user", "alice")];
+    assert_eq!(admin(&as_alice, &mine.path), (Ok("alice".to_owned()), Ok(())));
+    assert_eq!(admin(&as_alice, &theirs.path), (Ok("alice".to_owned()), denied));
+    // An owner lends names of their workspace, and no right with them; elsewhere nobody asks.
+    let as_friend = [("impersonate-user", "friend")];
+    let no_name = Err(Code::PermissionDenied);
+    assert_eq!(alice(&as_friend, &mine.path), (no_name.clone(), denied));
+    assert_eq!(
+        alice(&[("impersonate-user", "kcp-admin")], &theirs.path),
+        (no_name.clone(), denied)
+    );
+    let mighty = [("impersonate-user", "alice"), ("impersonate-group", "system:masters")];
+    assert_eq!(alice(&mighty, &theirs.path), (no_name, denied));
+    let nobody = [("impersonate-group", "system:masters")];
+    let invalid = Code::InvalidArgument;
+    assert_eq!(alice(&nobody, &theirs.path), (Err(invalid), Err(invalid)));
 }
 
 /// Row 71: servers meet at etcd. There is one port, and nothing that only servers would use.
