@@ -43,7 +43,7 @@ pub fn status(error: &Error) -> Status {
         Error::Conversion(_) | Error::Webhook(_) => Code::FailedPrecondition,
         Error::Internal(_) => Code::Internal,
         Error::Unavailable(_) => Code::Unavailable,
-        Error::TooManyRequests(_) => Code::ResourceExhausted,
+        Error::TooManyRequests(_) | Error::InsufficientStorage(_) => Code::ResourceExhausted,
         Error::Warned { error, warnings: _ } => return status(error),
     };
     Status::new(code, error.to_string())

@@ -134,6 +134,8 @@ pub fn status(error: &Error) -> StatusReply {
         }
         // No Retry-After: clients would send a write again whose outcome is unknown.
         Error::Unavailable(_) => failure(503, "ServiceUnavailable", message),
+        // No Retry-After either: a retry helps only when somebody has made space.
+        Error::InsufficientStorage(_) => failure(507, "InsufficientStorage", message),
         Error::TooManyRequests(_) => failure(429, "TooManyRequests", message).details(Map::new()).retry(),
         Error::UnsupportedMediaType(_) => failure(415, "UnsupportedMediaType", message),
         Error::Warned { error, warnings: _ } => status(error),

@@ -119,6 +119,9 @@ pub enum Error {
     /// The server cannot now: nothing was changed, or it is unknown whether it was.
     #[error("{0}")]
     Unavailable(String),
+    /// The disk is full: nothing was changed, and a retry helps only when somebody has made space.
+    #[error("{0}")]
+    InsufficientStorage(String),
     /// Try again after a moment.
     #[error("{0}")]
     TooManyRequests(String),

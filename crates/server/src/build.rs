@@ -29,6 +29,7 @@ use crate::{
     measured::Measured,
     metrics::Metrics,
     outbound::{IssuerKeys, Webhook},
+    space,
 };
 
 /// Work that goes on beside requests. It is dropped when the server is gone, after the last request.
@@ -137,6 +138,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         closing: closed,
         bookmark_period: Duration::from_secs(config.watches.bookmark_seconds),
     });
+    let (watched, counted) = (Arc::clone(&store), Arc::clone(&metrics));
     let health = health::routes(Health {
         store: Arc::new(StoreCheck::new(store, &config.store)),
         lifecycle: lifecycle.clone(),
@@ -173,6 +175,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
             Arc::clone(&registry),
             Duration::from_secs(config.watches.history_seconds),
         )),
+        Box::pin(space::follow(watched, counted)),
         Box::pin(async move {
             lifecycle.closing().await;
             // Watches may all be gone already; then nobody has to be told.

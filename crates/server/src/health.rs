@@ -134,6 +134,8 @@ async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, R
     } else {
         StatusCode::OK
     };
+    // No failure: reads and deletions work, and who would free space must get through.
+    let alarm = health.store.store.alarm();
     if !failed && !verbose {
         return plain(code, "ok".to_owned());
     }
@@ -148,6 +150,11 @@ async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, R
             Err(reason) if is_admin => text += &format!("[-]{check} failed: {reason}\n"),
             Err(_) => text += &format!("[-]{check} failed: reason withheld\n"),
         }
+    }
+    match alarm {
+        None => {}
+        Some(alarm) if is_admin => text += &format!("[!]disk alarm: {alarm}\n"),
+        Some(_) => text += "[!]disk alarm: reason withheld\n",
     }
     text += &format!("{name} check {}\n", if failed { "failed" } else { "passed" });
     plain(code, text)

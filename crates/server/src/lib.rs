@@ -35,6 +35,7 @@ mod progress;
 mod rotating;
 mod run;
 mod socket;
+mod space;
 mod telemetry;
 mod tls;
 mod trace;

@@ -56,6 +56,10 @@ impl Store for Measured {
         self.inner.ready()
     }
 
+    fn alarm(&self) -> Option<String> {
+        self.inner.alarm()
+    }
+
     fn close(&self) -> BoxFuture<'_, ()> {
         self.inner.close()
     }

@@ -155,6 +155,7 @@ pub struct Metrics {
     message_bytes: Gauge<i64, AtomicI64>,
     commit_seconds: Family<CommitLabels, Histogram, fn() -> Histogram>,
     audit_events: Family<AuditLabels, Counter>,
+    disk_full: Gauge<i64, AtomicI64>,
     otlp: Option<Otlp>,
 }
 
@@ -192,6 +193,7 @@ impl Metrics {
             // An fsync takes 0.05 ms on a good disk and seconds on one that is dying.
             commit_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_05, 18))),
             audit_events: Family::default(),
+            disk_full: Gauge::default(),
             otlp: meter.map(Otlp::new),
         };
         metrics.register(version);
@@ -226,6 +228,8 @@ impl Metrics {
         let help = "Time from handing a transaction to the store to its answer";
         registry.register_with_unit("commit_duration", help, Unit::Seconds, self.commit_seconds.clone());
         registry.register("audit_events", "Events for the audit log", self.audit_events.clone());
+        let help = "1 while the disk is full and only deletions are taken";
+        registry.register("store_disk_full", help, self.disk_full.clone());
     }
 
     /// A request was answered.
@@ -252,6 +256,11 @@ impl Metrics {
         if count > 0 {
             self.audit_events.get_or_create(&AuditLabels { outcome }).inc_by(count);
         }
+    }
+
+    /// The disk of the store is full, or not.
+    pub(crate) fn disk_full(&self, is_full: bool) {
+        self.disk_full.set(i64::from(is_full));
     }
 
     /// A request is being answered, until the result is dropped.

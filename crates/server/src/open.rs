@@ -149,6 +149,7 @@ async fn embedded(config: &Config, now: Timestamp) -> Result<Opened, StartError>
     let holder = format!("insula start --listen {}, since {now}", config.listen);
     let options = Options {
         holder,
+        reserve_bytes: config.store_reserve_megabytes.saturating_mul(1 << 20),
         ..Options::default()
     };
     let opening = dir.clone();

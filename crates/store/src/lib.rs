@@ -72,6 +72,11 @@ pub trait Store: Send + Sync {
         Box::pin(std::future::ready(self.health()))
     }
 
+    /// What keeps this store from taking all commits, while it takes some: a full disk. Looks whether that is over.
+    fn alarm(&self) -> Option<String> {
+        None
+    }
+
     /// Finishes what was handed over, flushes, stops. Later commits are [`CommitError::Unavailable`]; reads go on.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

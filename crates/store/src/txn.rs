@@ -62,6 +62,9 @@ pub enum CommitError {
         /// What fits.
         max: usize,
     },
+    /// Nothing was written: there is no space for more than deletions, until somebody makes some.
+    #[error("{0}")]
+    Full(String),
     /// It may have happened or may still happen: read to find out.
     #[error("outcome unknown: {0}")]
     Unknown(String),
@@ -165,6 +168,21 @@ impl Txn {
 
     /// Whether it fits the limits that all engines share.
     pub fn check_size(&self) -> Result<(), CommitError> {
+        let bytes = self.bytes();
+        for (limit, got, max) in [
+            (TxnLimit::Guards, self.guards.len(), TXN_OPS_MAX),
+            (TxnLimit::Writes, self.writes.len(), TXN_OPS_MAX),
+            (TxnLimit::Bytes, bytes, TXN_BYTES_MAX),
+        ] {
+            if got > max {
+                return Err(CommitError::TooLarge { limit, got, max });
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes of its keys and objects.
+    pub(crate) fn bytes(&self) -> usize {
         let key_len = |key: &ObjectKey| {
             let resource = &key.resource;
             let parts = [
@@ -183,17 +201,7 @@ impl Txn {
             }
             Write::Delete(key) => key_len(key),
         });
-        let bytes = guards + writes.sum::<usize>();
-        for (limit, got, max) in [
-            (TxnLimit::Guards, self.guards.len(), TXN_OPS_MAX),
-            (TxnLimit::Writes, self.writes.len(), TXN_OPS_MAX),
-            (TxnLimit::Bytes, bytes, TXN_BYTES_MAX),
-        ] {
-            if got > max {
-                return Err(CommitError::TooLarge { limit, got, max });
-            }
-        }
-        Ok(())
+        guards + writes.sum::<usize>()
     }
 
     /// Drops writes that a later one to the same key overrides.

@@ -72,6 +72,11 @@ impl Disk for MemoryDisk {
     }
 }
 
+/// The disks of a store without a reserve.
+fn boxed(objects: &MemoryDisk, record: &MemoryDisk) -> [Box<dyn Disk>; 3] {
+    [objects.clone(), record.clone(), MemoryDisk::default()].map(|disk| Box::new(disk) as Box<dyn Disk>)
+}
+
 /// The bytes of both files.
 #[derive(Clone)]
 struct Image {
@@ -89,7 +94,7 @@ impl Image {
 
     fn open(self) -> Result<EmbeddedStore, OpenError> {
         let disk = |bytes| MemoryDisk(Arc::new(Mutex::new(bytes)));
-        EmbeddedStore::open_on(disk(self.objects), disk(self.record), Options::default())
+        EmbeddedStore::open_on(boxed(&disk(self.objects), &disk(self.record)), Options::default())
     }
 
     /// The pages of the objects that are not all zero.
@@ -150,7 +155,7 @@ struct History {
 
 fn history(draw: &mut Draw) -> History {
     let (objects, record) = (MemoryDisk::default(), MemoryDisk::default());
-    let open = || EmbeddedStore::open_on(objects.clone(), record.clone(), Options::default()).unwrap();
+    let open = || EmbeddedStore::open_on(boxed(&objects, &record), Options::default()).unwrap();
     let mut store = open();
     let mut before = None;
     for n in 0..60 {
@@ -299,7 +304,7 @@ fn a_file_that_is_cut_gone_or_an_older_copy_is_refused() {
 #[test]
 fn a_first_start_that_was_interrupted_starts() {
     let (objects, record) = (MemoryDisk::default(), MemoryDisk::default());
-    drop(EmbeddedStore::open_on(objects.clone(), record.clone(), Options::default()).unwrap());
+    drop(EmbeddedStore::open_on(boxed(&objects, &record), Options::default()).unwrap());
     let whole = Image::of(&objects, &record);
     // The record is written first; redb writes its magic number last.
     let torn_record = vec![0; whole.record.len()];
@@ -330,7 +335,7 @@ fn damage_under_a_running_store_is_found() {
             cache_bytes: 0,
             ..Options::default()
         };
-        let store = EmbeddedStore::open_on(objects.clone(), record.clone(), options).unwrap();
+        let store = EmbeddedStore::open_on(boxed(&objects, &record), options).unwrap();
         let mut acknowledged = state(&store);
         for n in 0..40 {
             if n == 20 {

@@ -170,6 +170,10 @@ struct Disks {
 }
 
 impl Disks {
+    fn boxed(&self) -> [Box<dyn Disk>; 3] {
+        [self.objects.clone(), self.record.clone(), FaultDisk::default()].map(|disk| Box::new(disk) as Box<dyn Disk>)
+    }
+
     fn cut_power(&self, seed: u64) -> Disks {
         Disks {
             objects: self.objects.cut_power(seed),
@@ -179,7 +183,7 @@ impl Disks {
 }
 
 fn open(disks: &Disks) -> EmbeddedStore {
-    EmbeddedStore::open_on(disks.objects.clone(), disks.record.clone(), Options::default()).unwrap()
+    EmbeddedStore::open_on(disks.boxed(), Options::default()).unwrap()
 }
 
 fn now<T>(future: impl Future<Output = T>) -> T {
@@ -339,7 +343,7 @@ fn format_1_is_upgraded_whenever_the_power_goes() {
             };
             disks.objects.0.lock().unwrap().fail_flush = Some(nth);
             // Where no flush fails it is open, and killed.
-            let opened = EmbeddedStore::open_on(disks.objects.clone(), disks.record.clone(), Options::default());
+            let opened = EmbeddedStore::open_on(disks.boxed(), Options::default());
             let after = disks.cut_power(seed);
             drop(opened);
             assert_eq!(read_back(&open(&after)), whole, "flush {nth}, seed {seed}");

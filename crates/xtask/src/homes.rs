@@ -30,7 +30,7 @@ pub const HOMES: [(&str, &[&str]); 25] = [
     ("rcgen", &["auth", "server"]),
     ("jsonwebtoken", &["auth", "server"]),
     ("tokio-rustls", &["server"]),
-    ("rustix", &["server"]),
+    ("rustix", &["store", "server"]),
     ("kube*", &[]),
     ("k8s-openapi", &[]),
     ("mimalloc", &["insula"]),

@@ -483,6 +483,7 @@ pub(crate) fn commit_error(error: CommitError) -> Error {
                 .into(),
         },
         CommitError::TooLarge { .. } => Error::TooLarge(error.to_string()),
+        CommitError::Full(why) => Error::InsufficientStorage(why),
         CommitError::Unknown(_) | CommitError::Unavailable(_) => Error::Unavailable(error.to_string()),
     }
 }

@@ -27,6 +27,8 @@ pub struct Config {
     pub store: StoreChoice,
     /// How etcd is reached, where it is the store.
     pub etcd: EtcdConfig,
+    /// Disk space that the embedded store keeps for the time when the disk is full, in MiB: 0 for none.
+    pub store_reserve_megabytes: u64,
     /// Static bearer tokens, one a line: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
     /// Whose tokens count beside our own: a file of Kubernetes' kind AuthenticationConfiguration.
@@ -266,6 +268,7 @@ impl Default for Config {
             kubeconfig: None,
             store: StoreChoice::Embedded,
             etcd: EtcdConfig::default(),
+            store_reserve_megabytes: 64,
             token_file: None,
             authentication_config: None,
             drain_seconds: 10,

@@ -64,9 +64,13 @@ pub(super) fn run(mvcc: &Mvcc, status: &Status, mut file: ObjectFile, mut queue:
                 Job::Close { closed: tell } => closed = Some(tell),
             }
         }
-        match status.check() {
-            Ok(()) => write(mvcc, status, &mut file, txns),
-            Err(reason) => txns.into_iter().for_each(|(_, answer)| refuse(answer, &reason)),
+        while !txns.is_empty() {
+            let rest = txns.split_off(fitting(&txns, file.reserve().batch_bytes()));
+            let part = std::mem::replace(&mut txns, rest);
+            match status.check() {
+                Ok(()) => write(mvcc, status, &mut file, part),
+                Err(reason) => part.into_iter().for_each(|(_, answer)| refuse(answer, &reason)),
+            }
         }
     }
     drop(stopping);
@@ -84,6 +88,16 @@ pub(super) fn run(mvcc: &Mvcc, status: &Status, mut file: ObjectFile, mut queue:
     }
 }
 
+/// How many transactions have no more bytes than one flush may have; at least one.
+fn fitting(txns: &[(Txn, Answer)], bytes_max: u64) -> usize {
+    let mut bytes = 0;
+    let fits = |(txn, _): &&(Txn, Answer)| {
+        bytes += txn.bytes() as u64;
+        bytes <= bytes_max
+    };
+    txns.iter().take_while(fits).count().max(1)
+}
+
 fn refuse(answer: Answer, reason: &str) {
     // Whoever asked may have stopped waiting.
     let _ = answer.send(Err(CommitError::Unavailable(reason.to_owned())));
@@ -98,7 +112,9 @@ fn write(mvcc: &Mvcc, status: &Status, file: &mut ObjectFile, txns: Vec<(Txn, An
     let (mut overlay, mut commits) = (Overlay::new(), Vec::new());
     let mut answers = Vec::with_capacity(txns.len());
     for (txn, answer) in txns {
-        let result = match decide(mvcc, &mut overlay, txn, Revision(last.0 + 1)) {
+        let taken = file.reserve().check(&txn);
+        let decided = taken.and_then(|()| decide(mvcc, &mut overlay, txn, Revision(last.0 + 1)));
+        let result = match decided {
             Ok(Decision::Commit(commit)) => {
                 last = commit.revision;
                 commits.push(commit);
@@ -121,7 +137,7 @@ fn write(mvcc: &Mvcc, status: &Status, file: &mut ObjectFile, txns: Vec<(Txn, An
                 // Whoever asked may have stopped waiting.
                 let _ = answer.send(result);
             }
-            if let Err(error) = file.settle() {
+            if let Err(error) = file.settle().and_then(|()| file.reclaim()) {
                 status.stop(broken(&error));
             }
         }

@@ -1,6 +1,7 @@
 //! The disk as a trait, so that tests and the simulator can tear writes, fail flushes and flip
 //! bits.
 
+use super::reserve::{Reserve, is_full};
 use std::{
     fmt,
     fs::File,
@@ -60,9 +61,67 @@ impl Disk for FileDisk {
     }
 }
 
+/// A file whose blocks are there as soon as it is longer: the reserve.
+pub(super) struct AllocatedFile(pub(super) File);
+
+impl Disk for AllocatedFile {
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
+        self.0.read_exact_at(out, offset)
+    }
+
+    fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
+        self.0.write_all_at(data, offset)
+    }
+
+    fn set_len(&self, len: u64) -> io::Result<()> {
+        let before = self.len()?;
+        if len <= before {
+            return self.0.set_len(len);
+        }
+        // Asked first, since an allocation that fails may have taken all that there was.
+        let space = rustix::fs::fstatvfs(&self.0)?;
+        if space.f_bavail.saturating_mul(space.f_frsize) < len - before {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        allocate(&self.0, before, len)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, rustix::fs::FallocateFlags::empty(), from, to - from) {
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => write_zeros(file, from, to),
+        other => Ok(other?),
+    }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn allocate(file: &File, from: u64, to: u64) -> io::Result<()> {
+    write_zeros(file, from, to)
+}
+
+fn write_zeros(file: &File, mut from: u64, to: u64) -> io::Result<()> {
+    let zeros = vec![0; 1 << 20];
+    while from < to {
+        let part = (to - from).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..part as usize], from)?;
+        from += part;
+    }
+    file.sync_data()
+}
+
 /// The disk under redb, shared with whoever opened it.
 pub(super) struct Shared {
     disk: Box<dyn Disk>,
+    reserve: Arc<Reserve>,
     /// Set before redb closes. A file that was never closed cleanly is verified whole when it is
     /// opened; a clean end would let the next start trust pages that nobody has looked at.
     sealed: AtomicBool,
@@ -70,9 +129,10 @@ pub(super) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(disk: Box<dyn Disk>) -> Arc<Self> {
+    pub(super) fn new(disk: Box<dyn Disk>, reserve: Arc<Reserve>) -> Arc<Self> {
         Arc::new(Shared {
             disk,
+            reserve,
             sealed: AtomicBool::new(false),
             last_read: AtomicU64::new(0),
         })
@@ -93,11 +153,27 @@ impl Shared {
         self.last_read.load(Ordering::Relaxed)
     }
 
+    pub(super) fn reserve(&self) -> &Arc<Reserve> {
+        &self.reserve
+    }
+
     fn writable(&self) -> io::Result<&dyn Disk> {
         if self.sealed.load(Ordering::Relaxed) {
             return Err(io::ErrorKind::ReadOnlyFilesystem.into());
         }
         Ok(&*self.disk)
+    }
+
+    /// Writes, and takes from the reserve when there is no space. Only a write that was refused is
+    /// tried again, never a flush.
+    fn with_reserve(&self, write: impl Fn(&dyn Disk) -> io::Result<()>) -> io::Result<()> {
+        let disk = self.writable()?;
+        loop {
+            match write(disk) {
+                Err(error) if is_full(&error) && self.reserve.give() => {}
+                done => return done,
+            }
+        }
     }
 }
 
@@ -121,7 +197,7 @@ impl redb::StorageBackend for Backend {
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
-        self.0.writable()?.set_len(len)
+        self.0.with_reserve(|disk| disk.set_len(len))
     }
 
     fn sync_data(&self) -> io::Result<()> {
@@ -129,6 +205,6 @@ impl redb::StorageBackend for Backend {
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.writable()?.write(offset, data)
+        self.0.with_reserve(|disk| disk.write(offset, data))
     }
 }

@@ -13,6 +13,7 @@ use super::{
     checksum::{Digest, Seal, checksum},
     disk::{Backend, Shared},
     record::Record,
+    reserve::Reserve,
 };
 use crate::{
     Entry,
@@ -43,6 +44,15 @@ pub(super) struct ObjectFile {
     shared: Arc<Shared>,
     digest: Digest,
     record: Record,
+    /// Bytes that deletions left unused in the file since it was last compacted.
+    unused: u64,
+}
+
+/// Where a store is.
+pub(super) struct Disks {
+    pub(super) objects: Box<dyn Disk>,
+    pub(super) record: Box<dyn Disk>,
+    pub(super) reserve: Arc<Reserve>,
 }
 
 /// Everything that was stored, and the file that it came from.
@@ -61,7 +71,12 @@ fn unusable(error: impl Display) -> OpenError {
 impl ObjectFile {
     /// Opens, verifies and reads everything. What was never acknowledged to anybody may start anew;
     /// all else is refused unless it verifies.
-    pub(super) fn open(objects: Box<dyn Disk>, record: Box<dyn Disk>, cache_bytes: usize) -> Result<Loaded, OpenError> {
+    pub(super) fn open(disks: Disks, cache_bytes: usize) -> Result<Loaded, OpenError> {
+        let Disks {
+            objects,
+            record,
+            reserve,
+        } = disks;
         let mut record = Record::read(record)?;
         let failed = |source| OpenError::Io {
             path: "objects.redb".into(),
@@ -77,13 +92,15 @@ impl ObjectFile {
             Some(seal) if !made => return Err(OpenError::lost(None, seal.revision)),
             None | Some(_) => {}
         }
-        let shared = Shared::new(objects);
+        let shared = Shared::new(objects, reserve);
         let database = open_verified(&shared, cache_bytes)?;
         let mut file = ObjectFile {
             database,
             shared,
             digest: Digest::default(),
             record,
+            // Not known: what is unused is looked for once.
+            unused: u64::MAX,
         };
         let (found, revision) = file.prepare()?;
         let entries = file.load(found, revision)?;
@@ -218,17 +235,17 @@ impl ObjectFile {
     pub(super) fn write(&mut self, overlay: &Overlay, revision: Revision) -> Result<(), WriteError> {
         let mut txn = self.database.begin_write().map_err(redb::Error::from)?;
         txn.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
-        let mut digest = self.digest;
+        let (mut digest, mut unused) = (self.digest, self.unused);
         let seal = {
             let mut objects = txn.open_table(OBJECTS).map_err(redb::Error::from)?;
-            write_objects(&mut objects, overlay, &mut digest)?;
+            write_objects(&mut objects, overlay, &mut digest, &mut unused)?;
             let mut meta = txn.open_table(META).map_err(redb::Error::from)?;
             let seal = digest.seal(revision);
             put_seal(&mut meta, seal).map_err(redb::Error::from)?;
             seal
         };
         txn.commit().map_err(redb::Error::from)?;
-        self.digest = digest;
+        (self.digest, self.unused) = (digest, unused);
         Ok(self.record.note(seal)?)
     }
 
@@ -243,6 +260,24 @@ impl ObjectFile {
             (entry.key.encode(), Some(pending))
         });
         self.write(&overlay.collect(), revision)
+    }
+
+    /// Makes the file smaller when the disk is full and what was deleted would fill the reserve
+    /// again. Called when the answers are sent.
+    pub(super) fn reclaim(&mut self) -> Result<(), WriteError> {
+        let reserve = self.shared.reserve();
+        if self.unused < reserve.wanting() || reserve.is_whole() {
+            return Ok(());
+        }
+        self.database.compact().map_err(redb::Error::from)?;
+        self.unused = 0;
+        reserve.take();
+        Ok(())
+    }
+
+    /// The space kept for a full disk.
+    pub(super) fn reserve(&self) -> &Arc<Reserve> {
+        self.shared.reserve()
     }
 
     /// Flushes the record now and then. Called when the answers are sent.
@@ -275,6 +310,7 @@ fn write_objects(
     objects: &mut Table<'_, &'static [u8], &'static [u8]>,
     overlay: &Overlay,
     digest: &mut Digest,
+    unused: &mut u64,
 ) -> Result<(), WriteError> {
     let mut value = Vec::new();
     for (key, pending) in overlay {
@@ -287,10 +323,12 @@ fn write_objects(
             }) => {
                 let checksum = encode_value(&mut value, key, *revision, *created, object);
                 digest.add(checksum);
+                *unused = unused.saturating_sub(value.len() as u64);
                 objects.insert(&**key, value.as_slice()).map_err(redb::Error::from)?
             }
         };
         if let Some(old) = replaced {
+            *unused = unused.saturating_add(old.value().len() as u64);
             let old = verified(key, old.value()).map_err(WriteError::Damaged)?;
             digest.remove(checksum(key, old));
         }

@@ -16,15 +16,17 @@ mod disk;
 mod file;
 mod lock;
 mod record;
+mod reserve;
 mod restore;
 
 use crate::{
     BoxFuture, CommitError, Cursor, Gone, Mvcc, Snapshot, SnapshotError, Store, Txn,
     embedded::{
         committer::{Job, Status},
-        disk::FileDisk,
-        file::{Loaded, ObjectFile},
+        disk::{AllocatedFile, FileDisk},
+        file::{Disks, Loaded, ObjectFile},
         lock::{DirLock, private_file},
+        reserve::Reserve,
     },
 };
 use insula_api::{Revision, Scope};
@@ -49,6 +51,8 @@ pub struct Options {
     pub cache_bytes: usize,
     /// Transactions that wait to be written; further ones wait to be queued.
     pub queue: usize,
+    /// Bytes of disk that are kept for the time when it is full, so that deletions are still taken. 0 for none.
+    pub reserve_bytes: u64,
 }
 
 impl Default for Options {
@@ -57,6 +61,7 @@ impl Default for Options {
             holder: String::new(),
             cache_bytes: 16 << 20,
             queue: 4096,
+            reserve_bytes: 0,
         }
     }
 }
@@ -136,11 +141,12 @@ pub struct EmbeddedStore {
     jobs: Option<mpsc::Sender<Job>>,
     committer: Mutex<Option<JoinHandle<()>>>,
     upgraded_from: Option<u64>,
+    reserve: Arc<Reserve>,
 }
 
 /// Opens the record and the objects of a directory. The record is made first, so that objects without one are either of
 /// an older format or have lost it.
-fn open_files(dir: &Path) -> Result<[Box<dyn Disk>; 2], OpenError> {
+fn open_files(dir: &Path, reserve_bytes: u64) -> Result<Disks, OpenError> {
     let open = |name: &str| {
         let path = dir.join(name);
         let opened = private_file(&path).and_then(|file| {
@@ -157,17 +163,24 @@ fn open_files(dir: &Path) -> Result<[Box<dyn Disk>; 2], OpenError> {
                 .into(),
         ));
     }
-    Ok([
-        Box::new(FileDisk(open("acknowledged")?)),
-        Box::new(FileDisk(open("objects.redb")?)),
-    ])
+    Ok(Disks {
+        reserve: open_reserve(Box::new(AllocatedFile(open("reserve")?)), reserve_bytes)?,
+        record: Box::new(FileDisk(open("acknowledged")?)),
+        objects: Box::new(FileDisk(open("objects.redb")?)),
+    })
+}
+
+fn open_reserve(disk: Box<dyn Disk>, bytes: u64) -> Result<Arc<Reserve>, OpenError> {
+    let reserve = Reserve::new(disk, bytes).map_err(|source| OpenError::Io {
+        path: "reserve".into(),
+        source,
+    });
+    Ok(Arc::new(reserve?))
 }
 
 /// Opens and verifies. redb may panic on bytes that it did not write; that is damage like any other.
-fn open_guarded(objects: Box<dyn Disk>, record: Box<dyn Disk>, cache_bytes: usize) -> Result<Loaded, OpenError> {
-    let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        ObjectFile::open(objects, record, cache_bytes)
-    }));
+fn open_guarded(disks: Disks, cache_bytes: usize) -> Result<Loaded, OpenError> {
+    let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ObjectFile::open(disks, cache_bytes)));
     opened.unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -182,14 +195,20 @@ impl EmbeddedStore {
     /// Opens the store in a directory, which is made (0700) if it is missing. Blocks while it reads all objects.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = DirLock::take(dir, &options.holder)?;
-        let [record, objects] = open_files(dir)?;
-        let loaded = open_guarded(objects, record, options.cache_bytes)?;
+        let disks = open_files(dir, options.reserve_bytes)?;
+        let loaded = open_guarded(disks, options.cache_bytes)?;
         Self::start(loaded, Some(lock), &options)
     }
 
-    /// Opens the store on disks of the caller's, which nobody else uses: for fault tests and the simulator.
-    pub fn open_on(objects: impl Disk, acknowledged: impl Disk, options: Options) -> Result<Self, OpenError> {
-        let loaded = open_guarded(Box::new(objects), Box::new(acknowledged), options.cache_bytes)?;
+    /// Opens the store on disks of the caller's, which nobody else uses: for fault tests and the simulator. The third one is
+    /// for the reserve; its length is space that the others cannot have.
+    pub fn open_on([objects, record, reserve]: [Box<dyn Disk>; 3], options: Options) -> Result<Self, OpenError> {
+        let disks = Disks {
+            objects,
+            record,
+            reserve: open_reserve(reserve, options.reserve_bytes)?,
+        };
+        let loaded = open_guarded(disks, options.cache_bytes)?;
         Self::start(loaded, None, &options)
     }
 
@@ -206,6 +225,7 @@ impl EmbeddedStore {
             upgraded_from,
         } = loaded;
         let mvcc = Mvcc::load(revision, entries);
+        let reserve = file.reserve().clone();
         let status = Arc::new(Status::default());
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
         let spawned = {
@@ -227,6 +247,7 @@ impl EmbeddedStore {
             jobs: Some(jobs),
             committer: Mutex::new(Some(committer)),
             upgraded_from,
+            reserve,
         })
     }
 
@@ -293,6 +314,10 @@ impl Store for EmbeddedStore {
 
     fn health(&self) -> Result<(), String> {
         self.status.check()
+    }
+
+    fn alarm(&self) -> Option<String> {
+        self.reserve.alarm()
     }
 
     fn close(&self) -> BoxFuture<'_, ()> {

@@ -1,7 +1,7 @@
 //! A new store made from a backup.
 
 use super::{
-    OpenError, Options,
+    Options,
     file::{Loaded, ObjectFile},
     lock::DirLock,
     open_files, open_guarded,
@@ -55,10 +55,9 @@ impl Restore {
         let unfinished = data_dir.join(format!("{name}.restoring"));
         super::lock::make_dir(data_dir).map_err(failed)?;
         let lock = DirLock::take(&unfinished, "insula backup restore").map_err(failed)?;
-        let [record, objects] = open_files(&unfinished).map_err(failed)?;
-        let cache_bytes = Options::default().cache_bytes;
-        let Loaded { file, .. } =
-            open_guarded(objects, record, cache_bytes).map_err(|error: OpenError| failed(error))?;
+        // Without a reserve: what does not fit is not restored.
+        let disks = open_files(&unfinished, 0).map_err(failed)?;
+        let Loaded { file, .. } = open_guarded(disks, Options::default().cache_bytes).map_err(failed)?;
         Ok(Restore {
             into: data_dir.join(name),
             unfinished,

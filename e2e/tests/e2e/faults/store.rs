@@ -3,10 +3,11 @@
 use std::{
     collections::BTreeMap,
     path::{Path, PathBuf},
+    process::Command,
     time::UNIX_EPOCH,
 };
 
-use insula_e2e::{Client, Server, Stopped, workspace};
+use insula_e2e::{Client, Server, Setup, Stopped, Who, until, workspace};
 use serde_json::{Value, json};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -198,4 +199,98 @@ fn a_store_that_lost_its_file_is_not_started_empty() {
         });
         assert!(ended.serves_after("whole", |_| ()));
     }
+}
+
+/// A small file system of its own, as long as this lives.
+struct SmallDisk(PathBuf);
+
+impl SmallDisk {
+    /// None, and a line that says so, where mounting is not permitted.
+    fn mount(at: &Path) -> Option<Self> {
+        std::fs::create_dir(at).unwrap();
+        let options = ["-t", "tmpfs", "-o", "size=40m,mode=0700", "tmpfs"];
+        let done = Command::new("mount").args(options).arg(at).output();
+        if !done.is_ok_and(|output| output.status.success()) {
+            eprintln!("skipped: mounting a tmpfs is not permitted");
+            std::fs::remove_dir(at).unwrap();
+            return None;
+        }
+        Some(SmallDisk(at.to_owned()))
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        // Lazily, since a server may still be ending.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
+    let (mut disk, reserve) = (None, "INSULA_STORE_RESERVE_MEGABYTES".to_owned());
+    let setup = Setup {
+        environment: vec![(reserve, "8".to_owned())],
+        ..Setup::default()
+    };
+    let server = Server::with_data(setup, |data| disk = SmallDisk::mount(data));
+    if disk.is_none() {
+        return;
+    }
+    let (place, _) = workspace(&server.admin(), "full");
+    let client = server.admin().at(&place);
+    let large = |n: usize| config_map(&format!("m{n}"), &"x".repeat(900_000));
+    let mut count = 0;
+    let refused = loop {
+        let answer = client.post(MAPS, &large(count));
+        if answer.code != 201 {
+            break answer;
+        }
+        count += 1;
+        assert!(count < 100, "the disk never gets full");
+    };
+    let reason = refused.body["reason"].as_str();
+    assert_eq!(
+        (refused.code, reason),
+        (507, Some("InsufficientStorage")),
+        "{}",
+        refused.text
+    );
+    assert!(!refused.headers.contains_key("retry-after"));
+    // Reads go on, the alarm is up, and the server is in service for those who free space.
+    assert_eq!(
+        served(&client)
+            .values()
+            .filter(|(_, data)| data["text"].is_string())
+            .count(),
+        count
+    );
+    assert_eq!(server.admin().get("/livez").code, 200);
+    let verbose = server.client(Who::ShardAdmin).get("/readyz?verbose");
+    assert!(
+        verbose.code == 200 && verbose.text.contains("[!]disk alarm: the disk is full"),
+        "{}",
+        verbose.text
+    );
+    let full = |value: u8| {
+        let line = format!("insula_store_disk_full {value}");
+        let has = || server.client(Who::ShardAdmin).get("/metrics").text.contains(&line);
+        until("the metric tells", || has().then_some(()));
+    };
+    full(1);
+    client
+        .merge(&format!("{MAPS}/m1"), &json!({"data": {"more": "x"}}))
+        .expect(507);
+    client.delete(&format!("{MAPS}/m0")).expect(200);
+    // Deletions alone make the space that ends it.
+    (1..count).for_each(|n| drop(client.delete(&format!("{MAPS}/m{n}")).expect(200)));
+    until("writes are taken again", || {
+        (client.post(MAPS, &large(0)).code == 201).then_some(())
+    });
+    full(0);
+    assert!(server.log().contains("there is space on the disk again"));
+    // Nothing of it is lost.
+    let before = served(&client);
+    let server = server.restart();
+    assert!(served(&server.admin().at(&place)) == before);
 }

@@ -1,0 +1,26 @@
+//! The alarm of a full disk: in the log and among the metrics. Asking the store whether it is over
+//! is what ends it.
+
+use std::{sync::Arc, time::Duration};
+
+use insula_store::Store;
+
+use crate::metrics::Metrics;
+
+const PERIOD: Duration = Duration::from_secs(1);
+
+/// Runs for as long as the server does.
+pub(crate) async fn follow(store: Arc<dyn Store>, metrics: Arc<Metrics>) {
+    let mut is_full = false;
+    loop {
+        let alarm = store.alarm();
+        match &alarm {
+            Some(alarm) if !is_full => tracing::error!("{alarm}"),
+            None if is_full => tracing::info!("there is space on the disk again; everything is taken"),
+            Some(_) | None => {}
+        }
+        is_full = alarm.is_some();
+        metrics.disk_full(is_full);
+        tokio::time::sleep(PERIOD).await;
+    }
+}
