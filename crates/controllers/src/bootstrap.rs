@@ -25,7 +25,8 @@ pub enum BootstrapError {
     Store(#[from] Error),
 }
 
-/// Writes what is missing, in one transaction. What is there stays as it is: administrators may have changed it.
+/// Writes what is missing, in one transaction. What is there stays as it is: administrators may
+/// have changed it.
 pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
     let wanted = objects(registry)?;
     for _ in 0..ATTEMPTS_MAX {
@@ -38,10 +39,18 @@ pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
         match registry.apply(&Plan::of(intents)).await {
             Ok(_) => return Ok(()),
             Err(Error::Conflict { .. }) => {}
+            // Whoever frees space needs a server: what is missing or has moved is written at the
+            // next start.
+            Err(Error::InsufficientStorage(_)) if is_there(&snapshot) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
     }
     Ok(())
+}
+
+/// Returns true when an earlier start made the root workspace.
+fn is_there(snapshot: &insula_store::Snapshot) -> bool {
+    snapshot.get(&ids::logical_cluster(&ClusterName::root())).is_some()
 }
 
 /// The server may be reached under another address than last time.

@@ -12,7 +12,7 @@ use std::{
     },
 };
 
-use insula_e2e::{Client, Server, Setup, Who, insula, shared, until, workspace};
+use insula_e2e::{Client, Etcd, Kubectl, Server, Setup, Who, insula, shared, until, workspace};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -236,5 +236,26 @@ fn only_administrators_of_the_platform_take_backups() {
         });
         assert_eq!(answer.code, 200, "{who:?}: {}", answer.text);
         assert!(answer.bytes.starts_with(b"insula-backup 1\n"));
+    }
+}
+
+#[test]
+fn a_backup_of_a_server_on_etcd_becomes_an_embedded_store() {
+    let Some(etcd) = Etcd::start() else { return };
+    let (server, dir) = (Server::with_flags(&["--store", &etcd.store()]), TempDir::new().unwrap());
+    let (place, _) = workspace(&server.admin(), "moved");
+    let made = server.admin().at(&place).post(MAPS, &config_map("a", 1)).expect(201);
+    let file = path(dir.path(), "etcd.backup");
+    let (revision, _) = taken(&create(&server, &file));
+    let again = restored(&server, &file);
+    let found = again.admin().at(&place).get(&format!("{MAPS}/a")).expect(200);
+    assert_eq!(found, made);
+    let next = again.admin().at(&place).post(MAPS, &config_map("b", 1)).expect(201);
+    let version: u64 = next["metadata"]["resourceVersion"].as_str().unwrap().parse().unwrap();
+    assert!(version > revision + BUMP);
+    // kubectl reads it as it read the other one.
+    if let Some(kubectl) = Kubectl::of(&again) {
+        let ran = kubectl.run(&place, &["get", "configmap", "a", "-o", "jsonpath={.data.n}"], "");
+        assert_eq!((ran.code, ran.text.as_str()), (0, "1"));
     }
 }

@@ -257,6 +257,10 @@ fn a_full_disk_lets_deletions_through_and_clears_by_itself() {
         refused.text
     );
     assert!(!refused.headers.contains_key("retry-after"));
+    // Also when it is started anew.
+    let server = server.restart();
+    let client = server.admin().at(&place);
+    client.post(MAPS, &large(count)).expect(507);
     // Reads go on, the alarm is up, and the server is in service for those who free space.
     assert_eq!(
         served(&client)
