@@ -30,6 +30,19 @@ fn bearer(who: &Who) -> Option<String> {
     }
 }
 
+/// A socket for which the kernel keeps little: what is not read is soon not sent.
+fn unbuffered(server: &Server) -> io::Result<TcpStream> {
+    let address = server.address().parse().map_err(io::Error::other)?;
+    let connected = runtime().block_on(async {
+        let socket = tokio::net::TcpSocket::new_v4()?;
+        socket.set_recv_buffer_size(64 << 10)?;
+        socket.connect(address).await
+    });
+    let socket = connected?.into_std()?;
+    socket.set_nonblocking(false)?;
+    Ok(socket)
+}
+
 /// One connection that speaks HTTP/1.1, byte by byte.
 pub struct Http1 {
     stream: StreamOwned<ClientConnection, TcpStream>,
@@ -40,7 +53,7 @@ impl Http1 {
     /// Connects, and finishes the handshake.
     pub fn connect(server: &Server, who: &Who) -> io::Result<Self> {
         let (config, name) = config(server, who, b"http/1.1");
-        let socket = TcpStream::connect(server.address())?;
+        let socket = unbuffered(server)?;
         socket.set_read_timeout(Some(PATIENCE))?;
         let mut connection = ClientConnection::new(config, name).map_err(io::Error::other)?;
         let mut stream = socket;

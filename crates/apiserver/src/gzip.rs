@@ -1,9 +1,10 @@
 //! Large answers are compressed for clients that accept gzip.
 //!
-//! Kubernetes' rule: a whole answer of 128 KiB or more, never a stream. Go's clients accept gzip without being told to, so
+//! Kubernetes' rule: a whole answer of 128 KiB or more, never a watch. Go's clients accept gzip without being told to, so
 //! this is what most lists look like on the wire. An answer is compressed piece by piece while it is sent: no piece keeps a
 //! thread for long, and a client that reads slowly or goes away costs no work beyond what it took.
 
+use crate::reply::InChunks;
 use axum::body::{Body, HttpBody};
 use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
@@ -18,11 +19,8 @@ const PIECE_BYTES: usize = 64 << 10;
 
 /// The answer, compressed if it is large and its client accepts that.
 pub(crate) fn compress(response: Response<Body>, request: &HeaderMap) -> Response<Body> {
-    let large = response
-        .body()
-        .size_hint()
-        .exact()
-        .is_some_and(|bytes| bytes >= BYTES_MIN);
+    let length = response.body().size_hint().exact();
+    let large = length.is_some_and(|bytes| bytes >= BYTES_MIN) || response.extensions().get::<InChunks>().is_some();
     if !large || response.headers().contains_key(header::CONTENT_ENCODING) || !accepts(request) {
         return response;
     }

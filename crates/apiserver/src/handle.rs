@@ -1,7 +1,9 @@
 //! One request, from its bytes to its answer.
 
 use crate::{
-    ApiServer, body, home, mounts,
+    ApiServer, body, home,
+    limits::{Budget, Held},
+    mounts,
     negotiate::{self, Negotiated, Offer},
     path::{ResourcePath, Rest, Route},
     render::Renderer,
@@ -50,13 +52,13 @@ pub enum Class {
 /// Serves a request through all stages.
 pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) -> Answer {
     let meter = request.extensions().get::<Arc<Meter>>().cloned();
-    let (authenticated, _place) = server.admit(Parsed::new(request)?).await?;
-    let authorized = match authenticated.locate(&server.registry).await? {
+    let (authenticated, permit) = server.admit(Parsed::new(request)?).await?;
+    let mut authorized = match authenticated.locate(&server.registry).await? {
         Way::Here(located) => located.authorize()?,
         Way::Mounted(mounted) => return mounts::forward(server, *mounted).await,
     };
     refuse_inactive(&authorized)?;
-    let (tenant, _place) = match &authorized.place.cluster {
+    let (tenant, in_workspace) = match &authorized.place.cluster {
         Some(cluster) => {
             let place = server.limits.in_workspace(cluster).map_err(Reply::from)?;
             (Tenant::Workspace(cluster.clone()), Some(place))
@@ -68,7 +70,15 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         None => Ok(Turn::default()),
     };
     let turn = turn.map_err(|spent| status::too_many_requests(&spent.to_string()))?;
-    turn.hold(answer(server, authorized, kind)).await
+    let parsed = &mut authorized.parsed;
+    parsed.budget = server.limits.budget(&parsed.payer, in_workspace.as_ref());
+    // A watch takes a place of its own in theirs.
+    let held = Held::new((permit, in_workspace, parsed.budget.clone()));
+    let mut response = turn.hold(answer(server, authorized, kind)).await?;
+    if kind.verb != "watch" {
+        response.extensions_mut().insert(held);
+    }
+    Ok(response)
 }
 
 async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut Kind) -> Answer {
@@ -306,7 +316,7 @@ impl ResourceRequest<'_> {
         let target = registry.asking(&self.target);
         registry.prepare_to_select(&target, &place.read, &options.fields).await;
         let list = registry.list_at(&place.snapshot, &place.read, &target, &options)?;
-        renderer.list(&list, &self.warnings).await
+        renderer.list(list, &self.warnings).await
     }
 
     pub(crate) fn header(&self, name: header::HeaderName) -> Option<String> {
@@ -320,6 +330,7 @@ impl ResourceRequest<'_> {
             body,
             &self.request.parsed.headers,
             self.server.limits.settings.body_bytes,
+            &self.request.parsed.budget,
         )
         .await
     }
@@ -365,7 +376,10 @@ pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<Stri
         .map(str::to_owned)
 }
 
-async fn read_limited(body: Body, headers: &HeaderMap, max: usize) -> Result<Vec<u8>, Reply> {
+/// What is held at once for a body of unknown length: more than is left uncounted.
+const BODY_STEP_BYTES: usize = 256 << 10;
+
+async fn read_limited(body: Body, headers: &HeaderMap, max: usize, budget: &Budget) -> Result<Vec<u8>, Reply> {
     let max = max.min(body::BODY_BYTES_MAX);
     let too_large = || Reply::error(&Error::TooLarge(format!("limit is {max}")));
     let announced = header_text(headers, header::CONTENT_LENGTH).and_then(|text| text.parse::<usize>().ok());
@@ -378,11 +392,22 @@ async fn read_limited(body: Body, headers: &HeaderMap, max: usize) -> Result<Vec
     {
         return Err(status::unsupported_among("identity encoding").into());
     }
-    match Limited::new(body, max).collect().await {
-        Ok(collected) => Ok(collected.to_bytes().to_vec()),
-        Err(error) if error.is::<http_body_util::LengthLimitError>() => Err(too_large()),
-        Err(error) => Err(Reply::error(&Error::BadRequest(format!(
-            "the body could not be read: {error}"
-        )))),
+    let mut body = Limited::new(body, max);
+    let mut held = announced.unwrap_or_default();
+    budget.hold(held)?;
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
+            true => too_large(),
+            false => Reply::error(&Error::BadRequest(format!("the body could not be read: {error}"))),
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > held {
+            // A length that nobody announced is held in steps.
+            budget.hold(BODY_STEP_BYTES)?;
+            held += BODY_STEP_BYTES;
+        }
+        bytes.extend_from_slice(&data);
     }
+    Ok(bytes)
 }

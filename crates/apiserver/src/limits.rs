@@ -1,6 +1,8 @@
 //! What one user, and all users of one workspace, may have open and send. Who is over a limit is told which, and when to come
 //! again; nobody else notices.
 
+mod bytes;
+
 use crate::status::{self, StatusReply};
 use dashmap::DashMap;
 use insula_api::{Clock, ClusterName};
@@ -13,6 +15,8 @@ use std::{
     time::Duration,
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+pub(crate) use bytes::Budget;
 
 /// Whoever sent nothing for a second may send so much at once: a second's requests.
 const BURST_MICROS: i64 = 1_000_000;
@@ -28,6 +32,8 @@ pub struct Settings {
     pub request_time: Duration,
     /// Requests that are being answered, of all users.
     pub requests: usize,
+    /// Bytes in flight of all requests and answers.
+    pub bytes: usize,
     /// What one user may.
     pub user: Share,
     /// What all users of a workspace may.
@@ -43,6 +49,8 @@ pub struct Share {
     pub watches: usize,
     /// Requests begun in a second.
     pub rate: usize,
+    /// Bytes in flight of their requests and answers.
+    pub bytes: usize,
 }
 
 /// What is counted.
@@ -57,6 +65,7 @@ enum What {
 struct Open {
     requests: usize,
     watches: usize,
+    bytes: usize,
     /// Until when the requests so far would have kept them busy at their rate, in microseconds of monotonic time.
     busy_until: i64,
 }
@@ -70,7 +79,7 @@ impl Open {
     }
 
     fn is_idle(&self, now: i64) -> bool {
-        self.requests == 0 && self.watches == 0 && self.busy_until <= now
+        self.requests == 0 && self.watches == 0 && self.bytes == 0 && self.busy_until <= now
     }
 }
 
@@ -90,6 +99,7 @@ pub struct Limits {
     users: Arc<Book>,
     workspaces: Arc<Book>,
     all: Arc<Semaphore>,
+    bytes: Arc<bytes::Total>,
 }
 
 /// A place that is given back when it is dropped.
@@ -128,6 +138,7 @@ impl Limits {
     /// Nothing is open yet.
     pub fn new(settings: Settings, clock: &Arc<dyn Clock>) -> Self {
         let all = Arc::new(Semaphore::new(settings.requests));
+        let bytes = bytes::Total::new(settings.bytes);
         let book = |whose, share| {
             Arc::new(Book {
                 whose,
@@ -142,6 +153,7 @@ impl Limits {
             workspaces: book("the workspace", settings.workspace),
             settings,
             all,
+            bytes,
         }
     }
 
@@ -159,6 +171,13 @@ impl Limits {
     /// A place for a request in a workspace, of somebody who may send it: others have no share in it.
     pub fn in_workspace(&self, cluster: &ClusterName) -> Result<Place, StatusReply> {
         Book::take(&self.workspaces, cluster.as_str().into(), What::Requests)
+    }
+
+    /// The bytes that a request of a user holds; none yet.
+    pub(crate) fn budget(&self, user: &Arc<str>, in_workspace: Option<&Place>) -> Budget {
+        let user = (self.users.clone(), user.clone());
+        let workspace = in_workspace.map(|place| (place.book.clone(), place.name.clone()));
+        Budget::new(&self.bytes, [Some(user), workspace])
     }
 
     /// A place for a watch.
@@ -179,6 +198,7 @@ impl Book {
             requests,
             watches,
             rate,
+            ..
         } = book.share;
         let whose = book.whose;
         // The entry's lock orders this with the end of others.
@@ -259,11 +279,13 @@ mod tests {
             requests: 2,
             watches: 2,
             rate,
+            bytes: 1_000_000,
         };
         let settings = Settings {
             body_bytes: 1,
             request_time: Duration::from_secs(60),
             requests: 3,
+            bytes: 2_500_000,
             user: share,
             workspace: share,
         };
@@ -330,6 +352,31 @@ mod tests {
         assert!(limits.request("v").is_ok());
         clock.0.store(300_000, Ordering::Relaxed);
         assert_eq!(sent(100), 3);
+    }
+
+    #[test]
+    fn bytes_are_counted_by_user_by_workspace_and_together() {
+        let (limits, _) = limits(10);
+        let (a, b) = (limits.in_workspace(&cluster("a")), limits.in_workspace(&cluster("b")));
+        let (a, b) = (a.expect("a place"), b.expect("a place"));
+        let of = |user: &str, place| limits.budget(&user.into(), place);
+        let large = of("u", Some(&a));
+        assert!(
+            large.hold(1_500_000).is_ok(),
+            "who holds nothing else may hold more than the limit"
+        );
+        assert!(large.hold(100_000).is_ok(), "and go on");
+        let text = "requests and answers of the user hold 1000000 bytes, and may hold no more at once";
+        assert!(why(of("u", Some(&b)).hold(100_000)).ends_with(text));
+        assert!(of("u", Some(&b)).hold(10_000).is_ok(), "what is small is not counted");
+        assert!(why(of("v", Some(&a)).hold(100_000)).contains("of the workspace"));
+        let other = of("v", None);
+        assert!(other.hold(800_000).is_ok());
+        assert!(why(of("w", None).hold(800_000)).contains("of the server"));
+        drop(large);
+        assert!(of("u", Some(&a)).hold(1_000_000).is_ok(), "all of it is given back");
+        drop(other);
+        assert_eq!(limits.users.open.iter().map(|open| open.bytes).sum::<usize>(), 0);
     }
 
     /// A wall clock that was set back by 15 s had everybody refused for 14.

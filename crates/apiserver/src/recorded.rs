@@ -1,17 +1,21 @@
 //! What was sent and answered, for the audit log, where its policy wants that.
 
-use crate::reply;
+use crate::reply::{self, InChunks};
 use axum::body::{Body, to_bytes};
 use http::{HeaderMap, Response, header};
 use insula_api::Json;
 use insula_auth::audit::{Level, Record};
 
 /// Answers that are larger are not recorded: a line of the log has to stay readable.
-const ANSWER_BYTES_MAX: usize = 256 << 10;
+const ANSWER_BYTES_MAX: usize = reply::IN_CHUNKS_BYTES_MIN;
 
 /// The answer, told to the record. One that goes on is not an object.
 pub(crate) async fn response(record: &Record, response: Response<Body>) -> Response<Body> {
     if record.level() < Level::RequestResponse || record.is_open() {
+        return response;
+    }
+    if response.extensions().get::<InChunks>().is_some() {
+        record.truncated();
         return response;
     }
     let (head, body) = response.into_parts();

@@ -1,15 +1,22 @@
 //! Objects in the form that was negotiated: themselves, metadata only, or rows of a table; JSON or YAML.
 
+mod chunks;
+
 use crate::{
     handle::{Answer, ResourceRequest, header_text},
+    limits::Budget,
     negotiate::{self, Format, MetaVersion, Negotiated, Representation},
     reply::{self, Reply},
     table::{self, Columns, IncludeObject, Layout},
 };
 use axum::response::Response;
+use chunks::Chunks;
 use http::header;
 use insula_api::{Json, Revision};
-use insula_registry::{Error, List, Registry, Result, Target, representation::Show};
+use insula_registry::{
+    Error, List, Registry, Result, Target,
+    representation::{Show, is_stored},
+};
 use insula_store::Entry;
 use serde_json::json;
 use std::sync::Arc;
@@ -19,6 +26,20 @@ const PAUSE_BYTES: usize = 512 << 10;
 /// Bytes that are written while one is read into a table.
 const TABLE_EFFORT: usize = 20;
 
+/// A value takes so many times the bytes that it was read from.
+const VALUE_BYTES: usize = 4;
+/// A row of a table with its object's metadata, as a value.
+const ROW_BYTES: usize = 8 << 10;
+
+/// A form of a list that can be written in chunks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Objects as they are stored.
+    Shown,
+    /// Metadata alone, which is read from the stored object whatever version that is in.
+    Metadata(MetaVersion),
+}
+
 /// Writes objects of one target in one form.
 pub struct Renderer {
     registry: Arc<Registry>,
@@ -26,6 +47,7 @@ pub struct Renderer {
     form: Negotiated,
     pretty: bool,
     include: IncludeObject,
+    budget: Budget,
 }
 
 impl Renderer {
@@ -43,11 +65,13 @@ impl Renderer {
             form,
             pretty: form.pretty || negotiate::pretty(query.get("pretty"), agent.as_deref()),
             include,
+            budget: request.request.parsed.budget.clone(),
         })
     }
 
     /// One object.
     pub async fn object(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
+        self.budget.hold(entry.object.body_len())?;
         let mut response = self.one(code, entry).await?;
         reply::add_warnings(&mut response, warnings);
         Ok(response)
@@ -88,8 +112,22 @@ impl Renderer {
     }
 
     /// A list.
-    pub async fn list(&self, list: &List, warnings: &[String]) -> Answer {
-        let mut response = self.many(list).await?;
+    pub async fn list(&self, list: List, warnings: &[String]) -> Answer {
+        let total = list
+            .entries
+            .iter()
+            .map(|entry| entry.object.body_len() + 48)
+            .sum::<usize>();
+        let mut response = match self.in_chunks(total) {
+            Some(form) if form != Form::Shown || self.are_stored(&list) => {
+                self.budget.hold(chunks::HELD_BYTES)?;
+                self.chunks(form, list)
+            }
+            _ => {
+                self.budget.hold(self.held(&list, total))?;
+                self.many(&list).await?
+            }
+        };
         reply::add_warnings(&mut response, warnings);
         Ok(response)
     }
@@ -102,6 +140,69 @@ impl Renderer {
         };
         reply::add_warnings(&mut response, warnings);
         Ok(response)
+    }
+
+    /// The form of a list that is long enough for chunks, if it can be written in them.
+    fn in_chunks(&self, total: usize) -> Option<Form> {
+        if total < reply::IN_CHUNKS_BYTES_MIN || self.form.format != Format::Json || self.pretty {
+            return None;
+        }
+        match self.form.representation {
+            Representation::Table(_) => None,
+            Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
+                Some(Form::Metadata(version))
+            }
+            Representation::Object | Representation::AggregatedDiscovery => Some(Form::Shown),
+        }
+    }
+
+    /// Returns true where no object of a list has to be converted.
+    fn are_stored(&self, list: &List) -> bool {
+        list.entries.iter().all(|entry| is_stored(&self.target, entry))
+    }
+
+    /// Bytes that a list holds when it is made as a whole: its objects, and as values where they are not copied.
+    fn held(&self, list: &List, total: usize) -> usize {
+        let copied = self.form.format == Format::Json && !self.pretty;
+        match self.form.representation {
+            Representation::Object | Representation::AggregatedDiscovery if copied => total,
+            Representation::Table(_) if self.include != IncludeObject::Object => list.entries.len() * ROW_BYTES,
+            _ => total * VALUE_BYTES,
+        }
+    }
+
+    fn chunks(&self, form: Form, list: List) -> Response {
+        let metadata = list_metadata(&list);
+        let entries = list.entries.into_iter();
+        let content_type = self.form.content_type();
+        let typed = self.target.served.api.strategy.traits().built_in;
+        match form {
+            Form::Metadata(version) => {
+                let empty = table::partial_list(Vec::new(), version, metadata).to_string() + "\n";
+                let (head, tail) = empty.split_once("\"items\":[]").unwrap_or((&empty, ""));
+                let write = move |entry: &Entry, out: &mut Vec<u8>| write_json(&partial(entry, version), out);
+                Chunks {
+                    head: [head, "\"items\":["].concat().into(),
+                    tail: ["]", tail].concat().into(),
+                    entries,
+                    write,
+                }
+                .respond(content_type)
+            }
+            Form::Shown => {
+                let write = move |entry: &Entry, out: &mut Vec<u8>| match typed {
+                    true => write_json(&without_kind(entry.object.value(entry.revision)), out),
+                    false => entry.object.write_to(entry.revision, out),
+                };
+                Chunks {
+                    head: self.head(metadata),
+                    tail: b"]}\n".to_vec(),
+                    entries,
+                    write,
+                }
+                .respond(content_type)
+            }
+        }
     }
 
     async fn many(&self, list: &List) -> Result<Response> {
@@ -123,24 +224,11 @@ impl Renderer {
     }
 
     /// Stored bytes one behind the other: nothing is parsed unless somebody wants YAML or indentation.
-    async fn objects(&self, entries: &[Entry], mut metadata: Json) -> Result<Response> {
+    async fn objects(&self, entries: &[Entry], metadata: Json) -> Result<Response> {
         let api = &self.target.served.api;
-        // Lists of kinds that Kubernetes has types for leave out what is empty.
-        let typed = api.strategy.traits().built_in;
-        if !typed && metadata.get("continue").is_none() {
-            metadata["continue"] = json!("");
-        }
         let total: usize = entries.iter().map(|entry| entry.object.body_len() + 48).sum();
         let mut out = Vec::with_capacity(total + 512);
-        let head = json!({
-            "apiVersion": self.target.served.api_version(&self.target.version),
-            "kind": &*self.target.served.names().list_kind,
-            "metadata": metadata,
-        });
-        let head = head.to_string();
-        out.extend_from_slice(head.trim_end_matches('}').as_bytes());
-        // `trim_end_matches` took the metadata's brace too.
-        out.extend_from_slice(b"},\"items\":[");
+        out.append(&mut self.head(metadata));
         let mut shown = self.show(entries);
         let mut pause = Pause::default();
         for (i, entry) in entries.iter().enumerate() {
@@ -149,11 +237,7 @@ impl Renderer {
             }
             pause.after(out.len()).await;
             if api.strategy.traits().built_in {
-                let mut value = self.value(entry).await?;
-                if let Some(map) = value.as_object_mut() {
-                    map.remove("kind");
-                    map.remove("apiVersion");
-                }
+                let value = without_kind(self.value(entry).await?);
                 serde_json::to_writer(&mut out, &value).map_err(|error| Error::Internal(error.to_string()))?;
             } else {
                 shown.append(&mut out).await?;
@@ -165,6 +249,23 @@ impl Renderer {
         }
         let body: Json = serde_json::from_slice(&out).map_err(|error| Error::Internal(error.to_string()))?;
         Ok(self.document(200, &body))
+    }
+
+    /// A list up to its first item.
+    fn head(&self, mut metadata: Json) -> Vec<u8> {
+        // Lists of kinds that Kubernetes has types for leave out what is empty.
+        let typed = self.target.served.api.strategy.traits().built_in;
+        if !typed && metadata.get("continue").is_none() {
+            metadata["continue"] = json!("");
+        }
+        let head = json!({
+            "apiVersion": self.target.served.api_version(&self.target.version),
+            "kind": &*self.target.served.names().list_kind,
+            "metadata": metadata,
+        });
+        let head = head.to_string();
+        // `trim_end_matches` takes the metadata's brace too.
+        [head.trim_end_matches('}'), "},\"items\":["].concat().into()
     }
 
     /// The object of a watch event, the next one of those that are shown, as JSON.
@@ -257,6 +358,20 @@ impl Renderer {
     fn layout(&self) -> Result<Layout<'_>> {
         Ok(Layout::of(&self.target.served, self.target.api_version()?))
     }
+}
+
+/// An item of a typed list, which says what it is once for all of them.
+fn without_kind(mut value: Json) -> Json {
+    if let Some(map) = value.as_object_mut() {
+        map.remove("kind");
+        map.remove("apiVersion");
+    }
+    value
+}
+
+fn write_json(value: &Json, out: &mut Vec<u8>) {
+    // A value is JSON whatever is in it, and a Vec takes all of it.
+    let _ = serde_json::to_writer(out, value);
 }
 
 /// Lets others go on, every now and then.

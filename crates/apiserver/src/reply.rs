@@ -110,6 +110,13 @@ impl Reply {
     }
 }
 
+/// Marks an answer that is made while it is sent. Such answers are large.
+#[derive(Clone, Copy)]
+pub(crate) struct InChunks;
+
+/// The size from which answers are made while they are sent, where they can be.
+pub(crate) const IN_CHUNKS_BYTES_MIN: usize = 256 << 10;
+
 /// All `Accept` headers of a request as one.
 pub fn accept_header(headers: &HeaderMap) -> Option<String> {
     let values: Vec<&str> = headers

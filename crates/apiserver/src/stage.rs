@@ -3,6 +3,7 @@
 
 use crate::{
     impersonate,
+    limits::Budget,
     path::{BadPath, ResourcePath, Rest, Route, parse},
     query::{At, Query},
     reply::Reply,
@@ -51,6 +52,8 @@ pub struct Parsed {
     pub(crate) record: Record,
     /// On whose account it is answered: who showed the credential, whomever they act as. Empty until that is known.
     pub(crate) payer: Arc<str>,
+    /// The bytes that it holds.
+    pub(crate) budget: Budget,
 }
 
 /// A request whose sender is known.
@@ -158,6 +161,7 @@ impl Parsed {
             upgrade,
             record,
             payer: Arc::default(),
+            budget: Budget::default(),
         }
     }
 

@@ -4,7 +4,7 @@
 //! Everything else is made once for each (object, revision, version) and kept in a [`Cache`] of bounded size: a piece at
 //! a time, in turns between tenants, where many objects are asked for ([`Workers`]).
 
-use crate::{Error, Result, Served};
+use crate::{Error, Result, Served, Target};
 use bytes::Bytes;
 use insula_api::Json;
 use insula_conversion::ConvertError;
@@ -29,6 +29,11 @@ pub fn stored_value(entry: &Entry) -> Json {
 /// Whether the stored bytes are what clients of the version see.
 fn passes_through(served: &Served, entry: &Entry, version: &str) -> bool {
     served.alias.is_none() && entry.object.version() == version && entry.object.schema() == served.api.fingerprint
+}
+
+/// Returns true where an object is shown in a target's version as it is stored.
+pub fn is_stored(target: &Target, entry: &Entry) -> bool {
+    passes_through(&target.serving(&entry.key), entry, &target.version)
 }
 
 /// An object in a version, as a value with its resourceVersion.

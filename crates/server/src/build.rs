@@ -117,15 +117,18 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         body_bytes: config.limits.body_bytes,
         request_time: Duration::from_secs(config.limits.request_seconds),
         requests: config.limits.requests_in_flight,
+        bytes: config.limits.bytes_in_flight,
         user: Share {
             requests: config.limits.requests_in_flight_per_user,
             watches: config.limits.watches_per_user,
             rate: config.limits.requests_per_second_per_user,
+            bytes: config.limits.bytes_in_flight_per_user,
         },
         workspace: Share {
             requests: config.limits.requests_in_flight_per_workspace,
             watches: config.limits.watches_per_workspace,
             rate: config.limits.requests_per_second_per_workspace,
+            bytes: config.limits.bytes_in_flight_per_workspace,
         },
     };
     let server = Arc::new(ApiServer {

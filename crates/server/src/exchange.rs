@@ -74,14 +74,14 @@ impl Exchange {
     }
 
     /// A piece of the answer on its way.
-    fn give(self: &Arc<Self>, bytes: Bytes) -> Bytes {
+    fn give(self: &Arc<Self>, bytes: Bytes) -> Piece {
         if self.unsent.fetch_add(1, Ordering::AcqRel) == 0 {
             self.progress.store(self.connection.now(), Ordering::Relaxed);
         }
-        Bytes::from_owner(Piece {
+        Piece {
             bytes,
             exchange: Arc::clone(self),
-        })
+        }
     }
 }
 
@@ -129,6 +129,7 @@ impl Future for Answering {
         Poll::Ready(Ok(response.map(|body| AnswerBody {
             body,
             rest: Bytes::new(),
+            untaken: None,
             exchange,
         })))
     }
@@ -139,6 +140,8 @@ pub(crate) struct AnswerBody {
     body: Body,
     /// What is left of the last frame.
     rest: Bytes,
+    /// Nothing of the last piece, until another one is asked for: TLS may have taken all of it and wait for the client.
+    untaken: Option<Piece>,
     exchange: Arc<Exchange>,
 }
 
@@ -150,6 +153,7 @@ impl http_body::Body for AnswerBody {
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        self.untaken = None;
         if self.rest.is_empty() {
             match ready!(Pin::new(&mut self.body).poll_frame(context)) {
                 Some(Ok(frame)) => match frame.into_data() {
@@ -161,7 +165,9 @@ impl http_body::Body for AnswerBody {
         }
         let length = self.rest.len().min(PIECE_BYTES);
         let piece = self.rest.split_to(length);
-        Poll::Ready(Some(Ok(Frame::data(self.exchange.give(piece)))))
+        self.untaken = Some(self.exchange.give(Bytes::new()));
+        let piece = Bytes::from_owner(self.exchange.give(piece));
+        Poll::Ready(Some(Ok(Frame::data(piece))))
     }
 
     fn is_end_stream(&self) -> bool {

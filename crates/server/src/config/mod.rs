@@ -252,6 +252,12 @@ pub struct Limits {
     pub connections: usize,
     /// Those of one address that have shown no credential yet.
     pub connections_per_address: usize,
+    /// Bytes of requests and answers that are kept in memory at once.
+    pub bytes_in_flight: usize,
+    /// The same for one user.
+    pub bytes_in_flight_per_user: usize,
+    /// The same for one workspace.
+    pub bytes_in_flight_per_workspace: usize,
     /// Seconds that a connection may have no request.
     pub idle_seconds: u64,
     /// Seconds in which a client has to take something of an answer that is there for it.
@@ -311,6 +317,10 @@ impl Default for Limits {
             compute_percent_per_workspace: 100,
             connections: 10_000,
             connections_per_address: 2_500,
+            // A few lists of ten thousand objects that have to be converted, at once.
+            bytes_in_flight: 512 << 20,
+            bytes_in_flight_per_user: 128 << 20,
+            bytes_in_flight_per_workspace: 128 << 20,
             // Longer than clients keep a connection that they do not use (Go: 90 s), so that they are the ones who close it.
             idle_seconds: 120,
             stall_seconds: 60,
