@@ -180,6 +180,11 @@ impl Limits {
         Budget::new(&self.bytes, [Some(user), workspace])
     }
 
+    /// Counts the open watches of all users. Walks the users that have something open.
+    pub fn open_watches(&self) -> usize {
+        self.users.open.iter().map(|open| open.watches).sum()
+    }
+
     /// A place for a watch.
     pub fn watch(&self, user: &str, cluster: Option<&ClusterName>) -> Result<WatchPlace, StatusReply> {
         let user = Book::take(&self.users, user.into(), What::Watches)?;

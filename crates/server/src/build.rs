@@ -148,6 +148,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         metrics: Arc::clone(&metrics),
         authenticator: Arc::clone(&authenticator),
         clock: env.clock.clone(),
+        api: Arc::clone(&server),
         backups: backup::places(),
     });
     let door = insula_admin::Door {

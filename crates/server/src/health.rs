@@ -21,7 +21,7 @@ use http::{
     request::Parts,
 };
 use insula_api::{Clock, ClusterName};
-use insula_apiserver::NotActing;
+use insula_apiserver::{ApiServer, NotActing};
 use insula_auth::{Attributes, ClusterFacts, Permit, audit::Record};
 use insula_registry::access::{self, Authenticator, OnAuthenticated, PeerCertificate};
 use insula_store::Store;
@@ -43,6 +43,8 @@ pub(crate) struct Health {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) clock: Arc<dyn Clock>,
+    /// Knows how many watches are open.
+    pub(crate) api: Arc<ApiServer>,
     /// Places for backups.
     pub(crate) backups: Arc<Semaphore>,
 }
@@ -170,6 +172,7 @@ async fn version(State(health): State<Health>, request: Parts) -> Response {
 async fn text(State(health): State<Health>, request: Parts) -> Response {
     match permit(&health, &request, request.uri.path()).await {
         Ok(_) => {
+            health.metrics.set_watches(health.api.limits.open_watches());
             let body = Body::from(health.metrics.text());
             (
                 [(

@@ -268,9 +268,9 @@ impl Metrics {
         held(&self.in_flight.get_or_create_owned(&EffectLabels { effect }))
     }
 
-    /// A watch is open, until the result is dropped.
-    pub fn watch(&self) -> Held {
-        held(&self.watches)
+    /// Sets the gauge of open watches.
+    pub fn set_watches(&self, open: usize) {
+        self.watches.set(i64::try_from(open).unwrap_or(i64::MAX));
     }
 
     /// A connection is open, until the result is dropped.
@@ -351,9 +351,8 @@ mod tests {
         metrics.request(Verb::List, Class::Bound, http::StatusCode::CREATED, took);
         metrics.request(Verb::Get, Class::System, http::StatusCode::GONE, took);
         metrics.commit(CommitOutcome::Committed, took);
-        let first = metrics.watch();
-        let _second = metrics.watch();
-        drop(first);
+        metrics.set_watches(2);
+        metrics.set_watches(1);
         drop(metrics.in_flight(Effect::Mutating));
         let text = metrics.text();
         for line in [

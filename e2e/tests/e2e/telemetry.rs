@@ -130,3 +130,27 @@ fn secrets_and_tokens_are_not_logged() {
         assert!(!log.contains(hidden), "{hidden}");
     }
 }
+
+/// The gauge was registered and never set: it said 0 whatever was open.
+#[test]
+fn open_watches_are_counted() {
+    let server = Server::with_flags(&["--store", "memory"]);
+    let open = || {
+        let text = server.admin().get("/metrics").text;
+        let line = text
+            .lines()
+            .find_map(|line| line.strip_prefix("insula_watches "))
+            .unwrap();
+        line.parse::<u64>().unwrap()
+    };
+    assert_eq!(open(), 0);
+    let path = "/api/v1/namespaces?watch=true";
+    // From another thread: this one is inside the runtime that reads the watch.
+    let elsewhere = || std::thread::scope(|threads| threads.spawn(open).join().unwrap());
+    let counted = server
+        .admin()
+        .at("root")
+        .watch(path, |_| (elsewhere() == 1).then_some(()));
+    assert!(counted.is_some(), "the watch is not counted while it is open");
+    until("the watch is counted no more", || (open() == 0).then_some(()));
+}
