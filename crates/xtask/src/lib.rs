@@ -6,5 +6,6 @@ pub mod floors;
 pub mod homes;
 pub mod report;
 pub mod suite;
+pub mod tidy;
 pub mod tools;
 pub mod workspace;

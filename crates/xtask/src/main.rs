@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{floors, report, suite, workspace::Workspace};
+use xtask::{floors, report, suite, tidy, workspace::Workspace};
 
 #[derive(Parser)]
 #[command(
@@ -26,12 +26,19 @@ enum Chore {
     },
     /// Print the floors, and which crate may name which
     Floors,
+    /// Check widths, sizes, terms, doc comments and commit subjects
+    Tidy {
+        /// Lower the numbers of `crates/xtask/tidy.exceptions` to what is there
+        #[arg(long)]
+        bless: bool,
+    },
 }
 
 fn main() -> ExitCode {
     let result = match Args::parse().chore {
         Chore::Test { only } => Workspace::load().and_then(|workspace| suite::run(&workspace, only.as_deref())),
         Chore::Floors => report::say(&floors::picture()),
+        Chore::Tidy { bless } => Workspace::load().and_then(|workspace| tidy::run(&workspace.root, bless)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

@@ -1,0 +1,134 @@
+//! Rules for Rust sources. They rely on the form that rustfmt gives.
+
+use std::path::Path;
+
+use super::{CODE_COLUMNS_MAX, FILE_LINES_MAX, FUNCTION_LINES_MAX, Finding, PROSE_COLUMNS_MAX, Rule, terms};
+
+/// Question words that no doc comment begins with.
+const QUESTION_WORDS: [&str; 5] = ["What", "Who", "Whether", "Where", "Which"];
+
+/// Findings in a source file.
+pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
+    let finding = |rule, line, text: String| Finding {
+        rule,
+        file: file.to_owned(),
+        line,
+        text,
+    };
+    let mut found = Vec::new();
+    if let Some(term) = Path::new(file)
+        .file_stem()
+        .and_then(|stem| terms::for_file(stem.to_str()?))
+    {
+        found.push(finding(Rule::Term, 0, format!("the file is called {term}")));
+    }
+    let lines: Vec<&str> = text.lines().collect();
+    if lines.len() > FILE_LINES_MAX {
+        found.push(finding(Rule::FileLength, 0, format!("{} lines", lines.len())));
+    }
+    let mut in_doc = false;
+    for (index, line) in lines.iter().enumerate() {
+        let number = index + 1;
+        let columns = line.chars().count();
+        let trimmed = line.trim_start();
+        let comment = trimmed.starts_with("//");
+        if comment && columns > PROSE_COLUMNS_MAX {
+            found.push(finding(Rule::CommentWidth, number, format!("{columns} columns")));
+        } else if !comment && columns > CODE_COLUMNS_MAX {
+            found.push(finding(Rule::CodeWidth, number, format!("{columns} columns")));
+        }
+        let doc = doc_text(trimmed);
+        if let (Some(text), false) = (doc, in_doc)
+            && let Some(word) = text.split_whitespace().next()
+            && QUESTION_WORDS.contains(&word.trim_end_matches(','))
+        {
+            found.push(finding(Rule::DocStart, number, text.to_owned()));
+        }
+        in_doc = doc.is_some();
+        if comment {
+            continue;
+        }
+        if let Some((name, advice)) = terms::defined(trimmed) {
+            found.push(finding(Rule::Term, number, format!("`{name}`: {advice}")));
+        }
+        if let Some(length) = function_length(&lines[index..])
+            && length > FUNCTION_LINES_MAX
+        {
+            found.push(finding(
+                Rule::FunctionLength,
+                number,
+                format!("{length} lines: {trimmed}"),
+            ));
+        }
+    }
+    found
+}
+
+/// Text of a line of a doc comment.
+fn doc_text(line: &str) -> Option<&str> {
+    line.strip_prefix("///")
+        .or_else(|| line.strip_prefix("//!"))
+        .map(str::trim_start)
+}
+
+/// Lines of the function that begins on the first line: up to the brace at its own indentation.
+fn function_length(lines: &[&str]) -> Option<usize> {
+    let first = lines.first()?;
+    let trimmed = first.trim_start();
+    let head = trimmed.split('(').next()?;
+    let is_function = head.split_whitespace().any(|word| word == "fn") && !trimmed.starts_with("let ");
+    let indent = &first[..first.len() - trimmed.len()];
+    let closing = format!("{indent}}}");
+    let one_line = trimmed.ends_with('}') || trimmed.ends_with(';');
+    if !is_function || one_line {
+        return None;
+    }
+    let end = lines.iter().position(|line| {
+        **line == closing || line.trim_end().ends_with(';') && line.starts_with(&format!("{indent})"))
+    })?;
+    Some(end + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rules(text: &str) -> Vec<(Rule, usize)> {
+        check("crates/a/src/a.rs", text)
+            .into_iter()
+            .map(|finding| (finding.rule, finding.line))
+            .collect()
+    }
+
+    #[test]
+    fn comments_are_narrower_than_code() {
+        let (code, comment) = (
+            format!("let a = \"{}\";", "x".repeat(95)),
+            format!("// {}", "x".repeat(105)),
+        );
+        assert_eq!(rules(&format!("{code}\n{comment}\n")), [(Rule::CommentWidth, 2)]);
+        assert_eq!(
+            rules(&format!("let a = \"{}\";", "x".repeat(120))),
+            [(Rule::CodeWidth, 1)]
+        );
+    }
+
+    #[test]
+    fn only_the_first_word_of_a_doc_comment_counts() {
+        let text = "/// Whether it is.\nfn a() {}\n/// Returns\n/// what is there.\nfn b() {}\n//! Who asks.\n";
+        assert_eq!(rules(text), [(Rule::DocStart, 1), (Rule::DocStart, 6)]);
+    }
+
+    #[test]
+    fn functions_end_at_their_own_brace() {
+        let body = "        let a = 1;\n".repeat(69);
+        let text = format!("impl A {{\n    fn long(&self) {{\n{body}    }}\n    fn short(&self) {{\n    }}\n}}\n");
+        assert_eq!(rules(&text), [(Rule::FunctionLength, 2)]);
+        assert_eq!(rules("trait A {\n    fn a(\n        &self,\n    ) -> u8;\n}\n"), []);
+    }
+
+    #[test]
+    fn long_files_are_found() {
+        assert_eq!(rules(&"\n".repeat(501)), [(Rule::FileLength, 0)]);
+    }
+}
