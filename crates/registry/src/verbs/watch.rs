@@ -266,29 +266,20 @@ impl Watch {
             learn(&self.target, sides.iter()).await;
         }
         let changes = std::mem::take(&mut self.unseen.0);
-        let events = self.see(registry, &changes)?;
-        self.check_past(registry, &events)?;
-        Ok(events)
+        self.see(registry, &changes)
     }
 
     /// Refuses to show what happened before the watch began to an object that may not be seen any more: 410, upon which
     /// clients list what they may see.
-    fn check_past(&mut self, registry: &Registry, events: &[Event]) -> Result<()> {
-        let Some(began) = self.resumed else {
-            return Ok(());
-        };
-        if self.position() >= began {
-            self.resumed = None;
-        }
-        let past: Vec<&Event> = events.iter().filter(|event| event.entry.revision <= began).collect();
-        if past.is_empty() {
+    fn check_past(&self, registry: &Registry, began: Revision, events: &[Event]) -> Result<()> {
+        if events.is_empty() {
             return Ok(());
         }
         // No snapshot is held: it would keep the history of a client that does not read.
         let now = registry.just_after(began)?;
         let mut looking = self.target.looking(&registry.catalog, &now);
-        let hidden = past
-            .into_iter()
+        let hidden = events
+            .iter()
             .find(|event| !looking.still_sees(&event.entry.key, &event.entry.object));
         match hidden {
             Some(event) => {
@@ -345,7 +336,7 @@ impl Watch {
         // Who may see an object is decided in the state that it was part of: a workspace may go with all that is in it.
         let mut events = Vec::new();
         for together in changes.chunk_by(|a, b| a.revision == b.revision) {
-            let revision = together[0].revision;
+            let (revision, first) = (together[0].revision, events.len());
             let before = registry.just_after(Revision(revision.0.saturating_sub(1)))?;
             let then = registry.just_after(revision)?;
             let mut saw = self.target.looking(&registry.catalog, &before);
@@ -365,6 +356,10 @@ impl Watch {
                         }
                     }
                 }
+            }
+            // By the change: what a binding lets in now may be older than the watch.
+            if let Some(began) = self.resumed.filter(|began| revision <= *began) {
+                self.check_past(registry, began, &events[first..])?;
             }
         }
         Ok(events)
