@@ -226,7 +226,12 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
                 }
             });
         }
-        for round in 0..6 {
+        // A busy machine makes few requests in six rounds.
+        let few = || reads.load(Ordering::Relaxed) <= 10 || writes.load(Ordering::Relaxed) <= 10;
+        for round in 0..60 {
+            if round >= 6 && !few() {
+                break;
+            }
             let (schema, field) = [("one.swaps.example.io", "a"), ("two.swaps.example.io", "b")][(round + 1) % 2];
             client.merge(&format!("{exports}/swaps"), &export(schema)).expect(200);
             if round == 2 {
