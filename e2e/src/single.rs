@@ -161,6 +161,21 @@ impl Http2 {
         answer.map_err(|error| format!("{path}: {error:?}"))
     }
 
+    /// Sends a GET and resets its stream at once. Returns false when the connection takes no more.
+    pub fn ask_and_reset(&self, path: &str) -> bool {
+        let request = Request::get(format!("https://127.0.0.1{path}")).body(Full::default());
+        let mut sender = self.sender.clone();
+        runtime().block_on(async {
+            if sender.ready().await.is_err() {
+                return false;
+            }
+            let answer = sender.send_request(request.unwrap());
+            // It is on its way after a moment, or there already: what is left of it is dropped.
+            drop(tokio::time::timeout(Duration::from_micros(50), answer).await);
+            true
+        })
+    }
+
     /// Returns true as long as neither side ended the connection.
     pub fn is_open(&self) -> bool {
         !self.ended.is_finished()

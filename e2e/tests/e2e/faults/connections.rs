@@ -1,7 +1,11 @@
 //! Connections: shares of addresses, idle time, file descriptors, half-open peers.
 
-use insula_e2e::{Client, Http1, Http2, Server, Setup, Who, until};
-use std::time::{Duration, Instant};
+use insula_e2e::{Client, Http1, Http2, PATIENCE, Server, Setup, Who, until};
+use std::{
+    io::Write,
+    net::TcpStream,
+    time::{Duration, Instant},
+};
 
 const MAPS: &str = "/clusters/root/api/v1/namespaces/default/configmaps";
 
@@ -61,6 +65,34 @@ fn an_account_gives_way_to_others() {
         "the account with most connections loses one"
     );
     until("carol has less than all places", || (open(&idle) < 19).then_some(()));
+}
+
+/// Sockets that say nothing, or stop in the middle of a TLS handshake, lock nobody out; and the requests of somebody who asks
+/// and takes it back at once cost nobody else theirs.
+#[test]
+fn half_open_connections_and_resets_lock_nobody_out() {
+    let server = Server::with(Setup::limits(&[("CONNECTIONS", "100")]));
+    let begun = Instant::now();
+    let silent: Vec<TcpStream> = (0..800)
+        .map(|n| {
+            let mut socket = TcpStream::connect(server.address()).unwrap();
+            if n % 2 == 0 {
+                // The first bytes of a handshake; the server may have closed it by now.
+                let _ = socket.write_all(&[0x16, 3, 1, 1, 0, 1]);
+            }
+            socket
+        })
+        .collect();
+    assert_eq!(server.admin().get(MAPS).code, 200);
+    assert!(
+        begun.elapsed() < PATIENCE,
+        "it waited for the time of handshakes to end"
+    );
+    drop(silent);
+    let resets = Http2::connect(&server, &Who::Anonymous, None).unwrap();
+    let taken_back = (0..5_000).take_while(|_| resets.ask_and_reset(MAPS)).count();
+    assert!(taken_back > 0);
+    assert_eq!(server.admin().get(MAPS).code, 200);
 }
 
 /// An address has a share of the places for strangers; beyond it, its oldest idle one is closed for the next.
