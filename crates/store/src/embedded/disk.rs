@@ -62,19 +62,19 @@ impl Disk for FileDisk {
 }
 
 /// A file whose blocks are there as soon as it is longer: the reserve.
-pub(super) struct AllocatedFile(pub(super) File);
+pub(super) struct AllocatedFile(pub(super) FileDisk);
 
 impl Disk for AllocatedFile {
     fn len(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
+        self.0.len()
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()> {
-        self.0.read_exact_at(out, offset)
+        self.0.read(offset, out)
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()> {
-        self.0.write_all_at(data, offset)
+        self.0.write(offset, data)
     }
 
     fn set_len(&self, len: u64) -> io::Result<()> {
@@ -82,16 +82,17 @@ impl Disk for AllocatedFile {
         if len <= before {
             return self.0.set_len(len);
         }
+        let FileDisk(file) = &self.0;
         // Asked first, since an allocation that fails may have taken all that there was.
-        let space = rustix::fs::fstatvfs(&self.0)?;
+        let space = rustix::fs::fstatvfs(file)?;
         if space.f_bavail.saturating_mul(space.f_frsize) < len - before {
             return Err(io::ErrorKind::StorageFull.into());
         }
-        allocate(&self.0, before, len)
+        allocate(file, before, len)
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.0.sync_data()
+        self.0.sync()
     }
 }
 

@@ -117,7 +117,7 @@ pub enum OpenError {
     Inconsistent(String),
 }
 
-/// What helps against damage.
+/// Advice against damage.
 const RESTORE: &str = "Nothing of it is served; restore a backup (insula backup restore)";
 
 fn found_words(found: Option<Revision>) -> String {
@@ -164,7 +164,7 @@ fn open_files(dir: &Path, reserve_bytes: u64) -> Result<Disks, OpenError> {
         ));
     }
     Ok(Disks {
-        reserve: open_reserve(Box::new(AllocatedFile(open("reserve")?)), reserve_bytes)?,
+        reserve: open_reserve(Box::new(AllocatedFile(FileDisk(open("reserve")?))), reserve_bytes)?,
         record: Box::new(FileDisk(open("acknowledged")?)),
         objects: Box::new(FileDisk(open("objects.redb")?)),
     })
