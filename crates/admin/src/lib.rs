@@ -40,11 +40,11 @@ pub struct Services {
 /// A method, as the edge sees it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method {
-    /// Who may call it.
+    /// Callers that it takes.
     pub access: Access,
     /// Kubernetes' verb for it, for metrics; empty where there is none.
     pub verb: &'static str,
-    /// Whether it answers a stream.
+    /// True for a method that answers a stream.
     pub streams: bool,
     /// Bytes that a caller may send.
     pub bytes: usize,

@@ -40,13 +40,13 @@ pub struct Call {
     pub workspace: Option<ClusterPath>,
     /// The time that the client gives it.
     pub time: Option<Duration>,
-    /// Who may make it.
+    /// Callers that may make it.
     pub access: Access,
-    /// Whether its answer is a stream, which counts as a watch.
+    /// True when its answer is a stream, which counts as a watch.
     pub streams: bool,
 }
 
-/// Who may make a call.
+/// Callers that may make a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
     /// Anybody; credentials are not looked at. For health.

@@ -376,7 +376,7 @@ pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<Stri
         .map(str::to_owned)
 }
 
-/// What is held at once for a body of unknown length: more than is left uncounted.
+/// Bytes held at once for a body of unknown length: more than is left uncounted.
 const BODY_STEP_BYTES: usize = 256 << 10;
 
 async fn read_limited(body: Body, headers: &HeaderMap, max: usize, budget: &Budget) -> Result<Vec<u8>, Reply> {

@@ -183,7 +183,7 @@ impl Cache {
     /// A document as it is.
     ///
     /// # Errors
-    /// What was compressed is broken.
+    /// Broken compressed data.
     pub(crate) fn plain(&self, wanted: &Wanted<'_>) -> Result<Bytes> {
         let broken = |error| Error::Internal(format!("the OpenAPI document {} is broken: {error}", wanted.hash));
         packed::plain(&self.gzip(wanted)).map_err(broken)

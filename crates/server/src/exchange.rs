@@ -138,7 +138,7 @@ impl Future for Answering {
 /// An answer's body as HTTP takes it: in pieces that tell when they are written.
 pub(crate) struct AnswerBody {
     body: Body,
-    /// What is left of the last frame.
+    /// The rest of the last frame.
     rest: Bytes,
     /// Nothing of the last piece, until another one is asked for: TLS may have taken all of it and wait for the client.
     untaken: Option<Piece>,

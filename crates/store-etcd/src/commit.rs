@@ -13,7 +13,7 @@ use insula_api::Revision;
 use insula_store::{CommitError, Guard, TXN_BYTES_MAX, Txn, TxnLimit, Write};
 use parking_lot::Mutex;
 
-/// What is known of a commit at any time, for when its time is up.
+/// Knowledge of a commit at any time, for when its time is up.
 struct Knowledge {
     /// A transaction was sent that may have happened.
     sent: bool,

@@ -23,7 +23,7 @@ pub(crate) struct Origin {
 
 /// Outcome of a comparison with etcd.
 pub(crate) enum Verdict {
-    /// What was applied is part of etcd's history.
+    /// Checks that what was applied is part of etcd's history.
     Continues,
     /// The revision to compare was compacted: only a new load tells.
     Compacted,

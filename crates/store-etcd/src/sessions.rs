@@ -93,7 +93,7 @@ struct Ledger {
     last: Option<Mark>,
 }
 
-/// What the watch has shown of a transaction.
+/// State of a transaction as the watch has shown it.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Seen {
     At(Revision),

@@ -28,7 +28,7 @@ const MAGIC_SHARED: usize = 14;
 const FRAME_BYTES_MAX: usize = 16 << 20;
 const FRAME_HEAD: usize = 4 + 16;
 
-/// What a backup says about itself.
+/// Header of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
     /// The revision whose state it holds.
@@ -41,7 +41,7 @@ pub struct Header {
     pub installation: String,
 }
 
-/// What a whole backup holds.
+/// Summary of a whole backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
     /// Its header.
@@ -80,7 +80,7 @@ pub enum BackupError {
     /// It ends too early.
     #[error("the backup is cut off at byte {offset}, after {objects} objects")]
     Truncated {
-        /// Where it ends.
+        /// Offset of its end.
         offset: u64,
         /// How many objects are whole.
         objects: u64,
@@ -88,9 +88,9 @@ pub enum BackupError {
     /// Some of its bytes are not what was written.
     #[error("the backup is damaged at byte {offset}: {reason}")]
     Damaged {
-        /// Where the damaged part begins.
+        /// Offset of the damaged part.
         offset: u64,
-        /// What is wrong with it.
+        /// The damage.
         reason: String,
     },
     /// The file cannot be read.

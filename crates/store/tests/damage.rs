@@ -135,7 +135,7 @@ fn transaction(draw: &mut Draw, n: usize) -> Txn {
     }
 }
 
-/// What a store serves.
+/// Objects that a store serves.
 fn state(store: &EmbeddedStore) -> (Revision, Vec<Entry>) {
     let view = store.latest();
     (

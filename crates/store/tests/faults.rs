@@ -273,7 +273,7 @@ fn power_cuts_tear_no_transaction() {
     }
 }
 
-/// What redb sees of a disk.
+/// A disk as redb sees it.
 #[derive(Debug)]
 struct Backend(FaultDisk);
 

@@ -17,7 +17,7 @@ use std::{
 const PAGE: usize = 4096;
 const RESERVE: u64 = 4 << 20;
 
-/// What all files of a disk share.
+/// State that all files of a disk share.
 #[derive(Default)]
 struct Space {
     capacity: usize,
@@ -36,7 +36,7 @@ struct Bytes {
 struct File {
     bytes: Arc<Mutex<Bytes>>,
     space: Arc<Mutex<Space>>,
-    /// Whether growing takes space, or leaves a hole.
+    /// True when growing takes space and leaves no hole.
     allocates: bool,
 }
 

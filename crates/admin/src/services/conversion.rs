@@ -75,7 +75,7 @@ impl ConversionService for Door {
     }
 }
 
-/// Where schema and rules come from.
+/// Origin of schema and rules.
 enum Given {
     Inline(InlineRules),
     Stored(Json, Option<Json>),

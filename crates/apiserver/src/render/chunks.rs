@@ -16,7 +16,7 @@ pub(super) const HELD_BYTES: usize = 2 * CHUNK_BYTES;
 
 /// A list between what stands before its items and what stands behind them.
 pub(super) struct Chunks<W> {
-    /// What is to be given out next.
+    /// The part to give out next.
     pub(super) head: Vec<u8>,
     pub(super) tail: Vec<u8>,
     pub(super) entries: std::vec::IntoIter<Entry>,

@@ -129,7 +129,7 @@ impl ChangeBuffer {
         Ok(())
     }
 
-    /// What is held up to a revision.
+    /// Removes the changes that are held up to a revision.
     fn take(&mut self, until: Revision) -> impl Iterator<Item = Arc<Change>> {
         let ripe = self.held.partition_point(|change| change.revision <= until);
         self.held.drain(..ripe)

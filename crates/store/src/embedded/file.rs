@@ -48,7 +48,7 @@ pub(super) struct ObjectFile {
     unused: u64,
 }
 
-/// Where a store is.
+/// Location of a store.
 pub(super) struct Disks {
     pub(super) objects: Box<dyn Disk>,
     pub(super) record: Box<dyn Disk>,
@@ -408,7 +408,7 @@ fn encode_value(out: &mut Vec<u8>, key: &[u8], revision: Revision, created: Revi
     checksum
 }
 
-/// What a value of format 2 holds behind its checksum, if that is right.
+/// Verifies a value of format 2 and returns the part behind its checksum.
 fn verified<'a>(key: &[u8], value: &'a [u8]) -> Result<&'a [u8], OpenError> {
     let (stored, rest) = value.split_first_chunk().ok_or_else(|| damaged(key, "too short"))?;
     if u128::from_le_bytes(*stored) != checksum(key, rest) {
