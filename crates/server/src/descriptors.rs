@@ -1,8 +1,11 @@
 //! File descriptors: as many as the process may have, some of them kept for what is not a connection.
 
-use std::{fs::File, io};
+use std::{fs::File, io, os::fd::AsFd};
 
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::{Resource, Rlimit, getrlimit, setrlimit},
+};
 
 /// One of so many is kept for the store, the audit log, etcd and calls to other servers…
 const KEPT: u64 = 4;
@@ -73,6 +76,13 @@ pub(crate) fn are_out(error: &io::Error) -> bool {
     codes
         .iter()
         .any(|code| error.raw_os_error() == Some(code.raw_os_error()))
+}
+
+/// Returns true if a connection waits to be accepted. In doubt one does.
+pub(crate) fn is_readable(listener: &impl AsFd) -> bool {
+    let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let mut listeners = [PollFd::new(listener, PollFlags::IN)];
+    !matches!(poll(&mut listeners, Some(&at_once)), Ok(0))
 }
 
 #[cfg(test)]

@@ -152,8 +152,12 @@ async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: 
                 }
             }
             Err(error) if is_the_peers(&error) => {}
+            // The kernel looks for a descriptor before it looks for a connection.
+            Err(error) if descriptors::are_out(&error) && !descriptors::is_readable(listener) => {
+                sleep(ACCEPT_BACKOFF).await;
+            }
             Err(error) if descriptors::are_out(&error) => {
-                // Whoever comes may ask for the server's health. They get the descriptor of a stranger, or the spare one.
+                // Whoever comes may ask for the server's health. They get the spare descriptor, or that of a stranger.
                 if !spare.release() {
                     tracing::warn!(%error, "cannot accept connections at the moment");
                     connections.close_stranger();
