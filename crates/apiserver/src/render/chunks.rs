@@ -40,6 +40,10 @@ impl<W: FnMut(&Entry, &mut Vec<u8>)> Iterator for Chunks<W> {
 
     fn next(&mut self) -> Option<Bytes> {
         let mut out = std::mem::take(&mut self.head);
+        if self.entries.len() > 0 {
+            // The last item goes beyond the size by what it is.
+            out.reserve(CHUNK_BYTES + CHUNK_BYTES / 8);
+        }
         while out.len() < CHUNK_BYTES {
             let Some(entry) = self.entries.next() else {
                 out.append(&mut self.tail);
