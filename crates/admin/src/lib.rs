@@ -3,12 +3,12 @@
 //!
 //! Health is for everybody; reflection and every service are for those who show a credential.
 
-mod door;
 mod services;
+mod session;
 pub mod status;
 mod workers;
 
-pub use door::{Door, Info};
+pub use session::{AdminService, Info};
 pub use workers::WorkerPool;
 
 use insula_apiserver::call::Access;
@@ -54,11 +54,11 @@ pub struct Method {
 ///
 /// # Errors
 /// Our own descriptors do not parse.
-pub async fn services(door: Door, object_bytes: usize) -> Result<Services, tonic_reflection::server::Error> {
+pub async fn services(session: AdminService, object_bytes: usize) -> Result<Services, tonic_reflection::server::Error> {
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<ClusterServiceServer<Door>>().await;
-    reporter.set_serving::<WorkspaceServiceServer<Door>>().await;
-    reporter.set_serving::<ConversionServiceServer<Door>>().await;
+    reporter.set_serving::<ClusterServiceServer<AdminService>>().await;
+    reporter.set_serving::<WorkspaceServiceServer<AdminService>>().await;
+    reporter.set_serving::<ConversionServiceServer<AdminService>>().await;
     let descriptors = || {
         tonic_reflection::server::Builder::configure()
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
@@ -66,7 +66,7 @@ pub async fn services(door: Door, object_bytes: usize) -> Result<Services, tonic
     };
     // Whoever acts as another here does so beside all workspaces.
     let known = |request: Request<()>| -> Result<Request<()>, Status> {
-        let caller = door::caller(&request)?;
+        let caller = session::caller(&request)?;
         caller
             .user()
             .map_err(|refused| Status::permission_denied(refused.message))?;
@@ -77,9 +77,9 @@ pub async fn services(door: Door, object_bytes: usize) -> Result<Services, tonic
     let v1alpha = descriptors()
         .build_v1alpha()?
         .max_decoding_message_size(NAMES_BYTES_MAX);
-    let clusters = ClusterServiceServer::new(door.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
-    let workspaces = WorkspaceServiceServer::new(door.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
-    let conversions = ConversionServiceServer::new(door).max_decoding_message_size(object_bytes);
+    let clusters = ClusterServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
+    let workspaces = WorkspaceServiceServer::new(session.clone()).max_decoding_message_size(NAMES_BYTES_MAX);
+    let conversions = ConversionServiceServer::new(session).max_decoding_message_size(object_bytes);
     Ok(Services {
         routes: Routes::new(health.max_decoding_message_size(OPEN_BYTES_MAX))
             .add_service(tower::Layer::layer(&guard, v1))

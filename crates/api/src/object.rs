@@ -28,7 +28,7 @@ pub struct Object {
     residual: Option<Box<[u8]>>,
     /// A typed reading of this object, made at most once and freed with it. In the place of caches beside the store:
     /// nothing to invalidate, because the object never changes.
-    view: OnceLock<Arc<dyn Any + Send + Sync>>,
+    parsed: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
 /// The bytes are no object.
@@ -114,7 +114,7 @@ impl Object {
             tail: tail.into(),
             schema: 0,
             residual,
-            view: OnceLock::new(),
+            parsed: OnceLock::new(),
         })
     }
 
@@ -215,15 +215,15 @@ impl Object {
 
     /// The typed reading `T` of this object, made by `make` the first time. One kind of object has one `T`: asking for
     /// another gives a fresh one every time.
-    pub fn view<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Object) -> T) -> Arc<T> {
-        if let Some(known) = self.view.get() {
+    pub fn parsed<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Object) -> T) -> Arc<T> {
+        if let Some(known) = self.parsed.get() {
             return match known.clone().downcast::<T>() {
                 Ok(view) => view,
                 Err(_) => Arc::new(make(self)),
             };
         }
         let made = Arc::new(make(self));
-        match self.view.get_or_init(|| made.clone()).clone().downcast::<T>() {
+        match self.parsed.get_or_init(|| made.clone()).clone().downcast::<T>() {
             Ok(view) => view,
             Err(_) => made,
         }
@@ -355,11 +355,11 @@ mod tests {
     #[test]
     fn a_view_is_made_once() {
         let object = Object::new(&sample(), None).expect("an object");
-        let first = object.view(|o| o.meta.name.len());
+        let first = object.parsed(|o| o.meta.name.len());
         assert!(Arc::ptr_eq(
             &first,
-            &object.view::<usize>(|_| unreachable!("made once"))
+            &object.parsed::<usize>(|_| unreachable!("made once"))
         ));
-        assert_eq!(*object.view(|_| "another type"), "another type");
+        assert_eq!(*object.parsed(|_| "another type"), "another type");
     }
 }

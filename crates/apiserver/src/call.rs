@@ -7,11 +7,11 @@
 
 use crate::{
     ApiServer,
+    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     handle::Answer,
     impersonate,
-    limits::Place,
+    limits::CountedPermit,
     reply::Reply,
-    shares::{Meter, Tenant, Turn},
     stage::{Authenticated, Parsed},
     status,
 };
@@ -86,14 +86,14 @@ pub struct Caller {
     /// The user who showed the credential, where they act as another.
     behind: Option<UserInfo>,
     payer: Arc<str>,
-    meter: Option<Arc<Meter>>,
+    meter: Option<Arc<ConnectionMeter>>,
     record: Record,
 }
 
 /// A workspace that answers a call and pays for it.
 pub struct Entered {
-    _permit: Place,
-    turn: Turn,
+    _permit: CountedPermit,
+    turn: ThrottleSlot,
 }
 
 impl ApiServer {
@@ -129,7 +129,7 @@ impl ApiServer {
         let (request, payer, permit) = match access {
             Access::Open => (request, Arc::from(USER_ANONYMOUS), None),
             Access::Authenticated => {
-                let meter = request.extensions().get::<Arc<Meter>>().cloned();
+                let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
                 let (authenticated, permit) = self.admit(Parsed::call(request, workspace)).await?;
                 let (request, caller) = authenticated.into_call(meter)?;
                 self.charge(&caller).await?;
@@ -154,7 +154,7 @@ impl ApiServer {
     /// Has the caller pay for the connection, until a workspace does.
     async fn charge(&self, caller: &Caller) -> Result<(), Reply> {
         let Some(meter) = &caller.meter else { return Ok(()) };
-        let turn = self.shares.turn(meter, &Tenant::User(caller.payer.clone())).await;
+        let turn = self.fair_share.turn(meter, &Tenant::User(caller.payer.clone())).await;
         turn.map(drop)
             .map_err(|spent| status::too_many_requests(&spent.to_string()).into())
     }
@@ -168,8 +168,8 @@ impl ApiServer {
         let refused = |status| Refusal::from(Reply::from(status));
         let permit = self.limits.in_workspace(cluster).map_err(refused)?;
         let turn = match &caller.meter {
-            Some(meter) => self.shares.turn(meter, &Tenant::Workspace(cluster.clone())).await,
-            None => Ok(Turn::default()),
+            Some(meter) => self.fair_share.turn(meter, &Tenant::Workspace(cluster.clone())).await,
+            None => Ok(ThrottleSlot::default()),
         };
         let turn = turn.map_err(|spent| refused(status::too_many_requests(&spent.to_string())))?;
         Ok(Entered { _permit: permit, turn })
@@ -185,7 +185,7 @@ impl Entered {
 
 impl Authenticated {
     /// The call with its caller, who is not anonymous.
-    fn into_call(self, meter: Option<Arc<Meter>>) -> Result<(Request<Body>, Arc<Caller>), Reply> {
+    fn into_call(self, meter: Option<Arc<ConnectionMeter>>) -> Result<(Request<Body>, Arc<Caller>), Reply> {
         let (parsed, user, behind) = self.into_parts();
         if user.name == USER_ANONYMOUS {
             parsed.record.refused("no credential was shown");

@@ -10,7 +10,7 @@
 use crate::{
     ApiServer,
     handle::Answer,
-    limits::RequestPlace,
+    limits::InFlightPermit,
     reply::Reply,
     stage::{Authenticated, Parsed},
     status,
@@ -45,7 +45,7 @@ impl ApiServer {
 
     /// Finds out who sends a request, and takes a permit for it. From here on it costs something,
     /// if only the time until a revision is there.
-    pub(crate) async fn admit(&self, parsed: Parsed) -> Result<(Authenticated, RequestPlace), Reply> {
+    pub(crate) async fn admit(&self, parsed: Parsed) -> Result<(Authenticated, InFlightPermit), Reply> {
         let authenticated = parsed.authenticate(&self.authenticator, &self.registry).await?;
         let permit = self.limits.request(authenticated.payer())?;
         Ok((authenticated, permit))

@@ -20,7 +20,7 @@ pub(crate) fn served(spec: &Json) -> Served {
         spec,
         accepted_names: None,
         rules: None,
-        strategy: insula_conversion::Strategy::None,
+        strategy: insula_conversion::LossPolicy::None,
     };
     Served::system(Arc::new(
         compile::compile(&definition, None).expect("the definition compiles"),

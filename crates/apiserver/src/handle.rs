@@ -1,7 +1,9 @@
 //! One request, from its bytes to its answer.
 
 use crate::{
-    ApiServer, body, home,
+    ApiServer, body,
+    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+    home,
     limits::{Budget, Held},
     mounts,
     negotiate::{self, Negotiated, Offer},
@@ -9,8 +11,7 @@ use crate::{
     render::Renderer,
     reply::{self, Reply},
     scale,
-    shares::{Meter, Tenant, Turn},
-    stage::{self, Authorized, Parsed, Way},
+    stage::{self, Authorized, Destination, Parsed},
     status, stream,
     views::{self, Found},
 };
@@ -51,11 +52,11 @@ pub enum Class {
 
 /// Serves a request through all stages.
 pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) -> Answer {
-    let meter = request.extensions().get::<Arc<Meter>>().cloned();
+    let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
     let (authenticated, permit) = server.admit(Parsed::new(request)?).await?;
     let mut authorized = match authenticated.locate(&server.registry).await? {
-        Way::Here(located) => located.authorize()?,
-        Way::Mounted(mounted) => return mounts::forward(server, *mounted).await,
+        Destination::Here(located) => located.authorize()?,
+        Destination::Mounted(mounted) => return mounts::forward(server, *mounted).await,
     };
     refuse_inactive(&authorized)?;
     let (tenant, in_workspace) = match &authorized.place.cluster {
@@ -66,8 +67,8 @@ pub async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut Kind) 
         None => (Tenant::User(authorized.parsed.payer.clone()), None),
     };
     let turn = match meter {
-        Some(meter) => server.shares.turn(&meter, &tenant).await,
-        None => Ok(Turn::default()),
+        Some(meter) => server.fair_share.turn(&meter, &tenant).await,
+        None => Ok(ThrottleSlot::default()),
     };
     let turn = turn.map_err(|spent| status::too_many_requests(&spent.to_string()))?;
     let parsed = &mut authorized.parsed;
@@ -145,7 +146,11 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         true => Reply::error(&Error::UnknownResource),
         false => Reply::NotFoundPage,
     };
-    let Found { cluster, served, sight } = views::find(server, &request, &path)?;
+    let Found {
+        cluster,
+        served,
+        view_scope,
+    } = views::find(server, &request, &path)?;
     kind.verb = stage::verb(&request.parsed, &path);
     kind.class = match served.origin {
         Origin::System => Class::System,
@@ -170,7 +175,7 @@ async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, k
         served,
         version,
         namespace,
-        sight,
+        view_scope,
     };
     let name = path.name.clone().unwrap_or_default();
     let verb = stage::verb(&request.parsed, &path);

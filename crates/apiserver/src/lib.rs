@@ -8,8 +8,8 @@ pub mod body;
 pub mod call;
 pub mod discovery;
 mod documents;
-mod duties;
 mod edge;
+pub mod fair_share;
 #[cfg(test)]
 mod fixtures;
 mod frames;
@@ -17,6 +17,7 @@ mod gzip;
 pub mod handle;
 mod home;
 mod impersonate;
+mod lifecycle;
 pub mod limits;
 mod mounts;
 pub mod negotiate;
@@ -29,7 +30,6 @@ mod recorded;
 mod render;
 pub mod reply;
 mod scale;
-pub mod shares;
 pub mod stage;
 pub mod status;
 mod stream;
@@ -63,7 +63,7 @@ pub struct ApiServer {
     /// What one user, and one workspace, may have open.
     pub limits: limits::Limits,
     /// Who goes first.
-    pub shares: shares::Shares,
+    pub fair_share: fair_share::FairShare,
     /// OpenAPI documents, made when asked for.
     pub openapi: openapi::Cache,
     /// Turns true when the server drains: watches end.

@@ -103,15 +103,15 @@ pub struct Limits {
 }
 
 /// A place that is given back when it is dropped.
-pub struct Place {
+pub struct CountedPermit {
     book: Arc<Book>,
     name: Arc<str>,
     what: What,
 }
 
 /// A place among the requests that are being answered.
-pub struct RequestPlace {
-    _user: Place,
+pub struct InFlightPermit {
+    _user: CountedPermit,
     _all: OwnedSemaphorePermit,
 }
 
@@ -129,9 +129,9 @@ impl Held {
 }
 
 /// A place for a watch: its user's, and its workspace's where it is in one.
-pub struct WatchPlace {
-    _user: Place,
-    _workspace: Option<Place>,
+pub struct WatchPermit {
+    _user: CountedPermit,
+    _workspace: Option<CountedPermit>,
 }
 
 impl Limits {
@@ -158,23 +158,23 @@ impl Limits {
     }
 
     /// A place for a request of a user.
-    pub fn request(&self, user: &str) -> Result<RequestPlace, StatusReply> {
+    pub fn request(&self, user: &str) -> Result<InFlightPermit, StatusReply> {
         let own = Book::take(&self.users, user.into(), What::Requests)?;
         let all = self.all.clone().try_acquire_owned();
         let all = all.map_err(|_| {
             let most = self.settings.requests;
             status::too_many_requests(&format!("the server answers {most} requests at once, and no more"))
         })?;
-        Ok(RequestPlace { _user: own, _all: all })
+        Ok(InFlightPermit { _user: own, _all: all })
     }
 
     /// A place for a request in a workspace, of somebody who may send it: others have no share in it.
-    pub fn in_workspace(&self, cluster: &ClusterName) -> Result<Place, StatusReply> {
+    pub fn in_workspace(&self, cluster: &ClusterName) -> Result<CountedPermit, StatusReply> {
         Book::take(&self.workspaces, cluster.as_str().into(), What::Requests)
     }
 
     /// The bytes that a request of a user holds; none yet.
-    pub(crate) fn budget(&self, user: &Arc<str>, in_workspace: Option<&Place>) -> Budget {
+    pub(crate) fn budget(&self, user: &Arc<str>, in_workspace: Option<&CountedPermit>) -> Budget {
         let user = (self.users.clone(), user.clone());
         let workspace = in_workspace.map(|place| (place.book.clone(), place.name.clone()));
         Budget::new(&self.bytes, [Some(user), workspace])
@@ -186,10 +186,10 @@ impl Limits {
     }
 
     /// A place for a watch.
-    pub fn watch(&self, user: &str, cluster: Option<&ClusterName>) -> Result<WatchPlace, StatusReply> {
+    pub fn watch(&self, user: &str, cluster: Option<&ClusterName>) -> Result<WatchPermit, StatusReply> {
         let user = Book::take(&self.users, user.into(), What::Watches)?;
         let workspace = cluster.map(|cluster| Book::take(&self.workspaces, cluster.as_str().into(), What::Watches));
-        Ok(WatchPlace {
+        Ok(WatchPermit {
             _user: user,
             _workspace: workspace.transpose()?,
         })
@@ -197,7 +197,7 @@ impl Limits {
 }
 
 impl Book {
-    fn take(book: &Arc<Book>, name: Arc<str>, what: What) -> Result<Place, StatusReply> {
+    fn take(book: &Arc<Book>, name: Arc<str>, what: What) -> Result<CountedPermit, StatusReply> {
         book.sweep();
         let Share {
             requests,
@@ -227,7 +227,7 @@ impl Book {
         }
         *open.count(what) += 1;
         drop(open);
-        Ok(Place {
+        Ok(CountedPermit {
             book: book.clone(),
             name,
             what,
@@ -247,7 +247,7 @@ impl Book {
     }
 }
 
-impl Drop for Place {
+impl Drop for CountedPermit {
     fn drop(&mut self) {
         if let Some(mut open) = self.book.open.get_mut(&self.name) {
             *open.count(self.what) -= 1;
@@ -313,7 +313,7 @@ mod tests {
     fn places_come_back() {
         let (limits, _) = limits(1_000);
         let (a, b) = (cluster("a"), cluster("b"));
-        let held: Vec<WatchPlace> = (0..2).map(|_| limits.watch("u", Some(&a)).expect("a place")).collect();
+        let held: Vec<WatchPermit> = (0..2).map(|_| limits.watch("u", Some(&a)).expect("a place")).collect();
         let full = why(limits.watch("u", None));
         assert!(
             full.ends_with("the user has 2 open watches, and may have no more"),
@@ -332,7 +332,7 @@ mod tests {
     #[test]
     fn requests_are_counted_by_user_by_workspace_and_together() {
         let (limits, _) = limits(1_000);
-        let held: Vec<RequestPlace> = (0..2).map(|_| limits.request("u").expect("a place")).collect();
+        let held: Vec<InFlightPermit> = (0..2).map(|_| limits.request("u").expect("a place")).collect();
         let full = why(limits.request("u"));
         assert!(
             full.ends_with("the user has 2 requests being answered, and may have no more"),
@@ -343,7 +343,7 @@ mod tests {
         drop(held);
         assert!(limits.request("w").is_ok());
         let a = cluster("a");
-        let _held: Vec<Place> = (0..2).map(|_| limits.in_workspace(&a).expect("a place")).collect();
+        let _held: Vec<CountedPermit> = (0..2).map(|_| limits.in_workspace(&a).expect("a place")).collect();
         assert!(why(limits.in_workspace(&a)).contains("the workspace has 2 requests"));
         assert!(limits.in_workspace(&cluster("b")).is_ok());
     }

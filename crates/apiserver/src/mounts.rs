@@ -4,7 +4,7 @@
 //! A tenant says where a mount leads, so that headers go by a list in both directions: no credential leaves this server, and the
 //! other one sets no cookies here. It believes the names because of the certificate that this server shows, and decides by itself.
 
-use crate::{ApiServer, handle::Answer, limits::WatchPlace, reply::Reply, stage::Mounted};
+use crate::{ApiServer, handle::Answer, limits::WatchPermit, reply::Reply, stage::Mounted};
 use axum::body::Body;
 use futures_util::{StreamExt, future::BoxFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
@@ -114,7 +114,7 @@ fn escaped(byte: u8) -> String {
 }
 
 /// The answer, with a place among the user's watches for as long as it goes on.
-fn kept(answer: Response<Body>, permit: WatchPlace) -> Response<Body> {
+fn kept(answer: Response<Body>, permit: WatchPermit) -> Response<Body> {
     let (parts, body) = answer.into_parts();
     let stream = body.into_data_stream().map(move |piece| {
         let _held = &permit;

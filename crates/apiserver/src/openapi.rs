@@ -13,7 +13,7 @@ mod v2;
 use crate::discovery;
 use bytes::Bytes;
 use insula_api::Json;
-use insula_registry::{ApiVersion, Aside, Error, Result, Served};
+use insula_registry::{ApiVersion, BlockingExecutor, Error, Result, Served};
 use packed::Piece;
 use serde_json::{Map, json};
 use sha2::{Digest, Sha512};
@@ -125,7 +125,7 @@ pub fn group_of(path: &str) -> &str {
 /// Parts of documents that were made, oldest out first.
 pub struct Cache {
     /// Where they are made: many large schemas take a while.
-    aside: Aside,
+    aside: BlockingExecutor,
     kept: Mutex<Kept>,
 }
 
@@ -153,7 +153,7 @@ type Made = [Piece; 2];
 
 impl Cache {
     /// Makes documents where `aside` says.
-    pub fn new(aside: Aside) -> Self {
+    pub fn new(aside: BlockingExecutor) -> Self {
         Cache {
             aside,
             kept: Mutex::default(),

@@ -4,7 +4,7 @@
 
 use crate::{
     reply::Reply,
-    stage::{Parsed, Way},
+    stage::{Destination, Parsed},
     status::{self, StatusReply},
     websocket,
 };
@@ -70,8 +70,8 @@ impl Credentials {
         }
         let authenticated = Parsed::new(request)?.authenticate(authenticator, registry).await?;
         match authenticated.locate(registry).await? {
-            Way::Here(located) => located.authorize().map(drop),
-            Way::Mounted(_) => {
+            Destination::Here(located) => located.authorize().map(drop),
+            Destination::Mounted(_) => {
                 let message = "the workspace is served elsewhere now".to_owned();
                 Err(Reply::error(&Error::Expired { message, next: None }))
             }

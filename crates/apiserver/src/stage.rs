@@ -8,7 +8,7 @@ use crate::{
     query::{At, Query},
     reply::Reply,
     unlocated::{self, Sender},
-    views::{View, named_alone},
+    views::{VirtualWorkspace, named_alone},
     websocket::{self, Upgrade},
 };
 use axum::body::Body;
@@ -69,11 +69,11 @@ pub struct Located {
     parsed: Parsed,
     user: UserInfo,
     behind: Option<UserInfo>,
-    place: Place,
+    place: RequestScope,
 }
 
 /// Where the path of a request leads.
-pub(crate) enum Way {
+pub(crate) enum Destination {
     /// To what this server serves.
     Here(Box<Located>),
     /// To another server.
@@ -92,7 +92,7 @@ pub(crate) struct Mounted {
 
 /// Where a request goes.
 #[derive(Clone)]
-pub struct Place {
+pub struct RequestScope {
     /// The latest state, which decides about the request: where its path leads, and who may do what there.
     pub snapshot: Snapshot,
     /// The state that lists answer from, which may be an older one. It decides nothing.
@@ -104,7 +104,7 @@ pub struct Place {
     /// What is asked for in the cluster.
     pub rest: Rest,
     /// What the request looks through, where it is not in the cluster.
-    pub view: Option<View>,
+    pub view: Option<VirtualWorkspace>,
 }
 
 /// A request that may be served: the only thing that handlers take.
@@ -116,7 +116,7 @@ pub struct Authorized {
     /// The same as the cluster sees them in which they write: one that let them in vouches for them.
     pub(crate) writer: Arc<UserInfo>,
     /// Where.
-    pub place: Place,
+    pub place: RequestScope,
     /// What was permitted.
     pub permit: Permit,
 }
@@ -245,7 +245,7 @@ impl Authenticated {
     }
 
     /// Finds the cluster, and the state that the request sees.
-    pub(crate) async fn locate(self, registry: &Registry) -> Result<Way, Reply> {
+    pub(crate) async fn locate(self, registry: &Registry) -> Result<Destination, Reply> {
         let Authenticated {
             parsed,
             mut user,
@@ -267,7 +267,7 @@ impl Authenticated {
                     // Acting as another ends where a workspace is on another server, which knows nobody by less than a name.
                     Err(NotLocated::Mounted { url }) if behind.is_none() && user.is_in(GROUP_AUTHENTICATED) => {
                         let path = path.clone();
-                        return Ok(Way::Mounted(Box::new(Mounted {
+                        return Ok(Destination::Mounted(Box::new(Mounted {
                             parsed,
                             user,
                             url,
@@ -288,11 +288,11 @@ impl Authenticated {
             Route::Virtual { cluster, rest, .. } => (cluster.clone(), None, rest.clone()),
         };
         let view = match &parsed.route {
-            Route::Virtual { workspace, .. } => Some(View::of(workspace)),
+            Route::Virtual { workspace, .. } => Some(VirtualWorkspace::of(workspace)),
             _ => None,
         };
         parsed.record.located(cluster.as_ref(), path.as_ref());
-        let place = Place {
+        let place = RequestScope {
             snapshot,
             read,
             cluster,
@@ -307,7 +307,7 @@ impl Authenticated {
         if let (Some(_), Some(cluster)) = (&behind, home) {
             impersonate::confine(&mut user, cluster);
         }
-        Ok(Way::Here(Box::new(Located {
+        Ok(Destination::Here(Box::new(Located {
             parsed,
             user,
             behind,
@@ -418,7 +418,7 @@ impl Located {
     }
 }
 
-impl Place {
+impl RequestScope {
     /// What is asked of the chain: what the request is about, or, of one that looks at clusters from outside, whether it
     /// may look.
     fn question(&self, asked: &Attributes) -> Result<(Attributes, ClusterFacts), Reply> {

@@ -3,7 +3,7 @@
 use crate::{
     frames::{Encoder, Frames},
     handle::{Answer, ResourceRequest},
-    limits::WatchPlace,
+    limits::WatchPermit,
     negotiate::{Format, Offer},
     query::{At, WatchStart},
     reauthorize::Credentials,
@@ -51,7 +51,7 @@ pub(crate) struct Running {
     /// Where it ends, once that is known.
     last: Option<Revision>,
     ended: bool,
-    _place: WatchPlace,
+    _place: WatchPermit,
     _record: Open,
 }
 

@@ -2,11 +2,11 @@
 //! passes all stages, and only the question that lets it in is another one, asked where those who look are at home.
 
 use crate::{
-    ApiServer, duties,
+    ApiServer, lifecycle,
     negotiate::{self, Offer, Representation},
     path::{ResourcePath, Virtual},
     reply::{self, Reply},
-    stage::{self, Authorized, Place},
+    stage::{self, Authorized, RequestScope},
     status,
 };
 use insula_api::{ClusterName, Json, LabelSelector};
@@ -15,9 +15,9 @@ use insula_auth::{
 };
 use insula_registry::{
     Error, Named, Served,
-    duty::{Duty, Turn},
     exports::ExportName,
-    view::{Across, Denied, Sight, Through, Wish, schemas_behind},
+    lifecycle::{LifecycleController, LifecyclePhase},
+    view::{AccessRequest, AllClusters, Denied, ViaExport, ViewScope, schemas_behind},
 };
 use serde_json::json;
 use std::{borrow::Cow, sync::Arc};
@@ -27,13 +27,13 @@ const SUBRESOURCES: [&str; 3] = ["", "status", "scale"];
 
 /// What a request looks through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum View {
+pub enum VirtualWorkspace {
     /// An export: what its consumers let its provider see.
     Export(ExportName),
     /// The bindings of a cluster: the schemas behind them, to read.
     Schemas(ClusterName),
     /// An initializer or terminator: the workspaces that wait for it.
-    Duty(Duty),
+    LifecycleController(LifecycleController),
     /// None that is served.
     Unknown,
 }
@@ -75,37 +75,39 @@ pub(crate) struct Found {
     /// The cluster; across all of them, the one of those who look.
     pub(crate) cluster: ClusterName,
     pub(crate) served: Served,
-    pub(crate) sight: Sight,
+    pub(crate) view_scope: ViewScope,
 }
 
-impl View {
+impl VirtualWorkspace {
     /// The view that a path names.
-    pub(crate) fn of(workspace: &Virtual) -> View {
+    pub(crate) fn of(workspace: &Virtual) -> VirtualWorkspace {
         match workspace {
-            Virtual::ApiExport { cluster, name } => View::Export(ExportName {
+            Virtual::ApiExport { cluster, name } => VirtualWorkspace::Export(ExportName {
                 cluster: cluster.clone(),
                 name: name.as_str().into(),
             }),
-            Virtual::ApiResourceSchemas { cluster } => View::Schemas(cluster.clone()),
-            Virtual::Initializing(name) => Duty::parse(Turn::Initializing, name).map_or(View::Unknown, View::Duty),
-            Virtual::Terminating(name) => Duty::parse(Turn::Terminating, name).map_or(View::Unknown, View::Duty),
+            Virtual::ApiResourceSchemas { cluster } => VirtualWorkspace::Schemas(cluster.clone()),
+            Virtual::Initializing(name) => LifecycleController::parse(LifecyclePhase::Initializing, name)
+                .map_or(VirtualWorkspace::Unknown, VirtualWorkspace::LifecycleController),
+            Virtual::Terminating(name) => LifecycleController::parse(LifecyclePhase::Terminating, name)
+                .map_or(VirtualWorkspace::Unknown, VirtualWorkspace::LifecycleController),
         }
     }
 
     /// The cluster in which those who look are somebody.
     pub(crate) fn home(&self) -> Option<&ClusterName> {
         match self {
-            View::Export(export) => Some(&export.cluster),
-            View::Schemas(consumer) => Some(consumer),
-            View::Duty(duty) => Some(&duty.cluster),
-            View::Unknown => None,
+            VirtualWorkspace::Export(export) => Some(&export.cluster),
+            VirtualWorkspace::Schemas(consumer) => Some(consumer),
+            VirtualWorkspace::LifecycleController(lifecycle) => Some(&lifecycle.cluster),
+            VirtualWorkspace::Unknown => None,
         }
     }
 
     /// What the chain is asked before anybody may look; nothing where there is no such view.
     pub(crate) fn question(&self, asked: &Attributes) -> Option<Attributes> {
         match self {
-            View::Export(export) => Some(Attributes {
+            VirtualWorkspace::Export(export) => Some(Attributes {
                 verb: asked.verb.clone(),
                 group: "apis.kcp.io".into(),
                 resource: "apiexports".into(),
@@ -116,7 +118,7 @@ impl View {
                 ..Attributes::default()
             }),
             // Who may read bindings may read what they bind.
-            View::Schemas(consumer) => Some(Attributes {
+            VirtualWorkspace::Schemas(consumer) => Some(Attributes {
                 verb: "get".into(),
                 group: "apis.kcp.io".into(),
                 resource: "apibindings".into(),
@@ -124,23 +126,23 @@ impl View {
                 is_resource_request: true,
                 ..Attributes::default()
             }),
-            View::Duty(duty) => Some(duties::question(duty)),
-            View::Unknown => None,
+            VirtualWorkspace::LifecycleController(lifecycle) => Some(lifecycle::question(lifecycle)),
+            VirtualWorkspace::Unknown => None,
         }
     }
 
     /// Whether the cluster lets those who look do what they ask for. Asked once more when something is written.
-    pub(crate) fn lets(&self, place: &Place, user: &UserInfo, asked: &Attributes) -> Result<(), Closed> {
+    pub(crate) fn lets(&self, place: &RequestScope, user: &UserInfo, asked: &Attributes) -> Result<(), Closed> {
         let export = match self {
-            View::Export(export) => export,
-            View::Schemas(_) if matches!(&*asked.verb, "get" | "list" | "watch") => return Ok(()),
-            View::Schemas(_) => {
+            VirtualWorkspace::Export(export) => export,
+            VirtualWorkspace::Schemas(_) if matches!(&*asked.verb, "get" | "list" | "watch") => return Ok(()),
+            VirtualWorkspace::Schemas(_) => {
                 return Err(Closed::Denied(
                     "only read-only access is allowed to apiresourceschemas".into(),
                 ));
             }
-            View::Duty(duty) => return duties::lets(duty, place, user, asked),
-            View::Unknown => return Err(Closed::Absent),
+            VirtualWorkspace::LifecycleController(lifecycle) => return lifecycle::lets(lifecycle, place, user, asked),
+            VirtualWorkspace::Unknown => return Err(Closed::Absent),
         };
         if !export.exists(&place.snapshot) {
             return Err(Closed::Absent);
@@ -148,14 +150,14 @@ impl View {
         let (Some(cluster), true) = (&place.cluster, asked.is_resource_request) else {
             return Ok(());
         };
-        let wish = Wish {
+        let wish = AccessRequest {
             group: &asked.group,
             resource: &asked.resource,
             verb: &asked.verb,
         };
         // Status of bindings and exports is written by controllers only, whatever was claimed.
         let is_system_status = asked.group == "apis.kcp.io" && !asked.subresource.is_empty() && asked.verb != "get";
-        let through = Through {
+        let through = ViaExport {
             export: export.clone(),
             verb: "",
             user: Arc::new(user.clone()),
@@ -173,12 +175,12 @@ impl View {
 
     /// The user as the clusters see them that let them in: with a warrant of each, since what they may do there was asked
     /// of its bindings, and its roles know nothing of them. Whoever has a duty there is who the duty makes them.
-    pub(crate) fn warranted(&self, place: &Place, user: &UserInfo, asked: &Attributes) -> UserInfo {
-        if let View::Duty(duty) = self {
-            return duties::user(duty, place, user, asked);
+    pub(crate) fn warranted(&self, place: &RequestScope, user: &UserInfo, asked: &Attributes) -> UserInfo {
+        if let VirtualWorkspace::LifecycleController(lifecycle) = self {
+            return lifecycle::user(lifecycle, place, user, asked);
         }
         let mut user = user.clone();
-        if let (View::Export(_), Some(cluster)) = (self, &place.cluster) {
+        if let (VirtualWorkspace::Export(_), Some(cluster)) = (self, &place.cluster) {
             let warrant = json!({
                 "user": "system:serviceaccount:default:rest",
                 "groups": [GROUP_KCP_ADMIN],
@@ -191,24 +193,24 @@ impl View {
     }
 
     /// The APIs that the view has.
-    pub(crate) fn served(&self, server: &ApiServer, place: &Place) -> Vec<Served> {
+    pub(crate) fn served(&self, server: &ApiServer, place: &RequestScope) -> Vec<Served> {
         match self {
-            View::Export(export) => export.served(&server.registry.catalog, &place.snapshot),
-            View::Schemas(_) => schemas(server).into_iter().collect(),
-            View::Duty(_) => duties::served(server, place),
-            View::Unknown => Vec::new(),
+            VirtualWorkspace::Export(export) => export.served(&server.registry.catalog, &place.snapshot),
+            VirtualWorkspace::Schemas(_) => schemas(server).into_iter().collect(),
+            VirtualWorkspace::LifecycleController(_) => lifecycle::served(server, place),
+            VirtualWorkspace::Unknown => Vec::new(),
         }
     }
 
     /// A discovery document as the view shows it: verbs in alphabetical order, and those alone that may be used.
-    pub(crate) fn discovered(&self, place: &Place, served: &[Served], document: &mut Json) {
+    pub(crate) fn discovered(&self, place: &RequestScope, served: &[Served], document: &mut Json) {
         // Within a cluster it looks as from within.
-        if matches!(self, View::Duty(_)) && place.cluster.is_some() {
+        if matches!(self, VirtualWorkspace::LifecycleController(_)) && place.cluster.is_some() {
             return;
         }
         let read_only = |served: &&Served| match self {
-            View::Export(export) => export.only_reads(&place.snapshot, served),
-            View::Schemas(_) | View::Duty(_) | View::Unknown => true,
+            VirtualWorkspace::Export(export) => export.only_reads(&place.snapshot, served),
+            VirtualWorkspace::Schemas(_) | VirtualWorkspace::LifecycleController(_) | VirtualWorkspace::Unknown => true,
         };
         let read_only: Vec<&str> = served
             .iter()
@@ -269,16 +271,16 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
     };
     let meant = |served: &Served| identity.is_none_or(|identity| *served.identity == *identity);
     let (view, cluster) = (&request.place.view, &request.place.cluster);
-    let reads_many = matches!(verb, "list" | "watch") || matches!(view, Some(View::Schemas(_)));
+    let reads_many = matches!(verb, "list" | "watch") || matches!(view, Some(VirtualWorkspace::Schemas(_)));
     if cluster.is_none() && !reads_many {
         return Err(across_only_reads(path, plural, verb, view.as_ref()));
     }
     let found = match (view, cluster) {
         (None, Some(cluster)) => catalog
             .resolve(snapshot, cluster, &path.group, plural)
-            .map(|served| (cluster.clone(), served, Sight::Within)),
-        (Some(View::Export(export)), cluster) => {
-            let through = Through {
+            .map(|served| (cluster.clone(), served, ViewScope::Within)),
+        (Some(VirtualWorkspace::Export(export)), cluster) => {
+            let through = ViaExport {
                 export: export.clone(),
                 verb,
                 user: request.user.clone(),
@@ -286,7 +288,7 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
             };
             match cluster {
                 Some(cluster) => {
-                    let wish = Wish {
+                    let wish = AccessRequest {
                         group: &path.group,
                         resource: plural,
                         verb,
@@ -296,21 +298,21 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
                     let right = through.right(snapshot, cluster, wish).map_err(denied)?;
                     let served = export.resolve_in((catalog, snapshot), cluster, (&path.group, plural), &right);
                     let served = served.map_err(denied)?;
-                    served.map(|served| (cluster.clone(), served, Sight::Through(through)))
+                    served.map(|served| (cluster.clone(), served, ViewScope::ViaExport(through)))
                 }
                 None => export
                     .resolve(catalog, snapshot, &path.group, plural)
-                    .map(|served| (export.cluster.clone(), served, Across::consumers(through))),
+                    .map(|served| (export.cluster.clone(), served, AllClusters::consumers(through))),
             }
         }
         (None, None) => everywhere(server, request, (&path.group, plural), identity).map(|served| {
             (
                 ClusterName::root(),
                 served,
-                Across::everywhere(LabelSelector::default()),
+                AllClusters::everywhere(LabelSelector::default()),
             )
         }),
-        (Some(View::Schemas(consumer)), _) => {
+        (Some(VirtualWorkspace::Schemas(consumer)), _) => {
             let served = schemas(server)
                 .filter(|served| *path.group == *served.api.group && plural == &*served.api.names.plural);
             served.map(|served| match &path.name {
@@ -319,22 +321,32 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
                     let mut behind = schemas_behind(snapshot, consumer).into_iter();
                     let cluster = behind.find(|key| *key.name == **name).map(|key| key.cluster);
                     match cluster {
-                        Some(cluster) => (cluster, served, Sight::Within),
-                        None => (consumer.clone(), served, Across::schemas_of(consumer.clone())),
+                        Some(cluster) => (cluster, served, ViewScope::Within),
+                        None => (consumer.clone(), served, AllClusters::schemas_of(consumer.clone())),
                     }
                 }
-                None => (consumer.clone(), served, Across::schemas_of(consumer.clone())),
+                None => (consumer.clone(), served, AllClusters::schemas_of(consumer.clone())),
             })
         }
-        (Some(View::Duty(duty)), _) => {
-            let found = duties::find(server, duty, &request.place, path);
-            found.map(|Found { cluster, served, sight }| (cluster, served, sight))
+        (Some(VirtualWorkspace::LifecycleController(lifecycle)), _) => {
+            let found = lifecycle::find(server, lifecycle, &request.place, path);
+            found.map(
+                |Found {
+                     cluster,
+                     served,
+                     view_scope,
+                 }| (cluster, served, view_scope),
+            )
         }
-        (Some(View::Unknown), _) => None,
+        (Some(VirtualWorkspace::Unknown), _) => None,
     };
     let found = found.filter(|(_, served, _)| meant(served)).ok_or_else(unknown)?;
-    let (cluster, served, sight) = found;
-    Ok(Found { cluster, served, sight })
+    let (cluster, served, view_scope) = found;
+    Ok(Found {
+        cluster,
+        served,
+        view_scope,
+    })
 }
 
 /// What all clusters are asked for at once: a built-in, an API by its exporter's identity, or, of any other, metadata.
@@ -364,7 +376,7 @@ fn everywhere(
 }
 
 /// Kubernetes' refusal, as kcp says it of all clusters; in views there is no object of that name.
-fn across_only_reads(path: &ResourcePath, plural: &str, verb: &str, view: Option<&View>) -> Reply {
+fn across_only_reads(path: &ResourcePath, plural: &str, verb: &str, view: Option<&VirtualWorkspace>) -> Reply {
     let named = Named {
         group: path.group.as_str().into(),
         resource: plural.into(),
@@ -379,18 +391,22 @@ fn across_only_reads(path: &ResourcePath, plural: &str, verb: &str, view: Option
 }
 
 /// The prefix of a view's paths, for documents that name paths.
-pub(crate) fn base(place: &Place) -> String {
+pub(crate) fn base(place: &RequestScope) -> String {
     let cluster = place.cluster.as_ref().map_or("*", ClusterName::as_str);
     match (&place.view, &place.path) {
-        (Some(View::Export(export)), _) => {
+        (Some(VirtualWorkspace::Export(export)), _) => {
             format!(
                 "/services/apiexport/{}/{}/clusters/{cluster}",
                 export.cluster, export.name
             )
         }
-        (Some(View::Schemas(consumer)), _) => format!("/services/apiresourceschema/{consumer}/clusters/*"),
-        (Some(View::Duty(duty)), _) => format!("/services/{}/{}/clusters/{cluster}", duty.service(), duty.name()),
+        (Some(VirtualWorkspace::Schemas(consumer)), _) => format!("/services/apiresourceschema/{consumer}/clusters/*"),
+        (Some(VirtualWorkspace::LifecycleController(lifecycle)), _) => format!(
+            "/services/{}/{}/clusters/{cluster}",
+            lifecycle.service(),
+            lifecycle.name()
+        ),
         (None, Some(path)) => format!("/clusters/{path}"),
-        (Some(View::Unknown), _) | (None, None) => String::new(),
+        (Some(VirtualWorkspace::Unknown), _) | (None, None) => String::new(),
     }
 }

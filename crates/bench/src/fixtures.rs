@@ -1,7 +1,7 @@
 //! What the benchmarks work on: one kind of object of about 2 kB, in two versions that differ by a chosen number of fields.
 
 use insula_api::{Clock, ClusterName, FieldPath, Json, Object, ObjectKey, Rng, Timestamp};
-use insula_conversion::{Bundle, Strategy, VersionSchema, parse_rules};
+use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
 use insula_registry::{Api, Origin, Registry, Served, Target, ids};
 use insula_schema::Structural;
 use insula_store::{Guard, Store, Txn, Write};
@@ -94,7 +94,7 @@ pub fn bundle(moved: usize) -> Bundle {
     let rules = parse_rules(&rules(moved, false), &at).expect("the fixture's rules parse");
     let rules = (moved > 0).then_some(&rules);
     let versions = vec![version("v1"), version("v2")];
-    Bundle::compile(GROUP, versions, "v1", rules, Strategy::Lossless, &at).expect("the fixture's rules compile")
+    Bundle::compile(GROUP, versions, "v1", rules, LossPolicy::Lossless, &at).expect("the fixture's rules compile")
 }
 
 /// A schema with 64 leaves of all usual kinds, and an object that fills half of them.
@@ -207,7 +207,7 @@ impl Tenant {
             served,
             version: version.into(),
             namespace: None,
-            sight: insula_registry::view::Sight::Within,
+            view_scope: insula_registry::view::ViewScope::Within,
         }
     }
 }

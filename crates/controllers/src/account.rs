@@ -149,7 +149,7 @@ fn fresh(kind: &str, key: &ObjectKey) -> Json {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::{Rig, pass};
+    use crate::testing::{TestControlPlane, pass};
     use serde_json::json;
     use std::sync::Arc;
 
@@ -157,7 +157,7 @@ mod tests {
 
     #[tokio::test]
     async fn every_namespace_has_a_default_account_until_it_goes() {
-        let rig = Rig::new().await;
+        let rig = TestControlPlane::new().await;
         let org = rig.workspace("root", "org").await;
         rig.create(&org, "namespaces", NAMESPACE).await;
         rig.settle().await;
@@ -181,11 +181,11 @@ mod tests {
 
     #[tokio::test]
     async fn every_namespace_tells_whom_to_trust_and_keeps_telling() {
-        let mut rig = Rig::new().await;
+        let mut rig = TestControlPlane::new().await;
         Arc::get_mut(&mut rig.registry).expect("one owner").trust = "the CA".into();
         let org = rig.workspace("root", "org").await;
         let map = "default/kube-root-ca.crt";
-        let told = |rig: &Rig| rig.get(&org, "v1", "configmaps", map).expect("is there")["data"].clone();
+        let told = |rig: &TestControlPlane| rig.get(&org, "v1", "configmaps", map).expect("is there")["data"].clone();
         assert_eq!(told(&rig), json!({"ca.crt": "the CA"}));
         let lie = json!({"data": {"ca.crt": "another", "more": "yes"}});
         rig.patch(&org, "v1", "configmaps", map, lie).await.expect("is written");

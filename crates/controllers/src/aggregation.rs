@@ -91,7 +91,7 @@ impl Reconciler for Aggregation {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::Rig;
+    use crate::testing::TestControlPlane;
     use serde_json::json;
 
     const API: &str = "rbac.authorization.k8s.io/v1";
@@ -104,14 +104,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_role_is_made_of_those_that_it_selects() {
-        let rig = Rig::new().await;
+        let rig = TestControlPlane::new().await;
         let rule = |resource: &str| json!({"apiGroups": [""], "resources": [resource], "verbs": ["get"]});
         let whole = format!(
             "{{apiVersion: {API}, kind: ClusterRole, metadata: {{name: whole}}, rules: [{}], \
             aggregationRule: {{clusterRoleSelectors: [{{matchLabels: {{part: 'yes'}}}}]}}}}",
             rule("ignored")
         );
-        let got = |rig: &Rig| rig.get("root", API, "clusterroles", "whole").expect("is there")["rules"].clone();
+        let got =
+            |rig: &TestControlPlane| rig.get("root", API, "clusterroles", "whole").expect("is there")["rules"].clone();
         rig.create("root", "clusterroles", &whole).await;
         rig.settle().await;
         assert_eq!(got(&rig), json!([]));

@@ -2,7 +2,7 @@
 
 use crate::runtime::Reconciler;
 use insula_api::{ObjectKey, ResourceId, Scope};
-use insula_registry::{Claim, Intent, Plan, Registry, ids};
+use insula_registry::{Intent, Plan, Registry, ResourceRoute, ids};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -46,7 +46,7 @@ impl Reconciler for Bundles {
                 Vec::new()
             };
         }
-        let bundle = |object: &insula_api::Object| object.view(Claim::read).bundle.clone();
+        let bundle = |object: &insula_api::Object| object.parsed(ResourceRoute::read).bundle.clone();
         let old = change.old.as_ref().and_then(|old| bundle(&old.object));
         let new = change.new.as_ref().and_then(|new| bundle(new));
         match old {
@@ -63,7 +63,7 @@ impl Reconciler for Bundles {
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
         let mut claimed = false;
         snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
-            claimed = claim.object.view(Claim::read).bundle.as_deref() == Some(&*key.name);
+            claimed = claim.object.parsed(ResourceRoute::read).bundle.as_deref() == Some(&*key.name);
             if claimed {
                 ControlFlow::Break(())
             } else {

@@ -34,7 +34,7 @@ impl Events {
 /// When an event was written last, as the server noted it; nothing newer than `now` counts, since clients may edit the note.
 fn written(object: &Object, now: Timestamp) -> Timestamp {
     let created = object.meta.creation_timestamp.unwrap_or(Timestamp(0));
-    let noted = object.view(|object| {
+    let noted = object.parsed(|object| {
         let value = object.body_value();
         let managers = value["metadata"]["managedFields"].as_array().into_iter().flatten();
         let times = managers.filter_map(|manager| Timestamp::parse(manager["time"].as_str()?));
@@ -104,14 +104,14 @@ impl Reconciler for Events {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{Rig, pass};
+    use crate::testing::{TestControlPlane, pass};
     use serde_json::json;
 
     #[tokio::test]
     async fn events_go_an_hour_after_they_were_written_last() {
-        let mut rig = Rig::new().await;
+        let mut rig = TestControlPlane::new().await;
         let org = rig.workspace("root", "org").await;
-        let look = |rig: &Rig| Events::new(rig.registry.clone());
+        let look = |rig: &TestControlPlane| Events::new(rig.registry.clone());
         for i in 0..BATCH + 50 {
             let event = format!(
                 "{{apiVersion: v1, kind: Event, metadata: {{name: e{i}, namespace: default}}, \

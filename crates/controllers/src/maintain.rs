@@ -105,7 +105,7 @@ fn of_types(snapshot: &Snapshot, concerns: impl Fn(&Resolved) -> bool) -> Vec<Cl
     snapshot.for_each(&Scope::everywhere(ids::workspacetypes()), |entry| {
         any = entry
             .object
-            .view(|object| TypeView::read(&object.body_value()))
+            .parsed(|object| TypeView::read(&object.body_value()))
             .maintains;
         if any {
             ControlFlow::Break(())
@@ -135,13 +135,13 @@ fn of_types(snapshot: &Snapshot, concerns: impl Fn(&Resolved) -> bool) -> Vec<Cl
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::Rig;
+    use crate::testing::TestControlPlane;
     use insula_api::Json;
     use serde_json::json;
 
     const BINDINGS: (&str, &str) = ("apis.kcp.io/v1alpha2", "apibindings");
 
-    fn bindings(rig: &Rig, path: &str) -> Vec<Json> {
+    fn bindings(rig: &TestControlPlane, path: &str) -> Vec<Json> {
         let cluster = rig.cluster(path);
         let keys = rig.keys(insula_registry::ids::apibindings());
         let own = keys.iter().filter(|key| key.cluster == cluster);
@@ -150,8 +150,8 @@ mod tests {
     }
 
     /// A type whose workspaces bind an export of `root`, and a workspace of a type that extends it.
-    async fn kept(lifecycle: &str) -> Rig {
-        let rig = Rig::new().await;
+    async fn kept(lifecycle: &str) -> TestControlPlane {
+        let rig = TestControlPlane::new().await;
         let export =
             |name: &str| json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": name}});
         for name in ["maps", "more"] {
@@ -173,7 +173,7 @@ mod tests {
         rig
     }
 
-    async fn change(rig: &Rig, plural: &str, name: &str, spec: Json) {
+    async fn change(rig: &TestControlPlane, plural: &str, name: &str, spec: Json) {
         let version = if plural == "workspacetypes" {
             "tenancy.kcp.io/v1alpha1"
         } else {
@@ -190,7 +190,7 @@ mod tests {
         let rig = kept("Maintain").await;
         let claim = json!([{"group": "", "resource": "configmaps", "verbs": ["get"]}]);
         change(&rig, "apiexports", "maps", json!({"permissionClaims": claim})).await;
-        let accepted = |rig: &Rig| bindings(rig, "root:w")[0]["spec"]["permissionClaims"][0].clone();
+        let accepted = |rig: &TestControlPlane| bindings(rig, "root:w")[0]["spec"]["permissionClaims"][0].clone();
         assert_eq!(accepted(&rig)["state"], "Accepted");
         let name = bindings(&rig, "root:w")[0]["metadata"]["name"]
             .as_str()

@@ -219,7 +219,7 @@ fn differences(world: &World, set: &Entry, wanted: &BTreeMap<String, Json>) -> V
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::Rig;
+    use crate::testing::TestControlPlane;
     use insula_api::Json;
     use serde_json::json;
 
@@ -227,7 +227,7 @@ mod tests {
 
     #[tokio::test]
     async fn sets_have_a_partition_for_each_combination() {
-        let rig = Rig::new().await;
+        let rig = TestControlPlane::new().await;
         let org = rig.workspace("root", "org").await;
         for (name, region, kind) in [("a", "north", "fast"), ("b", "north", "slow"), ("c", "south", "fast")] {
             let shard = json!({
@@ -243,9 +243,10 @@ mod tests {
         });
         rig.create(&org, "partitionsets", &set.to_string()).await;
         rig.settle().await;
-        let count = |rig: &Rig| rig.get(&org, API, "partitionsets", "set").unwrap()["status"]["count"].clone();
+        let count =
+            |rig: &TestControlPlane| rig.get(&org, API, "partitionsets", "set").unwrap()["status"]["count"].clone();
         assert_eq!(count(&rig), 2);
-        let partitions = |rig: &Rig| -> Vec<Json> {
+        let partitions = |rig: &TestControlPlane| -> Vec<Json> {
             let keys = rig.keys(insula_registry::ids::partitions());
             keys.iter()
                 .filter_map(|key| rig.get(&org, API, "partitions", &key.name))

@@ -72,11 +72,11 @@ impl Reconciler for Policies {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::Rig;
+    use crate::testing::TestControlPlane;
 
     #[tokio::test]
     async fn a_policy_is_looked_at_once_for_each_generation() {
-        let rig = Rig::new().await;
+        let rig = TestControlPlane::new().await;
         let policy = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: p}, \
             spec: {matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
             resources: [configmaps]}]}, validations: [{expression: has(object.data)}]}}";

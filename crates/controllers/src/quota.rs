@@ -66,7 +66,7 @@ impl Reconciler for Quotas {
 
 #[cfg(test)]
 mod tests {
-    use crate::testing::Rig;
+    use crate::testing::TestControlPlane;
     use insula_api::{ObjectKey, Scope};
     use insula_registry::ids;
     use insula_store::{Txn, Write};
@@ -74,14 +74,15 @@ mod tests {
 
     #[tokio::test]
     async fn what_goes_frees_its_place() {
-        let rig = Rig::new().await;
+        let rig = TestControlPlane::new().await;
         let org = rig.workspace("root", "org").await;
         let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: few, namespace: default}, \
                      spec: {hard: {secrets: 1, count/configmaps: 5, pods: 3}}}";
         rig.create(&org, "resourcequotas", quota).await;
         rig.settle().await;
-        let used =
-            |rig: &Rig| rig.get(&org, "v1", "resourcequotas", "default/few").expect("is there")["status"].clone();
+        let used = |rig: &TestControlPlane| {
+            rig.get(&org, "v1", "resourcequotas", "default/few").expect("is there")["status"].clone()
+        };
         assert_eq!(
             used(&rig),
             json!({"hard": {"secrets": "1", "count/configmaps": "5", "pods": "3"},
@@ -100,7 +101,7 @@ mod tests {
     /// Every creation looks at them all.
     #[tokio::test]
     async fn a_workspace_has_so_many_quotas() {
-        let rig = Rig::new().await;
+        let rig = TestControlPlane::new().await;
         let org = rig.workspace("root", "org").await;
         let quota = |name: &str| {
             format!(

@@ -26,7 +26,7 @@ use insula_api::{Clock, ClusterName, ClusterPath, Json, ObjectKey, Rng, Scope, T
 use insula_auth::UserInfo;
 use insula_registry::{
     Change, DeleteOptions, Error, FieldValidation, Part, Propagation, Registry, Target, WriteOptions, locate,
-    representation, view::Sight,
+    representation, view::ViewScope,
 };
 use insula_store::{Change as Event, MemoryStore};
 use serde_json::json;
@@ -64,21 +64,21 @@ impl Rng for TestRng {
 }
 
 /// A server in memory.
-pub(crate) struct Rig {
+pub(crate) struct TestControlPlane {
     pub(crate) registry: Arc<Registry>,
     pub(crate) user: UserInfo,
 }
 
-impl Rig {
+impl TestControlPlane {
     /// A server that has begun.
-    pub(crate) async fn new() -> Rig {
+    pub(crate) async fn new() -> TestControlPlane {
         let clock = Arc::new(TestClock(AtomicI64::new(1_795_255_200)));
         let rng = Arc::new(TestRng(AtomicU64::new(7)));
         let store = Arc::new(MemoryStore::new());
         let registry = Registry::new(store, clock, rng, "https://server:6443".to_owned());
         bootstrap(&registry).await.expect("the root workspace is written");
         let user = UserInfo::authenticated("alice", "", vec!["system:kcp:admin".to_owned()]);
-        let rig = Rig {
+        let rig = TestControlPlane {
             registry: Arc::new(registry),
             user,
         };
@@ -111,7 +111,7 @@ impl Rig {
             served,
             version: version.into(),
             namespace,
-            sight: Sight::Within,
+            view_scope: ViewScope::Within,
         })
     }
 

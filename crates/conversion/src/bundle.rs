@@ -35,7 +35,7 @@ pub struct VersionSchema {
 
 /// What becomes of fields that another version lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Strategy {
+pub enum LossPolicy {
     /// Nothing is lost: what a version shows and another cannot hold is kept as a residual.
     Lossless,
     /// Kubernetes' `None` for plain definitions: only `apiVersion` changes, and fields that the storage version lacks are lost.
@@ -55,14 +55,14 @@ pub struct Stored<'a> {
 
 /// An object to be stored.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Owned {
+pub struct ToStore {
     /// The object in the storage version.
     pub value: Json,
     /// What is stored beside it: canonical JSON.
     pub residual: Option<Vec<u8>>,
 }
 
-impl Owned {
+impl ToStore {
     /// The same, borrowed, in the given storage version.
     pub fn stored<'a>(&'a self, version: &'a str) -> Stored<'a> {
         Stored {
@@ -80,7 +80,7 @@ pub struct Bundle {
     pub(crate) versions: Vec<Version>,
     storage: usize,
     hub: usize,
-    strategy: Strategy,
+    strategy: LossPolicy,
     /// Whether any rule reads or writes labels, annotations or names.
     rules_see_metadata: bool,
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
@@ -109,7 +109,7 @@ impl Bundle {
         versions: Vec<VersionSchema>,
         storage: &str,
         rules: Option<&RuleSet>,
-        strategy: Strategy,
+        strategy: LossPolicy,
         path: &FieldPath,
     ) -> Result<Bundle, Vec<FieldError>> {
         compile::compile(group, versions, storage, rules, strategy, path)
@@ -121,7 +121,7 @@ impl Bundle {
     /// A version that does not exist, or a rule that fails for this object.
     pub fn get(&self, stored: Stored<'_>, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
         let to = self.index(to)?;
-        if self.strategy == Strategy::None {
+        if self.strategy == LossPolicy::None {
             return Ok(match self.index(stored.version) {
                 Ok(root) if root != to => self.renamed(&self.relabelled(stored.value, root), to),
                 _ => self.relabelled(stored.value, to),
@@ -168,10 +168,10 @@ impl Bundle {
         from: &str,
         old: Option<Stored<'_>>,
         budget: &mut Budget,
-    ) -> Result<Owned, ConvertError> {
+    ) -> Result<ToStore, ConvertError> {
         let from = self.index(from)?;
-        if self.strategy == Strategy::None {
-            return Ok(Owned {
+        if self.strategy == LossPolicy::None {
+            return Ok(ToStore {
                 value: self.relabelled(x, self.storage),
                 residual: None,
             });
@@ -190,7 +190,7 @@ impl Bundle {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
         let to = self.index(to)?;
-        if self.strategy == Strategy::None {
+        if self.strategy == LossPolicy::None {
             return Ok(self.renamed(object, to));
         }
         if from == to {
@@ -220,13 +220,13 @@ impl Bundle {
     }
 
     /// What becomes of fields that another version lacks.
-    pub(crate) fn strategy(&self) -> Strategy {
+    pub(crate) fn strategy(&self) -> LossPolicy {
         self.strategy
     }
 
     /// Whether every version shows what was written through it, to the last field: none is given up, and none dropped.
     pub fn shows_what_is_written(&self) -> bool {
-        self.strategy == Strategy::Lossless && self.versions.iter().all(|version| version.drop.is_empty())
+        self.strategy == LossPolicy::Lossless && self.versions.iter().all(|version| version.drop.is_empty())
     }
 
     /// Whether what is stored is read with defaults in its own version.
@@ -276,7 +276,7 @@ impl Bundle {
             return Vec::new();
         };
         // Without the laws, nothing is followed.
-        if self.strategy == Strategy::None {
+        if self.strategy == LossPolicy::None {
             return Vec::new();
         }
         let (mut known, mut ways) = (vec![at], Vec::new());
@@ -369,7 +369,7 @@ impl Bundle {
     /// version between them.
     fn alone(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
         let root = self.index(version).ok()?;
-        let alone = residual.is_none() && self.strategy != Strategy::None;
+        let alone = residual.is_none() && self.strategy != LossPolicy::None;
         (alone && self.parent(root, to) == Some(root)).then_some(root)
     }
 

@@ -4,7 +4,7 @@
 //! 3. Non-interference: a write changes nothing elsewhere that its version cannot see. 4. The later edit wins. 5. Readable:
 //!    what is stored can be read in every served version.
 
-use crate::bundle::{Bundle, Owned};
+use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
 use crate::merge::Side;
 use crate::object_budget;
@@ -51,7 +51,7 @@ impl fmt::Display for Violation {
 ///
 /// # Errors
 /// The place where it does not.
-pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &Owned) -> Result<(), Violation> {
+pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).put_get(x, from, after)
 }
 
@@ -59,7 +59,7 @@ pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &Owned) -> Result<(
 ///
 /// # Errors
 /// The first version for which it does not hold.
-pub fn get_put(bundle: &Bundle, stored: &Owned) -> Result<(), Violation> {
+pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).get_put(stored)
 }
 
@@ -68,7 +68,7 @@ pub fn get_put(bundle: &Bundle, stored: &Owned) -> Result<(), Violation> {
 ///
 /// # Errors
 /// The first place that changed out of the writer's sight.
-pub fn non_interference(bundle: &Bundle, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
+pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).non_interference(from, before, after)
 }
 
@@ -77,7 +77,7 @@ pub fn non_interference(bundle: &Bundle, from: &str, before: &Owned, after: &Own
 ///
 /// # Errors
 /// The first place that still shows something older.
-pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
+pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).later_edit_wins(from, before, after)
 }
 
@@ -92,7 +92,7 @@ impl<'a> Laws<'a> {
         Laws { bundle, budget }
     }
 
-    pub(crate) fn put_get(&self, x: &Json, from: &str, after: &Owned) -> Result<(), Violation> {
+    pub(crate) fn put_get(&self, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
         let read = self.read(after, from, Law::PutGet)?;
         let got = self.bundle.without_dropped(&read, from);
         same(&self.bundle.without_dropped(x, from), &got, "").map_err(|place| Violation {
@@ -102,7 +102,7 @@ impl<'a> Laws<'a> {
         })
     }
 
-    pub(crate) fn get_put(&self, stored: &Owned) -> Result<(), Violation> {
+    pub(crate) fn get_put(&self, stored: &ToStore) -> Result<(), Violation> {
         let bundle = self.bundle;
         for version in bundle.versions() {
             let shown = self.read(stored, version, Law::Readable)?;
@@ -122,13 +122,13 @@ impl<'a> Laws<'a> {
         Ok(())
     }
 
-    pub(crate) fn non_interference(&self, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
+    pub(crate) fn non_interference(&self, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
         self.along(Law::NonInterference, from, before, after, |node, edit, shown, place| {
             unseen(node, edit, shown, place)
         })
     }
 
-    pub(crate) fn later_edit_wins(&self, from: &str, before: &Owned, after: &Owned) -> Result<(), Violation> {
+    pub(crate) fn later_edit_wins(&self, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
         self.along(Law::LaterEditWins, from, before, after, |node, edit, shown, place| {
             won(node, edit, shown.1, place, false)
         })
@@ -141,8 +141,8 @@ impl<'a> Laws<'a> {
         &self,
         law: Law,
         from: &str,
-        before: &Owned,
-        after: &Owned,
+        before: &ToStore,
+        after: &ToStore,
         check: impl Fn(Option<&Node>, Edit<'_>, Shown<'_>, &str) -> Result<(), String>,
     ) -> Result<(), Violation> {
         let bundle = self.bundle;
@@ -178,7 +178,7 @@ impl<'a> Laws<'a> {
     }
 
     /// What a conversion makes of what is shown, but for what is dropped, and of what.
-    fn made(&self, stored: &Owned, (a, b): (&str, &str), law: Law) -> Result<Option<(Json, Trace)>, Violation> {
+    fn made(&self, stored: &ToStore, (a, b): (&str, &str), law: Law) -> Result<Option<(Json, Trace)>, Violation> {
         let bundle = self.bundle;
         let mut object = match self.read(stored, a, law) {
             Err(_) if !bundle.served().any(|version| version == a) => return Ok(None),
@@ -191,7 +191,7 @@ impl<'a> Laws<'a> {
         Ok(made.map(|(made, trace)| (bundle.without_dropped(&made, b), trace)))
     }
 
-    fn read(&self, stored: &Owned, version: &str, law: Law) -> Result<Json, Violation> {
+    fn read(&self, stored: &ToStore, version: &str, law: Law) -> Result<Json, Violation> {
         let stored = stored.stored(self.bundle.storage());
         let read = self.bundle.get(stored, version, &mut (self.budget)());
         read.map_err(|error| Violation::of(law, version, &error))

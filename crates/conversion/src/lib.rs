@@ -83,7 +83,7 @@
 //!
 //! `rules`: every spelling to one model. `plan`: rules to operations (`carry`: what crosses by itself; `scope`: names and paths against
 //! schemas; `fit`: results against schemas). `convert`: running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside an object.
-//! `bundle`: the tree of versions, get and put. `fates`: what becomes of every field. `portable`: objects that carry their residual. `suggest`: rules guessed from two schemas. `laws`: the laws as functions. `proof`: the search for
+//! `bundle`: the tree of versions, get and put. `field_coverage`: what becomes of every field. `portable`: objects that carry their residual. `suggest`: rules guessed from two schemas. `laws`: the laws as functions. `proof`: the search for
 //! counterexamples. Not here: when to convert (the registry's).
 #![warn(missing_docs)]
 
@@ -92,7 +92,7 @@ mod bundle;
 mod carry;
 mod convert;
 mod error;
-mod fates;
+mod field_coverage;
 mod fit;
 pub mod laws;
 mod merge;
@@ -107,9 +107,9 @@ mod scope;
 mod suggest;
 mod trace;
 
-pub use crate::bundle::{Bundle, MayFail, Outlook, Owned, Stored, Strategy, VERSIONS_MAX, VersionSchema};
+pub use crate::bundle::{Bundle, LossPolicy, MayFail, Outlook, Stored, ToStore, VERSIONS_MAX, VersionSchema};
 pub use crate::error::{Cause, ConvertError, FailedRule};
-pub use crate::fates::{Computed, Fate, Fates, FieldFate, Made, Maker, fates};
+pub use crate::field_coverage::{Computed, CoveredField, FieldCoverage, FieldOutcome, Made, Maker, field_coverage};
 pub use crate::path::{PATH_BYTES_MAX, PATH_SEGMENTS_MAX, Path, Segment};
 pub use crate::portable::{Converted, Portable, RESIDUAL_ANNOTATION};
 pub use crate::rules::{

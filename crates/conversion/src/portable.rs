@@ -11,7 +11,7 @@
 //! There and back gives the same object. An edit in between is taken as it is: what it hides is put to what is left of the
 //! object, items without keys by their place. Who removes the annotation removes what it holds.
 
-use crate::bundle::{Bundle, Owned, Stored, Strategy, VersionSchema};
+use crate::bundle::{Bundle, LossPolicy, Stored, ToStore, VersionSchema};
 use crate::error::{Cause, ConvertError};
 use crate::rules::RuleSet;
 use insula_api::{FieldError, FieldPath, Json};
@@ -59,7 +59,7 @@ impl Portable {
                 versions.to_vec(),
                 &target.name,
                 Some(&rules),
-                Strategy::Lossless,
+                LossPolicy::Lossless,
                 path,
             )
         };
@@ -86,7 +86,7 @@ impl Portable {
         }
         let mut plain = object.clone();
         let carried = take_annotation(&mut plain);
-        let moved = |carried: Option<&[u8]>, budget: &mut Budget| -> Result<Owned, ConvertError> {
+        let moved = |carried: Option<&[u8]>, budget: &mut Budget| -> Result<ToStore, ConvertError> {
             let stored = Stored {
                 value: &plain,
                 version: from,
@@ -103,7 +103,7 @@ impl Portable {
             }) => (moved(None, budget)?, true),
             made => (made?, false),
         };
-        let Owned { mut value, residual } = made;
+        let ToStore { mut value, residual } = made;
         keep_metadata(&plain, &mut value);
         if let Some(residual) = residual {
             self.carry(&mut value, residual, (from, to))?;

@@ -4,7 +4,7 @@
 
 mod support;
 
-use insula_conversion::{Bundle, Owned, laws, object_budget};
+use insula_conversion::{Bundle, ToStore, laws, object_budget};
 use serde_json::{Value as Json, json};
 use support::{bundle, object, yaml};
 
@@ -31,7 +31,7 @@ rules:
 
 struct Widget<'b> {
     bundle: &'b Bundle,
-    stored: Owned,
+    stored: ToStore,
 }
 
 impl Widget<'_> {

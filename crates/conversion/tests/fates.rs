@@ -3,14 +3,14 @@
 
 mod support;
 
-use insula_conversion::fates;
+use insula_conversion::field_coverage;
 use std::fmt::Write;
 use support::{bundle, yaml};
 
 fn table(text: &str) -> String {
     let bundle = bundle(&yaml(text)).unwrap_or_else(|errors| panic!("{errors:#?}"));
     let mut out = String::new();
-    for direction in fates(&bundle) {
+    for direction in field_coverage(&bundle) {
         writeln!(out, "{} → {}", direction.from, direction.to).unwrap();
         for field in &direction.fields {
             writeln!(out, "  {} {}", field.path, field.fate).unwrap();

@@ -6,7 +6,7 @@ mod support;
 
 use insula_api::FieldPath;
 use insula_conversion::proof::Search;
-use insula_conversion::{Bundle, Owned, laws, object_budget, proof};
+use insula_conversion::{Bundle, ToStore, laws, object_budget, proof};
 use serde_json::Value as Json;
 use support::{bundle, object, yaml};
 
@@ -70,14 +70,14 @@ fn run(doc: &Json) -> Result<(), String> {
         };
     }
     let bundle = compiled.map_err(|errors| format!("refused: {errors:#?}"))?;
-    let mut stored: Option<Owned> = None;
+    let mut stored: Option<ToStore> = None;
     for (i, step) in doc["steps"].as_array().ok_or("no steps")?.iter().enumerate() {
         one(&bundle, step, &mut stored).map_err(|why| format!("step {i}: {why}"))?;
     }
     Ok(())
 }
 
-fn one(bundle: &Bundle, step: &Json, stored: &mut Option<Owned>) -> Result<(), String> {
+fn one(bundle: &Bundle, step: &Json, stored: &mut Option<ToStore>) -> Result<(), String> {
     if let Some(from) = step["write"].as_str() {
         let x = object(from, &step["object"]);
         let old = if step["fresh"] == true { None } else { stored.as_ref() };

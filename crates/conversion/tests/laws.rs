@@ -4,7 +4,7 @@
 
 mod support;
 
-use insula_conversion::{Bundle, Owned, laws, object_budget};
+use insula_conversion::{Bundle, ToStore, laws, object_budget};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngSeed, TestError, TestRunner};
 use serde_json::{Map, Value as Json, json};
@@ -259,7 +259,7 @@ fn values(schema: &Json, root: bool) -> BoxedStrategy<Json> {
 }
 
 fn story(bundle: &Bundle, doc: &Json, edits: &[Edit]) -> Result<(), String> {
-    let mut stored: Option<Owned> = None;
+    let mut stored: Option<ToStore> = None;
     for (i, edit) in edits.iter().enumerate() {
         let x = next(bundle, doc, stored.as_ref(), edit)?;
         let old = stored.as_ref().map(|s| s.stored(bundle.storage()));
@@ -285,7 +285,7 @@ fn story(bundle: &Bundle, doc: &Json, edits: &[Edit]) -> Result<(), String> {
     Ok(())
 }
 
-fn next(bundle: &Bundle, doc: &Json, stored: Option<&Owned>, edit: &Edit) -> Result<Json, String> {
+fn next(bundle: &Bundle, doc: &Json, stored: Option<&ToStore>, edit: &Edit) -> Result<Json, String> {
     let schema_json = schema(&doc["versions"][&edit.version]);
     let mut x = match stored {
         None => edit.fresh.clone(),

@@ -8,7 +8,7 @@ mod support;
 
 use insula_api::FieldPath;
 use insula_conversion::proof::{Search, prove};
-use insula_conversion::{Bundle, Owned, Strategy, VersionSchema, laws, object_budget, parse_rules};
+use insula_conversion::{Bundle, LossPolicy, ToStore, VersionSchema, laws, object_budget, parse_rules};
 use insula_schema::Structural;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
@@ -63,7 +63,7 @@ impl Sample {
             compiled.collect(),
             storage["name"].as_str().unwrap(),
             Some(&rules),
-            Strategy::Lossless,
+            LossPolicy::Lossless,
             &at,
         );
         Sample {
@@ -73,13 +73,13 @@ impl Sample {
         }
     }
 
-    fn write(&self, x: &Json, version: &str, old: Option<&Owned>) -> Owned {
+    fn write(&self, x: &Json, version: &str, old: Option<&ToStore>) -> ToStore {
         let old = old.map(|old| old.stored(self.bundle.storage()));
         let written = self.bundle.put(x, version, old, &mut object_budget());
         written.unwrap_or_else(|e| panic!("{}: {version}: {e}", self.name))
     }
 
-    fn shown(&self, stored: &Owned, version: &str) -> Json {
+    fn shown(&self, stored: &ToStore, version: &str) -> Json {
         let stored = stored.stored(self.bundle.storage());
         let read = self.bundle.get(stored, version, &mut object_budget());
         read.unwrap_or_else(|e| panic!("{}: {version}: {e}", self.name))

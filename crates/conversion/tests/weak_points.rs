@@ -4,19 +4,19 @@
 mod support;
 
 use insula_api::FieldPath;
-use insula_conversion::{Budget, Bundle, Owned, object_budget, parse_rules, rules_in_schema};
+use insula_conversion::{Budget, Bundle, ToStore, object_budget, parse_rules, rules_in_schema};
 use serde_json::{Value as Json, json};
 use std::sync::Arc;
 use support::{bundle, bundle_of, object, yaml};
 
-fn write(bundle: &Bundle, version: &str, part: Json, old: Option<&Owned>) -> Owned {
+fn write(bundle: &Bundle, version: &str, part: Json, old: Option<&ToStore>) -> ToStore {
     let old = old.map(|o| o.stored(bundle.storage()));
     bundle
         .put(&object(version, &part), version, old, &mut object_budget())
         .unwrap()
 }
 
-fn read(bundle: &Bundle, stored: &Owned, version: &str) -> Json {
+fn read(bundle: &Bundle, stored: &ToStore, version: &str) -> Json {
     bundle
         .get(stored.stored(bundle.storage()), version, &mut object_budget())
         .unwrap()
@@ -264,7 +264,7 @@ rules:
     );
     assert!(!error.contains("secret"), "{error}");
     // Stored before there were such rules: it fails alone, and reads in its own version.
-    let stored = Owned {
+    let stored = ToStore {
         value: poison.clone(),
         residual: None,
     };
@@ -320,7 +320,7 @@ fn weak_point_14_round_trip_unchecked() {
     let after = bundle.put(&x, "v2", None, &mut object_budget()).unwrap();
     insula_conversion::laws::put_get(&bundle, &x, "v2", &after).unwrap();
     insula_conversion::laws::get_put(&bundle, &after).unwrap();
-    let broken = Owned {
+    let broken = ToStore {
         residual: None,
         ..after
     };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use anyhow::{anyhow, bail};
 use insula_api::{FieldError, FieldPath};
 use insula_conversion::proof::{self, Search};
-use insula_conversion::{Bundle, RuleSet, Strategy, parse_rules, rules_in_schema};
+use insula_conversion::{Bundle, LossPolicy, RuleSet, parse_rules, rules_in_schema};
 use insula_registry::{
     Api,
     admission::{bundle, check_schema},
@@ -174,7 +174,7 @@ impl Source {
             spec: &whole["spec"],
             accepted_names: None,
             rules: whole.get("rules").filter(|rules| rules.is_object()),
-            strategy: if plain { Strategy::None } else { Strategy::Lossless },
+            strategy: if plain { LossPolicy::None } else { LossPolicy::Lossless },
         };
         let api = compile::compile(&definition, None)?;
         // Stories of writes are for `conversion test`, and take a while.

@@ -6,7 +6,7 @@
 //! revision. What claims and bundles say is read once for each state of them, and kept with the object itself.
 
 use crate::exports::ExportName;
-use crate::proof::{Aside, Proof, Prover};
+use crate::proof::{BlockingExecutor, Proof, Prover};
 use crate::{Api, Origin, Served, System, compile, ids};
 use dashmap::DashMap;
 use insula_api::{ClusterName, FieldError, Json, Object, ObjectKey, Scope};
@@ -35,7 +35,7 @@ pub struct Catalog {
 
 /// What a claim says.
 #[derive(Debug)]
-pub struct Claim {
+pub struct ResourceRoute {
     /// The APIBinding, unless a definition claims.
     pub binding: Option<Arc<str>>,
     /// The APIExport that the binding binds.
@@ -51,12 +51,12 @@ pub struct Claim {
     pub storage: Option<Arc<str>>,
 }
 
-impl Claim {
+impl ResourceRoute {
     /// Reads a claim.
     pub fn read(object: &Object) -> Self {
         let value = object.body_value();
         let text = |field: &str| value["spec"][field].as_str().filter(|s| !s.is_empty()).map(Arc::from);
-        Claim {
+        ResourceRoute {
             binding: text("binding"),
             export: ExportName::read(&value["spec"]["export"]),
             definition: text("definition"),
@@ -106,7 +106,7 @@ impl Catalog {
     }
 
     /// Where searches and other long work run; on the caller's thread if nothing is said.
-    pub fn work_aside(&mut self, aside: Aside) {
+    pub fn work_aside(&mut self, aside: BlockingExecutor) {
         self.prover.aside = aside;
     }
 
@@ -180,8 +180,8 @@ impl Catalog {
         let mut found = None;
         let wanted = |key: &ObjectKey| key.name == name;
         snapshot.for_each_wanted(&Scope::everywhere(ids::claims()), wanted, |claim| {
-            let meant = |said: &Claim| identity.is_none_or(|identity| *said.identity == *identity);
-            if meant(&claim.object.view(Claim::read)) {
+            let meant = |said: &ResourceRoute| identity.is_none_or(|identity| *said.identity == *identity);
+            if meant(&claim.object.parsed(ResourceRoute::read)) {
                 found = self.follow(snapshot, &claim.key.cluster, claim.key.clone(), claim);
             }
             match found {
@@ -194,7 +194,7 @@ impl Catalog {
     }
 
     fn follow(&self, snapshot: &Snapshot, cluster: &ClusterName, key: ObjectKey, claim: &Entry) -> Option<Served> {
-        let said = claim.object.view(Claim::read);
+        let said = claim.object.parsed(ResourceRoute::read);
         let guard = Some((key, claim.revision));
         let source = match (&said.bundle, &said.definition) {
             (Some(bundle), _) => snapshot.get(&ids::bundle(bundle))?,
@@ -231,7 +231,7 @@ impl Catalog {
     /// The API that a bundle or a CustomResourceDefinition defines, compiled at most once for each content.
     pub fn compiled(&self, source: &Object) -> Compiled {
         source
-            .view(|source| self.compile(&source.body_value()))
+            .parsed(|source| self.compile(&source.body_value()))
             .as_ref()
             .clone()
     }
@@ -246,9 +246,9 @@ impl Catalog {
                 .filter(|n| n["plural"].as_str().is_some_and(|p| !p.is_empty())),
             rules: source.get("rules").filter(|rules| rules.is_object()),
             strategy: if is_bundle {
-                insula_conversion::Strategy::Lossless
+                insula_conversion::LossPolicy::Lossless
             } else {
-                insula_conversion::Strategy::None
+                insula_conversion::LossPolicy::None
             },
         };
         let fingerprint = compile::fingerprint(&definition);
@@ -318,7 +318,7 @@ fn bundle_api() -> Api {
         spec: &spec,
         accepted_names: None,
         rules: None,
-        strategy: insula_conversion::Strategy::Lossless,
+        strategy: insula_conversion::LossPolicy::Lossless,
     };
     compile::compile(&definition, None).expect("the schema of bundles is fixed")
 }

@@ -1,6 +1,6 @@
 //! The in-process client of controllers: a plan of writes, prepared like any other and committed as one transaction.
 
-use crate::{Register, Registry, Result, before::CLUSTER_ANNOTATION, verbs};
+use crate::{Registry, Result, SerializationPoint, prepare::CLUSTER_ANNOTATION, verbs};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
 use insula_store::{Entry, Guard, Txn, Write};
 use serde_json::json;
@@ -20,7 +20,7 @@ pub enum Intent {
     /// Nothing is written, but it must still be as it was seen (`None`: absent).
     Expect(ObjectKey, Option<Revision>),
     /// A decision about all that this is the register of.
-    Sign(Register),
+    Sign(SerializationPoint),
 }
 
 /// What a reconciler decided: all of it happens at one revision, or nothing.
@@ -109,7 +109,7 @@ impl Registry {
     /// A new object with the metadata that every object has. Fields that the reconciler set (a UID that others refer to)
     /// stay.
     fn stamp(&self, key: &ObjectKey, mut value: Json) -> Result<Object> {
-        let metadata = crate::before::metadata_of(&mut value);
+        let metadata = crate::prepare::metadata_of(&mut value);
         metadata.insert("name".into(), json!(&*key.name));
         if !key.namespace.is_empty() {
             metadata.insert("namespace".into(), json!(&*key.namespace));
@@ -124,7 +124,7 @@ impl Registry {
         annotations[CLUSTER_ANNOTATION] = json!(key.cluster.as_str());
         let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
         if served.is_some_and(|served| served.api.strategy.traits().generation) {
-            crate::before::metadata_of(&mut value)
+            crate::prepare::metadata_of(&mut value)
                 .entry("generation")
                 .or_insert_with(|| json!(1));
         }

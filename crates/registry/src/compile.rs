@@ -20,7 +20,7 @@ pub struct Definition<'a> {
     /// Conversion rules, in any spelling.
     pub rules: Option<&'a Json>,
     /// Whether versions keep the conversion laws, or lose fields as plain definitions do.
-    pub strategy: insula_conversion::Strategy,
+    pub strategy: insula_conversion::LossPolicy,
 }
 
 /// The 64 bits of SHA-256 that tell definitions apart.
@@ -30,7 +30,7 @@ pub fn fingerprint(definition: &Definition<'_>) -> u64 {
         hash.update(part.map(Json::to_string).unwrap_or_default().as_bytes());
         hash.update([0]);
     }
-    hash.update([matches!(definition.strategy, insula_conversion::Strategy::Lossless) as u8]);
+    hash.update([matches!(definition.strategy, insula_conversion::LossPolicy::Lossless) as u8]);
     let digest = hash.finalize();
     let (first, _) = digest.split_first_chunk::<8>().expect("a SHA-256 has 32 bytes");
     u64::from_le_bytes(*first)
@@ -105,7 +105,7 @@ fn compile_bundle(
     versions: &[ApiVersion],
     storage: usize,
     rules: Option<&RuleSet>,
-    strategy: insula_conversion::Strategy,
+    strategy: insula_conversion::LossPolicy,
 ) -> Result<Bundle, Vec<FieldError>> {
     let schemas = versions
         .iter()

@@ -3,7 +3,7 @@
 
 use crate::{Api, Error, Respelled, Served, webhook::Question};
 use insula_api::Json;
-use insula_conversion::{ConvertError, Owned, Stored};
+use insula_conversion::{ConvertError, Stored, ToStore};
 use std::{fmt, sync::Arc};
 
 /// Why an object cannot be shown in a version.
@@ -109,7 +109,7 @@ impl Served {
     }
 
     /// An object of version `from`, as it is to be stored.
-    pub(crate) fn put(&self, new: &Json, from: &str, old: Option<Stored<'_>>) -> Converted<Owned> {
+    pub(crate) fn put(&self, new: &Json, from: &str, old: Option<Stored<'_>>) -> Converted<ToStore> {
         let mut budget = insula_conversion::object_budget();
         if let Some(spelling) = self.respelled() {
             // What both spellings show is all that is stored: nothing of the old object is to be kept.

@@ -1,6 +1,6 @@
 //! What requests for a bound resource have to know of its export.
 
-use crate::{Claim, Origin, Served, ids, view::Offer};
+use crate::{Origin, ResourceRoute, Served, ids, view::ExportOffer};
 use insula_api::{ClusterName, Json, Object, ObjectKey};
 use insula_store::Snapshot;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct ExportView {
     /// Its owner limits by roles in the export's cluster what consumers may do.
     pub has_local_policy: bool,
     /// What it offers and claims.
-    pub(crate) offer: Offer,
+    pub(crate) offer: ExportOffer,
 }
 
 impl ExportName {
@@ -53,7 +53,7 @@ impl ExportView {
         let value = object.body_value();
         ExportView {
             has_local_policy: value["spec"]["maximalPermissionPolicy"]["local"].is_object(),
-            offer: Offer::read(&value),
+            offer: ExportOffer::read(&value),
         }
     }
 }
@@ -67,10 +67,10 @@ pub(crate) fn policy_of(
     resource: &str,
 ) -> Option<ClusterName> {
     let claim = snapshot.get(&ids::claim(cluster, group, resource))?;
-    let claim = claim.object.view(Claim::read);
+    let claim = claim.object.parsed(ResourceRoute::read);
     let export = claim.export.as_ref()?;
     let found = snapshot.get(&export.key())?;
-    let view = found.object.view(ExportView::read);
+    let view = found.object.parsed(ExportView::read);
     view.has_local_policy.then(|| export.cluster.clone())
 }
 
@@ -79,7 +79,7 @@ pub(crate) fn policy_of(
 pub(crate) fn homes_of_hooks(snapshot: &Snapshot, cluster: &ClusterName, served: &Served) -> Vec<ClusterName> {
     let exporter = || {
         let (claim, _) = served.guard.as_ref()?;
-        let claim = snapshot.get(claim)?.object.view(Claim::read);
+        let claim = snapshot.get(claim)?.object.parsed(ResourceRoute::read);
         let export = claim.export.as_ref()?;
         snapshot.get(&export.key())?;
         (export.cluster != *cluster).then(|| export.cluster.clone())

@@ -21,7 +21,7 @@ resource! {
     claims = INTERNAL, "claims";
     /// Bundles of schema and rules in `system:bound-crds`.
     bundles = INTERNAL, "bundles";
-    /// What decisions over many objects meet at ([`crate::Register`]).
+    /// What decisions over many objects meet at ([`crate::SerializationPoint`]).
     registers = INTERNAL, "registers";
     /// Namespaces.
     namespaces = "", "namespaces";

@@ -126,7 +126,7 @@ fn of_workspace(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Arc<Issuer>> 
     let resource = ids::workspaceauthenticationconfigurations;
     let configurations = found.view.authentication.iter().filter_map(|name| {
         let entry = snapshot.get(&ObjectKey::cluster_scoped(resource(), found.cluster.clone(), name))?;
-        Some(entry.object.view(Configuration::read))
+        Some(entry.object.parsed(Configuration::read))
     });
     configurations.flat_map(|found| found.issuers.clone()).collect()
 }

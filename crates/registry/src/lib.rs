@@ -7,33 +7,33 @@
 pub mod access;
 pub mod accounts;
 pub mod admission;
-mod alone;
-pub mod before;
 mod catalog;
 mod client;
 pub mod compile;
 mod convert;
-pub mod duty;
 mod error;
 pub mod exports;
 mod home;
 pub mod ids;
 pub mod issuers;
+pub mod lifecycle;
 pub mod locate;
 mod metadata;
+mod metadata_only;
 mod migrate;
 pub mod names;
+mod object_limit;
 mod outbound;
 mod owners;
 mod policy;
-mod population;
+pub mod prepare;
 mod proof;
 pub mod quota;
-mod register;
 pub mod representation;
 mod resource;
 pub mod reviews;
 mod roles;
+mod serialization_point;
 pub mod strategies;
 mod strategy;
 mod system;
@@ -41,16 +41,16 @@ pub mod verbs;
 pub mod view;
 mod webhook;
 
-pub use before::Part;
-pub use catalog::{Catalog, Claim};
+pub use catalog::{Catalog, ResourceRoute};
 pub use client::{Intent, Plan};
 pub use error::{Cause, Denial, Error, Named, Result};
 pub use home::Home;
 pub use outbound::{Call, Endpoint, Outbound};
 pub use policy::{ExpressionWarning, type_check};
-pub use proof::{Aside, Proof, Prover};
-pub use register::Register;
+pub use prepare::Part;
+pub use proof::{BlockingExecutor, Proof, Prover};
 pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Respelled, Scale, ScopeKind, Served};
+pub use serialization_point::SerializationPoint;
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
 pub use verbs::{
@@ -58,7 +58,7 @@ pub use verbs::{
     List, ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written,
     mark_deleted,
 };
-pub use webhook::Questions;
+pub use webhook::PendingCalls;
 
 use insula_api::{Clock, ClusterName, Rng};
 use insula_store::Store;
@@ -89,8 +89,8 @@ pub struct Registry {
     /// Calls webhooks; nobody, if nothing is said.
     pub outbound: Arc<dyn Outbound>,
     policies: policy::Policies,
-    quotas: quota::Turns,
-    answers: Arc<webhook::Library>,
+    quotas: quota::CreateLocks,
+    answers: Arc<webhook::ResponseCache>,
 }
 
 impl Registry {
@@ -109,7 +109,7 @@ impl Registry {
             event_ttl_seconds: 3600,
             outbound: Arc::new(outbound::Nobody),
             policies: policy::Policies::default(),
-            quotas: quota::Turns::default(),
+            quotas: quota::CreateLocks::default(),
             answers: Arc::default(),
         }
     }
@@ -127,7 +127,7 @@ pub struct Target {
     /// The namespace; `None` for cluster-scoped resources and for lists over all namespaces.
     pub namespace: Option<Arc<str>>,
     /// How much of it is looked at, and through what. Across all clusters, the cluster is the one of those who look.
-    pub sight: view::Sight,
+    pub view_scope: view::ViewScope,
 }
 
 impl Target {

@@ -82,7 +82,7 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
                 name: name.to_owned(),
             });
         };
-        let route = entry.object.view(|object| read_route(&object.body_value()));
+        let route = entry.object.parsed(|object| read_route(&object.body_value()));
         cluster = match &route.cluster {
             // What is below a mount is the other server's to know.
             None if at == last && route.phase == "Ready" && route.mount.is_some() => {
@@ -106,7 +106,7 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
 /// The cluster of a Workspace, whether it is available or not.
 pub fn cluster_of(snapshot: &Snapshot, parent: &ClusterName, name: &str) -> Option<ClusterName> {
     let entry = snapshot.get(&ObjectKey::cluster_scoped(ids::workspaces(), parent.clone(), name))?;
-    let route = entry.object.view(|object| read_route(&object.body_value()));
+    let route = entry.object.parsed(|object| read_route(&object.body_value()));
     route.cluster.clone()
 }
 
@@ -219,6 +219,6 @@ pub fn logical_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Arc
     Some(
         entry
             .object
-            .view(|object| LogicalClusterView::read(&object.body_value())),
+            .parsed(|object| LogicalClusterView::read(&object.body_value())),
     )
 }

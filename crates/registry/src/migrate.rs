@@ -2,7 +2,7 @@
 
 use crate::{Error, Registry, Result, Served, owners, representation};
 use insula_api::Object;
-use insula_conversion::{Owned, Stored};
+use insula_conversion::{Stored, ToStore};
 use insula_store::Entry;
 
 impl Registry {
@@ -21,7 +21,7 @@ impl Registry {
         let object = &entry.object;
         let (mut moved, schema) = match object.version() == served.api.bundle.storage() {
             true => {
-                let kept = Owned {
+                let kept = ToStore {
                     value: object.body_value(),
                     residual: object.residual().map(|residual| residual.to_vec()),
                 };
@@ -40,7 +40,7 @@ impl Registry {
     }
 }
 
-fn moved(served: &Served, entry: &Entry) -> Result<Owned> {
+fn moved(served: &Served, entry: &Entry) -> Result<ToStore> {
     let storage = served.api.bundle.storage();
     let value = entry.object.body_value();
     let stored = Stored {

@@ -5,7 +5,7 @@
 
 use crate::{
     ApiVersion, Error, Origin, Part, Respelled, Result, Served,
-    before::{CLUSTER_ANNOTATION, Context, metadata_of},
+    prepare::{CLUSTER_ANNOTATION, Context, metadata_of},
     representation,
 };
 use insula_api::{Json, Object};
@@ -280,7 +280,7 @@ pub(crate) fn are_stale(served: &Served, entry: &Entry) -> bool {
     served.origin != Origin::System
         && entry
             .object
-            .view(OwnedIn::read)
+            .parsed(OwnedIn::read)
             .0
             .iter()
             .any(|version| !versions.is_served(version))

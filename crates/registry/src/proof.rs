@@ -13,7 +13,7 @@ use std::sync::Arc;
 const MICROS_MAX: i64 = 250_000;
 
 /// Runs work that takes a while where it holds up nobody else. Called once, before it returns.
-pub type Aside = fn(&mut dyn FnMut());
+pub type BlockingExecutor = fn(&mut dyn FnMut());
 
 /// What a search said: how far it went, or what it found.
 pub type Proof = Result<Searched, Vec<FieldError>>;
@@ -21,7 +21,7 @@ pub type Proof = Result<Searched, Vec<FieldError>>;
 /// Searches.
 pub struct Prover {
     clock: Arc<dyn Clock>,
-    pub(crate) aside: Aside,
+    pub(crate) aside: BlockingExecutor,
 }
 
 impl Prover {

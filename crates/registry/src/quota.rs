@@ -93,7 +93,7 @@ fn counted(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName, name: 
 fn each(snapshot: &Snapshot, cluster: &ClusterName, namespace: &str, mut visit: impl FnMut(&Entry, &Quota)) {
     let scope = Scope::cluster(ids::resourcequotas(), cluster.clone());
     snapshot.for_each(&scope, |entry| {
-        let quota = entry.object.view(Quota::read);
+        let quota = entry.object.parsed(Quota::read);
         if quota.everywhere || *entry.key.namespace == *namespace {
             visit(entry, &quota);
         }
@@ -115,7 +115,7 @@ pub fn concerned(snapshot: &Snapshot, key: &ObjectKey) -> Vec<ObjectKey> {
 
 /// A quota's status, counted in a snapshot.
 pub fn recount(catalog: &Catalog, snapshot: &Snapshot, entry: &Entry) -> Json {
-    let quota = entry.object.view(Quota::read);
+    let quota = entry.object.parsed(Quota::read);
     let counts = quota.hard.keys().filter_map(|name| {
         let count = count(catalog, snapshot, entry, &quota, name)?;
         Some((name.clone(), amount(count)))
@@ -160,7 +160,7 @@ pub(crate) fn charge(
 ) -> Result<Vec<(Guard, Write)>> {
     let mut charged = Vec::new();
     for entry in limiting {
-        let quota = entry.object.view(Quota::read);
+        let quota = entry.object.parsed(Quota::read);
         let mut value = entry.object.body_value();
         let mut used = match quota.used.is_empty() {
             // Nobody has counted since the limits changed.
@@ -291,7 +291,7 @@ fn check_number(snapshot: &Snapshot, target: &Target, everywhere: bool, new: &Ob
 
 /// Where creations that these quotas limit take turns: in a namespace, or (empty) in the whole workspace.
 pub(crate) fn place(target: &Target, limiting: &[Entry]) -> Option<Arc<str>> {
-    let everywhere = |entry: &Entry| entry.object.view(Quota::read).everywhere;
+    let everywhere = |entry: &Entry| entry.object.parsed(Quota::read).everywhere;
     let namespace = match limiting.iter().any(everywhere) {
         true => "".into(),
         false => target.namespace.clone().unwrap_or_default(),
@@ -302,24 +302,24 @@ pub(crate) fn place(target: &Target, limiting: &[Entry]) -> Option<Arc<str>> {
 /// Whose turn it is to create under quotas, or in a workspace that may have so many objects. Creations that charge one quota would conflict with each other, all but one at a
 /// time; so they wait for each other instead. Others do not.
 #[derive(Default)]
-pub(crate) struct Turns(Arc<Places>);
+pub(crate) struct CreateLocks(Arc<Locks>);
 
-type Place = (ClusterName, Arc<str>);
-type Places = DashMap<Place, Arc<Mutex<()>>>;
+type LockKey = (ClusterName, Arc<str>);
+type Locks = DashMap<LockKey, Arc<Mutex<()>>>;
 
 /// A turn, until it is dropped.
-pub(crate) struct Turn {
-    places: Arc<Places>,
-    place: Place,
+pub(crate) struct CreateLock {
+    places: Arc<Locks>,
+    place: LockKey,
     held: Option<OwnedMutexGuard<()>>,
 }
 
-impl Turns {
+impl CreateLocks {
     /// Waits for the turn of a creation in a namespace, or (empty) among all of the cluster.
-    pub(crate) async fn take(&self, cluster: &ClusterName, namespace: Arc<str>) -> Turn {
+    pub(crate) async fn take(&self, cluster: &ClusterName, namespace: Arc<str>) -> CreateLock {
         let place = (cluster.clone(), namespace);
         let lock = self.0.entry(place.clone()).or_default().clone();
-        Turn {
+        CreateLock {
             places: self.0.clone(),
             place,
             held: Some(lock.lock_owned().await),
@@ -327,7 +327,7 @@ impl Turns {
     }
 }
 
-impl Drop for Turn {
+impl Drop for CreateLock {
     fn drop(&mut self) {
         self.held.take();
         // Who waits has a share of the lock; without any it is forgotten.

@@ -12,14 +12,14 @@ use insula_store::Entry;
 
 mod cache;
 mod job;
+mod scheduler;
 mod show;
 #[cfg(test)]
 pub(crate) mod tests;
-mod turns;
 
 pub use cache::{CACHE_BYTES_MAX, Cache};
+pub use scheduler::{Pay, Work, Workers};
 pub use show::Show;
-pub use turns::{Pay, Work, Workers};
 
 /// The stored JSON, as it lies.
 pub fn stored_value(entry: &Entry) -> Json {

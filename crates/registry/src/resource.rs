@@ -2,7 +2,7 @@
 //! as one logical cluster sees it.
 
 use crate::proof::Proof;
-use crate::webhook::{Questions, Webhook};
+use crate::webhook::{PendingCalls, Webhook};
 use crate::{Error, Named, Strategy};
 use insula_api::{FieldError, Json, ResourceId};
 use insula_conversion::Bundle;
@@ -226,7 +226,7 @@ pub struct Served {
     /// Writes hold only while this object is at this revision (the claim that routes here).
     pub guard: Option<(insula_api::ObjectKey, insula_api::Revision)>,
     /// What the request asks webhooks; nothing where it has nobody to ask (see [`crate::Registry::asking`]).
-    pub questions: Option<Arc<Questions>>,
+    pub questions: Option<Arc<PendingCalls>>,
 }
 
 /// Another group (and kind) under which stored objects are served.

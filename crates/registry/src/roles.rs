@@ -4,7 +4,7 @@
 //! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so that a change is
 //! effective with the very revision that makes it.
 
-use crate::{duty, exports, ids};
+use crate::{exports, ids, lifecycle};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
 use insula_auth::{Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
 use insula_store::Snapshot;
@@ -122,7 +122,7 @@ impl RolesAt {
             None => ObjectKey::cluster_scoped(ids::clusterroles(), cluster, name),
         };
         match self.snapshot.get(&key) {
-            Some(role) => Some(role.object.view(read)),
+            Some(role) => Some(role.object.parsed(read)),
             None if namespace.is_none() => BOOTSTRAP.roles.get(name).cloned(),
             None => None,
         }
@@ -162,14 +162,14 @@ impl Roles for RolesAt {
             .any(|binding| self.by(binding, None, user, found))
             || user
                 .iter()
-                .flat_map(|user| duty::rules(&self.snapshot, &self.cluster, user))
+                .flat_map(|user| lifecycle::rules(&self.snapshot, &self.cluster, user))
                 .any(|rule| found(&rule));
         let mut look = |scope: Scope, namespace: Option<&str>| {
             if is_found {
                 return;
             }
             self.snapshot.for_each(&scope, |entry| {
-                let binding = entry.object.view(|object| read_binding(&object.body_value()));
+                let binding = entry.object.parsed(|object| read_binding(&object.body_value()));
                 is_found = self.by(&binding, namespace, user, found);
                 match is_found {
                     true => ControlFlow::Break(()),

@@ -245,7 +245,7 @@ fn load_one(definition: &str, rules: Option<&str>) -> Api {
         spec,
         accepted_names: None,
         rules: rules.as_ref().map(|rules| &rules["spec"]),
-        strategy: insula_conversion::Strategy::Lossless,
+        strategy: insula_conversion::LossPolicy::Lossless,
     };
     match compile(&definition, Some(strategies::of(id.0, id.1))) {
         Ok(api) => api,

@@ -7,17 +7,17 @@ use axum::body::Body;
 use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::{BodyExt, Full, Limited};
-use insula_apiserver::shares::Shares;
+use insula_apiserver::fair_share::FairShare;
 use tokio::{net::TcpListener, sync::Semaphore};
 
 use crate::{
     StartError, VERSION,
     build::cores,
     config::Limits,
-    lanes::Lanes,
     lifecycle::Lifecycle,
     listen,
     metrics::Metrics,
+    priority::PriorityRuntimes,
     rotating::Files,
     run::{Signals, resolve},
     tls,
@@ -71,7 +71,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
         tls: Arc::new(tls),
         answer: bounded(answer, settings.body_bytes),
         limits: Limits::default(),
-        lanes: Lanes::new(cores(), Shares::new(cores(), 100)),
+        priority: PriorityRuntimes::new(cores(), FairShare::new(cores(), 100)),
         lifecycle: lifecycle.clone(),
         metrics: Arc::new(Metrics::new(VERSION, None)),
         drain: DRAIN,

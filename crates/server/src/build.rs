@@ -19,16 +19,16 @@ use insula_store::Store;
 use crate::{
     Env, StartError, VERSION, backup,
     config::Config,
-    front::Front,
+    edge::Edge,
     grpc::Calls,
     health::{self, Health, StoreCheck},
     housekeeping, issuers,
-    lanes::Lanes,
     lifecycle::Lifecycle,
     listen::Answer,
     measured::Measured,
     metrics::Metrics,
     outbound::{IssuerKeys, Webhook},
+    priority::PriorityRuntimes,
     space,
 };
 
@@ -60,7 +60,7 @@ pub struct Parts {
     /// Where requests are recorded.
     pub audit: Arc<Log>,
     /// Who goes first, and on which threads.
-    pub lanes: Arc<Lanes>,
+    pub priority: Arc<PriorityRuntimes>,
 }
 
 /// What is served, and what goes on beside it.
@@ -85,7 +85,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         trust,
         mounts,
         audit,
-        lanes,
+        priority,
     } = parts;
     let measured = Arc::new(Measured {
         inner: Arc::clone(&store),
@@ -106,7 +106,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     ));
     let authenticator = Arc::new(authenticator);
     let followed = Arc::clone(&authenticator);
-    registry.cache = Arc::new(Cache::new(converters(&lanes)));
+    registry.cache = Arc::new(Cache::new(converters(&priority)));
     let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)
         .await
@@ -136,7 +136,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         mounts,
         authenticator: Arc::clone(&authenticator),
         limits: Limits::new(settings, &env.clock),
-        shares: lanes.shares.clone(),
+        fair_share: priority.fair_share.clone(),
         openapi: insula_apiserver::openapi::Cache::new(aside),
         closing: closed,
         bookmark_period: Duration::from_secs(config.watches.bookmark_seconds),
@@ -151,9 +151,9 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         api: Arc::clone(&server),
         backups: backup::places(),
     });
-    let door = insula_admin::Door {
+    let session = insula_admin::AdminService {
         api: Arc::clone(&server),
-        workers: Arc::new(insula_admin::WorkerPool::new(converters(&lanes))),
+        workers: Arc::new(insula_admin::WorkerPool::new(converters(&priority))),
         info: Arc::new(insula_admin::Info {
             version: VERSION.to_owned(),
             kubernetes_version: "v1.36.0".to_owned(),
@@ -161,11 +161,11 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
             started: env.clock.now(),
         }),
     };
-    let services = insula_admin::services(door, config.limits.body_bytes)
+    let services = insula_admin::services(session, config.limits.body_bytes)
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
     let calls = Calls::new(services, config.limits.body_bytes, &metrics);
-    let front = Front {
+    let front = Edge {
         rng: env.rng,
         audit,
         metrics,
@@ -214,11 +214,11 @@ pub(crate) fn cores() -> usize {
 
 /// Large conversions have threads of low priority beside those that answer: as many as there are cores, while there is something to
 /// convert. They work for all tenants in turns, so that they are as quick as others', whoever comes first.
-fn converters(lanes: &Arc<Lanes>) -> Workers {
-    let (lanes, payers) = (Arc::clone(lanes), Arc::clone(lanes));
+fn converters(priority: &Arc<PriorityRuntimes>) -> Workers {
+    let (priority, payers) = (Arc::clone(priority), Arc::clone(priority));
     Workers {
         width: cores(),
-        start: Arc::new(move |work| lanes.aside(work)),
+        start: Arc::new(move |work| priority.aside(work)),
         pay: Arc::new(move |workspace, work| payers.charged(workspace, work)),
     }
 }

@@ -23,7 +23,7 @@ use insula_apiserver::{
 use tonic::{Code, Status};
 
 use self::message::{Message, MessageBytes};
-use crate::{front::routed, metrics::Metrics};
+use crate::{edge::routed, metrics::Metrics};
 
 /// The workspace whose own issuers vouch for the caller. A message names its workspace, too, but is
 /// read afterwards.

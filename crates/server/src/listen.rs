@@ -22,7 +22,7 @@ use hyper::{
     service::Service,
 };
 use hyper_util::rt::{TokioIo, TokioTimer};
-use insula_apiserver::{shares::Meter, websocket::Afterwards};
+use insula_apiserver::{fair_share::ConnectionMeter, websocket::Afterwards};
 use insula_registry::access::{OnAuthenticated, PeerCertificate};
 use rustls::ServerConfig;
 use tokio::{
@@ -38,9 +38,9 @@ use crate::{
     connections::{Connection, Connections, Place},
     descriptors::{self, Spare},
     exchange::{AnswerBody, Answering, Exchange},
-    lanes::{Lanes, Spawner},
     lifecycle::Lifecycle,
     metrics::Metrics,
+    priority::{PriorityRuntimes, Spawner},
     socket::Socket,
 };
 
@@ -71,7 +71,7 @@ pub(crate) struct Server {
     pub(crate) answer: Answer,
     pub(crate) limits: Limits,
     /// Who works for whom.
-    pub(crate) lanes: Arc<Lanes>,
+    pub(crate) priority: Arc<PriorityRuntimes>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
     /// For requests in flight when the lifecycle is closing.
@@ -86,12 +86,12 @@ struct Shared {
     lifecycle: Lifecycle,
     metrics: Arc<Metrics>,
     tracker: TaskTracker,
-    lanes: Arc<Lanes>,
+    priority: Arc<PriorityRuntimes>,
 }
 
 /// A connection with its place, which it keeps until all that goes on over it has ended.
 struct Open {
-    meter: Arc<Meter>,
+    meter: Arc<ConnectionMeter>,
     place: Place,
 }
 
@@ -102,7 +102,7 @@ pub(crate) async fn serve(server: Server) {
         tls,
         answer,
         limits,
-        lanes,
+        priority,
         lifecycle,
         metrics,
         drain,
@@ -118,7 +118,7 @@ pub(crate) async fn serve(server: Server) {
         lifecycle: lifecycle.clone(),
         metrics,
         tracker: tracker.clone(),
-        lanes,
+        priority,
     });
     let accepting = accept(&listener, &connections, &shared);
     tokio::select! {
@@ -175,10 +175,10 @@ async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: 
 /// Begins to serve a connection.
 fn begin(shared: &Arc<Shared>, place: Place, stream: TcpStream, peer: SocketAddr) {
     let open = Arc::new(Open {
-        meter: shared.lanes.meter(),
+        meter: shared.priority.meter(),
         place,
     });
-    let (lanes, meter, shared) = (&shared.lanes, &Arc::clone(&open.meter), Arc::clone(shared));
+    let (priority, meter, shared) = (&shared.priority, &Arc::clone(&open.meter), Arc::clone(shared));
     let tracker = shared.tracker.clone();
     let connection = async move {
         tokio::select! {
@@ -187,7 +187,7 @@ fn begin(shared: &Arc<Shared>, place: Place, stream: TcpStream, peer: SocketAddr
             () = connection(&shared, &open, stream, peer) => {}
         }
     };
-    lanes.spawn(meter, tracker.track_future(connection));
+    priority.spawn(meter, tracker.track_future(connection));
 }
 
 /// The peer went away between connecting and being accepted.
@@ -259,7 +259,7 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
     let (io, limits) = (TokioIo::new(tls), &shared.limits);
     let ended = if agreed_on_2 {
         let spawner = Spawner {
-            lanes: Arc::clone(&shared.lanes),
+            priority: Arc::clone(&shared.priority),
             meter: Arc::clone(&open.meter),
             next,
         };
@@ -278,7 +278,7 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
 struct Requests {
     answer: Answer,
     certificate: Option<PeerCertificate>,
-    meter: Arc<Meter>,
+    meter: Arc<ConnectionMeter>,
     afterwards: Afterwards,
     authenticated: OnAuthenticated,
     connection: Arc<Connection>,
@@ -353,7 +353,7 @@ fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
                 () = rest => {}
             }
         };
-        shared.lanes.spawn(meter, shared.tracker.track_future(conversation));
+        shared.priority.spawn(meter, shared.tracker.track_future(conversation));
     })
 }
 

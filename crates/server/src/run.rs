@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_apiserver::shares::Shares;
+use insula_apiserver::fair_share::FairShare;
 use insula_auth::jwt::Issuer;
 use insula_registry::access::Authenticator;
 use insula_store::Store;
@@ -28,11 +28,11 @@ use crate::{
     build::{App, Background, Parts, build, cores},
     config::{Config, LogFormat},
     descriptors, files, housekeeping, identity, issuers, kubeconfig,
-    lanes::Lanes,
     lifecycle::Lifecycle,
     listen::{self, Server},
     metrics::Metrics,
     open::{self, Opened},
+    priority::PriorityRuntimes,
     progress::{self, Progress, Step},
     telemetry::{self, Telemetry},
     tls,
@@ -203,8 +203,8 @@ impl Starting {
         let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
-        let shares = Shares::new(cores(), config.limits.compute_percent_per_workspace);
-        let lanes = Lanes::new(cores(), shares);
+        let fair_share = FairShare::new(cores(), config.limits.compute_percent_per_workspace);
+        let priority = PriorityRuntimes::new(cores(), fair_share);
         let App { answer, background } = build(Parts {
             config: Arc::clone(&config),
             env,
@@ -217,7 +217,7 @@ impl Starting {
             trust: files::read(&identity.ca)?.unwrap_or_default().into(),
             mounts: mounts(&config, &identity)?,
             audit,
-            lanes: Arc::clone(&lanes),
+            priority: Arc::clone(&priority),
         })
         .await?;
         kubeconfig::write(&kubeconfig, &url, &identity)?;
@@ -230,7 +230,7 @@ impl Starting {
             tls,
             answer,
             limits,
-            lanes,
+            priority,
             lifecycle: lifecycle.clone(),
             metrics,
             drain,
@@ -259,7 +259,7 @@ async fn serve(
     drivers: JoinSet<()>,
     audit: Arc<Writer>,
 ) {
-    let (lifecycle, lanes) = (server.lifecycle.clone(), Arc::clone(&server.lanes));
+    let (lifecycle, priority) = (server.lifecycle.clone(), Arc::clone(&server.priority));
     let beside = TaskTracker::new();
     for work in background {
         let lifecycle = lifecycle.clone();
@@ -269,7 +269,7 @@ async fn serve(
                 () = work => {}
             }
         };
-        beside.spawn_on(work, lanes.controllers());
+        beside.spawn_on(work, priority.controllers());
     }
     listen::serve(server).await;
     beside.close();

@@ -12,7 +12,7 @@ use tokio::{
     net::TcpStream,
 };
 
-use crate::{connections::Connection, lanes::Lane};
+use crate::{connections::Connection, priority::Priority};
 
 /// Watched by the runtime on whose threads it was used last. A runtime learns of each packet that comes for what it watches:
 /// those who go first would do that for a flood, too.
@@ -21,7 +21,7 @@ use crate::{connections::Connection, lanes::Lane};
 pub(crate) struct Socket {
     /// Nothing once it could not be moved.
     stream: Option<TcpStream>,
-    lane: Lane,
+    lane: Priority,
     /// Told of what comes.
     connection: Arc<Connection>,
 }
@@ -31,13 +31,13 @@ impl Socket {
     pub(crate) fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
         Socket {
             stream: Some(stream),
-            lane: Lane::here(),
+            lane: Priority::here(),
             connection,
         }
     }
 
     fn here(&mut self) -> io::Result<Pin<&mut TcpStream>> {
-        let here = Lane::here();
+        let here = Priority::here();
         if here != self.lane
             && let Some(stream) = self.stream.take()
         {

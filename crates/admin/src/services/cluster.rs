@@ -1,11 +1,11 @@
 //! `ClusterService`: what this installation is.
 
-use crate::door::Door;
+use crate::session::AdminService;
 use insula_proto::admin::v1::{GetInfoRequest, GetInfoResponse, Identity, cluster_service_server::ClusterService};
 use tonic::{Request, Response, Status};
 
 #[tonic::async_trait]
-impl ClusterService for Door {
+impl ClusterService for AdminService {
     async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
         let visit = self.begin(&request).await?;
         let user = visit.user()?;

@@ -1,8 +1,8 @@
 //! `ConversionService`: trying rules without publishing them. The engine is the one that serves.
 
-use crate::door::{Door, Located, Visit, asked};
+use crate::session::{AdminService, Located, Session, asked};
 use insula_api::{FieldError, Json, ObjectKey};
-use insula_conversion::Strategy;
+use insula_conversion::LossPolicy;
 use insula_proto::{
     admin::v1::{
         ConvertRequest, ConvertResponse, FieldViolation, InlineRules, StoredRules, ValidateRequest, ValidateResponse,
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 #[tonic::async_trait]
-impl ConversionService for Door {
+impl ConversionService for AdminService {
     async fn validate(&self, request: Request<ValidateRequest>) -> Result<Response<ValidateResponse>, Status> {
         let visit = self.begin(&request).await?;
         let ValidateRequest {
@@ -94,11 +94,11 @@ impl Given {
     }
 }
 
-impl Door {
+impl AdminService {
     /// Does what takes long on threads beside those that answer, at the cost of a workspace.
     async fn aside<T: Send + 'static>(
         &self,
-        visit: &Visit,
+        visit: &Session,
         located: &Located,
         work: impl FnOnce() -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
@@ -108,7 +108,7 @@ impl Door {
     }
 }
 
-impl Visit {
+impl Session {
     /// The workspace in which a schema is tried. To try one computes as much as to create it, so
     /// that it takes the same right.
     fn trying(&self, workspace: &str, with_rules: bool) -> Result<Located, Status> {
@@ -172,7 +172,7 @@ fn compiled(schema: &Json, rules: Option<&Json>) -> Result<Api, Vec<FieldError>>
         spec: &spec,
         accepted_names: None,
         rules,
-        strategy: Strategy::Lossless,
+        strategy: LossPolicy::Lossless,
     };
     compile::compile(&definition, None)
 }

@@ -1,6 +1,6 @@
 //! `WorkspaceService`: the tree of workspaces, as far as the caller may see it.
 
-use crate::door::{Door, Located, Visit, asked};
+use crate::session::{AdminService, Located, Session, asked};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp};
 use insula_auth::Attributes;
 use insula_proto::admin::v1::{
@@ -25,7 +25,7 @@ fn or_root(path: &str) -> &str {
 }
 
 #[tonic::async_trait]
-impl WorkspaceService for Door {
+impl WorkspaceService for AdminService {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
         let visit = self.begin(&request).await?;
         let asked = request.into_inner();
@@ -89,7 +89,7 @@ fn reading() -> Attributes {
     asked("get", "core.kcp.io", "logicalclusters", "cluster")
 }
 
-fn list(visit: &Visit, located: &Located, asked: &ListRequest) -> Result<Response<ListResponse>, Status> {
+fn list(visit: &Session, located: &Located, asked: &ListRequest) -> Result<Response<ListResponse>, Status> {
     let cluster = &located.cluster;
     let size = match usize::try_from(asked.page_size) {
         Ok(0) => PAGE_DEFAULT,
@@ -122,7 +122,12 @@ fn list(visit: &Visit, located: &Located, asked: &ListRequest) -> Result<Respons
 }
 
 /// A workspace as its parent knows it; one without a parent as it knows itself.
-fn get(visit: &Visit, located: &Located, path: &ClusterPath, parent: Option<ClusterPath>) -> Result<Workspace, Status> {
+fn get(
+    visit: &Session,
+    located: &Located,
+    path: &ClusterPath,
+    parent: Option<ClusterPath>,
+) -> Result<Workspace, Status> {
     let Some(parent) = parent else {
         return describe_cluster(visit, &located.cluster, path);
     };
@@ -138,7 +143,7 @@ fn get(visit: &Visit, located: &Located, path: &ClusterPath, parent: Option<Clus
 /// A walk through a tree of workspaces at one state: parents before their children, siblings by
 /// name. It holds one place for each level, whatever the number of workspaces.
 struct Walk {
-    visit: Visit,
+    visit: Session,
     max_depth: u32,
     /// The first workspace, until it was told.
     next: Option<Workspace>,
@@ -166,7 +171,7 @@ impl Walk {
         ) else {
             return;
         };
-        let Visit { caller, snapshot, .. } = &self.visit;
+        let Session { caller, snapshot, .. } = &self.visit;
         let within = self.max_depth == 0 || depth < self.max_depth;
         if within && caller.permit(snapshot, &cluster, listing()).is_ok() {
             self.open.push(Level {
@@ -213,7 +218,7 @@ impl Iterator for Walk {
     }
 }
 
-fn canonical(visit: &Visit, cluster: &ClusterName, asked: ClusterPath) -> ClusterPath {
+fn canonical(visit: &Session, cluster: &ClusterName, asked: ClusterPath) -> ClusterPath {
     let known = locate::path_of(&visit.snapshot, cluster);
     if known.as_str() == cluster.as_str() {
         asked
@@ -270,7 +275,7 @@ fn describe(entry: &Entry, parent: &ClusterPath) -> Workspace {
 }
 
 /// A cluster without a Workspace above it: `root`, or one asked for by its own name.
-fn describe_cluster(visit: &Visit, cluster: &ClusterName, path: &ClusterPath) -> Result<Workspace, Status> {
+fn describe_cluster(visit: &Session, cluster: &ClusterName, path: &ClusterPath) -> Result<Workspace, Status> {
     let entry = visit.snapshot.get(&ids::logical_cluster(cluster));
     let entry = entry.ok_or_else(|| Status::not_found(format!("workspace {path} has no LogicalCluster")))?;
     let object = entry.object.body_value();

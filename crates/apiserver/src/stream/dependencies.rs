@@ -9,7 +9,7 @@
 use insula_api::{ClusterName, Revision, Scope};
 use insula_registry::{
     Origin, Registry, Target, ids, locate,
-    view::{By, Sight},
+    view::{By, ViewScope},
 };
 use insula_store::{Cursor, Snapshot};
 use std::future::pending;
@@ -73,7 +73,7 @@ fn definition(target: &Target) -> [Option<Scope>; 2] {
     let within = |resource| Some(Scope::cluster(resource, target.cluster.clone()));
     let bundles = Some(Scope::cluster(ids::bundles(), ClusterName::bound_crds()));
     // A view changes with its export, and what it shows with the export's schemas.
-    if let Sight::Across(across) = &target.sight {
+    if let ViewScope::AllClusters(across) = &target.view_scope {
         return match across.by {
             By::Provider(_) => [within(ids::apiexports()), bundles],
             By::Everybody | By::Consumer(_) => [None, None],
@@ -105,9 +105,9 @@ fn is_open(target: &Target, snapshot: &Snapshot) -> bool {
         return true;
     }
     let itself = target.served.resource_id() == ids::logicalclusters();
-    let awaited = match &target.sight {
-        Sight::For(duty) => duty.is_awaited(snapshot, &target.cluster),
-        Sight::Within | Sight::Through(_) | Sight::Across(_) => true,
+    let awaited = match &target.view_scope {
+        ViewScope::For(lifecycle) => lifecycle.is_awaited(snapshot, &target.cluster),
+        ViewScope::Within | ViewScope::ViaExport(_) | ViewScope::AllClusters(_) => true,
     };
     awaited && locate::logical_cluster(snapshot, &target.cluster).is_some_and(|view| itself || !view.inactive)
 }
@@ -115,7 +115,7 @@ fn is_open(target: &Target, snapshot: &Snapshot) -> bool {
 /// Returns true if the resource is no longer the one that is watched.
 fn is_redefined(registry: &Registry, target: &Target, snapshot: &Snapshot) -> bool {
     let Target { cluster, served, .. } = target;
-    if let Sight::Across(across) = &target.sight {
+    if let ViewScope::AllClusters(across) = &target.view_scope {
         // Other generations are shown as they come; the watch ends with the version.
         let By::Provider(through) = &across.by else {
             return false;

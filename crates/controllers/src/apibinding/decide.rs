@@ -9,7 +9,7 @@ use crate::{
     write::{sort_conditions, text, unchanged},
 };
 use insula_api::{Condition, Json, aggregate, condition, set_condition};
-use insula_registry::{Claim, Intent, Plan, exports::ExportName};
+use insula_registry::{Intent, Plan, ResourceRoute, exports::ExportName};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -265,7 +265,7 @@ fn wanted_claim(world: &World, resource: &Resource, identity: &str) -> Json {
         cluster: entry.key.cluster.clone(),
         name: entry.key.name.clone(),
     });
-    let claim = Claim {
+    let claim = ResourceRoute {
         binding,
         export,
         definition: None,

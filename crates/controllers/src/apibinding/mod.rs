@@ -16,7 +16,7 @@ mod tests;
 
 use crate::{rollout::Gate, runtime::Reconciler, write::list};
 use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Scope};
-use insula_registry::{Claim, Plan, Registry, admission::digest, ids};
+use insula_registry::{Plan, Registry, ResourceRoute, admission::digest, ids};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -125,7 +125,7 @@ fn of_schema(snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Vec<Ob
 fn of_bundle(snapshot: &Snapshot, bundle: &str) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
     snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
-        let said = claim.object.view(Claim::read);
+        let said = claim.object.parsed(ResourceRoute::read);
         if said.bundle.as_deref() == Some(bundle)
             && let Some(binding) = &said.binding
         {

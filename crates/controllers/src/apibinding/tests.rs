@@ -1,4 +1,4 @@
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_api::{Json, condition};
 use insula_registry::ids;
 use serde_json::json;
@@ -48,8 +48,8 @@ const WIDGET: &str =
     "{apiVersion: example.io/v1, kind: Widget, metadata: {name: a, namespace: default}, spec: {size: 3}}";
 
 /// A provider with widgets, and a tenant.
-async fn provider_and_tenant() -> Rig {
-    let rig = Rig::new().await;
+async fn provider_and_tenant() -> TestControlPlane {
+    let rig = TestControlPlane::new().await;
     rig.workspace("root", "provider").await;
     rig.workspace("root", "tenant").await;
     rig.create(
@@ -64,13 +64,13 @@ async fn provider_and_tenant() -> Rig {
     rig
 }
 
-fn status(rig: &Rig, path: &str, name: &str) -> Json {
+fn status(rig: &TestControlPlane, path: &str, name: &str) -> Json {
     rig.get(path, BINDINGS.0, BINDINGS.1, name)
         .expect("the binding is there")["status"]
         .take()
 }
 
-fn says(rig: &Rig, path: &str, name: &str, kind: &str) -> (String, String) {
+fn says(rig: &TestControlPlane, path: &str, name: &str, kind: &str) -> (String, String) {
     let binding = rig
         .get(path, BINDINGS.0, BINDINGS.1, name)
         .expect("the binding is there");
@@ -143,7 +143,7 @@ async fn a_binding_serves_at_one_revision() {
 
 #[tokio::test]
 async fn a_binding_to_nothing_waits_and_recovers() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let error = rig
         .try_create(&org, "apibindings", &binding("a", "root:nowhere"))
@@ -381,7 +381,7 @@ async fn a_binding_that_goes_takes_its_objects_along_and_no_others() {
 
 #[tokio::test]
 async fn an_export_of_many_resources_is_bound_in_several_steps() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     rig.workspace("root", "provider").await;
     rig.workspace("root", "tenant").await;
     let kinds: Vec<String> = (0..60)
@@ -499,7 +499,7 @@ async fn what_an_export_says_to_its_consumers_stands_on_their_bindings() {
     let rig = provider_and_tenant().await;
     rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
         .await;
-    let shown = |rig: &Rig| {
+    let shown = |rig: &TestControlPlane| {
         let binding = rig.get("root:tenant", BINDINGS.0, BINDINGS.1, "widgets");
         let annotations = binding.expect("the binding is there")["metadata"]["annotations"].take();
         annotations["extra.apis.kcp.io/docs"].as_str().map(str::to_owned)

@@ -10,7 +10,7 @@ use crate::{
     write::{alive, list, text, unchanged},
 };
 use insula_api::{ClusterName, ClusterPath, FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp};
-use insula_registry::{Api, Claim, Intent, Registry, admission::bundle, ids, locate};
+use insula_registry::{Api, Intent, Registry, ResourceRoute, admission::bundle, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -95,7 +95,7 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
     let all = snapshot.range(&Scope::cluster(ids::claims(), cluster.clone()), None, usize::MAX);
     let claims: Vec<Entry> = all
         .into_iter()
-        .filter(|c| c.object.view(Claim::read).binding.as_deref() == Some(&*key.name))
+        .filter(|c| c.object.parsed(ResourceRoute::read).binding.as_deref() == Some(&*key.name))
         .collect();
     let mut world = World {
         alive: alive(snapshot, cluster),
@@ -147,7 +147,7 @@ fn heir(snapshot: &Snapshot, binding: &Entry, claims: &[Entry]) -> Option<(Entry
     let value = heir.object.body_value();
     let (_, export) = find_export(snapshot, &heir.key.cluster, &value).found?;
     let identity = text(&export, "/status/identityHash");
-    let is_its = |claim: &Entry| *claim.object.view(Claim::read).identity == *identity;
+    let is_its = |claim: &Entry| *claim.object.parsed(ResourceRoute::read).identity == *identity;
     claims.iter().all(is_its).then_some((heir, value))
 }
 
@@ -234,7 +234,7 @@ fn resource(
         compiled,
         lost: claim
             .as_ref()
-            .is_some_and(|claim| claim.object.view(Claim::read).binding.as_deref() != Some(name_of(binding))),
+            .is_some_and(|claim| claim.object.parsed(ResourceRoute::read).binding.as_deref() != Some(name_of(binding))),
         changes: false,
         rollout: Verdict::Open,
         claim,
@@ -365,7 +365,7 @@ fn bound_content(binding: &Json, claims: &[Entry]) -> Vec<Content> {
             continue;
         };
         let group = if group == "core" { "" } else { group };
-        let identity = claim.object.view(Claim::read).identity.clone();
+        let identity = claim.object.parsed(ResourceRoute::read).identity.clone();
         let id = ResourceId {
             group: group.into(),
             resource: plural.into(),

@@ -1,7 +1,7 @@
 //! What must never need a converter, with an object that none can convert: it was stored under other rules. And what serves
 //! while a bundle is missing.
 
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_api::{Json, Object};
 use insula_registry::{ids, representation};
 use insula_store::{Txn, Write};
@@ -23,8 +23,8 @@ const V1: &str = "example.io/v1";
 const V2: &str = "example.io/v2";
 
 /// A workspace with engines and their rules.
-async fn engines() -> (Rig, String) {
-    let rig = Rig::new().await;
+async fn engines() -> (TestControlPlane, String) {
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     rig.create(&org, "customresourcedefinitions", DEFINITION).await;
     rig.create(&org, "apiconversions", RULES).await;
@@ -33,7 +33,7 @@ async fn engines() -> (Rig, String) {
 }
 
 /// Makes an engine that v2 cannot show: past the registry, as rules of before would have let it through.
-async fn stored_before(rig: &Rig, org: &str, metadata: &str) -> String {
+async fn stored_before(rig: &TestControlPlane, org: &str, metadata: &str) -> String {
     let yaml = format!("{{apiVersion: {V1}, kind: Engine, metadata: {metadata}, spec: {{size: '1'}}}}");
     let made = rig.create(org, "engines", &yaml).await;
     let text = |field: &str| made["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -51,7 +51,7 @@ async fn stored_before(rig: &Rig, org: &str, metadata: &str) -> String {
 }
 
 /// Whether v2 fails to show it, with the object and the rule; and v1 does not.
-fn shows_nothing_but_v1(rig: &Rig, org: &str, name: &str) {
+fn shows_nothing_but_v1(rig: &TestControlPlane, org: &str, name: &str) {
     let (namespace, name) = name.split_once('/').unwrap();
     let target = rig.target(org, V2, "engines", namespace).unwrap();
     let entry = rig.registry.store.latest().get(&target.key(name)).unwrap();

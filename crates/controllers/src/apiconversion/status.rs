@@ -4,7 +4,7 @@
 use super::Outcome;
 use crate::write::{drop_condition, sort_conditions};
 use insula_api::{Condition, FieldError, Json, Timestamp, aggregate, set_condition};
-use insula_conversion::{Bundle, Fate, Fates, Outlook, fates};
+use insula_conversion::{Bundle, FieldCoverage, FieldOutcome, Outlook, field_coverage};
 use insula_registry::Api;
 use serde_json::json;
 
@@ -29,11 +29,15 @@ pub(super) fn write(object: &mut Json, name: &str, outcome: &Outcome, now: Times
         Outcome::Wait => (vec![waiting(name)], None),
         Outcome::Wrong(errors) => (vec![invalid("InvalidRules", errors)], None),
         Outcome::Compiled(api, found) => {
-            let fates = fates(&api.bundle);
-            let conditions = vec![valid(found), lossless(found, &fates), covered(&api.bundle, &fates)];
+            let field_coverage = field_coverage(&api.bundle);
+            let conditions = vec![
+                valid(found),
+                lossless(found, &field_coverage),
+                covered(&api.bundle, &field_coverage),
+            ];
             (
                 conditions,
-                Some((observed(api), directions(&fates, &api.bundle.outlooks()))),
+                Some((observed(api), directions(&field_coverage, &api.bundle.outlooks()))),
             )
         }
     };
@@ -83,12 +87,12 @@ fn valid(found: &[FieldError]) -> Condition {
 }
 
 /// Whether every version shows, after any write, all that was ever written through it.
-fn lossless(found: &[FieldError], fates: &[Fates]) -> Condition {
+fn lossless(found: &[FieldError], field_coverage: &[FieldCoverage]) -> Condition {
     if !found.is_empty() {
         let why = "the search found an object for which the rules do not hold; the condition Valid shows it";
         return Condition::fails("Lossless", "CounterexampleFound", why);
     }
-    match named(fates, |_, fate| *fate == Fate::Dropped) {
+    match named(field_coverage, |_, fate| *fate == FieldOutcome::Dropped) {
         None => Condition::holds("Lossless"),
         Some(named) => {
             let why = format!("under drop, and so lost when another version is written: {named}");
@@ -98,9 +102,11 @@ fn lossless(found: &[FieldError], fates: &[Fates]) -> Condition {
 }
 
 /// Whether every field of a version that clients use has its place in the others.
-fn covered(bundle: &Bundle, all: &[Fates]) -> Condition {
+fn covered(bundle: &Bundle, all: &[FieldCoverage]) -> Condition {
     let served = |name: &str| bundle.served().any(|served| served == name);
-    let kept = |fates: &Fates, fate: &Fate| *fate == Fate::Preserved && served(&fates.from) && served(&fates.to);
+    let kept = |field_coverage: &FieldCoverage, fate: &FieldOutcome| {
+        *fate == FieldOutcome::Preserved && served(&field_coverage.from) && served(&field_coverage.to)
+    };
     match named(all, kept) {
         None => Condition::holds("Covered"),
         Some(named) => {
@@ -111,10 +117,13 @@ fn covered(bundle: &Bundle, all: &[Fates]) -> Condition {
 }
 
 /// The first fields of a fate, and how many more there are.
-fn named(all: &[Fates], wanted: impl Fn(&Fates, &Fate) -> bool) -> Option<String> {
-    let of = |fates: &'_ Fates| -> Vec<String> {
-        let fields = fates.fields.iter().filter(|field| wanted(fates, &field.fate));
-        let (from, to) = (&fates.from, &fates.to);
+fn named(all: &[FieldCoverage], wanted: impl Fn(&FieldCoverage, &FieldOutcome) -> bool) -> Option<String> {
+    let of = |field_coverage: &'_ FieldCoverage| -> Vec<String> {
+        let fields = field_coverage
+            .fields
+            .iter()
+            .filter(|field| wanted(field_coverage, &field.fate));
+        let (from, to) = (&field_coverage.from, &field_coverage.to);
         fields
             .map(|field| format!("{} of {from} in {to}", field.path))
             .collect()
@@ -137,19 +146,21 @@ fn clipped(mut text: String) -> String {
     text
 }
 
-fn directions(all: &[Fates], outlooks: &[Outlook]) -> Json {
+fn directions(all: &[FieldCoverage], outlooks: &[Outlook]) -> Json {
     let mut room = ROWS_BYTES_MAX;
     let mut out = Vec::new();
-    for fates in all {
-        let mut direction = json!({"from": fates.from, "to": fates.to});
-        let outlook = outlooks.iter().find(|o| o.from == fates.from && o.to == fates.to);
+    for field_coverage in all {
+        let mut direction = json!({"from": field_coverage.from, "to": field_coverage.to});
+        let outlook = outlooks
+            .iter()
+            .find(|o| o.from == field_coverage.from && o.to == field_coverage.to);
         if let Some(outlook) = outlook {
             direction["cost"] = Json::from(outlook.cost);
             let rules = outlook.may_fail.iter();
             let rows = rules.map(|r| json!({"rule": r.rule, "reason": r.reason, "marked": r.marked}));
             put_rows(&mut direction, "mayFail", rows, &mut room);
         }
-        let rows = fates.fields.iter().map(|field| {
+        let rows = field_coverage.fields.iter().map(|field| {
             let mut row = json!({"path": field.path.to_string(), "fate": field.fate.word()});
             let to = field.fate.destinations().into_iter().map(ToString::to_string);
             let rules = field.fate.rules().into_iter().map(str::to_owned);

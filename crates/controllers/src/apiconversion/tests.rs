@@ -1,6 +1,6 @@
 //! The status of rules over their life.
 
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_api::{Json, condition};
 use serde_json::json;
 
@@ -17,14 +17,14 @@ const SCHEMA: &str =
       {name: v2, served: true, storage: false, schema: {type: object, properties: {
         spec: {type: object, properties: {b: {type: string}}}}}}]}}";
 
-fn rules_of_today(rig: &Rig, workspace: &str) -> Json {
+fn rules_of_today(rig: &TestControlPlane, workspace: &str) -> Json {
     let (api, name) = ("apis.kcp.io/v1alpha1", "today.widgets.example.io");
     rig.get(workspace, api, "apiconversions", name).expect("stored")
 }
 
 #[tokio::test]
 async fn rules_wait_for_their_schema_and_say_so() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let (group, name) = ("apis.kcp.io/v1alpha1", "today.widgets.example.io");
     rig.create(&org, "apiconversions", RULES).await;
@@ -61,7 +61,7 @@ const FIELDS: &str =
 
 #[tokio::test]
 async fn the_status_tells_what_becomes_of_every_field() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     rig.create(&org, "apiresourceschemas", FIELDS).await;
     rig.create(&org, "apiconversions", TABLE).await;
@@ -98,7 +98,7 @@ async fn the_status_tells_what_becomes_of_every_field() {
 
 #[tokio::test]
 async fn waiting_rules_that_do_not_hold_say_why_when_their_schema_comes() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let unmarked = TABLE.replace(", mayFail: true", "");
     rig.create(&org, "apiconversions", &unmarked).await;

@@ -90,7 +90,7 @@ impl Reconciler for EndpointSlices {
             snapshot.for_each(&scope, |slice| {
                 if slice
                     .object
-                    .view(|object| Reference::read(&object.body_value()))
+                    .parsed(|object| Reference::read(&object.body_value()))
                     .partition
                     == *change.key.name
                 {
@@ -116,7 +116,7 @@ impl Reconciler for EndpointSlices {
         };
         let mut keys = Vec::new();
         snapshot.for_each(&Scope::everywhere(ids::apiexportendpointslices()), |slice| {
-            if slice.object.view(|object| Reference::read(&object.body_value())).name == name {
+            if slice.object.parsed(|object| Reference::read(&object.body_value())).name == name {
                 keys.push(slice.key.clone());
             }
             ControlFlow::Continue(())
@@ -165,7 +165,7 @@ impl Reconciler for EndpointSlices {
 fn partitioned(snapshot: &Snapshot) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
     snapshot.for_each(&Scope::everywhere(ids::apiexportendpointslices()), |slice| {
-        let reference = slice.object.view(|object| Reference::read(&object.body_value()));
+        let reference = slice.object.parsed(|object| Reference::read(&object.body_value()));
         if !reference.partition.is_empty() {
             keys.push(slice.key.clone());
         }

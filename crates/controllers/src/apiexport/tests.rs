@@ -1,4 +1,4 @@
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_api::condition;
 use serde_json::json;
 
@@ -8,7 +8,7 @@ const EXPORT: &str = "{apiVersion: apis.kcp.io/v1alpha2, kind: APIExport, metada
 
 #[tokio::test]
 async fn an_export_gets_an_identity_and_a_slice() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     rig.create(&org, EXPORTS.1, EXPORT).await;
     rig.settle().await;
@@ -46,7 +46,7 @@ async fn an_export_gets_an_identity_and_a_slice() {
 
 #[tokio::test]
 async fn an_identity_of_ones_own_is_kept_and_never_changes() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let own = EXPORT.replace(
         "spec: {}",
@@ -82,7 +82,7 @@ async fn an_identity_of_ones_own_is_kept_and_never_changes() {
 /// One secret, one export: who copies the secret of another's has not got their identity.
 #[tokio::test]
 async fn an_identity_is_one_exports_alone() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let (first, second) = (
         rig.workspace("root", "first").await,
         rig.workspace("root", "second").await,

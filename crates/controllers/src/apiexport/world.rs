@@ -3,7 +3,7 @@
 use super::IDENTITY_NAMESPACE;
 use crate::write::{alive, text};
 use insula_api::{ClusterPath, Json, ObjectKey, Scope, Timestamp};
-use insula_registry::{Intent, Register, Registry, admission::digest, exports::ExportView, ids, locate};
+use insula_registry::{Intent, Registry, SerializationPoint, admission::digest, exports::ExportView, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -23,7 +23,7 @@ pub(crate) struct World {
     /// Another export has the identity that the secret stands for.
     pub(crate) taken: bool,
     /// Of all identities.
-    pub(crate) register: Register,
+    pub(crate) register: SerializationPoint,
     pub(crate) slice_key: ObjectKey,
     pub(crate) slice: Option<Entry>,
     /// A key that nobody has.
@@ -65,7 +65,7 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         .is_some_and(|(_, value)| text(value, "/status/identityHash").is_empty());
     World {
         taken: is_new && secret.as_ref().is_some_and(|secret| is_taken(snapshot, key, secret)),
-        register: Register::of_identities(snapshot),
+        register: SerializationPoint::of_identities(snapshot),
         export,
         alive: alive(snapshot, cluster),
         path: locate::path_of(snapshot, cluster),
@@ -87,7 +87,7 @@ fn is_taken(snapshot: &Snapshot, key: &ObjectKey, secret: &Entry) -> bool {
     };
     let mut found = false;
     snapshot.for_each(&Scope::everywhere(ids::apiexports()), |export| {
-        let has_it = || export.object.view(ExportView::read).has_identity(&identity);
+        let has_it = || export.object.parsed(ExportView::read).has_identity(&identity);
         found = export.key != *key && has_it();
         match found {
             true => ControlFlow::Break(()),

@@ -9,7 +9,7 @@ use crate::{
     write::{drop_finalizer, patience, text},
 };
 use insula_api::{Condition, ConditionStatus, Json, condition, set_condition};
-use insula_registry::{Claim, Intent, Plan};
+use insula_registry::{Intent, Plan, ResourceRoute};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -135,7 +135,7 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
             }
         }
     }
-    let wanted = Claim {
+    let wanted = ResourceRoute {
         binding: None,
         export: None,
         definition: Some(definition.key.name.clone()),

@@ -1,5 +1,5 @@
 use super::names::{Taken, accept};
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_api::condition;
 use serde_json::json;
 
@@ -63,7 +63,7 @@ fn definition(plural: &str, kind: &str) -> String {
 
 #[tokio::test]
 async fn a_definition_is_served_and_goes_with_its_instances() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let fresh = rig.create(&org, CRD.1, &definition("widgets", "Widget")).await;
     assert_eq!(
@@ -113,7 +113,7 @@ async fn a_definition_is_served_and_goes_with_its_instances() {
 
 #[tokio::test]
 async fn names_that_become_free_are_given_to_who_waits() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     rig.create(&org, CRD.1, &definition("widgets", "Widget")).await;
     rig.settle().await;
@@ -141,7 +141,7 @@ async fn names_that_become_free_are_given_to_who_waits() {
 /// Who waits longer keeps a name from who came later, until it wants it no more.
 #[tokio::test]
 async fn names_that_nobody_waits_for_any_more_are_free() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let with_short = |plural: &str, kind: &str, short: &str| {
         let names = format!("plural: {plural}, kind: {kind}");
@@ -167,7 +167,7 @@ async fn names_that_nobody_waits_for_any_more_are_free() {
 
 #[tokio::test]
 async fn a_definition_converts_by_the_rules_of_its_name() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let version = |name: &str, field: &str| {
         format!(

@@ -7,7 +7,7 @@ use crate::{
     write::{alive, list, text},
 };
 use insula_api::{ClusterName, Json, ObjectKey, ResourceId, Scope, Timestamp};
-use insula_registry::{Claim, Intent, Origin, Registry, admission::bundle, ids};
+use insula_registry::{Intent, Origin, Registry, ResourceRoute, admission::bundle, ids};
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
@@ -173,5 +173,5 @@ pub(super) fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) 
 
 /// Whether a claim is the definition's own.
 pub(super) fn is_own(claim: &Entry, definition: &str) -> bool {
-    claim.object.view(Claim::read).definition.as_deref() == Some(definition)
+    claim.object.parsed(ResourceRoute::read).definition.as_deref() == Some(definition)
 }

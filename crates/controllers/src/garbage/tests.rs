@@ -1,4 +1,4 @@
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_api::Json;
 use insula_registry::Propagation;
 use serde_json::json;
@@ -13,13 +13,13 @@ const MEMBERS: &[(&str, &[(&str, bool)])] = &[
 ];
 
 struct Family {
-    rig: Rig,
+    rig: TestControlPlane,
     workspace: String,
 }
 
 impl Family {
     async fn new() -> Family {
-        let rig = Rig::new().await;
+        let rig = TestControlPlane::new().await;
         let workspace = rig.workspace("root", "org").await;
         let family = Family { rig, workspace };
         family.add("stranger", &[], "").await;

@@ -1,11 +1,11 @@
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use serde_json::json;
 
 const WORKSPACES: (&str, &str) = ("tenancy.kcp.io/v1alpha1", "workspaces");
 
 #[tokio::test]
 async fn a_workspace_waits_for_its_initializers() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let slow = "{apiVersion: tenancy.kcp.io/v1alpha1, kind: WorkspaceType, metadata: {name: slow}, \
                 spec: {initializer: true, extend: {with: [{name: universal, path: root}]}}}";
     rig.create("root", "workspacetypes", slow).await;
@@ -41,7 +41,7 @@ async fn a_workspace_waits_for_its_initializers() {
 
 #[tokio::test]
 async fn types_without_a_shard_that_fits_wait_for_one() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let workspace = "{apiVersion: tenancy.kcp.io/v1alpha1, kind: Workspace, metadata: {name: a}, \
                      spec: {location: {selector: {matchLabels: {region: moon}}}}}";
     rig.create("root", "workspaces", workspace).await;
@@ -71,7 +71,7 @@ async fn types_without_a_shard_that_fits_wait_for_one() {
 
 #[tokio::test]
 async fn a_workspace_waits_for_its_terminators() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let careful = "{apiVersion: tenancy.kcp.io/v1alpha1, kind: WorkspaceType, metadata: {name: careful}, \
                    spec: {terminator: true, extend: {with: [{name: universal, path: root}]}}}";
     rig.create("root", "workspacetypes", careful).await;
@@ -103,7 +103,7 @@ async fn a_workspace_waits_for_its_terminators() {
 
 #[tokio::test]
 async fn a_broken_workspace_is_unavailable_until_it_is_not() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "a").await;
     let broken = |status: &str| {
         let conditions = json!([{"type": "WorkspaceReachable", "status": status, "reason": "Fire", "message": "it burns",

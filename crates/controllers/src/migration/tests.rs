@@ -2,7 +2,7 @@ mod owners;
 mod rollout;
 
 use super::Migrations;
-use crate::testing::{Rig, pass};
+use crate::testing::{TestControlPlane, pass};
 use insula_api::{Json, Scope, condition};
 use insula_registry::ids;
 use serde_json::json;
@@ -73,15 +73,15 @@ fn request(name: &str, group: &str, resource: &str) -> String {
 }
 
 /// Offers the next schema, and lets the bindings take it while nothing is migrated yet.
-async fn move_bindings_on(rig: &Rig) {
+async fn move_bindings_on(rig: &TestControlPlane) {
     offer(rig, "two").await;
     let bindings = crate::apibinding::ApiBindings::new(rig.registry.clone());
     pass(&rig.registry, &bindings).await;
 }
 
 /// A provider whose widgets are stored in `v1`, and tenants bound to them.
-async fn bound(tenants: &[&str]) -> Rig {
-    let rig = Rig::new().await;
+async fn bound(tenants: &[&str]) -> TestControlPlane {
+    let rig = TestControlPlane::new().await;
     rig.workspace("root", "provider").await;
     for prefix in ["one", "two"] {
         rig.create(
@@ -109,7 +109,7 @@ async fn bound(tenants: &[&str]) -> Rig {
     rig
 }
 
-async fn offer(rig: &Rig, prefix: &str) {
+async fn offer(rig: &TestControlPlane, prefix: &str) {
     let resources = json!({"spec": {"resources": [
         {"group": "example.io", "name": "widgets", "schema": format!("{prefix}.widgets.example.io")}]}});
     rig.patch("root:provider", EXPORTS, "apiexports", "widgets", resources)
@@ -118,7 +118,7 @@ async fn offer(rig: &Rig, prefix: &str) {
 }
 
 /// How many widgets are stored in a version.
-fn stored_in(rig: &Rig, path: &str, version: &str) -> usize {
+fn stored_in(rig: &TestControlPlane, path: &str, version: &str) -> usize {
     let target = rig
         .target(path, "example.io/v1", "widgets", "")
         .expect("widgets are served");
@@ -127,7 +127,7 @@ fn stored_in(rig: &Rig, path: &str, version: &str) -> usize {
     all.iter().filter(|entry| entry.object.version() == version).count()
 }
 
-fn seen(rig: &Rig, path: &str, version: &str, i: usize) -> Json {
+fn seen(rig: &TestControlPlane, path: &str, version: &str, i: usize) -> Json {
     let mut widget = rig
         .get(
             path,
@@ -140,7 +140,7 @@ fn seen(rig: &Rig, path: &str, version: &str, i: usize) -> Json {
     widget
 }
 
-fn binding_status(rig: &Rig, path: &str) -> Json {
+fn binding_status(rig: &TestControlPlane, path: &str) -> Json {
     rig.get(path, EXPORTS, "apibindings", "widgets").expect("a binding")["status"].take()
 }
 
@@ -217,7 +217,7 @@ async fn whoever_takes_over_goes_on_and_tenants_write_meanwhile() {
 
 #[tokio::test]
 async fn definitions_with_rules_migrate_and_late_writes_of_the_old_version_fail() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let path = rig.workspace("root", "own").await;
     rig.create(&path, "customresourcedefinitions", &definition("v1")).await;
     rig.create(&path, "apiconversions", &rules("widgets.example.io")).await;
@@ -252,7 +252,7 @@ async fn definitions_with_rules_migrate_and_late_writes_of_the_old_version_fail(
 
 #[tokio::test]
 async fn plain_definitions_migrate_on_request() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let path = rig.workspace("root", "own").await;
     rig.create(&path, "customresourcedefinitions", &definition("v1")).await;
     rig.settle().await;
@@ -262,7 +262,7 @@ async fn plain_definitions_migrate_on_request() {
         .await
         .expect("an edit");
     rig.settle().await;
-    let stored = |rig: &Rig| {
+    let stored = |rig: &TestControlPlane| {
         rig.get(&path, CRD.0, CRD.1, "widgets.example.io")
             .expect("a definition")["status"]["storedVersions"]
             .take()
@@ -383,7 +383,7 @@ async fn what_stored_objects_need_is_not_removed() {
 
 #[tokio::test]
 async fn stored_versions_of_a_definition_are_true() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let path = rig.workspace("root", "own").await;
     rig.create(&path, "customresourcedefinitions", &definition("v1")).await;
     rig.settle().await;

@@ -6,7 +6,7 @@ use crate::{
     write::{list, text},
 };
 use insula_api::{Json, ObjectKey, Revision, Timestamp};
-use insula_registry::{Claim, Intent, Origin, Registry, Served, ids};
+use insula_registry::{Intent, Origin, Registry, ResourceRoute, Served, ids};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};
@@ -92,7 +92,7 @@ fn look(
             None => return Resource::Changing,
         },
         Origin::Local { definition } => {
-            let claim = snapshot.get(key).map(|claim| claim.object.view(Claim::read));
+            let claim = snapshot.get(key).map(|claim| claim.object.parsed(ResourceRoute::read));
             let found = find(ids::customresourcedefinitions(), definition);
             let (Some(claim), Some((entry, value))) = (claim, found) else {
                 return Resource::Changing;

@@ -1,10 +1,10 @@
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_api::condition;
 use serde_json::json;
 
 #[tokio::test]
 async fn a_namespace_takes_its_content_along() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     rig.create(
         &org,

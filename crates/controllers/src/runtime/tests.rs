@@ -1,7 +1,7 @@
 //! The loops as the server runs them.
 
 use super::{Reconciler, Sleep, run};
-use crate::{Controllers, testing::Rig};
+use crate::{Controllers, testing::TestControlPlane};
 use insula_api::{ObjectKey, ResourceId};
 use insula_registry::{Intent, Plan, ids};
 use insula_store::{Change, Entry, Snapshot};
@@ -32,7 +32,7 @@ async fn until(what: &str, holds: impl Fn() -> bool) {
 
 #[tokio::test]
 async fn many_workspaces_come_and_go() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let controllers = Controllers::new(rig.registry.clone());
     let sleep = sleep();
     tokio::select! {
@@ -42,7 +42,7 @@ async fn many_workspaces_come_and_go() {
     assert_eq!(rig.keys(ids::logicalclusters()).len(), 1);
 }
 
-async fn come_and_go(rig: &Rig) {
+async fn come_and_go(rig: &TestControlPlane) {
     let name = |i: usize| format!("w{i}");
     for i in 0..200 {
         let yaml = format!(
@@ -101,7 +101,7 @@ impl Reconciler for Clumsy {
 
 #[tokio::test]
 async fn a_panic_is_an_error_like_any_other() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     tokio::select! {
         () = run(rig.registry.clone(), Arc::new(Clumsy(AtomicUsize::new(0))), sleep()) => unreachable!("loops never end"),
@@ -109,7 +109,7 @@ async fn a_panic_is_an_error_like_any_other() {
     }
 }
 
-async fn label_all(rig: &Rig, org: &str) {
+async fn label_all(rig: &TestControlPlane, org: &str) {
     for i in 0..9 {
         let yaml = format!("{{apiVersion: v1, kind: ConfigMap, metadata: {{name: c{i}, namespace: default}}}}");
         rig.create(org, "configmaps", &yaml).await;

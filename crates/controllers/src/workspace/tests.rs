@@ -1,4 +1,4 @@
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_registry::ids;
 use serde_json::json;
 
@@ -7,7 +7,7 @@ const LOGICAL: (&str, &str) = ("core.kcp.io/v1alpha1", "logicalclusters");
 
 #[tokio::test]
 async fn a_new_workspace_is_ready_after_one_transaction() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let yaml = "{apiVersion: tenancy.kcp.io/v1alpha1, kind: Workspace, metadata: {name: org}}";
     let created = rig.create("root", "workspaces", yaml).await;
     assert_eq!(created["status"], json!({"phase": "Scheduling"}));
@@ -71,8 +71,8 @@ async fn a_new_workspace_is_ready_after_one_transaction() {
 
 #[tokio::test]
 async fn a_workspace_that_goes_leaves_nothing() {
-    let rig = Rig::new().await;
-    let everything = |rig: &Rig| -> Vec<_> {
+    let rig = TestControlPlane::new().await;
+    let everything = |rig: &TestControlPlane| -> Vec<_> {
         let kinds = rig.registry.catalog.system().iter().map(|served| served.resource_id());
         kinds.chain([ids::claims()]).flat_map(|id| rig.keys(id)).collect()
     };
@@ -105,7 +105,7 @@ async fn a_workspace_that_goes_leaves_nothing() {
 
 #[tokio::test]
 async fn types_limit_who_stands_where() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let yaml = |name: &str| {
         format!(

@@ -1,7 +1,7 @@
 //! Compiling a bundle, and the checks that need no object.
 
 use super::price;
-use super::{Bundle, Strategy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
+use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
 use crate::carry::{self, Except, same_shape};
 use crate::convert::Converter;
 use crate::path::{Path, Segment};
@@ -19,7 +19,7 @@ pub(super) fn compile(
     versions: Vec<VersionSchema>,
     storage: &str,
     rules: Option<&RuleSet>,
-    strategy: Strategy,
+    strategy: LossPolicy,
     path: &FieldPath,
 ) -> Result<Bundle, Vec<FieldError>> {
     if versions.len() > VERSIONS_MAX {
@@ -38,7 +38,11 @@ pub(super) fn compile(
         )]);
     };
     // Rules, where there are some, give the laws to plain definitions too.
-    let strategy = if rules.is_some() { Strategy::Lossless } else { strategy };
+    let strategy = if rules.is_some() {
+        LossPolicy::Lossless
+    } else {
+        strategy
+    };
     let mut errors = names(rules, &versions, path);
     let hub = rules.and_then(|r| r.hub.as_deref()).map_or(Some(stored), find);
     let Some(hub) = hub.filter(|_| errors.is_empty()) else {

@@ -1,6 +1,6 @@
 //! Reading and writing what is stored. See the crate's documentation for the algebra.
 
-use super::{Bundle, Owned, Stored};
+use super::{Bundle, Stored, ToStore};
 use crate::error::{Cause, ConvertError};
 use crate::merge::{Side, merge_objects};
 use crate::residual::{self, Patch};
@@ -84,7 +84,7 @@ impl<'a> Views<'a> {
 }
 
 /// The first write of an object.
-pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget) -> Result<Owned, ConvertError> {
+pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget) -> Result<ToStore, ConvertError> {
     let root = bundle.storage;
     let mut views = BTreeMap::from([(from, x.clone())]);
     let mut at = from;
@@ -111,7 +111,7 @@ pub(super) fn update(
     from: usize,
     old: Stored<'_>,
     budget: &mut Budget,
-) -> Result<Owned, ConvertError> {
+) -> Result<ToStore, ConvertError> {
     let root = bundle.index(old.version)?;
     if root != bundle.storage {
         let moved = migrate(bundle, root, old, budget)?;
@@ -127,7 +127,7 @@ pub(super) fn update(
     before.make(from, budget)?;
     if let Some(value) = without_conversion(&before, x, from) {
         let residual = old.residual.map(<[u8]>::to_vec);
-        return Ok(Owned { value, residual });
+        return Ok(ToStore { value, residual });
     }
     let mut views = BTreeMap::from([(from, x.clone())]);
     let mut raw = None;
@@ -234,7 +234,7 @@ fn traced(
 }
 
 /// The same object in today's storage version: every version reads as before.
-fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -> Result<Owned, ConvertError> {
+fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -> Result<ToStore, ConvertError> {
     let mut before = Views::open(bundle, root, old)?;
     let mut views = BTreeMap::new();
     let mut residuals = before.residuals.clone();
@@ -269,7 +269,7 @@ struct Write<'a, 'b> {
 }
 
 impl Write<'_, '_> {
-    fn finish(&mut self, from: usize) -> Result<Owned, ConvertError> {
+    fn finish(&mut self, from: usize) -> Result<ToStore, ConvertError> {
         let (bundle, root) = (self.bundle, self.bundle.storage);
         let mut known: Vec<usize> = self.views.keys().copied().filter(|v| *v != root).collect();
         // Parents first: what a version cannot tell depends on what the one it is read from keeps.
@@ -294,7 +294,7 @@ impl Write<'_, '_> {
         if let Some(map) = value.as_object_mut() {
             map.insert("apiVersion".to_owned(), bundle.api_version(root));
         }
-        Ok(Owned {
+        Ok(ToStore {
             value,
             residual: residual::encode(&self.residuals),
         })

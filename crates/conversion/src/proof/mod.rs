@@ -18,7 +18,7 @@ mod rules;
 mod shrink;
 mod text;
 
-use crate::bundle::{Bundle, Owned};
+use crate::bundle::{Bundle, ToStore};
 use crate::error::{Cause, ConvertError};
 use crate::laws::Laws;
 use crate::object_budget;
@@ -151,7 +151,7 @@ struct Prover<'b> {
 
 /// What came of one write.
 enum Told {
-    Stored(Owned),
+    Stored(ToStore),
     /// A rule that may fail did.
     Refused,
 }
@@ -182,7 +182,7 @@ impl Prover<'_> {
     ) -> Result<(), Box<(Vec<Write>, Finding)>> {
         let versions: Vec<&str> = self.bundle.served().collect();
         let mut story: Vec<Write> = Vec::new();
-        let mut stored: Option<Owned> = None;
+        let mut stored: Option<ToStore> = None;
         for turn in 0..=random.below(writes) {
             let at = (case as usize + if turn == 0 { 0 } else { random.below(versions.len()) }) % versions.len().max(1);
             let Some(version) = versions.get(at) else { break };
@@ -215,7 +215,7 @@ impl Prover<'_> {
     }
 
     /// What the next client sends: a fresh object, or what it read with some of that in it.
-    fn next(&self, version: &str, fill: Fill, stored: Option<&Owned>, random: &mut Random) -> Option<Json> {
+    fn next(&self, version: &str, fill: Fill, stored: Option<&ToStore>, random: &mut Random) -> Option<Json> {
         let schema = self.bundle.schema(version)?;
         let fresh = generate::object(schema, &self.bundle.api_version_of(version)?, fill, random)?;
         let Some(stored) = stored else { return Some(fresh) };
@@ -226,7 +226,7 @@ impl Prover<'_> {
         generate::normal(edit::mix(&shown, &fresh, random), schema)
     }
 
-    fn write(&self, write: &Write, before: Option<&Owned>) -> Result<Told, Finding> {
+    fn write(&self, write: &Write, before: Option<&ToStore>) -> Result<Told, Finding> {
         let old = before.map(|stored| stored.stored(self.bundle.storage()));
         let after = match self.bundle.put(&write.object, &write.version, old, &mut self.budget()) {
             Ok(after) => after,
@@ -248,7 +248,7 @@ impl Prover<'_> {
         Ok(Told::Stored(after))
     }
 
-    fn shows_valid(&self, stored: &Owned) -> Result<(), Finding> {
+    fn shows_valid(&self, stored: &ToStore) -> Result<(), Finding> {
         for version in self.bundle.served() {
             let shown = self
                 .bundle
@@ -299,7 +299,7 @@ impl Prover<'_> {
 
     /// Tells a story again; none if a write of it is not valid, or nothing is found.
     fn replay(&self, story: Vec<Write>) -> Option<(Vec<Write>, Finding)> {
-        let mut stored: Option<Owned> = None;
+        let mut stored: Option<ToStore> = None;
         let mut told = Vec::new();
         for write in story {
             let object = generate::normal(write.object.clone(), self.bundle.schema(&write.version)?)?;

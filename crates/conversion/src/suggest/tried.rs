@@ -1,7 +1,7 @@
 //! Suggestions put to the question that a server asks: whether they compile, and whether an object shows them wrong.
 
 use super::{Suggestion, Suggestions};
-use crate::bundle::{Bundle, Strategy, VersionSchema};
+use crate::bundle::{Bundle, LossPolicy, VersionSchema};
 use crate::proof::{Search, prove};
 use crate::rules::parse_rules;
 use insula_api::{FieldError, FieldPath};
@@ -25,7 +25,9 @@ impl Suggestions {
             let rules = suggestions.rules(&old.name, &new.name);
             let versions = vec![old.clone(), new.clone()];
             parse_rules(&rules, &spec)
-                .and_then(|rules| Bundle::compile(group, versions, &old.name, Some(&rules), Strategy::Lossless, &spec))
+                .and_then(|rules| {
+                    Bundle::compile(group, versions, &old.name, Some(&rules), LossPolicy::Lossless, &spec)
+                })
                 .and_then(|bundle| prove(&bundle, how, go_on))
         };
         for _ in 0..TRIES_MAX {

@@ -13,7 +13,7 @@ pub mod laws;
 pub mod worlds;
 
 use insula_api::FieldPath;
-use insula_conversion::{Bundle, Strategy, VersionSchema, parse_rules};
+use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
 use insula_schema::Structural;
 use serde_json::{Map, Value as Json, json};
 use std::sync::Arc;
@@ -91,9 +91,9 @@ pub fn bundle(doc: &Json) -> Result<Bundle, Vec<String>> {
         .map_err(print)?;
     let storage = doc["storage"].as_str().unwrap_or("v1");
     let strategy = if doc["none"] == true {
-        Strategy::None
+        LossPolicy::None
     } else {
-        Strategy::Lossless
+        LossPolicy::Lossless
     };
     Bundle::compile(
         "example.io",

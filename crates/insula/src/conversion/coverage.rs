@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use insula_conversion::{Fate, Fates, fates};
+use insula_conversion::{FieldCoverage, FieldOutcome, field_coverage};
 use serde::Serialize;
 
 use crate::{
@@ -89,7 +89,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut all = Vec::new();
     for source in &manifests.sources {
         let (errors, directions) = match source.compile() {
-            Ok(api) => (Vec::new(), fates(&api.bundle).iter().map(direction).collect()),
+            Ok(api) => (Vec::new(), field_coverage(&api.bundle).iter().map(direction).collect()),
             Err(errors) => (errors.iter().map(ToString::to_string).collect(), Vec::new()),
         };
         all.push(Coverage {
@@ -110,8 +110,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(all.iter().any(unwanted))))
 }
 
-fn direction(fates: &Fates) -> Direction {
-    let field = |field: &insula_conversion::FieldFate| Field {
+fn direction(field_coverage: &FieldCoverage) -> Direction {
+    let field = |field: &insula_conversion::CoveredField| Field {
         path: field.path.to_string(),
         fate: field.fate.word(),
         to: field.fate.destinations().iter().map(ToString::to_string).collect(),
@@ -123,10 +123,10 @@ fn direction(fates: &Fates) -> Direction {
         rule: made.by.rule().map(str::to_owned),
     };
     Direction {
-        from: fates.from.clone(),
-        to: fates.to.clone(),
-        fields: fates.fields.iter().map(field).collect(),
-        made: fates.made.iter().map(made).collect(),
+        from: field_coverage.from.clone(),
+        to: field_coverage.to.clone(),
+        fields: field_coverage.fields.iter().map(field).collect(),
+        made: field_coverage.made.iter().map(made).collect(),
     }
 }
 
@@ -183,8 +183,8 @@ fn show<W: std::io::Write>(printer: &mut Printer<W>, coverage: &Coverage) -> any
 
 fn tone(fate: &str) -> Tone {
     match fate {
-        _ if fate == Fate::Dropped.word() => Tone::Bad,
-        _ if fate == Fate::Preserved.word() => Tone::Warn,
+        _ if fate == FieldOutcome::Dropped.word() => Tone::Bad,
+        _ if fate == FieldOutcome::Preserved.word() => Tone::Warn,
         _ => Tone::Good,
     }
 }

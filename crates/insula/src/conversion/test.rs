@@ -3,7 +3,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 use insula_conversion::{
-    Bundle, Owned, Stored, laws, object_budget,
+    Bundle, Stored, ToStore, laws, object_budget,
     proof::{self, Counterexample, Search},
 };
 use insula_registry::Api;
@@ -259,7 +259,7 @@ fn try_out(api: &Api, document: &Document) -> Sample {
     sample
 }
 
-fn round_trips(bundle: &Bundle, x: &Value, after: &Owned, sample: &mut Sample) {
+fn round_trips(bundle: &Bundle, x: &Value, after: &ToStore, sample: &mut Sample) {
     let version = sample.written_as.clone();
     let read = |stored: Stored<'_>, to: &str| bundle.get(stored, to, &mut object_budget());
     let stored = after.stored(bundle.storage());

@@ -14,7 +14,7 @@ pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
     let (spec, metadata) = (&schema["spec"], &schema["metadata"]);
     let mut annotations = json!({
         "apis.kcp.io/bound-crd": "",
-        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::before::CLUSTER_ANNOTATION],
+        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::prepare::CLUSTER_ANNOTATION],
         "apis.kcp.io/schema-name": metadata["name"],
     });
     if let Some(approved) = metadata["annotations"].get(APPROVED) {
@@ -36,7 +36,7 @@ pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
 pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
     let metadata = &definition["metadata"];
     let annotations = json!({
-        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::before::CLUSTER_ANNOTATION],
+        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::prepare::CLUSTER_ANNOTATION],
         "apis.kcp.io/schema-name": metadata["name"],
     });
     let name = metadata["uid"].as_str().unwrap_or_default();

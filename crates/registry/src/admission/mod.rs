@@ -24,7 +24,7 @@ mod tests;
 pub use apiresourceschema::check as check_schema;
 pub(crate) use workspace::user_json;
 
-use crate::{Catalog, Error, Part, Result, Served, access, before, ids, locate, roles, strategies};
+use crate::{Catalog, Error, Part, Result, Served, access, ids, locate, prepare, roles, strategies};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_store::Snapshot;
@@ -157,7 +157,7 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::review(review, new, old),
         ("", "events") => {
             let errors = strategies::review_event(new, old, review.served.alias.is_some());
-            before::refuse(
+            prepare::refuse(
                 review.served,
                 new["metadata"]["name"].as_str().unwrap_or_default(),
                 errors,

@@ -5,7 +5,7 @@
 //! a label can make an aggregated role gather the rules of the role that bears it.
 
 use super::Review;
-use crate::{Error, Named, Result, access, before, roles, roles::RolesAt};
+use crate::{Error, Named, Result, access, prepare, roles, roles::RolesAt};
 use insula_api::Json;
 use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
 
@@ -32,7 +32,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
 /// The object without the fields that need no check.
 fn checked(object: &Json) -> Json {
     let mut object = object.clone();
-    before::unplace(&mut object);
+    prepare::unplace(&mut object);
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.retain(|field, _| !UNCHECKED.contains(&&**field));
     }

@@ -168,7 +168,7 @@ impl Resolved {
 pub fn get(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Option<Resolved> {
     let key = ObjectKey::cluster_scoped(ids::workspacetypes(), cluster.clone(), name);
     let entry = snapshot.get(&key)?;
-    let view = entry.object.view(|object| TypeView::read(&object.body_value()));
+    let view = entry.object.parsed(|object| TypeView::read(&object.body_value()));
     let reference = TypeReference {
         path: locate::path_of(snapshot, cluster).to_string(),
         name: name.to_owned(),

@@ -1,7 +1,7 @@
 //! What stored objects need of an API: which workspaces have how many, and in which versions. Asked when somebody takes a
 //! version, a schema or rules away; the answer names them.
 
-use crate::{Claim, ids, locate};
+use crate::{ResourceRoute, ids, locate};
 use insula_api::{ClusterName, Object, ResourceId, Scope};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -24,12 +24,12 @@ impl Usage {
     /// Objects of every workspace whose claim is one of these, as far as they are meant.
     pub(super) fn claimed(
         snapshot: &Snapshot,
-        is_one: impl Fn(&Entry, &Claim) -> bool,
+        is_one: impl Fn(&Entry, &ResourceRoute) -> bool,
         is_meant: impl Fn(&Object) -> bool,
     ) -> Self {
         let mut usage = Usage::default();
         snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
-            let said = claim.object.view(Claim::read);
+            let said = claim.object.parsed(ResourceRoute::read);
             if is_one(claim, &said)
                 && let Some((plural, group)) = claim.key.name.split_once('.')
             {

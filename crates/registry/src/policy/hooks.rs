@@ -54,7 +54,7 @@ impl Policies {
             }
             compiled
         };
-        Arc::clone(&policy.view(compile))
+        Arc::clone(&policy.parsed(compile))
     }
 
     /// The bound policies that are about a write: the exporter's of what is bound, then the workspace's own.
@@ -70,7 +70,7 @@ impl Policies {
         let found = snapshot.range(&Scope::cluster(bindings, cluster.clone()), None, usize::MAX);
         let mut hooks: Vec<Hook> = Vec::new();
         for entry in found {
-            let spec = entry.object.view(|object| BindingSpec::read(&object.body_value()));
+            let spec = entry.object.parsed(|object| BindingSpec::read(&object.body_value()));
             let binding = Binding {
                 name: entry.key.name.clone(),
                 spec,

@@ -10,7 +10,7 @@ use super::{
     request::{New, Request},
     webhooks::Mutators,
 };
-use crate::{Catalog, Denial, Error, Result, Target, before::metadata_of, ids, representation};
+use crate::{Catalog, Denial, Error, Result, Target, ids, prepare::metadata_of, representation};
 use insula_api::Json;
 use insula_cel::{Budget, OBJECT_COST_MAX};
 use std::{collections::BTreeSet, sync::Arc};

@@ -300,12 +300,12 @@ pub(crate) struct Views<'a> {
     new: New<'a>,
     own: ResourceVersion,
     namespace: OnceCell<Json>,
-    made: Vec<(ResourceVersion, Result<Arc<View>>)>,
+    made: Vec<(ResourceVersion, Result<Arc<VersionedRequest>>)>,
 }
 
 /// A request in one version.
 #[derive(Debug)]
-pub(crate) struct View {
+pub(crate) struct VersionedRequest {
     pub(crate) object: Json,
     pub(crate) old_object: Json,
     pub(crate) request: Json,
@@ -323,12 +323,12 @@ impl<'a> Views<'a> {
     }
 
     /// The request in a version.
-    pub(crate) fn view(&mut self, seen_as: &ResourceVersion) -> Result<Arc<View>> {
+    pub(crate) fn view(&mut self, seen_as: &ResourceVersion) -> Result<Arc<VersionedRequest>> {
         if let Some((_, made)) = self.made.iter().find(|(version, _)| version == seen_as) {
             return made.clone();
         }
         let make = || {
-            Ok(Arc::new(View {
+            Ok(Arc::new(VersionedRequest {
                 object: self.request.object(self.new, seen_as)?,
                 old_object: self.request.old_object(seen_as)?,
                 request: self.request.describe(seen_as, &self.own),

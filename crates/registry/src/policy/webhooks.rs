@@ -9,12 +9,12 @@ use super::{
     evaluate::{Condition, Evaluation, Inputs},
     matching::{self, ResourceVersion},
     mutating::convert,
-    request::{New, Request, View, Views},
+    request::{New, Request, VersionedRequest, Views},
     spec::{Hooks, MatchResources, WebhookSpec},
 };
 use crate::{
     Error, Result,
-    before::{place, unplace},
+    prepare::{place, unplace},
     webhook::{self, Answer, Question},
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
@@ -35,7 +35,7 @@ pub(crate) struct Webhook {
 /// order of configurations' names.
 fn find(request: &Request<'_>, kind: &ResourceId, mutating: bool) -> Vec<Arc<Vec<Webhook>>> {
     let read = |entry: &insula_store::Entry| {
-        entry.object.view(|object| {
+        entry.object.parsed(|object| {
             let hooks = Hooks::read(&object.body_value()).webhooks;
             let ready = hooks.into_iter().map(|spec| Webhook::new(spec, mutating));
             ready.collect::<Vec<Webhook>>()
@@ -83,7 +83,7 @@ impl Webhook {
     }
 
     /// Whether its conditions on a write hold.
-    fn holds(&self, request: &Request<'_>, view: &View, namespace: &Json) -> Result<bool> {
+    fn holds(&self, request: &Request<'_>, view: &VersionedRequest, namespace: &Json) -> Result<bool> {
         if self.conditions.conditions.is_empty() {
             return Ok(true);
         }
@@ -105,7 +105,7 @@ impl Webhook {
     }
 
     /// What it says of an object; nothing where it has not been asked yet.
-    fn ask(&self, request: &Request<'_>, view: &View, object: &Json) -> Result<Option<Answer>> {
+    fn ask(&self, request: &Request<'_>, view: &VersionedRequest, object: &Json) -> Result<Option<Answer>> {
         let Some(questions) = &request.target.served.questions else {
             // Its configuration came while the write was on its way.
             return Err(Error::TooManyRequests(

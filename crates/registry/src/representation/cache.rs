@@ -3,8 +3,8 @@
 use super::{
     Workers, encode,
     job::Job,
+    scheduler::{self, ConversionScheduler},
     show::Show,
-    turns::{self, Turns},
 };
 use crate::{Result, Served, Target};
 use bytes::Bytes;
@@ -64,7 +64,7 @@ enum Slot {
 }
 
 /// What a job may do about an object.
-pub(super) enum Claim {
+pub(super) enum Assignment {
     /// Take it: it is made.
     Kept(Bytes),
     /// Make it, and [`Cache::settle`] it.
@@ -104,7 +104,7 @@ impl Shard {
 /// Converted objects, oldest out first.
 pub struct Cache {
     shards: [Mutex<Shard>; SHARDS],
-    pub(super) turns: Mutex<Turns>,
+    pub(super) scheduler: Mutex<ConversionScheduler>,
     pub(super) workers: Workers,
     conversions: AtomicU64,
 }
@@ -121,7 +121,7 @@ impl Cache {
     pub fn new(workers: Workers) -> Self {
         Cache {
             shards: std::array::from_fn(|_| Mutex::default()),
-            turns: Mutex::default(),
+            scheduler: Mutex::default(),
             workers,
             conversions: AtomicU64::new(0),
         }
@@ -162,17 +162,17 @@ impl Cache {
     }
 
     /// What a job has to do about its object `at`.
-    pub(super) fn claim(&self, key: Key, job: &Arc<Job>, at: usize) -> Claim {
+    pub(super) fn claim(&self, key: Key, job: &Arc<Job>, at: usize) -> Assignment {
         let mut shard = self.shard(key).lock();
         match shard.map.get_mut(&key) {
-            Some(Slot::Kept { bytes, .. }) => Claim::Kept(bytes.clone()),
+            Some(Slot::Kept { bytes, .. }) => Assignment::Kept(bytes.clone()),
             Some(Slot::Making(waiting)) => {
                 waiting.push((job.clone(), at));
-                Claim::Others
+                Assignment::Others
             }
             None => {
                 shard.map.insert(key, Slot::Making(Vec::new()));
-                Claim::Mine
+                Assignment::Mine
             }
         }
     }
@@ -211,7 +211,7 @@ impl Cache {
         if job.is_one_piece() {
             job.run(self, 0..job.len());
         } else {
-            turns::enqueue(self, &target.cluster, job);
+            scheduler::enqueue(self, &target.cluster, job);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Objects that one request waits for, made in pieces by whoever has a hand free.
 
 use super::{
-    cache::{Cache, Claim, Key},
+    cache::{Assignment, Cache, Key},
     encode, value,
 };
 use crate::{Error, Result, Target};
@@ -94,9 +94,9 @@ impl Job {
         for at in piece {
             let key = Key::new(served, &self.entries[at], version);
             match cache.claim(key, self, at) {
-                Claim::Kept(bytes) => self.fill(at, Ok(bytes)),
-                Claim::Mine => mine.push((at, key)),
-                Claim::Others => {}
+                Assignment::Kept(bytes) => self.fill(at, Ok(bytes)),
+                Assignment::Mine => mine.push((at, key)),
+                Assignment::Others => {}
             }
         }
         for (at, key) in mine {

@@ -67,7 +67,7 @@ pub(crate) fn served() -> Served {
         spec: &spec,
         accepted_names: None,
         rules: Some(&rules),
-        strategy: insula_conversion::Strategy::Lossless,
+        strategy: insula_conversion::LossPolicy::Lossless,
     };
     Served::system(Arc::new(
         compile::compile(&definition, None).expect("the definition compiles"),
@@ -80,7 +80,7 @@ pub(crate) fn target(served: &Served, tenant: &str) -> Target {
         served: served.clone(),
         version: "v2".into(),
         namespace: None,
-        sight: crate::view::Sight::Within,
+        view_scope: crate::view::ViewScope::Within,
     }
 }
 
@@ -260,7 +260,7 @@ fn a_small_request_waits_for_pieces_and_not_for_lists() {
     let before = cache.conversions();
     for turn in 0..4 {
         assert!(!poll_once(page.as_mut()), "turn {turn}");
-        assert!(super::turns::turn(&cache));
+        assert!(super::scheduler::turn(&cache));
     }
     assert!(poll_once(page.as_mut()));
     assert!(cache.conversions() - before <= 4 * PIECE);
@@ -278,7 +278,7 @@ fn who_goes_leaves_no_work() {
     let many = entries(&target, 1_000);
     let mut list = Box::pin(shown(&cache, &target, &many));
     assert!(!poll_once(list.as_mut()));
-    assert!(super::turns::turn(&cache));
+    assert!(super::scheduler::turn(&cache));
     drop(list);
     hands.work();
     assert_eq!(cache.conversions(), PIECE, "the piece that was in hand");

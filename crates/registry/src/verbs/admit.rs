@@ -4,8 +4,9 @@ use super::write::WriteOptions;
 use crate::{
     Error, Part, Registry, Result, Target,
     admission::{self, Operation, Review},
-    before::Draft,
-    policy, representation,
+    policy,
+    prepare::Draft,
+    representation,
 };
 use insula_store::{Entry, Snapshot};
 

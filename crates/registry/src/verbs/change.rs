@@ -3,9 +3,9 @@
 use super::admit::Admission;
 use super::check::{UnknownFields, check_fields, check_identity, check_patched};
 use crate::{
-    Error, Part, Registry, Result, Target, alone,
-    before::{self, Context, Draft},
+    Error, Part, Registry, Result, Target, metadata_only,
     owners::{self, By},
+    prepare::{self, Context, Draft},
     representation,
 };
 use insula_api::Json;
@@ -77,15 +77,15 @@ impl Registry {
         check_identity(target, name, &new, old, patched)?;
         if part == Part::Main && self.is_stuck(target, old) && self.mutations(admission).is_none() {
             let seen = representation::value(&target.served, old, &version.name)?;
-            if alone::is_one(&context, &new, &seen) {
-                return alone::update(&context, new, old);
+            if metadata_only::is_one(&context, &new, &seen) {
+                return metadata_only::update(&context, new, old);
             }
         }
         if let Some(mutations) = self.mutations(admission) {
-            before::complete(&context, &mut new);
+            prepare::complete(&context, &mut new);
             warnings.extend(mutations.apply(&mut new)?);
         }
-        before::update(&context, new, old)
+        prepare::update(&context, new, old)
     }
 
     /// Whether an object is stored in a version that is not today's storage version, and cannot be stored in that.
@@ -106,14 +106,14 @@ impl Registry {
         unreadable: Error,
     ) -> Result<Draft> {
         let Admission { target, part, name, .. } = *admission;
-        let seen = alone::seen(context, old);
+        let seen = metadata_only::seen(context, old);
         let Ok(new) = patch(&seen) else { return Err(unreadable) };
-        let fits = part == Part::Main && alone::is_one(context, &new, &seen);
+        let fits = part == Part::Main && metadata_only::is_one(context, &new, &seen);
         if !fits || self.mutations(admission).is_some() {
             return Err(unreadable);
         }
         check_patched(target, name, &new)?;
         check_identity(target, name, &new, old, true)?;
-        alone::update(context, new, old)
+        metadata_only::update(context, new, old)
     }
 }

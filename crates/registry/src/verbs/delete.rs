@@ -4,7 +4,7 @@ use super::{
     admit::Admission,
     write::{ATTEMPTS_MAX, WriteOptions, commit_error},
 };
-use crate::{Error, ListOptions, OnDelete, Part, Registry, Result, Strategy, Target, admission::Operation, before};
+use crate::{Error, ListOptions, OnDelete, Part, Registry, Result, Strategy, Target, admission::Operation, prepare};
 use futures_util::future::join_all;
 use insula_api::{Json, Object, Timestamp};
 use insula_store::{CommitError, Entry, Guard, Txn, Write};
@@ -199,7 +199,7 @@ pub fn mark_deleted(
 ) -> Option<Json> {
     let mut value = old.body_value();
     let hold = strategy.on_delete(&mut value, now);
-    let metadata = before::metadata_of(&mut value);
+    let metadata = prepare::metadata_of(&mut value);
     if let Some(propagation) = propagation {
         wait_for_dependents(metadata, propagation);
     }

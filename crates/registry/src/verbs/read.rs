@@ -1,6 +1,6 @@
 //! Get and list: a snapshot, a range of keys, selectors, pages.
 
-use crate::{Error, Registry, Result, Target, ids, representation, view::Sight};
+use crate::{Error, Registry, Result, Target, ids, representation, view::ViewScope};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use insula_api::{ClusterName, FieldSelector, Json, LabelSelector, ObjectKey, Revision};
 use insula_store::{Entry, Snapshot};
@@ -174,7 +174,7 @@ impl Registry {
         let last = if more { entries.last() } else { None };
         let remaining = last
             // Who sees a part of what is there is not told how much of it there is.
-            .filter(|_| all && matches!(target.sight, Sight::Within))
+            .filter(|_| all && matches!(target.view_scope, ViewScope::Within))
             .map(|last| match &token {
                 None => snapshot.count(&target.scope()).saturating_sub(entries.len()),
                 Some(Token { left: Some(left), .. }) => left.saturating_sub(entries.len()),

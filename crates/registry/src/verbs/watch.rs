@@ -3,7 +3,7 @@
 use super::read::{check_fields, selects, served_since};
 use crate::{
     Error, Registry, Result, Target, ids,
-    view::{Sight, Sighted},
+    view::{Sighted, ViewScope},
     webhook::{learn, looks_inside},
 };
 use futures_util::future::{Either, select};
@@ -185,7 +185,7 @@ impl Registry {
             return Err(gone(Gone::Compacted { asked, oldest }));
         }
         let mut watch = self.begin(after.max(life_before(&now, &target)), target, options)?;
-        let is_view = !matches!(watch.target.sight, Sight::Within | Sight::For(_));
+        let is_view = !matches!(watch.target.view_scope, ViewScope::Within | ViewScope::For(_));
         watch.resumed = (is_view && after < now.revision()).then(|| now.revision());
         Ok(watch)
     }
@@ -326,7 +326,7 @@ impl Watch {
     }
 
     fn see(&self, registry: &Registry, changes: &[Arc<Change>]) -> Result<Vec<Event>> {
-        if matches!(self.target.sight, Sight::Within) {
+        if matches!(self.target.view_scope, ViewScope::Within) {
             let all = |_: &Object| true;
             let events = changes
                 .iter()

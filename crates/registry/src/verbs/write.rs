@@ -6,9 +6,9 @@ use super::check::{UnknownFields, check_fields, check_type};
 use crate::{
     Error, Origin, Part, Registry, Result, Target,
     admission::Operation,
-    before::{self, Context},
     ids,
     owners::By,
+    prepare::{self, Context},
     quota,
 };
 use insula_api::{Clock, Json, ObjectKey, Revision, Rng};
@@ -64,7 +64,7 @@ pub struct Written {
 struct Limits {
     quotas: Vec<Entry>,
     /// How many objects the whole workspace may have.
-    population: Option<u64>,
+    object_limit: Option<u64>,
 }
 
 impl Registry {
@@ -123,7 +123,7 @@ impl Registry {
             let (snapshot, limits, turn) = self.limits(target).await;
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let mut guards = self.surroundings(&snapshot, target, name)?;
-            let settled = match limits.population {
+            let settled = match limits.object_limit {
                 Some(limit) => Some(self.settle(&snapshot, target, name, limit)?),
                 None => None,
             };
@@ -141,10 +141,10 @@ impl Registry {
             if let Some(mutations) = self.mutations(&admission) {
                 // What policies make of it is no longer what was sent.
                 spare.get_or_insert_with(|| body.clone());
-                before::complete(&context, &mut body);
+                prepare::complete(&context, &mut body);
                 warnings.extend(mutations.apply(&mut body)?);
             }
-            let mut draft = before::create(&context, std::mem::take(&mut body))?;
+            let mut draft = prepare::create(&context, std::mem::take(&mut body))?;
             guards.extend(target.hold(&snapshot, Some(&mut draft))?);
             let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
             let admission = Admission {
@@ -172,7 +172,7 @@ impl Registry {
             warnings.append(&mut draft.warnings);
             if options.dry_run {
                 // It says where an object is, and this one is nowhere.
-                before::unplace(&mut draft.value);
+                prepare::unplace(&mut draft.value);
             }
             let (object, shown) = draft.finish(&target.served)?;
             let object = Arc::new(object);
@@ -372,17 +372,17 @@ impl Registry {
 
     /// The state that a creation is decided on, and what limits it there. Creations under one limit would conflict with each
     /// other, all but one at a time; so they wait for their turn, and look when it has come.
-    async fn limits(&self, target: &Target) -> (Snapshot, Limits, Option<quota::Turn>) {
+    async fn limits(&self, target: &Target) -> (Snapshot, Limits, Option<quota::CreateLock>) {
         let look = || {
             let snapshot = self.store.latest();
             let limits = Limits {
                 quotas: quota::limiting(&snapshot, target),
-                population: self.population_limit(&snapshot, target),
+                object_limit: self.population_limit(&snapshot, target),
             };
             (snapshot, limits)
         };
         let (snapshot, limits) = look();
-        let among = match limits.population {
+        let among = match limits.object_limit {
             Some(_) => Some("".into()),
             None => quota::place(target, &limits.quotas),
         };

@@ -9,15 +9,15 @@ mod offer;
 mod right;
 mod schemas;
 mod served;
-mod sight;
+mod view_scope;
 mod watching;
 
-pub use right::{Denied, Right, Wish};
+pub use right::{AccessRequest, Denied, Grant};
 pub use schemas::schemas_behind;
-pub use sight::{Across, By, Sight, Through};
+pub use view_scope::{AllClusters, By, ViaExport, ViewScope};
 pub(crate) use watching::Sighted;
 
-pub(crate) use offer::Offer;
+pub(crate) use offer::ExportOffer;
 
 use crate::exports::{ExportName, ExportView};
 use insula_store::Snapshot;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 impl ExportName {
     /// What it offers and claims.
     fn said(&self, snapshot: &Snapshot) -> Option<Arc<ExportView>> {
-        Some(snapshot.get(&self.key())?.object.view(ExportView::read))
+        Some(snapshot.get(&self.key())?.object.parsed(ExportView::read))
     }
 
     /// Whether there is such an export.

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// What an APIExport offers, and what it claims for it.
 #[derive(Debug)]
-pub(crate) struct Offer {
+pub(crate) struct ExportOffer {
     /// Empty until it has one.
     pub(crate) identity: String,
     pub(super) resources: Vec<Offered>,
@@ -59,14 +59,14 @@ fn list(of: &Json) -> impl Iterator<Item = &Json> {
     of.as_array().into_iter().flatten()
 }
 
-impl Offer {
-    pub(crate) fn read(value: &Json) -> Offer {
+impl ExportOffer {
+    pub(crate) fn read(value: &Json) -> ExportOffer {
         let resource = |resource: &Json| Offered {
             group: text(resource, "group"),
             resource: text(resource, "name"),
             schema: text(resource, "schema"),
         };
-        Offer {
+        ExportOffer {
             identity: text(&value["status"], "identityHash"),
             resources: list(&value["spec"]["resources"]).map(resource).collect(),
             claims: list(&value["spec"]["permissionClaims"]).map(Terms::read).collect(),

@@ -1,7 +1,7 @@
 //! What a provider may do in one cluster, and with which objects.
 
-use super::offer::{Binding, Offer, Selection};
-use crate::{Claim, exports::ExportName, ids, locate};
+use super::offer::{Binding, ExportOffer, Selection};
+use crate::{ResourceRoute, exports::ExportName, ids, locate};
 use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Scope};
 use insula_store::{Entry, Guard, Snapshot};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ const READING: [&str; 3] = ["get", "list", "watch"];
 
 /// What is to be done with which resource.
 #[derive(Debug, Clone, Copy)]
-pub struct Wish<'a> {
+pub struct AccessRequest<'a> {
     /// Group, empty for the core group.
     pub group: &'a str,
     /// Plural.
@@ -44,7 +44,7 @@ impl Denied {
 
 /// What a cluster lets a provider do.
 #[derive(Debug, Clone)]
-pub struct Right {
+pub struct Grant {
     objects: Objects,
     /// What gives it: the claim that routes to the export, or the binding.
     given_by: (ObjectKey, Revision),
@@ -66,26 +66,26 @@ enum Objects {
     },
 }
 
-impl Right {
+impl Grant {
     /// Whether it is about an object.
     pub(super) fn covers(&self, object: &Object) -> bool {
         match &self.objects {
             Objects::Own => true,
             Objects::Bindings { of, claimed } => {
-                of.is_bound_by(&object.view(Binding::read))
+                of.is_bound_by(&object.parsed(Binding::read))
                     || claimed
                         .as_ref()
                         .is_some_and(|claimed| claimed.matches(&object.meta.labels))
             }
             Objects::Claimed { of, besides, .. } => {
-                let is_beside = |export: &ExportName| export.is_bound_by(&object.view(Binding::read));
+                let is_beside = |export: &ExportName| export.is_bound_by(&object.parsed(Binding::read));
                 of.matches(&object.meta.labels) && !besides.as_ref().is_some_and(is_beside)
             }
         }
     }
 
     /// Whether another right is about the same objects.
-    pub(super) fn is_as_wide_as(&self, other: &Right) -> bool {
+    pub(super) fn is_as_wide_as(&self, other: &Grant) -> bool {
         self.objects == other.objects
     }
 
@@ -136,7 +136,7 @@ impl ExportName {
     ///
     /// # Errors
     /// The cluster does not let it.
-    pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: Wish<'_>) -> Result<Right, Denied> {
+    pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: AccessRequest<'_>) -> Result<Grant, Denied> {
         let Some(said) = self.said(snapshot) else {
             return Err(Denied::NoBinding);
         };
@@ -151,7 +151,7 @@ impl ExportName {
         let mut denied = Denied::NoBinding;
         let scope = Scope::cluster(ids::apibindings(), cluster.clone());
         for entry in snapshot.range(&scope, None, usize::MAX) {
-            let binding = entry.object.view(Binding::read);
+            let binding = entry.object.parsed(Binding::read);
             if !self.is_bound_by(&binding) {
                 continue;
             }
@@ -164,13 +164,19 @@ impl ExportName {
     }
 
     /// The right to the export's own API: the claim on the name leads to a binding to the export, with its identity.
-    fn own_right(&self, snapshot: &Snapshot, cluster: &ClusterName, offer: &Offer, wish: Wish<'_>) -> Option<Right> {
+    fn own_right(
+        &self,
+        snapshot: &Snapshot,
+        cluster: &ClusterName,
+        offer: &ExportOffer,
+        wish: AccessRequest<'_>,
+    ) -> Option<Grant> {
         let key = ids::claim(cluster, wish.group, wish.resource);
         let claim = snapshot.get(&key)?;
-        let said = claim.object.view(Claim::read);
+        let said = claim.object.parsed(ResourceRoute::read);
         let is_own =
             !offer.identity.is_empty() && *said.identity == *offer.identity && said.export.as_ref() == Some(self);
-        is_own.then_some(Right {
+        is_own.then_some(Grant {
             objects: Objects::Own,
             given_by: (key, claim.revision),
         })
@@ -179,12 +185,12 @@ impl ExportName {
     /// The right that one binding gives by its accepted claims.
     pub(super) fn right_by(
         &self,
-        offer: &Offer,
+        offer: &ExportOffer,
         entry: &Entry,
         binding: &Arc<Binding>,
-        wish: Wish<'_>,
-    ) -> Option<Right> {
-        let Wish { group, resource, verb } = wish;
+        wish: AccessRequest<'_>,
+    ) -> Option<Grant> {
+        let AccessRequest { group, resource, verb } = wish;
         let claims = offer.claims.iter();
         let mut claims = claims.filter(|claim| claim.group == group && claim.resource == resource);
         let accepted = claims.find_map(|claim| {
@@ -206,7 +212,7 @@ impl ExportName {
             },
             None => return None,
         };
-        Some(Right {
+        Some(Grant {
             objects,
             given_by: (entry.key.clone(), entry.revision),
         })

@@ -19,7 +19,7 @@ pub fn schemas_behind(snapshot: &Snapshot, consumer: &ClusterName) -> BTreeSet<O
 
 /// The same of one binding.
 pub(super) fn schemas_of(binding: &Object) -> BTreeSet<ObjectKey> {
-    let said = binding.view(Binding::read);
+    let said = binding.parsed(Binding::read);
     let Ok(cluster) = ClusterName::parse(&said.cluster) else {
         return BTreeSet::new();
     };

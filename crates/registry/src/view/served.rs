@@ -1,8 +1,8 @@
 //! Which APIs a view has: what the export offers, what it claims, and the bindings to it.
 
 use super::{
-    Right,
-    offer::{Binding, Offer, Offered},
+    Grant,
+    offer::{Binding, ExportOffer, Offered},
     right::Denied,
 };
 use crate::{
@@ -46,7 +46,7 @@ impl ExportName {
     /// Whether the provider may change what the view has of a resource.
     pub fn only_reads(&self, snapshot: &Snapshot, served: &Served) -> bool {
         let (group, plural) = (&*served.api.group, &*served.api.names.plural);
-        let claimed = |offer: &Offer| {
+        let claimed = |offer: &ExportOffer| {
             let claims = &offer.claims;
             claims
                 .iter()
@@ -72,7 +72,7 @@ impl ExportName {
         (catalog, snapshot): (&Catalog, &Snapshot),
         cluster: &ClusterName,
         (group, plural): (&str, &str),
-        right: &Right,
+        right: &Grant,
     ) -> Result<Option<Served>, Denied> {
         let Some(served) = catalog.resolve(snapshot, cluster, group, plural) else {
             return Ok(None);
@@ -96,7 +96,7 @@ impl ExportName {
     pub fn consumers(&self, snapshot: &Snapshot) -> BTreeSet<ClusterName> {
         let mut found = BTreeSet::new();
         snapshot.for_each(&Scope::everywhere(ids::apibindings()), |entry| {
-            if self.is_bound_by(&entry.object.view(Binding::read)) {
+            if self.is_bound_by(&entry.object.parsed(Binding::read)) {
                 found.insert(entry.key.cluster.clone());
             }
             ControlFlow::Continue(())
@@ -104,7 +104,13 @@ impl ExportName {
         found
     }
 
-    fn offered(&self, catalog: &Catalog, snapshot: &Snapshot, offer: &Offer, offered: &Offered) -> Option<Served> {
+    fn offered(
+        &self,
+        catalog: &Catalog,
+        snapshot: &Snapshot,
+        offer: &ExportOffer,
+        offered: &Offered,
+    ) -> Option<Served> {
         let api = self.api(catalog, snapshot, &offered.schema)?;
         let is_it = *api.group == *offered.group && *api.names.plural == *offered.resource;
         is_it.then(|| Served {
@@ -125,7 +131,7 @@ impl ExportName {
         }
         let compiled = schema
             .object
-            .view(|schema| catalog.compile(&bundle::of_schema(&schema.body_value(), None)).ok());
+            .parsed(|schema| catalog.compile(&bundle::of_schema(&schema.body_value(), None)).ok());
         Option::clone(&compiled)
     }
 }
@@ -139,7 +145,7 @@ fn of_identity(
 ) -> Option<Served> {
     let mut found = None;
     snapshot.for_each(&Scope::everywhere(ids::apiexports()), |entry| {
-        let said = entry.object.view(ExportView::read);
+        let said = entry.object.parsed(ExportView::read);
         let offer = &said.offer;
         if offer.identity != identity {
             return ControlFlow::Continue(());

@@ -1,7 +1,7 @@
 //! What a change of a binding shows and hides: to accept a claim makes objects appear, to reject it makes them go, for those
 //! who watch as for those who list. So does binding another schema.
 
-use super::{By, Right, Sight, Through, offer::Binding, schemas::schemas_of};
+use super::{By, Grant, ViaExport, ViewScope, offer::Binding, schemas::schemas_of};
 use crate::{EventKind, Registry, Target, ids};
 use insula_api::{ClusterName, Object, Revision, Scope};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
@@ -18,10 +18,10 @@ impl Sighted {
     /// The bindings, and a cursor on their changes. Nothing where objects come and go by themselves
     /// alone: from within, in an export's own API, and of bindings.
     pub(crate) fn of(registry: &Registry, target: &Target, after: Revision) -> Result<Option<(Sighted, Cursor)>, Gone> {
-        let (by, cluster) = match &target.sight {
-            Sight::Within | Sight::For(_) => return Ok(None),
-            Sight::Through(through) => (By::Provider(through.clone()), Some(target.cluster.clone())),
-            Sight::Across(across) => (across.by.clone(), None),
+        let (by, cluster) = match &target.view_scope {
+            ViewScope::Within | ViewScope::For(_) => return Ok(None),
+            ViewScope::ViaExport(through) => (By::Provider(through.clone()), Some(target.cluster.clone())),
+            ViewScope::AllClusters(across) => (across.by.clone(), None),
         };
         let cluster: Option<ClusterName> = match &by {
             By::Everybody => return Ok(None),
@@ -64,13 +64,13 @@ impl Sighted {
     }
 }
 
-fn claims_turned(through: &Through, target: &Target, change: &Change, then: &Snapshot) -> Turned {
+fn claims_turned(through: &ViaExport, target: &Target, change: &Change, then: &Snapshot) -> Turned {
     let export = &through.export;
     let Some(said) = export.said(then) else {
         return Turned::new();
     };
-    let right = |object: &Arc<Object>, revision: Revision| -> Option<Right> {
-        let binding = object.view(Binding::read);
+    let right = |object: &Arc<Object>, revision: Revision| -> Option<Grant> {
+        let binding = object.parsed(Binding::read);
         let entry = Entry {
             key: change.key.clone(),
             object: object.clone(),
@@ -100,7 +100,7 @@ fn claims_turned(through: &Through, target: &Target, change: &Change, then: &Sna
         namespace: target.namespace.clone(),
         resource: Some(target.served.resource_id()),
     };
-    let covers = |right: &Option<Right>, object: &Object| right.as_ref().is_some_and(|right| right.covers(object));
+    let covers = |right: &Option<Grant>, object: &Object| right.as_ref().is_some_and(|right| right.covers(object));
     then.for_each(&scope, |entry| {
         match (covers(&old, &entry.object), covers(&new, &entry.object)) {
             (false, true) => turned.push((EventKind::Added, entry.clone())),

@@ -16,11 +16,11 @@
 
 pub(crate) mod admission;
 pub(crate) mod conversion;
-mod library;
+mod response_cache;
 
 pub(crate) use admission::Hook;
 pub(crate) use conversion::Webhook;
-pub(crate) use library::Library;
+pub(crate) use response_cache::ResponseCache;
 
 use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, exports, ids, representation};
 use futures_util::future::{join, join_all};
@@ -84,13 +84,13 @@ impl Question {
 }
 
 /// The questions of one request, and what came back.
-pub struct Questions {
+pub struct PendingCalls {
     known: Mutex<Known>,
     now: (Timestamp, i64),
     rng: Arc<dyn Rng>,
     outbound: Arc<dyn Outbound>,
     /// Where answers are looked for before anybody is asked, and the clock by which they age: for watches.
-    shared: Option<(Arc<Library>, Arc<dyn Clock>)>,
+    shared: Option<(Arc<ResponseCache>, Arc<dyn Clock>)>,
 }
 
 /// Who carries questions out.
@@ -110,7 +110,7 @@ struct Known {
     seen: usize,
 }
 
-impl fmt::Debug for Questions {
+impl fmt::Debug for PendingCalls {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let known = self.known.lock();
         write!(
@@ -122,9 +122,9 @@ impl fmt::Debug for Questions {
     }
 }
 
-impl Questions {
+impl PendingCalls {
     fn new(registry: &Registry) -> Self {
-        Questions {
+        PendingCalls {
             known: Mutex::default(),
             now: (registry.clock.now(), registry.clock.now_micros()),
             rng: registry.rng.clone(),
@@ -134,9 +134,9 @@ impl Questions {
     }
 
     fn of_watch(registry: &Registry) -> Self {
-        Questions {
+        PendingCalls {
             shared: Some((registry.answers.clone(), registry.clock.clone())),
-            ..Questions::new(registry)
+            ..PendingCalls::new(registry)
         }
     }
 
@@ -183,7 +183,7 @@ impl Questions {
             rng: self.rng.clone(),
         };
         let answers = match &self.shared {
-            Some((library, clock)) => library.ask(cluster, open, asker, clock.now()).await,
+            Some((response_cache, clock)) => response_cache.ask(cluster, open, asker, clock.now()).await,
             None => asker.ask(cluster, open).await,
         };
         self.known.lock().answers.extend(answers);
@@ -212,7 +212,7 @@ impl Asker {
     }
 }
 
-impl Clock for Questions {
+impl Clock for PendingCalls {
     fn now(&self) -> Timestamp {
         self.now.0
     }
@@ -222,7 +222,7 @@ impl Clock for Questions {
     }
 }
 
-impl Rng for Questions {
+impl Rng for PendingCalls {
     fn fill(&self, buffer: &mut [u8]) {
         let mut known = self.known.lock();
         let (from, to) = (known.seen, known.seen + buffer.len());
@@ -239,19 +239,19 @@ impl Rng for Questions {
 impl Registry {
     /// A target that can ask conversion webhooks; the same one where there is nobody to ask.
     pub fn asking<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        self.asking_if(target, target.served.api.webhook.is_some(), Questions::new)
+        self.asking_if(target, target.served.api.webhook.is_some(), PendingCalls::new)
     }
 
     /// The same for a watch, which shares what it is told with others of its kind.
     pub fn asking_to_watch<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        self.asking_if(target, target.served.api.webhook.is_some(), Questions::of_watch)
+        self.asking_if(target, target.served.api.webhook.is_some(), PendingCalls::of_watch)
     }
 
     /// The same for a write, which admission webhooks may have to say something about.
     pub(crate) fn asking_to_write<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
         let converts = target.served.api.webhook.is_some();
         let has_questions = converts || self.has_admission_webhooks(target);
-        self.asking_if(target, has_questions, Questions::new)
+        self.asking_if(target, has_questions, PendingCalls::new)
     }
 
     fn has_admission_webhooks(&self, target: &Target) -> bool {
@@ -272,7 +272,7 @@ impl Registry {
         &self,
         target: &'t Target,
         has_questions: bool,
-        questions: impl FnOnce(&Registry) -> Questions,
+        questions: impl FnOnce(&Registry) -> PendingCalls,
     ) -> Cow<'t, Target> {
         if !has_questions || target.served.questions.is_some() {
             return Cow::Borrowed(target);

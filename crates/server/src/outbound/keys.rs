@@ -17,7 +17,7 @@ use http_body_util::Full;
 use insula_api::{ClusterName, Json};
 use insula_auth::jwt::{Giver, Issuer, Keys};
 use insula_registry::issuers::Keyring;
-use tokio::{sync::Mutex as Turn, time::timeout};
+use tokio::{sync::Mutex as ThrottleSlot, time::timeout};
 
 use super::{Targets, Webhook};
 use crate::config::Webhooks;
@@ -49,7 +49,7 @@ struct Origin {
 struct Source {
     state: Mutex<State>,
     /// One fetches, the others wait for it.
-    turn: Turn<()>,
+    turn: ThrottleSlot<()>,
 }
 
 #[derive(Default, Clone)]

@@ -1,7 +1,7 @@
 //! Owners of fields, and defaults, across generations of a schema.
 
 use super::{CRD, REQUESTS, bound, names, offer, request, seen};
-use crate::testing::Rig;
+use crate::testing::TestControlPlane;
 use insula_api::Json;
 use serde_json::json;
 
@@ -66,7 +66,7 @@ fn versions(step: usize) -> Json {
     }
 }
 
-async fn migrate(rig: &Rig, path: &str, name: &str) {
+async fn migrate(rig: &TestControlPlane, path: &str, name: &str) {
     rig.create(path, REQUESTS.1, &request(name, "example.io", "widgets"))
         .await;
     rig.settle().await;
@@ -75,7 +75,7 @@ async fn migrate(rig: &Rig, path: &str, name: &str) {
 #[tokio::test]
 async fn owners_of_a_plain_definition_move_on_when_a_migration_is_asked_for() {
     for (steps, want) in [(&[1, 2][..], json!(["example.io/v2"])), (&[2][..], json!([]))] {
-        let rig = Rig::new().await;
+        let rig = TestControlPlane::new().await;
         let path = rig.workspace("root", "own").await;
         let definition = json!({"apiVersion": CRD.0, "kind": "CustomResourceDefinition",
             "metadata": {"name": "widgets.example.io"}, "spec": {"group": "example.io", "scope": "Namespaced",

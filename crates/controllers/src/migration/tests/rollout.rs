@@ -1,5 +1,5 @@
 use super::{CRD, EXPORTS, binding_status, bound, definition, names, offer};
-use crate::testing::{Rig, pass};
+use crate::testing::{TestControlPlane, pass};
 use insula_api::{Json, condition};
 use serde_json::json;
 
@@ -130,7 +130,7 @@ async fn a_generation_that_stored_objects_do_not_fit_serves_nobody() {
 
 #[tokio::test]
 async fn rules_of_a_definition_are_tried_on_its_objects_first() {
-    let rig = Rig::new().await;
+    let rig = TestControlPlane::new().await;
     let path = rig.workspace("root", "own").await;
     let mut definition: Json = serde_json::from_str(&definition("v1")).expect("JSON");
     let mut schema: Json = serde_json::from_str(&texts("x")).expect("JSON");

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 /// When it is its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
+pub enum LifecyclePhase {
     /// Before the workspace is Ready.
     Initializing,
     /// Before it goes.
@@ -31,22 +31,22 @@ pub enum Turn {
 
 /// One that workspaces wait for: `<cluster of a type>:<name of the type>`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Duty {
+pub struct LifecycleController {
     /// When.
-    pub turn: Turn,
+    pub phase: LifecyclePhase,
     /// The cluster that its type is in.
     pub cluster: ClusterName,
     /// The name of the type.
     pub workspace_type: Arc<str>,
 }
 
-impl Duty {
+impl LifecycleController {
     /// Reads the name of an initializer or terminator. Those of the server itself (`system:apibindings`) are nobody's.
-    pub fn parse(turn: Turn, name: &str) -> Option<Duty> {
+    pub fn parse(phase: LifecyclePhase, name: &str) -> Option<LifecycleController> {
         let (cluster, workspace_type) = name.rsplit_once(':')?;
         let cluster = ClusterName::parse(cluster).ok().filter(|_| cluster != "system")?;
-        Some(Duty {
-            turn,
+        Some(LifecycleController {
+            phase,
             cluster,
             workspace_type: workspace_type.into(),
         })
@@ -59,33 +59,33 @@ impl Duty {
 
     /// The verb on the type that lets somebody act for it.
     pub fn verb(&self) -> &'static str {
-        match self.turn {
-            Turn::Initializing => "initialize",
-            Turn::Terminating => "terminate",
+        match self.phase {
+            LifecyclePhase::Initializing => "initialize",
+            LifecyclePhase::Terminating => "terminate",
         }
     }
 
     /// What it is called in messages.
     pub fn word(&self) -> &'static str {
-        match self.turn {
-            Turn::Initializing => "initializer",
-            Turn::Terminating => "terminator",
+        match self.phase {
+            LifecyclePhase::Initializing => "initializer",
+            LifecyclePhase::Terminating => "terminator",
         }
     }
 
     /// The service that shows it what waits.
     pub fn service(&self) -> &'static str {
-        match self.turn {
-            Turn::Initializing => "initializingworkspaces",
-            Turn::Terminating => "terminatingworkspaces",
+        match self.phase {
+            LifecyclePhase::Initializing => "initializingworkspaces",
+            LifecyclePhase::Terminating => "terminatingworkspaces",
         }
     }
 
     /// The labels of the LogicalClusters that wait for it.
     pub fn labels(&self) -> LabelSelector {
-        let (phase, prefix) = match self.turn {
-            Turn::Initializing => ("Initializing", "initializer.internal.kcp.io/"),
-            Turn::Terminating => ("Terminating", "terminator.internal.kcp.io/"),
+        let (phase, prefix) = match self.phase {
+            LifecyclePhase::Initializing => ("Initializing", "initializer.internal.kcp.io/"),
+            LifecyclePhase::Terminating => ("Terminating", "terminator.internal.kcp.io/"),
         };
         let (key, value) = digest::duty_label(prefix, &self.name());
         let selector = json!({"matchLabels": {"tenancy.kcp.io/phase": phase, key: value}});
@@ -98,9 +98,9 @@ impl Duty {
     }
 
     fn is_awaited_in(&self, view: &LogicalClusterView) -> bool {
-        let (phase, list) = match self.turn {
-            Turn::Initializing => (Phase::Initializing, &view.initializers),
-            Turn::Terminating => (Phase::Terminating, &view.terminators),
+        let (phase, list) = match self.phase {
+            LifecyclePhase::Initializing => (Phase::Initializing, &view.initializers),
+            LifecyclePhase::Terminating => (Phase::Terminating, &view.terminators),
         };
         view.phase == phase && list.iter().any(|name| **name == *self.name())
     }
@@ -144,17 +144,17 @@ impl Duty {
     }
 
     fn group(&self) -> &'static str {
-        match self.turn {
-            Turn::Initializing => INITIALIZER_GROUP,
-            Turn::Terminating => TERMINATOR_GROUP,
+        match self.phase {
+            LifecyclePhase::Initializing => INITIALIZER_GROUP,
+            LifecyclePhase::Terminating => TERMINATOR_GROUP,
         }
     }
 
     fn rules(&self, snapshot: &Snapshot) -> Vec<PolicyRule> {
         let found = types::get(snapshot, &self.cluster, &self.workspace_type);
-        found.map_or(Vec::new(), |found| match self.turn {
-            Turn::Initializing => found.view.initializer_rules.clone(),
-            Turn::Terminating => found.view.terminator_rules.clone(),
+        found.map_or(Vec::new(), |found| match self.phase {
+            LifecyclePhase::Initializing => found.view.initializer_rules.clone(),
+            LifecyclePhase::Terminating => found.view.terminator_rules.clone(),
         })
     }
 }
@@ -165,13 +165,13 @@ pub(crate) fn rules(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo)
         let initializer = group.strip_prefix(INITIALIZER_GROUP);
         let terminator = group.strip_prefix(TERMINATOR_GROUP);
         initializer
-            .and_then(|name| Duty::parse(Turn::Initializing, name))
-            .or_else(|| Duty::parse(Turn::Terminating, terminator?))
+            .and_then(|name| LifecycleController::parse(LifecyclePhase::Initializing, name))
+            .or_else(|| LifecycleController::parse(LifecyclePhase::Terminating, terminator?))
     };
     let duties = user.groups.iter().filter_map(stands_for);
     duties
-        .filter(|duty| duty.is_awaited(snapshot, cluster))
-        .flat_map(|duty| duty.rules(snapshot))
+        .filter(|lifecycle| lifecycle.is_awaited(snapshot, cluster))
+        .flat_map(|lifecycle| lifecycle.rules(snapshot))
         .collect()
 }
 
@@ -194,6 +194,6 @@ fn owner(snapshot: &Snapshot, cluster: &ClusterName) -> Option<UserInfo> {
 }
 
 /// A refusal of something that is done in a cluster which does not wait for it.
-pub(crate) fn refused(duty: &Duty, target: &crate::Target) -> Error {
-    target.served.api.forbidden("", duty.refusal())
+pub(crate) fn refused(lifecycle: &LifecycleController, target: &crate::Target) -> Error {
+    target.served.api.forbidden("", lifecycle.refusal())
 }

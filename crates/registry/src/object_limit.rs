@@ -2,9 +2,9 @@
 //! against runaway programs, as in kcp; what tenants count themselves are ResourceQuotas.
 //!
 //! No number is stored for a workspace: where there is a limit, a creation asks the store how many there are of each resource, and is
-//! committed with the [`Register`] of the workspace's objects, so that no two creations take the last place.
+//! committed with the [`SerializationPoint`] of the workspace's objects, so that no two creations take the last place.
 
-use crate::{Catalog, Register, Registry, Result, Target, ids, locate, locate::Phase};
+use crate::{Catalog, Registry, Result, SerializationPoint, Target, ids, locate, locate::Phase};
 use insula_api::{ClusterName, ResourceId, Scope};
 use insula_store::Snapshot;
 use std::collections::BTreeSet;
@@ -28,11 +28,17 @@ impl Registry {
     ///
     /// # Errors
     /// 403 in kcp's words where there is none.
-    pub(crate) fn settle(&self, snapshot: &Snapshot, target: &Target, name: &str, limit: u64) -> Result<Register> {
+    pub(crate) fn settle(
+        &self,
+        snapshot: &Snapshot,
+        target: &Target,
+        name: &str,
+        limit: u64,
+    ) -> Result<SerializationPoint> {
         let cluster = &target.cluster;
-        let count = population(&self.catalog, snapshot, cluster);
+        let count = object_limit(&self.catalog, snapshot, cluster);
         if count < limit {
-            return Ok(Register::of_objects(snapshot, cluster));
+            return Ok(SerializationPoint::of_objects(snapshot, cluster));
         }
         let why = format!(
             "logical cluster {:?} has reached its total object count limit ({count}/{limit} objects); delete objects to free up capacity",
@@ -47,7 +53,7 @@ fn counts(resource: &ResourceId) -> bool {
     *resource != ids::events() && *resource != ids::logicalclusters()
 }
 
-fn population(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName) -> u64 {
+fn object_limit(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName) -> u64 {
     let served = catalog.served(snapshot, cluster);
     let resources: BTreeSet<ResourceId> = served
         .iter()

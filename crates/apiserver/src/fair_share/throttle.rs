@@ -4,7 +4,7 @@
 //! time. Refused, they would come again all at once, after the second that clients are told to wait. Who waits too long for a turn
 //! is refused all the same, or a flood would fill the memory.
 
-use super::{Account, Limit, Meter, Shares, Tenant};
+use super::{ConnectionMeter, FairShare, Limit, Tenant, TenantUsage};
 use std::{pin::pin, time::Duration};
 use tokio::{
     sync::OwnedSemaphorePermit,
@@ -25,18 +25,18 @@ pub(crate) struct Spent {
 
 /// A request that may be computed: of a workspace that used all that it may, the only one.
 #[derive(Debug, Default)]
-pub(crate) struct Turn(Option<OwnedSemaphorePermit>);
+pub(crate) struct ThrottleSlot(Option<OwnedSemaphorePermit>);
 
-impl Shares {
+impl FairShare {
     /// Waits until the tenant may compute. From here on it pays for the connection.
-    pub(crate) async fn turn(&self, meter: &Meter, tenant: &Tenant) -> Result<Turn, Spent> {
+    pub(crate) async fn turn(&self, meter: &ConnectionMeter, tenant: &Tenant) -> Result<ThrottleSlot, Spent> {
         let account = self.charge_to(meter, tenant);
         let (Tenant::Workspace(_), Some(limit)) = (tenant, self.0.limit) else {
-            return Ok(Turn::default());
+            return Ok(ThrottleSlot::default());
         };
         // Nobody overtakes those who wait.
         if account.turns.available_permits() > 0 && account.rest(limit.seconds, meter.now()).is_zero() {
-            return Ok(Turn::default());
+            return Ok(ThrottleSlot::default());
         }
         let turn = timeout(PATIENCE, account.turn(limit, meter)).await;
         let turn = turn.map_err(|_| Spent { percent: limit.percent })?;
@@ -46,21 +46,21 @@ impl Shares {
     }
 }
 
-impl Account {
-    async fn turn(&self, limit: Limit, meter: &Meter) -> Turn {
+impl TenantUsage {
+    async fn turn(&self, limit: Limit, meter: &ConnectionMeter) -> ThrottleSlot {
         let turn = self.turns.clone().acquire_owned().await;
         loop {
             let rest = self.rest(limit.seconds, meter.now());
             if rest.is_zero() {
                 // Nobody closes it.
-                return Turn(turn.ok());
+                return ThrottleSlot(turn.ok());
             }
             sleep(rest).await;
         }
     }
 }
 
-impl Turn {
+impl ThrottleSlot {
     /// Does what the turn is for.
     pub(crate) async fn hold<T>(self, work: impl Future<Output = T>) -> T {
         if self.0.is_none() {
@@ -90,20 +90,20 @@ mod tests {
     const SECOND: Duration = Duration::from_secs(1);
 
     /// A workspace that used so many seconds of two cores, of which it may use a quarter, while somebody else is there.
-    fn spent(seconds: u32) -> (Shares, Meter, Tenant) {
-        let shares = Shares::new(2, 25);
+    fn spent(seconds: u32) -> (FairShare, ConnectionMeter, Tenant) {
+        let fair_share = FairShare::new(2, 25);
         let loud = Tenant::Workspace(ClusterName::parse("loud").expect("a name"));
-        let (meter, other) = (shares.meter(Duration::ZERO), shares.meter(Duration::ZERO));
-        shares.charge_to(&other, &Tenant::User("quiet".into()));
-        shares.charge_to(&meter, &loud);
+        let (meter, other) = (fair_share.meter(Duration::ZERO), fair_share.meter(Duration::ZERO));
+        fair_share.charge_to(&other, &Tenant::User("quiet".into()));
+        fair_share.charge_to(&meter, &loud);
         meter.charge(seconds * SECOND);
-        (shares, meter, loud)
+        (fair_share, meter, loud)
     }
 
     #[tokio::test]
     async fn requests_come_one_after_the_other() {
-        let (shares, meter, loud) = spent(1);
-        let turn = || shares.turn(&meter, &loud);
+        let (fair_share, meter, loud) = spent(1);
+        let turn = || fair_share.turn(&meter, &loud);
         assert!(turn().now_or_never().is_none(), "it waits");
         // Time goes on while it waits, and less than a second ago somebody else asked.
         let (first, _) = join(turn(), async { meter.is_behind(SECOND / 10 * 9) }).await;
@@ -117,8 +117,8 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_too_long_is_refused() {
-        let (shares, meter, loud) = spent(1_000);
-        let refused = shares
+        let (fair_share, meter, loud) = spent(1_000);
+        let refused = fair_share
             .turn(&meter, &loud)
             .await
             .expect_err("it is over its limit for seconds");
@@ -126,7 +126,7 @@ mod tests {
         assert_eq!(refused.to_string(), text);
         let user = Tenant::User("loud".into());
         assert!(
-            shares
+            fair_share
                 .turn(&meter, &user)
                 .now_or_never()
                 .is_some_and(|turn| turn.is_ok()),
@@ -136,9 +136,9 @@ mod tests {
 
     #[tokio::test]
     async fn what_waits_for_something_else_holds_up_nobody() {
-        let (shares, meter, loud) = spent(0);
-        let account = shares.charge_to(&meter, &loud);
-        let limit = shares.0.limit.expect("a limit");
+        let (fair_share, meter, loud) = spent(0);
+        let account = fair_share.charge_to(&meter, &loud);
+        let limit = fair_share.0.limit.expect("a limit");
         let first = account.turn(limit, &meter).await;
         let first = pin!(first.hold(pending::<()>()));
         let next = pin!(account.turn(limit, &meter));

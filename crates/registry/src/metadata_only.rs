@@ -2,9 +2,9 @@
 //! can show, and off one that cannot be written in today's storage version.
 
 use crate::{
-    Result,
-    before::{Context, Draft, keep_old_metadata, metadata_of, refuse},
-    metadata, owners, representation,
+    Result, metadata, owners,
+    prepare::{Context, Draft, keep_old_metadata, metadata_of, refuse},
+    representation,
 };
 use insula_api::Json;
 use insula_store::Entry;

@@ -22,7 +22,7 @@ const NOWHERE: &str = "nowhere";
 
 /// State that every service holds.
 #[derive(Clone)]
-pub struct Door {
+pub struct AdminService {
     /// The HTTP face, whose edge and limits the services share.
     pub api: Arc<ApiServer>,
     /// Threads for what takes long.
@@ -45,7 +45,7 @@ pub struct Info {
 }
 
 /// A call that is being answered: its caller, and the state that is looked at.
-pub struct Visit {
+pub struct Session {
     /// The caller.
     pub caller: Arc<Caller>,
     /// The state.
@@ -83,19 +83,19 @@ pub(crate) fn caller<T>(request: &Request<T>) -> Result<&Arc<Caller>, Status> {
     caller.ok_or_else(|| Status::unauthenticated("Unauthorized"))
 }
 
-impl Door {
+impl AdminService {
     /// The objects.
     pub fn registry(&self) -> &Registry {
         &self.api.registry
     }
 
     /// Begins to answer a call at the latest state.
-    pub async fn begin<T>(&self, request: &Request<T>) -> Result<Visit, Status> {
+    pub async fn begin<T>(&self, request: &Request<T>) -> Result<Session, Status> {
         let caller = Arc::clone(caller(request)?);
         let snapshot = self.api.registry.store.snapshot(Revision(0)).await;
         let snapshot = snapshot.map_err(|error| Status::unavailable(error.to_string()))?;
         let given = request.metadata().get("audit-id").and_then(|id| id.to_str().ok());
-        Ok(Visit {
+        Ok(Session {
             caller,
             snapshot,
             request_id: given.unwrap_or_default().to_owned(),
@@ -103,13 +103,13 @@ impl Door {
     }
 
     /// Has a workspace answer a call, and pay for it, within its limits.
-    pub async fn enter(&self, visit: &Visit, cluster: &ClusterName) -> Result<Entered, Status> {
+    pub async fn enter(&self, visit: &Session, cluster: &ClusterName) -> Result<Entered, Status> {
         let entered = self.api.enter(&visit.caller, cluster).await;
         entered.map_err(|refusal| status::refused(&refusal))
     }
 }
 
-impl Visit {
+impl Session {
     /// The header of each reply.
     pub fn header(&self) -> Option<ResponseHeader> {
         Some(ResponseHeader {

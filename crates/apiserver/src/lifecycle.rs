@@ -4,27 +4,26 @@
 use crate::{
     ApiServer,
     path::ResourcePath,
-    stage::Place,
+    stage::RequestScope,
     views::{Closed, Found},
 };
 use insula_api::ClusterName;
 use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
 use insula_registry::{
-    Served, access,
-    duty::Duty,
-    ids,
-    view::{Across, Sight},
+    Served, access, ids,
+    lifecycle::LifecycleController,
+    view::{AllClusters, ViewScope},
 };
 
 /// What the chain is asked: the verb on the type, where the type is.
-pub(crate) fn question(duty: &Duty) -> Attributes {
+pub(crate) fn question(lifecycle: &LifecycleController) -> Attributes {
     Attributes {
-        verb: duty.verb().into(),
+        verb: lifecycle.verb().into(),
         group: "tenancy.kcp.io".into(),
         version: "v1alpha1".into(),
         resource: "workspacetypes".into(),
-        name: duty.workspace_type.to_string(),
-        cluster: Some(duty.cluster.clone()),
+        name: lifecycle.workspace_type.to_string(),
+        cluster: Some(lifecycle.cluster.clone()),
         is_resource_request: true,
         ..Attributes::default()
     }
@@ -36,17 +35,27 @@ fn is_about_clusters(group: &str, resource: &str) -> bool {
 }
 
 /// As whom a request is served.
-pub(crate) fn user(duty: &Duty, place: &Place, caller: &UserInfo, asked: &Attributes) -> UserInfo {
+pub(crate) fn user(
+    lifecycle: &LifecycleController,
+    place: &RequestScope,
+    caller: &UserInfo,
+    asked: &Attributes,
+) -> UserInfo {
     match &place.cluster {
         Some(cluster) if !is_about_clusters(&asked.group, &asked.resource) => {
-            duty.works_as(&place.snapshot, cluster, caller)
+            lifecycle.works_as(&place.snapshot, cluster, caller)
         }
-        _ => duty.stands_for(caller),
+        _ => lifecycle.stands_for(caller),
     }
 }
 
 /// Whether the cluster lets it do what is asked.
-pub(crate) fn lets(duty: &Duty, place: &Place, caller: &UserInfo, asked: &Attributes) -> Result<(), Closed> {
+pub(crate) fn lets(
+    lifecycle: &LifecycleController,
+    place: &RequestScope,
+    caller: &UserInfo,
+    asked: &Attributes,
+) -> Result<(), Closed> {
     let denied = || Closed::Denied("access denied".into());
     let about_clusters = is_about_clusters(&asked.group, &asked.resource);
     let reads = matches!(asked.verb.as_str(), "get" | "list" | "watch");
@@ -56,8 +65,8 @@ pub(crate) fn lets(duty: &Duty, place: &Place, caller: &UserInfo, asked: &Attrib
             false => Err(Closed::Absent),
         };
     };
-    if !duty.is_awaited(&place.snapshot, cluster) {
-        return Err(Closed::Denied(duty.refusal().into()));
+    if !lifecycle.is_awaited(&place.snapshot, cluster) {
+        return Err(Closed::Denied(lifecycle.refusal().into()));
     }
     if about_clusters {
         let own_entry = asked.subresource == "status" && matches!(asked.verb.as_str(), "update" | "patch");
@@ -71,7 +80,7 @@ pub(crate) fn lets(duty: &Duty, place: &Place, caller: &UserInfo, asked: &Attrib
         unfinished: false,
         ..access::facts(&place.snapshot, cluster)
     };
-    let user = user(duty, place, caller, asked);
+    let user = user(lifecycle, place, caller, asked);
     let discovers = !asked.is_resource_request && reads;
     match discovers || permit(&user, asked.clone(), &facts).is_ok() {
         true => Ok(()),
@@ -80,7 +89,7 @@ pub(crate) fn lets(duty: &Duty, place: &Place, caller: &UserInfo, asked: &Attrib
 }
 
 /// The APIs that it sees.
-pub(crate) fn served(server: &ApiServer, place: &Place) -> Vec<Served> {
+pub(crate) fn served(server: &ApiServer, place: &RequestScope) -> Vec<Served> {
     let catalog = &server.registry.catalog;
     match &place.cluster {
         Some(cluster) => catalog.served(&place.snapshot, cluster),
@@ -94,20 +103,25 @@ pub(crate) fn served(server: &ApiServer, place: &Place) -> Vec<Served> {
 }
 
 /// What serves a request for objects.
-pub(crate) fn find(server: &ApiServer, duty: &Duty, place: &Place, path: &ResourcePath) -> Option<Found> {
+pub(crate) fn find(
+    server: &ApiServer,
+    lifecycle: &LifecycleController,
+    place: &RequestScope,
+    path: &ResourcePath,
+) -> Option<Found> {
     let catalog = &server.registry.catalog;
     match &place.cluster {
         Some(cluster) => Some(Found {
             served: catalog.resolve(&place.snapshot, cluster, &path.group, &path.resource)?,
             cluster: cluster.clone(),
-            sight: Sight::For(duty.clone()),
+            view_scope: ViewScope::For(lifecycle.clone()),
         }),
         None => {
             let served = catalog.system().get(&path.group, &path.resource)?;
             (served.resource_id() == ids::logicalclusters()).then(|| Found {
                 cluster: ClusterName::root(),
                 served: served.clone(),
-                sight: Across::everywhere(duty.labels()),
+                view_scope: AllClusters::everywhere(lifecycle.labels()),
             })
         }
     }

@@ -62,14 +62,14 @@ impl Rng for Zero {
 }
 
 struct World {
-    library: Arc<Library>,
+    response_cache: Arc<ResponseCache>,
     gate: Arc<Gate>,
 }
 
 impl World {
     fn new() -> World {
         World {
-            library: Arc::default(),
+            response_cache: Arc::default(),
             gate: Arc::default(),
         }
     }
@@ -97,9 +97,9 @@ impl World {
             outbound: self.gate.clone(),
             rng: Arc::new(Zero),
         };
-        let library = self.library.clone();
+        let response_cache = self.response_cache.clone();
         let told = async move {
-            let answers = library
+            let answers = response_cache
                 .ask(&ClusterName::bound_crds(), open, asker, Timestamp(now))
                 .await;
             let answers: HashMap<Key, Answer> = answers.into_iter().collect();
@@ -181,7 +181,7 @@ fn failures_are_told_and_not_kept() {
 
 #[test]
 fn what_is_kept_has_a_bound() {
-    let mut shelf = Shelf::default();
+    let mut shelf = CachedResponses::default();
     let place = |n: u8| (ClusterName::bound_crds(), [n; 32]);
     let large: Answer = Ok(Arc::new(json!("x".repeat(KEPT_BYTES_MAX / 2))));
     for n in 0..4 {

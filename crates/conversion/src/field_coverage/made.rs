@@ -1,13 +1,13 @@
 //! What stands in a version although nothing of the other one is there: constants of rules, defaults of the schema.
 
-use super::{Fate, FieldFate, Made, Maker, below, leaves_of, starts};
+use super::{CoveredField, FieldOutcome, Made, Maker, below, leaves_of, starts};
 use crate::convert::Converter;
 use crate::path::{Path, Segment};
 use crate::plan::{Op, Value};
 use insula_schema::Structural;
 
 /// Constants first.
-pub(super) fn made(converter: &Converter, fields: &[FieldFate], to: &Structural) -> Vec<Made> {
+pub(super) fn made(converter: &Converter, fields: &[CoveredField], to: &Structural) -> Vec<Made> {
     let mut constants = Vec::new();
     operations(&converter.plan.ops, &[], &mut constants);
     let rule = |index: usize| converter.facts.get(index).map(|facts| facts.path.clone());
@@ -21,7 +21,7 @@ pub(super) fn made(converter: &Converter, fields: &[FieldFate], to: &Structural)
     for (path, node) in leaves_of(to) {
         let ends = |end: &[Segment]| starts(&path, end) || starts(end, &path);
         let reached = fields.iter().any(|field| match &field.fate {
-            Fate::Carried => ends(field.path.segments()),
+            FieldOutcome::Carried => ends(field.path.segments()),
             fate => fate.destinations().iter().any(|end| ends(end.segments())),
         });
         if node.default().is_some() && !reached && !out.iter().any(|made| ends(made.path.segments())) {

@@ -1,12 +1,12 @@
 //! How much a verb looks at, and through what: a cluster from within, one cluster through an export, or all at once.
 
-use super::{Denied, Right, right::Wish, schemas::schemas_behind};
+use super::{Denied, Grant, right::AccessRequest, schemas::schemas_behind};
 use crate::{
     Catalog, Origin, Served, Target,
-    before::Draft,
-    duty::{self, Duty},
     exports::ExportName,
     ids,
+    lifecycle::{self, LifecycleController},
+    prepare::Draft,
     roles::RolesAt,
 };
 use insula_api::{ClusterName, LabelSelector, Object, ObjectKey, Scope};
@@ -21,21 +21,21 @@ use std::{
 
 /// What a target shows of a resource.
 #[derive(Debug, Clone, Default)]
-pub enum Sight {
+pub enum ViewScope {
     /// The cluster from within: everything.
     #[default]
     Within,
     /// The cluster through an export.
-    Through(Through),
+    ViaExport(ViaExport),
     /// All clusters at once: to look at only.
-    Across(Arc<Across>),
+    AllClusters(Arc<AllClusters>),
     /// The cluster from within, for one that it waits for.
-    For(Duty),
+    For(LifecycleController),
 }
 
 /// Access through an export: by whom, and to do what.
 #[derive(Debug, Clone)]
-pub struct Through {
+pub struct ViaExport {
     /// The export.
     pub export: ExportName,
     /// Kubernetes' verb.
@@ -46,13 +46,13 @@ pub struct Through {
     pub asked: Arc<Attributes>,
 }
 
-impl Through {
+impl ViaExport {
     /// What a cluster lets the caller do: what it lets the export's provider do, less what the owner of a claimed API
     /// leaves to nobody.
     ///
     /// # Errors
     /// The cluster does not let them, or the policy does not.
-    pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: Wish<'_>) -> Result<Right, Denied> {
+    pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: AccessRequest<'_>) -> Result<Grant, Denied> {
         let right = self.export.right(snapshot, cluster, wish)?;
         match self.is_left(&right, snapshot, cluster) {
             true => Ok(right),
@@ -61,7 +61,7 @@ impl Through {
     }
 
     /// Returns true for rights that no maximal permission policy takes away.
-    pub(super) fn is_left(&self, right: &Right, snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+    pub(super) fn is_left(&self, right: &Grant, snapshot: &Snapshot, cluster: &ClusterName) -> bool {
         if !right.is_to_anothers() {
             return true;
         }
@@ -85,14 +85,14 @@ pub enum By {
     #[default]
     Everybody,
     /// An export's provider, where it is let.
-    Provider(Through),
+    Provider(ViaExport),
     /// A cluster that looks for the schemas behind its bindings.
     Consumer(ClusterName),
 }
 
 /// All clusters, or those that somebody may look into.
 #[derive(Debug, Default)]
-pub struct Across {
+pub struct AllClusters {
     /// Who looks.
     pub by: By,
     /// Labels that objects must have to be seen.
@@ -101,28 +101,28 @@ pub struct Across {
     others: RwLock<BTreeMap<ClusterName, Served>>,
 }
 
-impl Across {
+impl AllClusters {
     /// All clusters that let a provider look.
-    pub fn consumers(through: Through) -> Sight {
-        Sight::Across(Arc::new(Across {
+    pub fn consumers(through: ViaExport) -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
             by: By::Provider(through),
-            ..Across::default()
+            ..AllClusters::default()
         }))
     }
 
     /// The schemas behind the bindings of a cluster.
-    pub fn schemas_of(consumer: ClusterName) -> Sight {
-        Sight::Across(Arc::new(Across {
+    pub fn schemas_of(consumer: ClusterName) -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
             by: By::Consumer(consumer),
-            ..Across::default()
+            ..AllClusters::default()
         }))
     }
 
     /// All clusters, and in them the objects with some labels.
-    pub fn everywhere(labels: LabelSelector) -> Sight {
-        Sight::Across(Arc::new(Across {
+    pub fn everywhere(labels: LabelSelector) -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
             labels,
-            ..Across::default()
+            ..AllClusters::default()
         }))
     }
 
@@ -146,8 +146,8 @@ impl Across {
 }
 
 impl Target {
-    pub(super) fn wish<'a>(&'a self, through: &'a Through) -> Wish<'a> {
-        Wish {
+    pub(super) fn wish<'a>(&'a self, through: &'a ViaExport) -> AccessRequest<'a> {
+        AccessRequest {
             group: &self.served.api.group,
             resource: &self.served.api.names.plural,
             verb: through.verb,
@@ -156,12 +156,12 @@ impl Target {
 
     /// Whether it is all clusters that are looked at.
     pub fn is_across(&self) -> bool {
-        matches!(self.sight, Sight::Across(_))
+        matches!(self.view_scope, ViewScope::AllClusters(_))
     }
 
     /// The API that shows an object: what its own cluster serves.
     pub fn serving(&self, key: &ObjectKey) -> Cow<'_, Served> {
-        if let Sight::Across(across) = &self.sight
+        if let ViewScope::AllClusters(across) = &self.view_scope
             && let Some(served) = across.others.read().get(&key.cluster)
         {
             return Cow::Owned(served.clone());
@@ -181,7 +181,7 @@ impl Target {
     /// are; those of other APIs lie among everybody's, and only consumers' are looked at.
     pub(crate) fn ranges(&self, snapshot: &Snapshot) -> Vec<Scope> {
         let resource = self.served.resource_id();
-        let Sight::Across(across) = &self.sight else {
+        let ViewScope::AllClusters(across) = &self.view_scope else {
             return vec![self.scope()];
         };
         let in_clusters = |clusters: BTreeSet<ClusterName>| {
@@ -208,14 +208,14 @@ impl Target {
 
     /// What must hold when a write is committed, and the object kept within what the writer may touch.
     pub(crate) fn hold(&self, snapshot: &Snapshot, draft: Option<&mut Draft>) -> crate::Result<Option<Guard>> {
-        let through = match &self.sight {
-            Sight::Within => return Ok(None),
-            Sight::For(duty) => {
-                let guard = duty.hold(snapshot, &self.cluster);
-                return guard.map(Some).ok_or_else(|| duty::refused(duty, self));
+        let through = match &self.view_scope {
+            ViewScope::Within => return Ok(None),
+            ViewScope::For(lifecycle) => {
+                let guard = lifecycle.hold(snapshot, &self.cluster);
+                return guard.map(Some).ok_or_else(|| lifecycle::refused(lifecycle, self));
             }
-            Sight::Through(through) => through,
-            Sight::Across(_) => return Err(crate::Error::MethodNotAllowed),
+            ViewScope::ViaExport(through) => through,
+            ViewScope::AllClusters(_) => return Err(crate::Error::MethodNotAllowed),
         };
         let forbidden = |name: &str, why: &str| self.served.api.forbidden(name, why);
         let right = through.right(snapshot, &self.cluster, self.wish(through));
@@ -235,41 +235,41 @@ impl Target {
     }
 
     /// Eyes for what a snapshot holds.
-    pub(crate) fn looking<'a>(&'a self, catalog: &'a Catalog, snapshot: &'a Snapshot) -> Looking<'a> {
-        Looking {
+    pub(crate) fn looking<'a>(&'a self, catalog: &'a Catalog, snapshot: &'a Snapshot) -> VisibilityFilter<'a> {
+        VisibilityFilter {
             target: self,
             catalog,
             snapshot,
             last: None,
-            schemas: match &self.sight {
-                Sight::Across(across) => match &across.by {
+            schemas: match &self.view_scope {
+                ViewScope::AllClusters(across) => match &across.by {
                     By::Consumer(consumer) => schemas_behind(snapshot, consumer),
                     By::Everybody | By::Provider(_) => BTreeSet::new(),
                 },
-                Sight::Within | Sight::Through(_) | Sight::For(_) => BTreeSet::new(),
+                ViewScope::Within | ViewScope::ViaExport(_) | ViewScope::For(_) => BTreeSet::new(),
             },
         }
     }
 }
 
 /// Tells what of a snapshot a target shows. Objects come cluster by cluster, so that the last right is remembered.
-pub(crate) struct Looking<'a> {
+pub(crate) struct VisibilityFilter<'a> {
     target: &'a Target,
     catalog: &'a Catalog,
     snapshot: &'a Snapshot,
-    last: Option<(ClusterName, Option<Right>)>,
+    last: Option<(ClusterName, Option<Grant>)>,
     /// What a consumer looks for.
     schemas: BTreeSet<ObjectKey>,
 }
 
-impl Looking<'_> {
+impl VisibilityFilter<'_> {
     /// Whether an object is shown.
     pub(crate) fn sees(&mut self, key: &ObjectKey, object: &Object) -> bool {
         let target = self.target;
-        let through = match &target.sight {
-            Sight::Within | Sight::For(_) => return true,
-            Sight::Through(through) => through,
-            Sight::Across(across) => {
+        let through = match &target.view_scope {
+            ViewScope::Within | ViewScope::For(_) => return true,
+            ViewScope::ViaExport(through) => through,
+            ViewScope::AllClusters(across) => {
                 // System clusters are the server's own, whoever looks.
                 if key.cluster.is_system()
                     || target
@@ -298,7 +298,7 @@ impl Looking<'_> {
             let right = right
                 .ok()
                 .filter(|right| *right.identity(&target.served.identity) == *target.served.identity);
-            if let (Some(_), Sight::Across(across)) = (&right, &target.sight) {
+            if let (Some(_), ViewScope::AllClusters(across)) = (&right, &target.view_scope) {
                 across.learn(self.catalog, self.snapshot, target, &key.cluster);
             }
             self.last = Some((key.cluster.clone(), right));
@@ -315,7 +315,7 @@ impl Looking<'_> {
     /// Returns true for an object of an older state that may be shown in this one, too: what it was then may be seen
     /// today, and so may what it is today. One that is gone is shown to those who would see it if it came back.
     pub(crate) fn still_sees(&mut self, key: &ObjectKey, old: &Object) -> bool {
-        if matches!(self.target.sight, Sight::Within | Sight::For(_)) {
+        if matches!(self.target.view_scope, ViewScope::Within | ViewScope::For(_)) {
             return true;
         }
         self.sees(key, old)
@@ -327,6 +327,6 @@ impl Looking<'_> {
 
     /// Returns true where labels of objects say who may look at them: what is gone waits for nobody.
     fn is_of_waiting(&self) -> bool {
-        matches!(&self.target.sight, Sight::Across(across) if !across.labels.is_empty())
+        matches!(&self.target.view_scope, ViewScope::AllClusters(across) if !across.labels.is_empty())
     }
 }

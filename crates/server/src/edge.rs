@@ -39,7 +39,7 @@ use crate::{
 };
 
 /// Who answers, and who is told.
-pub(crate) struct Front {
+pub(crate) struct Edge {
     /// Makes the ids of requests.
     pub(crate) rng: Arc<dyn Rng>,
     /// Where requests are recorded.
@@ -54,7 +54,7 @@ pub(crate) struct Front {
     pub(crate) api: Arc<ApiServer>,
 }
 
-impl Front {
+impl Edge {
     /// As what the port asks.
     pub(crate) fn into_answer(self) -> Answer {
         let front = Arc::new(self);

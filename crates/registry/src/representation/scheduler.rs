@@ -36,7 +36,7 @@ impl Workers {
 }
 
 /// A piece of a job.
-struct Turn {
+struct Piece {
     tenant: ClusterName,
     job: Arc<Job>,
     piece: Range<usize>,
@@ -44,14 +44,14 @@ struct Turn {
 
 /// Jobs that have pieces left.
 #[derive(Default)]
-pub(super) struct Turns {
+pub(super) struct ConversionScheduler {
     /// Tenants in the order of their turns, each with its jobs in the order of theirs; none of them is without.
     tenants: VecDeque<(ClusterName, VecDeque<Arc<Job>>)>,
     /// Workers that look here until nothing is left.
     working: usize,
 }
 
-impl Turns {
+impl ConversionScheduler {
     fn add(&mut self, tenant: &ClusterName, job: Arc<Job>) {
         match self.tenants.iter_mut().find(|(known, _)| known == tenant) {
             Some((_, jobs)) => jobs.push_back(job),
@@ -60,7 +60,7 @@ impl Turns {
     }
 
     /// Whose turn it is, and with what.
-    fn next(&mut self) -> Option<Turn> {
+    fn next(&mut self) -> Option<Piece> {
         while let Some((tenant, mut jobs)) = self.tenants.pop_front() {
             let job = jobs.pop_front();
             let piece = job.and_then(|job| job.take().map(|piece| (job, piece)));
@@ -69,7 +69,7 @@ impl Turns {
                 self.tenants.push_back((tenant.clone(), jobs));
             }
             if let Some((job, piece)) = piece {
-                return Some(Turn { tenant, job, piece });
+                return Some(Piece { tenant, job, piece });
             }
         }
         None
@@ -79,10 +79,10 @@ impl Turns {
 /// Puts a job in the line, and starts workers as far as there are less than may be.
 pub(super) fn enqueue(cache: &Arc<Cache>, tenant: &ClusterName, job: &Arc<Job>) {
     let starting = {
-        let mut turns = cache.turns.lock();
-        turns.add(tenant, job.clone());
-        let starting = cache.workers.width.max(1).saturating_sub(turns.working);
-        turns.working += starting;
+        let mut scheduler = cache.scheduler.lock();
+        scheduler.add(tenant, job.clone());
+        let starting = cache.workers.width.max(1).saturating_sub(scheduler.working);
+        scheduler.working += starting;
         starting
     };
     for _ in 0..starting {
@@ -97,7 +97,7 @@ fn work(cache: &Cache) {
 
 /// Does one piece; `false` where none is left.
 pub(super) fn turn(cache: &Cache) -> bool {
-    let Some(Turn { tenant, job, piece }) = next_or_leave(cache) else {
+    let Some(Piece { tenant, job, piece }) = next_or_leave(cache) else {
         return false;
     };
     (cache.workers.pay)(&tenant, &mut || job.run(cache, piece.clone()));
@@ -105,11 +105,11 @@ pub(super) fn turn(cache: &Cache) -> bool {
 }
 
 /// Under one lock: a job that comes after it finds a worker, or sees that one has left.
-fn next_or_leave(cache: &Cache) -> Option<Turn> {
-    let mut turns = cache.turns.lock();
-    let next = turns.next();
+fn next_or_leave(cache: &Cache) -> Option<Piece> {
+    let mut scheduler = cache.scheduler.lock();
+    let next = scheduler.next();
     if next.is_none() {
-        turns.working -= 1;
+        scheduler.working -= 1;
     }
     next
 }

@@ -18,7 +18,7 @@ use std::{
 
 use hyper::rt::Executor;
 use insula_api::ClusterName;
-use insula_apiserver::shares::{Meter, Shares, Tenant};
+use insula_apiserver::fair_share::{ConnectionMeter, FairShare, Tenant};
 use rustix::process::nice;
 use tokio::runtime::{Builder, Handle, Runtime};
 
@@ -29,10 +29,10 @@ use crate::exchange::Exchange;
 const NICENESS: i32 = 5;
 
 /// The threads of both lanes, and who is served by which.
-pub struct Lanes {
+pub struct PriorityRuntimes {
     /// Since when meters count.
     begun: Instant,
-    pub(crate) shares: Shares,
+    pub(crate) fair_share: FairShare,
     front: Handle,
     back: Threads,
     controllers: Threads,
@@ -49,30 +49,30 @@ struct Threads {
 
 /// Where a task runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Lane {
-    Front,
-    Back,
+pub(crate) enum Priority {
+    Normal,
+    Low,
 }
 
 thread_local! {
     /// What this thread serves. Threads of controllers serve no connection, so nobody asks it of them.
-    static HERE: Cell<Lane> = const { Cell::new(Lane::Front) };
+    static HERE: Cell<Priority> = const { Cell::new(Priority::Normal) };
 }
 
-impl Lane {
+impl Priority {
     /// That of the thread that asks.
     pub(crate) fn here() -> Self {
         HERE.get()
     }
 }
 
-impl Lanes {
+impl PriorityRuntimes {
     /// The threads of this runtime, and others once they are needed: of each kind one fewer than there are cores. Whatever their
     /// priority, whoever wakes up beside them may wait until they have had a slice of time, or are through with a system call.
-    pub(crate) fn new(cores: usize, shares: Shares) -> Arc<Self> {
-        Arc::new(Lanes {
+    pub(crate) fn new(cores: usize, fair_share: FairShare) -> Arc<Self> {
+        Arc::new(PriorityRuntimes {
             begun: Instant::now(),
-            shares,
+            fair_share,
             front: Handle::current(),
             back: Threads::new("behind", NICENESS, cores),
             controllers: Threads::new("controllers", 0, cores),
@@ -80,8 +80,8 @@ impl Lanes {
     }
 
     /// What a new connection is measured with.
-    pub(crate) fn meter(&self) -> Arc<Meter> {
-        Arc::new(self.shares.meter(self.begun.elapsed()))
+    pub(crate) fn meter(&self) -> Arc<ConnectionMeter> {
+        Arc::new(self.fair_share.meter(self.begun.elapsed()))
     }
 
     /// Runs what takes long and waits for nothing, behind whoever it is for.
@@ -93,19 +93,23 @@ impl Lanes {
     pub(crate) fn charged(&self, workspace: &ClusterName, work: &mut dyn FnMut()) {
         let begun = Instant::now();
         work();
-        self.shares
+        self.fair_share
             .charge(&Tenant::Workspace(workspace.clone()), begun.elapsed());
     }
 
     /// Runs a task at the meter's cost, in the lane of whoever pays.
-    pub(crate) fn spawn(self: &Arc<Self>, meter: &Arc<Meter>, task: impl Future<Output = ()> + Send + 'static) {
+    pub(crate) fn spawn(
+        self: &Arc<Self>,
+        meter: &Arc<ConnectionMeter>,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         self.spawn_in(meter, None, task);
     }
 
     /// The same for the task that answers in an exchange.
     fn spawn_in(
         self: &Arc<Self>,
-        meter: &Arc<Meter>,
+        meter: &Arc<ConnectionMeter>,
         exchange: Option<Arc<Exchange>>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
@@ -113,16 +117,16 @@ impl Lanes {
             task: Some(Box::pin(task)),
             exchange,
             lane: self.lane(meter),
-            lanes: Arc::clone(self),
+            priority: Arc::clone(self),
             meter: Arc::clone(meter),
         };
         task.go_on();
     }
 
-    fn lane(&self, meter: &Meter) -> Lane {
+    fn lane(&self, meter: &ConnectionMeter) -> Priority {
         match meter.is_behind(self.begun.elapsed()) {
-            true => Lane::Back,
-            false => Lane::Front,
+            true => Priority::Low,
+            false => Priority::Normal,
         }
     }
 
@@ -154,7 +158,7 @@ impl Threads {
                 .worker_threads(self.count)
                 .thread_name(self.name)
                 .on_thread_start(move || {
-                    HERE.set(Lane::Back);
+                    HERE.set(Priority::Low);
                     if let Err(error) = nice(niceness) {
                         tracing::warn!(%error, niceness, "threads keep their priority");
                     }
@@ -183,17 +187,17 @@ struct Metered<F> {
     /// Nothing when it goes on elsewhere.
     task: Option<Pin<Box<F>>>,
     exchange: Option<Arc<Exchange>>,
-    lane: Lane,
-    lanes: Arc<Lanes>,
-    meter: Arc<Meter>,
+    lane: Priority,
+    priority: Arc<PriorityRuntimes>,
+    meter: Arc<ConnectionMeter>,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Metered<F> {
     fn go_on(self) {
-        let lanes = Arc::clone(&self.lanes);
+        let priority = Arc::clone(&self.priority);
         let threads = match self.lane {
-            Lane::Front => &lanes.front,
-            Lane::Back => lanes.back(),
+            Priority::Normal => &priority.front,
+            Priority::Low => priority.back(),
         };
         drop(threads.spawn(self));
     }
@@ -203,13 +207,13 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let lane = self.lanes.lane(&self.meter);
+        let lane = self.priority.lane(&self.meter);
         if lane != self.lane {
             let moved = Metered {
                 task: self.task.take(),
                 exchange: self.exchange.take(),
                 lane,
-                lanes: Arc::clone(&self.lanes),
+                priority: Arc::clone(&self.priority),
                 meter: Arc::clone(&self.meter),
             };
             moved.go_on();
@@ -221,7 +225,7 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
         let Some(task) = &mut self.task else {
             return Poll::Ready(());
         };
-        if lane == Lane::Back {
+        if lane == Priority::Low {
             // The kernel lets whoever runs go on for a while, whatever their priority, unless they say that others may.
             std::thread::yield_now();
         }
@@ -236,8 +240,8 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
 /// Begins what a connection begins, at the connection's cost.
 #[derive(Clone)]
 pub(crate) struct Spawner {
-    pub(crate) lanes: Arc<Lanes>,
-    pub(crate) meter: Arc<Meter>,
+    pub(crate) priority: Arc<PriorityRuntimes>,
+    pub(crate) meter: Arc<ConnectionMeter>,
     /// The exchange of the request that HTTP/2 hands over next.
     pub(crate) next: Arc<Mutex<Option<Arc<Exchange>>>>,
 }
@@ -245,7 +249,7 @@ pub(crate) struct Spawner {
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
     fn execute(&self, task: F) {
         let exchange = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.lanes.spawn_in(&self.meter, exchange, task);
+        self.priority.spawn_in(&self.meter, exchange, task);
     }
 }
 
@@ -257,10 +261,10 @@ mod tests {
     /// Goes to the threads of those who are behind when its tenant is, and back, without beginning anew.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_task_moves_with_its_tenant() {
-        let lanes = Lanes::new(2, Shares::new(2, 100));
-        let (meter, other, shares) = (lanes.meter(), lanes.meter(), lanes.shares.clone());
+        let priority = PriorityRuntimes::new(2, FairShare::new(2, 100));
+        let (meter, other, fair_share) = (priority.meter(), priority.meter(), priority.fair_share.clone());
         let (told, mut threads) = tokio::sync::mpsc::unbounded_channel();
-        lanes.spawn(&meter, async move {
+        priority.spawn(&meter, async move {
             loop {
                 let name = std::thread::current().name().unwrap_or_default().to_owned();
                 if told.send(name).is_err() {
@@ -273,9 +277,9 @@ mod tests {
         let mut go_on_until = async |behind: bool| {
             loop {
                 let name = threads.recv().await.expect("it goes on");
-                other.is_behind(lanes.begun.elapsed());
+                other.is_behind(priority.begun.elapsed());
                 for (meter, name) in [(&other, "quiet"), (&meter, "loud")] {
-                    shares.charge_to(meter, &Tenant::User(name.into()));
+                    fair_share.charge_to(meter, &Tenant::User(name.into()));
                 }
                 if seen.last() != Some(&name) {
                     seen.push(name);

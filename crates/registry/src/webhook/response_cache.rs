@@ -31,17 +31,17 @@ const KEPT_SECONDS: i64 = 60;
 type Answers = Arc<Vec<(Key, Answer)>>;
 type Asking = BoxFuture<'static, Answers>;
 /// A question of a cluster's.
-type Place = (ClusterName, Key);
+type CacheKey = (ClusterName, Key);
 
 /// Answers that watches share.
 #[derive(Default)]
-pub(crate) struct Library(Mutex<Shelf>);
+pub(crate) struct ResponseCache(Mutex<CachedResponses>);
 
 #[derive(Default)]
-struct Shelf {
-    slots: HashMap<Place, Slot>,
+struct CachedResponses {
+    slots: HashMap<CacheKey, Slot>,
     /// Places by when they were taken. Each slot is here; not each of these has its slot still.
-    order: VecDeque<(Timestamp, Place)>,
+    order: VecDeque<(Timestamp, CacheKey)>,
     bytes: usize,
 }
 
@@ -59,7 +59,7 @@ enum State {
     },
 }
 
-impl Library {
+impl ResponseCache {
     /// The answers to questions of a cluster's, as far as they cannot be had otherwise by asking.
     pub(super) async fn ask(
         self: &Arc<Self>,
@@ -99,7 +99,7 @@ impl Library {
             }
         }
         if !mine.is_empty() {
-            let places: Vec<Place> = mine.iter().map(|(key, _)| (cluster.clone(), *key)).collect();
+            let places: Vec<CacheKey> = mine.iter().map(|(key, _)| (cluster.clone(), *key)).collect();
             let asking = self.asking(cluster.clone(), mine, asker);
             if let Some(weak) = asking.downgrade() {
                 places
@@ -112,10 +112,10 @@ impl Library {
     }
 
     fn asking(self: &Arc<Self>, cluster: ClusterName, questions: Vec<(Key, Question)>, asker: Asker) -> Shared<Asking> {
-        let library = self.clone();
+        let response_cache = self.clone();
         let asking = async move {
             let answers = asker.ask(&cluster, questions).await;
-            library.settle(&cluster, &answers);
+            response_cache.settle(&cluster, &answers);
             Arc::new(answers)
         };
         asking.boxed().shared()
@@ -129,14 +129,14 @@ impl Library {
     }
 }
 
-impl Shelf {
-    fn begin(&mut self, place: Place, asking: WeakShared<Asking>, since: Timestamp) {
+impl CachedResponses {
+    fn begin(&mut self, place: CacheKey, asking: WeakShared<Asking>, since: Timestamp) {
         self.order.push_back((since, place.clone()));
         let state = State::Asking(asking);
         self.slots.insert(place, Slot { since, state });
     }
 
-    fn settle(&mut self, place: Place, answer: &Answer) {
+    fn settle(&mut self, place: CacheKey, answer: &Answer) {
         match (answer, self.slots.get_mut(&place)) {
             (Ok(answer), Some(slot)) => {
                 let bytes = answer.to_string().len();
@@ -164,7 +164,7 @@ impl Shelf {
         }
     }
 
-    fn remove(&mut self, place: &Place) {
+    fn remove(&mut self, place: &CacheKey) {
         if let Some(Slot {
             state: State::Kept { bytes, .. },
             ..
@@ -176,5 +176,5 @@ impl Shelf {
 }
 
 #[cfg(test)]
-#[path = "library_tests.rs"]
+#[path = "response_cache_tests.rs"]
 mod tests;

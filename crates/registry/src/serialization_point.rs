@@ -13,24 +13,24 @@ use std::sync::Arc;
 
 /// A register as it was seen.
 #[derive(Debug, Clone)]
-pub struct Register {
+pub struct SerializationPoint {
     key: ObjectKey,
     seen: Option<Entry>,
 }
 
-impl Register {
+impl SerializationPoint {
     /// Of all objects of a cluster.
     pub(crate) fn of_objects(snapshot: &Snapshot, cluster: &ClusterName) -> Self {
-        Register::at(snapshot, ids::register(cluster, "objects"))
+        SerializationPoint::at(snapshot, ids::register(cluster, "objects"))
     }
 
     /// Of the identities of all exports.
     pub fn of_identities(snapshot: &Snapshot) -> Self {
-        Register::at(snapshot, ids::register(&ClusterName::bound_crds(), "identities"))
+        SerializationPoint::at(snapshot, ids::register(&ClusterName::bound_crds(), "identities"))
     }
 
     fn at(snapshot: &Snapshot, key: ObjectKey) -> Self {
-        Register {
+        SerializationPoint {
             seen: snapshot.get(&key),
             key,
         }

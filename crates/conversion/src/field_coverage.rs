@@ -10,7 +10,7 @@
 //!           .spec.scratch     dropped
 //! ```
 
-use crate::bundle::{Bundle, Strategy, Version};
+use crate::bundle::{Bundle, LossPolicy, Version};
 use crate::carry::Carry;
 use crate::convert::Converter;
 use crate::path::{Path, Segment};
@@ -23,13 +23,13 @@ mod made;
 
 /// The fields of one version on the way to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Fates {
+pub struct FieldCoverage {
     /// The version converted from.
     pub from: String,
     /// The version converted to.
     pub to: String,
     /// Its fields, in order of the schema; then the elements, map entries, labels and annotations that rules name.
-    pub fields: Vec<FieldFate>,
+    pub fields: Vec<CoveredField>,
     /// What the other version shows that no field is the source of.
     pub made: Vec<Made>,
 }
@@ -72,16 +72,16 @@ impl Maker {
 
 /// A field and what becomes of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FieldFate {
+pub struct CoveredField {
     /// The field; `[]` stands for the items of a list and the values of a map.
     pub path: Path,
     /// What becomes of it.
-    pub fate: Fate,
+    pub fate: FieldOutcome,
 }
 
 /// What becomes of a field in another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Fate {
+pub enum FieldOutcome {
     /// It has the same path there.
     Carried,
     /// It has other paths there.
@@ -111,12 +111,12 @@ pub struct Computed {
 
 /// The fate of every field in every direction that has a plan of its own: between the hub and each other version, and between
 /// pairs that have rules. Other directions go over the hub.
-pub fn fates(bundle: &Bundle) -> Vec<Fates> {
+pub fn field_coverage(bundle: &Bundle) -> Vec<FieldCoverage> {
     let directions = bundle.converters.iter().filter_map(|((from, to), converter)| {
         let (from, to) = (bundle.versions.get(*from)?, bundle.versions.get(*to)?);
-        let losing = bundle.strategy() == Strategy::None;
+        let losing = bundle.strategy() == LossPolicy::None;
         let fields = of_direction(converter, from, losing);
-        Some(Fates {
+        Some(FieldCoverage {
             from: from.name.clone(),
             to: to.name.clone(),
             made: made::made(converter, &fields, &to.schema),
@@ -126,43 +126,43 @@ pub fn fates(bundle: &Bundle) -> Vec<Fates> {
     directions.collect()
 }
 
-impl Fate {
+impl FieldOutcome {
     /// The fate in one word.
     pub fn word(&self) -> &'static str {
         match self {
-            Fate::Carried => "carried",
-            Fate::Moved { .. } => "moved",
-            Fate::Computed { .. } => "computed",
-            Fate::Preserved => "preserved",
-            Fate::Dropped => "dropped",
+            FieldOutcome::Carried => "carried",
+            FieldOutcome::Moved { .. } => "moved",
+            FieldOutcome::Computed { .. } => "computed",
+            FieldOutcome::Preserved => "preserved",
+            FieldOutcome::Dropped => "dropped",
         }
     }
 
     /// Where its value, or what is made of it, is found.
     pub fn destinations(&self) -> Vec<&Path> {
         match self {
-            Fate::Moved { to } => to.iter().collect(),
-            Fate::Computed { by } => by.iter().map(|computed| &computed.to).collect(),
-            Fate::Carried | Fate::Preserved | Fate::Dropped => Vec::new(),
+            FieldOutcome::Moved { to } => to.iter().collect(),
+            FieldOutcome::Computed { by } => by.iter().map(|computed| &computed.to).collect(),
+            FieldOutcome::Carried | FieldOutcome::Preserved | FieldOutcome::Dropped => Vec::new(),
         }
     }
 
     /// The rules that compute with it.
     pub fn rules(&self) -> Vec<&str> {
         match self {
-            Fate::Computed { by } => by.iter().map(|computed| computed.rule.as_str()).collect(),
+            FieldOutcome::Computed { by } => by.iter().map(|computed| computed.rule.as_str()).collect(),
             _ => Vec::new(),
         }
     }
 }
 
-impl fmt::Display for Fate {
+impl fmt::Display for FieldOutcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.word())?;
         let parts: Vec<String> = match self {
-            Fate::Moved { to } => to.iter().map(|to| format!("to {to}")).collect(),
-            Fate::Computed { by } => by.iter().map(|by| format!("into {} by {}", by.to, by.rule)).collect(),
-            Fate::Carried | Fate::Preserved | Fate::Dropped => return Ok(()),
+            FieldOutcome::Moved { to } => to.iter().map(|to| format!("to {to}")).collect(),
+            FieldOutcome::Computed { by } => by.iter().map(|by| format!("into {} by {}", by.to, by.rule)).collect(),
+            FieldOutcome::Carried | FieldOutcome::Preserved | FieldOutcome::Dropped => return Ok(()),
         };
         write!(f, " {}", parts.join(" and "))
     }
@@ -184,7 +184,7 @@ enum How {
     Items(Option<Carry>),
 }
 
-fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<FieldFate> {
+fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<CoveredField> {
     let mut reads = Vec::new();
     operations(&converter.plan.ops, &Around::default(), &converter.from, &mut reads);
     let mut paths: Vec<Vec<Segment>> = leaves_of(&from.schema).into_iter().map(|(path, _)| path).collect();
@@ -200,16 +200,23 @@ fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<Fiel
     }
     let mut seen = std::collections::BTreeSet::new();
     paths.retain(|path| !path.is_empty() && seen.insert(path.clone()));
-    let fate = |path: Vec<Segment>| FieldFate {
+    let fate = |path: Vec<Segment>| CoveredField {
         fate: fate(&path, &converter.plan, &reads, converter, from, losing),
         path: Path::of(path),
     };
     paths.into_iter().map(fate).collect()
 }
 
-fn fate(path: &[Segment], plan: &Plan, reads: &[Read], converter: &Converter, from: &Version, losing: bool) -> Fate {
+fn fate(
+    path: &[Segment],
+    plan: &Plan,
+    reads: &[Read],
+    converter: &Converter,
+    from: &Version,
+    losing: bool,
+) -> FieldOutcome {
     if from.drop.iter().any(|drop| starts(path, drop.segments())) {
-        return Fate::Dropped;
+        return FieldOutcome::Dropped;
     }
     let mut moved: Vec<Path> = Vec::new();
     let mut by: Vec<Computed> = Vec::new();
@@ -236,11 +243,11 @@ fn fate(path: &[Segment], plan: &Plan, reads: &[Read], converter: &Converter, fr
         }
     }
     match (moved.is_empty(), carried, by.is_empty()) {
-        (false, ..) => Fate::Moved { to: moved },
-        (true, true, _) => Fate::Carried,
-        (true, false, false) => Fate::Computed { by },
-        (true, false, true) if losing => Fate::Dropped,
-        (true, false, true) => Fate::Preserved,
+        (false, ..) => FieldOutcome::Moved { to: moved },
+        (true, true, _) => FieldOutcome::Carried,
+        (true, false, false) => FieldOutcome::Computed { by },
+        (true, false, true) if losing => FieldOutcome::Dropped,
+        (true, false, true) => FieldOutcome::Preserved,
     }
 }
 

@@ -11,7 +11,7 @@
 //!
 //! This module keeps the accounts. Threads, and which of them work for whom, are the server's.
 
-mod turns;
+mod throttle;
 
 use dashmap::DashMap;
 use insula_api::ClusterName;
@@ -24,7 +24,7 @@ use std::{
 };
 use tokio::sync::Semaphore;
 
-pub(crate) use turns::Turn;
+pub(crate) use throttle::ThrottleSlot;
 
 /// What was used so long ago counts half.
 const HALF_LIFE: Duration = Duration::from_millis(250);
@@ -54,14 +54,14 @@ pub enum Tenant {
 
 /// The accounts of all tenants. Copies are of the same ones.
 #[derive(Clone)]
-pub struct Shares(Arc<Accounts>);
+pub struct FairShare(Arc<TenantUsages>);
 
-struct Accounts {
+struct TenantUsages {
     /// Seconds of computing that an account may hold.
     share: f64,
     limit: Option<Limit>,
-    crowd: Arc<Crowd>,
-    open: DashMap<Tenant, Arc<Account>>,
+    crowd: Arc<Contention>,
+    open: DashMap<Tenant, Arc<TenantUsage>>,
     sweep_at: AtomicUsize,
 }
 
@@ -75,7 +75,7 @@ struct Limit {
 }
 
 /// What an account has to know of all others.
-struct Crowd {
+struct Contention {
     /// The account of whoever asked last.
     last: AtomicUsize,
     /// When that was somebody else than before, in microseconds, and one more.
@@ -85,9 +85,9 @@ struct Crowd {
 }
 
 /// What was computed for one tenant.
-pub struct Account {
+pub struct TenantUsage {
     share: f64,
-    crowd: Arc<Crowd>,
+    crowd: Arc<Contention>,
     used: Mutex<Used>,
     /// One, taken by whose turn it is.
     turns: Arc<Semaphore>,
@@ -103,7 +103,7 @@ struct Used {
 }
 
 /// Measures a connection, for the account of whoever asked on it last; before anybody did, for one of its own.
-pub struct Meter(Mutex<Arc<Account>>);
+pub struct ConnectionMeter(Mutex<Arc<TenantUsage>>);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Every one of them is whole between any two statements.
@@ -120,7 +120,7 @@ fn level(seconds: f64, now: Duration) -> f64 {
     (seconds.log2() + 64.0 + now.div_duration_f64(HALF_LIFE)).max(0.0)
 }
 
-impl Shares {
+impl FairShare {
     /// Accounts on a machine with so many cores, of which a workspace may use so many hundredths while others are there; 100: what
     /// is left over. Times are since a moment that is the same for all.
     pub fn new(cores: usize, percent: usize) -> Self {
@@ -130,12 +130,12 @@ impl Shares {
             percent,
             seconds: all * percent as f64 / 100.0,
         });
-        let crowd = Arc::new(Crowd {
+        let crowd = Arc::new(Contention {
             last: AtomicUsize::new(0),
             changed: AtomicU64::new(0),
             most: AtomicU64::new(0),
         });
-        Shares(Arc::new(Accounts {
+        FairShare(Arc::new(TenantUsages {
             share: SHARE * all,
             limit,
             crowd,
@@ -145,12 +145,12 @@ impl Shares {
     }
 
     /// The meter of a new connection.
-    pub fn meter(&self, now: Duration) -> Meter {
-        Meter(Mutex::new(self.0.account(now)))
+    pub fn meter(&self, now: Duration) -> ConnectionMeter {
+        ConnectionMeter(Mutex::new(self.0.account(now)))
     }
 
     /// From here on the tenant pays for the connection, out of this account.
-    pub fn charge_to(&self, meter: &Meter, tenant: &Tenant) -> Arc<Account> {
+    pub fn charge_to(&self, meter: &ConnectionMeter, tenant: &Tenant) -> Arc<TenantUsage> {
         let now = meter.now();
         let account = self.0.of(tenant, now);
         self.0.crowd.asked(&account, now);
@@ -166,15 +166,15 @@ impl Shares {
     }
 }
 
-impl Accounts {
-    fn account(&self, now: Duration) -> Arc<Account> {
+impl TenantUsages {
+    fn account(&self, now: Duration) -> Arc<TenantUsage> {
         let used = Used {
             seconds: 0.0,
             long: 0.0,
             at: now,
             behind: false,
         };
-        Arc::new(Account {
+        Arc::new(TenantUsage {
             share: self.share,
             crowd: self.crowd.clone(),
             used: Mutex::new(used),
@@ -182,7 +182,7 @@ impl Accounts {
         })
     }
 
-    fn of(&self, tenant: &Tenant, now: Duration) -> Arc<Account> {
+    fn of(&self, tenant: &Tenant, now: Duration) -> Arc<TenantUsage> {
         if let Some(account) = self.open.get(tenant) {
             return account.clone();
         }
@@ -203,8 +203,8 @@ impl Accounts {
     }
 }
 
-impl Crowd {
-    fn asked(&self, account: &Arc<Account>, now: Duration) {
+impl Contention {
+    fn asked(&self, account: &Arc<TenantUsage>, now: Duration) {
         let who = Arc::as_ptr(account).addr();
         let before = self.last.swap(who, Ordering::Relaxed);
         if before != who && before != 0 {
@@ -240,7 +240,7 @@ impl Used {
     }
 }
 
-impl Account {
+impl TenantUsage {
     /// Until it holds no more than so many seconds; nothing while nobody else is there.
     fn rest(&self, seconds: f64, now: Duration) -> Duration {
         let mut used = locked(&self.used);
@@ -273,13 +273,13 @@ impl Account {
     }
 }
 
-impl Meter {
+impl ConnectionMeter {
     /// The time: it is told before anything runs.
     fn now(&self) -> Duration {
         locked(&locked(&self.0).used).at
     }
 
-    fn pay_from(&self, account: &Arc<Account>) {
+    fn pay_from(&self, account: &Arc<TenantUsage>) {
         *locked(&self.0) = account.clone();
     }
 
@@ -308,17 +308,17 @@ mod tests {
     /// Gives when the first one is behind.
     fn beside(works: impl Fn(u32) -> u32, asks: impl Fn(u32) -> bool) -> Vec<bool> {
         let mut now = Duration::ZERO;
-        let shares = Shares::new(2, 100);
-        let (loud, quiet) = (shares.meter(now), shares.meter(now));
+        let fair_share = FairShare::new(2, 100);
+        let (loud, quiet) = (fair_share.meter(now), fair_share.meter(now));
         (0..800)
             .map(|step| {
                 now += 10 * MS;
                 loud.is_behind(now);
-                shares.charge_to(&loud, &user("loud"));
+                fair_share.charge_to(&loud, &user("loud"));
                 loud.charge(works(step) * MS);
                 if asks(step) {
                     quiet.is_behind(now);
-                    shares.charge_to(&quiet, &user("quiet"));
+                    fair_share.charge_to(&quiet, &user("quiet"));
                     quiet.charge(MS / 10);
                 }
                 assert!(!quiet.is_behind(now), "who uses little is never behind");
@@ -349,12 +349,12 @@ mod tests {
 
     /// Three tenants of a machine with two cores, who compute for so many of ten milliseconds. Gives who is behind at the end.
     fn three(works: [u32; 3]) -> [bool; 3] {
-        let shares = Shares::new(2, 100);
-        let tenants = ["a", "b", "c"].map(|name| (shares.meter(Duration::ZERO), user(name)));
+        let fair_share = FairShare::new(2, 100);
+        let tenants = ["a", "b", "c"].map(|name| (fair_share.meter(Duration::ZERO), user(name)));
         for step in 1..800 {
             for ((meter, tenant), works) in tenants.iter().zip(works) {
                 meter.is_behind(step * 10 * MS);
-                shares.charge_to(meter, tenant);
+                fair_share.charge_to(meter, tenant);
                 meter.charge(works * MS);
             }
         }
@@ -384,17 +384,17 @@ mod tests {
     #[test]
     fn who_used_the_limit_rests_while_others_are_there() {
         let served = |others: bool| {
-            let (mut now, shares) = (Duration::ZERO, Shares::new(2, 25));
-            let seconds = shares.0.limit.expect("a limit").seconds;
-            let (loud, quiet) = (shares.meter(now), shares.meter(now));
+            let (mut now, fair_share) = (Duration::ZERO, FairShare::new(2, 25));
+            let seconds = fair_share.0.limit.expect("a limit").seconds;
+            let (loud, quiet) = (fair_share.meter(now), fair_share.meter(now));
             let asks = (0..400).filter(|_| {
                 now += 10 * MS;
                 if others {
                     quiet.is_behind(now);
-                    shares.charge_to(&quiet, &user("quiet"));
+                    fair_share.charge_to(&quiet, &user("quiet"));
                 }
                 loud.is_behind(now);
-                let rest = shares.charge_to(&loud, &user("loud")).rest(seconds, now);
+                let rest = fair_share.charge_to(&loud, &user("loud")).rest(seconds, now);
                 if rest.is_zero() {
                     loud.charge(20 * MS);
                 }
@@ -413,11 +413,11 @@ mod tests {
     #[test]
     fn who_is_gone_is_forgotten() {
         let mut now = Duration::ZERO;
-        let shares = Shares::new(2, 100);
+        let fair_share = FairShare::new(2, 100);
         for n in 0..10 * SWEEP_MIN {
             now += 10 * MS;
-            shares.charge_to(&shares.meter(now), &user(&n.to_string()));
+            fair_share.charge_to(&fair_share.meter(now), &user(&n.to_string()));
         }
-        assert!(shares.0.open.len() <= 2 * SWEEP_MIN, "{}", shares.0.open.len());
+        assert!(fair_share.0.open.len() <= 2 * SWEEP_MIN, "{}", fair_share.0.open.len());
     }
 }
