@@ -1,4 +1,5 @@
-//! Compiles `/proto` with protox, so that no protoc has to be installed, and keeps the descriptors for reflection.
+//! Compiles `/proto` with protox, so that no protoc has to be installed, and keeps the descriptors
+//! for reflection.
 #![expect(
     clippy::disallowed_methods,
     reason = "the environment is how cargo talks to a build script"

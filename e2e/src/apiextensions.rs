@@ -9,7 +9,8 @@ use tempfile::TempDir;
 
 use crate::{Client, Etcd, Server, Who, until, unused_port};
 
-/// A kubeconfig that leads nowhere: the server asks nobody who may do what, but wants to know whom it would.
+/// A kubeconfig that leads nowhere: the server asks nobody who may do what, but wants to know whom
+/// it would.
 const NOWHERE: &str = "{apiVersion: v1, kind: Config, current-context: none, users: [{name: none, user: {}}], \
     clusters: [{name: none, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: none, context: {cluster: none, user: none}}]}";
 
@@ -25,7 +26,8 @@ pub struct Apiextensions {
 }
 
 impl Apiextensions {
-    /// None, and a line that says so, where there is none. It trusts `server`'s authority and has its certificate.
+    /// None, and a line that says so, where there is none. It trusts `server`'s authority and has
+    /// its certificate.
     pub fn start(server: &Server) -> Option<Self> {
         let Ok(program) = std::env::var("INSULA_APIEXTENSIONS_APISERVER") else {
             eprintln!("skipped: INSULA_APIEXTENSIONS_APISERVER names no apiextensions-apiserver");

@@ -1,7 +1,8 @@
-//! Other people's clients: what they are written in is found on this machine, their packages come from its registry.
+//! Other people's clients: what they are written in is found on this machine, their packages come
+//! from its registry.
 //!
-//! What was fetched stays beside the build, in a folder named after what asks for it, so that only the first run needs the network. A
-//! test whose client cannot be had says why and passes.
+//! What was fetched stays beside the build, in a folder named after what asks for it, so that only
+//! the first run needs the network. A test whose client cannot be had says why and passes.
 
 use std::{
     ffi::OsString,

@@ -1,7 +1,8 @@
 //! Objects for a schema, and objects that break it at one place.
 //!
-//! What is generated keeps to types, enumerations, bounds, patterns and formats. Rules in CEL and junctors (`oneOf`, `not`) it does not
-//! know, so that an object may be refused for these, and only for these.
+//! What is generated keeps to types, enumerations, bounds, patterns and formats. Rules in CEL and
+//! junctors (`oneOf`, `not`) it does not know, so that an object may be refused for these, and only
+//! for these.
 
 use proptest::{
     strategy::{Strategy, ValueTree},
@@ -137,7 +138,8 @@ impl Generator {
         let most = schema["maxLength"].as_u64().unwrap_or(40).max(least);
         let fits = |text: &String| (least..=most).contains(&(text.chars().count() as u64));
         if let Some(pattern) = schema["pattern"].as_str() {
-            // Anchors mean nothing where whole texts are generated; the empty alternative would be too easy.
+            // Anchors mean nothing where whole texts are generated; the empty alternative would be
+            // too easy.
             let whole = pattern.replace("^$|^", "");
             let whole = whole.trim_start_matches('^').trim_end_matches('$');
             let strategy = string_regex(whole).unwrap_or_else(|e| panic!("{pattern}: {e}"));
@@ -162,7 +164,8 @@ impl Generator {
         }
     }
 
-    /// Breaks a valid object at each place where this schema says how; at most one breakage of each kind and place.
+    /// Breaks a valid object at each place where this schema says how; at most one breakage of each
+    /// kind and place.
     pub fn breakages(&self, schema: &Value, object: &Value) -> Vec<Breakage> {
         let mut found = Vec::new();
         // The metadata of the whole object is Kubernetes' and not the schema's.
@@ -239,7 +242,8 @@ fn walk(schema: &Value, value: &Value, place: &Place, whole: &Value, found: &mut
 /// Values that a node must not have, and what is said of them.
 fn broken_values(schema: &Value) -> Vec<(Value, &'static str)> {
     let mut broken = Vec::new();
-    // A text with a format is told to be of its format, not of type string; so the type is left out of the message.
+    // A text with a format is told to be of its format, not of type string; so the type is left out
+    // of the message.
     match schema["type"].as_str() {
         Some("string") => broken.push((json!({"a": 1}), "must be of type ")),
         Some(_) => broken.push((json!("text"), "must be of type ")),

@@ -1,4 +1,5 @@
-//! Webhooks for servers to call: HTTPS with a certificate of the server's own authority, and answers as a test wants them.
+//! Webhooks for servers to call: HTTPS with a certificate of the server's own authority, and
+//! answers as a test wants them.
 
 use std::{
     convert::Infallible,

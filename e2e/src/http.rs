@@ -233,7 +233,8 @@ impl Client {
         self.send("DELETE", path, &[], None)
     }
 
-    /// Opens a watch, gives each event to `look` until it says enough. None if [`PATIENCE`] or the stream ended before.
+    /// Opens a watch, gives each event to `look` until it says enough. None if [`PATIENCE`] or the
+    /// stream ended before.
     pub fn watch<T>(&self, path: &str, mut look: impl FnMut(Value) -> Option<T>) -> Option<T> {
         self.watch_for(PATIENCE, path, &mut look)
     }

@@ -1,4 +1,5 @@
-//! An issuer of tokens (OpenID Connect): announces its keys over HTTPS, signs what a test wants, and changes its keys.
+//! An issuer of tokens (OpenID Connect): announces its keys over HTTPS, signs what a test wants,
+//! and changes its keys.
 
 use std::{
     sync::{Arc, Mutex, OnceLock},

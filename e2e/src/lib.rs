@@ -1,8 +1,9 @@
 //! Drives the shipped binary from outside: real processes, real sockets, real clients.
 //!
-//! Tests are plain functions; what has to wait runs on one runtime of this process. A test takes the [`shared`] server and
-//! makes workspaces of its own there, or starts a [`Server`] when it wants to kill it. Most tests are stories
-//! ([`story`]): scripts of requests and commands with the answers that they must get.
+//! Tests are plain functions; what has to wait runs on one runtime of this process. A test takes
+//! the [`shared`] server and makes workspaces of its own there, or starts a [`Server`] when it
+//! wants to kill it. Most tests are stories ([`story`]): scripts of requests and commands with the
+//! answers that they must get.
 //!
 //! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in),
 //! `INSULA_ETCD` one or more etcds with colons between,

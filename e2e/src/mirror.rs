@@ -1,4 +1,5 @@
-//! A server that a workspace is mounted from: it knows who passes requests on by their certificate, and answers with what it was sent.
+//! A server that a workspace is mounted from: it knows who passes requests on by their certificate,
+//! and answers with what it was sent.
 
 use std::{convert::Infallible, sync::Arc};
 

@@ -20,8 +20,8 @@
 //! kubectl get widgets                with `--> 0`: the exit code; then lines that the output has; `! line`: has not
 //! --> 0
 //! ```
-//! Methods beyond HTTP's: `MERGE` and `JSON` are patches of that kind, `WATCH` reads as many events as are wanted, `TEXT` is a
-//! GET whose answer is compared like the output of a command.
+//! Methods beyond HTTP's: `MERGE` and `JSON` are patches of that kind, `WATCH` reads as many events
+//! as are wanted, `TEXT` is a GET whose answer is compared like the output of a command.
 
 use std::{
     collections::BTreeMap,

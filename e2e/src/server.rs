@@ -107,8 +107,9 @@ impl Setup {
 }
 
 impl Server {
-    /// A server on a free port with a folder of its own, embedded store, and the users alice, bob, carol (of `system:masters`)
-    /// and dave (of `system:kcp:admin`), whose tokens are `alice-token` and so on.
+    /// A server on a free port with a folder of its own, embedded store, and the users alice, bob,
+    /// carol (of `system:masters`) and dave (of `system:kcp:admin`), whose tokens are `alice-token`
+    /// and so on.
     pub fn start() -> Self {
         Self::with(Setup::default())
     }
@@ -327,7 +328,8 @@ pub(crate) fn both(output: &Output) -> String {
     text(&output.stdout) + &text(&output.stderr)
 }
 
-/// The server that tests share: there as long as one of them holds it, so that the last one ends it.
+/// The server that tests share: there as long as one of them holds it, so that the last one ends
+/// it.
 pub fn shared() -> Arc<Server> {
     static SHARED: Mutex<Weak<Server>> = Mutex::new(Weak::new());
     // A test that failed while starting it must not fail all others.

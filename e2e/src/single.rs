@@ -1,4 +1,5 @@
-//! Single connections, for tests that look at what happens to one: left idle, not read from, or broken off.
+//! Single connections, for tests that look at what happens to one: left idle, not read from, or
+//! broken off.
 
 use std::{
     io::{self, Read, Write},
@@ -103,7 +104,8 @@ impl Http1 {
         code.ok_or_else(|| io::Error::other(head.into_owned()))
     }
 
-    /// Returns true when the server closes the connection within a time; what comes before is thrown away.
+    /// Returns true when the server closes the connection within a time; what comes before is
+    /// thrown away.
     pub fn ends_within(&mut self, time: Duration) -> bool {
         self.stream.sock.set_read_timeout(Some(time)).unwrap();
         let mut buffer = [0; 4096];

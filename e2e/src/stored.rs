@@ -1,5 +1,5 @@
-//! What lies in the store of a server that is not running, changed behind its back: objects as rules of before left them, and
-//! what a disk could lose.
+//! What lies in the store of a server that is not running, changed behind its back: objects as
+//! rules of before left them, and what a disk could lose.
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};
 
@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 
 use crate::runtime;
 
-/// Gives every stored object of a resource to `edit`, and stores what it leaves; an object that it makes null is gone.
-/// Returns how many there were.
+/// Gives every stored object of a resource to `edit`, and stores what it leaves; an object that it
+/// makes null is gone. Returns how many there were.
 pub fn edit_stored(data_dir: &Path, plural: &str, edit: impl Fn(&mut Value)) -> usize {
     write_stored(data_dir, plural, |entry, writes| {
         let mut value = entry.object.body_value();

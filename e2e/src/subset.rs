@@ -9,9 +9,10 @@ pub type Captures = BTreeMap<String, String>;
 
 /// Compares `got` with the part of it that is wanted.
 ///
-/// Scalars are equal, maps may have more fields, lists have as many items. Strings with a meaning: `*` is anything that is there, `!absent`
-/// is nothing, `~part` contains `part`, `<name>` is taken down as `name`. A map wanted of a list picks items: `type=Ready` (by
-/// a field), `0` (by place), `len` (how many).
+/// Scalars are equal, maps may have more fields, lists have as many items. Strings with a meaning:
+/// `*` is anything that is there, `!absent` is nothing, `~part` contains `part`, `<name>` is taken
+/// down as `name`. A map wanted of a list picks items: `type=Ready` (by a field), `0` (by place),
+/// `len` (how many).
 pub fn matches(want: &Value, got: Option<&Value>, captures: &mut Captures) -> Result<(), String> {
     compare(want, got, "", captures)
 }

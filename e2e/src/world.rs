@@ -44,7 +44,8 @@ pub fn ready_workspace(admin: &Client, parent: &str, name: &str, annotations: Va
     (format!("{parent}:{name}"), cluster)
 }
 
-/// Publishes the seed's widgets in a workspace: v1 has `spec.firstName`, v2 `spec.name.first` and `spec.more`, which v1 cannot see.
+/// Publishes the seed's widgets in a workspace: v1 has `spec.firstName`, v2 `spec.name.first` and
+/// `spec.more`, which v1 cannot see.
 pub fn publish_widgets(client: &Client) {
     let text = json!({"type": "string"});
     let version = |name: &str, spec: Value| {

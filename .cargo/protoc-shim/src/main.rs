@@ -1,4 +1,5 @@
-//! The part of protoc's command line that prost-build uses, on top of protox: descriptor sets, no code generators.
+//! The part of protoc's command line that prost-build uses, on top of protox: descriptor sets, no
+//! code generators.
 
 use std::process::ExitCode;
 
@@ -26,7 +27,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Options take their value joined (`-Idir`, `--proto_path=dir`) or as the next argument, as in protoc.
+/// Options take their value joined (`-Idir`, `--proto_path=dir`) or as the next argument, as in
+/// protoc.
 fn parse(args: Vec<String>) -> Result<Options, String> {
     let mut options = Options::default();
     let mut args = args.into_iter();

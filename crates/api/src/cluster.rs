@@ -4,8 +4,9 @@ use std::{fmt, sync::Arc};
 
 /// The flat name of a logical cluster, e.g. `root`, `2xj8k1p0q9z7w3ab`, `system:bound-crds`.
 ///
-/// It is the tenant part of every storage key, so that a name never holds `/` and, `system:…` aside, never `:`:
-/// a colon path that leaked into a key once made objects of other tenants reachable elsewhere.
+/// It is the tenant part of every storage key, so that a name never holds `/` and, `system:…`
+/// aside, never `:`: a colon path that leaked into a key once made objects of other tenants
+/// reachable elsewhere.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterName(Arc<str>);
 
@@ -13,7 +14,8 @@ pub struct ClusterName(Arc<str>);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterPath(Arc<str>);
 
-/// The text is no cluster name or path. The message is Kubernetes' (kcp `pkg/server/localproxy.go`).
+/// The text is no cluster name or path. The message is Kubernetes' (kcp
+/// `pkg/server/localproxy.go`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid cluster: {0:?} does not match the regex")]
 pub struct InvalidCluster(pub String);

@@ -1,4 +1,5 @@
-//! Conditions, Kubernetes' and kcp's shape in one: `severity` is kcp's and only set while not `True`.
+//! Conditions, Kubernetes' and kcp's shape in one: `severity` is kcp's and only set while not
+//! `True`.
 
 use crate::{Json, Timestamp};
 use serde_json::json;
@@ -32,7 +33,8 @@ pub struct Condition {
     pub kind: String,
     /// Status.
     pub status: ConditionStatus,
-    /// kcp's severity (`Error`, `Warning`, `Info`) of a condition that does not hold; empty for none.
+    /// kcp's severity (`Error`, `Warning`, `Info`) of a condition that does not hold; empty for
+    /// none.
     pub severity: String,
     /// One word; may be empty.
     pub reason: String,
@@ -88,8 +90,9 @@ pub fn condition<'a>(object: &'a Json, kind: &str) -> Option<&'a Json> {
         .find(|c| c["type"] == kind)
 }
 
-/// Puts a condition into `object.status.conditions`, in the place of the one of its type. `lastTransitionTime` moves
-/// only when the status changes, so that a reconciler at rest writes nothing. Returns whether anything changed.
+/// Puts a condition into `object.status.conditions`, in the place of the one of its type.
+/// `lastTransitionTime` moves only when the status changes, so that a reconciler at rest writes
+/// nothing. Returns whether anything changed.
 pub fn set_condition(object: &mut Json, want: &Condition, now: Timestamp) -> bool {
     let mut fresh = json!({
         "type": want.kind, "status": want.status.as_str(), "lastTransitionTime": now.to_string(),

@@ -3,7 +3,8 @@
 use crate::FieldPath;
 use std::fmt;
 
-/// Bytes of a value that a message repeats: enough to know it again. What a client sends is not sent back whole.
+/// Bytes of a value that a message repeats: enough to know it again. What a client sends is not
+/// sent back whole.
 const VALUE_BYTES_MAX: usize = 800;
 /// Bytes of an explanation: it may quote what it explains.
 const DETAIL_BYTES_MAX: usize = 4096;
@@ -187,7 +188,8 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Several errors as Kubernetes' `utilerrors.Aggregate` prints them: one alone, more as `[a, b]`, repeats once.
+/// Several errors as Kubernetes' `utilerrors.Aggregate` prints them: one alone, more as `[a, b]`,
+/// repeats once.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();
     for error in errors {

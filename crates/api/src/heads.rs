@@ -1,8 +1,9 @@
-//! Beginnings of objects, kept once: what stands before the metadata is `apiVersion` and `kind` for most objects of a kind, and
-//! the whole content for some (the ConfigMap with the CA in every namespace).
+//! Beginnings of objects, kept once: what stands before the metadata is `apiVersion` and `kind` for
+//! most objects of a kind, and the whole content for some (the ConfigMap with the CA in every
+//! namespace).
 //!
-//! A small table, in which a text has one place: another text of the same place takes it over, and then the first is no longer
-//! shared with those that come. So it needs no sweep, and cannot grow.
+//! A small table, in which a text has one place: another text of the same place takes it over, and
+//! then the first is no longer shared with those that come. So it needs no sweep, and cannot grow.
 
 use std::{
     hash::{DefaultHasher, Hash, Hasher},

@@ -1,6 +1,8 @@
-//! The nouns of Insula: names, keys, objects and their metadata, field errors, selectors, conditions.
+//! The nouns of Insula: names, keys, objects and their metadata, field errors, selectors,
+//! conditions.
 //!
-//! Nothing here reads a clock, does IO or knows a protocol. Every other crate speaks in these words.
+//! Nothing here reads a clock, does IO or knows a protocol. Every other crate speaks in these
+//! words.
 
 mod cluster;
 mod condition;

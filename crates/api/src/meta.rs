@@ -60,8 +60,8 @@ pub struct OwnerReference {
 
 /// Labels in the order of their keys, each key once.
 ///
-/// Why not a map: its smallest node has room for eleven labels and most objects carry one or two, in a store that holds
-/// every object of every tenant.
+/// Why not a map: its smallest node has room for eleven labels and most objects carry one or two,
+/// in a store that holds every object of every tenant.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Labels(Box<[(Box<str>, Box<str>)]>);
 

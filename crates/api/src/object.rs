@@ -11,9 +11,10 @@ use std::{
 
 /// An object at rest. Immutable; a change is a new one.
 ///
-/// Its body is compact JSON with sorted keys in the storage version and without `metadata.resourceVersion`: the store mints
-/// the revision only when it commits, so it is written between `head`, which ends with `"metadata":{`, and `tail`. A read in
-/// the storage version is two copies of bytes, and parses nothing. What stands before the metadata is the same for most
+/// Its body is compact JSON with sorted keys in the storage version and without
+/// `metadata.resourceVersion`: the store mints the revision only when it commits, so it is written
+/// between `head`, which ends with `"metadata":{`, and `tail`. A read in the storage version is two
+/// copies of bytes, and parses nothing. What stands before the metadata is the same for most
 /// objects of a kind, and kept once for all of them (see [`crate::heads`]).
 pub struct Object {
     /// Decoded metadata.
@@ -24,10 +25,11 @@ pub struct Object {
     version: (u32, u32),
     /// Fingerprint of the schema and rules that the bytes were written under; 0 when nobody said.
     schema: u64,
-    /// What the storage version cannot hold: canonical JSON that only the conversion crate reads. Never shown to clients.
+    /// What the storage version cannot hold: canonical JSON that only the conversion crate reads.
+    /// Never shown to clients.
     residual: Option<Box<[u8]>>,
-    /// A typed reading of this object, made at most once and freed with it. In the place of caches beside the store:
-    /// nothing to invalidate, because the object never changes.
+    /// A typed reading of this object, made at most once and freed with it. In the place of caches
+    /// beside the store: nothing to invalidate, because the object never changes.
     parsed: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
@@ -53,12 +55,13 @@ struct Head {
     metadata: Meta,
 }
 
-/// Stored form: this byte, the schema's fingerprint (8 bytes, little endian), the length of the residual (4 bytes, little
-/// endian), the residual, the body.
+/// Stored form: this byte, the schema's fingerprint (8 bytes, little endian), the length of the
+/// residual (4 bytes, little endian), the residual, the body.
 const ENVELOPE_V1: u8 = 1;
 
 impl Object {
-    /// Makes an object of a JSON value, which must have `apiVersion`, `kind` and `metadata`. `metadata.resourceVersion` is left out.
+    /// Makes an object of a JSON value, which must have `apiVersion`, `kind` and `metadata`.
+    /// `metadata.resourceVersion` is left out.
     pub fn new(value: &Json, residual: Option<Box<[u8]>>) -> Result<Object, ObjectError> {
         let map = value.as_object().ok_or(ObjectError::Missing("fields"))?;
         let metadata = map
@@ -118,7 +121,8 @@ impl Object {
         })
     }
 
-    /// The same object, marked as written under a schema: while that schema serves it, its bytes need no second look.
+    /// The same object, marked as written under a schema: while that schema serves it, its bytes
+    /// need no second look.
     #[must_use]
     pub fn written_under(mut self, schema: u64) -> Object {
         self.schema = schema;
@@ -205,16 +209,17 @@ impl Object {
         let length = u32::from_le_bytes(*length) as usize;
         let (residual, body) = rest.split_at_checked(length).ok_or(ObjectError::Envelope("short"))?;
         let residual = (!residual.is_empty()).then(|| Box::from(residual));
-        // `"metadata":{` is found by its bytes: keys are sorted and `apiVersion` and `kind` are the only ones before it in
-        // most objects, but a body field that sorts before it may hold anything, so the search walks top-level keys.
+        // `"metadata":{` is found by its bytes: keys are sorted and `apiVersion` and `kind` are the
+        // only ones before it in most objects, but a body field that sorts before it may hold
+        // anything, so the search walks top-level keys.
         let at = value_start(body, b"metadata").filter(|at| body.get(*at) == Some(&b'{'));
         let splice_at = at.ok_or(ObjectError::Missing("metadata"))? + 1;
         let object = Self::assemble(body, splice_at, residual)?;
         Ok(object.written_under(u64::from_le_bytes(*schema)))
     }
 
-    /// The typed reading `T` of this object, made by `make` the first time. One kind of object has one `T`: asking for
-    /// another gives a fresh one every time.
+    /// The typed reading `T` of this object, made by `make` the first time. One kind of object has
+    /// one `T`: asking for another gives a fresh one every time.
     pub fn parsed<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Object) -> T) -> Arc<T> {
         if let Some(known) = self.parsed.get() {
             return match known.clone().downcast::<T>() {
@@ -345,8 +350,8 @@ mod tests {
         assert_eq!((first.version(), other.version()), ("v1", "v1"));
     }
 
-    /// There is one for each object of every tenant: with the counts of its `Arc` it fits into 256 bytes, a size that
-    /// allocators have.
+    /// There is one for each object of every tenant: with the counts of its `Arc` it fits into 256
+    /// bytes, a size that allocators have.
     #[test]
     fn an_object_is_small() {
         assert!(size_of::<Object>() <= 240, "{}", size_of::<Object>());

@@ -3,7 +3,8 @@
 use crate::{ClusterName, cluster::InvalidCluster};
 use std::{fmt, sync::Arc};
 
-/// A point in the one order of all changes. Minted by the store alone; what clients see as `resourceVersion`.
+/// A point in the one order of all changes. Minted by the store alone; what clients see as
+/// `resourceVersion`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Revision(pub u64);
 
@@ -15,8 +16,8 @@ impl fmt::Display for Revision {
 
 /// What is stored under one prefix: group, plural resource, and the identity of its exporter.
 ///
-/// Two exporters of `widgets.example.io` differ by `identity` (hex SHA-256 of the export's secret), so that they never
-/// share a prefix. Built-ins and plain definitions have the empty identity.
+/// Two exporters of `widgets.example.io` differ by `identity` (hex SHA-256 of the export's secret),
+/// so that they never share a prefix. Built-ins and plain definitions have the empty identity.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ResourceId {
     /// API group; empty for the core group.
@@ -113,9 +114,10 @@ impl ObjectKey {
 
     /// The bytes that order keys: `group/resource/identity/cluster/namespace/name`.
     ///
-    /// No part but the name may hold a `/` and names of Kubernetes' objects never do, so that the encoding is unique and
-    /// the lists across clusters, in a cluster and in a namespace are prefixes of one another. `/` as the separator (not
-    /// a NUL) gives the order that Kubernetes clients see: `alpha-b/x` before `alpha/x`.
+    /// No part but the name may hold a `/` and names of Kubernetes' objects never do, so that the
+    /// encoding is unique and the lists across clusters, in a cluster and in a namespace are
+    /// prefixes of one another. `/` as the separator (not a NUL) gives the order that Kubernetes
+    /// clients see: `alpha-b/x` before `alpha/x`.
     pub fn encode(&self) -> Arc<[u8]> {
         let ResourceId {
             group,

@@ -65,15 +65,17 @@ impl Requirement {
 }
 
 impl LabelSelector {
-    /// Parses the text of `?labelSelector=`. The empty text selects everything. Terms come out sorted by key.
+    /// Parses the text of `?labelSelector=`. The empty text selects everything. Terms come out
+    /// sorted by key.
     pub fn parse(text: &str) -> Result<Self, SelectorError> {
         let mut requirements = labels::parse(text)?;
         requirements.sort_by(|a, b| a.key().cmp(b.key()));
         Ok(LabelSelector { requirements })
     }
 
-    /// Reads a `metav1.LabelSelector` object. `{}` selects everything; `null` is refused, because an absent selector
-    /// means nothing to some kinds and everything to others, which only the caller knows.
+    /// Reads a `metav1.LabelSelector` object. `{}` selects everything; `null` is refused, because
+    /// an absent selector means nothing to some kinds and everything to others, which only the
+    /// caller knows.
     pub fn from_json(selector: &Json) -> Result<Self, SelectorError> {
         let object = selector
             .as_object()

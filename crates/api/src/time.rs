@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-/// A moment in whole seconds of UTC, as Kubernetes' `metav1.Time` prints it: `2026-11-21T09:40:00Z`.
+/// A moment in whole seconds of UTC, as Kubernetes' `metav1.Time` prints it:
+/// `2026-11-21T09:40:00Z`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp(pub i64);
 
@@ -12,7 +13,8 @@ impl Timestamp {
         text.parse::<jiff::Timestamp>().ok().map(|t| Timestamp(t.as_second()))
     }
 
-    /// As headers of HTTP say it: `Sat, 21 Nov 2026 09:40:00 GMT`. Nothing beyond the years that they can say.
+    /// As headers of HTTP say it: `Sat, 21 Nov 2026 09:40:00 GMT`. Nothing beyond the years that
+    /// they can say.
     pub fn http_date(self) -> Option<String> {
         let moment = jiff::Timestamp::from_second(self.0).ok()?;
         let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
@@ -44,8 +46,9 @@ pub trait Clock: Send + Sync {
         self.now().0 * 1_000_000
     }
 
-    /// Microseconds since some moment, for rates and for how long something may take. Never steps back, whatever is done to
-    /// the wall clock; a clock that is set by hand, as in tests, may let both be one.
+    /// Microseconds since some moment, for rates and for how long something may take. Never steps
+    /// back, whatever is done to the wall clock; a clock that is set by hand, as in tests, may let
+    /// both be one.
     fn monotonic_micros(&self) -> i64 {
         self.now_micros()
     }

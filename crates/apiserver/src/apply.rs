@@ -1,4 +1,5 @@
-//! What clients send as `application/apply-patch+yaml`: YAML or JSON, read as strictly as they ask for.
+//! What clients send as `application/apply-patch+yaml`: YAML or JSON, read as strictly as they ask
+//! for.
 
 use crate::{
     body::{self, Decoded},
@@ -16,8 +17,8 @@ pub(crate) struct Configuration {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Reads a configuration. Keys that come twice are told of or refused, as is asked for; unknown fields always are, by whom
-/// it is applied to.
+/// Reads a configuration. Keys that come twice are told of or refused, as is asked for; unknown
+/// fields always are, by whom it is applied to.
 pub(crate) fn configuration(bytes: &[u8], validation: FieldValidation) -> Result<Configuration, Reply> {
     let Decoded { value, duplicates } = decode(bytes)?;
     // Looked for once more, with lines: nearly no configuration has any.

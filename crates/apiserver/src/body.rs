@@ -1,7 +1,9 @@
-//! Request bodies: JSON, YAML or protobuf to a value, with what a strict client wants to know about it.
+//! Request bodies: JSON, YAML or protobuf to a value, with what a strict client wants to know about
+//! it.
 //!
-//! One visitor builds the value from either text and notes duplicate keys on the way (the last one wins, as in Go).
-//! Sizes are checked before anything is parsed; depth, aliases and nodes are bounded while it is.
+//! One visitor builds the value from either text and notes duplicate keys on the way (the last one
+//! wins, as in Go). Sizes are checked before anything is parsed; depth, aliases and nodes are
+//! bounded while it is.
 
 use crate::{
     negotiate::Format,
@@ -117,7 +119,8 @@ fn read(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
 pub struct Expected<'a> {
     /// The kind.
     pub kind: &'a str,
-    /// For Kubernetes' own kinds, which need not say again what the URL says (some clients leave it out): `group/version`.
+    /// For Kubernetes' own kinds, which need not say again what the URL says (some clients leave it
+    /// out): `group/version`.
     pub implied: Option<&'a str>,
 }
 
@@ -136,8 +139,9 @@ impl Expected<'_> {
     }
 }
 
-/// Reads an object of a kind: it must be a map with an `apiVersion` and `kind` in texts, and its metadata must have the types
-/// that metadata has. Whether they fit the URL is for the registry to say.
+/// Reads an object of a kind: it must be a map with an `apiVersion` and `kind` in texts, and its
+/// metadata must have the types that metadata has. Whether they fit the URL is for the registry to
+/// say.
 ///
 /// # Errors
 /// 400 in Kubernetes' words, 413.
@@ -280,7 +284,8 @@ fn decode_yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     build_yaml(bytes, &notes).map(|value| notes.decoded(value))
 }
 
-/// Keys that come twice in a body that is read as YAML, as Go's decoder tells of them; none if it is no YAML.
+/// Keys that come twice in a body that is read as YAML, as Go's decoder tells of them; none if it
+/// is no YAML.
 pub fn repeated_keys(bytes: &[u8]) -> Vec<String> {
     let notes = Notes {
         lines: Some(Cell::new(0)),
@@ -382,7 +387,8 @@ impl Notes {
     }
 }
 
-/// Builds a value. Numbers are what Go makes of them: an `int64` where they fit one, else a float; `1.0` is `1`.
+/// Builds a value. Numbers are what Go makes of them: an `int64` where they fit one, else a float;
+/// `1.0` is `1`.
 #[derive(Clone, Copy)]
 struct Build<'a> {
     notes: &'a Notes,
@@ -524,7 +530,8 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// The number that an error is about that is beyond every float: the parser stops within or behind it.
+/// The number that an error is about that is beyond every float: the parser stops within or behind
+/// it.
 fn number_beyond(error: &serde_json::Error, bytes: &[u8]) -> Option<String> {
     if !error.to_string().starts_with("number out of range") {
         return None;

@@ -1,5 +1,5 @@
-//! What is served, for clients to find: the documents of `/api`, `/apis`, `/apis/<group>`, `/apis/<group>/<version>` and
-//! their aggregated form. Pure functions of what a cluster serves.
+//! What is served, for clients to find: the documents of `/api`, `/apis`, `/apis/<group>`,
+//! `/apis/<group>/<version>` and their aggregated form. Pure functions of what a cluster serves.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::Json;
@@ -38,8 +38,8 @@ const BUILT_IN_VERBS: &[&str] = &[
 const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// `/version`, of the whole server and in a workspace. `insula` is this program's version; commit and date are those that the
-/// build was told.
+/// `/version`, of the whole server and in a workspace. `insula` is this program's version; commit
+/// and date are those that the build was told.
 pub fn version(insula: &str) -> Json {
     json!({
         "major": KUBERNETES_MAJOR,
@@ -73,7 +73,8 @@ fn addresses(address: &str) -> Json {
     json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": address}])
 }
 
-/// `/apis`: every group but the core one, by name. Kubernetes' own say where the server is, as there.
+/// `/apis`: every group but the core one, by name. Kubernetes' own say where the server is, as
+/// there.
 pub fn groups(served: &[Served], address: &str) -> Json {
     let group = |(name, of_group): (&str, Vec<&Served>)| {
         let mut body = group_body(&of_group, name)?;
@@ -107,8 +108,9 @@ fn in_group<'a>(served: &'a [Served], group: &str) -> Vec<&'a Served> {
     served.iter().filter(|one| **one.group() == *group).collect()
 }
 
-/// The groups but the core one, each with what is in it. Clients take the first group that has a name: Kubernetes' own come
-/// first, as there, so that nobody's `roles` are taken for them, and other spellings of a group last.
+/// The groups but the core one, each with what is in it. Clients take the first group that has a
+/// name: Kubernetes' own come first, as there, so that nobody's `roles` are taken for them, and
+/// other spellings of a group last.
 fn by_group(served: &[Served]) -> Vec<(&str, Vec<&Served>)> {
     let mut groups: BTreeMap<(Rank, &str), Vec<&Served>> = BTreeMap::new();
     for one in served.iter().filter(|one| !one.group().is_empty()) {
@@ -147,7 +149,8 @@ fn ranked<'a>(of_group: &[&'a Served]) -> Vec<&'a str> {
     versions
 }
 
-/// Sorts versions as people rank them: `v10`, `v2`, `v1`, `v11beta2`, `v10beta3`, `v3alpha1`, then others by name.
+/// Sorts versions as people rank them: `v10`, `v2`, `v1`, `v11beta2`, `v10beta3`, `v3alpha1`, then
+/// others by name.
 fn priority(version: &str) -> (u8, Reverse<u64>, Reverse<u64>, &str) {
     let other = (3, Reverse(0), Reverse(0), version);
     let Some(rest) = version.strip_prefix('v') else {
@@ -166,7 +169,8 @@ fn priority(version: &str) -> (u8, Reverse<u64>, Reverse<u64>, &str) {
     staged.map_or(other, |(rank, minor)| (rank, Reverse(major), Reverse(minor), ""))
 }
 
-/// `/apis/<group>/<version>`, and `/api/v1` for the core group: resources by name, each followed by its subresources.
+/// `/apis/<group>/<version>`, and `/api/v1` for the core group: resources by name, each followed by
+/// its subresources.
 pub fn resources(served: &[Served], group: &str, version: &str) -> Option<Json> {
     let found = of_version(&in_group(served, group), version);
     if found.is_empty() {

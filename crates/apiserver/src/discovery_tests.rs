@@ -108,7 +108,8 @@ fn what_goes_away_cannot_be_created() {
 #[test]
 fn the_storage_version_shows_as_a_hash() {
     let list = resources(&golden(), "golden.example.com", "v10").expect("is served");
-    // First eight bytes of SHA-256 of "golden.example.com/v1/Widget", whatever version is looked at.
+    // First eight bytes of SHA-256 of "golden.example.com/v1/Widget", whatever version is looked
+    // at.
     let digest = Sha256::digest("golden.example.com/v1/Widget");
     assert_eq!(
         list["resources"][0]["storageVersionHash"],

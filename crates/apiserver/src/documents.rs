@@ -1,4 +1,5 @@
-//! Documents about what is served: discovery, OpenAPI, the version. Made from the catalog at the request's snapshot.
+//! Documents about what is served: discovery, OpenAPI, the version. Made from the catalog at the
+//! request's snapshot.
 
 use crate::{
     ApiServer, VERSION, discovery,

@@ -1,13 +1,16 @@
 //! Who has used more than their share of the cores lately, so that others may go first.
 //!
-//! Every tenant has an account of the time that was computed for it, of which half is forgotten in each [`HALF_LIFE`]. Who used
-//! more than a tenth of the machine, and about as much as whoever used most, while others are there too is *behind*: what it sends
-//! is computed on threads of low priority. So a flood gets what is left over, and nobody else waits for it, however much they do
-//! themselves. Whether it may come back is asked of what it used in the last seconds, too, or a flood in bursts would begin each
-//! of them among the others. A tenant that is alone is never behind.
+//! Every tenant has an account of the time that was computed for it, of which half is forgotten in
+//! each [`HALF_LIFE`]. Who used more than a tenth of the machine, and about as much as whoever used
+//! most, while others are there too is *behind*: what it sends is computed on threads of low
+//! priority. So a flood gets what is left over, and nobody else waits for it, however much they do
+//! themselves. Whether it may come back is asked of what it used in the last seconds, too, or a
+//! flood in bursts would begin each of them among the others. A tenant that is alone is never
+//! behind.
 //!
-//! What is left over may be limited, too: then a workspace that used so much while others are there gets [turns](turns). A flood
-//! disturbs others for as long as it computes, however low its priority; a limit makes that a small part of the time.
+//! What is left over may be limited, too: then a workspace that used so much while others are there
+//! gets [turns](turns). A flood disturbs others for as long as it computes, however low its
+//! priority; a limit makes that a small part of the time.
 //!
 //! This module keeps the accounts. Threads, and which of them work for whom, are the server's.
 
@@ -28,19 +31,23 @@ pub(crate) use throttle::ThrottleSlot;
 
 /// What was used so long ago counts half.
 const HALF_LIFE: Duration = Duration::from_millis(250);
-/// The same where who is behind wants to come back: long beside the second after which a refused client comes again.
+/// The same where who is behind wants to come back: long beside the second after which a refused
+/// client comes again.
 const LONG_HALF_LIFE: Duration = Duration::from_secs(2);
 /// Of all that the machine can compute.
 const SHARE: f64 = 0.1;
 /// Of what the account holds that holds most: who has so much of it is of its kind.
 const ALIKE: f64 = 0.75;
-/// Who is behind comes back at so much of both: who uses just as much is not moved with every request.
+/// Who is behind comes back at so much of both: who uses just as much is not moved with every
+/// request.
 const BACK_AT: f64 = 0.5;
 /// A tenant is alone when no other one has asked for anything for this long.
 const ALONE: Duration = Duration::from_secs(1);
-/// Accounts of those who used nothing lately are looked for when there are so many, and again when they have doubled.
+/// Accounts of those who used nothing lately are looked for when there are so many, and again when
+/// they have doubled.
 const SWEEP_MIN: usize = 1_024;
-/// Of an account that used nothing for so long, hardly anything is left: a thirtieth after the long half-life.
+/// Of an account that used nothing for so long, hardly anything is left: a thirtieth after the long
+/// half-life.
 const FORGOTTEN: Duration = Duration::from_secs(10);
 
 /// Whose account it is.
@@ -102,7 +109,8 @@ struct Used {
     behind: bool,
 }
 
-/// Measures a connection, for the account of whoever asked on it last; before anybody did, for one of its own.
+/// Measures a connection, for the account of whoever asked on it last; before anybody did, for one
+/// of its own.
 pub struct ConnectionMeter(Mutex<Arc<TenantUsage>>);
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -114,15 +122,17 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Seconds that an account holds, as a figure that does not change while it is forgotten: all accounts forget at one pace.
-/// Never negative, so that bits are in the order of figures: 2⁻⁶⁴ seconds are nothing.
+/// Seconds that an account holds, as a figure that does not change while it is forgotten: all
+/// accounts forget at one pace. Never negative, so that bits are in the order of figures: 2⁻⁶⁴
+/// seconds are nothing.
 fn level(seconds: f64, now: Duration) -> f64 {
     (seconds.log2() + 64.0 + now.div_duration_f64(HALF_LIFE)).max(0.0)
 }
 
 impl FairShare {
-    /// Accounts on a machine with so many cores, of which a workspace may use so many hundredths while others are there; 100: what
-    /// is left over. Times are since a moment that is the same for all.
+    /// Accounts on a machine with so many cores, of which a workspace may use so many hundredths
+    /// while others are there; 100: what is left over. Times are since a moment that is the same
+    /// for all.
     pub fn new(cores: usize, percent: usize) -> Self {
         // What an account holds that uses all cores all the time.
         let all = cores.max(1) as f64 * HALF_LIFE.as_secs_f64() / std::f64::consts::LN_2;
@@ -304,8 +314,8 @@ mod tests {
         Tenant::User(name.into())
     }
 
-    /// Two tenants of a machine with two cores: one computes for so many of ten milliseconds, the other one asks and is done.
-    /// Gives when the first one is behind.
+    /// Two tenants of a machine with two cores: one computes for so many of ten milliseconds, the
+    /// other one asks and is done. Gives when the first one is behind.
     fn beside(works: impl Fn(u32) -> u32, asks: impl Fn(u32) -> bool) -> Vec<bool> {
         let mut now = Duration::ZERO;
         let fair_share = FairShare::new(2, 100);
@@ -347,7 +357,8 @@ mod tests {
         );
     }
 
-    /// Three tenants of a machine with two cores, who compute for so many of ten milliseconds. Gives who is behind at the end.
+    /// Three tenants of a machine with two cores, who compute for so many of ten milliseconds.
+    /// Gives who is behind at the end.
     fn three(works: [u32; 3]) -> [bool; 3] {
         let fair_share = FairShare::new(2, 100);
         let tenants = ["a", "b", "c"].map(|name| (fair_share.meter(Duration::ZERO), user(name)));
@@ -379,8 +390,9 @@ mod tests {
         assert!(moves <= 1, "{moves}");
     }
 
-    /// Two tenants of a machine with two cores, of which a workspace may use a quarter: of 400 times that one asks in four seconds,
-    /// each worth twenty milliseconds, those that need not wait.
+    /// Two tenants of a machine with two cores, of which a workspace may use a quarter: of 400
+    /// times that one asks in four seconds, each worth twenty milliseconds, those that need not
+    /// wait.
     #[test]
     fn who_used_the_limit_rests_while_others_are_there() {
         let served = |others: bool| {

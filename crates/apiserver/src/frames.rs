@@ -41,7 +41,8 @@ impl Frames {
         })
     }
 
-    /// What a stream carries: lines of JSON tell by themselves where they end, messages are told their length.
+    /// What a stream carries: lines of JSON tell by themselves where they end, messages are told
+    /// their length.
     pub(crate) fn streamed(self, format: Format) -> Bytes {
         if format != Format::Protobuf {
             return self.bytes.into();

@@ -1,8 +1,9 @@
 //! Large answers are compressed for clients that accept gzip.
 //!
-//! Kubernetes' rule: a whole answer of 128 KiB or more, never a watch. Go's clients accept gzip without being told to, so
-//! this is what most lists look like on the wire. An answer is compressed piece by piece while it is sent: no piece keeps a
-//! thread for long, and a client that reads slowly or goes away costs no work beyond what it took.
+//! Kubernetes' rule: a whole answer of 128 KiB or more, never a watch. Go's clients accept gzip
+//! without being told to, so this is what most lists look like on the wire. An answer is compressed
+//! piece by piece while it is sent: no piece keeps a thread for long, and a client that reads
+//! slowly or goes away costs no work beyond what it took.
 
 use crate::reply::InChunks;
 use axum::body::{Body, HttpBody};

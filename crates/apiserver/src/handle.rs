@@ -210,7 +210,8 @@ fn namespace_of(served: &Served, path: &ResourcePath) -> Option<Option<Arc<str>>
     }
 }
 
-/// The warning that users of a deprecated version get: its author's words, or the best version to use in its place.
+/// The warning that users of a deprecated version get: its author's words, or the best version to
+/// use in its place.
 fn deprecation(served: &Served, version: &str) -> Vec<String> {
     let Some(text) = served.version(version).and_then(|v| v.deprecated.clone()) else {
         return Vec::new();

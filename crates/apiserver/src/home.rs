@@ -1,5 +1,5 @@
-//! `GET /clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~`: the home workspace of whoever asks, made when it is asked
-//! for the first time.
+//! `GET /clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~`: the home workspace of whoever
+//! asks, made when it is asked for the first time.
 
 use crate::{handle::ResourceRequest, reply::Reply, status};
 use insula_api::ClusterName;

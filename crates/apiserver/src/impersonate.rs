@@ -1,8 +1,9 @@
 //! Acting as another (`Impersonate-*`): whom the headers name, and whether their sender may.
 //!
-//! A borrowed identity counts in the workspace where it was borrowed, and nowhere else. So whoever holds the verb
-//! `impersonate` there may lend it to themselves; names of the system, and what says where an identity counts, are for
-//! administrators of the platform ([`insula_auth::Step::Impersonation`]).
+//! A borrowed identity counts in the workspace where it was borrowed, and nowhere else. So whoever
+//! holds the verb `impersonate` there may lend it to themselves; names of the system, and what says
+//! where an identity counts, are for administrators of the platform
+//! ([`insula_auth::Step::Impersonation`]).
 
 use crate::{query::percent_decoded, reply::Reply};
 use http::HeaderMap;

@@ -1,7 +1,8 @@
-//! HTTP in, registry out: paths, typed stages, negotiation, discovery, OpenAPI, tables, streams, Status.
+//! HTTP in, registry out: paths, typed stages, negotiation, discovery, OpenAPI, tables, streams,
+//! Status.
 //!
-//! A request walks `Parsed → Authenticated → Located → Authorized` ([`stage`]) and then [`handle`] calls one verb of the
-//! registry. Nothing here decides about objects.
+//! A request walks `Parsed → Authenticated → Located → Authorized` ([`stage`]) and then [`handle`]
+//! calls one verb of the registry. Nothing here decides about objects.
 
 mod apply;
 pub mod body;

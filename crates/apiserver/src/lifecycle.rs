@@ -1,5 +1,5 @@
-//! What those who initialize and terminate workspaces see: which LogicalClusters wait for them, and, of each that does, its
-//! LogicalCluster and its content.
+//! What those who initialize and terminate workspaces see: which LogicalClusters wait for them,
+//! and, of each that does, its LogicalCluster and its content.
 
 use crate::{
     ApiServer,

@@ -1,5 +1,5 @@
-//! What one user, and all users of one workspace, may have open and send. Who is over a limit is told which, and when to come
-//! again; nobody else notices.
+//! What one user, and all users of one workspace, may have open and send. Who is over a limit is
+//! told which, and when to come again; nobody else notices.
 
 mod bytes;
 
@@ -20,13 +20,15 @@ pub(crate) use bytes::Budget;
 
 /// Whoever sent nothing for a second may send so much at once: a second's requests.
 const BURST_MICROS: i64 = 1_000_000;
-/// Entries of those who have nothing open are looked for when there are so many, and again when they have doubled.
+/// Entries of those who have nothing open are looked for when there are so many, and again when
+/// they have doubled.
 const SWEEP_MIN: usize = 1_024;
 
 /// What may be open, and how long and large a request may be.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Bytes of a request's body (kube-apiserver: 3 MiB); more than [`crate::body::BODY_BYTES_MAX`] is never read.
+    /// Bytes of a request's body (kube-apiserver: 3 MiB); more than [`crate::body::BODY_BYTES_MAX`]
+    /// is never read.
     pub body_bytes: usize,
     /// Time to answer a request that is not a watch.
     pub request_time: Duration,
@@ -66,7 +68,8 @@ struct Open {
     requests: usize,
     watches: usize,
     bytes: usize,
-    /// Until when the requests so far would have kept them busy at their rate, in microseconds of monotonic time.
+    /// Until when the requests so far would have kept them busy at their rate, in microseconds of
+    /// monotonic time.
     busy_until: i64,
 }
 
@@ -168,7 +171,8 @@ impl Limits {
         Ok(InFlightPermit { _user: own, _all: all })
     }
 
-    /// A place for a request in a workspace, of somebody who may send it: others have no share in it.
+    /// A place for a request in a workspace, of somebody who may send it: others have no share in
+    /// it.
     pub fn in_workspace(&self, cluster: &ClusterName) -> Result<CountedPermit, StatusReply> {
         Book::take(&self.workspaces, cluster.as_str().into(), What::Requests)
     }

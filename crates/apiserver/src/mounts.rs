@@ -1,8 +1,9 @@
-//! Requests for workspaces that are mounts: passed on to where their content is, with the name of who asks and nothing of what
-//! they showed for it.
+//! Requests for workspaces that are mounts: passed on to where their content is, with the name of
+//! who asks and nothing of what they showed for it.
 //!
-//! A tenant says where a mount leads, so that headers go by a list in both directions: no credential leaves this server, and the
-//! other one sets no cookies here. It believes the names because of the certificate that this server shows, and decides by itself.
+//! A tenant says where a mount leads, so that headers go by a list in both directions: no
+//! credential leaves this server, and the other one sets no cookies here. It believes the names
+//! because of the certificate that this server shows, and decides by itself.
 
 use crate::{ApiServer, handle::Answer, limits::WatchPermit, reply::Reply, stage::Mounted};
 use axum::body::Body;
@@ -14,7 +15,8 @@ use insula_registry::Error;
 
 /// Passes requests on to other servers.
 pub trait Forward: Send + Sync {
-    /// The other server's answer. An error is for the client to read: it tells nothing of the network behind this server.
+    /// The other server's answer. An error is for the client to read: it tells nothing of the
+    /// network behind this server.
     fn forward(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, String>>;
 }
 

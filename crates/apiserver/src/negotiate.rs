@@ -1,9 +1,11 @@
-//! Which form an answer takes (`Accept`), which form a body has (`Content-Type`), and whether JSON is indented.
+//! Which form an answer takes (`Accept`), which form a body has (`Content-Type`), and whether JSON
+//! is indented.
 //!
-//! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of wishes: the first that can be met wins, by
-//! quality first. A wish with an unknown `as`, `g` or `v` is one that cannot be met; other parameters (`profile`, `stream`,
-//! `charset`) say nothing here. Objects are not written in protobuf, so that
-//! `application/vnd.kubernetes.protobuf,application/json` falls through to JSON; their metadata is.
+//! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of wishes: the first
+//! that can be met wins, by quality first. A wish with an unknown `as`, `g` or `v` is one that
+//! cannot be met; other parameters (`profile`, `stream`, `charset`) say nothing here. Objects are
+//! not written in protobuf, so that `application/vnd.kubernetes.protobuf,application/json` falls
+//! through to JSON; their metadata is.
 
 use crate::status::{self, StatusReply};
 
@@ -103,7 +105,8 @@ impl Negotiated {
     }
 }
 
-/// The form that an `Accept` header gets; without one, JSON. Several headers are joined by commas first.
+/// The form that an `Accept` header gets; without one, JSON. Several headers are joined by commas
+/// first.
 ///
 /// # Errors
 /// 406 where no wish can be met.
@@ -126,7 +129,8 @@ pub fn accept(header: Option<&str>, offer: Offer) -> Result<Negotiated, StatusRe
     }
 }
 
-/// The form of an error: that of the first media type that is spoken at all, whatever it should be transformed to.
+/// The form of an error: that of the first media type that is spoken at all, whatever it should be
+/// transformed to.
 pub fn accept_error(header: Option<&str>) -> Format {
     wishes(header)
         .iter()
@@ -134,7 +138,8 @@ pub fn accept_error(header: Option<&str>) -> Format {
         .unwrap_or_default()
 }
 
-/// The first wish of an `Accept` header that one of `offers` (subtypes of `application`) meets; without one, the first offer.
+/// The first wish of an `Accept` header that one of `offers` (subtypes of `application`) meets;
+/// without one, the first offer.
 pub(crate) fn first_offer<T: Copy>(header: Option<&str>, offers: &[(&str, T)]) -> Option<T> {
     let meets = |media: &MediaType, subtype: &str| {
         ["application", "*"].contains(&media.kind.as_str()) && [subtype, "*"].contains(&media.subtype.as_str())
@@ -206,7 +211,8 @@ fn format_of(media: &MediaType) -> Option<Format> {
     }
 }
 
-/// Whether JSON is indented: as the `pretty` parameter says, else for people's tools (curl, wget, browsers).
+/// Whether JSON is indented: as the `pretty` parameter says, else for people's tools (curl, wget,
+/// browsers).
 pub fn pretty(query: Option<&str>, user_agent: Option<&str>) -> bool {
     match query {
         Some(value) if !value.is_empty() => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
@@ -314,8 +320,9 @@ struct Wish {
     quality: u16,
 }
 
-/// Wishes by quality; among equals exact types come before ranges, then the order of the header holds. A clause that is
-/// no media type is passed over, as is one that is wanted not at all (`q=0`).
+/// Wishes by quality; among equals exact types come before ranges, then the order of the header
+/// holds. A clause that is no media type is passed over, as is one that is wanted not at all
+/// (`q=0`).
 fn wishes(header: Option<&str>) -> Vec<Wish> {
     let mut wishes: Vec<Wish> = split_outside_quotes(header.unwrap_or_default(), ',')
         .filter_map(MediaType::parse)

@@ -1,8 +1,10 @@
-//! OpenAPI documents of what a cluster serves: version 3 for each group version, and version 2 in one piece.
+//! OpenAPI documents of what a cluster serves: version 3 for each group version, and version 2 in
+//! one piece.
 //!
-//! Documents are made when asked for and kept by content: a hash over the fingerprints of the APIs that make a group version
-//! names its document before it exists, so that the index costs no document and a thousand tenants of one API share one.
-//! Version 2 is put together of a part for each group version, so that a change costs its own part and no other.
+//! Documents are made when asked for and kept by content: a hash over the fingerprints of the APIs
+//! that make a group version names its document before it exists, so that the index costs no
+//! document and a thousand tenants of one API share one. Version 2 is put together of a part for
+//! each group version, so that a change costs its own part and no other.
 
 mod gnostic;
 mod packed;

@@ -277,7 +277,8 @@ fn documents_are_written_as_their_reader_wishes() {
     }
 }
 
-/// Compares with the recorded answers of a real server, where they are at hand: operations, bodies, schemas without texts.
+/// Compares with the recorded answers of a real server, where they are at hand: operations, bodies,
+/// schemas without texts.
 #[test]
 fn golden_openapi() {
     let file = concat!(

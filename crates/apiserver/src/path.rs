@@ -9,7 +9,8 @@ pub enum Route {
     Server(String),
     /// A path in a logical cluster (`None`: the wildcard `*`).
     Cluster { path: Option<ClusterPath>, rest: Rest },
-    /// A path in a virtual workspace: what it shows of one cluster, or of all (`None`: the wildcard `*`).
+    /// A path in a virtual workspace: what it shows of one cluster, or of all (`None`: the wildcard
+    /// `*`).
     Virtual {
         workspace: Virtual,
         cluster: Option<ClusterName>,
@@ -21,7 +22,8 @@ pub enum Route {
     NoCluster,
 }
 
-/// A view on clusters from outside, under `/services`. Clusters are named in it, never reached by a path of workspaces.
+/// A view on clusters from outside, under `/services`. Clusters are named in it, never reached by a
+/// path of workspaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Virtual {
     /// `/services/apiexport/<cluster>/<export>`: what the export's consumers let its provider see.
@@ -78,8 +80,8 @@ pub struct ResourcePath {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPath(pub String);
 
-/// Reads a path as it came over the wire. Encoded bytes are decoded once; a segment that decodes to something with a `/`,
-/// `.` or `..` is refused, so that what is authorised is what is served.
+/// Reads a path as it came over the wire. Encoded bytes are decoded once; a segment that decodes to
+/// something with a `/`, `.` or `..` is refused, so that what is authorised is what is served.
 pub fn parse(raw: &str) -> Result<Route, BadPath> {
     let segments = segments(raw)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -205,8 +207,8 @@ fn parse_rest(parts: &[&str]) -> Result<Rest, BadPath> {
     })
 }
 
-/// Kubernetes' `RequestInfo`: `namespaces/<ns>/<resource>/…` is a namespaced path, except for the namespace's own
-/// `status` and `finalize`.
+/// Kubernetes' `RequestInfo`: `namespaces/<ns>/<resource>/…` is a namespaced path, except for the
+/// namespace's own `status` and `finalize`.
 fn resource(group: &str, version: &str, mut parts: &[&str]) -> ResourcePath {
     let mut path = ResourcePath {
         group: group.into(),

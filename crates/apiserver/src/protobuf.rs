@@ -1,9 +1,10 @@
-//! Kubernetes' protobuf, as far as clients insist on it: kubectl and controller-runtime send objects of built-in kinds this
-//! way, and informers of metadata ask for it. A body is read into the same JSON as any other; what is written is metadata
-//! alone and `Status`. For whole objects all those clients take JSON too.
+//! Kubernetes' protobuf, as far as clients insist on it: kubectl and controller-runtime send
+//! objects of built-in kinds this way, and informers of metadata ask for it. A body is read into
+//! the same JSON as any other; what is written is metadata alone and `Status`. For whole objects
+//! all those clients take JSON too.
 //!
-//! A message is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own bytes. [`kinds`] has the
-//! tables that both directions go by.
+//! A message is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own
+//! bytes. [`kinds`] has the tables that both directions go by.
 
 mod kinds;
 mod policies;
@@ -84,7 +85,8 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// A message as JSON. Go writes empty strings, zeros and empty messages that its JSON leaves out, so they are left out here.
+/// A message as JSON. Go writes empty strings, zeros and empty messages that its JSON leaves out,
+/// so they are left out here.
 fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, Json>, ProtobufError> {
     let depth = depth
         .checked_sub(1)

@@ -1,4 +1,5 @@
-//! Objects in the form that was negotiated: themselves, metadata only, or rows of a table; JSON or YAML.
+//! Objects in the form that was negotiated: themselves, metadata only, or rows of a table; JSON or
+//! YAML.
 
 mod chunks;
 
@@ -77,8 +78,8 @@ impl Renderer {
         Ok(response)
     }
 
-    /// What a write left of an object. It has happened: of an object that the version cannot show, its metadata are the
-    /// answer.
+    /// What a write left of an object. It has happened: of an object that the version cannot show,
+    /// its metadata are the answer.
     pub async fn written(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
         let mut response = match self.one(code, entry).await {
             Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(code, &partial(entry, MetaVersion::V1)),
@@ -161,7 +162,8 @@ impl Renderer {
         list.entries.iter().all(|entry| is_stored(&self.target, entry))
     }
 
-    /// Bytes that a list holds when it is made as a whole: its objects, and as values where they are not copied.
+    /// Bytes that a list holds when it is made as a whole: its objects, and as values where they
+    /// are not copied.
     fn held(&self, list: &List, total: usize) -> usize {
         let copied = self.form.format == Format::Json && !self.pretty;
         match self.form.representation {
@@ -223,7 +225,8 @@ impl Renderer {
         reply::document(code, body, self.form.format, self.form.content_type(), self.pretty)
     }
 
-    /// Stored bytes one behind the other: nothing is parsed unless somebody wants YAML or indentation.
+    /// Stored bytes one behind the other: nothing is parsed unless somebody wants YAML or
+    /// indentation.
     async fn objects(&self, entries: &[Entry], metadata: Json) -> Result<Response> {
         let api = &self.target.served.api;
         let total: usize = entries.iter().map(|entry| entry.object.body_len() + 48).sum();

@@ -176,7 +176,8 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
-/// Each warning once. When they are too much together each one is cut, and those that still do not fit are left out.
+/// Each warning once. When they are too much together each one is cut, and those that still do not
+/// fit are left out.
 fn fitting(warnings: &[String]) -> Vec<String> {
     let mut once: Vec<&str> = Vec::new();
     for warning in warnings {

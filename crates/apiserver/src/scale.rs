@@ -1,5 +1,6 @@
-//! `/scale`: an `autoscaling/v1` Scale that reads and writes the replicas of any resource (seed: subresources for custom
-//! resources; rules of kube's `apiextensions-apiserver` `registry/customresource`).
+//! `/scale`: an `autoscaling/v1` Scale that reads and writes the replicas of any resource (seed:
+//! subresources for custom resources; rules of kube's `apiextensions-apiserver`
+//! `registry/customresource`).
 
 use crate::{
     apply::configuration,
@@ -156,7 +157,8 @@ async fn write(
     Ok(show(registry, &request.target, &written.entry, paths).await?)
 }
 
-/// Server-side apply of a Scale: the replicas alone are applied to the object. Others' fields are told of as a Scale's.
+/// Server-side apply of a Scale: the replicas alone are applied to the object. Others' fields are
+/// told of as a Scale's.
 async fn apply_scale(
     request: &mut ResourceRequest<'_>,
     paths: &Scale,

@@ -1,5 +1,6 @@
-//! The stages of a request: `Parsed → Authenticated → Located → Authorized`. Each can be made only from the one before,
-//! so that nothing is served to somebody who was not asked for their name and their right.
+//! The stages of a request: `Parsed → Authenticated → Located → Authorized`. Each can be made only
+//! from the one before, so that nothing is served to somebody who was not asked for their name and
+//! their right.
 
 use crate::{
     impersonate,
@@ -26,7 +27,8 @@ use insula_registry::{
 use insula_store::Snapshot;
 use std::{sync::Arc, time::Duration};
 
-/// How long a read waits for a revision that this server has not seen yet (kube-apiserver's watch cache: 3 s).
+/// How long a read waits for a revision that this server has not seen yet (kube-apiserver's watch
+/// cache: 3 s).
 const REVISION_WAIT: Duration = Duration::from_secs(3);
 
 /// A request whose path makes sense.
@@ -50,7 +52,8 @@ pub struct Parsed {
     pub(crate) upgrade: Option<Upgrade>,
     /// What is told of it afterwards.
     pub(crate) record: Record,
-    /// On whose account it is answered: who showed the credential, whomever they act as. Empty until that is known.
+    /// On whose account it is answered: who showed the credential, whomever they act as. Empty
+    /// until that is known.
     pub(crate) payer: Arc<str>,
     /// The bytes that it holds.
     pub(crate) budget: Budget,
@@ -93,7 +96,8 @@ pub(crate) struct Mounted {
 /// Where a request goes.
 #[derive(Clone)]
 pub struct RequestScope {
-    /// The latest state, which decides about the request: where its path leads, and who may do what there.
+    /// The latest state, which decides about the request: where its path leads, and who may do what
+    /// there.
     pub snapshot: Snapshot,
     /// The state that lists answer from, which may be an older one. It decides nothing.
     pub read: Snapshot,
@@ -113,7 +117,8 @@ pub struct Authorized {
     pub parsed: Parsed,
     /// Who.
     pub user: Arc<UserInfo>,
-    /// The same as the cluster sees them in which they write: one that let them in vouches for them.
+    /// The same as the cluster sees them in which they write: one that let them in vouches for
+    /// them.
     pub(crate) writer: Arc<UserInfo>,
     /// Where.
     pub place: RequestScope,
@@ -218,7 +223,8 @@ impl Parsed {
 }
 
 impl Parsed {
-    /// Whoever comes from a cluster and names none means their own, as in kcp: programs know the server's address alone.
+    /// Whoever comes from a cluster and names none means their own, as in kcp: programs know the
+    /// server's address alone.
     fn go_home(&mut self, caller: &UserInfo) -> Result<(), Reply> {
         let path = self.uri.path();
         let named = match self.route {
@@ -264,7 +270,8 @@ impl Authenticated {
             Route::Cluster { path: None, rest } => (None, None, rest.clone()),
             Route::Cluster { path: Some(path), rest } => {
                 let cluster = match locate::locate(&snapshot, path) {
-                    // Acting as another ends where a workspace is on another server, which knows nobody by less than a name.
+                    // Acting as another ends where a workspace is on another server, which knows
+                    // nobody by less than a name.
                     Err(NotLocated::Mounted { url }) if behind.is_none() && user.is_in(GROUP_AUTHENTICATED) => {
                         let path = path.clone();
                         return Ok(Destination::Mounted(Box::new(Mounted {
@@ -419,8 +426,8 @@ impl Located {
 }
 
 impl RequestScope {
-    /// What is asked of the chain: what the request is about, or, of one that looks at clusters from outside, whether it
-    /// may look.
+    /// What is asked of the chain: what the request is about, or, of one that looks at clusters
+    /// from outside, whether it may look.
     fn question(&self, asked: &Attributes) -> Result<(Attributes, ClusterFacts), Reply> {
         let asked = match &self.view {
             Some(view) => view.question(asked).ok_or(Reply::NotFoundPage)?,
@@ -458,8 +465,9 @@ impl Authorized {
     }
 }
 
-/// What a request asks for, in the words of authorisation. The identity that a resource may be named with says whose API is
-/// meant, and is no part of its name there: roles and policies would not know it.
+/// What a request asks for, in the words of authorisation. The identity that a resource may be
+/// named with says whose API is meant, and is no part of its name there: roles and policies would
+/// not know it.
 pub(crate) fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
     let method = parsed.method.as_str().to_ascii_lowercase();
     match &parsed.route {
@@ -483,7 +491,8 @@ pub(crate) fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attri
             let is_namespace = resource == "namespaces" && group.is_empty();
             let verb = verb(parsed, path);
             let name = name.unwrap_or_default();
-            // Who may list or watch objects of certain names may do so if the request says that it is about one of them.
+            // Who may list or watch objects of certain names may do so if the request says that it
+            // is about one of them.
             let selected = (name.is_empty() && matches!(verb, "list" | "watch"))
                 .then(|| parsed.query.selected_name())
                 .flatten();

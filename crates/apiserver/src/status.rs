@@ -1,7 +1,9 @@
-//! Errors and successes as `Status` objects: the only place that knows Kubernetes' HTTP codes and reasons.
+//! Errors and successes as `Status` objects: the only place that knows Kubernetes' HTTP codes and
+//! reasons.
 //!
-//! One exhaustive match turns a registry error into what a client sees; constructors make the answers that never reach the
-//! registry. Messages of registry errors are their `Display`; what is added here is code, reason and details.
+//! One exhaustive match turns a registry error into what a client sees; constructors make the
+//! answers that never reach the registry. Messages of registry errors are their `Display`; what is
+//! added here is code, reason and details.
 
 use insula_api::{FieldError, Json};
 use insula_registry::{Cause, Denial, Error, Named};
@@ -159,8 +161,8 @@ pub fn unauthorized() -> StatusReply {
     failure(401, "Unauthorized", "Unauthorized".into())
 }
 
-/// The caller may not do this. `why` says who, what and where; `name` is empty for collections; a resource without a name
-/// of its own stands for a plain path.
+/// The caller may not do this. `why` says who, what and where; `name` is empty for collections; a
+/// resource without a name of its own stands for a plain path.
 pub fn forbidden(resource: &Named, name: &str, why: &str) -> StatusReply {
     forbidden_with(resource, name, why, None)
 }
@@ -227,7 +229,8 @@ pub fn unsupported_route() -> StatusReply {
     failure(415, "UnsupportedMediaType", "415: Unsupported Media Type".into()).details(Map::new())
 }
 
-/// A path of the whole server, asked for in a workspace (kcp `pkg/server/filters/shardlevelpaths.go`).
+/// A path of the whole server, asked for in a workspace (kcp
+/// `pkg/server/filters/shardlevelpaths.go`).
 pub fn not_in_workspaces() -> StatusReply {
     failure(
         501,
@@ -304,7 +307,8 @@ impl StatusReply {
     }
 }
 
-/// `details` without what is empty. `kind` holds the resource, or the kind where fields are refused.
+/// `details` without what is empty. `kind` holds the resource, or the kind where fields are
+/// refused.
 fn named(resource: &Named, name: &str) -> Map<String, Json> {
     let parts = [
         ("name", name),

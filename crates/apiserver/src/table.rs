@@ -1,7 +1,8 @@
 //! Objects as rows for people (`Table`), and as their metadata alone (`PartialObjectMetadata`).
 //!
-//! A [`Layout`] says which columns a resource has; rows are made of objects one at a time, so that a list and each event of a
-//! watch take the same path. Metadata-only forms look at nothing but `metadata` and never need a conversion.
+//! A [`Layout`] says which columns a resource has; rows are made of objects one at a time, so that
+//! a list and each event of a watch take the same path. Metadata-only forms look at nothing but
+//! `metadata` and never need a conversion.
 
 mod event;
 
@@ -84,7 +85,8 @@ enum Cell<'a> {
     Event(event::Part),
     /// As a definition says.
     Column(&'a Column),
-    /// Time since creation; the type differs between built-ins (`string`) and custom resources (`date`).
+    /// Time since creation; the type differs between built-ins (`string`) and custom resources
+    /// (`date`).
     Age { kind: &'static str },
     /// Time of creation as it is.
     Created,

@@ -1,8 +1,10 @@
-//! Refusals of requests for workspaces that cannot be entered: unknown ones, unavailable ones, mounts that are closed.
+//! Refusals of requests for workspaces that cannot be entered: unknown ones, unavailable ones,
+//! mounts that are closed.
 //!
-//! Which workspaces there are is no secret to those who may read them where they are, or may enter them. Everybody else
-//! reads what they would read if the workspace were there and closed to them: 403, byte for byte. So answers tell nobody
-//! which names exist, and `kubectl ws` says "access denied" of each.
+//! Which workspaces there are is no secret to those who may read them where they are, or may enter
+//! them. Everybody else reads what they would read if the workspace were there and closed to them:
+//! 403, byte for byte. So answers tell nobody which names exist, and `kubectl ws` says "access
+//! denied" of each.
 
 use crate::{
     impersonate,
@@ -26,7 +28,8 @@ pub(crate) struct Sender<'a> {
     pub(crate) behind: Option<&'a UserInfo>,
 }
 
-/// Returns true for the paths that answer the same for every workspace, whether it exists or not: the server's health.
+/// Returns true for the paths that answer the same for every workspace, whether it exists or not:
+/// the server's health.
 pub(crate) fn is_health(parsed: &Parsed) -> bool {
     let Route::Cluster {
         rest: Rest::Other(path),
@@ -71,7 +74,8 @@ fn unknown(parsed: &Parsed) -> Reply {
     Reply::error(&Error::NotFound { resource, name })
 }
 
-/// The refusal that [`crate::stage::Located::authorize`] gives for a workspace in which the sender has no rights.
+/// The refusal that [`crate::stage::Located::authorize`] gives for a workspace in which the sender
+/// has no rights.
 fn closed(parsed: &Parsed, sender: Sender<'_>) -> Reply {
     let Sender { user, behind } = sender;
     // A cluster that is nobody's: nothing is known of it, and so nothing is allowed.

@@ -1,5 +1,6 @@
-//! Virtual workspaces: what somebody may see of clusters that they are not in. They are doors like any other: the request
-//! passes all stages, and only the question that lets it in is another one, asked where those who look are at home.
+//! Virtual workspaces: what somebody may see of clusters that they are not in. They are doors like
+//! any other: the request passes all stages, and only the question that lets it in is another one,
+//! asked where those who look are at home.
 
 use crate::{
     ApiServer, lifecycle,
@@ -131,7 +132,8 @@ impl VirtualWorkspace {
         }
     }
 
-    /// Whether the cluster lets those who look do what they ask for. Asked once more when something is written.
+    /// Whether the cluster lets those who look do what they ask for. Asked once more when something
+    /// is written.
     pub(crate) fn lets(&self, place: &RequestScope, user: &UserInfo, asked: &Attributes) -> Result<(), Closed> {
         let export = match self {
             VirtualWorkspace::Export(export) => export,
@@ -173,8 +175,9 @@ impl VirtualWorkspace {
         }
     }
 
-    /// The user as the clusters see them that let them in: with a warrant of each, since what they may do there was asked
-    /// of its bindings, and its roles know nothing of them. Whoever has a duty there is who the duty makes them.
+    /// The user as the clusters see them that let them in: with a warrant of each, since what they
+    /// may do there was asked of its bindings, and its roles know nothing of them. Whoever has a
+    /// duty there is who the duty makes them.
     pub(crate) fn warranted(&self, place: &RequestScope, user: &UserInfo, asked: &Attributes) -> UserInfo {
         if let VirtualWorkspace::LifecycleController(lifecycle) = self {
             return lifecycle::user(lifecycle, place, user, asked);
@@ -202,7 +205,8 @@ impl VirtualWorkspace {
         }
     }
 
-    /// A discovery document as the view shows it: verbs in alphabetical order, and those alone that may be used.
+    /// A discovery document as the view shows it: verbs in alphabetical order, and those alone that
+    /// may be used.
     pub(crate) fn discovered(&self, place: &RequestScope, served: &[Served], document: &mut Json) {
         // Within a cluster it looks as from within.
         if matches!(self, VirtualWorkspace::LifecycleController(_)) && place.cluster.is_some() {
@@ -349,7 +353,8 @@ pub(crate) fn find(server: &ApiServer, request: &Authorized, path: &ResourcePath
     })
 }
 
-/// What all clusters are asked for at once: a built-in, an API by its exporter's identity, or, of any other, metadata.
+/// What all clusters are asked for at once: a built-in, an API by its exporter's identity, or, of
+/// any other, metadata.
 fn everywhere(
     server: &ApiServer,
     request: &Authorized,

@@ -1,8 +1,9 @@
-//! Watches over WebSocket, for browsers: each event is one message, text for JSON and binary for protobuf.
+//! Watches over WebSocket, for browsers: each event is one message, text for JSON and binary for
+//! protobuf.
 //!
-//! The handshake is here, frames are tungstenite's. As with kube-apiserver a client has nothing to say: what it sends is read
-//! to answer its pings and to notice its leaving, and thrown away. The conversation outlives its request, so whoever owns
-//! the connection runs it ([`Afterwards`]).
+//! The handshake is here, frames are tungstenite's. As with kube-apiserver a client has nothing to
+//! say: what it sends is read to answer its pings and to notice its leaving, and thrown away. The
+//! conversation outlives its request, so whoever owns the connection runs it ([`Afterwards`]).
 
 use crate::{frames::Frames, negotiate::Format, reply::Reply, status, stream::Events};
 use base64::{
@@ -27,7 +28,8 @@ use tokio_tungstenite::{
 
 /// RFC 6455: proves that the server knows what it is asked for.
 const ACCEPT_SALT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// A token in the only header that a browser lets a page fill (`pkg/authentication/request/websocket`).
+/// A token in the only header that a browser lets a page fill
+/// (`pkg/authentication/request/websocket`).
 const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
 /// A client that takes nothing for this long is gone.
 const SEND_TIME: Duration = Duration::from_secs(10);
@@ -36,8 +38,8 @@ const PING_PERIOD: Duration = Duration::from_secs(30);
 /// Clients have nothing to say, and buffers are made before they say it.
 const RECEIVED_BYTES_MAX: usize = 4 << 10;
 
-/// Runs what goes on after the answer as a part of the request's connection. A request extension, made by whoever owns
-/// the connection.
+/// Runs what goes on after the answer as a part of the request's connection. A request extension,
+/// made by whoever owns the connection.
 #[derive(Clone)]
 pub struct Afterwards(Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>);
 
@@ -55,7 +57,8 @@ pub(crate) struct Upgrade {
 }
 
 impl Upgrade {
-    /// What a request asks for; nothing where it cannot be had (HTTP/2), which is an ordinary request.
+    /// What a request asks for; nothing where it cannot be had (HTTP/2), which is an ordinary
+    /// request.
     pub(crate) fn asked(request: &mut request::Parts) -> Option<Upgrade> {
         if !is_websocket(&request.headers) {
             return None;
@@ -92,7 +95,8 @@ pub(crate) fn is_websocket(request: &HeaderMap) -> bool {
     named(header::UPGRADE, "websocket") && named(header::CONNECTION, "upgrade")
 }
 
-/// The credential that a page put among the subprotocols, as an `Authorization` header would say it.
+/// The credential that a page put among the subprotocols, as an `Authorization` header would say
+/// it.
 pub(crate) fn credential(request: &HeaderMap) -> Option<Vec<u8>> {
     let encoded = protocols(request).find_map(|protocol| protocol.strip_prefix(BEARER))?;
     let token = URL_SAFE_NO_PAD.decode(encoded.trim_end_matches('=')).ok()?;
@@ -109,8 +113,8 @@ fn values<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item =
     texts.flat_map(|text| text.split(',')).map(str::trim)
 }
 
-/// The server's half. Kubernetes' subprotocols say how the bytes of commands and logs are put into frames; events are
-/// sent alike in all of them, so that the first that a client offers is taken.
+/// The server's half. Kubernetes' subprotocols say how the bytes of commands and logs are put into
+/// frames; events are sent alike in all of them, so that the first that a client offers is taken.
 fn handshake(request: &HeaderMap) -> Result<Response<axum::body::Body>, Reply> {
     let key = request.get(header::SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
     let version = request.get(header::SEC_WEBSOCKET_VERSION);

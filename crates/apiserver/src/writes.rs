@@ -33,7 +33,8 @@ impl ResourceRequest<'_> {
         })
     }
 
-    /// Whose the fields are that a write changes: as it says, or the program that sends it, up to its version.
+    /// Whose the fields are that a write changes: as it says, or the program that sends it, up to
+    /// its version.
     fn manager(&self) -> String {
         if let Some(given) = self
             .request
@@ -275,7 +276,8 @@ impl ResourceRequest<'_> {
         let warnings = [self.warnings.clone(), deletion.warnings].concat();
         match deletion.deleted {
             Deleted::Held(entry) => {
-                // Kubernetes: only who asked for it in the old way is told that dependents are still to go.
+                // Kubernetes: only who asked for it in the old way is told that dependents are
+                // still to go.
                 let old_way = body.as_ref().is_some_and(|body| body["orphanDependents"] == false);
                 renderer
                     .written(if old_way { 202 } else { 200 }, &entry, &warnings)

@@ -19,7 +19,8 @@ pub fn decode(body: &[u8]) -> Result<Json, PatchError> {
     })
 }
 
-/// What walking a value costs and how deep it is, found without recursion: it is what makes recursion safe later.
+/// What walking a value costs and how deep it is, found without recursion: it is what makes
+/// recursion safe later.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) nodes: usize,

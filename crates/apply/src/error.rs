@@ -9,8 +9,8 @@ pub enum PatchError {
     /// It is no patch at all: 400, with this text.
     #[error("{0}")]
     Malformed(String),
-    /// It is a patch, but does not fit the object: 422. Clients of Kubernetes read a fixed text there
-    /// ([`PatchError::MESSAGE_FAILED`]); this one says which operation and why.
+    /// It is a patch, but does not fit the object: 422. Clients of Kubernetes read a fixed text
+    /// there ([`PatchError::MESSAGE_FAILED`]); this one says which operation and why.
     #[error("{0}")]
     Failed(String),
     /// Too many operations: 413, with this text.

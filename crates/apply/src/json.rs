@@ -1,6 +1,7 @@
-//! RFC 6902 as Kubernetes' library reads it: pointers and operations come from the `json-patch` crate, carrying them out
-//! is done here. Why not the crate's `patch`: Kubernetes' `replace` adds a missing field, its `test` takes an absent
-//! field for null, and the work that a patch asks for must be counted while it is done.
+//! RFC 6902 as Kubernetes' library reads it: pointers and operations come from the `json-patch`
+//! crate, carrying them out is done here. Why not the crate's `patch`: Kubernetes' `replace` adds a
+//! missing field, its `test` takes an absent field for null, and the work that a patch asks for
+//! must be counted while it is done.
 
 use crate::PATCH_DEPTH_MAX;
 use crate::decode::{Extent, extent};
@@ -15,8 +16,8 @@ use json_patch::{
 pub const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
 /// What `copy` operations may add together: copies of copies grow exponentially. Kubernetes' limit.
 pub const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Values touched by all operations together. 10,000 insertions at the head of a list of 5,000 fit; a patch that would
-/// keep a core busy for minutes does not.
+/// Values touched by all operations together. 10,000 insertions at the head of a list of 5,000 fit;
+/// a patch that would keep a core busy for minutes does not.
 const WORK_NODES_MAX: usize = 50_000_000;
 
 /// Applies a JSON patch: all of it, or nothing.

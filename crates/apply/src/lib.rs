@@ -1,5 +1,5 @@
-//! Patches and owners: from an object and what a client sent to the object that the client means, and to who owns which of
-//! its fields. Pure functions over JSON.
+//! Patches and owners: from an object and what a client sent to the object that the client means,
+//! and to who owns which of its fields. Pure functions over JSON.
 //!
 //! ```text
 //! json_patch        RFC 6902   a list of operations; the target changes only if all succeed
@@ -31,5 +31,6 @@ pub use owners::{
 pub use strategic::{ListMerge, MergeKeys, strategic_merge};
 pub use typed::Shape;
 
-/// Deeper results are refused: walks recurse, and what is stored must be readable again. JSON readers stop at 128.
+/// Deeper results are refused: walks recurse, and what is stored must be readable again. JSON
+/// readers stop at 128.
 pub const PATCH_DEPTH_MAX: usize = 120;

@@ -1,4 +1,5 @@
-//! RFC 7396: the patch is an object of the same shape; what is null goes, what is a list or scalar is replaced.
+//! RFC 7396: the patch is an object of the same shape; what is null goes, what is a list or scalar
+//! is replaced.
 
 use crate::PATCH_DEPTH_MAX;
 use crate::decode::extent;

@@ -213,7 +213,8 @@ fn directive(patch: &mut Map<String, Json>, path: &str) -> Result<Directive, Pat
     }
 }
 
-/// `$retainKeys` names the fields that may stay; fields that the patch itself writes must be among them.
+/// `$retainKeys` names the fields that may stay; fields that the patch itself writes must be among
+/// them.
 fn retain_keys(live: &mut Map<String, Json>, patch: &mut Map<String, Json>, path: &str) -> Result<(), PatchError> {
     let Some(list) = patch.remove(RETAIN_KEYS) else {
         return Ok(());

@@ -1,5 +1,5 @@
-//! What structured-merge-diff does in its own tests and with random writes, operation by operation: the objects and owners of
-//! Kubernetes' library are ours.
+//! What structured-merge-diff does in its own tests and with random writes, operation by operation:
+//! the objects and owners of Kubernetes' library are ours.
 //!
 //! `data/smd/record.sh` has recorded them, of version 6.3.2 (Apache License 2.0).
 

@@ -1,5 +1,5 @@
-//! Tokens of service accounts: what they say, and whether that counts. Who signs them, and whether the account still exists,
-//! is the caller's matter.
+//! Tokens of service accounts: what they say, and whether that counts. Who signs them, and whether
+//! the account still exists, is the caller's matter.
 
 use crate::user::{EXTRA_CLUSTER, EXTRA_CREDENTIAL, EXTRA_SCOPES, UserInfo};
 use insula_api::{ClusterName, Timestamp};
@@ -8,8 +8,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Who issues the tokens, and for whom they are unless they say otherwise: kcp's name for itself. It has to be the same on
-/// every server and after every start, which no address is.
+/// Who issues the tokens, and for whom they are unless they say otherwise: kcp's name for itself.
+/// It has to be the same on every server and after every start, which no address is.
 pub const ISSUER: &str = "https://kcp.default.svc";
 /// The one algorithm. What a token's header says is compared with it, and never chosen by.
 pub const ALGORITHM: Algorithm = Algorithm::ES256;
@@ -156,7 +156,8 @@ impl Verifier {
         }
     }
 
-    /// Reads a token that is for one of `audiences` now. Whether its account exists is not looked at.
+    /// Reads a token that is for one of `audiences` now. Whether its account exists is not looked
+    /// at.
     ///
     /// # Errors
     /// It is not ours, or does not count now or for these.

@@ -1,10 +1,12 @@
-//! May they? An ordered chain of steps, each with an opinion or none; the first opinion holds, and no opinion is a no.
+//! May they? An ordered chain of steps, each with an opinion or none; the first opinion holds, and
+//! no opinion is a no.
 //!
 //! ```text
 //! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus → PlatformAdmins → RequiredGroups
 //! → Content → MaximalPermission → Rbac → (refuse)
 //! ```
-//! Refusals that no one may lift stand before the grants that they limit. RBAC decides for everybody else.
+//! Refusals that no one may lift stand before the grants that they limit. RBAC decides for
+//! everybody else.
 
 use crate::identities::Identities;
 use crate::rbac::{self, Roles};
@@ -43,7 +45,8 @@ pub struct Attributes {
 pub struct ClusterFacts {
     /// The cluster that these facts are about. Facts about another one count for nothing.
     pub cluster: Option<ClusterName>,
-    /// Names of the users that administer this cluster. Who administers a parent has no right here by that.
+    /// Names of the users that administer this cluster. Who administers a parent has no right here
+    /// by that.
     pub admin_users: Vec<String>,
     /// Groups that do.
     pub admin_groups: Vec<String>,
@@ -83,9 +86,11 @@ pub enum Step {
     SystemClusters,
     /// Health is no secret.
     AlwaysAllowedPaths,
-    /// Requests across all clusters are for `system:masters`; outside of any, for platform administrators.
+    /// Requests across all clusters are for `system:masters`; outside of any, for platform
+    /// administrators.
     Wildcard,
-    /// Acting as one of the system's own is for platform administrators, and as `system:masters` for nobody.
+    /// Acting as one of the system's own is for platform administrators, and as `system:masters`
+    /// for nobody.
     Impersonation,
     /// Status of bindings and exports is written by controllers only.
     SystemStatus,
@@ -291,8 +296,9 @@ fn is_health(attributes: &Attributes) -> bool {
 
 /// `impersonate`, and the constrained kinds `impersonate:user-info` and `impersonate-on:…`.
 ///
-/// What is borrowed counts in the workspace where it was borrowed. Roles there decide about its own people; names of the
-/// system would count for more, and some of what is known of an identity says where it counts.
+/// What is borrowed counts in the workspace where it was borrowed. Roles there decide about its own
+/// people; names of the system would count for more, and some of what is known of an identity says
+/// where it counts.
 fn impersonation(is_platform_admin: bool, attributes: &Attributes) -> Decision {
     if !attributes.verb.starts_with("impersonate") {
         return Decision::NoOpinion;
@@ -337,8 +343,8 @@ fn is_of_the_workspace(attributes: &Attributes) -> bool {
         }
 }
 
-/// What a type's initializers set up is there before anybody works with it. Questions are no writes, and what is asked of the
-/// LogicalCluster is admission's matter.
+/// What a type's initializers set up is there before anybody works with it. Questions are no
+/// writes, and what is asked of the LogicalCluster is admission's matter.
 fn unfinished(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
     let reads = matches!(attributes.verb.as_str(), "get" | "head" | "list" | "watch");
     let harmless = matches!(
@@ -359,9 +365,10 @@ fn writes_system_status(attributes: &Attributes) -> bool {
         && !matches!(attributes.verb.as_str(), "get" | "list" | "watch")
 }
 
-/// Returns true for writes to the status of Workspaces and WorkspaceTypes. kcp's export `tenancy.kcp.io` leaves tenants
-/// reading there (`config/root/clusterrole-tenancy-maximal-permission-policy.yaml`); platform administrators, who come
-/// earlier in the chain, may write.
+/// Returns true for writes to the status of Workspaces and WorkspaceTypes. kcp's export
+/// `tenancy.kcp.io` leaves tenants reading there
+/// (`config/root/clusterrole-tenancy-maximal-permission-policy.yaml`); platform administrators, who
+/// come earlier in the chain, may write.
 fn writes_tenancy_status(attributes: &Attributes) -> bool {
     attributes.is_resource_request
         && attributes.group == "tenancy.kcp.io"
@@ -371,8 +378,8 @@ fn writes_tenancy_status(attributes: &Attributes) -> bool {
 
 /// What a refused client reads.
 ///
-/// `configmaps "a" is forbidden: User "u" cannot get resource "configmaps" in API group "" in the namespace "n": access denied`.
-/// Nothing in it is not from the request itself.
+/// `configmaps "a" is forbidden: User "u" cannot get resource "configmaps" in API group "" in the
+/// namespace "n": access denied`. Nothing in it is not from the request itself.
 pub fn forbidden_message(user: &UserInfo, attributes: &Attributes) -> String {
     let Attributes {
         verb,

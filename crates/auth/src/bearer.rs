@@ -1,12 +1,14 @@
-//! The Authorization header, read strictly: what is not exactly one well-formed bearer token is refused, never anonymous.
+//! The Authorization header, read strictly: what is not exactly one well-formed bearer token is
+//! refused, never anonymous.
 //!
-//! Kubernetes lets a malformed header pass as if there were none. Here a client that meant to identify itself and failed
-//! hears so, and nothing can hide a second credential behind the first.
+//! Kubernetes lets a malformed header pass as if there were none. Here a client that meant to
+//! identify itself and failed hears so, and nothing can hide a second credential behind the first.
 
 /// Longer tokens are refused; real ones have some 1–4 KiB.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// The header is no bearer token. Every variant means 401; the texts never hold the header's content.
+/// The header is no bearer token. Every variant means 401; the texts never hold the header's
+/// content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BearerError {
     /// More than one header: which of them counts must not be a matter of taste.
@@ -26,7 +28,8 @@ pub enum BearerError {
     TooLong,
 }
 
-/// The token of a request, given the values of all its Authorization headers. None without any header.
+/// The token of a request, given the values of all its Authorization headers. None without any
+/// header.
 ///
 /// # Errors
 /// Anything but nothing or one well-formed token.

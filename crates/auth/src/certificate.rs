@@ -69,8 +69,8 @@ pub enum RequestError {
     Malformed,
 }
 
-/// The organizations that the subject of a request names: the groups of who would show the certificate. The signature is
-/// for whoever signs to check.
+/// The organizations that the subject of a request names: the groups of who would show the
+/// certificate. The signature is for whoever signs to check.
 ///
 /// # Errors
 /// It is no request in PEM.
@@ -130,7 +130,8 @@ fn fingerprint(der: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    // Self-signed, made once with `openssl req -x509`; what is read does not depend on dates or signatures.
+    // Self-signed, made once with `openssl req -x509`; what is read does not depend on dates or
+    // signatures.
     const ADMIN: &[u8] = include_bytes!("../tests/data/admin.pem");
 
     fn der(pem: &[u8]) -> Vec<u8> {

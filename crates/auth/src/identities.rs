@@ -1,9 +1,10 @@
 //! Who a user counts as in one cluster.
 //!
-//! Within their scopes users are themselves. Outside of them they are nobody in particular, of whom no more is known than
-//! the clusters that vouch for them: an identity that was borrowed, or given out by one workspace, must not count in
-//! another. A service account has a second name, which tells its cluster, so that other clusters can grant it something.
-//! And a warrant lets its bearer do what somebody else may, though not be them.
+//! Within their scopes users are themselves. Outside of them they are nobody in particular, of whom
+//! no more is known than the clusters that vouch for them: an identity that was borrowed, or given
+//! out by one workspace, must not count in another. A service account has a second name, which
+//! tells its cluster, so that other clusters can grant it something. And a warrant lets its bearer
+//! do what somebody else may, though not be them.
 //!
 //! ```text
 //! robot of ns in a, in a:   system:serviceaccount:ns:robot + system:kcp:serviceaccount:a:ns:robot
@@ -74,9 +75,10 @@ impl<'a> Identities<'a> {
             .map_or_else(UserInfo::anonymous, Cow::into_owned)
     }
 
-    /// The same as the policy of an export names them: everything has a prefix, and service accounts their cluster, so that
-    /// those of two consumers are told apart. Whom a consumer alone vouches for, by lending a name or by an issuer of its own,
-    /// is one of the consumer's to the export's owner, and not whoever else bears that name.
+    /// The same as the policy of an export names them: everything has a prefix, and service
+    /// accounts their cluster, so that those of two consumers are told apart. Whom a consumer alone
+    /// vouches for, by lending a name or by an issuer of its own, is one of the consumer's to the
+    /// export's owner, and not whoever else bears that name.
     pub(crate) fn as_consumers(&self, cluster: &ClusterName) -> Identities<'static> {
         let one = |user: &UserInfo| {
             let known = match account_of(user).is_none() && user.extra.contains_key(EXTRA_SCOPES) {
@@ -148,7 +150,8 @@ fn clusters(scope: &str) -> impl Iterator<Item = &str> {
         .filter_map(|entry| entry.trim().strip_prefix("cluster:"))
 }
 
-/// Whom others see who are not meant to know the user: nobody in particular, and who vouches for them.
+/// Whom others see who are not meant to know the user: nobody in particular, and who vouches for
+/// them.
 fn outsider(user: &UserInfo) -> UserInfo {
     if !user.is_in(GROUP_AUTHENTICATED) {
         return UserInfo::anonymous();
@@ -174,7 +177,8 @@ fn global_account(user: &UserInfo) -> Option<UserInfo> {
     })
 }
 
-/// Whom the user's warrants name. What is not well-formed, or would count everywhere, gives nothing.
+/// Whom the user's warrants name. What is not well-formed, or would count everywhere, gives
+/// nothing.
 fn warrants(user: &UserInfo) -> Vec<UserInfo> {
     let texts = user.extra.get(EXTRA_WARRANT).map(Vec::as_slice).unwrap_or_default();
     let read = |text: &String| {

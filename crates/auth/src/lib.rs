@@ -1,4 +1,5 @@
-//! Who asks, and may they: decisions over facts that the caller gives. No clock, no files, no network.
+//! Who asks, and may they: decisions over facts that the caller gives. No clock, no files, no
+//! network.
 //!
 //! ```text
 //! certificate::user(der) ─┐
@@ -6,8 +7,8 @@
 //! account::Claims::user() ┤
 //! jwt::Issuer::user(token)┘
 //! ```
-//! A [`Permit`] can be made only by [`permit`], which asks every step of the chain in order. A door that takes a `Permit`
-//! cannot be entered without having been decided upon.
+//! A [`Permit`] can be made only by [`permit`], which asks every step of the chain in order. A door
+//! that takes a `Permit` cannot be entered without having been decided upon.
 
 pub mod account;
 pub mod audit;

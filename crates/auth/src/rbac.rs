@@ -1,7 +1,8 @@
 //! Roles within one cluster: which rules a user holds, and what they allow.
 //!
-//! Where the rules come from is the caller's matter ([`Roles`]): bindings and roles of the cluster, and those that are in
-//! every cluster. A cluster's administrators hold all of them without a binding.
+//! Where the rules come from is the caller's matter ([`Roles`]): bindings and roles of the cluster,
+//! and those that are in every cluster. A cluster's administrators hold all of them without a
+//! binding.
 
 mod cover;
 mod rule;
@@ -16,24 +17,24 @@ use std::{fmt::Debug, sync::Arc};
 
 /// The rules of a cluster's roles.
 pub trait Roles: Debug + Send + Sync {
-    /// Shows the rules that bindings give a user for the whole cluster, and those for a namespace if one is named, until
-    /// one is found; says whether one was.
+    /// Shows the rules that bindings give a user for the whole cluster, and those for a namespace
+    /// if one is named, until one is found; says whether one was.
     fn find(&self, user: &Identities<'_>, namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool;
 
-    /// Where a resource is bound from an export whose owner limits what consumers may do: the roles in the export's
-    /// cluster, which say to what.
+    /// Where a resource is bound from an export whose owner limits what consumers may do: the roles
+    /// in the export's cluster, which say to what.
     fn ceiling(&self, group: &str, resource: &str) -> Option<Arc<dyn Roles>>;
 }
 
-/// Whether the user administers the cluster. Nobody in particular is nobody's administrator, even where somebody wrote that
-/// name down.
+/// Whether the user administers the cluster. Nobody in particular is nobody's administrator, even
+/// where somebody wrote that name down.
 pub(crate) fn administers(user: &Identities<'_>, facts: &ClusterFacts) -> bool {
     let by_name = |user: &UserInfo| user.name != USER_ANONYMOUS && facts.admin_users.contains(&user.name);
     user.iter().any(by_name) || facts.admin_groups.iter().any(|group| user.is_in(group))
 }
 
-/// Whether the facts are about the cluster that is asked for. Facts of another cluster must not decide, whoever mixed
-/// them up.
+/// Whether the facts are about the cluster that is asked for. Facts of another cluster must not
+/// decide, whoever mixed them up.
 fn concern(facts: &ClusterFacts, attributes: &Attributes) -> bool {
     attributes.cluster.is_some() && attributes.cluster == facts.cluster
 }
@@ -49,7 +50,8 @@ fn is_account(user: &Identities<'_>) -> bool {
     user.iter().any(|user| user.name.starts_with(SERVICE_ACCOUNT))
 }
 
-/// Whether the user belongs to the groups without which nobody enters the cluster. Its own service accounts need not.
+/// Whether the user belongs to the groups without which nobody enters the cluster. Its own service
+/// accounts need not.
 pub(crate) fn has_required_groups(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> bool {
     let Some(required) = &facts.required_groups else {
         return true;
@@ -71,13 +73,14 @@ pub(crate) fn is_below_ceiling(user: &Identities<'_>, attributes: &Attributes, f
     })
 }
 
-/// The same, asked of somebody who comes from outside: the provider of another export, whom the cluster lets in.
+/// The same, asked of somebody who comes from outside: the provider of another export, whom the
+/// cluster lets in.
 pub fn leaves_to(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> bool {
     is_below_ceiling(&Identities::of(user, None), attributes, facts)
 }
 
-/// Whether the user may be in the cluster at all (kcp's workspace content authorizer): the verb `access` on the path `/`.
-/// Its service accounts may.
+/// Whether the user may be in the cluster at all (kcp's workspace content authorizer): the verb
+/// `access` on the path `/`. Its service accounts may.
 pub(crate) fn may_enter(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> bool {
     let enter = Attributes {
         verb: "access".to_owned(),

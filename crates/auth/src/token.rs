@@ -1,8 +1,8 @@
 //! The token file: Kubernetes' and kcp's `token,user,uid,"group1,group2"`, one a line.
 //!
-//! Only digests of tokens stay in memory, and a lookup takes as long for a wrong token as for a right one. Where
-//! Kubernetes skips a bad line or lets the last of two win, this refuses: a credential file that is not understood in
-//! full gives out rights by accident.
+//! Only digests of tokens stay in memory, and a lookup takes as long for a wrong token as for a
+//! right one. Where Kubernetes skips a bad line or lets the last of two win, this refuses: a
+//! credential file that is not understood in full gives out rights by accident.
 
 use crate::bearer::is_token;
 use crate::user::UserInfo;
@@ -95,7 +95,8 @@ impl TokenFile {
                 .iter()
                 .zip(&wanted)
                 .fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
-            // No early way out: neither the place nor a common beginning may show in the time it takes.
+            // No early way out: neither the place nor a common beginning may show in the time it
+            // takes.
             if black_box(difference) == 0 {
                 found = Some(user);
             }
@@ -140,7 +141,8 @@ fn entry(line: &str) -> Result<([u8; 32], UserInfo), &'static str> {
     Ok((digest, UserInfo::authenticated(user.as_str(), uid.as_str(), groups)))
 }
 
-/// The fields of one line of RFC 4180. A quoted field that spans lines is refused: no field here can need it.
+/// The fields of one line of RFC 4180. A quoted field that spans lines is refused: no field here
+/// can need it.
 fn fields(line: &str) -> Result<Vec<String>, &'static str> {
     let (mut fields, mut rest) = (Vec::new(), line);
     loop {

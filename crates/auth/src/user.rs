@@ -14,7 +14,8 @@ pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
 pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
 /// The name of those who showed none.
 pub const USER_ANONYMOUS: &str = "system:anonymous";
-/// Extra key: the clusters that an identity counts in, as `cluster:a,cluster:b`; several values must all hold.
+/// Extra key: the clusters that an identity counts in, as `cluster:a,cluster:b`; several values
+/// must all hold.
 pub const EXTRA_SCOPES: &str = "authentication.kcp.io/scopes";
 /// Extra key: the cluster that an identity comes from, where it comes from one.
 pub const EXTRA_CLUSTER: &str = "authentication.kcp.io/cluster-name";
@@ -66,8 +67,9 @@ impl UserInfo {
         self.groups.iter().any(|g| g == group)
     }
 
-    /// The name under which is counted what a user asks for. Whom a cluster alone knows (a service account, a user of its own
-    /// issuer) is told apart from all others of that name, so that nobody uses up what is another's.
+    /// The name under which is counted what a user asks for. Whom a cluster alone knows (a service
+    /// account, a user of its own issuer) is told apart from all others of that name, so that
+    /// nobody uses up what is another's.
     pub fn account_name(&self) -> Cow<'_, str> {
         match self.extra.get(EXTRA_CLUSTER).map(Vec::as_slice) {
             None | Some([]) => Cow::Borrowed(&self.name),
@@ -75,7 +77,8 @@ impl UserInfo {
         }
     }
 
-    /// The user as `cluster` sees them: nobody in particular outside of their scopes, see [`Identities`].
+    /// The user as `cluster` sees them: nobody in particular outside of their scopes, see
+    /// [`Identities`].
     pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
         Identities::of(self, cluster).into_own()
     }

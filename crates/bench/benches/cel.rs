@@ -1,5 +1,5 @@
-//! CEL over a 2 kB object: what one expression of a rule costs. An object is bound once for all of its rules. Many
-//! evaluations a sample: the clock itself takes 20 ns.
+//! CEL over a 2 kB object: what one expression of a rule costs. An object is bound once for all of
+//! its rules. Many evaluations a sample: the clock itself takes 20 ns.
 //!
 //! And what hostile expressions take until they are stopped, none of them 20 ms.
 

@@ -1,4 +1,5 @@
-//! Conversion of a 2 kB object of 64 fields (100 for 100 moves) between two versions that differ by so many names.
+//! Conversion of a 2 kB object of 64 fields (100 for 100 moves) between two versions that differ by
+//! so many names.
 
 use divan::Bencher;
 use insula_bench::fixtures::{bundle, widget};

@@ -1,4 +1,5 @@
-//! The verbs, without a network: a bound kind in two versions that differ by ten rules, one of them CEL.
+//! The verbs, without a network: a bound kind in two versions that differ by ten rules, one of them
+//! CEL.
 
 use divan::Bencher;
 use futures_util::FutureExt;

@@ -1,4 +1,5 @@
-//! A structural schema of 64 leaves: what admission of one object costs, and the compilation that all tenants share.
+//! A structural schema of 64 leaves: what admission of one object costs, and the compilation that
+//! all tenants share.
 
 use divan::Bencher;
 use insula_bench::fixtures::{sixty_four_leaves, widget, widget_schema};

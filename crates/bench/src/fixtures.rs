@@ -1,4 +1,5 @@
-//! What the benchmarks work on: one kind of object of about 2 kB, in two versions that differ by a chosen number of fields.
+//! What the benchmarks work on: one kind of object of about 2 kB, in two versions that differ by a
+//! chosen number of fields.
 
 use insula_api::{Clock, ClusterName, FieldPath, Json, Object, ObjectKey, Rng, Timestamp};
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
@@ -15,7 +16,8 @@ use std::sync::{
 pub const GROUP: &str = "bench.example.io";
 /// Its plural.
 pub const PLURAL: &str = "widgets";
-/// Fields in `spec` that make 2 kB: about as many to the byte as in kcp's own load test (160 leaves in 6 kB).
+/// Fields in `spec` that make 2 kB: about as many to the byte as in kcp's own load test (160 leaves
+/// in 6 kB).
 const FIELDS: usize = 64;
 const SPEC_BYTES: usize = 1_900;
 /// How many fields `v2` names otherwise where nothing else is said: one of them by CEL.
@@ -35,7 +37,8 @@ fn fields(moved: usize) -> usize {
     FIELDS.max(moved)
 }
 
-/// An object of 2 kB. `moved` fields have other names in `v2`, by that many rules; more than 64 make smaller fields.
+/// An object of 2 kB. `moved` fields have other names in `v2`, by that many rules; more than 64
+/// make smaller fields.
 pub fn widget(name: &str, version: &str, moved: usize) -> Json {
     let names = if version == "v1" { 0 } else { moved };
     // Names, quotes and punctuation take ten bytes of a field, its number six.
@@ -60,7 +63,8 @@ pub fn widget_schema(version: &str, moved: usize) -> Json {
     json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}})
 }
 
-/// Rules between `v1` and a `v2` with `moved` new names: moves, the first one through CEL if `computed`.
+/// Rules between `v1` and a `v2` with `moved` new names: moves, the first one through CEL if
+/// `computed`.
 pub fn rules(moved: usize, computed: bool) -> Json {
     let side = |from: usize, to: usize, function: &str| -> Vec<Json> {
         (0..moved)
@@ -81,7 +85,8 @@ pub fn rules(moved: usize, computed: bool) -> Json {
     ]})
 }
 
-/// A conversion between `v1` (stored) and `v2` by so many pure moves; with none the versions are of one shape.
+/// A conversion between `v1` (stored) and `v2` by so many pure moves; with none the versions are of
+/// one shape.
 pub fn bundle(moved: usize) -> Bundle {
     let version = |name: &str| VersionSchema {
         name: name.to_owned(),

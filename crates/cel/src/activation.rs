@@ -8,7 +8,8 @@ use serde_json::Value;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
-/// Names and values for one evaluation, or for several: what [`Activation::with_programs`] found out is kept.
+/// Names and values for one evaluation, or for several: what [`Activation::with_programs`] found
+/// out is kept.
 #[derive(Debug, Default)]
 pub struct Activation<'a> {
     bindings: SmallVec<[(&'a str, Binding<'a>); 3]>,
@@ -62,7 +63,8 @@ impl<'a> Activation<'a> {
         self.bind(name, Binding::Owned(Box::new(value)))
     }
 
-    /// A variable without a value: absent where absence is a result, `optional.none()` where it is an error.
+    /// A variable without a value: absent where absence is a result, `optional.none()` where it is
+    /// an error.
     #[must_use]
     pub fn with_absent(self, name: &'a str) -> Self {
         self.bind(name, Binding::Absent)
@@ -86,8 +88,9 @@ impl<'a> Activation<'a> {
         self.bind(name, Binding::ResourceCheck(Box::new((authorizer, check))))
     }
 
-    /// A variable whose fields are expressions over the same activation (`variables.x` of a policy). Each is evaluated
-    /// at most once, when it is first read; whoever reads it first pays for it. One may read those before it.
+    /// A variable whose fields are expressions over the same activation (`variables.x` of a
+    /// policy). Each is evaluated at most once, when it is first read; whoever reads it first pays
+    /// for it. One may read those before it.
     #[must_use]
     pub fn with_programs(self, name: &'a str, programs: &'a [(String, Program)]) -> Self {
         let programs = Programs {

@@ -9,7 +9,8 @@ use crate::price;
 use crate::value::Val;
 
 impl<'v> Machine<'v, '_> {
-    /// `&&` and `||`: the deciding value wins over errors and absence on either side; without it the first error.
+    /// `&&` and `||`: the deciding value wins over errors and absence on either side; without it
+    /// the first error.
     pub(crate) fn logic(&mut self, terms: &'v [Node], decides: bool) -> Result<'v> {
         let mut failure = None;
         for term in terms {
@@ -41,8 +42,8 @@ impl<'v> Machine<'v, '_> {
         self.branch(otherwise)
     }
 
-    /// A path that is a part of a larger attribute (a branch of `? :`, an index): cel-go counts its fields, but not
-    /// its variable.
+    /// A path that is a part of a larger attribute (a branch of `? :`, an index): cel-go counts its
+    /// fields, but not its variable.
     pub(crate) fn branch(&mut self, node: &'v Node) -> Result<'v> {
         let result = self.eval(node);
         let part = match node {
@@ -73,7 +74,8 @@ impl<'v> Machine<'v, '_> {
         if is_fatal(left) {
             return std::mem::replace(left, Ok(Val::Null));
         }
-        // Both sides are evaluated before the first one's error counts, and an operator on an error has its price.
+        // Both sides are evaluated before the first one's error counts, and an operator on an error
+        // has its price.
         let right = self.eval(&link.operand);
         if is_fatal(&right) {
             return right;

@@ -1,5 +1,5 @@
-//! Lists that are sets or maps by their declaration (`x-kubernetes-list-type`): equal in any order; joined without
-//! repeating an item.
+//! Lists that are sets or maps by their declaration (`x-kubernetes-list-type`): equal in any order;
+//! joined without repeating an item.
 
 use crate::compare;
 use crate::cost::Budget;
@@ -109,7 +109,8 @@ pub(crate) fn equal(
     Ok(true)
 }
 
-/// The left items in their places, those of equal keys replaced by the right ones of a map; then what is new.
+/// The left items in their places, those of equal keys replaced by the right ones of a map; then
+/// what is new.
 pub(crate) fn join<'v>(list: &Val<'v>, kind: &ListKind, right: Items<'_, 'v>, budget: &mut Budget) -> Result<'v> {
     let mut items: Vec<Val<'v>> = list.items().map(|i| i.iter().collect()).unwrap_or_default();
     index(items.len() + right.len(), budget)?;

@@ -1,6 +1,6 @@
-//! What does not depend on variables is worked out once, when a program is compiled: lists and maps of constants,
-//! and conversions of constants (`duration('1h')`). cel-go does the same, so they cost nothing when it runs, and one
-//! that fails is found before it does.
+//! What does not depend on variables is worked out once, when a program is compiled: lists and maps
+//! of constants, and conversions of constants (`duration('1h')`). cel-go does the same, so they
+//! cost nothing when it runs, and one that fails is found before it does.
 
 use crate::cost::Budget;
 use crate::error::EvalError;
@@ -13,8 +13,8 @@ use serde_json::{Map, Number, Value, json};
 /// Units that working out one constant may cost.
 const COST_MAX: u64 = 100_000;
 
-/// Replaces what is constant by its value. The error is that of the first part that can only fail. As deep as the
-/// tree, which lowering bounds.
+/// Replaces what is constant by its value. The error is that of the first part that can only fail.
+/// As deep as the tree, which lowering bounds.
 pub(crate) fn fold(node: &mut Node) -> Result<(), EvalError> {
     let mut failure = None;
     replace(node, &mut failure);
@@ -69,8 +69,8 @@ fn replace(node: &mut Node, failure: &mut Option<EvalError>) {
     }
 }
 
-/// Leaves the terms that are evaluated and matter: constants have no price, so many of them would be work for nothing.
-/// What is left stays a node of its kind, which a price may depend on.
+/// Leaves the terms that are evaluated and matter: constants have no price, so many of them would
+/// be work for nothing. What is left stays a node of its kind, which a price may depend on.
 fn logic(terms: &mut Box<[Node]>, decides: bool) {
     let mut kept = std::mem::take(terms).into_vec();
     if let Some(last) = kept.iter().position(|term| truth(term) == Some(decides)) {
@@ -118,7 +118,8 @@ fn literal(node: &Node) -> Option<Const> {
             .map(|e| if e.optional { None } else { json(&e.node) })
             .collect::<Option<Vec<_>>>()
             .map(|items| Value::Array(items).into()),
-        // Of a repeated key the last value stays, as in cel-go, where only maps made at run time are asked.
+        // Of a repeated key the last value stays, as in cel-go, where only maps made at run time
+        // are asked.
         Node::Map(entries) => entries
             .iter()
             .map(|e| match (&e.key, e.optional) {
@@ -131,7 +132,8 @@ fn literal(node: &Node) -> Option<Const> {
     }
 }
 
-/// What a conversion makes of a constant; `None` for what cannot be one, or takes too much to work out here.
+/// What a conversion makes of a constant; `None` for what cannot be one, or takes too much to work
+/// out here.
 fn convert(function: &Function, argument: &Const) -> Result<Option<Const>, EvalError> {
     let mut budget = Budget::new(COST_MAX);
     budget.begin();

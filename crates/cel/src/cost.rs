@@ -1,7 +1,8 @@
 //! The price of an evaluation: cost units as Kubernetes counts them, and bytes of memory.
 //!
-//! One unit is about one field access. Strings cost a tenth of a unit a byte, a list literal 10, a map literal 30.
-//! The limits are Kubernetes': 1,000,000 a call, 10,000,000 an object (the caller keeps one `Budget` per object).
+//! One unit is about one field access. Strings cost a tenth of a unit a byte, a list literal 10, a
+//! map literal 30. The limits are Kubernetes': 1,000,000 a call, 10,000,000 an object (the caller
+//! keeps one `Budget` per object).
 
 use crate::error::EvalError;
 use std::sync::Arc;
@@ -11,8 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 pub const CALL_COST_MAX: u64 = 1_000_000;
 /// Cost of all evaluations for one object, as in Kubernetes (`RuntimeCELCostBudget`).
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
-/// Bytes that the values of one evaluation may take, copies of inputs in the result included. Lists that grow take up
-/// to twice their length, so this is what an evaluation within 16 MiB may count.
+/// Bytes that the values of one evaluation may take, copies of inputs in the result included. Lists
+/// that grow take up to twice their length, so this is what an evaluation within 16 MiB may count.
 pub const MAX_VALUE_BYTES: usize = 10 * 1024 * 1024;
 
 /// What an allocation takes besides its contents.
@@ -31,7 +32,8 @@ pub(crate) const CALL: u64 = 1;
 pub(crate) const ITEM: u64 = 2;
 /// Effort of an error that is not the end, most of them made with a text.
 pub(crate) const ERROR: u64 = 8;
-/// Effort of reading or writing a value with a syntax of its own: a time, an address, a number with a fraction.
+/// Effort of reading or writing a value with a syntax of its own: a time, an address, a number with
+/// a fraction.
 pub(crate) const SYNTAX: u64 = 20;
 
 /// An authorisation check, as in Kubernetes: an expression can afford two.
@@ -41,9 +43,10 @@ pub(crate) const NAMED_PATTERN_CHARACTERS_MAX: u64 = 128;
 
 /// What may still be spent. Reused over the rules of one object, so that their sum is bounded too.
 ///
-/// Two things are counted. The price is Kubernetes', unit by unit, and what callers see. The effort is what the
-/// functions themselves say they do, in the same units and with the same limits: Kubernetes prices `==` of two lists
-/// by their lengths, whatever is in them, so its price alone would not bound the time.
+/// Two things are counted. The price is Kubernetes', unit by unit, and what callers see. The effort
+/// is what the functions themselves say they do, in the same units and with the same limits:
+/// Kubernetes prices `==` of two lists by their lengths, whatever is in them, so its price alone
+/// would not bound the time.
 #[derive(Debug, Clone)]
 pub struct Budget {
     limit: u64,
@@ -93,7 +96,8 @@ impl Budget {
         budget
     }
 
-    /// Evaluations end with [`EvalError::Interrupted`] soon after `stop` is set, by whoever no longer waits for them.
+    /// Evaluations end with [`EvalError::Interrupted`] soon after `stop` is set, by whoever no
+    /// longer waits for them.
     #[must_use]
     pub fn with_interrupt(mut self, stop: Arc<AtomicBool>) -> Self {
         self.interrupt = Some(stop);
@@ -115,14 +119,16 @@ impl Budget {
         self.remaining() == 0
     }
 
-    /// A new evaluation begins: its own ceilings, and memory from zero since the last one's values are gone.
+    /// A new evaluation begins: its own ceilings, and memory from zero since the last one's values
+    /// are gone.
     pub(crate) fn begin(&mut self) {
         self.price.begin(self.limit);
         self.effort.begin(self.limit);
         self.bytes = 0;
     }
 
-    /// An evaluation within an evaluation: a price limit of its own. Gives what [`Budget::close`] needs.
+    /// An evaluation within an evaluation: a price limit of its own. Gives what [`Budget::close`]
+    /// needs.
     pub(crate) fn open(&mut self) -> (u64, u64) {
         let outer = (self.price.ceiling, self.price.used);
         self.price.begin(self.limit);
@@ -171,7 +177,8 @@ impl Budget {
         self.charge(tenth(bytes))
     }
 
-    /// The memory of a value that is allocated by itself, with its reference counts and what the allocator keeps.
+    /// The memory of a value that is allocated by itself, with its reference counts and what the
+    /// allocator keeps.
     pub(crate) fn allocation(&mut self, bytes: usize) -> Result<(), EvalError> {
         self.memory(bytes.saturating_add(ALLOCATION_BYTES))
     }

@@ -1,6 +1,7 @@
-//! Declarations: what is known of a value before it is seen. Its type, and the bounds that its schema gives; the
-//! checker reads the one, the estimate of costs the other, and the evaluator reads values by them (a text of format
-//! `date-time` is a timestamp). Built from a schema by whoever knows schemas (`SchemaDeclType` in Kubernetes).
+//! Declarations: what is known of a value before it is seen. Its type, and the bounds that its
+//! schema gives; the checker reads the one, the estimate of costs the other, and the evaluator
+//! reads values by them (a text of format `date-time` is a timestamp). Built from a schema by
+//! whoever knows schemas (`SchemaDeclType` in Kubernetes).
 
 use crate::types::Type;
 use std::sync::Arc;
@@ -103,8 +104,9 @@ impl Decl {
         })
     }
 
-    /// The same with bounds. `max_elements`: bytes of a string, items of a list, entries of a map; `None` when the
-    /// schema does not bound it. `min_bytes`: the smallest JSON text of such a value.
+    /// The same with bounds. `max_elements`: bytes of a string, items of a list, entries of a map;
+    /// `None` when the schema does not bound it. `min_bytes`: the smallest JSON text of such a
+    /// value.
     #[must_use]
     pub fn bounded(self, max_elements: Option<u64>, min_bytes: u64) -> Decl {
         let inner = match Arc::try_unwrap(self.0) {

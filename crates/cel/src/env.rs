@@ -4,8 +4,8 @@ use crate::decl::{Decl, Field};
 use crate::program::AbsenceMode;
 use crate::types::Type;
 
-/// The environment of an expression. Everything of Kubernetes' library is in it; [`Env::authorizer`] and
-/// [`Env::json_patch`] add what only admission policies have.
+/// The environment of an expression. Everything of Kubernetes' library is in it;
+/// [`Env::authorizer`] and [`Env::json_patch`] add what only admission policies have.
 #[derive(Debug, Clone)]
 pub struct Env {
     pub(crate) variables: Vec<Variable>,
@@ -62,8 +62,9 @@ impl Env {
         self
     }
 
-    /// A type that literals may be made of (`Object.spec{replicas: 3}`): those of patches, where the environment has
-    /// them. Objects take any field, as the schema of what is patched is not known here.
+    /// A type that literals may be made of (`Object.spec{replicas: 3}`): those of patches, where
+    /// the environment has them. Objects take any field, as the schema of what is patched is not
+    /// known here.
     pub(crate) fn literal(&self, name: &str) -> Option<Decl> {
         let known = self.json_patch && (name == JSON_PATCH || name == OBJECT || is_part_of_object(name));
         known.then(|| {
@@ -76,7 +77,8 @@ impl Env {
         })
     }
 
-    /// The type of a declared field, by its name in expressions. A word that CEL reserves needs no escape after a dot.
+    /// The type of a declared field, by its name in expressions. A word that CEL reserves needs no
+    /// escape after a dot.
     pub(crate) fn field(&self, decl: &Decl, name: &str) -> Option<Type> {
         if self.json_patch && (decl.name() == OBJECT || is_part_of_object(decl.name())) {
             return Some(Type::Dyn);

@@ -5,8 +5,8 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A source text that is not a program: everything that is wrong with it. Shown as cel-go shows it: position, line
-/// and caret of each.
+/// A source text that is not a program: everything that is wrong with it. Shown as cel-go shows it:
+/// position, line and caret of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileError {
     /// What is wrong, by place; never empty, and at most the first hundred.
@@ -54,8 +54,8 @@ impl CompileError {
         }
     }
 
-    /// A part without variables that fails whenever it is evaluated. Kubernetes finds those when it plans a program,
-    /// and names no place.
+    /// A part without variables that fails whenever it is evaluated. Kubernetes finds those when it
+    /// plans a program, and names no place.
     pub(crate) fn constant(failure: &EvalError) -> Self {
         Self {
             stage: Stage::Instantiation,
@@ -164,7 +164,8 @@ impl fmt::Display for CompileError {
 }
 
 impl fmt::Display for Issue {
-    /// Tabs count as one column, and a character of several bytes is marked by a wide dot, as it may be wide itself.
+    /// Tabs count as one column, and a character of several bytes is marked by a wide dot, as it
+    /// may be wide itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line == 0 {
             return write!(f, "ERROR: <input>: {}", self.message);
@@ -187,8 +188,8 @@ impl fmt::Display for Issue {
 
 impl std::error::Error for CompileError {}
 
-/// The words of an error. One pointer, none for no words: an error is no larger than a value, so that a result takes the
-/// place of its value.
+/// The words of an error. One pointer, none for no words: an error is no larger than a value, so
+/// that a result takes the place of its value.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Words(Option<Box<Cow<'static, str>>>);
 
@@ -275,8 +276,8 @@ impl fmt::Display for Overflowing {
     }
 }
 
-/// Why an evaluation has no value. Texts are cel-go's; none of them holds a tenant's data but for the key of a
-/// failed lookup, which comes from the expression or from the object being evaluated.
+/// Why an evaluation has no value. Texts are cel-go's; none of them holds a tenant's data but for
+/// the key of a failed lookup, which comes from the expression or from the object being evaluated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 // A tag of a word, as values have, for the same reason.
 #[repr(u64)]
@@ -290,8 +291,8 @@ pub enum EvalError {
     /// No meaning of the function or operator fits the types of its arguments.
     #[error("no such overload{}{call}", if call.is_empty() { "" } else { ": " })]
     NoSuchOverload {
-        /// The function with the types of its arguments, or the operator as cel-go names it (`_+_`); empty where it
-        /// names none.
+        /// The function with the types of its arguments, or the operator as cel-go names it
+        /// (`_+_`); empty where it names none.
         call: Words,
     },
     /// `x / 0`.
@@ -306,7 +307,8 @@ pub enum EvalError {
     /// A list has no such element.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(i64),
-    /// A text is none of these. Most such errors are absorbed, so the message is made where it is shown.
+    /// A text is none of these. Most such errors are absorbed, so the message is made where it is
+    /// shown.
     #[error("type conversion error from 'string' to '{0}'")]
     Unreadable(Readable),
     /// An argument of the right type with an unusable value.
@@ -331,7 +333,8 @@ pub enum EvalError {
 }
 
 impl EvalError {
-    /// Exhausted resources end the evaluation; `||`, `&&`, `exists` and `all` may absorb every other error.
+    /// Exhausted resources end the evaluation; `||`, `&&`, `exists` and `all` may absorb every
+    /// other error.
     #[inline]
     pub(crate) fn is_fatal(&self) -> bool {
         matches!(

@@ -1,8 +1,9 @@
 //! The evaluator: walks the tree over borrowed values, charging as it goes.
 //!
-//! Absence travels as `EvalError::Absent`, because it spreads exactly as an error does: strict operators pass it on,
-//! `&&`, `||`, `? :`, `all` and `exists` may absorb it. What differs is here in three places: `has()` and the
-//! functions of optionals decide about it, and a list or map literal leaves the entry out.
+//! Absence travels as `EvalError::Absent`, because it spreads exactly as an error does: strict
+//! operators pass it on, `&&`, `||`, `? :`, `all` and `exists` may absorb it. What differs is here
+//! in three places: `has()` and the functions of optionals decide about it, and a list or map
+//! literal leaves the entry out.
 
 use crate::activation::{Activation, Binding, Found, Programs};
 use crate::arithmetic;
@@ -21,7 +22,8 @@ use std::rc::Rc;
 
 pub(crate) type Result<'v> = std::result::Result<Val<'v>, EvalError>;
 
-// An error lies where the value would be: unpacking a result, which every step does, is then no move.
+// An error lies where the value would be: unpacking a result, which every step does, is then no
+// move.
 const _: () = assert!(size_of::<Result<'_>>() == size_of::<Val<'_>>());
 
 /// A variable of a program.
@@ -53,7 +55,8 @@ pub(crate) enum Numbers {
 
 /// Evaluates a program with its variables taken from `activation`.
 pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut Budget, depth: usize) -> Result<'v> {
-    // Everything is made where it stays: a value that is moved right after it was written makes the processor wait.
+    // Everything is made where it stays: a value that is moved right after it was written makes the
+    // processor wait.
     let mut machine = Machine {
         slots: SmallVec::new(),
         activation,
@@ -75,7 +78,8 @@ pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut 
     machine.eval(code.node)
 }
 
-/// A variable that is not simply borrowed. Kept out of `run`, whose frame every evaluation pays for.
+/// A variable that is not simply borrowed. Kept out of `run`, whose frame every evaluation pays
+/// for.
 #[inline(never)]
 fn slot<'v, 'm>(binding: &'m Binding<'v>, declared: Declared<'v>, mode: AbsenceMode) -> Slot<'v, 'm> {
     match binding {

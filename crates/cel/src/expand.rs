@@ -1,5 +1,6 @@
-//! The macros, expanded while parsing to the trees that cel-go makes of them. The parser's own set lacks those over
-//! two variables, of optional values and of sorting, and reports some mistakes in other words.
+//! The macros, expanded while parsing to the trees that cel-go makes of them. The parser's own set
+//! lacks those over two variables, of optional values and of sorting, and reports some mistakes in
+//! other words.
 
 use crate::nodes::{Make, Parts, Variables, each};
 use cel::common::ast::{Expr, IdedExpr, ListExpr, MapExpr, operators};
@@ -20,7 +21,8 @@ pub(crate) const SORT: &str = "@sortByAssociatedKeys";
 /// What `transformMap` and `transformMapEntry` call to add to the result.
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
-/// `optMap` names its target twice in the tree, so a row of them doubles it each time; this bounds the target.
+/// `optMap` names its target twice in the tree, so a row of them doubles it each time; this bounds
+/// the target.
 const COPIED_NODES_MAX: usize = 1_000;
 
 type Helper<'a, 'b> = &'a mut MacroExprHelper<'b>;
@@ -86,8 +88,8 @@ fn macros() -> Vec<Macro> {
 
 /// The node at fault, of an error that an expansion made.
 ///
-/// The parser's own way to place an error counts bytes where columns count characters, so the position carries the
-/// node's id instead; a line below zero marks it.
+/// The parser's own way to place an error counts bytes where columns count characters, so the
+/// position carries the node's id instead; a line below zero marks it.
 pub(crate) fn failed_node(error: &ParseError) -> Option<u64> {
     (error.pos.0 == FAILED_NODE)
         .then(|| u64::try_from(error.pos.1).ok())
@@ -215,7 +217,8 @@ fn filter(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<
     Ok(Some(make.collect(range, variables, Some(condition), step, empty)))
 }
 
-/// `transformList`, `transformMap` and `transformMapEntry`, with a condition before the last argument or without.
+/// `transformList`, `transformMap` and `transformMapEntry`, with a condition before the last
+/// argument or without.
 fn transforming(
     helper: Helper<'_, '_>,
     target: &mut Option<IdedExpr>,
@@ -243,7 +246,8 @@ fn transforming(
     Ok(Some(make.collect(range, variables, condition, step, empty)))
 }
 
-/// `target.optMap(x, body)` is `target.hasValue() ? optional.of(x = target.value(); body) : optional.none()`.
+/// `target.optMap(x, body)` is `target.hasValue() ? optional.of(x = target.value(); body) :
+/// optional.none()`.
 fn optional(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>, flat: bool) -> Expansion {
     let (Some(target), Some(body), Some(variable)) = (target.take(), args.pop(), args.pop()) else {
         return Ok(None);

@@ -49,7 +49,8 @@ const KEYWORDS: [&str; 21] = [
     "while",
 ];
 
-/// Whether a word belongs to the grammar of CEL: no variable is called so, and a field only in its escaped form.
+/// Whether a word belongs to the grammar of CEL: no variable is called so, and a field only in its
+/// escaped form.
 pub fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word)
 }

@@ -1,4 +1,5 @@
-//! Comprehensions: one pass over a list's elements or a map's entries, without an accumulator value.
+//! Comprehensions: one pass over a list's elements or a map's entries, without an accumulator
+//! value.
 
 use crate::cost;
 use crate::error::{EvalError, invalid, no_overload};
@@ -25,7 +26,8 @@ const INSERTED: u64 = 3;
 /// `cel.@mapInsert(@result, ...)`.
 const MERGED: u64 = 2;
 
-/// Elements for which a list that takes all of another's has room at once: it need not grow while it is short.
+/// Elements for which a list that takes all of another's has room at once: it need not grow while
+/// it is short.
 const ROOM_MAX: usize = 64;
 
 type Unit = std::result::Result<(), EvalError>;
@@ -186,7 +188,8 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// An absent transform leaves its element out, as in the list literal that the macro stands for.
+    /// An absent transform leaves its element out, as in the list literal that the macro stands
+    /// for.
     fn list_fold(
         &mut self,
         fold: &'v Fold,

@@ -1,8 +1,9 @@
 //! Our own expression tree: what an expression means, with names resolved and long chains flat.
 //!
-//! Lowered once from the parser's tree; a type checker will sit between lowering and evaluation. Chains
-//! (`a + b + c`, `x.y.z`, `p && q && r`, `c ? t : d ? u : e`) are vectors rather than left- or right-leaning trees,
-//! so the depth of the tree is the nesting a person can see, and `NODE_DEPTH_MAX` bounds every recursion over it.
+//! Lowered once from the parser's tree; a type checker will sit between lowering and evaluation.
+//! Chains (`a + b + c`, `x.y.z`, `p && q && r`, `c ? t : d ? u : e`) are vectors rather than left-
+//! or right-leaning trees, so the depth of the tree is the nesting a person can see, and
+//! `NODE_DEPTH_MAX` bounds every recursion over it.
 
 use crate::functions::Function;
 use crate::price::Price;
@@ -71,7 +72,8 @@ pub(crate) enum Node {
         /// The body reads the local; cel-go works out its value only then.
         read: bool,
     },
-    /// `target.orValue(alternative)`, `target.or(alternative)`: the alternative is evaluated only if needed.
+    /// `target.orValue(alternative)`, `target.or(alternative)`: the alternative is evaluated only
+    /// if needed.
     OptionalOr {
         target: Box<Node>,
         alternative: Box<Node>,
@@ -81,8 +83,9 @@ pub(crate) enum Node {
     OptionalHasValue(Box<Node>),
 }
 
-/// How many overloads of a function or operator the types of the arguments leave. cel-go prices most calls by their
-/// overload, and those that it resolves only when they run at one unit, whatever their arguments.
+/// How many overloads of a function or operator the types of the arguments leave. cel-go prices
+/// most calls by their overload, and those that it resolves only when they run at one unit,
+/// whatever their arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overloads {
     One,
@@ -214,7 +217,8 @@ impl Operator {
     }
 }
 
-/// A comprehension. One variable is an element of a list or a key of a map; two are index or key, and value.
+/// A comprehension. One variable is an element of a list or a key of a map; two are index or key,
+/// and value.
 #[derive(Debug)]
 pub(crate) struct Fold {
     pub(crate) range: Node,
@@ -233,7 +237,8 @@ pub(crate) enum FoldKind {
     All(Node),
     Exists(Node),
     ExistsOne(Node),
-    /// `map` and `filter`: a list of `transform`s (or of the variable itself) where `condition` holds.
+    /// `map` and `filter`: a list of `transform`s (or of the variable itself) where `condition`
+    /// holds.
     List {
         condition: Option<Node>,
         transform: Option<Node>,

@@ -40,7 +40,8 @@ pub(crate) enum Elements<'s, 'v> {
 }
 
 impl<'v> Elements<'_, 'v> {
-    /// Puts the next element into a place that the loop has for it; false at the end. A number goes there in registers.
+    /// Puts the next element into a place that the loop has for it; false at the end. A number goes
+    /// there in registers.
     #[inline]
     pub(crate) fn next_into(&mut self, place: &mut Val<'v>) -> bool {
         match self {

@@ -17,7 +17,8 @@ const LEAF_ENTRIES: usize = 6;
 /// The result of an evaluation; an empty optional is no value.
 pub(crate) fn outcome(value: &Val<'_>, budget: &mut Budget) -> Result<Outcome, EvalError> {
     match value {
-        // What most expressions give is written where it stays, and not moved out of another result.
+        // What most expressions give is written where it stays, and not moved out of another
+        // result.
         Val::Str(text) => {
             budget.allocation(text.len())?;
             Ok(Outcome::Value(Value::String((*text).to_owned())))

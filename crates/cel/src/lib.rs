@@ -1,9 +1,10 @@
 //! CEL with a price: expressions compiled once, evaluated straight over borrowed JSON, metered.
 //!
-//! The text is parsed by the `cel` crate; its tree is lowered at once to our own ([`Program`]), in which names are
-//! slots and chains are flat. Evaluation borrows the `serde_json::Value`s of its [`Activation`], spends a [`Budget`]
-//! in Kubernetes' cost units, and bounds the memory of everything it makes. An absent field is either an error
-//! (validation rules) or a result of its own (version conversion): see [`AbsenceMode`].
+//! The text is parsed by the `cel` crate; its tree is lowered at once to our own ([`Program`]), in
+//! which names are slots and chains are flat. Evaluation borrows the `serde_json::Value`s of its
+//! [`Activation`], spends a [`Budget`] in Kubernetes' cost units, and bounds the memory of
+//! everything it makes. An absent field is either an error (validation rules) or a result of its
+//! own (version conversion): see [`AbsenceMode`].
 //!
 //! ```
 //! use insula_cel::{Activation, Budget, Outcome, Program};
@@ -14,7 +15,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Types are checked and the cost is estimated before anything runs: see [`Env`] and [`Program::estimate`].
+//! Types are checked and the cost is estimated before anything runs: see [`Env`] and
+//! [`Program::estimate`].
 //!
 //! Pure: no clock, no randomness, no IO. Not here: rules on schemas (`schema`).
 #![warn(missing_docs)]

@@ -1,4 +1,5 @@
-//! From the parser's tree to ours: names resolved, macros recognised, chains flattened, limits kept.
+//! From the parser's tree to ours: names resolved, macros recognised, chains flattened, limits
+//! kept.
 
 use crate::check::Checked;
 use crate::env::Env;
@@ -92,7 +93,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// What a name stands for: the innermost comprehension variable, a declared variable, or a type.
+    /// What a name stands for: the innermost comprehension variable, a declared variable, or a
+    /// type.
     pub(crate) fn resolve(&mut self, name: &str) -> Option<Node> {
         let name = name.strip_prefix('.').unwrap_or(name);
         if let Some(index) = self.locals.iter().rposition(|l| l == name) {
@@ -108,8 +110,8 @@ impl Lowering<'_> {
         functions::type_constant(name).map(|t| Node::Const(Const::Type(t)))
     }
 
-    /// The field that a name selects from an operand: by the name it is stored under where the operand's fields are
-    /// declared, as written from a map.
+    /// The field that a name selects from an operand: by the name it is stored under where the
+    /// operand's fields are declared, as written from a map.
     pub(crate) fn field(&self, operand: &IdedExpr, written: &str) -> Field {
         let mut ty = self.checked.ty(operand.id);
         if let Type::Optional(value) = ty {

@@ -1,5 +1,5 @@
-//! Macros read back from the comprehensions that they were expanded to: the evaluator has a loop of its own for each,
-//! without an accumulator that is a value.
+//! Macros read back from the comprehensions that they were expanded to: the evaluator has a loop of
+//! its own for each, without an accumulator that is a value.
 
 use crate::error::CompileError;
 use crate::expand::{MAP_INSERT, UNUSED};
@@ -54,7 +54,8 @@ impl Lowering<'_> {
         }
     }
 
-    /// `@result + [item]`, `cel.@mapInsert(@result, key, item)` or `cel.@mapInsert(@result, items)`.
+    /// `@result + [item]`, `cel.@mapInsert(@result, key, item)` or
+    /// `cel.@mapInsert(@result, items)`.
     fn collecting(
         &mut self,
         fold: &ComprehensionExpr,
@@ -102,7 +103,8 @@ impl Lowering<'_> {
         })
     }
 
-    /// Member calls that evaluate lazily, or are asked of what may be absent, so that they are no functions.
+    /// Member calls that evaluate lazily, or are asked of what may be absent, so that they are no
+    /// functions.
     pub(crate) fn lazy(
         &mut self,
         target: &IdedExpr,

@@ -1,5 +1,6 @@
-//! What a syntax error says was expected. After an operand the parser lists every operator there is, where cel-go
-//! names the one token that would have closed what is open: `:`, `)`, `]`, `}` or the end.
+//! What a syntax error says was expected. After an operand the parser lists every operator there
+//! is, where cel-go names the one token that would have closed what is open: `:`, `)`, `]`, `}` or
+//! the end.
 
 use crate::tokens::{Bracket, Kind, Tokens, tokens};
 use std::iter::Peekable;

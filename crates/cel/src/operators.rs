@@ -45,8 +45,8 @@ fn is_alien(left: &Val<'_>, right: &Val<'_>) -> bool {
     matches!(left, Val::Opaque(_)) && !matches!(right, Val::Null) && left.type_name() != right.type_name()
 }
 
-/// The error of an operator that does not fit: cel-go names it only if values of the left one's type have no such
-/// operator at all, and no functions of their own either.
+/// The error of an operator that does not fit: cel-go names it only if values of the left one's
+/// type have no such operator at all, and no functions of their own either.
 pub(crate) fn unsupported(operator: Operator, left: &Val<'_>) -> EvalError {
     let known = match left {
         Val::Str(_) | Val::String(_) | Val::Timestamp(_) | Val::Duration(_) => true,

@@ -1,4 +1,5 @@
-//! Optional values: what evaluates lazily, or is asked of what may be absent, and so is no function.
+//! Optional values: what evaluates lazily, or is asked of what may be absent, and so is no
+//! function.
 
 use crate::cost;
 use crate::error::{EvalError, no_overload};
@@ -10,8 +11,8 @@ use crate::value::Val;
 use std::rc::Rc;
 
 impl<'v> Machine<'v, '_> {
-    /// A target of a function of optionals. Where absence is a result, an absent field stands for none, and a
-    /// value that is there for itself: `self.a.orValue(b)` means what it says.
+    /// A target of a function of optionals. Where absence is a result, an absent field stands for
+    /// none, and a value that is there for itself: `self.a.orValue(b)` means what it says.
     pub(crate) fn optional(&mut self, target: &'v Node) -> std::result::Result<Target<'v>, EvalError> {
         match self.eval(target) {
             Ok(Val::Optional(inner)) => Ok(Target::Optional(inner)),
@@ -22,7 +23,8 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Not a call, to cel-go: free but for what it evaluates. What is no optional stands for itself.
+    /// Not a call, to cel-go: free but for what it evaluates. What is no optional stands for
+    /// itself.
     #[inline(never)]
     pub(crate) fn optional_or(&mut self, target: &'v Node, alternative: &'v Node, kind: OptionalOr) -> Result<'v> {
         match kind {
@@ -38,8 +40,9 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Priced as the conditional that it stands for in cel-go: `target.hasValue() ? optional.of(body) :
-    /// optional.none()`, in which the body's variable is `target.value()`, evaluated anew.
+    /// Priced as the conditional that it stands for in cel-go:
+    /// `target.hasValue() ? optional.of(body) : optional.none()`, in which the body's variable is
+    /// `target.value()`, evaluated anew.
     #[inline(never)]
     pub(crate) fn optional_map(&mut self, target: &'v Node, body: &'v Node, flat: bool, read: bool) -> Result<'v> {
         let before = self.context.budget.used();

@@ -1,5 +1,6 @@
-//! From text to a tree with places: the `cel` crate's ANTLR parser, which is cel-go's grammar with its messages, and
-//! the macros of [`crate::expand`]. Everything later (checking, pricing, lowering) reads the one tree made here.
+//! From text to a tree with places: the `cel` crate's ANTLR parser, which is cel-go's grammar with
+//! its messages, and the macros of [`crate::expand`]. Everything later (checking, pricing,
+//! lowering) reads the one tree made here.
 
 use crate::error::{CompileError, Issue, Lines};
 use crate::expand;
@@ -9,7 +10,8 @@ use cel::common::ast::{Expr, IdedExpr, LiteralValue, SourceInfo};
 use cel::{ParseError, ParseErrors};
 use std::cell::OnceCell;
 
-/// Nesting that the parser itself bears. The scan before it refuses less, so this limit is not met in practice.
+/// Nesting that the parser itself bears. The scan before it refuses less, so this limit is not met
+/// in practice.
 const PARSER_DEPTH_MAX: u16 = 250;
 
 /// An expression, parsed, with the place of each node.
@@ -22,7 +24,8 @@ pub(crate) struct Parsed {
 }
 
 impl Parsed {
-    /// The byte offset at which cel-go reports the node: its operator, parenthesis or first character.
+    /// The byte offset at which cel-go reports the node: its operator, parenthesis or first
+    /// character.
     pub(crate) fn offset(&self, id: u64) -> Option<usize> {
         offset(&self.info, id)
     }
@@ -91,8 +94,8 @@ fn refused(source: &str, errors: ParseErrors) -> CompileError {
     CompileError::collect(issues)
 }
 
-/// The parser also says of each node that it could not build that it is incomplete; the syntax error that made it so
-/// is another entry.
+/// The parser also says of each node that it could not build that it is incomplete; the syntax
+/// error that made it so is another entry.
 fn is_aftermath(message: &str) -> bool {
     message.starts_with("Incomplete ") || message.starts_with("No `") || message == "UNKNOWN"
 }

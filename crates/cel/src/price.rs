@@ -1,5 +1,5 @@
-//! The price of what was evaluated, by the sizes of the values that were there: cel-go's and Kubernetes' figures.
-//! [`crate::estimate`] is the same model before the values are known.
+//! The price of what was evaluated, by the sizes of the values that were there: cel-go's and
+//! Kubernetes' figures. [`crate::estimate`] is the same model before the values are known.
 
 use crate::cost::{self, AUTHORIZATION};
 use crate::functions::Opaque;
@@ -143,7 +143,8 @@ pub(crate) fn matching(text: &str, pattern_characters: usize) -> u64 {
     product(characters(text), pattern_characters as u64)
 }
 
-/// Whether cel-go makes the value once, with the program: literals of literals cost nothing when they are evaluated.
+/// Whether cel-go makes the value once, with the program: literals of literals cost nothing when
+/// they are evaluated.
 pub(crate) fn is_constant(node: &Node) -> bool {
     match node {
         Node::Const(_) => true,
@@ -273,7 +274,8 @@ fn self_compared(of: &Val<'_>) -> u64 {
     )
 }
 
-/// A selector is a list of requirements, each an object with a list; the shortest has two characters.
+/// A selector is a list of requirements, each an object with a list; the shortest has two
+/// characters.
 fn selector(length: u64) -> u64 {
     let requirement = cost::LIST + cost::OBJECT;
     length

@@ -1,5 +1,5 @@
-//! From a tree back to text, which parses to the same tree: what the parser understood, every macro as the call that
-//! it was.
+//! From a tree back to text, which parses to the same tree: what the parser understood, every macro
+//! as the call that it was.
 
 use crate::error::CompileError;
 use crate::expand::{MAP_INSERT, SORT, UNUSED};
@@ -11,7 +11,8 @@ use cel::common::ast::{
 };
 use std::fmt::Write;
 
-/// An expression written out as it was understood: macros as calls, operators spaced, groups in parentheses.
+/// An expression written out as it was understood: macros as calls, operators spaced, groups in
+/// parentheses.
 pub fn print(source: &str) -> Result<String, CompileError> {
     scan(source)?;
     Ok(text(&parse(source)?.tree))

@@ -36,12 +36,14 @@ pub enum Outcome {
     Absent,
 }
 
-/// A path that an expression reads. Everything beneath the path may be read too (a list's items, say).
+/// A path that an expression reads. Everything beneath the path may be read too (a list's items,
+/// say).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
     /// The variable.
     pub variable: String,
-    /// Fields from there, as stored (escapes undone); ends before the first index that is not constant.
+    /// Fields from there, as stored (escapes undone); ends before the first index that is not
+    /// constant.
     pub path: Vec<String>,
     /// Read only where its absence is provided for: under `has()`, `.?`, `orValue`.
     pub tested: bool,
@@ -155,7 +157,8 @@ impl Program {
         &self.lowered.references
     }
 
-    /// Evaluates over borrowed values, charging `budget`. The same inputs give the same outcome and the same cost.
+    /// Evaluates over borrowed values, charging `budget`. The same inputs give the same outcome and
+    /// the same cost.
     pub fn eval<'a>(&'a self, activation: &Activation<'a>, budget: &mut Budget) -> Result<Outcome, EvalError> {
         budget.begin();
         match eval::run(self.code(), activation, budget, 0) {

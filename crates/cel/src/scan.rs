@@ -1,5 +1,6 @@
-//! What is refused before parsing. The parser recurses and backtracks on some inputs, so the size, nesting and
-//! chains of a source are bounded from its tokens, in one linear pass, before the parser sees it.
+//! What is refused before parsing. The parser recurses and backtracks on some inputs, so the size,
+//! nesting and chains of a source are bounded from its tokens, in one linear pass, before the
+//! parser sees it.
 
 use crate::error::CompileError;
 use crate::ir::NODE_DEPTH_MAX;
@@ -14,7 +15,8 @@ pub const TOKENS_MAX: usize = 2_000;
 /// Operators, selections, indexings or calls strung together at one level.
 pub const CHAIN_MAX: usize = 500;
 
-/// Refuses a source beyond the limits. One that is no expression may pass: the parser says why it is none.
+/// Refuses a source beyond the limits. One that is no expression may pass: the parser says why it
+/// is none.
 pub(crate) fn scan(source: &str) -> Result<(), CompileError> {
     if source.len() > SOURCE_BYTES_MAX {
         return Err(CompileError::whole(format!(
@@ -46,7 +48,8 @@ struct Shape {
     /// The token before could end an operand, so `-` is binary.
     after_operand: bool,
     after_dot_or_open: bool,
-    /// A token was none. What the parser makes of the rest is not known, so nothing closes any more.
+    /// A token was none. What the parser makes of the rest is not known, so nothing closes any
+    /// more.
     strange: bool,
 }
 

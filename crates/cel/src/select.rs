@@ -40,7 +40,8 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// The common case, `self.spec.name` of undeclared values: from object to object without making a value a step.
+    /// The common case, `self.spec.name` of undeclared values: from object to object without making
+    /// a value a step.
     fn walk(&mut self, mut fields: &'v Map<String, Value>, steps: &'v [Step]) -> Result<'v> {
         for (i, step) in steps.iter().enumerate() {
             let walked = cost::SELECT * (i as u64 + 1);

@@ -1,5 +1,5 @@
-//! The tokens of a source, coarsely: enough to count them and to see what nests. Not a lexer to parse from; it must
-//! only never take for text or comment what the parser would take for code.
+//! The tokens of a source, coarsely: enough to count them and to see what nests. Not a lexer to
+//! parse from; it must only never take for text or comment what the parser would take for code.
 
 /// What a token is, as far as nesting and chains go.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,7 +176,8 @@ fn number(rest: &[u8]) -> usize {
     length
 }
 
-/// The length of a text from its quote; `None` if it does not end, or has an escape that there is not.
+/// The length of a text from its quote; `None` if it does not end, or has an escape that there is
+/// not.
 fn text(rest: &[u8], raw: bool) -> Option<usize> {
     let quote = *rest.first()?;
     if let [_, second, third, ..] = rest

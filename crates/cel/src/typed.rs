@@ -1,6 +1,6 @@
-//! Reading JSON by its declaration, as Kubernetes does (`UnstructuredToVal`): a text of format `date-time` is a
-//! timestamp, a number written without a fraction is a double where the schema says `number`, a null field of an
-//! object with declared fields is absent.
+//! Reading JSON by its declaration, as Kubernetes does (`UnstructuredToVal`): a text of format
+//! `date-time` is a timestamp, a number written without a fraction is a double where the schema
+//! says `number`, a null field of an object with declared fields is absent.
 
 use crate::decl::{Decl, Shape};
 use crate::functions::time;

@@ -1,4 +1,5 @@
-//! The types of CEL, as the checker sees them and as messages print them (cel-go's `FormatCELType`).
+//! The types of CEL, as the checker sees them and as messages print them (cel-go's
+//! `FormatCELType`).
 
 use crate::decl::Decl;
 use std::fmt;
@@ -35,7 +36,8 @@ pub enum Type {
     Optional(Arc<Type>),
     /// The type of a type: `type(int)`.
     Type(Arc<Type>),
-    /// An object with declared fields, the same type as another only if it is the same declaration (or of its name).
+    /// An object with declared fields, the same type as another only if it is the same declaration
+    /// (or of its name).
     Object(Decl),
     /// A type of a library, by its name: `kubernetes.Quantity`.
     Opaque(&'static str),

@@ -1,7 +1,9 @@
-//! Values during an evaluation: JSON is borrowed where it lies, everything made is shared by reference count.
+//! Values during an evaluation: JSON is borrowed where it lies, everything made is shared by
+//! reference count.
 //!
-//! Lists and maps out of JSON carry the declaration they were reached by, if there is one; reading a part of them
-//! reads it by the part's declaration (`typed`). Nothing is converted before it is read.
+//! Lists and maps out of JSON carry the declaration they were reached by, if there is one; reading
+//! a part of them reads it by the part's declaration (`typed`). Nothing is converted before it is
+//! read.
 
 use crate::decl::Decl;
 use crate::error::{EvalError, invalid};
@@ -15,8 +17,9 @@ use std::rc::Rc;
 
 /// A value. Cheap to clone: at most a reference count.
 ///
-/// A tag of eight bytes, so that a value is moved as three words; with a smaller tag some kinds begin right behind it, and
-/// the moves of odd parts that the compiler then makes wait for each other: loops take twice as long.
+/// A tag of eight bytes, so that a value is moved as three words; with a smaller tag some kinds
+/// begin right behind it, and the moves of odd parts that the compiler then makes wait for each
+/// other: loops take twice as long.
 #[derive(Debug, Clone)]
 #[repr(u64)]
 pub(crate) enum Val<'v> {
@@ -33,30 +36,32 @@ pub(crate) enum Val<'v> {
     JsonMap(&'v Map<String, Value>, Declared<'v>),
     Map(Rc<MapVal<'v>>),
     Optional(Option<Rc<Val<'v>>>),
-    /// In UTC. Not `jiff::Timestamp`, which ends a day before `9999-12-31T23:59:59Z`, a usual "never".
+    /// In UTC. Not `jiff::Timestamp`, which ends a day before `9999-12-31T23:59:59Z`, a usual
+    /// "never".
     Timestamp(DateTime),
     /// Nanoseconds, like Go's `time.Duration`.
     Duration(i64),
     Type(&'static str),
     /// A value of a library's type.
     Opaque(Rc<Opaque<'v>>),
-    /// Data that does not fit its declaration (stored before the schema changed, say). The evaluator turns it into
-    /// an error where it is read.
+    /// Data that does not fit its declaration (stored before the schema changed, say). The
+    /// evaluator turns it into an error where it is read.
     Invalid(Rc<str>),
 }
 
 /// What is known of a value out of JSON; `None` is `dyn`.
 pub(crate) type Declared<'v> = Option<&'v Decl>;
 
-/// A made list. It keeps the declaration of the list that it grew out of: the union of two sets is a set.
+/// A made list. It keeps the declaration of the list that it grew out of: the union of two sets is
+/// a set.
 #[derive(Debug)]
 pub(crate) struct ListVal<'v> {
     pub(crate) items: Vec<Val<'v>>,
     pub(crate) declared: Declared<'v>,
 }
 
-/// A made map. Invariant: entries sorted by `key_order`, no two keys equal; so lookups are binary searches and
-/// iteration has one order.
+/// A made map. Invariant: entries sorted by `key_order`, no two keys equal; so lookups are binary
+/// searches and iteration has one order.
 #[derive(Debug)]
 pub(crate) struct MapVal<'v> {
     pub(crate) entries: Vec<(Val<'v>, Val<'v>)>,
@@ -152,8 +157,8 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// Scalars are read out at once; lists and maps stay where they are. Integers are `int` (not `uint`) unless only
-    /// `uint` holds them.
+    /// Scalars are read out at once; lists and maps stay where they are. Integers are `int` (not
+    /// `uint`) unless only `uint` holds them.
     #[inline]
     pub(crate) fn from_json(json: &'v Value) -> Self {
         match json {

@@ -1,7 +1,7 @@
 //! What hostile expressions take from the system, compiling included: no more than 16 MiB.
 //!
-//! A counting allocator would take unsafe code, so a process asks the system how large it was at most. It runs nothing
-//! else: this file has one test.
+//! A counting allocator would take unsafe code, so a process asks the system how large it was at
+//! most. It runs nothing else: this file has one test.
 #![allow(clippy::expect_used)]
 // How a process of the test is told its case; nothing is configured by it.
 #![allow(clippy::disallowed_methods)]

@@ -1,8 +1,9 @@
 //! Hostile expressions: each is refused within 20 ms, or stopped by its budget, on a 2 MiB stack.
 //!
-//! The stack is real: every case runs on a thread of that size, where an overflow would abort the test process.
-//! The 20 ms are asserted in a release build only; a debug build on a busy machine gets slack. Memory is bounded by the
-//! budget's accounting, which these cases exhaust; `bomb_memory.rs` measures what that comes to.
+//! The stack is real: every case runs on a thread of that size, where an overflow would abort the
+//! test process. The 20 ms are asserted in a release build only; a debug build on a busy machine
+//! gets slack. Memory is bounded by the budget's accounting, which these cases exhaust;
+//! `bomb_memory.rs` measures what that comes to.
 #![allow(clippy::expect_used)]
 // Measuring is the point here; the crate itself never reads a clock.
 #![allow(clippy::disallowed_methods)]
@@ -16,13 +17,15 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 
 const STACK_BYTES: usize = 2 * 1024 * 1024;
-/// The requirement is for a release build; a debug build of the evaluator is some twenty times slower.
+/// The requirement is for a release build; a debug build of the evaluator is some twenty times
+/// slower.
 const STOP_WITHIN: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(4_000)
 } else {
     Duration::from_millis(20)
 };
-/// A million units take less than 20 ms of a release build, most of them half of that; this leaves room for a busy machine.
+/// A million units take less than 20 ms of a release build, most of them half of that; this leaves
+/// room for a busy machine.
 const RUN_WITHIN: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(20)
 } else {

@@ -1,4 +1,5 @@
-//! What other crates rely on besides values: references, error texts with their places, limits, sharing.
+//! What other crates rely on besides values: references, error texts with their places, limits,
+//! sharing.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{

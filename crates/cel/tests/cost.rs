@@ -1,5 +1,5 @@
-//! Prices: what an expression may cost by the declared bounds alone, what it costs when it runs, and that the second
-//! stays within the first.
+//! Prices: what an expression may cost by the declared bounds alone, what it costs when it runs,
+//! and that the second stays within the first.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, Decl, Env, Field, ListKind, Program, Type};
@@ -156,10 +156,10 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// An expression of a type: `b` a truth, `i` a number, `s` a text, `l` a list of texts. Loops that read their
-    /// variable run over declared lists: an item of a made list is as large as `self`, to Kubernetes' estimate, which
-    /// makes it empty where `self` is an object. Nor is there `distinct` of texts, which cel-go estimates at 2 a pair and
-    /// charges at 2.1.
+    /// An expression of a type: `b` a truth, `i` a number, `s` a text, `l` a list of texts. Loops
+    /// that read their variable run over declared lists: an item of a made list is as large as
+    /// `self`, to Kubernetes' estimate, which makes it empty where `self` is an object. Nor is
+    /// there `distinct` of texts, which cel-go estimates at 2 a pair and charges at 2.1.
     fn expression(&mut self, ty: char, depth: u32) -> String {
         let leaf = depth == 0;
         let template = match (ty, leaf) {

@@ -1,7 +1,8 @@
-//! Expressions of the tables, cut up and mixed: whatever comes of it is compiled and evaluated within its budget.
+//! Expressions of the tables, cut up and mixed: whatever comes of it is compiled and evaluated
+//! within its budget.
 //!
-//! A short run by default. `FUZZ_SECONDS=60 FUZZ_SEED=7 cargo test -p insula-cel --test fuzz --release` runs longer; a
-//! failure names the seed and the expression.
+//! A short run by default. `FUZZ_SECONDS=60 FUZZ_SEED=7 cargo test -p insula-cel --test fuzz
+//! --release` runs longer; a failure names the seed and the expression.
 #![allow(clippy::expect_used)]
 // How long to run is asked of a clock; the crate itself never reads one.
 #![allow(clippy::disallowed_methods)]
@@ -207,7 +208,8 @@ fn mixed_expressions_keep_within_their_bounds() {
                 let cost = evaluate(&source, &program, value, seed);
                 let Estimate { min, max } = program.estimate();
                 assert!(min <= max, "seed {seed}: {source:?}");
-                // Kubernetes' estimates, which these are, are too low for selections from optionals and for formats.
+                // Kubernetes' estimates, which these are, are too low for selections from optionals
+                // and for formats.
                 let known = ["optional", "?", "opt", "validate"]
                     .iter()
                     .any(|word| source.contains(word));

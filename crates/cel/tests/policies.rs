@@ -1,5 +1,5 @@
-//! Every expression in `policies/*.yaml`: what only admission policies may use, with an authorizer that answers from
-//! the table.
+//! Every expression in `policies/*.yaml`: what only admission policies may use, with an authorizer
+//! that answers from the table.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{

@@ -1,4 +1,5 @@
-//! Random expressions: whatever the text, compiling and evaluating it neither panics nor differs from run to run.
+//! Random expressions: whatever the text, compiling and evaluating it neither panics nor differs
+//! from run to run.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, Program};

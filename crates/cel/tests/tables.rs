@@ -1,7 +1,8 @@
 //! Every expression in `data/*.yaml`, evaluated and compared: value, error, absence, cost.
 //!
-//! What is too long to write out is written in pieces: `expr: ['size(', ['[', 95], …]` repeats `[` 95 times, and
-//! `texts: {self: [x, 4097]}` is a variable of that many `x`. `budget` is what may be spent, if not a call's limit.
+//! What is too long to write out is written in pieces: `expr: ['size(', ['[', 95], …]` repeats `[`
+//! 95 times, and `texts: {self: [x, 4097]}` is a variable of that many `x`. `budget` is what may be
+//! spent, if not a call's limit.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, CALL_COST_MAX, Outcome, Program};

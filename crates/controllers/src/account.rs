@@ -1,5 +1,6 @@
-//! What programs find in every namespace: the ServiceAccount `default`, and the ConfigMap `kube-root-ca.crt` with the CA that
-//! they trust (`pkg/controller/serviceaccount`, `pkg/controller/certificates/rootcacertpublisher`).
+//! What programs find in every namespace: the ServiceAccount `default`, and the ConfigMap
+//! `kube-root-ca.crt` with the CA that they trust (`pkg/controller/serviceaccount`,
+//! `pkg/controller/certificates/rootcacertpublisher`).
 
 use crate::{runtime::Reconciler, write::alive};
 use insula_api::{Json, ObjectKey, ResourceId};
@@ -46,7 +47,8 @@ impl Reconciler for Accounts {
         vec![ids::namespaces(), ids::serviceaccounts(), ids::configmaps()]
     }
 
-    /// The namespace of a change. Others' objects, and an account that is there, say nothing new of it.
+    /// The namespace of a change. Others' objects, and an account that is there, say nothing new of
+    /// it.
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
         let key = &change.key;
         if key.resource == ids::namespaces() {
@@ -98,7 +100,8 @@ impl Reconciler for Accounts {
     }
 }
 
-/// What a namespace begins with, for whoever makes one together with its workspace: that takes no second transaction.
+/// What a namespace begins with, for whoever makes one together with its workspace: that takes no
+/// second transaction.
 pub(crate) fn of_fresh_namespace(namespace: &ObjectKey, trust: &str) -> Vec<Intent> {
     let key = within(namespace, ids::serviceaccounts(), ACCOUNT);
     let account = Intent::Create(key.clone(), fresh("ServiceAccount", &key));
@@ -106,8 +109,8 @@ pub(crate) fn of_fresh_namespace(namespace: &ObjectKey, trust: &str) -> Vec<Inte
     std::iter::once(account).chain(trust).collect()
 }
 
-/// The ConfigMap as it should be, unless it is: with our CA, beside those of other servers on the same store. Servers that
-/// replaced each other's would never come to rest.
+/// The ConfigMap as it should be, unless it is: with our CA, beside those of other servers on the
+/// same store. Servers that replaced each other's would never come to rest.
 fn published(namespace: &ObjectKey, map: Option<&Entry>, trust: &str) -> Option<Intent> {
     let mut data = json!({"ca.crt": trust});
     let Some(entry) = map else {

@@ -37,7 +37,8 @@ impl Reconciler for Aggregation {
         vec![ids::clusterroles()]
     }
 
-    /// A change concerns all aggregated roles of its workspace: it may have come to their selectors, or gone from them.
+    /// A change concerns all aggregated roles of its workspace: it may have come to their
+    /// selectors, or gone from them.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let roles = Scope::cluster(ids::clusterroles(), change.key.cluster.clone());
         let roles = snapshot.range(&roles, None, usize::MAX).into_iter();

@@ -6,8 +6,8 @@ use insula_registry::{Intent, Plan, Registry, ResourceRoute, ids};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
-/// Seconds between the end of a claim and the look at its bundle. Many claims on one bundle may end in these; one look is
-/// enough for all.
+/// Seconds between the end of a claim and the look at its bundle. Many claims on one bundle may end
+/// in these; one look is enough for all.
 const SETTLE_SECONDS: u64 = 30;
 
 /// Reconciles bundles.
@@ -76,7 +76,8 @@ impl Reconciler for Bundles {
         }
     }
 
-    /// A claim that is made in this very moment is no harm: its reconciler sees the bundle go, and makes it again.
+    /// A claim that is made in this very moment is no harm: its reconciler sees the bundle go, and
+    /// makes it again.
     fn decide(&self, world: &World) -> Plan {
         match &world.bundle {
             Some(bundle) if !world.claimed => Plan::of(vec![Intent::Delete(bundle.clone())]),

@@ -1,4 +1,5 @@
-//! Removing what is in a cluster, a namespace or a resource: in batches, and waiting for finalizers.
+//! Removing what is in a cluster, a namespace or a resource: in batches, and waiting for
+//! finalizers.
 
 use crate::write::removal;
 use insula_api::{ClusterName, ResourceId, Scope, Timestamp};

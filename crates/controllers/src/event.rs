@@ -1,5 +1,5 @@
-//! Events are kept for a while after they were written last, and then forgotten: all workspaces' together, at most once a minute,
-//! so that no event has a timer of its own.
+//! Events are kept for a while after they were written last, and then forgotten: all workspaces'
+//! together, at most once a minute, so that no event has a timer of its own.
 
 use crate::runtime::Reconciler;
 use insula_api::{Object, ResourceId, Scope, Timestamp};
@@ -31,7 +31,8 @@ impl Events {
     }
 }
 
-/// When an event was written last, as the server noted it; nothing newer than `now` counts, since clients may edit the note.
+/// When an event was written last, as the server noted it; nothing newer than `now` counts, since
+/// clients may edit the note.
 fn written(object: &Object, now: Timestamp) -> Timestamp {
     let created = object.meta.creation_timestamp.unwrap_or(Timestamp(0));
     let noted = object.parsed(|object| {

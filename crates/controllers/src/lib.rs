@@ -1,8 +1,9 @@
-//! What happens by itself: workspaces become ready, exports get identities, bindings serve their APIs, and what is deleted
-//! takes its content along.
+//! What happens by itself: workspaces become ready, exports get identities, bindings serve their
+//! APIs, and what is deleted takes its content along.
 //!
-//! One folder a reconciler: `world.rs` reads one snapshot, `decide.rs` is pure, and [`runtime`] commits the plan as one
-//! transaction under guards. So a binding's bundle, its claims on resource names and its status appear at one revision.
+//! One folder a reconciler: `world.rs` reads one snapshot, `decide.rs` is pure, and [`runtime`]
+//! commits the plan as one transaction under guards. So a binding's bundle, its claims on resource
+//! names and its status appear at one revision.
 
 mod account;
 mod aggregation;
@@ -50,8 +51,8 @@ impl Controllers {
         Controllers { registry }
     }
 
-    /// One endless future a reconciler, by name, for the server to spawn. Dropping one loses nothing: whoever runs it
-    /// next begins with everything that exists.
+    /// One endless future a reconciler, by name, for the server to spawn. Dropping one loses
+    /// nothing: whoever runs it next begins with everything that exists.
     pub fn tasks(self, sleep: Sleep) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
         use runtime::run;
         let Controllers { registry } = self;

@@ -1,8 +1,10 @@
-//! Default bindings that types maintain (`defaultAPIBindingLifecycle: Maintain`): workspaces that are there already get what is
-//! missing, and what was changed is put back. What a type no longer names stays bound.
+//! Default bindings that types maintain (`defaultAPIBindingLifecycle: Maintain`): workspaces that
+//! are there already get what is missing, and what was changed is put back. What a type no longer
+//! names stays bound.
 //!
-//! No index is kept. A type that changes names the workspaces that it is about: one walk over the views of their
-//! LogicalClusters. An export that changes names types first, and hardly any type maintains; a binding names its own workspace.
+//! No index is kept. A type that changes names the workspaces that it is about: one walk over the
+//! views of their LogicalClusters. An export that changes names types first, and hardly any type
+//! maintains; a binding names its own workspace.
 
 use crate::{
     logicalcluster::bindings::{self, DefaultBinding, Keep},
@@ -95,8 +97,8 @@ fn maintained(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     own.is_some_and(|own| types::closure(snapshot, own).iter().any(|t| t.view.maintains))
 }
 
-/// The clusters that something concerns which is about some of the types: their type is or extends such a one, and something in
-/// that line maintains.
+/// The clusters that something concerns which is about some of the types: their type is or extends
+/// such a one, and something in that line maintains.
 fn of_types(snapshot: &Snapshot, concerns: impl Fn(&Resolved) -> bool) -> Vec<ClusterName> {
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     let mut clusters = Vec::new();

@@ -1,5 +1,6 @@
-//! Mounts: workspaces whose content is another server's. An object of the parent says where (`status.URL`) and whether it
-//! answers (`status.phase`); the Workspace shows it, and requests are passed on.
+//! Mounts: workspaces whose content is another server's. An object of the parent says where
+//! (`status.URL`) and whether it answers (`status.phase`); the Workspace shows it, and requests are
+//! passed on.
 
 use crate::{
     runtime::Reconciler,
@@ -66,8 +67,8 @@ impl Reconciler for Mounts {
         vec![Scope::everything()]
     }
 
-    /// Mounts themselves, and those that refer to what changed. Only objects of tenants' APIs say that they are mounts, so that
-    /// a look at a few bytes is all that most changes cost.
+    /// Mounts themselves, and those that refer to what changed. Only objects of tenants' APIs say
+    /// that they are mounts, so that a look at a few bytes is all that most changes cost.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let key = &change.key;
         let mentions = |text: &str| {

@@ -16,7 +16,8 @@ use std::{
     sync::Arc,
 };
 
-/// Characters of a set's name and its values in a Partition's name; what is longer is cut, and told apart by its digest.
+/// Characters of a set's name and its values in a Partition's name; what is longer is cut, and told
+/// apart by its digest.
 const NAME_MAX: usize = 200;
 
 /// Reconciles PartitionSets.
@@ -145,8 +146,8 @@ pub(crate) fn selector(selector: &Json) -> Result<LabelSelector, SelectorError> 
     }
 }
 
-/// Partitions by name: for each combination of values of the dimensions that a chosen shard has. Shards that lack one of
-/// the labels belong to none.
+/// Partitions by name: for each combination of values of the dimensions that a chosen shard has.
+/// Shards that lack one of the labels belong to none.
 fn wanted(world: &World, set: &Entry, value: &Json, selector: &LabelSelector) -> BTreeMap<String, Json> {
     let dimensions: BTreeSet<&str> = list(value, "/spec/dimensions")
         .iter()

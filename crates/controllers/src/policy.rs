@@ -1,4 +1,5 @@
-//! ValidatingAdmissionPolicies: their status tells which expressions do not fit the types that they are about.
+//! ValidatingAdmissionPolicies: their status tells which expressions do not fit the types that they
+//! are about.
 
 use crate::runtime::Reconciler;
 use insula_api::{Json, ObjectKey, ResourceId};

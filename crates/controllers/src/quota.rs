@@ -1,5 +1,6 @@
-//! ResourceQuotas say how much is used. Creations keep that up to date by themselves ([`insula_registry::quota`]); this one counts
-//! what they do not see: deletions, and what the server itself makes.
+//! ResourceQuotas say how much is used. Creations keep that up to date by themselves
+//! ([`insula_registry::quota`]); this one counts what they do not see: deletions, and what the
+//! server itself makes.
 
 use crate::runtime::Reconciler;
 use insula_api::{Json, ObjectKey, ResourceId, Scope};

@@ -1,10 +1,12 @@
-//! The gate before a new generation of schema and rules: it is tried on every object that is stored, of every tenant,
-//! before it serves anybody. Where one could not be read in a served version, the generation before serves on.
+//! The gate before a new generation of schema and rules: it is tried on every object that is
+//! stored, of every tenant, before it serves anybody. Where one could not be read in a served
+//! version, the generation before serves on.
 //!
-//! A dry run goes over the objects in slices, one for each look, so that nothing else has to wait for it; what it found is
-//! kept for the tenants that come after: for each of them only its objects that were written since are tried. An object
-//! that is written between the last look and the change of the claim, which is the next commit, may still turn out not to
-//! fit: then it fails for itself alone when it is read, and can be deleted.
+//! A dry run goes over the objects in slices, one for each look, so that nothing else has to wait
+//! for it; what it found is kept for the tenants that come after: for each of them only its objects
+//! that were written since are tried. An object that is written between the last look and the
+//! change of the claim, which is the next commit, may still turn out not to fit: then it fails for
+//! itself alone when it is read, and can be deleted.
 
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
 use insula_conversion::Stored;
@@ -18,7 +20,8 @@ use std::{
 
 /// Objects that one look tries.
 const SLICE: usize = 1000;
-/// Seconds for which a dry run that found nothing holds, and one that was left can be taken up: the tenants of an API change over one after another.
+/// Seconds for which a dry run that found nothing holds, and one that was left can be taken up: the
+/// tenants of an API change over one after another.
 const HOLDS_SECONDS: i64 = 60;
 /// Dry runs that are remembered.
 const RUNS_MAX: usize = 1024;

@@ -1,4 +1,5 @@
-//! A registry in memory with all reconcilers, driven step by step: no clock, no tasks, the same run every time.
+//! A registry in memory with all reconcilers, driven step by step: no clock, no tasks, the same run
+//! every time.
 
 use crate::{
     account::Accounts,
@@ -221,8 +222,8 @@ impl TestControlPlane {
         format!("{parent}:{name}")
     }
 
-    /// Lets every reconciler look at everything until none writes any more, and checks that this comes to an end.
-    /// Returns how many transactions that took.
+    /// Lets every reconciler look at everything until none writes any more, and checks that this
+    /// comes to an end. Returns how many transactions that took.
     pub(crate) async fn settle(&self) -> usize {
         let registry = &self.registry;
         let mut total = 0;

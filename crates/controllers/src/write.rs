@@ -53,8 +53,8 @@ pub(crate) fn drop_condition(object: &mut Json, kind: &str) {
     }
 }
 
-/// What DELETE in the background would do to an object: mark it where something holds it, else remove it. Nothing when it
-/// is marked already.
+/// What DELETE in the background would do to an object: mark it where something holds it, else
+/// remove it. Nothing when it is marked already.
 pub(crate) fn removal(entry: &Entry, strategy: Option<&dyn Strategy>, now: Timestamp) -> Option<Intent> {
     if entry.object.meta.is_deleting() {
         return None;
@@ -74,8 +74,9 @@ pub(crate) fn removal(entry: &Entry, strategy: Option<&dyn Strategy>, now: Times
     })
 }
 
-/// A guard that the cluster stays as it is, and is not being deleted. Whoever creates objects beside the ones it was
-/// asked to look at takes it along, so that nothing appears in a cluster behind the back of its deletion.
+/// A guard that the cluster stays as it is, and is not being deleted. Whoever creates objects
+/// beside the ones it was asked to look at takes it along, so that nothing appears in a cluster
+/// behind the back of its deletion.
 pub(crate) fn alive(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Vec<Intent>> {
     if cluster.is_system() {
         return locate::exists(snapshot, cluster).then(Vec::new);
@@ -90,7 +91,8 @@ pub(crate) fn unchanged(key: ObjectKey, entry: Option<&Entry>) -> Intent {
     Intent::Expect(key, entry.map(|entry| entry.revision))
 }
 
-/// Seconds until it is worth looking again at something that waits since a moment: soon at first, then less and less.
+/// Seconds until it is worth looking again at something that waits since a moment: soon at first,
+/// then less and less.
 pub(crate) fn patience(now: Timestamp, since: Option<Timestamp>) -> u64 {
     let waited = since.map_or(0, |since| now.since(since).max(0));
     (waited as u64 / 4).clamp(1, 30)

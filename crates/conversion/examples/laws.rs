@@ -1,5 +1,6 @@
-//! The laws over made-up APIs, as many as wanted: `cargo run --release -p insula-conversion --example laws -- CASES [SEED]`.
-//! Ends with 1, and the smallest story that shows it, if one does not hold.
+//! The laws over made-up APIs, as many as wanted: `cargo run --release -p insula-conversion
+//! --example laws -- CASES [SEED]`. Ends with 1, and the smallest story that shows it, if one does
+//! not hold.
 
 #[path = "../tests/support/mod.rs"]
 mod support;

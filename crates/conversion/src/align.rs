@@ -1,7 +1,8 @@
 //! Which item of one list is which item of another.
 //!
-//! Items of keyed lists and sets are told apart by key. Other lists are aligned by a longest common subsequence, and
-//! then gaps of equal length pair in order: an item edited in place stays the same item.
+//! Items of keyed lists and sets are told apart by key. Other lists are aligned by a longest common
+//! subsequence, and then gaps of equal length pair in order: an item edited in place stays the same
+//! item.
 //!
 //! ```text
 //! a = [x y z]   b = [x Y z w]     x–x, z–z are common; the gap [y]/[Y] pairs; w is new
@@ -11,8 +12,8 @@ use insula_schema::{ListType, Node};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
 
-/// Comparisons that one alignment may make. Longer lists whose middles differ this much pair in order: the answer
-/// stays exact, only the identity of their items is coarser.
+/// Comparisons that one alignment may make. Longer lists whose middles differ this much pair in
+/// order: the answer stays exact, only the identity of their items is coarser.
 const CELLS_MAX: usize = 65_536;
 
 /// For each item of `a`, its item of `b`.
@@ -45,7 +46,8 @@ pub(crate) fn identities(items: &[Json], node: Option<&Node>) -> Option<Vec<Stri
 
 fn by_sequence(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<Option<usize>> {
     let mut pairs = vec![None; a.len()];
-    // Matching the ends first never shortens a common subsequence, and most edits leave little between them.
+    // Matching the ends first never shortens a common subsequence, and most edits leave little
+    // between them.
     let head = a.iter().zip(b).take_while(|(x, y)| same(x, y)).count();
     let tail = a[head..]
         .iter()
@@ -117,7 +119,8 @@ fn pair_gaps(pairs: &mut [Option<usize>], b_len: usize) {
     }
 }
 
-/// Whether everything in `seen` is in `whole`: `whole` may hold more that the other side cannot see.
+/// Whether everything in `seen` is in `whole`: `whole` may hold more that the other side cannot
+/// see.
 pub(crate) fn covers(seen: &Json, whole: &Json) -> bool {
     match (seen, whole) {
         (Json::Object(seen), Json::Object(whole)) => seen

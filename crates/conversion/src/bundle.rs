@@ -1,4 +1,5 @@
-//! One API's versions and rules, compiled; what is stored, and how it is read and written in every version.
+//! One API's versions and rules, compiled; what is stored, and how it is read and written in every
+//! version.
 
 use crate::carry::same_shape;
 use crate::convert::Converter;
@@ -38,7 +39,8 @@ pub struct VersionSchema {
 pub enum LossPolicy {
     /// Nothing is lost: what a version shows and another cannot hold is kept as a residual.
     Lossless,
-    /// Kubernetes' `None` for plain definitions: only `apiVersion` changes, and fields that the storage version lacks are lost.
+    /// Kubernetes' `None` for plain definitions: only `apiVersion` changes, and fields that the
+    /// storage version lacks are lost.
     None,
 }
 
@@ -100,10 +102,12 @@ pub(crate) struct Version {
 }
 
 impl Bundle {
-    /// Compiles and checks everything that needs no object. `path` is where the rules stand (`spec`).
+    /// Compiles and checks everything that needs no object. `path` is where the rules stand
+    /// (`spec`).
     ///
     /// # Errors
-    /// Every rule that names what does not exist, does not compile, or contradicts another; each with its field.
+    /// Every rule that names what does not exist, does not compile, or contradicts another; each
+    /// with its field.
     pub fn compile(
         group: &str,
         versions: Vec<VersionSchema>,
@@ -134,7 +138,8 @@ impl Bundle {
         stored::Views::open(self, root, stored)?.read(to, budget)
     }
 
-    /// As [`Bundle::get`] of an object that its caller needs no more: what stays where it is is not copied.
+    /// As [`Bundle::get`] of an object that its caller needs no more: what stays where it is is not
+    /// copied.
     ///
     /// # Errors
     /// As [`Bundle::get`].
@@ -158,10 +163,12 @@ impl Bundle {
         self.get(stored, to, budget)
     }
 
-    /// Writes `x`, an object of version `from` that its caller has pruned, defaulted and validated, over what is stored.
+    /// Writes `x`, an object of version `from` that its caller has pruned, defaulted and validated,
+    /// over what is stored.
     ///
     /// # Errors
-    /// A rule that fails for this object, in any served version: nothing is stored that cannot be read.
+    /// A rule that fails for this object, in any served version: nothing is stored that cannot be
+    /// read.
     pub fn put(
         &self,
         x: &Json,
@@ -199,8 +206,8 @@ impl Bundle {
         self.route(from, to, object, budget, None)
     }
 
-    /// Whether objects of the two versions differ in `apiVersion` only, so that bytes may be spliced (where no
-    /// residual is stored).
+    /// Whether objects of the two versions differ in `apiVersion` only, so that bytes may be
+    /// spliced (where no residual is stored).
     pub fn is_identity(&self, from: &str, to: &str) -> bool {
         let (Ok(from), Ok(to)) = (self.index(from), self.index(to)) else {
             return false;
@@ -224,7 +231,8 @@ impl Bundle {
         self.strategy
     }
 
-    /// Whether every version shows what was written through it, to the last field: none is given up, and none dropped.
+    /// Whether every version shows what was written through it, to the last field: none is given
+    /// up, and none dropped.
     pub fn shows_what_is_written(&self) -> bool {
         self.strategy == LossPolicy::Lossless && self.versions.iter().all(|version| version.drop.is_empty())
     }
@@ -269,7 +277,8 @@ impl Bundle {
         Some(self.api_version(self.index(version).ok()?))
     }
 
-    /// The ways that an edit of a version goes, in the order of a write: from it up to the stored one, and from those to the others.
+    /// The ways that an edit of a version goes, in the order of a write: from it up to the stored
+    /// one, and from those to the others.
     pub(crate) fn ways(&self, from: &str) -> Vec<(&str, &str)> {
         let root = self.storage;
         let Ok(mut at) = self.index(from) else {
@@ -333,15 +342,17 @@ impl Bundle {
         })
     }
 
-    /// The same object under another version's name, as far as its schema goes, and with its defaults.
+    /// The same object under another version's name, as far as its schema goes, and with its
+    /// defaults.
     fn relabelled(&self, object: &Json, to: usize) -> Json {
         let mut out = self.renamed(object, to);
         insula_schema::default(&mut out, &self.versions[to].schema);
         out
     }
 
-    /// The same object under another version's name, as far as its schema goes. Without rules its defaults are for those who
-    /// write in it: Kubernetes adds none to what was stored in another version.
+    /// The same object under another version's name, as far as its schema goes. Without rules its
+    /// defaults are for those who write in it: Kubernetes adds none to what was stored in another
+    /// version.
     fn renamed(&self, object: &Json, to: usize) -> Json {
         let mut out = object.clone();
         if let Some(map) = out.as_object_mut() {
@@ -365,8 +376,8 @@ impl Bundle {
         self.hops(a, b).any(|hop| hop.can_fail() || self.dear && hop.ruled)
     }
 
-    /// The version of a stored object, where another one is made of the object alone: nothing lies beside it, and no third
-    /// version between them.
+    /// The version of a stored object, where another one is made of the object alone: nothing lies
+    /// beside it, and no third version between them.
     fn alone(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
         let root = self.index(version).ok()?;
         let alone = residual.is_none() && self.strategy != LossPolicy::None;
@@ -434,7 +445,8 @@ impl Bundle {
 }
 
 impl Version {
-    /// What was merged or patched, as a reader gets it: an object that is back in place has its defaults again.
+    /// What was merged or patched, as a reader gets it: an object that is back in place has its
+    /// defaults again.
     fn tidied(&self, mut object: Json) -> Json {
         insula_schema::prune(&mut object, &self.schema);
         if self.has_defaults {

@@ -1,7 +1,8 @@
 //! Fields that cross without a rule: same path, compatible schema.
 //!
-//! A [`Carry`] is compiled from two schema nodes. Subtrees of equal shape are cloned whole; elsewhere only what the
-//! destination declares is visited, so that the result needs no second look for what was never there.
+//! A [`Carry`] is compiled from two schema nodes. Subtrees of equal shape are cloned whole;
+//! elsewhere only what the destination declares is visited, so that the result needs no second look
+//! for what was never there.
 
 use crate::path::{Path, Segment};
 use insula_schema::{Node, Type};
@@ -61,7 +62,8 @@ impl Carry {
         }
     }
 
-    /// Leaves of a value what the other side has a place for; `false` when it does not fit there at all.
+    /// Leaves of a value what the other side has a place for; `false` when it does not fit there at
+    /// all.
     pub(crate) fn keep(&self, value: &mut Json) -> bool {
         match (self, value) {
             (Carry::Object { fields, .. }, Json::Object(map)) => {
@@ -76,8 +78,8 @@ impl Carry {
         }
     }
 
-    /// Whether what it makes has no field that the destination does not know, whatever the source holds: pruning has
-    /// nothing to do there.
+    /// Whether what it makes has no field that the destination does not know, whatever the source
+    /// holds: pruning has nothing to do there.
     pub(crate) fn is_exact(&self, to: Option<&Node>) -> bool {
         let Some(to) = to.filter(|to| !to.embedded()) else {
             return false;
@@ -138,8 +140,8 @@ impl Scalar {
 pub(crate) struct Except {
     /// Written by rules, or dropped: nothing at or below these paths crosses.
     pub(crate) closed: Vec<Path>,
-    /// Read by a rule that moves the value elsewhere: not carried into maps and unknown fields, and to a declared
-    /// field only if it is declared alike.
+    /// Read by a rule that moves the value elsewhere: not carried into maps and unknown fields, and
+    /// to a declared field only if it is declared alike.
     pub(crate) moved: Vec<Path>,
 }
 
@@ -185,7 +187,8 @@ fn matches(a: &[Segment], b: &[Segment]) -> bool {
         })
 }
 
-/// How values of `from` cross to `to`; `None` when they do not. An absent `from` is a value of unknown type.
+/// How values of `from` cross to `to`; `None` when they do not. An absent `from` is a value of
+/// unknown type.
 pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Carry> {
     if except.closed(at) {
         return None;
@@ -320,7 +323,8 @@ fn takes_anything(node: &Node) -> bool {
     node.kind().is_none() && !node.int_or_string() && node.properties().next().is_none()
 }
 
-/// Whether a value of one is a value of the other, structure and defaults alike. Descriptions and bounds do not matter.
+/// Whether a value of one is a value of the other, structure and defaults alike. Descriptions and
+/// bounds do not matter.
 pub(crate) fn same_shape(a: &Node, b: &Node) -> bool {
     let lists = |a: Option<&Node>, b: Option<&Node>| match (a, b) {
         (None, None) => true,

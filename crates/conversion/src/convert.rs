@@ -1,4 +1,5 @@
-//! Running a plan: one walk for what crosses by itself, then the operations. The source is only read.
+//! Running a plan: one walk for what crosses by itself, then the operations. The source is only
+//! read.
 
 use crate::error::{Cause, ConvertError, FailedRule};
 use crate::place::{get, get_mut, put, type_of};

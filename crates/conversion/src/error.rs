@@ -1,4 +1,5 @@
-//! What goes wrong with one object. Facts about rules and versions, never about the object's values.
+//! What goes wrong with one object. Facts about rules and versions, never about the object's
+//! values.
 
 use insula_cel::EvalError;
 use std::fmt;

@@ -28,7 +28,8 @@ pub struct FieldCoverage {
     pub from: String,
     /// The version converted to.
     pub to: String,
-    /// Its fields, in order of the schema; then the elements, map entries, labels and annotations that rules name.
+    /// Its fields, in order of the schema; then the elements, map entries, labels and annotations
+    /// that rules name.
     pub fields: Vec<CoveredField>,
     /// What the other version shows that no field is the source of.
     pub made: Vec<Made>,
@@ -109,8 +110,8 @@ pub struct Computed {
     pub to: Path,
 }
 
-/// The fate of every field in every direction that has a plan of its own: between the hub and each other version, and between
-/// pairs that have rules. Other directions go over the hub.
+/// The fate of every field in every direction that has a plan of its own: between the hub and each
+/// other version, and between pairs that have rules. Other directions go over the hub.
 pub fn field_coverage(bundle: &Bundle) -> Vec<FieldCoverage> {
     let directions = bundle.converters.iter().filter_map(|((from, to), converter)| {
         let (from, to) = (bundle.versions.get(*from)?, bundle.versions.get(*to)?);
@@ -265,7 +266,8 @@ fn joined(path: &[Segment], rest: &[Segment]) -> Path {
     Path::of(path.iter().chain(rest).cloned().collect())
 }
 
-/// Whether `path` is at or below `prefix`. All items are one `[…]`, however it is spelled, and a named entry is one of them.
+/// Whether `path` is at or below `prefix`. All items are one `[…]`, however it is spelled, and a
+/// named entry is one of them.
 fn starts(path: &[Segment], prefix: &[Segment]) -> bool {
     path.len() >= prefix.len()
         && prefix.iter().zip(path).all(|(a, b)| match (a, b) {
@@ -276,7 +278,8 @@ fn starts(path: &[Segment], prefix: &[Segment]) -> bool {
         })
 }
 
-/// The places of a schema that hold values of their own: scalars, lists and maps of them, and what nobody describes.
+/// The places of a schema that hold values of their own: scalars, lists and maps of them, and what
+/// nobody describes.
 fn leaves_of(schema: &Structural) -> Vec<(Vec<Segment>, &Node)> {
     let mut out = Vec::new();
     for (name, node) in schema.root().properties() {

@@ -1,4 +1,5 @@
-//! Whether what an expression gives can stand where a rule puts it: the checker's type against the destination's schema.
+//! Whether what an expression gives can stand where a rule puts it: the checker's type against the
+//! destination's schema.
 //!
 //! | type | stands in |
 //! |---|---|
@@ -109,7 +110,8 @@ fn object(ty: &Type, node: &Node) -> Option<Fit> {
     }
 }
 
-/// An object's fields that the destination has, too, must fit there; the others are not the destination's.
+/// An object's fields that the destination has, too, must fit there; the others are not the
+/// destination's.
 fn fields(decl: &Decl, node: &Node) -> Option<Fit> {
     let Shape::Object { fields, .. } = decl.shape() else {
         return Some(Fit::AtRun);

@@ -1,8 +1,9 @@
 //! The laws as functions, for tests and for admission's search for counterexamples.
 //!
-//! 1. PutGet: what was written is what is read. 2. GetPut: writing back what was read changes no byte.
-//! 3. Non-interference: a write changes nothing elsewhere that its version cannot see. 4. The later edit wins. 5. Readable:
-//!    what is stored can be read in every served version.
+//! 1. PutGet: what was written is what is read. 2. GetPut: writing back what was read changes no
+//!    byte.
+//! 3. Non-interference: a write changes nothing elsewhere that its version cannot see. 4. The later
+//!    edit wins. 5. Readable: what is stored can be read in every served version.
 
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
@@ -63,8 +64,9 @@ pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).get_put(stored)
 }
 
-/// Law 3, for places that are no part of a list: on every way that the edit goes, where the version that it comes from converts
-/// to the same, of the same inputs, before and after, the next version shows the same as before.
+/// Law 3, for places that are no part of a list: on every way that the edit goes, where the version
+/// that it comes from converts to the same, of the same inputs, before and after, the next version
+/// shows the same as before.
 ///
 /// # Errors
 /// The first place that changed out of the writer's sight.
@@ -72,8 +74,8 @@ pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &T
     Laws::new(bundle, &object_budget).non_interference(from, before, after)
 }
 
-/// Law 4, for values that are no part of a list: on every way that the edit goes, where it changes what the next version is made
-/// of, that version shows what the edit says.
+/// Law 4, for values that are no part of a list: on every way that the edit goes, where it changes
+/// what the next version is made of, that version shows what the edit says.
 ///
 /// # Errors
 /// The first place that still shows something older.
@@ -81,7 +83,8 @@ pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &To
     Laws::new(bundle, &object_budget).later_edit_wins(from, before, after)
 }
 
-/// The laws of one API, under budgets that the caller gives: a search that has to end gives empty ones.
+/// The laws of one API, under budgets that the caller gives: a search that has to end gives empty
+/// ones.
 pub(crate) struct Laws<'a> {
     bundle: &'a Bundle,
     budget: &'a dyn Fn() -> Budget,
@@ -134,9 +137,9 @@ impl<'a> Laws<'a> {
         })
     }
 
-    /// Follows an edit from version to version, as a write does: up to the stored one, and down to those beside. Each step
-    /// is a conversion of what a version showed and shows, so that the laws hold for whatever rules compute. Of what is dropped
-    /// they say nothing.
+    /// Follows an edit from version to version, as a write does: up to the stored one, and down to
+    /// those beside. Each step is a conversion of what a version showed and shows, so that the laws
+    /// hold for whatever rules compute. Of what is dropped they say nothing.
     fn along(
         &self,
         law: Law,
@@ -147,7 +150,8 @@ impl<'a> Laws<'a> {
     ) -> Result<(), Violation> {
         let bundle = self.bundle;
         for (a, b) in bundle.ways(from) {
-            // A conversion that fails says nothing of what it would make: the write was one that needs none.
+            // A conversion that fails says nothing of what it would make: the write was one that
+            // needs none.
             let (Some(was), Some(is)) = (self.made(before, (a, b), law)?, self.made(after, (a, b), law)?) else {
                 continue;
             };
@@ -244,7 +248,8 @@ fn names<'a>(values: impl IntoIterator<Item = Option<&'a Json>>) -> BTreeSet<&'a
 fn won(node: Option<&Node>, edit: Edit<'_>, shown: Option<&Json>, place: &str, anew: bool) -> Result<(), String> {
     let (old, new) = (edit.0.value, edit.1.value);
     let anew = anew || edit.anew();
-    // Defaults are no edits; and a value that is gone gives way to the default, if what holds it is still there.
+    // Defaults are no edits; and a value that is gone gives way to the default, if what holds it is
+    // still there.
     let default = node.and_then(Node::default);
     let defaulted = default.is_some() && (new == default || new.is_none() && shown == default);
     if !anew && old == new && edit.0.trace == edit.1.trace || defaulted {
@@ -264,7 +269,8 @@ fn won(node: Option<&Node>, edit: Edit<'_>, shown: Option<&Json>, place: &str, a
             )
         }),
         (Some(Json::Array(_)), _) | (_, Some(Json::Array(_))) => Ok(()),
-        // Not made before and not made now, though of other inputs below: nothing is said of this place.
+        // Not made before and not made now, though of other inputs below: nothing is said of this
+        // place.
         (None, None) if !edit.anew() => Ok(()),
         _ if old == new && !anew || new == shown => Ok(()),
         _ => Err(place.to_owned()),

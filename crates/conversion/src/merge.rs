@@ -1,8 +1,10 @@
-//! An edit seen in one place, made in another: the three-way merge that both directions of a write are.
+//! An edit seen in one place, made in another: the three-way merge that both directions of a write
+//! are.
 //!
-//! `old` and `new` are two conversions of the same place, before and after somebody's edit; `onto` is what stands
-//! there, with things that the editor cannot see. The result is `onto` with the edit made: what did not change between
-//! `old` and `new` stays as it is in `onto`; what changed is taken from `new`, whatever `onto` had (the later edit wins).
+//! `old` and `new` are two conversions of the same place, before and after somebody's edit; `onto`
+//! is what stands there, with things that the editor cannot see. The result is `onto` with the edit
+//! made: what did not change between `old` and `new` stays as it is in `onto`; what changed is
+//! taken from `new`, whatever `onto` had (the later edit wins).
 //!
 //! ```text
 //! old  {first: Bob}            what v1 made of the hub before
@@ -10,7 +12,8 @@
 //! onto {first: Bob, mood: ok}  the hub              →  {first: Rob, mood: ok}
 //! ```
 //!
-//! Items of lists and entries of maps live and die as wholes; fields of an object that nobody could see survive it.
+//! Items of lists and entries of maps live and die as wholes; fields of an object that nobody could
+//! see survive it.
 
 use crate::align::{align, covers, equal};
 use crate::trace::Trace;
@@ -63,7 +66,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Merges whole objects. `metadata` is nobody's to convert: it is `new`'s, labels and annotations apart.
+/// Merges whole objects. `metadata` is nobody's to convert: it is `new`'s, labels and annotations
+/// apart.
 pub(crate) fn merge_objects(schema: &Structural, old: Side<'_>, new: Side<'_>, onto: &Json) -> Json {
     let mut out = Map::new();
     let mut names: BTreeSet<&str> = BTreeSet::new();
@@ -113,7 +117,8 @@ fn merge(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: Option<&Json>,
     let force = force || here;
     let Some(onto) = onto else { return new.value.cloned() };
     match (old.value, new.value) {
-        // Computed from other inputs than before, to nothing both times: what stood here was derived from the old ones.
+        // Computed from other inputs than before, to nothing both times: what stood here was
+        // derived from the old ones.
         (None, None) if here => None,
         (None, None) => Some(merge_fields(node, old, new, onto, force)),
         (Some(seen), None) => remove(node, seen, onto),
@@ -187,7 +192,8 @@ fn remove(node: Option<&Node>, seen: &Json, stands: &Json) -> Option<Json> {
     }
 }
 
-/// Items of `onto` that `old` does not show are hidden from the editor: each stays behind the item it stood behind.
+/// Items of `onto` that `old` does not show are hidden from the editor: each stays behind the item
+/// it stood behind.
 fn merge_lists(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &[Json], force: bool) -> Vec<Json> {
     let (before, after) = (old.list(), new.list());
     let item_node = node.and_then(Node::items);
@@ -270,7 +276,8 @@ fn editors_order(
     out
 }
 
-/// The editor moved nothing: the standing order holds, new items follow the item they were put behind.
+/// The editor moved nothing: the standing order holds, new items follow the item they were put
+/// behind.
 fn standing_order(
     placed: Vec<(Option<usize>, Option<Json>)>,
     onto: &[Json],

@@ -1,6 +1,8 @@
-//! Paths as authors write them in rules: `.spec.names[0]`, `spec.colors[i].name`, `metadata.annotations['a.b/c']`.
+//! Paths as authors write them in rules: `.spec.names[0]`, `spec.colors[i].name`,
+//! `metadata.annotations['a.b/c']`.
 //!
-//! Parsed once, at the edge. A path holds at most a few dozen segments; nobody splits a string after this.
+//! Parsed once, at the edge. A path holds at most a few dozen segments; nobody splits a string
+//! after this.
 
 use std::fmt;
 
@@ -16,8 +18,8 @@ pub enum Segment {
     Field(String),
     /// One element of a list.
     Index(usize),
-    /// Every element of a list or entry of a map; the name is the variable that holds its index or key, and is
-    /// empty for `[]`.
+    /// Every element of a list or entry of a map; the name is the variable that holds its index or
+    /// key, and is empty for `[]`.
     Each(String),
     /// The entry of a map whose key this CEL expression gives (`[self.name]`).
     Key(String),
@@ -28,7 +30,8 @@ pub enum Segment {
 pub struct Path(Vec<Segment>);
 
 impl Path {
-    /// Parses `.spec.a`, `spec.a`, `spec['a.b']`, `spec.list[0]`, `spec.list[i]`, `spec.list[]`, `spec.map[self.name]`.
+    /// Parses `.spec.a`, `spec.a`, `spec['a.b']`, `spec.list[0]`, `spec.list[i]`, `spec.list[]`,
+    /// `spec.map[self.name]`.
     ///
     /// # Errors
     /// What is wrong, in words for the author.

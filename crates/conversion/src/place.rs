@@ -19,7 +19,8 @@ pub(crate) fn get_mut<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Js
     })
 }
 
-/// Writes a value, making the objects and lists above it. Earlier elements that are missing stand as null until the end.
+/// Writes a value, making the objects and lists above it. Earlier elements that are missing stand
+/// as null until the end.
 pub(crate) fn put(json: &mut Json, path: &[Seg], value: Json) {
     let Some((seg, rest)) = path.split_first() else {
         *json = value;
@@ -51,7 +52,8 @@ pub(crate) fn put(json: &mut Json, path: &[Seg], value: Json) {
     }
 }
 
-/// The object at a path of names, made with those above it; none where the path goes through a list.
+/// The object at a path of names, made with those above it; none where the path goes through a
+/// list.
 pub(crate) fn object_at<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Map<String, Json>> {
     if !json.is_object() {
         *json = Json::Object(Map::new());

@@ -1,7 +1,8 @@
 //! A direction's rules, compiled: what crosses by itself, then operations in order.
 //!
-//! Pure moves are paths and a [`Carry`]; only expressions know CEL. Rules over the items of one pair of lists become
-//! one loop, however their author spread them: `field: spec.colors[i].name` and `itemRules` are the same [`Each`].
+//! Pure moves are paths and a [`Carry`]; only expressions know CEL. Rules over the items of one
+//! pair of lists become one loop, however their author spread them: `field: spec.colors[i].name`
+//! and `itemRules` are the same [`Each`].
 
 use crate::carry::{self, Carry, Except, Fields, Kind, known_kind};
 use crate::error::Cause;
@@ -155,7 +156,8 @@ impl RuleFacts {
 }
 
 impl RuleFacts {
-    /// The part of the rule that a failure is told at, and its text: the destination's key, if that is there twice.
+    /// The part of the rule that a failure is told at, and its text: the destination's key, if that
+    /// is there twice.
     pub(crate) fn blamed(&self, cause: &Cause) -> (&FieldPath, &str) {
         match cause {
             Cause::DuplicateKey { .. } => (&self.written_at, &self.destination),
@@ -321,7 +323,8 @@ pub(crate) fn conflicts(rules: &[Rule], errors: &mut Vec<FieldError>) {
     }
 }
 
-/// `…colors[].name` and `…colors[].hue` fill one list together; what they write in an item must differ.
+/// `…colors[].name` and `…colors[].hue` fill one list together; what they write in an item must
+/// differ.
 fn share_loop(a: &Rule, b: &Rule) -> bool {
     let each = |path: &Path| {
         path.segments()
@@ -382,7 +385,8 @@ fn note(rule: &Rule, except: &mut Except) {
     }
 }
 
-/// The lists that operations write by index: inner ones before those that hold them, so that both can close.
+/// The lists that operations write by index: inner ones before those that hold them, so that both
+/// can close.
 fn indexed(ops: &[Op]) -> Vec<Box<[Seg]>> {
     let mut lists: Vec<Box<[Seg]>> = Vec::new();
     for to in ops.iter().map(Op::to) {
@@ -440,7 +444,8 @@ fn is_map(place: Place<'_>) -> bool {
     place.is_some_and(|node| node.additional().is_some() && node.items().is_none())
 }
 
-/// Whether two items of a list can have the same key: not if the schema says that the list has each key once.
+/// Whether two items of a list can have the same key: not if the schema says that the list has each
+/// key once.
 fn keys_repeat(key: &str, list: Place<'_>) -> bool {
     let Some(insula_schema::ListType::Map { keys }) = list.map(insula_schema::Node::list_type) else {
         return true;

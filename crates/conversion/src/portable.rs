@@ -1,15 +1,17 @@
 //! Objects that carry with them what their version cannot show.
 //!
-//! Where nobody keeps a residual beside an object, as in a conversion webhook, it has to travel in the object: in an
-//! annotation. An object and its annotation then are what is stored, whichever version they are in.
+//! Where nobody keeps a residual beside an object, as in a conversion webhook, it has to travel in
+//! the object: in an annotation. An object and its annotation then are what is stored, whichever
+//! version they are in.
 //!
 //! ```text
 //! v2 {name: {first: Bob}, mood: ok}     →  v1 {firstName: Bob}   insula.io/residual: v2 set mood = ok
 //! v1 {firstName: Rob}, the annotation   →  v2 {name: {first: Rob}, mood: ok}
 //! ```
 //!
-//! There and back gives the same object. An edit in between is taken as it is: what it hides is put to what is left of the
-//! object, items without keys by their place. Who removes the annotation removes what it holds.
+//! There and back gives the same object. An edit in between is taken as it is: what it hides is put
+//! to what is left of the object, items without keys by their place. Who removes the annotation
+//! removes what it holds.
 
 use crate::bundle::{Bundle, LossPolicy, Stored, ToStore, VersionSchema};
 use crate::error::{Cause, ConvertError};
@@ -42,7 +44,8 @@ impl Portable {
     /// Compiles rules around `storage`, unless they name another hub.
     ///
     /// # Errors
-    /// What is wrong with the rules; also if objects of some version could not be made from another one.
+    /// What is wrong with the rules; also if objects of some version could not be made from another
+    /// one.
     pub fn compile(
         group: &str,
         versions: &[VersionSchema],
@@ -71,7 +74,8 @@ impl Portable {
     /// Makes an object of version `to`, from which the given one can be made again.
     ///
     /// # Errors
-    /// A version that does not exist, a rule that fails for this object, or more to carry than annotations hold.
+    /// A version that does not exist, a rule that fails for this object, or more to carry than
+    /// annotations hold.
     pub fn convert(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<Converted, ConvertError> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = from.rsplit('/').next().unwrap_or_default();

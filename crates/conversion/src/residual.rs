@@ -1,14 +1,16 @@
-//! What a conversion cannot tell: the difference between an object and what its conversion would show.
+//! What a conversion cannot tell: the difference between an object and what its conversion would
+//! show.
 //!
-//! A [`Patch`] is a tree of set and unset entries over a base. It is stored beside the object, one for each version
-//! that needs one, in one canonical JSON form: equal content, equal bytes.
+//! A [`Patch`] is a tree of set and unset entries over a base. It is stored beside the object, one
+//! for each version that needs one, in one canonical JSON form: equal content, equal bytes.
 //!
 //! ```text
 //! base {spec: {names: [bob]}}      object {spec: {names: [bob, al], mood: ok}}
 //! {"fields": {"spec": {"fields": {"mood": {"set": "ok"}, "names": {"items": [{"at": 0}, {"new": "al"}], "of": 1}}}}}
 //! ```
 //!
-//! An entry at a place that a rule computed carries a guard, the hash of that rule's inputs. On other inputs it is void.
+//! An entry at a place that a rule computed carries a guard, the hash of that rule's inputs. On
+//! other inputs it is void.
 
 use crate::align::{align, equal, identities};
 use crate::merge::Side;
@@ -57,7 +59,8 @@ pub(crate) enum Ref {
     Key(Json),
 }
 
-/// What makes `object` of `base`; `None` if nothing does but `apiVersion` and metadata that is not converted.
+/// What makes `object` of `base`; `None` if nothing does but `apiVersion` and metadata that is not
+/// converted.
 pub(crate) fn diff_objects(schema: &Structural, base: Side<'_>, object: &Json) -> Option<Patch> {
     let mut fields = BTreeMap::new();
     let names = base
@@ -321,7 +324,8 @@ fn resequence(
     out
 }
 
-/// Where the items of a list are. Made once for a list: lists of thousands of items have patches of thousands of entries.
+/// Where the items of a list are. Made once for a list: lists of thousands of items have patches of
+/// thousands of entries.
 struct Places(HashMap<String, usize>, usize);
 
 impl Places {
@@ -358,7 +362,8 @@ impl Patch {
     }
 }
 
-/// Takes from `object` what its author accepts to lose, where its conversion would not show it anyway.
+/// Takes from `object` what its author accepts to lose, where its conversion would not show it
+/// anyway.
 pub(crate) fn forget(object: &mut Json, base: &Json, paths: &[Path]) {
     for path in paths {
         forget_path(object, Some(base), path.segments());

@@ -105,7 +105,8 @@ pub enum Template {
 }
 
 impl Rule {
-    /// Whether it may read or write metadata. Any mention counts: a false yes costs a conversion, a false no an edit.
+    /// Whether it may read or write metadata. Any mention counts: a false yes costs a conversion, a
+    /// false no an edit.
     pub(crate) fn sees_metadata(&self) -> bool {
         let mentions = |text: &str| text.contains("metadata");
         let source = match &self.source {

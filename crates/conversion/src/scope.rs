@@ -1,4 +1,5 @@
-//! What paths and names mean in one version: schema nodes, and the little of metadata that rules may touch.
+//! What paths and names mean in one version: schema nodes, and the little of metadata that rules
+//! may touch.
 
 use crate::carry::known_kind;
 use crate::path::{Path, Segment, is_identifier};
@@ -28,8 +29,8 @@ const NAME_MAX: u64 = 253;
 /// Bytes of all annotations together.
 const ANNOTATIONS_MAX: u64 = 256 * 1024;
 
-/// Labels and annotations, which every object has and no schema describes, with the bounds that every server keeps: expressions over them are
-/// priced by these.
+/// Labels and annotations, which every object has and no schema describes, with the bounds that
+/// every server keeps: expressions over them are priced by these.
 pub(crate) fn metadata_schema() -> Structural {
     let text = |most: u64| json!({"type": "string", "maxLength": most});
     let schema = json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {
@@ -55,8 +56,8 @@ impl<'s> View<'s> {
         }
     }
 
-    /// The whole object as expressions see it: the schema's fields, the names that every object has, and of metadata
-    /// what rules may read.
+    /// The whole object as expressions see it: the schema's fields, the names that every object
+    /// has, and of metadata what rules may read.
     pub(crate) fn declaration(&self) -> Decl {
         let declare = || {
             let root = self.schema.declaration();
@@ -117,7 +118,8 @@ impl<'s> View<'s> {
         }
     }
 
-    /// Checks what an expression reads of the whole object. That it is declared is the checker's to say.
+    /// Checks what an expression reads of the whole object. That it is declared is the checker's to
+    /// say.
     fn reads(&self, path: &[String]) -> Result<(), String> {
         match path.first().map(String::as_str) {
             None => Err(
@@ -176,8 +178,8 @@ fn field(name: &str, decl: Decl) -> Field {
     }
 }
 
-/// The declaration, with what the schema does not describe as `dyn`: validation rules may not look there, conversions
-/// may. None where that changes nothing.
+/// The declaration, with what the schema does not describe as `dyn`: validation rules may not look
+/// there, conversions may. None where that changes nothing.
 fn widened(node: &Node, decl: &Decl) -> Option<Decl> {
     let bounded = |new: Decl| Some(new.bounded(decl.max_elements(), decl.min_bytes()));
     match decl.shape() {
@@ -217,7 +219,8 @@ pub(crate) fn descend_decl(from: &Decl, path: &[Segment]) -> Decl {
     })
 }
 
-/// Checks that a program reads nothing of an object that changes with every write. `whole`: `self` is the object, too.
+/// Checks that a program reads nothing of an object that changes with every write. `whole`: `self`
+/// is the object, too.
 pub(crate) fn reads_named_fields(program: &Program, view: &View<'_>, whole: bool) -> Result<(), String> {
     program
         .references()

@@ -1,12 +1,15 @@
-//! Rules that somebody who changed a schema probably wants: renames, moves, and the conversions of type between them.
+//! Rules that somebody who changed a schema probably wants: renames, moves, and the conversions of
+//! type between them.
 //!
-//! What crosses by itself needs no rule. Of the rest, every place of one version is compared with every place of the
-//! other: names (as sets of words, so that `firstName` is like `name.first`), descriptions, enumerations, bounds. The best
-//! pairs win. Inside of lists and maps that go together, the same happens with the fields of their items. Where two places
-//! differ in more than their name, there is a table for it: units, words of enumerations, opposites, keys, parts of texts.
+//! What crosses by itself needs no rule. Of the rest, every place of one version is compared with
+//! every place of the other: names (as sets of words, so that `firstName` is like `name.first`),
+//! descriptions, enumerations, bounds. The best pairs win. Inside of lists and maps that go
+//! together, the same happens with the fields of their items. Where two places differ in more than
+//! their name, there is a table for it: units, words of enumerations, opposites, keys, parts of
+//! texts.
 //!
-//! A suggestion is a guess with its reasons. Nothing here is applied without somebody reading it, and
-//! [`Suggestions::try_out`] asks admission first.
+//! A suggestion is a guess with its reasons. Nothing here is applied without somebody reading it,
+//! and [`Suggestions::try_out`] asks admission first.
 
 use crate::carry::{self, Except, Kind, known_kind};
 use crate::path::{Path, Segment};
@@ -194,7 +197,8 @@ enum Link {
     Steps(Step, Step),
     /// The value stands further inside, in one version or the other.
     Below { old: Vec<Segment>, new: Vec<Segment> },
-    /// A map's entries are a list's items, which hold their key. The old version has the list if `swapped`.
+    /// A map's entries are a list's items, which hold their key. The old version has the list if
+    /// `swapped`.
     Keyed {
         key: String,
         to_item: Json,
@@ -375,8 +379,8 @@ fn settle(
     });
 }
 
-/// Two lists or maps that go together: their items are compared. Fields that items share at one path need a rule only if the
-/// lists stand elsewhere, and one of them is enough to make the loop.
+/// Two lists or maps that go together: their items are compared. Fields that items share at one
+/// path need a rule only if the lists stand elsewhere, and one of them is enough to make the loop.
 fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &mut Suggestions) {
     let (Some(from), Some(to)) = (inner(a), inner(b)) else {
         return;

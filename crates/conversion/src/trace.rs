@@ -1,8 +1,9 @@
 //! What computed values were computed from.
 //!
-//! A trace is a tree beside a converted object: at each place that a rule computed stands a hash of that rule's
-//! inputs. Two conversions whose traces differ somewhere were made of different inputs there, even if the results
-//! happen to be equal. That is how a later edit wins over a value that was derived from what was edited.
+//! A trace is a tree beside a converted object: at each place that a rule computed stands a hash of
+//! that rule's inputs. Two conversions whose traces differ somewhere were made of different inputs
+//! there, even if the results happen to be equal. That is how a later edit wins over a value that
+//! was derived from what was edited.
 
 use crate::path::Segment;
 use serde_json::Value as Json;
@@ -44,7 +45,8 @@ impl Trace {
     }
 
     pub(crate) fn field(&self, name: &str) -> Option<&Trace> {
-        // A lookup by borrowed key would need `Seg: Borrow<str>`; traces exist only for objects with residuals.
+        // A lookup by borrowed key would need `Seg: Borrow<str>`; traces exist only for objects
+        // with residuals.
         if self.children.is_empty() {
             None
         } else {

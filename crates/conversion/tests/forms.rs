@@ -1,5 +1,5 @@
-//! Every file of `tests/data` is one form of rule, or one story: schemas, rules, and what is written and read.
-//! After each write the laws are checked in all versions, whatever the file says.
+//! Every file of `tests/data` is one form of rule, or one story: schemas, rules, and what is
+//! written and read. After each write the laws are checked in all versions, whatever the file says.
 #![allow(clippy::unwrap_used)]
 
 mod support;

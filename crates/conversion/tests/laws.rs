@@ -1,5 +1,6 @@
-//! The laws over generated objects and edits through all versions, for rule sets that move, rename, compute and forget.
-//! Every failure prints its seed and the smallest sequence of writes that shows it.
+//! The laws over generated objects and edits through all versions, for rule sets that move, rename,
+//! compute and forget. Every failure prints its seed and the smallest sequence of writes that shows
+//! it.
 #![allow(clippy::unwrap_used)]
 
 mod support;

@@ -1,4 +1,5 @@
-//! Objects that carry their residual: there and back, edited in between, and what cannot be carried.
+//! Objects that carry their residual: there and back, edited in between, and what cannot be
+//! carried.
 #![allow(clippy::unwrap_used)]
 
 mod support;

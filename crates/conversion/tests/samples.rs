@@ -1,7 +1,9 @@
-//! The samples of `config/samples/conversions`: each folder's rules are admitted, hold against a search, and convert its objects as written there.
+//! The samples of `config/samples/conversions`: each folder's rules are admitted, hold against a
+//! search, and convert its objects as written there.
 //!
-//! `objects/<case>.<version>.yaml` is one object as each version shows it, whichever wrote it. Where one version says more than the others, the case
-//! is called `<case>-of-<version>`: that version wrote it, and what the others cannot show comes back unharmed from writes through them.
+//! `objects/<case>.<version>.yaml` is one object as each version shows it, whichever wrote it.
+//! Where one version says more than the others, the case is called `<case>-of-<version>`: that
+//! version wrote it, and what the others cannot show comes back unharmed from writes through them.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -25,7 +27,8 @@ struct Sample {
     cases: BTreeMap<String, BTreeMap<String, Json>>,
 }
 
-/// Folders with a `conversion.yaml`; the others belong to the guide, whose commands are run as they are printed.
+/// Folders with a `conversion.yaml`; the others belong to the guide, whose commands are run as they
+/// are printed.
 fn folders() -> Vec<PathBuf> {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples/conversions");
     let entries = std::fs::read_dir(&samples).unwrap_or_else(|e| panic!("{}: {e}", samples.display()));
@@ -85,7 +88,8 @@ impl Sample {
         read.unwrap_or_else(|e| panic!("{}: {version}: {e}", self.name))
     }
 
-    /// What `version` wrote is shown in each version as the case says, before and after each version wrote back what it saw.
+    /// What `version` wrote is shown in each version as the case says, before and after each
+    /// version wrote back what it saw.
     fn check(&self, case: &str, version: &str) {
         let objects = &self.cases[case];
         let mut stored = self.write(&objects[version], version, None);

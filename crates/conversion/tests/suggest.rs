@@ -1,4 +1,5 @@
-//! Rules guessed from two schemas: what is found, that it compiles, and how much of the samples' rules it is.
+//! Rules guessed from two schemas: what is found, that it compiles, and how much of the samples'
+//! rules it is.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -187,8 +188,9 @@ fn of_sample(folder: &File) -> (usize, usize, usize, Vec<String>) {
     (found, all, work, missed)
 }
 
-/// Places that each sample's rules write, and those of them that guessed rules write. What is not found has no evidence in
-/// schemas: a constant, a label, another type by agreement, another structure altogether.
+/// Places that each sample's rules write, and those of them that guessed rules write. What is not
+/// found has no evidence in schemas: a constant, a label, another type by agreement, another
+/// structure altogether.
 #[test]
 fn most_of_the_samples_rules_are_found() {
     let samples = File::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples/conversions");

@@ -1,4 +1,5 @@
-//! The fourteen weak points of kcp's first conversion engine (2022–2023), each shown to be gone, as far as a library can show it.
+//! The fourteen weak points of kcp's first conversion engine (2022–2023), each shown to be gone, as
+//! far as a library can show it.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -113,7 +114,8 @@ rules:
     assert_eq!(read(&bundle, &stored, "v2")["spec"], json!({"c": "x"}));
 }
 
-/// The source stayed in place, and leaked where the target keeps unknown fields or has another field of that name.
+/// The source stayed in place, and leaked where the target keeps unknown fields or has another
+/// field of that name.
 #[test]
 fn weak_point_06_source_not_removed() {
     let bundle = bundle_of(
@@ -159,7 +161,8 @@ rules:
     );
 }
 
-/// Preserved data stood in annotations: visible, editable, limited, lost when a client replaced them.
+/// Preserved data stood in annotations: visible, editable, limited, lost when a client replaced
+/// them.
 #[test]
 fn weak_point_08_preserved_in_annotations() {
     let bundle = bundle_of(NAMES);
@@ -182,7 +185,8 @@ fn weak_point_08_preserved_in_annotations() {
     );
 }
 
-/// One annotation held what was preserved for several targets: restored where it had never been dropped.
+/// One annotation held what was preserved for several targets: restored where it had never been
+/// dropped.
 #[test]
 fn weak_point_09_targets_merged() {
     let doc = NAMES.replace("family: string", "family: string, more: string");
@@ -194,8 +198,8 @@ fn weak_point_09_targets_merged() {
     assert_eq!(read(&bundle, &second, "v3")["spec"], json!({"more": "three"}));
 }
 
-/// A converter was kept for ever. Here a bundle is immutable and made of one generation of schema and rules, so that it can be
-/// kept by content: nothing in it can become stale.
+/// A converter was kept for ever. Here a bundle is immutable and made of one generation of schema
+/// and rules, so that it can be kept by content: nothing in it can become stale.
 #[test]
 fn weak_point_10_stale_converters() {
     fn shared<T: Send + Sync + 'static>(value: T) -> Arc<T> {
@@ -240,8 +244,8 @@ rules:
     );
 }
 
-/// One object that could not be converted failed the whole list; the error did not say which, nor why. Here each conversion is
-/// one object's, and the error names the rule and no value.
+/// One object that could not be converted failed the whole list; the error did not say which, nor
+/// why. Here each conversion is one object's, and the error names the rule and no value.
 #[test]
 fn weak_point_12_poison_objects() {
     let text = r"
@@ -270,7 +274,8 @@ rules:
     };
     assert!(bundle.get(stored.stored("v1"), "v2", &mut object_budget()).is_err());
     assert_eq!(read(&bundle, &stored, "v1"), poison);
-    // Its metadata can be written, so that a finalizer comes off; its content only to something that every version can show.
+    // Its metadata can be written, so that a finalizer comes off; its content only to something
+    // that every version can show.
     let mut freed = poison.clone();
     freed["metadata"]["finalizers"] = json!([]);
     let freed = bundle
@@ -281,7 +286,8 @@ rules:
     assert_eq!(read(&bundle, &fixed, "v2")["spec"], json!({"years": 7}));
 }
 
-/// Rules shared spec and status blindly, and metadata was anyone's. Here status obeys the same laws, and metadata is not converted.
+/// Rules shared spec and status blindly, and metadata was anyone's. Here status obeys the same
+/// laws, and metadata is not converted.
 #[test]
 fn weak_point_13_metadata_and_status() {
     let bundle = bundle_of(
@@ -312,7 +318,8 @@ rules:
     );
 }
 
-/// Nothing checked the round trip before production did. `laws` are functions that admission can call on any object.
+/// Nothing checked the round trip before production did. `laws` are functions that admission can
+/// call on any object.
 #[test]
 fn weak_point_14_round_trip_unchecked() {
     let bundle = bundle_of(NAMES);
@@ -328,7 +335,8 @@ fn weak_point_14_round_trip_unchecked() {
     assert_eq!(violation.to_string(), "PutGet does not hold in v2 at .spec.more");
 }
 
-/// An object stored before the storage version changed reads as before in every version, and is moved by its next write.
+/// An object stored before the storage version changed reads as before in every version, and is
+/// moved by its next write.
 #[test]
 fn stored_in_yesterdays_version() {
     let mut doc = yaml(NAMES);
@@ -431,7 +439,8 @@ fn equal_shapes_are_identities() {
     );
 }
 
-/// Long lists are merged and patched in about linear time: a tenant's list of thousands of items must not hold a server.
+/// Long lists are merged and patched in about linear time: a tenant's list of thousands of items
+/// must not hold a server.
 #[test]
 fn long_lists_are_merged_in_linear_time() {
     let bundle = bundle_of(

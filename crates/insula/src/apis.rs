@@ -1,4 +1,5 @@
-//! APIs from files: schemas and the rules of their names, compiled and checked as the server does it.
+//! APIs from files: schemas and the rules of their names, compiled and checked as the server does
+//! it.
 
 use std::path::PathBuf;
 
@@ -18,8 +19,9 @@ use crate::files::{self, Document, text};
 /// Where schemas and rules are.
 #[derive(clap::Args)]
 pub(crate) struct Input {
-    /// Schemas (APIResourceSchema, CustomResourceDefinition) and rules (APIConversion, APIConversionRules, or inside the
-    /// schema); any number of documents. A folder gives its files, - is standard input.
+    /// Schemas (APIResourceSchema, CustomResourceDefinition) and rules (APIConversion,
+    /// APIConversionRules, or inside the schema); any number of documents. A folder gives its
+    /// files, - is standard input.
     #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
     pub(crate) files: Vec<PathBuf>,
 }
@@ -156,7 +158,8 @@ impl Source {
         self.assemble()
     }
 
-    /// The same of a schema that is taken as it is: what admission would refuse may be looked at, too.
+    /// The same of a schema that is taken as it is: what admission would refuse may be looked at,
+    /// too.
     ///
     /// # Errors
     /// What does not even compile.

@@ -1,4 +1,5 @@
-//! A small HTTPS client with the identity of a kubeconfig: for commands that talk to a server of ours.
+//! A small HTTPS client with the identity of a kubeconfig: for commands that talk to a server of
+//! ours.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -53,7 +54,8 @@ struct Named {
 }
 
 impl Client {
-    /// The user and the server of a context of a kubeconfig, by default its current one: by client certificate, or by token.
+    /// The user and the server of a context of a kubeconfig, by default its current one: by client
+    /// certificate, or by token.
     pub(crate) fn from_kubeconfig<'a>(path: &Path, context: impl Into<Option<&'a str>>) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let kubeconfig: Kubeconfig =
@@ -100,7 +102,8 @@ impl Client {
         };
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
-        // A body goes out beside its headers: waiting for the acknowledgement of one costs 40 ms a write.
+        // A body goes out beside its headers: waiting for the acknowledgement of one costs 40 ms a
+        // write.
         tcp.set_nodelay(true);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -147,7 +150,8 @@ impl Client {
             .await
     }
 
-    /// Writes the body of an answer as it comes. An error is any other answer than 200, and a server that sends nothing.
+    /// Writes the body of an answer as it comes. An error is any other answer than 200, and a
+    /// server that sends nothing.
     pub(crate) async fn download(&self, path: &str, out: &mut impl std::io::Write) -> anyhow::Result<()> {
         let url = format!("{}{path}", self.server);
         let mut request = Request::get(&url);
@@ -178,7 +182,8 @@ impl Client {
         }
     }
 
-    /// Answers of any code are answers; an error is when there was none. Text that is no JSON comes as a string.
+    /// Answers of any code are answers; an error is when there was none. Text that is no JSON comes
+    /// as a string.
     async fn send(
         &self,
         method: Method,

@@ -116,7 +116,8 @@ impl Directory {
                 is_temporary: false,
             }),
             None => {
-                // An unpredictable name: others may write to the same folder. The server makes it, for its owner only.
+                // An unpredictable name: others may write to the same folder. The server makes it,
+                // for its owner only.
                 let name = format!("insula-demo-{:016x}", env.rng.next_u64());
                 Ok(Self {
                     path: std::env::temp_dir().join(name),

@@ -1,5 +1,5 @@
-//! `insula explain ID`: what became of a request, which step refused it, and what would let it pass. Reads the audit log,
-//! which operators have and tenants do not.
+//! `insula explain ID`: what became of a request, which step refused it, and what would let it
+//! pass. Reads the audit log, which operators have and tenants do not.
 
 mod advice;
 mod find;

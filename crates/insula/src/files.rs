@@ -31,8 +31,8 @@ pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// All documents of these files and folders, in order. A folder gives its `.yaml`, `.yml` and `.json` by name; `-` is
-/// standard input; the items of a `List` are documents of their own.
+/// All documents of these files and folders, in order. A folder gives its `.yaml`, `.yml` and
+/// `.json` by name; `-` is standard input; the items of a `List` are documents of their own.
 pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in paths {

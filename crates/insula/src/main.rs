@@ -20,7 +20,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-// Many small allocations from many threads, freed by others: what mimalloc is good at, and the system's malloc is not.
+// Many small allocations from many threads, freed by others: what mimalloc is good at, and the
+// system's malloc is not.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,5 @@
-//! The demonstration's files, put beside its server so that the printed commands work wherever they are typed.
+//! The demonstration's files, put beside its server so that the printed commands work wherever they
+//! are typed.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -38,7 +39,8 @@ pub(crate) struct Samples {
 }
 
 impl Samples {
-    /// Writes them into `widgets` in the data directory. A token that is there already stays: somebody may be using it.
+    /// Writes them into `widgets` in the data directory. A token that is there already stays:
+    /// somebody may be using it.
     pub(crate) fn write(data_dir: &Path, env: &Env) -> anyhow::Result<Self> {
         let folder = data_dir.join("widgets");
         let unusable = || format!("cannot write to {}", folder.display());
@@ -70,7 +72,8 @@ impl Samples {
         self.folder.join("tokens.csv")
     }
 
-    /// Alice's kubeconfig: the server's CA and her token, no certificate. Made when the server's address is known.
+    /// Alice's kubeconfig: the server's CA and her token, no certificate. Made when the server's
+    /// address is known.
     pub(crate) fn alice(&self, running: &Running) -> anyhow::Result<PathBuf> {
         let path = self.folder.join("alice.kubeconfig");
         let admins = running.kubeconfig();

@@ -9,8 +9,8 @@ use insula_server::{
 
 use crate::{failed, runtime};
 
-/// A flag wins over its variable (INSULA_LISTEN for --listen), which wins over the file. config/insula.yaml shows every
-/// setting with its default.
+/// A flag wins over its variable (INSULA_LISTEN for --listen), which wins over the file.
+/// config/insula.yaml shows every setting with its default.
 #[derive(clap::Args, Default)]
 #[command(after_help = "\
 Exit codes:
@@ -30,16 +30,19 @@ pub(crate) struct Arguments {
     /// Where to serve; port 0 takes a free one [default: 127.0.0.1:6443].
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<String>,
-    /// Where to write the administrator's kubeconfig [default: admin.kubeconfig in the data directory].
+    /// Where to write the administrator's kubeconfig [default: admin.kubeconfig in the data
+    /// directory].
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<String>,
-    /// What keeps the objects: embedded, memory, or etcd://HOST:PORT[,HOST:PORT…] [default: embedded].
+    /// What keeps the objects: embedded, memory, or etcd://HOST:PORT[,HOST:PORT…] [default:
+    /// embedded].
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
     /// Static bearer tokens: token,user,uid,"group1,group2" on each line.
     #[arg(long, value_name = "FILE")]
     token_file: Option<String>,
-    /// Whose tokens count beside our own (OpenID Connect): a file of Kubernetes' kind AuthenticationConfiguration.
+    /// Whose tokens count beside our own (OpenID Connect): a file of Kubernetes' kind
+    /// AuthenticationConfiguration.
     #[arg(long, value_name = "FILE")]
     authentication_config: Option<String>,
     /// Seconds for requests in flight after SIGTERM [default: 10].
@@ -51,16 +54,18 @@ pub(crate) struct Arguments {
     /// human or json [default: human].
     #[arg(long, value_name = "FORMAT")]
     log_format: Option<String>,
-    /// error, warn, info, debug, trace, or directives such as info,insula_store=debug [default: info].
+    /// error, warn, info, debug, trace, or directives such as info,insula_store=debug [default:
+    /// info].
     #[arg(long, value_name = "LEVEL")]
     log_level: Option<String>,
     /// A collector for traces and metrics, such as http://127.0.0.1:4317 [default: none].
     #[arg(long, value_name = "URL")]
     otlp_endpoint: Option<String>,
-    /// Whom tenants' webhooks may be, commas between: public (every address of the internet, on port 443 or from 1024 on),
-    /// addresses, networks such as 10.0.0.0/8, hosts such as hooks.example.com, all below one as *.example.com. Loopback,
-    /// link-local and private addresses are refused unless they are named here; an empty list calls nobody
-    /// [default: public].
+    /// Whom tenants' webhooks may be, commas between: public (every address of the internet, on
+    /// port 443 or from 1024 on), addresses, networks such as 10.0.0.0/8, hosts such as
+    /// hooks.example.com, all below one as *.example.com. Loopback, link-local and private
+    /// addresses are refused unless they are named here; an empty list calls nobody [default:
+    /// public].
     #[arg(long, value_name = "LIST")]
     webhook_allow: Option<String>,
 }

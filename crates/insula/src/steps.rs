@@ -1,4 +1,5 @@
-//! Steps of a longer command, printed as they end: what, how long, and the kubectl command that does the same.
+//! Steps of a longer command, printed as they end: what, how long, and the kubectl command that
+//! does the same.
 
 use std::{
     io::{self, Write},

@@ -1,6 +1,8 @@
-//! What the demonstration tells: an API in two versions is published once, bound twice, written and read through both.
+//! What the demonstration tells: an API in two versions is published once, bound twice, written and
+//! read through both.
 //!
-//! Every step is checked, over HTTPS like any other client's: a step that only looks right would be worse than none.
+//! Every step is checked, over HTTPS like any other client's: a step that only looks right would be
+//! worse than none.
 
 use std::{io::Write, time::Duration};
 
@@ -156,7 +158,8 @@ async fn read(tenant: &Client, name: &str, (version, widget): (&str, &str), want
     )
 }
 
-/// Reads v1 whole, changes a field and writes it back whole: v1 knows nothing of `color`, and cannot keep it.
+/// Reads v1 whole, changes a field and writes it back whole: v1 knows nothing of `color`, and
+/// cannot keep it.
 async fn update(tenant: &Client) -> anyhow::Result<(Done, ())> {
     let path = format!("{V1}/grace");
     let mut object = got(tenant.get(&path).await?, StatusCode::OK)?;
@@ -223,7 +226,8 @@ async fn refused(alice: &Client) -> anyhow::Result<(Done, ())> {
     )
 }
 
-/// Creates what a manifest holds; what is there already is brought to it, so that a kept directory can be shown again.
+/// Creates what a manifest holds; what is there already is brought to it, so that a kept directory
+/// can be shown again.
 async fn apply(client: &Client, manifest: &Manifest) -> anyhow::Result<()> {
     let objects: Vec<Value> =
         serde_saphyr::from_multiple(manifest.text).map_err(|error| anyhow!("{}: {error}", manifest.name))?;

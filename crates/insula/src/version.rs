@@ -17,7 +17,8 @@ const ROOT: &str = "insula-insula";
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The form of the answer; as JSON, it names the version of every library, to be looked up among known vulnerabilities.
+    /// The form of the answer; as JSON, it names the version of every library, to be looked up
+    /// among known vulnerabilities.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Output,
 }
@@ -47,8 +48,8 @@ struct Package<'a> {
     needs: Vec<&'a str>,
 }
 
-/// All that the program is locked to, name and version. What our own crates need for their tests alone is among it: a lock
-/// file does not tell.
+/// All that the program is locked to, name and version. What our own crates need for their tests
+/// alone is among it: a lock file does not tell.
 fn dependencies(locked: &str) -> Vec<serde_json::Value> {
     let packages: Vec<Package<'_>> = locked.split("[[package]]").skip(1).map(package).collect();
     let mut by_name: BTreeMap<&str, Vec<&Package<'_>>> = BTreeMap::new();

@@ -1,4 +1,5 @@
-//! The demonstration, run as a user runs it: its lines, its exit code, and its commands typed into a shell.
+//! The demonstration, run as a user runs it: its lines, its exit code, and its commands typed into
+//! a shell.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -135,7 +136,8 @@ fn what_it_prints_works_in_a_shell() {
         .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
     let steps: Vec<Value> = steps.collect();
 
-    // All in one shell: the second command exports what the others use. The first is the server itself.
+    // All in one shell: the second command exports what the others use. The first is the server
+    // itself.
     let mut script = format!("export HOME={}\n", text(temporary.path()));
     for step in &steps[1..] {
         let command = step["command"].as_str().unwrap();

@@ -1,7 +1,9 @@
-//! Objects as `google.protobuf.Struct`, without loss: what a double cannot hold is refused, never rounded.
+//! Objects as `google.protobuf.Struct`, without loss: what a double cannot hold is refused, never
+//! rounded.
 //!
-//! A Struct knows only doubles. JSON knows integers, and a schema tells `3` from `3.5`; so a double without a
-//! fraction becomes an integer again, and `{"replicas": 3}` survives the way there and back.
+//! A Struct knows only doubles. JSON knows integers, and a schema tells `3` from `3.5`; so a double
+//! without a fraction becomes an integer again, and `{"replicas": 3}` survives the way there and
+//! back.
 
 use std::fmt;
 
@@ -11,7 +13,8 @@ use serde_json::{Map, Number, Value as Json};
 /// The integers that doubles hold one by one: up to 2^53 in either direction.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A value that has no equal on the other side. The caller can send another value, or use the HTTP API for this object.
+/// A value that has no equal on the other side. The caller can send another value, or use the HTTP
+/// API for this object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unrepresentable {
     /// Where it is, from the object's root: `spec.sizes[2]`.
@@ -39,7 +42,8 @@ pub fn from_json(object: &Map<String, Json>) -> Result<Struct, Unrepresentable> 
     })
 }
 
-/// The Struct as an object's JSON. Nesting is bounded by the decoder, which refuses more than a hundred levels.
+/// The Struct as an object's JSON. Nesting is bounded by the decoder, which refuses more than a
+/// hundred levels.
 pub fn to_json(object: Struct) -> Result<Map<String, Json>, Unrepresentable> {
     let field = |(key, value): (String, Value)| match json_of(value) {
         Ok(value) => Ok((key, value)),

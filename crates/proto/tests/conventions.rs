@@ -1,4 +1,5 @@
-//! The conventions of the admin API, checked over its descriptors: what a reader of reflection alone would see.
+//! The conventions of the admin API, checked over its descriptors: what a reader of reflection
+//! alone would see.
 
 use std::collections::BTreeSet;
 
@@ -73,7 +74,8 @@ fn everything_has_a_comment() {
                 silent.push(name);
             }
         };
-        // Paths are those of descriptor.proto: 4 messages, 6 services, 2 fields and methods of these.
+        // Paths are those of descriptor.proto: 4 messages, 6 services, 2 fields and methods of
+        // these.
         for (index, message) in (0..).zip(&file.message_type) {
             check(&[4, index], message.name().to_owned());
             for (field, proto) in (0..).zip(&message.field) {

@@ -1,4 +1,5 @@
-//! Who asks and what is known of a cluster when it is decided whether they may: shared by every door.
+//! Who asks and what is known of a cluster when it is decided whether they may: shared by every
+//! door.
 
 use crate::{
     accounts::Accounts,
@@ -48,8 +49,9 @@ impl PeerCertificate {
     }
 }
 
-/// Tells the connection of a request that its sender showed a good credential. A request extension, made by whoever owns
-/// the connection: one that stays a stranger's is the first to be closed when there are too many.
+/// Tells the connection of a request that its sender showed a good credential. A request extension,
+/// made by whoever owns the connection: one that stays a stranger's is the first to be closed when
+/// there are too many.
 #[derive(Clone)]
 pub struct OnAuthenticated(Arc<dyn Fn(&str) + Send + Sync>);
 
@@ -78,16 +80,18 @@ pub struct Authenticator {
     pub issuers: Option<Issuers>,
 }
 
-/// A credential was shown that is no good. What was wrong with it is for the log, not for the client.
+/// A credential was shown that is no good. What was wrong with it is for the log, not for the
+/// client.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unauthenticated(pub String);
 
 impl Authenticator {
-    /// The user of a request: by bearer token, else by client certificate, else anonymous. A bad credential is refused and
-    /// never falls back to anonymous. Who shows both means the token: it comes with the request, the certificate with its
-    /// connection. `at` is the workspace that the request is for, whose own issuers may know a token; it waits only where
-    /// an issuer's keys have to be fetched, and for a bounded time.
+    /// The user of a request: by bearer token, else by client certificate, else anonymous. A bad
+    /// credential is refused and never falls back to anonymous. Who shows both means the token: it
+    /// comes with the request, the certificate with its connection. `at` is the workspace that the
+    /// request is for, whose own issuers may know a token; it waits only where an issuer's keys
+    /// have to be fetched, and for a bounded time.
     pub async fn authenticate<'a>(
         &self,
         peer: Option<&PeerCertificate>,
@@ -110,8 +114,9 @@ impl Authenticator {
         }
     }
 
-    /// Whose a token is, if it is for one of `audiences`; none of them means this server. Says, too, for which of them it
-    /// is, where it says so itself: a static token does not, and is for this server.
+    /// Whose a token is, if it is for one of `audiences`; none of them means this server. Says,
+    /// too, for which of them it is, where it says so itself: a static token does not, and is for
+    /// this server.
     pub async fn by_token(
         &self,
         token: &str,

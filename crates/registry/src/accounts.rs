@@ -1,5 +1,6 @@
-//! Tokens of service accounts: given out on request (`serviceaccounts/<name>/token`), and read where they are shown
-//! (`pkg/registry/core/serviceaccount/storage/token.go`, `pkg/serviceaccount`).
+//! Tokens of service accounts: given out on request (`serviceaccounts/<name>/token`), and read
+//! where they are shown (`pkg/registry/core/serviceaccount/storage/token.go`,
+//! `pkg/serviceaccount`).
 
 use crate::{
     Error, Named, Result, Target,
@@ -59,7 +60,8 @@ pub struct Asked<'a> {
 impl Accounts {
     /// The user of a token that is for one of `audiences`, and for which of them it is.
     ///
-    /// The account is looked for in the latest state, whatever the request reads: who was deleted is gone at once.
+    /// The account is looked for in the latest state, whatever the request reads: who was deleted
+    /// is gone at once.
     ///
     /// # Errors
     /// The token does not count, or its account or Secret is gone.

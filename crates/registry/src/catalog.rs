@@ -1,9 +1,10 @@
 //! What each logical cluster serves: a function of one snapshot, with no state for each cluster.
 //!
-//! A claim (`widgets.example.io` in the tenant's cluster) says who serves a resource name there: a bundle in
-//! `system:bound-crds` or a definition of the cluster. Making a claim under `Guard::Absent` is how a name is won, in the
-//! same transaction that writes the bundle and the binding's status; so discovery, reads and writes change at one
-//! revision. What claims and bundles say is read once for each state of them, and kept with the object itself.
+//! A claim (`widgets.example.io` in the tenant's cluster) says who serves a resource name there: a
+//! bundle in `system:bound-crds` or a definition of the cluster. Making a claim under
+//! `Guard::Absent` is how a name is won, in the same transaction that writes the bundle and the
+//! binding's status; so discovery, reads and writes change at one revision. What claims and bundles
+//! say is read once for each state of them, and kept with the object itself.
 
 use crate::exports::ExportName;
 use crate::proof::{BlockingExecutor, Proof, Prover};
@@ -24,10 +25,11 @@ const SEARCHED_MAX: usize = 16;
 /// Compiles and finds APIs.
 pub struct Catalog {
     system: System,
-    /// Compiled APIs by content, so that the same definition in a thousand clusters is compiled once. Weak: the views of
-    /// the objects that use an API keep it.
+    /// Compiled APIs by content, so that the same definition in a thousand clusters is compiled
+    /// once. Weak: the views of the objects that use an API keep it.
     compiled: DashMap<u64, Weak<Api>>,
-    /// What was searched last: admission, the rules' status and the first bundle ask one after the other.
+    /// What was searched last: admission, the rules' status and the first bundle ask one after the
+    /// other.
     searched: Mutex<VecDeque<Arc<Api>>>,
     bundles: Served,
     prover: Prover,
@@ -46,8 +48,9 @@ pub struct ResourceRoute {
     pub bundle: Option<Arc<str>>,
     /// The exporter's identity.
     pub identity: Arc<str>,
-    /// The version that a definition's objects are stored in. A definition changes in place; here it stands so that writes
-    /// that were prepared for another storage version fail, since the claim is a guard of each.
+    /// The version that a definition's objects are stored in. A definition changes in place; here
+    /// it stands so that writes that were prepared for another storage version fail, since the
+    /// claim is a guard of each.
     pub storage: Option<Arc<str>>,
 }
 
@@ -147,7 +150,8 @@ impl Catalog {
         self.claimed_where(snapshot, cluster, |_| true)
     }
 
-    /// What a cluster serves of one group, built-ins first. Looks at the names of others, and at nothing else of them.
+    /// What a cluster serves of one group, built-ins first. Looks at the names of others, and at
+    /// nothing else of them.
     pub fn served_in(&self, snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Served> {
         let system = self.built_in(cluster).filter(|served| **served.group() == *group);
         let mut all: Vec<Served> = system.cloned().collect();
@@ -169,7 +173,8 @@ impl Catalog {
         found
     }
 
-    /// What serves a resource in the first cluster that has it, of the exporter with an identity if one is given.
+    /// What serves a resource in the first cluster that has it, of the exporter with an identity if
+    /// one is given.
     pub fn claimed_by(
         &self,
         snapshot: &Snapshot,
@@ -228,7 +233,8 @@ impl Catalog {
         })
     }
 
-    /// The API that a bundle or a CustomResourceDefinition defines, compiled at most once for each content.
+    /// The API that a bundle or a CustomResourceDefinition defines, compiled at most once for each
+    /// content.
     pub fn compiled(&self, source: &Object) -> Compiled {
         source
             .parsed(|source| self.compile(&source.body_value()))
@@ -294,7 +300,8 @@ impl Catalog {
         }
     }
 
-    /// Forgets APIs that nothing uses any more. Called now and then, so that churn leaves nothing behind.
+    /// Forgets APIs that nothing uses any more. Called now and then, so that churn leaves nothing
+    /// behind.
     pub fn sweep(&self) {
         self.compiled.retain(|_, api| api.strong_count() > 0);
     }
@@ -306,7 +313,8 @@ fn is_for(served: &Served, cluster: &ClusterName) -> bool {
     !is_shards || *cluster == ClusterName::root() || cluster.is_system()
 }
 
-/// Bundles are shown in `system:bound-crds` for operators to look at; the reconciler alone writes them.
+/// Bundles are shown in `system:bound-crds` for operators to look at; the reconciler alone writes
+/// them.
 fn bundle_api() -> Api {
     let spec = serde_json::json!({
         "group": ids::INTERNAL, "scope": "Cluster",

@@ -1,4 +1,5 @@
-//! The in-process client of controllers: a plan of writes, prepared like any other and committed as one transaction.
+//! The in-process client of controllers: a plan of writes, prepared like any other and committed as
+//! one transaction.
 
 use crate::{Registry, Result, SerializationPoint, prepare::CLUSTER_ANNOTATION, verbs};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
@@ -13,7 +14,8 @@ pub enum Intent {
     Create(ObjectKey, Json),
     /// It is still as it was seen.
     Update(Entry, Json),
-    /// It is still as it was seen. The object in the place of the stored one, version and residual included.
+    /// It is still as it was seen. The object in the place of the stored one, version and residual
+    /// included.
     Rewrite(Entry, Arc<Object>),
     /// It is still as it was seen.
     Delete(Entry),
@@ -53,8 +55,9 @@ impl Plan {
 }
 
 impl Registry {
-    /// Commits a plan. Updates that change nothing are left out; a plan of nothing else commits nothing and answers `None`.
-    /// Conflicts come back as [`crate::Error::Conflict`]: decide again on a fresh snapshot.
+    /// Commits a plan. Updates that change nothing are left out; a plan of nothing else commits
+    /// nothing and answers `None`. Conflicts come back as [`crate::Error::Conflict`]: decide again
+    /// on a fresh snapshot.
     pub async fn apply(&self, plan: &Plan) -> Result<Option<Revision>> {
         let (mut guards, mut writes) = (Vec::new(), Vec::new());
         for intent in &plan.intents {
@@ -106,8 +109,8 @@ impl Registry {
             .map_err(verbs::commit_error)
     }
 
-    /// A new object with the metadata that every object has. Fields that the reconciler set (a UID that others refer to)
-    /// stay.
+    /// A new object with the metadata that every object has. Fields that the reconciler set (a UID
+    /// that others refer to) stay.
     fn stamp(&self, key: &ObjectKey, mut value: Json) -> Result<Object> {
         let metadata = crate::prepare::metadata_of(&mut value);
         metadata.insert("name".into(), json!(&*key.name));
@@ -143,7 +146,8 @@ impl Registry {
         served.is_some_and(|served| served.api.strategy.is_held(value))
     }
 
-    /// The schema mark of objects that reconcilers make: they write built-in kinds and internal ones.
+    /// The schema mark of objects that reconcilers make: they write built-in kinds and internal
+    /// ones.
     fn written_under(&self, key: &ObjectKey) -> u64 {
         let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
         served.map_or(0, |served| served.api.fingerprint)

@@ -1,7 +1,7 @@
 //! From definitions to [`Api`]s, once for each content.
 //!
-//! A definition is the `spec` of a CustomResourceDefinition; bundles, built-in kinds and our own kinds all have that
-//! form, so that there is one kind of kind.
+//! A definition is the `spec` of a CustomResourceDefinition; bundles, built-in kinds and our own
+//! kinds all have that form, so that there is one kind of kind.
 
 use crate::webhook::Webhook;
 use crate::{Api, ApiVersion, Column, Custom, Names, Scale, ScopeKind, Strategy};
@@ -36,7 +36,8 @@ pub fn fingerprint(definition: &Definition<'_>) -> u64 {
     u64::from_le_bytes(*first)
 }
 
-/// Compiles a definition that admission has accepted. Errors are what a person must look at, with field paths.
+/// Compiles a definition that admission has accepted. Errors are what a person must look at, with
+/// field paths.
 pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>) -> Result<Api, Vec<FieldError>> {
     let spec = definition.spec;
     let text = |pointer: &str| spec.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
@@ -232,9 +233,9 @@ fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// An APIResourceSchema's `spec` in the form of a definition's: there the schema of a version stands one level deeper.
-/// Rules that its author put inside (options 1 and 2 of the conversion proposal) are left out; see
-/// [`insula_conversion::rules_in_schema`].
+/// An APIResourceSchema's `spec` in the form of a definition's: there the schema of a version
+/// stands one level deeper. Rules that its author put inside (options 1 and 2 of the conversion
+/// proposal) are left out; see [`insula_conversion::rules_in_schema`].
 pub fn spec_of_schema(schema: &Json) -> Json {
     let mut spec = schema["spec"].clone();
     for version in spec["versions"].as_array_mut().into_iter().flatten() {

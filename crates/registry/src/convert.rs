@@ -1,5 +1,6 @@
-//! How the objects of an API come from one version into another: by the rules of its bundle, or by the webhook of its
-//! definition. Everybody who reads or writes an object in a version comes through here.
+//! How the objects of an API come from one version into another: by the rules of its bundle, or by
+//! the webhook of its definition. Everybody who reads or writes an object in a version comes
+//! through here.
 
 use crate::{Api, Error, Respelled, Served, webhook::Question};
 use insula_api::Json;
@@ -112,7 +113,8 @@ impl Served {
     pub(crate) fn put(&self, new: &Json, from: &str, old: Option<Stored<'_>>) -> Converted<ToStore> {
         let mut budget = insula_conversion::object_budget();
         if let Some(spelling) = self.respelled() {
-            // What both spellings show is all that is stored: nothing of the old object is to be kept.
+            // What both spellings show is all that is stored: nothing of the old object is to be
+            // kept.
             let mut owned = spelling.api.bundle.put(new, from, None, &mut budget)?;
             owned.value = spelling.stored(owned.value, &self.api);
             return Ok(owned);

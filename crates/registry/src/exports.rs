@@ -58,8 +58,8 @@ impl ExportView {
     }
 }
 
-/// The cluster whose roles say what consumers may do with a resource at most. None for what is not bound, and where the
-/// export's owner says nothing; a policy ends with its export.
+/// The cluster whose roles say what consumers may do with a resource at most. None for what is not
+/// bound, and where the export's owner says nothing; a policy ends with its export.
 pub(crate) fn policy_of(
     snapshot: &Snapshot,
     cluster: &ClusterName,
@@ -74,8 +74,9 @@ pub(crate) fn policy_of(
     view.has_local_policy.then(|| export.cluster.clone())
 }
 
-/// The clusters whose policies and webhooks are about writes of a resource in a cluster: that of the export which it is bound from, if it
-/// is, and its own. What the owner of an API says of its objects holds for all who bind it, as long as there is the export.
+/// The clusters whose policies and webhooks are about writes of a resource in a cluster: that of
+/// the export which it is bound from, if it is, and its own. What the owner of an API says of its
+/// objects holds for all who bind it, as long as there is the export.
 pub(crate) fn homes_of_hooks(snapshot: &Snapshot, cluster: &ClusterName, served: &Served) -> Vec<ClusterName> {
     let exporter = || {
         let (claim, _) = served.guard.as_ref()?;

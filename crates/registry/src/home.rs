@@ -1,5 +1,5 @@
-//! Home workspaces: a workspace for each user, without a parent. It has no Workspace object; what stands for it is made up
-//! of its LogicalCluster.
+//! Home workspaces: a workspace for each user, without a parent. It has no Workspace object; what
+//! stands for it is made up of its LogicalCluster.
 
 use crate::{
     Intent, Plan, Registry, Result,

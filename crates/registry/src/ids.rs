@@ -9,7 +9,8 @@ pub const INTERNAL: &str = "internal.insula.io";
 macro_rules! resource {
     ($($(#[$doc:meta])* $name:ident = $group:expr, $plural:expr;)*) => {
         $($(#[$doc])* pub fn $name() -> ResourceId {
-            // Made once: every key of the resource shares its names, and a request looks for several.
+            // Made once: every key of the resource shares its names, and a request looks for
+            // several.
             static ID: LazyLock<ResourceId> = LazyLock::new(|| ResourceId::local($group, $plural));
             ID.clone()
         })*
@@ -90,7 +91,8 @@ pub fn logical_cluster(cluster: &ClusterName) -> ObjectKey {
     ObjectKey::cluster_scoped(logicalclusters(), cluster.clone(), "cluster")
 }
 
-/// The claim on a resource name in a cluster. `core` stands for the empty group, as in names of schemas.
+/// The claim on a resource name in a cluster. `core` stands for the empty group, as in names of
+/// schemas.
 pub fn claim(cluster: &ClusterName, group: &str, plural: &str) -> ObjectKey {
     let group = if group.is_empty() { "core" } else { group };
     ObjectKey::cluster_scoped(claims(), cluster.clone(), &format!("{plural}.{group}"))

@@ -1,8 +1,8 @@
-//! Users for whom others vouch: issuers that the operator configures, and those that a workspace's type names
-//! (WorkspaceAuthenticationConfiguration), whose users count in that workspace alone.
+//! Users for whom others vouch: issuers that the operator configures, and those that a workspace's
+//! type names (WorkspaceAuthenticationConfiguration), whose users count in that workspace alone.
 //!
-//! Nothing is kept for a workspace: what a configuration compiles to is kept with its object, and keys are the server's
-//! matter, by where they come from.
+//! Nothing is kept for a workspace: what a configuration compiles to is kept with its object, and
+//! keys are the server's matter, by where they come from.
 
 use crate::{access::Unauthenticated, admission::types, ids};
 use futures_util::future::BoxFuture;
@@ -23,8 +23,8 @@ pub type At = (Snapshot, ClusterName);
 
 /// Has the keys of issuers, or gets them.
 pub trait Keyring: Send + Sync {
-    /// The keys of an issuer, on behalf of a workspace if it is the one that names it; with `known`, newer ones than those.
-    /// Waits for a bounded time. An error is for the log.
+    /// The keys of an issuer, on behalf of a workspace if it is the one that names it; with
+    /// `known`, newer ones than those. Waits for a bounded time. An error is for the log.
     fn keys<'a>(
         &'a self,
         issuer: &'a Issuer,
@@ -65,7 +65,8 @@ impl Issuers {
         *self.configured.write() = Arc::new(configured);
     }
 
-    /// Whose a token of the issuer `named` is, if one of that name is known to the server, or to the workspace.
+    /// Whose a token of the issuer `named` is, if one of that name is known to the server, or to
+    /// the workspace.
     pub(crate) async fn user(
         &self,
         token: &str,
@@ -118,7 +119,8 @@ impl Issuers {
     }
 }
 
-/// The issuers that may vouch for users of a workspace: those that its type names, from the type's own cluster.
+/// The issuers that may vouch for users of a workspace: those that its type names, from the type's
+/// own cluster.
 fn of_workspace(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Arc<Issuer>> {
     let Some(found) = types::of_cluster(snapshot, cluster) else {
         return Vec::new();

@@ -1,8 +1,9 @@
 //! Objects with meaning: what each cluster serves, and the verbs on it.
 //!
-//! The path of a write: [`verbs`] read one snapshot, [`before`] brings the object into its stored form, [`admission`] looks
-//! at its surroundings, and the store commits it under guards for everything that was decided upon. Every door (HTTP,
-//! virtual workspaces, gRPC, controllers) comes through here.
+//! The path of a write: [`verbs`] read one snapshot, [`before`] brings the object into its stored
+//! form, [`admission`] looks at its surroundings, and the store commits it under guards for
+//! everything that was decided upon. Every door (HTTP, virtual workspaces, gRPC, controllers) comes
+//! through here.
 
 pub mod access;
 pub mod accounts;
@@ -78,7 +79,8 @@ pub struct Registry {
     pub rng: Arc<dyn Rng>,
     /// Base URL of this server as clients reach it, e.g. `https://127.0.0.1:6443`.
     pub external_url: String,
-    /// What clients within a workspace trust: the CA that signed the server's certificate, PEM. Empty if there is none.
+    /// What clients within a workspace trust: the CA that signed the server's certificate, PEM.
+    /// Empty if there is none.
     pub trust: Arc<str>,
     /// Whether users have home workspaces.
     pub homes: bool,
@@ -115,7 +117,8 @@ impl Registry {
     }
 }
 
-/// What a verb works on: a resource in a version, in one cluster and, for namespaced objects, one namespace or all.
+/// What a verb works on: a resource in a version, in one cluster and, for namespaced objects, one
+/// namespace or all.
 #[derive(Debug, Clone)]
 pub struct Target {
     /// The logical cluster.
@@ -126,7 +129,8 @@ pub struct Target {
     pub version: Arc<str>,
     /// The namespace; `None` for cluster-scoped resources and for lists over all namespaces.
     pub namespace: Option<Arc<str>>,
-    /// How much of it is looked at, and through what. Across all clusters, the cluster is the one of those who look.
+    /// How much of it is looked at, and through what. Across all clusters, the cluster is the one
+    /// of those who look.
     pub view_scope: view::ViewScope,
 }
 

@@ -1,8 +1,9 @@
-//! Those who finish workspaces before they are Ready (initializers) and clear them before they go (terminators): what waits for
-//! one of them, and what it may do there.
+//! Those who finish workspaces before they are Ready (initializers) and clear them before they go
+//! (terminators): what waits for one of them, and what it may do there.
 //!
-//! Whoever acts for one does so under its group. The group's rights are a function of the snapshot: they are those that the type
-//! gives, in clusters that wait for it, and end with the write that takes it off the cluster's list.
+//! Whoever acts for one does so under its group. The group's rights are a function of the snapshot:
+//! they are those that the type gives, in clusters that wait for it, and end with the write that
+//! takes it off the cluster's list.
 
 use crate::{
     Error,
@@ -41,7 +42,8 @@ pub struct LifecycleController {
 }
 
 impl LifecycleController {
-    /// Reads the name of an initializer or terminator. Those of the server itself (`system:apibindings`) are nobody's.
+    /// Reads the name of an initializer or terminator. Those of the server itself
+    /// (`system:apibindings`) are nobody's.
     pub fn parse(phase: LifecyclePhase, name: &str) -> Option<LifecycleController> {
         let (cluster, workspace_type) = name.rsplit_once(':')?;
         let cluster = ClusterName::parse(cluster).ok().filter(|_| cluster != "system")?;
@@ -117,9 +119,10 @@ impl LifecycleController {
         format!("{} {:?} cannot access this workspace", self.word(), self.name())
     }
 
-    /// Whoever acts for it, under its group alone: what else they are does not count in others' workspaces. Names of service
-    /// accounts mean others there, and so do names that count in some workspaces only: borrowed ones, and those of a
-    /// workspace's own issuer, which anybody may write.
+    /// Whoever acts for it, under its group alone: what else they are does not count in others'
+    /// workspaces. Names of service accounts mean others there, and so do names that count in some
+    /// workspaces only: borrowed ones, and those of a workspace's own issuer, which anybody may
+    /// write.
     pub fn stands_for(&self, caller: &UserInfo) -> UserInfo {
         let group = format!("{}{}", self.group(), self.name());
         let name = match caller.name.starts_with("system:") || caller.extra.contains_key(EXTRA_SCOPES) {
@@ -134,8 +137,9 @@ impl LifecycleController {
         }
     }
 
-    /// As whom it works in a cluster: under its group with the rights that the type gives, or, where the type gives none, as
-    /// the workspace's owner, without what the owner is beyond their name and their own groups.
+    /// As whom it works in a cluster: under its group with the rights that the type gives, or,
+    /// where the type gives none, as the workspace's owner, without what the owner is beyond their
+    /// name and their own groups.
     pub fn works_as(&self, snapshot: &Snapshot, cluster: &ClusterName, caller: &UserInfo) -> UserInfo {
         match self.rules(snapshot).is_empty() {
             true => owner(snapshot, cluster).unwrap_or_else(|| self.stands_for(caller)),
@@ -175,8 +179,9 @@ pub(crate) fn rules(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo)
         .collect()
 }
 
-/// The owner of a cluster, for whoever acts as them there. The identity counts in that cluster alone, like every borrowed
-/// one (kcp's `WithImpersonationScoping`): elsewhere it is nobody in particular, and binds no export that is the owner's.
+/// The owner of a cluster, for whoever acts as them there. The identity counts in that cluster
+/// alone, like every borrowed one (kcp's `WithImpersonationScoping`): elsewhere it is nobody in
+/// particular, and binds no export that is the owner's.
 fn owner(snapshot: &Snapshot, cluster: &ClusterName) -> Option<UserInfo> {
     let logical = snapshot.get(&ids::logical_cluster(cluster))?.object.body_value();
     let created_by = &logical["spec"]["createdBy"];

@@ -59,7 +59,8 @@ pub fn exists(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 /// The groups without which nobody enters a workspace, on its LogicalCluster and its Workspace.
 pub const REQUIRED_GROUPS: &str = "authorization.kcp.io/required-groups";
 
-/// What switches a LogicalCluster off where it says `true`; the second is how it was spelled before.
+/// What switches a LogicalCluster off where it says `true`; the second is how it was spelled
+/// before.
 pub const INACTIVE: [&str; 2] = ["core.kcp.io/inactive", "internal.kcp.io/inactive"];
 
 /// Whether a logical cluster is switched off: nobody may reach its content for now.
@@ -67,7 +68,8 @@ pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     logical_cluster(snapshot, cluster).is_some_and(|view| view.inactive)
 }
 
-/// Follows a path: the first segment names a cluster, each further one a Workspace in the cluster found so far.
+/// Follows a path: the first segment names a cluster, each further one a Workspace in the cluster
+/// found so far.
 pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
     let (mut cluster, rest) = home::rewrite(snapshot, path).unwrap_or_else(|| path.split_first());
     if !exists(snapshot, &cluster) {
@@ -119,7 +121,8 @@ fn read_route(workspace: &Json) -> Route {
     }
 }
 
-/// The canonical path of a cluster, as its LogicalCluster is annotated; the name itself where it is not.
+/// The canonical path of a cluster, as its LogicalCluster is annotated; the name itself where it is
+/// not.
 pub fn path_of(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterPath {
     let known = logical_cluster(snapshot, cluster).and_then(|view| view.path.clone());
     known.unwrap_or_else(|| ClusterPath::from(cluster))
@@ -198,7 +201,8 @@ impl LogicalClusterView {
             path: annotation("kcp.io/path").and_then(|path| ClusterPath::parse(path).ok()),
             phase: Phase::parse(object["status"]["phase"].as_str().unwrap_or_default()),
             inactive: INACTIVE.iter().any(|key| annotation(key) == Some("true")),
-            // A number that none is below means no limit, as in kcp; what is no number says nothing.
+            // A number that none is below means no limit, as in kcp; what is no number says
+            // nothing.
             objects_max: annotation("core.kcp.io/max-total-objects")
                 .and_then(|text| text.parse::<i64>().ok())
                 .map(|limit| u64::try_from(limit).unwrap_or(0)),

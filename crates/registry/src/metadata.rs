@@ -33,7 +33,8 @@ const OWNER_FIELDS: &[&str] = &["apiVersion", "kind", "name", "uid", "controller
 /// Finalizers that Kubernetes itself uses.
 const OWN_FINALIZERS: &[&str] = &[ORPHAN, FOREGROUND, "kubernetes"];
 
-/// Drops unknown fields, and fields that say nothing: they would be gone after any Go client wrote the object again.
+/// Drops unknown fields, and fields that say nothing: they would be gone after any Go client wrote
+/// the object again.
 pub(crate) fn prune(metadata: &mut Map<String, Json>) {
     let empty = |value: &Json| match value {
         Json::Null => true,

@@ -1,5 +1,6 @@
-//! Changes of metadata alone. They need no converter: a finalizer comes off an object that no version but the stored one
-//! can show, and off one that cannot be written in today's storage version.
+//! Changes of metadata alone. They need no converter: a finalizer comes off an object that no
+//! version but the stored one can show, and off one that cannot be written in today's storage
+//! version.
 
 use crate::{
     Result, metadata, owners,
@@ -37,7 +38,8 @@ pub(crate) fn is_one(context: &Context<'_>, new: &Json, seen: &Json) -> bool {
     kept(new, seen) && kept(seen, new) && !(ruled && RULED.iter().any(|name| part(new, name) != part(seen, name)))
 }
 
-/// Prepares a change of metadata alone. The rest stays as it is stored, in the version that it is stored in.
+/// Prepares a change of metadata alone. The rest stays as it is stored, in the version that it is
+/// stored in.
 pub(crate) fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft> {
     let Context { served, .. } = *context;
     let old_seen = seen(context, old);

@@ -6,14 +6,15 @@ use insula_conversion::{Stored, ToStore};
 use insula_store::Entry;
 
 impl Registry {
-    /// Whether an object is stored as it would be today: in the storage version, and with owners of its fields in versions
-    /// that are served.
+    /// Whether an object is stored as it would be today: in the storage version, and with owners of
+    /// its fields in versions that are served.
     pub fn is_current(&self, served: &Served, entry: &Entry) -> bool {
         entry.object.version() == served.api.bundle.storage() && !owners::are_stale(served, entry)
     }
 
-    /// The object as it is stored today, or nothing where it is already. Every served version reads as before, but for
-    /// owners of fields in versions that are served no more: what they own is told in the storage version.
+    /// The object as it is stored today, or nothing where it is already. Every served version reads
+    /// as before, but for owners of fields in versions that are served no more: what they own is
+    /// told in the storage version.
     pub fn migrated(&self, served: &Served, entry: &Entry) -> Result<Option<Object>> {
         if self.is_current(served, entry) {
             return Ok(None);

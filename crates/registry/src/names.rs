@@ -1,4 +1,5 @@
-//! Rules for names, labels and annotations, with Kubernetes' texts (apimachinery `util/validation`).
+//! Rules for names, labels and annotations, with Kubernetes' texts (apimachinery
+//! `util/validation`).
 
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;

@@ -1,8 +1,10 @@
-//! How many objects a workspace may have in all: what its administrators' platform says of it, or of every workspace. A limit
-//! against runaway programs, as in kcp; what tenants count themselves are ResourceQuotas.
+//! How many objects a workspace may have in all: what its administrators' platform says of it, or
+//! of every workspace. A limit against runaway programs, as in kcp; what tenants count themselves
+//! are ResourceQuotas.
 //!
-//! No number is stored for a workspace: where there is a limit, a creation asks the store how many there are of each resource, and is
-//! committed with the [`SerializationPoint`] of the workspace's objects, so that no two creations take the last place.
+//! No number is stored for a workspace: where there is a limit, a creation asks the store how many
+//! there are of each resource, and is committed with the [`SerializationPoint`] of the workspace's
+//! objects, so that no two creations take the last place.
 
 use crate::{Catalog, Registry, Result, SerializationPoint, Target, ids, locate, locate::Phase};
 use insula_api::{ClusterName, ResourceId, Scope};

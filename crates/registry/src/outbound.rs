@@ -1,7 +1,7 @@
 //! Calls to other people's servers: webhooks that a workspace names.
 //!
-//! The registry says what to send; who may be called, over what, and how many at once is the server's business. Below it
-//! nobody opens a connection.
+//! The registry says what to send; who may be called, over what, and how many at once is the
+//! server's business. Below it nobody opens a connection.
 
 use futures_util::future::BoxFuture;
 use insula_api::ClusterName;
@@ -27,13 +27,15 @@ pub struct Call {
 pub struct Endpoint {
     /// An `https` URL.
     pub url: Arc<str>,
-    /// Who may sign the server's certificate, as PEM; nothing means the certificates that the machine trusts.
+    /// Who may sign the server's certificate, as PEM; nothing means the certificates that the
+    /// machine trusts.
     pub ca_bundle: Option<Arc<[u8]>>,
 }
 
 /// Posts to other people's servers.
 pub trait Outbound: Send + Sync {
-    /// The answer's body. An error is for the tenant to read: it tells nothing of the network behind this server.
+    /// The answer's body. An error is for the tenant to read: it tells nothing of the network
+    /// behind this server.
     fn post(&self, call: Call) -> BoxFuture<'_, Result<Vec<u8>, String>>;
 }
 

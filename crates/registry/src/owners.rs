@@ -1,7 +1,8 @@
 //! `metadata.managedFields`: what a write does to the owners of an object's fields.
 //!
-//! The rules are `insula_apply`'s. Here is what they are asked about: the object before and after, in the request's version,
-//! without what only this server puts there; and how an object looks in the versions of its other owners.
+//! The rules are `insula_apply`'s. Here is what they are asked about: the object before and after,
+//! in the request's version, without what only this server puts there; and how an object looks in
+//! the versions of its other owners.
 
 use crate::{
     ApiVersion, Error, Origin, Part, Respelled, Result, Served,
@@ -44,7 +45,8 @@ pub(crate) fn created(context: &Context<'_>, new: &mut Json) {
     set(new, managers.to_json());
 }
 
-/// What is there before an object is: Go's structs have some of their fields even then, and so nobody owns those.
+/// What is there before an object is: Go's structs have some of their fields even then, and so
+/// nobody owns those.
 fn nothing(context: &Context<'_>) -> Json {
     let mut nothing = json!({});
     if context.served.api.strategy.traits().built_in {
@@ -61,8 +63,9 @@ fn is_hollow(value: &Json) -> bool {
     value.as_object().is_some_and(|map| map.values().all(is_hollow))
 }
 
-/// Sets the owners of a changed object. `sent` is the list that came with it, which clients may edit, though not through a
-/// subresource. An object that nobody is known to own anything of stays so until somebody applies.
+/// Sets the owners of a changed object. `sent` is the list that came with it, which clients may
+/// edit, though not through a subresource. An object that nobody is known to own anything of stays
+/// so until somebody applies.
 pub(crate) fn updated(context: &Context<'_>, old: &Entry, mut old_seen: Json, new: &mut Json, sent: Json) {
     let live = take(&mut old_seen);
     metadata_of(&mut old_seen).remove("resourceVersion");
@@ -116,7 +119,8 @@ fn update(
         served: context.served,
         old: entry,
     };
-    // Owners that cannot be compared in their version are left as they are: the write itself is fine.
+    // Owners that cannot be compared in their version are left as they are: the write itself is
+    // fine.
     insula_apply::update(old, new, managers, &writer, &versions).ok()
 }
 
@@ -225,8 +229,8 @@ fn set(object: &mut Json, owners: Json) {
     };
 }
 
-/// What is taken out of an object for as long as owners are looked at: its revision, and the annotation that this server
-/// puts on every object.
+/// What is taken out of an object for as long as owners are looked at: its revision, and the
+/// annotation that this server puts on every object.
 struct Bare {
     revision: Option<Json>,
     cluster: Option<Json>,
@@ -274,7 +278,8 @@ impl OwnedIn {
     }
 }
 
-/// Whether somebody owns fields of an object in a version that is served no more. Versions of built-in kinds stay.
+/// Whether somebody owns fields of an object in a version that is served no more. Versions of
+/// built-in kinds stay.
 pub(crate) fn are_stale(served: &Served, entry: &Entry) -> bool {
     let versions = Seen { served, old: None };
     served.origin != Origin::System
@@ -286,8 +291,8 @@ pub(crate) fn are_stale(served: &Served, entry: &Entry) -> bool {
             .any(|version| !versions.is_served(version))
 }
 
-/// Tells in the storage version what is owned in versions that are served no more. `value` is the object as it is to be
-/// stored, and `entry` as it is.
+/// Tells in the storage version what is owned in versions that are served no more. `value` is the
+/// object as it is to be stored, and `entry` as it is.
 pub(crate) fn retire(served: &Served, entry: &Entry, value: &mut Json) -> Result<()> {
     let storage = &served.api.storage_version().name;
     let mut live = representation::value(served, entry, storage)?;

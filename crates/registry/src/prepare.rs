@@ -1,10 +1,12 @@
-//! What happens to an object between a request and the store: one order for every resource and every door.
+//! What happens to an object between a request and the store: one order for every resource and
+//! every door.
 //!
-//! What was sent has passed the mutating policies of the workspace ([`crate::policy`]) before it comes here.
-//! Create: metadata that the server owns → prune, default (request's version) → validate metadata and schema →
-//! convert to the storage version → strategy: default, prepare_for_create, validate, canonicalize → object.
-//! Update: the same with what the old object keeps; schema errors of fields that did not change are let pass (ratcheting).
-//! The strategy alone may change what the client sent; nothing after it does.
+//! What was sent has passed the mutating policies of the workspace ([`crate::policy`]) before it
+//! comes here. Create: metadata that the server owns → prune, default (request's version) →
+//! validate metadata and schema → convert to the storage version → strategy: default,
+//! prepare_for_create, validate, canonicalize → object. Update: the same with what the old object
+//! keeps; schema errors of fields that did not change are let pass (ratcheting). The strategy alone
+//! may change what the client sent; nothing after it does.
 
 use crate::{
     ApiVersion, Error, Origin, Result, ScopeKind, Served,
@@ -82,7 +84,8 @@ pub struct Draft {
     pub(crate) residual: Option<Vec<u8>>,
     /// The schema that the object was written under, where that is not the one that serves it.
     pub(crate) written_under: Option<u64>,
-    /// What readers of the version get that it was written in, where that is known and not what is stored.
+    /// What readers of the version get that it was written in, where that is known and not what is
+    /// stored.
     pub(crate) shown: Option<Json>,
     /// For `Warning` headers.
     pub warnings: Vec<String>,
@@ -97,8 +100,9 @@ impl Draft {
         }
     }
 
-    /// The object to store, and how its writer's version shows it. What is too large with its owners is stored without, as in
-    /// Kubernetes: nobody owns anything of it until somebody applies.
+    /// The object to store, and how its writer's version shows it. What is too large with its
+    /// owners is stored without, as in Kubernetes: nobody owns anything of it until somebody
+    /// applies.
     pub(crate) fn finish(mut self, served: &Served) -> Result<(Object, Option<Json>)> {
         let mut object = self.object(served)?;
         let bytes = object.body_len() + self.residual.as_ref().map_or(0, Vec::len);
@@ -122,7 +126,8 @@ impl Draft {
     }
 }
 
-/// Brings what was sent into the form in which policies look at it: no unknown fields, all defaults.
+/// Brings what was sent into the form in which policies look at it: no unknown fields, all
+/// defaults.
 pub(crate) fn complete(context: &Context<'_>, new: &mut Json) {
     let Context { served, version, .. } = context;
     if served.api.scope == ScopeKind::Namespaced {
@@ -326,7 +331,8 @@ fn remove(object: &mut Json, field: &str) {
     }
 }
 
-/// To the storage version, over what is stored; with an alias' group and kind put back to the API's own first.
+/// To the storage version, over what is stored; with an alias' group and kind put back to the API's
+/// own first.
 fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<(Json, Option<Vec<u8>>)> {
     let version = &*context.version.name;
     let old_value = old.map(|old| old.object.body_value());
@@ -343,8 +349,8 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
     Ok((owned.value, owned.residual))
 }
 
-/// What readers of the request's version get of what was written in it: the same, by the laws of conversion. Kinds of our own have rules
-/// that change it afterwards.
+/// What readers of the request's version get of what was written in it: the same, by the laws of
+/// conversion. Kinds of our own have rules that change it afterwards.
 fn shown(context: &Context<'_>, new: Json) -> Option<Json> {
     let Context { served, version, .. } = context;
     let custom = served.origin != Origin::System && served.alias.is_none() && served.api.webhook.is_none();
@@ -352,8 +358,9 @@ fn shown(context: &Context<'_>, new: Json) -> Option<Json> {
     (custom && converted && served.api.bundle.shows_what_is_written()).then_some(new)
 }
 
-/// What the stored version's own schema has against what was written through another one: a rule of one version alone would
-/// else hold for those alone who write in it. Judged as its readers see it, and what was wrong before may stay.
+/// What the stored version's own schema has against what was written through another one: a rule of
+/// one version alone would else hold for those alone who write in it. Judged as its readers see it,
+/// and what was wrong before may stay.
 fn errors_as_stored(context: &Context<'_>, stored: &Json, old: Option<&Entry>) -> Result<Vec<FieldError>> {
     let Context { served, version, .. } = context;
     let storage = served.api.storage_version();
@@ -371,8 +378,8 @@ fn errors_as_stored(context: &Context<'_>, stored: &Json, old: Option<&Entry>) -
     })
 }
 
-/// The mark of what is stored, where it is not what clients of the storage version see: what came through another version
-/// may leave fields to their defaults.
+/// The mark of what is stored, where it is not what clients of the storage version see: what came
+/// through another version may leave fields to their defaults.
 fn mark(context: &Context<'_>, stored: &Json) -> Option<u64> {
     let storage = context.served.api.storage_version();
     if context.version.name == storage.name || !context.served.api.bundle.storage_has_defaults() {
@@ -473,7 +480,8 @@ pub(crate) fn unplace(object: &mut Json) {
     }
 }
 
-/// A write to `/status` is the old object with a new status; built-ins take labels and annotations too.
+/// A write to `/status` is the old object with a new status; built-ins take labels and annotations
+/// too.
 fn status_only(served: &Served, new: Json, old: &Json) -> Json {
     let mut merged = old.clone();
     match new.get("status") {

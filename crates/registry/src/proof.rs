@@ -1,8 +1,8 @@
-//! Rules are searched for a counterexample before they serve: once for each content, aside from the threads that answer
-//! requests, and for a bounded time.
+//! Rules are searched for a counterexample before they serve: once for each content, aside from the
+//! threads that answer requests, and for a bounded time.
 //!
-//! Only what is new is searched. What a stored bundle serves was searched when it came, and must not end because a later
-//! search goes further.
+//! Only what is new is searched. What a stored bundle serves was searched when it came, and must
+//! not end because a later search goes further.
 
 use insula_api::{Clock, FieldError};
 use insula_conversion::Bundle;

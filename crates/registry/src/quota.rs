@@ -1,9 +1,10 @@
-//! ResourceQuotas at commit: whoever creates an object that a quota limits changes the quota's `status.used` in the same
-//! transaction, under a guard that it is as it was seen. So of two that take the last place one conflicts, looks again, and is
-//! refused. What is deleted frees its place when a reconciler has counted anew ([`recount`]): counting looks at keys alone.
+//! ResourceQuotas at commit: whoever creates an object that a quota limits changes the quota's
+//! `status.used` in the same transaction, under a guard that it is as it was seen. So of two that
+//! take the last place one conflicts, looks again, and is refused. What is deleted frees its place
+//! when a reconciler has counted anew ([`recount`]): counting looks at keys alone.
 //!
-//! A quota counts in its namespace; annotated [`CLUSTER_SCOPED`] it counts in the whole workspace, as in kcp. Who creates where
-//! no quota is looks into an empty range, and nothing more.
+//! A quota counts in its namespace; annotated [`CLUSTER_SCOPED`] it counts in the whole workspace,
+//! as in kcp. Who creates where no quota is looks into an empty range, and nothing more.
 
 use crate::{Catalog, Result, ScopeKind, Served, Target, ids, verbs};
 use dashmap::DashMap;
@@ -224,9 +225,10 @@ pub(crate) fn limiting(snapshot: &Snapshot, target: &Target) -> Vec<Entry> {
     found
 }
 
-/// What a new or changed quota writes beside itself: the namespace (or workspace) that it counts in, as it is. Creations are
-/// guarded by that, so that those who looked before there was this quota look again. For the same reason quotas of one place
-/// are made one after the other, so that there are never more than each creation can charge.
+/// What a new or changed quota writes beside itself: the namespace (or workspace) that it counts
+/// in, as it is. Creations are guarded by that, so that those who looked before there was this
+/// quota look again. For the same reason quotas of one place are made one after the other, so that
+/// there are never more than each creation can charge.
 ///
 /// # Errors
 /// 403 where there are as many already.
@@ -289,7 +291,8 @@ fn check_number(snapshot: &Snapshot, target: &Target, everywhere: bool, new: &Ob
     Err(target.served.api.forbidden(&new.meta.name, why))
 }
 
-/// Where creations that these quotas limit take turns: in a namespace, or (empty) in the whole workspace.
+/// Where creations that these quotas limit take turns: in a namespace, or (empty) in the whole
+/// workspace.
 pub(crate) fn place(target: &Target, limiting: &[Entry]) -> Option<Arc<str>> {
     let everywhere = |entry: &Entry| entry.object.parsed(Quota::read).everywhere;
     let namespace = match limiting.iter().any(everywhere) {
@@ -299,8 +302,9 @@ pub(crate) fn place(target: &Target, limiting: &[Entry]) -> Option<Arc<str>> {
     (!limiting.is_empty()).then_some(namespace)
 }
 
-/// Whose turn it is to create under quotas, or in a workspace that may have so many objects. Creations that charge one quota would conflict with each other, all but one at a
-/// time; so they wait for each other instead. Others do not.
+/// Whose turn it is to create under quotas, or in a workspace that may have so many objects.
+/// Creations that charge one quota would conflict with each other, all but one at a time; so they
+/// wait for each other instead. Others do not.
 #[derive(Default)]
 pub(crate) struct CreateLocks(Arc<Locks>);
 

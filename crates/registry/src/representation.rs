@@ -1,8 +1,9 @@
 //! Stored objects as clients of a version see them.
 //!
-//! Bytes that were written under the schema that serves them, in the version that is asked for, pass through unread.
-//! Everything else is made once for each (object, revision, version) and kept in a [`Cache`] of bounded size: a piece at
-//! a time, in turns between tenants, where many objects are asked for ([`Workers`]).
+//! Bytes that were written under the schema that serves them, in the version that is asked for,
+//! pass through unread. Everything else is made once for each (object, revision, version) and kept
+//! in a [`Cache`] of bounded size: a piece at a time, in turns between tenants, where many objects
+//! are asked for ([`Workers`]).
 
 use crate::{Error, Result, Served, Target};
 use bytes::Bytes;
@@ -74,7 +75,8 @@ pub(crate) fn read_error(served: &Served, entry: &Entry, version: &str, error: &
 
 pub(crate) fn write_error(served: &Served, new: &Json, error: &ConvertError) -> Error {
     let name = new["metadata"]["name"].as_str().unwrap_or_default();
-    // What the writer sent is what the rule reads, where that is a path; an expression is named as it is.
+    // What the writer sent is what the rule reads, where that is a path; an expression is named as
+    // it is.
     let source = error
         .rule
         .as_ref()

@@ -1,5 +1,5 @@
-//! What is served: an [`Api`] is one resource in all its versions, compiled and shared by content; a [`Served`] is an API
-//! as one logical cluster sees it.
+//! What is served: an [`Api`] is one resource in all its versions, compiled and shared by content;
+//! a [`Served`] is an API as one logical cluster sees it.
 
 use crate::proof::Proof;
 use crate::webhook::{PendingCalls, Webhook};
@@ -111,11 +111,13 @@ pub struct Api {
     pub strategy: Arc<dyn Strategy>,
     /// Names are path segments instead of DNS subdomains.
     pub path_segment_names: bool,
-    /// Changes whenever schemas, rules or versions do: objects written under it need no second look.
+    /// Changes whenever schemas, rules or versions do: objects written under it need no second
+    /// look.
     pub fingerprint: u64,
     /// What the search for a counterexample said of its rules, once somebody asked.
     pub(crate) proof: OnceLock<Proof>,
-    /// How an alias calls the fields of the same objects, once the kinds of the system are put together.
+    /// How an alias calls the fields of the same objects, once the kinds of the system are put
+    /// together.
     pub(crate) spelling: OnceLock<Arc<Respelled>>,
 }
 
@@ -221,11 +223,13 @@ pub struct Served {
     pub origin: Origin,
     /// It goes away: nothing may be created.
     pub terminating: bool,
-    /// Another spelling of the same objects: group and kind that clients see, in the place of the API's own.
+    /// Another spelling of the same objects: group and kind that clients see, in the place of the
+    /// API's own.
     pub alias: Option<Alias>,
     /// Writes hold only while this object is at this revision (the claim that routes here).
     pub guard: Option<(insula_api::ObjectKey, insula_api::Revision)>,
-    /// What the request asks webhooks; nothing where it has nobody to ask (see [`crate::Registry::asking`]).
+    /// What the request asks webhooks; nothing where it has nobody to ask (see
+    /// [`crate::Registry::asking`]).
     pub questions: Option<Arc<PendingCalls>>,
 }
 

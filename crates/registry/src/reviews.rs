@@ -1,5 +1,5 @@
-//! Access reviews: questions that are answered at once, from the snapshot of their request, by the chain that lets requests
-//! in (`pkg/registry/authorization`, `pkg/registry/authentication`).
+//! Access reviews: questions that are answered at once, from the snapshot of their request, by the
+//! chain that lets requests in (`pkg/registry/authorization`, `pkg/registry/authentication`).
 
 use crate::{
     Error, Named, Result, Target,
@@ -234,7 +234,8 @@ fn rules(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo, namespace:
     })
 }
 
-/// The entry of `managedFields` for a question that is answered and not stored: everything is its asker's.
+/// The entry of `managedFields` for a question that is answered and not stored: everything is its
+/// asker's.
 pub(crate) fn owner(spec: &Json, api_version: &str, manager: &str, now: Timestamp) -> Json {
     let mut fields = owned(spec);
     // The spec is always there, so that it is nobody's.

@@ -1,8 +1,8 @@
-//! The rules that a user holds in a cluster: bindings and roles as they are in one snapshot, and those of
-//! `config/bootstrap/roles.yaml`, which are in every cluster.
+//! The rules that a user holds in a cluster: bindings and roles as they are in one snapshot, and
+//! those of `config/bootstrap/roles.yaml`, which are in every cluster.
 //!
-//! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so that a change is
-//! effective with the very revision that makes it.
+//! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so
+//! that a change is effective with the very revision that makes it.
 
 use crate::{exports, ids, lifecycle};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
@@ -110,7 +110,8 @@ impl RolesAt {
         }
     }
 
-    /// The rules of a role, by what a binding's reference says; nothing where there is no such role.
+    /// The rules of a role, by what a binding's reference says; nothing where there is no such
+    /// role.
     pub(crate) fn rules_of(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Vec<PolicyRule>>> {
         let read = |object: &Object| rules(&object.body_value());
         let cluster = self.cluster.clone();

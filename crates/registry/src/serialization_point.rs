@@ -1,9 +1,11 @@
 //! Registers: what makes decisions over many objects meet.
 //!
-//! "So many objects in a workspace", "no two exports with one identity": whether another one fits is seen by looking at all, and
-//! none of those that are looked at changes when one more is made. So whoever makes one writes the register of them, too, under
-//! a guard that it is as it was seen. A register says nothing; it has a revision. Of two that decide at the same moment one
-//! conflicts, looks again, and finds what the other one made. What leaves writes nothing: there is only more room then.
+//! "So many objects in a workspace", "no two exports with one identity": whether another one fits
+//! is seen by looking at all, and none of those that are looked at changes when one more is made.
+//! So whoever makes one writes the register of them, too, under a guard that it is as it was seen.
+//! A register says nothing; it has a revision. Of two that decide at the same moment one conflicts,
+//! looks again, and finds what the other one made. What leaves writes nothing: there is only more
+//! room then.
 
 use crate::{Error, Result, ids};
 use insula_api::{ClusterName, Object, ObjectKey};

@@ -11,8 +11,8 @@ pub struct Traits {
     pub generation: bool,
     /// DELETE answers with the object instead of a Status.
     pub deletes_to_object: bool,
-    /// Its deletion is not the general one (Kubernetes' namespaces and definitions): no grace period, no new generation,
-    /// preconditions in other words.
+    /// Its deletion is not the general one (Kubernetes' namespaces and definitions): no grace
+    /// period, no new generation, preconditions in other words.
     pub own_deletion: bool,
     /// Built-in: lists leave `metadata.continue` out when empty, other field selectors.
     pub built_in: bool,
@@ -58,8 +58,8 @@ pub enum OnDelete {
     Hold,
 }
 
-/// Hooks around the generic path. All work on the object in its storage version as JSON and are pure; what needs a look at
-/// other objects is admission. The order is in [`crate::before`].
+/// Hooks around the generic path. All work on the object in its storage version as JSON and are
+/// pure; what needs a look at other objects is admission. The order is in [`crate::before`].
 pub trait Strategy: Send + Sync {
     /// How the resource behaves.
     fn traits(&self) -> Traits {
@@ -85,7 +85,8 @@ pub trait Strategy: Send + Sync {
     /// Keeps what the server owns on a changed object.
     fn prepare_for_update(&self, _new: &mut Json, _old: &Json, _now: Timestamp) {}
 
-    /// What a field selector compares, where it is not the field of that name. In the version that is asked for.
+    /// What a field selector compares, where it is not the field of that name. In the version that
+    /// is asked for.
     fn selectable(&self, _shown: &Json, _field: &str) -> Option<String> {
         None
     }
@@ -100,7 +101,8 @@ pub trait Strategy: Send + Sync {
         Vec::new()
     }
 
-    /// What the sender should know of an object that is fine; of a changed one, what the change brought.
+    /// What the sender should know of an object that is fine; of a changed one, what the change
+    /// brought.
     fn warnings(&self, _new: &Json, _old: Option<&Json>) -> Vec<String> {
         Vec::new()
     }
@@ -113,7 +115,8 @@ pub trait Strategy: Send + Sync {
         OnDelete::Go
     }
 
-    /// Whether something other than `metadata.finalizers` still holds a deleted object (a namespace's `spec.finalizers`).
+    /// Whether something other than `metadata.finalizers` still holds a deleted object (a
+    /// namespace's `spec.finalizers`).
     fn is_held(&self, _object: &Json) -> bool {
         false
     }

@@ -8,7 +8,8 @@ use crate::{
 use insula_api::Json;
 use std::{collections::BTreeMap, sync::Arc};
 
-/// Definitions as they stand in `config/crds`, with the rules between their versions where there are some.
+/// Definitions as they stand in `config/crds`, with the rules between their versions where there
+/// are some.
 const DEFINITIONS: &[(&str, Option<&str>)] = &[
     (include_str!("../../../config/crds/core_namespaces.yaml"), None),
     (include_str!("../../../config/crds/core_configmaps.yaml"), None),
@@ -143,7 +144,8 @@ const DEFINITIONS: &[(&str, Option<&str>)] = &[
     ),
 ];
 
-/// Group and kinds of kcp's first spelling, which the seed's manifests use: `(resource, its plural there, kind there)`.
+/// Group and kinds of kcp's first spelling, which the seed's manifests use:
+/// `(resource, its plural there, kind there)`.
 const OLD_GROUP: &str = "apis.kcp.dev";
 const OLD_NAMES: &[(&str, &str, &str)] = &[
     ("apiresourceschemas", "apiresourceschemas", "APIResourceSchema"),
@@ -159,7 +161,8 @@ pub struct System {
 }
 
 impl System {
-    /// Compiles what stands in `config/`. A mistake there is a mistake of ours, found by the first test that starts a server.
+    /// Compiles what stands in `config/`. A mistake there is a mistake of ours, found by the first
+    /// test that starts a server.
     pub fn load() -> Self {
         let mut by_name = BTreeMap::new();
         for (definition, rules) in DEFINITIONS {

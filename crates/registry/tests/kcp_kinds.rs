@@ -1,5 +1,6 @@
-//! The kinds that kcp's clients know have here the fields, types, limits, rules, defaults and columns that they know; `data/kcp_kinds.txt` says
-//! so line by line, and where ours differ, with the reason.
+//! The kinds that kcp's clients know have here the fields, types, limits, rules, defaults and
+//! columns that they know; `data/kcp_kinds.txt` says so line by line, and where ours differ, with
+//! the reason.
 
 use serde_json::Value as Json;
 use std::{collections::BTreeSet, path::Path};
@@ -19,7 +20,8 @@ const SHORT: &[&str] = &[
     "maxProperties",
 ];
 
-/// The table's lines as they should be found: those of kcp that are ours, and those that are ours alone.
+/// The table's lines as they should be found: those of kcp that are ours, and those that are ours
+/// alone.
 struct Table {
     lines: Lines,
     /// Fields of which everything below is ours.

@@ -1,4 +1,5 @@
-//! Where a walk stands: a path kept on the stack, and written out only when there is something to report.
+//! Where a walk stands: a path kept on the stack, and written out only when there is something to
+//! report.
 
 use insula_api::FieldPath;
 use std::fmt::Write;

@@ -64,8 +64,8 @@ impl Column {
         }
     }
 
-    /// The cell of an object; null when there is nothing to show, or nothing of the column's type. `age` turns a
-    /// timestamp into the time since then (the clock is the caller's).
+    /// The cell of an object; null when there is nothing to show, or nothing of the column's type.
+    /// `age` turns a timestamp into the time since then (the clock is the caller's).
     pub fn cell(&self, object: &Json, age: impl Fn(&str) -> String) -> Json {
         let Some(value) = self.path.as_ref().and_then(|path| path.first(object)) else {
             return Json::Null;
@@ -86,7 +86,8 @@ impl Column {
     }
 }
 
-/// Checks `additionalPrinterColumns`. Errors keep the field's old name, `JSONPath`, as Kubernetes' do.
+/// Checks `additionalPrinterColumns`. Errors keep the field's old name, `JSONPath`, as Kubernetes'
+/// do.
 pub(crate) fn validate(columns: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (i, column) in columns.as_array().into_iter().flatten().enumerate() {
         let at = path.index(i);

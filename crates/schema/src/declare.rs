@@ -1,8 +1,9 @@
-//! What expressions may know of an object before they see it: the declaration (`insula_cel::Decl`) of a schema's nodes,
-//! as Kubernetes derives it (`SchemaDeclType`).
+//! What expressions may know of an object before they see it: the declaration (`insula_cel::Decl`)
+//! of a schema's nodes, as Kubernetes derives it (`SchemaDeclType`).
 //!
-//! The bounds are those of the price of rules: how many elements a value can have, by its own limits or else by the
-//! largest request; and how short its JSON can be, which limits how many of it fit into a request.
+//! The bounds are those of the price of rules: how many elements a value can have, by its own
+//! limits or else by the largest request; and how short its JSON can be, which limits how many of
+//! it fit into a request.
 
 use crate::node::{ListType, Node, Type};
 use insula_cel::{Decl, Field, ListKind};
@@ -47,7 +48,8 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Whether a node is where a whole object stands, which has apiVersion, kind and metadata even if they are not declared.
+/// Whether a node is where a whole object stands, which has apiVersion, kind and metadata even if
+/// they are not declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stands {
     /// The root, or an embedded object.
@@ -66,8 +68,9 @@ impl Stands {
     }
 }
 
-/// The declaration of a node's values; none where the schema says too little: values without a type, maps and lists of
-/// such. `name` is the name of its type; types of the fields below are named after it.
+/// The declaration of a node's values; none where the schema says too little: values without a
+/// type, maps and lists of such. `name` is the name of its type; types of the fields below are
+/// named after it.
 pub(crate) fn declaration(node: &Node, stands: Stands, name: &str) -> Option<Decl> {
     if node.int_or_string {
         let longest = text_bytes(node).unwrap_or(REQUEST_BYTES_MAX - EMPTY_BYTES);

@@ -1,7 +1,9 @@
-//! What Go's decoder makes of an object of Kubernetes' own kinds, which it reads into structs: the first value that does not fit
-//! its field fails, in words that name the struct; a null in a map of texts is an empty text.
+//! What Go's decoder makes of an object of Kubernetes' own kinds, which it reads into structs: the
+//! first value that does not fit its field fails, in words that name the struct; a null in a map of
+//! texts is an empty text.
 //!
-//! The schema says what a field holds; what it cannot say are the names of structs, and which times are to the microsecond.
+//! The schema says what a field holds; what it cannot say are the names of structs, and which times
+//! are to the microsecond.
 
 use crate::node::{Node, Type};
 use crate::structural::Structural;

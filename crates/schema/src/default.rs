@@ -1,5 +1,6 @@
-//! Filling in defaults. A default is copied where the field is absent, or null without being allowed to be; then it is
-//! itself completed by the defaults below it. Absent objects are not made up: only a default of their own does that.
+//! Filling in defaults. A default is copied where the field is absent, or null without being
+//! allowed to be; then it is itself completed by the defaults below it. Absent objects are not made
+//! up: only a default of their own does that.
 
 use crate::node::{Children, Node};
 use crate::structural::Structural;

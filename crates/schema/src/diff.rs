@@ -16,7 +16,8 @@ use std::fmt;
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The place: `.spec.colors[].name`; `[]` stands for the items of a list and the values of a map.
+    /// The place: `.spec.colors[].name`; `[]` stands for the items of a list and the values of a
+    /// map.
     pub path: String,
     /// What kind of difference.
     pub kind: ChangeKind,
@@ -317,7 +318,8 @@ impl Differ {
 
     fn defaults(&mut self, old: &Node, new: &Node, path: &str) {
         if old.default() != new.default() {
-            // A new default gives a meaning to what had none; another one changes what absence meant.
+            // A new default gives a meaning to what had none; another one changes what absence
+            // meant.
             let detail = change("default", old.default(), new.default());
             self.note(path, ChangeKind::Default, old.default().is_some(), detail);
         }

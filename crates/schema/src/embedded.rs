@@ -1,4 +1,5 @@
-//! Objects within objects (`x-kubernetes-embedded-resource`), and what is known about object metadata everywhere.
+//! Objects within objects (`x-kubernetes-embedded-resource`), and what is known about object
+//! metadata everywhere.
 
 use crate::at::{At, Keys};
 use crate::names;
@@ -67,7 +68,8 @@ pub(crate) fn prune_metadata(metadata: &mut Json) {
     });
 }
 
-/// As [`prune_metadata`], and drops empty values: embedded metadata is kept the way Kubernetes' own type writes it.
+/// As [`prune_metadata`], and drops empty values: embedded metadata is kept the way Kubernetes' own
+/// type writes it.
 pub(crate) fn tidy_metadata(metadata: &mut Json) {
     prune_metadata(metadata);
     let Json::Object(map) = metadata else { return };
@@ -100,7 +102,8 @@ pub(crate) fn unknown_metadata(metadata: &Json) -> impl Iterator<Item = String> 
     found.into_iter()
 }
 
-/// Why a value cannot be read as object metadata, in the words of Kubernetes' decoder; `None` when it can.
+/// Why a value cannot be read as object metadata, in the words of Kubernetes' decoder; `None` when
+/// it can.
 pub fn metadata_type_error(metadata: &Json) -> Option<String> {
     let map = match metadata {
         Json::Null => return None,
@@ -158,8 +161,9 @@ pub(crate) fn go_kind(value: &Json) -> &'static str {
     }
 }
 
-/// The first embedded object whose apiVersion, kind or metadata has the wrong type. Such a request cannot be decoded:
-/// it is answered 400 `<Kind> in version "<v>" cannot be handled as a <Kind>: <this error>`.
+/// The first embedded object whose apiVersion, kind or metadata has the wrong type. Such a request
+/// cannot be decoded: it is answered 400
+/// `<Kind> in version "<v>" cannot be handled as a <Kind>: <this error>`.
 pub fn check_embedded(object: &Json, schema: &Structural) -> Option<FieldError> {
     let mut first = None;
     each(object, schema.root(), &At::ROOT, &mut |value, at| {

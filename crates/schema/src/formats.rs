@@ -1,7 +1,8 @@
-//! String formats, as Kubernetes' validator knows them. Hyphens in their names do not count: `date-time` is `datetime`.
+//! String formats, as Kubernetes' validator knows them. Hyphens in their names do not count:
+//! `date-time` is `datetime`.
 //!
-//! The regular expressions upstream are loose in places, and so are these tests: a server that is stricter than its
-//! predecessor refuses objects that exist.
+//! The regular expressions upstream are loose in places, and so are these tests: a server that is
+//! stricter than its predecessor refuses objects that exist.
 
 use crate::names;
 use base64::Engine;

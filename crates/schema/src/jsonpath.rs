@@ -1,7 +1,7 @@
 //! JSONPath as printer columns use it: kubectl's dialect, over one object.
 //!
-//! `.a.b`, `.a\.b`, `['a']`, `[0]`, `[-1]`, `[0:2]`, `[0,2]`, `[*]`, `.*`, `..a`, `[?(@.type=="Ready")].status`.
-//! What is missing gives no result, never an error.
+//! `.a.b`, `.a\.b`, `['a']`, `[0]`, `[-1]`, `[0:2]`, `[0,2]`, `[*]`, `.*`, `..a`,
+//! `[?(@.type=="Ready")].status`. What is missing gives no result, never an error.
 
 use insula_api::Json;
 use std::cmp::Ordering;

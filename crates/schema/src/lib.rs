@@ -1,10 +1,13 @@
-//! Structural schemas: what a resource's objects may look like, and everything that follows from it.
+//! Structural schemas: what a resource's objects may look like, and everything that follows from
+//! it.
 //!
-//! An `openAPIV3Schema` is compiled once ([`Structural`]) and shared. Each of the walks then is one recursion over an
-//! object and the tree side by side: [`prune`], [`drop_nulls`], [`default`], [`validate`], [`validate_update`]. Texts
-//! and kinds of errors are Kubernetes'. Definitions (`CustomResourceDefinition`) are validated here too.
+//! An `openAPIV3Schema` is compiled once ([`Structural`]) and shared. Each of the walks then is one
+//! recursion over an object and the tree side by side: [`prune`], [`drop_nulls`], [`default`],
+//! [`validate`], [`validate_update`]. Texts and kinds of errors are Kubernetes'. Definitions
+//! (`CustomResourceDefinition`) are validated here too.
 //!
-//! Pure: no clock, no randomness, no IO. Not here: metadata of whole objects (the registry's), CEL itself (`cel`).
+//! Pure: no clock, no randomness, no IO. Not here: metadata of whole objects (the registry's), CEL
+//! itself (`cel`).
 #![warn(missing_docs)]
 
 mod admit;

@@ -1,4 +1,5 @@
-//! What a schema does not say, though its users, its rules or its conversions would be better off if it did.
+//! What a schema does not say, though its users, its rules or its conversions would be better off
+//! if it did.
 //!
 //! Only what helps: each finding names what to write.
 
@@ -73,8 +74,8 @@ pub fn lint(root: &Node) -> Vec<Lint> {
     linter.lints
 }
 
-/// Required fields of one version that objects written through another cannot have: it does not declare them, and there is
-/// no default.
+/// Required fields of one version that objects written through another cannot have: it does not
+/// declare them, and there is no default.
 pub fn lint_between(from: &Node, to: &Node) -> Vec<Lint> {
     let mut lints = Vec::new();
     missing(from, to, "", &mut lints);

@@ -1,7 +1,7 @@
 //! Sets and keyed lists: no item twice.
 //!
-//! Runs after defaulting, so that keys with defaults are all there. A duplicate is reported where it stands the second
-//! time, once, however often it repeats.
+//! Runs after defaulting, so that keys with defaults are all there. A duplicate is reported where
+//! it stands the second time, once, however often it repeats.
 
 use crate::at::{At, Keys};
 use crate::node::{ListType, Node};
@@ -134,8 +134,9 @@ fn repeats(items: &[Option<&Json>]) -> Vec<usize> {
 
 /// Finds the old value of a list's item: known by key in keyed lists, nowhere else.
 ///
-/// Lists mostly keep their order, so that the item after the last one found is tried first. Where that fails, a long
-/// list is indexed once: two lists of a hundred thousand items in opposite orders must not be compared pairwise.
+/// Lists mostly keep their order, so that the item after the last one found is tried first. Where
+/// that fails, a long list is indexed once: two lists of a hundred thousand items in opposite
+/// orders must not be compared pairwise.
 pub(crate) struct Correlation<'a> {
     old: &'a [Json],
     keys: &'a [String],

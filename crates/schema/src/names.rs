@@ -1,4 +1,5 @@
-//! The grammars of names, with Kubernetes' sentences about them. Written by hand: these run on every write.
+//! The grammars of names, with Kubernetes' sentences about them. Written by hand: these run on
+//! every write.
 
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \

@@ -1,5 +1,5 @@
-//! The compiled schema tree. A node is read by every walk (prune, default, validate), so that each walk is one
-//! recursion over value and node side by side.
+//! The compiled schema tree. A node is read by every walk (prune, default, validate), so that each
+//! walk is one recursion over value and node side by side.
 
 use crate::declare::{Stands, declaration};
 use crate::regexp::Pattern;
@@ -190,7 +190,8 @@ impl Node {
         self.int_or_string
     }
 
-    /// Whether the value is an object with apiVersion, kind and metadata (`x-kubernetes-embedded-resource`).
+    /// Whether the value is an object with apiVersion, kind and metadata
+    /// (`x-kubernetes-embedded-resource`).
     pub fn embedded(&self) -> bool {
         self.embedded
     }
@@ -277,15 +278,17 @@ impl Node {
         &self.rules
     }
 
-    /// What expressions may know of values here: their type, bounds and fields. None where the schema does not say the
-    /// type, or not that of a list's items or a map's values. `name` names the type; types of fields are named after it,
-    /// and objects of one name are of one type. Made anew at each call; [`crate::Structural::declaration`] keeps its own.
+    /// What expressions may know of values here: their type, bounds and fields. None where the
+    /// schema does not say the type, or not that of a list's items or a map's values. `name` names
+    /// the type; types of fields are named after it, and objects of one name are of one type. Made
+    /// anew at each call; [`crate::Structural::declaration`] keeps its own.
     pub fn declaration(&self, name: &str) -> Option<insula_cel::Decl> {
         declaration(self, Stands::of(self), name)
     }
 
-    /// Whether every value that `other` accepts **by type** is acceptable here, however deep. Bounds (lengths,
-    /// patterns, choices, rules) do not count: a value may fit and yet be refused by validation.
+    /// Whether every value that `other` accepts **by type** is acceptable here, however deep.
+    /// Bounds (lengths, patterns, choices, rules) do not count: a value may fit and yet be refused
+    /// by validation.
     ///
     /// Used to carry fields of the same path from one version to another.
     pub fn fits(&self, other: &Node) -> bool {
@@ -337,8 +340,8 @@ impl Node {
     }
 }
 
-/// Finds the nodes of an object's fields in order. Both are sorted by name, so that the next field is mostly the next
-/// property; where it is not, the rest is searched.
+/// Finds the nodes of an object's fields in order. Both are sorted by name, so that the next field
+/// is mostly the next property; where it is not, the rest is searched.
 #[derive(Debug)]
 pub struct Children<'a> {
     rest: &'a [(Box<str>, Node)],

@@ -1,7 +1,7 @@
 //! Schemas as they are published to clients.
 //!
-//! Version 3 keeps everything. Version 2 has no words for some of it, and those places are published without a type
-//! rather than with a wrong one: clients check what they send against it.
+//! Version 3 keeps everything. Version 2 has no words for some of it, and those places are
+//! published without a type rather than with a wrong one: clients check what they send against it.
 
 use insula_api::Json;
 use serde_json::{Map, json};
@@ -22,7 +22,8 @@ enum Place {
     Below,
 }
 
-/// The schema of one version as it stands in an OpenAPI v3 document, without its group-version-kind.
+/// The schema of one version as it stands in an OpenAPI v3 document, without its
+/// group-version-kind.
 pub fn openapi_v3(schema: &Json) -> Json {
     publish(schema, Dialect::V3, Place::Root)
 }
@@ -87,7 +88,8 @@ fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
     }
 }
 
-/// What v2 cannot say is left open: kubectl refuses values of untyped places that have fields or items, and lists without items.
+/// What v2 cannot say is left open: kubectl refuses values of untyped places that have fields or
+/// items, and lists without items.
 fn loosen(out: &mut Map<String, Json>, source: &Map<String, Json>, preserves: bool) {
     let is_nullable = |schema: &Json| schema.get("nullable") == Some(&Json::Bool(true));
     let nullable = source.get("nullable") == Some(&Json::Bool(true));

@@ -1,7 +1,8 @@
 //! Dropping what a schema does not know: unknown fields, and nulls that mean nothing.
 //!
-//! Below a node that preserves unknown fields, declared children are still pruned by their own schemas. Values that
-//! no schema describes (items of an undescribed list, values of an open map) keep no fields at all.
+//! Below a node that preserves unknown fields, declared children are still pruned by their own
+//! schemas. Values that no schema describes (items of an undescribed list, values of an open map)
+//! keep no fields at all.
 
 use crate::at::{At, Keys};
 use crate::embedded;
@@ -9,7 +10,8 @@ use crate::node::{Children, Node};
 use crate::structural::Structural;
 use insula_api::Json;
 
-/// Removes unknown fields. `apiVersion`, `kind` and `metadata` are known at the root and in embedded resources.
+/// Removes unknown fields. `apiVersion`, `kind` and `metadata` are known at the root and in
+/// embedded resources.
 pub fn prune(object: &mut Json, schema: &Structural) {
     walk(object, Some(schema.root()), Meta::Root);
 }
@@ -26,8 +28,8 @@ pub(crate) fn is_pruned(value: &Json, node: &Node, is_root: bool) -> bool {
     report.fields.is_empty()
 }
 
-/// The unknown fields that [`prune`] would remove, in the order in which Kubernetes lists them: those of the object's
-/// metadata, the others by path, then those of embedded objects' metadata.
+/// The unknown fields that [`prune`] would remove, in the order in which Kubernetes lists them:
+/// those of the object's metadata, the others by path, then those of embedded objects' metadata.
 pub fn prune_report(object: &Json, schema: &Structural) -> Vec<String> {
     let mut report = Report::default();
     report.walk(object, Some(schema.root()), Meta::Root, &At::ROOT);
@@ -44,8 +46,9 @@ pub fn prune_report(object: &Json, schema: &Structural) -> Vec<String> {
     root_metadata
 }
 
-/// Removes nulls that are neither allowed nor replaced by a default, as Kubernetes does when it decodes an object.
-/// Items of lists stay: removing them would move others. Call before [`crate::default`].
+/// Removes nulls that are neither allowed nor replaced by a default, as Kubernetes does when it
+/// decodes an object. Items of lists stay: removing them would move others. Call before
+/// [`crate::default`].
 pub fn drop_nulls(object: &mut Json, schema: &Structural) {
     drop_nulls_at(object, schema.root());
 }

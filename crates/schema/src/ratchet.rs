@@ -1,5 +1,6 @@
-//! Validation of whole objects: on create, on update (where what was wrong and stays as it was is let through), and of
-//! writes to the status subresource. The order is Kubernetes': schema, embedded objects, lists, then rules.
+//! Validation of whole objects: on create, on update (where what was wrong and stays as it was is
+//! let through), and of writes to the status subresource. The order is Kubernetes': schema,
+//! embedded objects, lists, then rules.
 
 use crate::at::join;
 use crate::embedded;
@@ -36,8 +37,8 @@ pub fn validate_schema(object: &Json, schema: &Structural) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a changed object. What was wrong before and did not change is let through, except that transition rules
-/// hold always.
+/// Validates a changed object. What was wrong before and did not change is let through, except that
+/// transition rules hold always.
 pub fn validate_update(new: &Json, old: &Json, schema: &Structural) -> Outcome {
     let mut errors = Vec::new();
     validate_value(new, Some(old), schema.root(), &mut errors);
@@ -45,8 +46,9 @@ pub fn validate_update(new: &Json, old: &Json, schema: &Structural) -> Outcome {
     finish(errors, new, old, schema)
 }
 
-/// Validates a write to the status subresource: the schema below `status`, but lists and rules of the whole object.
-/// Texts name fields from below status (`count in body …`), paths from the root, as Kubernetes does it.
+/// Validates a write to the status subresource: the schema below `status`, but lists and rules of
+/// the whole object. Texts name fields from below status (`count in body …`), paths from the root,
+/// as Kubernetes does it.
 pub fn validate_status(new: &Json, old: &Json, schema: &Structural) -> Outcome {
     let mut errors = Vec::new();
     if let (Some(status), Some(node)) = (new.get("status"), schema.root().property("status")) {

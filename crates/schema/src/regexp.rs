@@ -1,8 +1,8 @@
 //! Regular expressions as Go reads them (RE2), run by the `regex` crate.
 //!
-//! The two agree on most of the syntax. Here the rest is translated: classes are ASCII, brackets have no set
-//! operations, a brace that repeats nothing is a brace, group names do not matter. What Go refuses is refused with
-//! Go's words, because schema authors search for them.
+//! The two agree on most of the syntax. Here the rest is translated: classes are ASCII, brackets
+//! have no set operations, a brace that repeats nothing is a brace, group names do not matter. What
+//! Go refuses is refused with Go's words, because schema authors search for them.
 
 mod class;
 

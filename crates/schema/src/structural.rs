@@ -1,7 +1,8 @@
 //! From an `openAPIV3Schema` document to a compiled tree.
 //!
-//! `parse` is admission's door: it says everything that is wrong, in Kubernetes' words. `parse_trusted` is for
-//! schemas that were admitted before: it only lowers. Both are bounded in size and depth first.
+//! `parse` is admission's door: it says everything that is wrong, in Kubernetes' words.
+//! `parse_trusted` is for schemas that were admitted before: it only lowers. Both are bounded in
+//! size and depth first.
 
 use crate::at::{At, Keys, join};
 use crate::declare::{Stands, declaration};
@@ -16,7 +17,8 @@ use std::sync::OnceLock;
 pub const SCHEMA_DEPTH_MAX: usize = 100;
 /// Schemas of more nodes are refused; the largest known real one has about 12,000.
 pub const SCHEMA_NODES_MAX: usize = 100_000;
-/// Schemas of more JSON bytes are refused, as etcd and Kubernetes would refuse the object that carries them.
+/// Schemas of more JSON bytes are refused, as etcd and Kubernetes would refuse the object that
+/// carries them.
 pub const SCHEMA_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// A compiled schema. Immutable; share it by `Arc`.
@@ -27,7 +29,8 @@ pub struct Structural {
 }
 
 impl Structural {
-    /// Parses and checks a schema. `path` is where it stands, e.g. `spec.versions[0].schema.openAPIV3Schema`.
+    /// Parses and checks a schema. `path` is where it stands, e.g.
+    /// `spec.versions[0].schema.openAPIV3Schema`.
     ///
     /// # Errors
     /// Every violation, with Kubernetes' paths and texts.
@@ -57,8 +60,8 @@ impl Structural {
         }
     }
 
-    /// Compiles a schema that was admitted before, or is our own. Only what is needed to run is looked at. A rule that
-    /// does not compile any more refuses every value in its place.
+    /// Compiles a schema that was admitted before, or is our own. Only what is needed to run is
+    /// looked at. A rule that does not compile any more refuses every value in its place.
     ///
     /// # Errors
     /// A pattern that does not compile, a type that is none, or a limit.
@@ -90,7 +93,8 @@ impl Structural {
         }
     }
 
-    /// What expressions may know of an object: types and bounds of its fields. Made when first asked for.
+    /// What expressions may know of an object: types and bounds of its fields. Made when first
+    /// asked for.
     pub fn declaration(&self) -> &Decl {
         let declare = || declaration(&self.root, Stands::AsObject, "object").unwrap_or_else(Decl::dynamic);
         self.declaration.get_or_init(declare)
@@ -206,7 +210,8 @@ fn lower(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldErr
         Some(values @ Json::Object(_)) => {
             Some(Box::new(lower(values, &at.field("additionalProperties"), base, errors)))
         }
-        // Values of an open map are not described at all, so that fields of objects among them are unknown.
+        // Values of an open map are not described at all, so that fields of objects among them are
+        // unknown.
         Some(Json::Bool(true)) => Some(Box::default()),
         _ => None,
     };

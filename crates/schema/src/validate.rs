@@ -1,8 +1,9 @@
 //! Validation: one walk over value and schema. Nothing is allocated until something is wrong.
 //!
-//! Texts and kinds of errors are Kubernetes' (its validator is a fork of go-openapi's). On updates, what was wrong and
-//! did not change is let through (ratcheting): the walk carries the old value along, and drops the errors of a node
-//! whose value equals its old one. That comparison is only made when there are errors.
+//! Texts and kinds of errors are Kubernetes' (its validator is a fork of go-openapi's). On updates,
+//! what was wrong and did not change is let through (ratcheting): the walk carries the old value
+//! along, and drops the errors of a node whose value equals its old one. That comparison is only
+//! made when there are errors.
 
 use crate::at::{At, Keys};
 use crate::list_type::Correlation;
@@ -10,10 +11,12 @@ use crate::node::{Children, Junctors, Limits, Node, Type};
 use crate::number::{Number, compare, in_range, is_multiple, same, shown};
 use insula_api::{FieldError, FieldPath, Json};
 
-/// The walk ends after so many errors: a body of three megabytes can have a million, and each is a sentence.
+/// The walk ends after so many errors: a body of three megabytes can have a million, and each is a
+/// sentence.
 const ERRORS_MAX: usize = 1000;
 
-/// Validates against types, bounds and junctors. `old` is the value before the write, if there is one.
+/// Validates against types, bounds and junctors. `old` is the value before the write, if there is
+/// one.
 pub(crate) fn validate_value(value: &Json, old: Option<&Json>, node: &Node, errors: &mut Vec<FieldError>) {
     let mut walk = Walk {
         errors: std::mem::take(errors),
@@ -123,7 +126,8 @@ impl Walk {
             Some(kind) if !node.int_or_string => kind.as_str(),
             _ => "integer,string",
         };
-        // Under a format Kubernetes' validator compares formats: those of numbers are Go's type names.
+        // Under a format Kubernetes' validator compares formats: those of numbers are Go's type
+        // names.
         let (want, got) = match (node.format(), value) {
             (Some(format), Json::Number(n)) => match Number::of(n) {
                 Number::Int(_) => (format, "int64"),
@@ -331,7 +335,8 @@ impl Walk {
         }
     }
 
-    /// How many alternatives hold (counting stops at `enough`), and if none does, the errors of the closest.
+    /// How many alternatives hold (counting stops at `enough`), and if none does, the errors of the
+    /// closest.
     fn alternatives(
         &mut self,
         value: &Json,

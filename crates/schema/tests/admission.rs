@@ -1,8 +1,8 @@
 //! Definitions that are refused, and those that are accepted with a word (`data/definitions.yaml`).
 //!
-//! Each row changes a plain definition of widgets: `schema` is merged into the schema of `v1`, `spec` into its spec, `definition` into
-//! the whole. With `new` it is an update from there to `new`. `errors` are all that is found, in order; of long texts `…` stands
-//! for the rest.
+//! Each row changes a plain definition of widgets: `schema` is merged into the schema of `v1`,
+//! `spec` into its spec, `definition` into the whole. With `new` it is an update from there to
+//! `new`. `errors` are all that is found, in order; of long texts `…` stands for the rest.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::Json;

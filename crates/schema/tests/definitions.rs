@@ -1,5 +1,5 @@
-//! Real definitions (`../shared/testdata/crds`): each is valid, compiles, and judges generated objects. Without them
-//! the test says so and passes.
+//! Real definitions (`../shared/testdata/crds`): each is valid, compiles, and judges generated
+//! objects. Without them the test says so and passes.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use insula_api::{FieldPath, Json};

@@ -1,4 +1,5 @@
-//! Tables of schemas and objects (`data/objects.yaml`), and properties that hold for generated ones.
+//! Tables of schemas and objects (`data/objects.yaml`), and properties that hold for generated
+//! ones.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
@@ -163,8 +164,8 @@ proptest! {
         prop_assert_eq!(once, twice);
     }
 
-    /// Another validator agrees on what is valid. Left out because they differ: formats (ours are Kubernetes'),
-    /// boolean exclusive bounds (draft 4), nullable, and everything `x-kubernetes-*`.
+    /// Another validator agrees on what is valid. Left out because they differ: formats (ours are
+    /// Kubernetes'), boolean exclusive bounds (draft 4), nullable, and everything `x-kubernetes-*`.
     #[test]
     fn another_validator_agrees(schema in any_schema(), value in any_value(), noise in any_value()) {
         let document = rooted(&schema);

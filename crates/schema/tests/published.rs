@@ -1,4 +1,5 @@
-//! Schemas as OpenAPI documents publish them (`data/published.yaml`): what version 2 leaves out, and what objects have besides.
+//! Schemas as OpenAPI documents publish them (`data/published.yaml`): what version 2 leaves out,
+//! and what objects have besides.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
@@ -31,7 +32,8 @@ fn schemas_are_published_in_both_versions() {
     }
 }
 
-/// Every object has a kind and metadata, whatever its schema says of them; without a schema that is looked into, version 2 names no field.
+/// Every object has a kind and metadata, whatever its schema says of them; without a schema that is
+/// looked into, version 2 names no field.
 #[test]
 fn roots_have_what_all_objects_have() {
     let own = json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}}}});

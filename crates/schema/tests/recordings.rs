@@ -1,7 +1,9 @@
-//! Recorded answers of a real server, replayed against this crate: the causes must be the same, text by text.
+//! Recorded answers of a real server, replayed against this crate: the causes must be the same,
+//! text by text.
 //!
-//! The recordings stand outside of the project (`../shared/golden`); without them the test says so and passes. What is
-//! not this crate's (metadata of whole objects, patches that fail, static types of rules) is left out by name below.
+//! The recordings stand outside of the project (`../shared/golden`); without them the test says so
+//! and passes. What is not this crate's (metadata of whole objects, patches that fail, static types
+//! of rules) is left out by name below.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use insula_api::{FieldError, Json};
@@ -392,8 +394,8 @@ fn schemas_are_published_as_recorded() {
     assert_eq!(schema::openapi_v3(document), want);
 }
 
-/// kcp's kinds by their own definitions: what is accepted there is accepted here, what is refused by schema or rule is
-/// refused with the same causes.
+/// kcp's kinds by their own definitions: what is accepted there is accepted here, what is refused
+/// by schema or rule is refused with the same causes.
 #[test]
 fn kinds_of_kcp_are_judged_as_recorded() {
     let Some(dir) = scenarios() else { return };

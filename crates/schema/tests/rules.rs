@@ -1,4 +1,5 @@
-//! Tables of schemas with rules (`data/rules.yaml`): what their admission refuses, and what the rules refuse.
+//! Tables of schemas with rules (`data/rules.yaml`): what their admission refuses, and what the
+//! rules refuse.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::{FieldPath, Json};
@@ -52,7 +53,8 @@ fn tables() {
     }
 }
 
-/// What was stored stays usable, whatever became stricter since; a rule that means nothing lets nothing pass.
+/// What was stored stays usable, whatever became stricter since; a rule that means nothing lets
+/// nothing pass.
 #[test]
 fn stored_schemas_compile_always() {
     for row in rows() {
@@ -75,8 +77,8 @@ fn stored_schemas_compile_always() {
     );
 }
 
-/// A definition whose rules would be refused today can still be changed, in other places and to other versions; a rule
-/// that is new is judged.
+/// A definition whose rules would be refused today can still be changed, in other places and to
+/// other versions; a rule that is new is judged.
 #[test]
 fn unchanged_rules_are_not_newly_refused() {
     let version = |name: &str, rules: &[&str]| {

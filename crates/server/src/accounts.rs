@@ -1,7 +1,8 @@
 //! The keys of service accounts' tokens: one signs, and the one before it may still be believed.
 //!
-//! Beside the other keys, `service-accounts.key` is made at the first start. To change it, rename it to
-//! `service-accounts-previous.key` and start again: what it signed counts until it ends or the file is removed.
+//! Beside the other keys, `service-accounts.key` is made at the first start. To change it, rename
+//! it to `service-accounts-previous.key` and start again: what it signed counts until it ends or
+//! the file is removed.
 
 use std::{path::Path, sync::Arc};
 

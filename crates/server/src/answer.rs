@@ -1,5 +1,5 @@
-//! A small HTTPS server around one function, for tools that answer other servers. Same port, limits and end as the
-//! big one: no store, no identity of its own.
+//! A small HTTPS server around one function, for tools that answer other servers. Same port, limits
+//! and end as the big one: no store, no identity of its own.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -96,7 +96,8 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
 }
 
 fn bounded(answer: Arc<Answer>, body_bytes: usize) -> listen::Answer {
-    // As many at once as there are cores: more would only wait for each other, with their bodies in memory.
+    // As many at once as there are cores: more would only wait for each other, with their bodies in
+    // memory.
     let turns = Arc::new(Semaphore::new(cores()));
     Arc::new(move |request: Request<Body>| {
         let (answer, turns) = (Arc::clone(&answer), Arc::clone(&turns));

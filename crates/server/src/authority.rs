@@ -1,10 +1,11 @@
 //! Whom a request is for is said once.
 //!
-//! Whoever stands in front of this server (a proxy, a load balancer) may decide by the name that a request is for. Where a
-//! request says two, the one that was decided on need not be the one that is served; so it is refused, as RFC 9112 (3.2)
-//! and RFC 9113 (8.3.1) have it. What frames a request (lengths, chunks) hyper sees to: it refuses lengths that differ and
-//! encodings that it does not know, and a request with both a length and chunks is read by its chunks, and the last one on
-//! its connection.
+//! Whoever stands in front of this server (a proxy, a load balancer) may decide by the name that a
+//! request is for. Where a request says two, the one that was decided on need not be the one that
+//! is served; so it is refused, as RFC 9112 (3.2) and RFC 9113 (8.3.1) have it. What frames a
+//! request (lengths, chunks) hyper sees to: it refuses lengths that differ and encodings that it
+//! does not know, and a request with both a length and chunks is read by its chunks, and the last
+//! one on its connection.
 
 use axum::{
     extract::Request,

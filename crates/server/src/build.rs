@@ -32,7 +32,8 @@ use crate::{
     space,
 };
 
-/// Work that goes on beside requests. It is dropped when the server is gone, after the last request.
+/// Work that goes on beside requests. It is dropped when the server is gone, after the last
+/// request.
 pub type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// What is there before anything is served.
@@ -71,7 +72,8 @@ pub struct App {
     pub background: Vec<Background>,
 }
 
-/// Puts everything together. Nothing runs yet, but what every installation has is written: `root` and its types.
+/// Puts everything together. Nothing runs yet, but what every installation has is written: `root`
+/// and its types.
 pub async fn build(parts: Parts) -> Result<App, StartError> {
     let Parts {
         config,
@@ -199,7 +201,8 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     })
 }
 
-/// Work that takes a while: the thread's other tasks go to another one meanwhile. A runtime of one thread has none.
+/// Work that takes a while: the thread's other tasks go to another one meanwhile. A runtime of one
+/// thread has none.
 pub(crate) fn aside(work: &mut dyn FnMut()) {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
@@ -212,8 +215,9 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
 
-/// Large conversions have threads of low priority beside those that answer: as many as there are cores, while there is something to
-/// convert. They work for all tenants in turns, so that they are as quick as others', whoever comes first.
+/// Large conversions have threads of low priority beside those that answer: as many as there are
+/// cores, while there is something to convert. They work for all tenants in turns, so that they are
+/// as quick as others', whoever comes first.
 fn converters(priority: &Arc<PriorityRuntimes>) -> Workers {
     let (priority, payers) = (Arc::clone(priority), Arc::clone(priority));
     Workers {

@@ -1,12 +1,15 @@
-//! The table of open connections: places, shares of addresses, and the order in which connections are closed.
+//! The table of open connections: places, shares of addresses, and the order in which connections
+//! are closed.
 //!
-//! A connection belongs to a stranger until its client certificate is verified or one of its requests is authenticated; from
-//! then on it belongs to an account. Strangers may hold a share of the places for each address, and accounts may not take
-//! the last tenth. So a newcomer always gets a place, at the expense of the oldest idle stranger, and anybody who shows a
-//! credential keeps theirs.
+//! A connection belongs to a stranger until its client certificate is verified or one of its
+//! requests is authenticated; from then on it belongs to an account. Strangers may hold a share of
+//! the places for each address, and accounts may not take the last tenth. So a newcomer always gets
+//! a place, at the expense of the oldest idle stranger, and anybody who shows a credential keeps
+//! theirs.
 //!
-//! With 10 places, one of them for strangers: s1 s2 … s10, newcomer s11 → s1 is closed. s11 shows a credential → it is an
-//! account's. Nine accounts' connections, s12 shows a credential → the oldest idle one of the largest account is closed.
+//! With 10 places, one of them for strangers: s1 s2 … s10, newcomer s11 → s1 is closed. s11 shows a
+//! credential → it is an account's. Nine accounts' connections, s12 shows a credential → the oldest
+//! idle one of the largest account is closed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -149,7 +152,8 @@ impl Connections {
         u64::try_from(self.begun.elapsed().as_millis()).map_or(u64::MAX, |now| now.saturating_add(1))
     }
 
-    /// A place for a connection from this address. Nothing when every place is held by an account that uses it.
+    /// A place for a connection from this address. Nothing when every place is held by an account
+    /// that uses it.
     pub(crate) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
         let connection = self.enter(peer.into())?;
         let permit = Arc::clone(&self.places).acquire_owned().await;
@@ -196,7 +200,8 @@ impl Connections {
         Some(connection)
     }
 
-    /// Closes the stranger that is the first to go, so that its file descriptor is free. Returns false where there is none.
+    /// Closes the stranger that is the first to go, so that its file descriptor is free. Returns
+    /// false where there is none.
     pub(crate) fn close_stranger(&self) -> bool {
         let mut table = self.table();
         let oldest = table.stranger();
@@ -214,7 +219,8 @@ impl Connections {
         tracing::debug!(address = %connection.address.0, ?reason, "connection closed");
     }
 
-    /// Closes, now and then, connections that wait for nothing and exchanges whose client takes nothing. Runs until dropped.
+    /// Closes, now and then, connections that wait for nothing and exchanges whose client takes
+    /// nothing. Runs until dropped.
     pub(crate) async fn sweep(self: Arc<Self>) {
         let Times { idle, headers, stall } = self.times;
         let period = (idle.min(headers).min(stall) / 4).clamp(SWEEP_MIN, SWEEP_MAX);
@@ -261,7 +267,8 @@ impl Connections {
         }
     }
 
-    /// Resets a stream that stalls. Where that is not enough, or there are no streams, the connection goes.
+    /// Resets a stream that stalls. Where that is not enough, or there are no streams, the
+    /// connection goes.
     fn cut(&self, connection: &Arc<Connection>, exchange: &Exchange) {
         if connection.is_http2.load(Ordering::Relaxed) && exchange.cut() {
             self.metrics.stream_reset();
@@ -308,7 +315,8 @@ impl Table {
         all.find(|connection| connection.is_idle()).or(oldest).cloned()
     }
 
-    /// The oldest idle connection of the account that has most connections, among those that have an idle one.
+    /// The oldest idle connection of the account that has most connections, among those that have
+    /// an idle one.
     fn idle_account(&self) -> Option<Arc<Connection>> {
         let mut accounts: Vec<_> = self.accounts.values().collect();
         accounts.sort_by_key(|of_account| std::cmp::Reverse(of_account.len()));
@@ -349,7 +357,8 @@ impl Connection {
         }
     }
 
-    /// The TLS handshake is done. Over HTTP/2 streams can be reset one by one, and bytes between them are no headers.
+    /// The TLS handshake is done. Over HTTP/2 streams can be reset one by one, and bytes between
+    /// them are no headers.
     pub(crate) fn shook_hands(&self, is_http2: bool) {
         self.is_http2.store(is_http2, Ordering::Relaxed);
         self.idle_since.store(self.now(), Ordering::Relaxed);
@@ -376,7 +385,8 @@ impl Connection {
         }
     }
 
-    /// A request has come, or something else that keeps the connection from being idle for as long as it lasts.
+    /// A request has come, or something else that keeps the connection from being idle for as long
+    /// as it lasts.
     pub(crate) fn exchange(self: &Arc<Self>) -> Arc<Exchange> {
         let id = self.begun_exchanges.fetch_add(1, Ordering::Relaxed);
         self.open_exchanges.fetch_add(1, Ordering::AcqRel);

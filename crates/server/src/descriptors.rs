@@ -1,4 +1,5 @@
-//! File descriptors: as many as the process may have, some of them kept for what is not a connection.
+//! File descriptors: as many as the process may have, some of them kept for what is not a
+//! connection.
 
 use std::{fs::File, io, os::fd::AsFd};
 
@@ -13,8 +14,8 @@ const KEPT: u64 = 4;
 const KEPT_MIN: u64 = 32;
 const KEPT_MAX: u64 = 1_024;
 
-/// Raises the soft limit of the process to the hard one, as programs in Go do, and returns how many of `wanted` connections
-/// fit below it.
+/// Raises the soft limit of the process to the hard one, as programs in Go do, and returns how many
+/// of `wanted` connections fit below it.
 pub(crate) fn connections(wanted: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit {

@@ -9,8 +9,8 @@
 //! Both protocols go on to the same stages in [`ApiServer`]: who sends it, permits, time, a guard
 //! against panics.
 //!
-//! One function around the other instead of a stack of layers: a layer moves the request, and what its answer grows in, once
-//! more for everybody.
+//! One function around the other instead of a stack of layers: a layer moves the request, and what
+//! its answer grows in, once more for everybody.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,6 +1,7 @@
 //! The world, as the server hands it to everything below: time and randomness.
 //!
-//! Simulations and tests pass their own. Nothing else in the server reads a clock to decide something.
+//! Simulations and tests pass their own. Nothing else in the server reads a clock to decide
+//! something.
 
 use std::{
     sync::Arc,
@@ -58,7 +59,8 @@ struct KernelRng;
 
 impl Rng for KernelRng {
     fn fill(&self, buffer: &mut [u8]) {
-        // There is nothing sensible to do without randomness: predictable names and uids would be worse than an end.
+        // There is nothing sensible to do without randomness: predictable names and uids would be
+        // worse than an end.
         getrandom::fill(buffer).expect("the kernel gives random bytes");
     }
 }

@@ -1,4 +1,5 @@
-//! Why a server did not start. Each message says the cause and what to do; each kind has an exit code.
+//! Why a server did not start. Each message says the cause and what to do; each kind has an exit
+//! code.
 
 use std::{
     io,

@@ -1,8 +1,9 @@
 //! One request and its answer on a connection, until the last byte of the answer is written.
 //!
-//! An answer is given to HTTP in pieces, and each piece tells when HTTP lets go of it: that is when it was written, or thrown
-//! away with its stream. So an exchange knows what its client has not taken yet, wherever that waits, and what the request
-//! holds (a place among the requests in flight, a share of the bytes in flight) is given back when nothing of it is left.
+//! An answer is given to HTTP in pieces, and each piece tells when HTTP lets go of it: that is when
+//! it was written, or thrown away with its stream. So an exchange knows what its client has not
+//! taken yet, wherever that waits, and what the request holds (a place among the requests in
+//! flight, a share of the bytes in flight) is given back when nothing of it is left.
 
 use std::{
     convert::Infallible,
@@ -23,7 +24,8 @@ use insula_apiserver::limits::Held;
 
 use crate::{connections::Connection, listen::Answered};
 
-/// What a client has to take in the time that a stalled answer is given: 1 KiB a second with the default of 60 s.
+/// What a client has to take in the time that a stalled answer is given: 1 KiB a second with the
+/// default of 60 s.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// A request that has come and whose answer is not written yet.
@@ -67,7 +69,8 @@ impl Exchange {
         first
     }
 
-    /// Returns true once the task is to end without the rest of its answer, and has it woken for that.
+    /// Returns true once the task is to end without the rest of its answer, and has it woken for
+    /// that.
     pub(crate) fn is_cut(&self, context: &Context<'_>) -> bool {
         self.task.register(context.waker());
         self.cut.load(Ordering::Acquire)
@@ -140,7 +143,8 @@ pub(crate) struct AnswerBody {
     body: Body,
     /// The rest of the last frame.
     rest: Bytes,
-    /// Nothing of the last piece, until another one is asked for: TLS may have taken all of it and wait for the client.
+    /// Nothing of the last piece, until another one is asked for: TLS may have taken all of it and
+    /// wait for the client.
     untaken: Option<Piece>,
     exchange: Arc<Exchange>,
 }

@@ -13,7 +13,8 @@ const OWNER_ONLY: u32 = 0o600;
 const OWNER_ONLY_DIR: u32 = 0o700;
 const GROUP_AND_WORLD: u32 = 0o077;
 
-/// Makes the directory, 0700. One that exists already keeps its mode when it holds something else than our files.
+/// Makes the directory, 0700. One that exists already keeps its mode when it holds something else
+/// than our files.
 pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
     let wrong = |cause: io::Error| StartError::DataDir {
         path: path.to_owned(),
@@ -22,7 +23,8 @@ pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
     if path.is_dir() {
         let loose = mode(path).map_err(wrong)? & GROUP_AND_WORLD != 0;
         let mut entries = fs::read_dir(path).map_err(wrong)?;
-        // Ours, or new and empty: closing it surprises nobody. Somebody's home directory would be another matter.
+        // Ours, or new and empty: closing it surprises nobody. Somebody's home directory would be
+        // another matter.
         let ours = path.join(crate::identity::DIR).is_dir() || entries.next().is_none();
         if loose && ours {
             return fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY_DIR)).map_err(wrong);
@@ -53,7 +55,8 @@ pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = dir.join(name);
     let written = write_and_sync(&temporary, content).and_then(|()| fs::rename(&temporary, path));
     if let Err(cause) = written {
-        // The file is incomplete and has no readers; that it could not be removed would only hide the cause.
+        // The file is incomplete and has no readers; that it could not be removed would only hide
+        // the cause.
         drop(fs::remove_file(&temporary));
         return Err(cause);
     }
@@ -67,13 +70,15 @@ fn write_and_sync(path: &Path, content: &[u8]) -> io::Result<()> {
         .truncate(true)
         .mode(OWNER_ONLY)
         .open(path)?;
-    // The mode above counts only for a new file; a left-over of an earlier crash may have had another.
+    // The mode above counts only for a new file; a left-over of an earlier crash may have had
+    // another.
     file.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
     file.write_all(content)?;
     file.sync_all()
 }
 
-/// A secret's text, refused when others on the machine can read it too. Nothing when there is no such file.
+/// A secret's text, refused when others on the machine can read it too. Nothing when there is no
+/// such file.
 pub(crate) fn read_secret(path: &Path) -> Result<Option<String>, StartError> {
     let Some(text) = read(path)? else { return Ok(None) };
     let mode = mode(path).map_err(|cause| StartError::read(path, cause))? & 0o777;

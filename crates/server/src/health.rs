@@ -1,7 +1,7 @@
 //! What answers before and beside the API: health, version, metrics, backups.
 //!
-//! Health is for everybody. The version and the reasons behind a failure are for those whom we know; metrics are for
-//! administrators, and for those whom roles of root let read them.
+//! Health is for everybody. The version and the reasons behind a failure are for those whom we
+//! know; metrics are for administrators, and for those whom roles of root let read them.
 
 use std::{
     sync::Arc,
@@ -107,8 +107,8 @@ pub(crate) fn routes(health: Health) -> Router {
 }
 
 /// Alive as long as it can answer, also while it drains or while etcd is away: a restart would help
-/// nobody then. A store that can never write again is healed by a restart, which reads the truth from
-/// the disk or from etcd.
+/// nobody then. A store that can never write again is healed by a restart, which reads the truth
+/// from the disk or from etcd.
 async fn live(State(health): State<Health>, request: Parts) -> Response {
     let checks = [("ping", Ok(())), (health.store.name, health.store.store.health())];
     report(&health, "livez", &request, &checks).await
@@ -187,7 +187,8 @@ async fn text(State(health): State<Health>, request: Parts) -> Response {
     }
 }
 
-/// The same chain that decides about every other path. The listener has checked the certificate against our CA.
+/// The same chain that decides about every other path. The listener has checked the certificate
+/// against our CA.
 pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, Refusal> {
     let record = request.extensions.get::<Record>().cloned().unwrap_or_default();
     let peer = request.extensions.get::<PeerCertificate>();

@@ -1,4 +1,5 @@
-//! What is done now and then: old revisions are forgotten, unused compiled APIs too, and memory goes back to the system.
+//! What is done now and then: old revisions are forgotten, unused compiled APIs too, and memory
+//! goes back to the system.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -10,13 +11,15 @@ const PERIOD_MAX: Duration = Duration::from_secs(60);
 /// Marks that the history is divided into, at least: it is kept for its length and at most a fifth
 /// of that more.
 const MARKS_MIN: u32 = 5;
-/// The allocator gives back to the system what has been free for a second, when a page is freed after that: in an idle server never.
+/// The allocator gives back to the system what has been free for a second, when a page is freed
+/// after that: in an idle server never.
 const FREE_FOR: Duration = Duration::from_secs(2);
 /// A page of its own.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Has the system give this process memory in small pages only. Of what was given back between things that stay, it would make large
-/// pages again by and by, so that an idle server grew to what it had before.
+/// Has the system give this process memory in small pages only. Of what was given back between
+/// things that stay, it would make large pages again by and by, so that an idle server grew to what
+/// it had before.
 pub(crate) fn take_small_pages() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {

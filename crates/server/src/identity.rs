@@ -1,8 +1,10 @@
-//! Who the server is, and who its first administrators are: a CA made at first start, and what it signs.
+//! Who the server is, and who its first administrators are: a CA made at first start, and what it
+//! signs.
 //!
-//! The CA lasts ten years. Everything else lasts a year at most and is made anew at a start when it runs out within 30
-//! days, when the server's names changed, or when it does not fit its key or its CA (a crash between two files). A key is
-//! written before its certificate, so a certificate on disk always had its key.
+//! The CA lasts ten years. Everything else lasts a year at most and is made anew at a start when it
+//! runs out within 30 days, when the server's names changed, or when it does not fit its key or its
+//! CA (a crash between two files). A key is written before its certificate, so a certificate on
+//! disk always had its key.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -143,7 +145,8 @@ fn authority(pair: &Pair, now: Timestamp) -> Result<Authority, StartError> {
                          CA (every kubeconfig handed out then has to be handed out again)";
             return Err(wrong(&pair.key, cause.to_owned()));
         }
-        // A key alone is what a crash during the very first start leaves. Nothing was signed with it.
+        // A key alone is what a crash during the very first start leaves. Nothing was signed with
+        // it.
         (None, _) => new_authority(pair, now)?,
     };
     let (certificate, key) = certificate;

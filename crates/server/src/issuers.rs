@@ -1,4 +1,5 @@
-//! The operator's issuers of tokens: a file as Kubernetes' `--authentication-config` takes it, read again when it changes.
+//! The operator's issuers of tokens: a file as Kubernetes' `--authentication-config` takes it, read
+//! again when it changes.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -30,7 +31,8 @@ pub(crate) fn read(config: &Config) -> Result<Vec<Issuer>, StartError> {
     })
 }
 
-/// Takes up what changes in the file. What is wrong with it is logged once, and what was right before stays.
+/// Takes up what changes in the file. What is wrong with it is logged once, and what was right
+/// before stays.
 pub(crate) async fn follow(path: PathBuf, authenticator: Arc<Authenticator>) {
     let mut last = None;
     loop {

@@ -1,4 +1,5 @@
-//! The administrator's kubeconfig: kcp's contexts `base`, `root` and `system:admin`, credentials by absolute path.
+//! The administrator's kubeconfig: kcp's contexts `base`, `root` and `system:admin`, credentials by
+//! absolute path.
 
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,7 @@
 //! What stands around the API: settings, identity, the port, telemetry, a start and an end.
 //!
-//! [`build`] is the one place where store, registry, faces and controllers meet. This crate spawns and reads the clock;
-//! below it nobody does. It holds no rule about objects.
+//! [`build`] is the one place where store, registry, faces and controllers meet. This crate spawns
+//! and reads the clock; below it nobody does. It holds no rule about objects.
 
 mod accounts;
 mod answer;

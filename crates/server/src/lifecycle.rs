@@ -30,7 +30,8 @@ impl Lifecycle {
         self.0.draining.cancelled().await;
     }
 
-    /// Completes when no connection is accepted any more: streams without an end, such as watches, should end now.
+    /// Completes when no connection is accepted any more: streams without an end, such as watches,
+    /// should end now.
     pub async fn closing(&self) {
         self.0.closing.cancelled().await;
     }

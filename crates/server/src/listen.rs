@@ -1,8 +1,10 @@
-//! One port for everything: TLS, HTTP/2 and HTTP/1.1, with the peer's certificate handed to the request.
+//! One port for everything: TLS, HTTP/2 and HTTP/1.1, with the peer's certificate handed to the
+//! request.
 //!
-//! The accept loop is our own because the certificate has to come along, and because the edge needs limits: connections and
-//! who has them ([`Connections`]), seconds for a handshake and for headers, streams. Who speaks plain HTTP is told so in one line, and is not redirected:
-//! a client that sent a token in the clear should notice.
+//! The accept loop is our own because the certificate has to come along, and because the edge needs
+//! limits: connections and who has them ([`Connections`]), seconds for a handshake and for headers,
+//! streams. Who speaks plain HTTP is told so in one line, and is not redirected: a client that sent
+//! a token in the clear should notice.
 
 use std::{
     convert::Infallible,
@@ -44,7 +46,8 @@ use crate::{
     socket::Socket,
 };
 
-/// Without file descriptors there is nothing to accept for a while; trying at once would only burn a core.
+/// Without file descriptors there is nothing to accept for a while; trying at once would only burn
+/// a core.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
 /// Finds peers that vanished, so that their watches end.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
@@ -95,7 +98,8 @@ struct Open {
     place: Place,
 }
 
-/// Serves until the lifecycle is closing and the last connection ended, or the time to drain is over.
+/// Serves until the lifecycle is closing and the last connection ended, or the time to drain is
+/// over.
 pub(crate) async fn serve(server: Server) {
     let Server {
         listener,
@@ -146,7 +150,8 @@ async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: 
         match listener.accept().await {
             Ok((stream, peer)) => {
                 spare.restore();
-                // Nothing is said to whom there is no place for: a handshake would take what there is too little of.
+                // Nothing is said to whom there is no place for: a handshake would take what there
+                // is too little of.
                 if let Some(place) = connections.admit(peer.ip()).await {
                     begin(shared, place, stream, peer);
                 }
@@ -157,7 +162,8 @@ async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: 
                 sleep(ACCEPT_BACKOFF).await;
             }
             Err(error) if descriptors::are_out(&error) => {
-                // Whoever comes may ask for the server's health. They get the spare descriptor, or that of a stranger.
+                // Whoever comes may ask for the server's health. They get the spare descriptor, or
+                // that of a stranger.
                 if !spare.release() {
                     tracing::warn!(%error, "cannot accept connections at the moment");
                     connections.close_stranger();
@@ -238,7 +244,8 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
         .peer_certificates()
         .and_then(|chain| chain.first())
         .map(|leaf| PeerCertificate::new(Bytes::copy_from_slice(leaf)));
-    // The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time limit.
+    // The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time
+    // limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let connection = &open.place.connection;
     connection.shook_hands(agreed_on_2);
@@ -322,7 +329,8 @@ fn on_authenticated(connection: &Arc<Connection>) -> OnAuthenticated {
     OnAuthenticated::new(move |account| connection.authenticated(account))
 }
 
-/// Serves a connection; once it has been idle, or the server closes, what has begun on it is the last.
+/// Serves a connection; once it has been idle, or the server closes, what has begun on it is the
+/// last.
 async fn until_closed<C: Future>(
     shared: &Shared,
     connection: &Connection,
@@ -339,7 +347,8 @@ async fn until_closed<C: Future>(
     served.await
 }
 
-/// What a WebSocket goes on with: it ends with the server, and keeps the connection's place until then.
+/// What a WebSocket goes on with: it ends with the server, and keeps the connection's place until
+/// then.
 fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
     let (shared, open) = (Arc::clone(shared), Arc::clone(open));
     Afterwards::new(move |rest| {
@@ -360,7 +369,8 @@ fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
 fn http_1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        // The table of connections looks after headers that come too slowly: here the time between requests would count.
+        // The table of connections looks after headers that come too slowly: here the time between
+        // requests would count.
         .header_read_timeout(None)
         .max_buf_size(limits.header_bytes.max(8 * 1024) as usize);
     builder

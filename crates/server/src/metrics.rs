@@ -1,7 +1,8 @@
-//! What the server counts, as Prometheus' text on `/metrics`, and over OTLP when a collector is configured.
+//! What the server counts, as Prometheus' text on `/metrics`, and over OTLP when a collector is
+//! configured.
 //!
-//! Label sets are closed: every label is an enum, so that no tenant, name or path can make a new series. A server with a
-//! hundred thousand workspaces has as many series as one with three.
+//! Label sets are closed: every label is an enum, so that no tenant, name or path can make a new
+//! series. A server with a hundred thousand workspaces has as many series as one with three.
 
 use std::{sync::atomic::AtomicI64, time::Duration};
 

@@ -53,7 +53,8 @@ pub(crate) async fn open(config: &Config, now: Timestamp, rng: &dyn Rng) -> Resu
     }
 }
 
-/// The store follows etcd for as long as its driver runs. An etcd that is being started too is waited for.
+/// The store follows etcd for as long as its driver runs. An etcd that is being started too is
+/// waited for.
 async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<Opened, StartError> {
     let begun = Instant::now();
     // A file that is missing or readable by others stops the start; later it only fails a

@@ -1,12 +1,14 @@
-//! Two lanes for connections: the threads of the runtime, and threads of low priority. Controllers have threads of their own.
+//! Two lanes for connections: the threads of the runtime, and threads of low priority. Controllers
+//! have threads of their own.
 //!
-//! A connection, and each of its requests, is a task that is measured whenever it runs. When the tenant who pays for it falls
-//! [behind](insula_apiserver::shares), the task goes on in the other lane, and comes back later; its [socket](crate::socket) is
-//! watched there, too. What is spawned on the way (a request of a connection) begins where that runs.
+//! A connection, and each of its requests, is a task that is measured whenever it runs. When the
+//! tenant who pays for it falls [behind](insula_apiserver::shares), the task goes on in the other
+//! lane, and comes back later; its [socket](crate::socket) is watched there, too. What is spawned
+//! on the way (a request of a connection) begins where that runs.
 //!
-//! So a tenant's flood is decrypted, parsed, answered and encrypted on threads that the kernel takes a core from when others'
-//! want it, in the middle of whatever runs. An order of our own could only choose what runs next, and whoever comes would wait
-//! for what runs already.
+//! So a tenant's flood is decrypted, parsed, answered and encrypted on threads that the kernel
+//! takes a core from when others' want it, in the middle of whatever runs. An order of our own
+//! could only choose what runs next, and whoever comes would wait for what runs already.
 
 use std::{
     cell::Cell,
@@ -24,8 +26,9 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::exchange::Exchange;
 
-/// Such a thread gets a quarter of a core that others want. With less, whoever waits for a lock that it holds would wait too
-/// long where the machine is busy with other things: at the scale's end, 19, for over a second.
+/// Such a thread gets a quarter of a core that others want. With less, whoever waits for a lock
+/// that it holds would wait too long where the machine is busy with other things: at the scale's
+/// end, 19, for over a second.
 const NICENESS: i32 = 5;
 
 /// The threads of both lanes, and who is served by which.
@@ -55,7 +58,8 @@ pub(crate) enum Priority {
 }
 
 thread_local! {
-    /// What this thread serves. Threads of controllers serve no connection, so nobody asks it of them.
+    /// What this thread serves. Threads of controllers serve no connection, so nobody asks it of
+    /// them.
     static HERE: Cell<Priority> = const { Cell::new(Priority::Normal) };
 }
 
@@ -67,8 +71,9 @@ impl Priority {
 }
 
 impl PriorityRuntimes {
-    /// The threads of this runtime, and others once they are needed: of each kind one fewer than there are cores. Whatever their
-    /// priority, whoever wakes up beside them may wait until they have had a slice of time, or are through with a system call.
+    /// The threads of this runtime, and others once they are needed: of each kind one fewer than
+    /// there are cores. Whatever their priority, whoever wakes up beside them may wait until they
+    /// have had a slice of time, or are through with a system call.
     pub(crate) fn new(cores: usize, fair_share: FairShare) -> Arc<Self> {
         Arc::new(PriorityRuntimes {
             begun: Instant::now(),
@@ -134,8 +139,8 @@ impl PriorityRuntimes {
         self.back.handle().unwrap_or(&self.front)
     }
 
-    /// Where controllers work: what a tenant gives them to do holds up no request of others. They have the priority of those who
-    /// answer, since whoever made a workspace waits for it.
+    /// Where controllers work: what a tenant gives them to do holds up no request of others. They
+    /// have the priority of those who answer, since whoever made a workspace waits for it.
     pub(crate) fn controllers(&self) -> &Handle {
         self.controllers.handle().unwrap_or(&self.front)
     }
@@ -226,7 +231,8 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
             return Poll::Ready(());
         };
         if lane == Priority::Low {
-            // The kernel lets whoever runs go on for a while, whatever their priority, unless they say that others may.
+            // The kernel lets whoever runs go on for a while, whatever their priority, unless they
+            // say that others may.
             std::thread::yield_now();
         }
         let begun = Instant::now();
@@ -258,7 +264,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Goes to the threads of those who are behind when its tenant is, and back, without beginning anew.
+    /// Goes to the threads of those who are behind when its tenant is, and back, without beginning
+    /// anew.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_task_moves_with_its_tenant() {
         let priority = PriorityRuntimes::new(2, FairShare::new(2, 100));

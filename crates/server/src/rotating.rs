@@ -1,8 +1,9 @@
-//! A certificate and its key that are read again when their files change: cert-manager and kubelet replace them long
-//! before they run out, and ask nobody to restart.
+//! A certificate and its key that are read again when their files change: cert-manager and kubelet
+//! replace them long before they run out, and ask nobody to restart.
 //!
-//! The files are read and compared, not watched: a mounted Secret changes by a symbolic link above them, which a watch of the
-//! files never tells. A pair that does not fit together is one half of a change under way, and the one before stays.
+//! The files are read and compared, not watched: a mounted Secret changes by a symbolic link above
+//! them, which a watch of the files never tells. A pair that does not fit together is one half of a
+//! change under way, and the one before stays.
 
 use std::{
     convert::Infallible,
@@ -67,8 +68,8 @@ impl Files {
         Ok((files, Arc::new(Rotating(RwLock::new(Arc::new(pair))))))
     }
 
-    /// Shows what the files hold, for as long as it runs. `changed` hears of each change of them, and why the old pair stays
-    /// if it does.
+    /// Shows what the files hold, for as long as it runs. `changed` hears of each change of them,
+    /// and why the old pair stays if it does.
     pub(crate) async fn follow(mut self, shown: &Rotating, changed: impl Fn(Result<(), StartError>)) -> Infallible {
         loop {
             tokio::time::sleep(PERIOD).await;

@@ -1,7 +1,7 @@
 //! Starting, serving, stopping.
 //!
-//! [`start`] gives a running server, for programs that go on to do something with it; [`run`] is a program's whole life
-//! with progress lines and signals.
+//! [`start`] gives a running server, for programs that go on to do something with it; [`run`] is a
+//! program's whole life with progress lines and signals.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -80,8 +80,8 @@ impl Running {
         }
     }
 
-    /// Stops: readiness fails at once, then nothing is accepted, then requests in flight have their time. Returns when
-    /// everything is on disk and closed.
+    /// Stops: readiness fails at once, then nothing is accepted, then requests in flight have their
+    /// time. Returns when everything is on disk and closed.
     pub async fn shutdown(self) {
         self.lifecycle.set_draining();
         tokio::time::sleep(self.delay).await;
@@ -92,7 +92,8 @@ impl Running {
     }
 }
 
-/// Opens everything and serves. The store's directory is locked before any file of a running server could be touched.
+/// Opens everything and serves. The store's directory is locked before any file of a running server
+/// could be touched.
 pub async fn start(config: Config, env: Env, progress: Progress<'_>) -> Result<Running, StartError> {
     start_with(config, env, progress, &Telemetry::default()).await
 }
@@ -281,8 +282,8 @@ async fn serve(
     drop(drivers);
 }
 
-/// A program's life: start with progress on standard error, serve until SIGTERM or SIGINT, drain. A second signal ends
-/// the process at once.
+/// A program's life: start with progress on standard error, serve until SIGTERM or SIGINT, drain. A
+/// second signal ends the process at once.
 pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
     let telemetry = telemetry::install(&config)?;
     let format = config.log.format;

@@ -14,8 +14,8 @@ use tokio::{
 
 use crate::{connections::Connection, priority::Priority};
 
-/// Watched by the runtime on whose threads it was used last. A runtime learns of each packet that comes for what it watches:
-/// those who go first would do that for a flood, too.
+/// Watched by the runtime on whose threads it was used last. A runtime learns of each packet that
+/// comes for what it watches: those who go first would do that for a flood, too.
 ///
 /// One task uses it at a time: whoever else waited for it would not hear of the move.
 pub(crate) struct Socket {

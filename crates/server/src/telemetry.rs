@@ -1,4 +1,5 @@
-//! Logs, traces and OTLP, set up once for the process. The only place that names OpenTelemetry's SDK.
+//! Logs, traces and OTLP, set up once for the process. The only place that names OpenTelemetry's
+//! SDK.
 
 use std::io::IsTerminal;
 
@@ -24,9 +25,11 @@ pub(crate) struct Telemetry {
     metrics: Option<SdkMeterProvider>,
 }
 
-/// Installs the process's subscriber. Called once, by a program; servers inside tests and demos do without.
+/// Installs the process's subscriber. Called once, by a program; servers inside tests and demos do
+/// without.
 ///
-/// Inside a tokio runtime, because the exporter's connection lives there. Without an endpoint no exporter exists.
+/// Inside a tokio runtime, because the exporter's connection lives there. Without an endpoint no
+/// exporter exists.
 pub(crate) fn install(config: &Config) -> Result<Telemetry, StartError> {
     let logs = |cause: String| StartError::Telemetry { what: "logs", cause };
     let filter = EnvFilter::try_new(&config.log.level)

@@ -1,4 +1,5 @@
-//! The server's side of TLS: 1.2 or newer, HTTP/2 before HTTP/1.1, a client certificate of our CA or none.
+//! The server's side of TLS: 1.2 or newer, HTTP/2 before HTTP/1.1, a client certificate of our CA
+//! or none.
 
 use std::{path::Path, sync::Arc};
 
@@ -11,7 +12,8 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::{StartError, identity::Identity, rotating::Rotating};
 
-/// Makes aws-lc-rs the process's provider. Libraries that look for one panic when two are linked and none is chosen.
+/// Makes aws-lc-rs the process's provider. Libraries that look for one panic when two are linked
+/// and none is chosen.
 pub fn install_provider() {
     // The answer is an error when one is installed already, which is as good.
     drop(aws_lc_rs::default_provider().install_default());
@@ -25,7 +27,8 @@ pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, St
         roots.add(certificate).map_err(|error| wrong(&identity.ca, &error))?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        // Tokens come without a certificate; who has neither is anonymous, which authentication decides about.
+        // Tokens come without a certificate; who has neither is anonymous, which authentication
+        // decides about.
         .allow_unauthenticated()
         .build()
         .map_err(|error| wrong(&identity.ca, &error))?;

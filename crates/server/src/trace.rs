@@ -1,6 +1,7 @@
 //! Every request gets an id and a span: log lines below name the request and its workspace.
 //!
-//! The id travels in the header `Audit-Id`, on the request for whoever answers it and on the answer for whoever asked.
+//! The id travels in the header `Audit-Id`, on the request for whoever answers it and on the answer
+//! for whoever asked.
 
 use std::time::Instant;
 
@@ -27,7 +28,8 @@ pub(crate) struct Trace {
 impl Trace {
     /// Gives a request its id.
     pub(crate) fn begin(rng: &dyn Rng, request: &mut Request) -> Self {
-        // Always our own: an id that a client chose could point an investigation at somebody else's request.
+        // Always our own: an id that a client chose could point an investigation at somebody else's
+        // request.
         let id = request_id(rng);
         let header = HeaderValue::from_str(&id).expect("hexadecimal digits are a header's value");
         request.headers_mut().insert(REQUEST_ID, header.clone());

@@ -1,7 +1,8 @@
 //! Bodies that nobody read: of requests that were refused before, for who asks, where, or how much.
 //!
-//! They are read all the same before the answer is sent. Otherwise HTTP/2 has to break each such request off while its body is on
-//! its way, and a client that is refused often (over a limit, say) loses the connection, and with it its watches.
+//! They are read all the same before the answer is sent. Otherwise HTTP/2 has to break each such
+//! request off while its body is on its way, and a client that is refused often (over a limit, say)
+//! loses the connection, and with it its watches.
 
 use axum::{
     body::{Body, Bytes},
@@ -31,8 +32,8 @@ struct Watched {
 }
 
 impl Unread {
-    /// Where the request's body is found if nobody reads it. Nothing when there is none, or the client waits for a word before it
-    /// sends one.
+    /// Where the request's body is found if nobody reads it. Nothing when there is none, or the
+    /// client waits for a word before it sends one.
     pub(crate) fn watch(request: &mut Request) -> Option<Unread> {
         if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
             return None;

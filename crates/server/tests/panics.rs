@@ -1,4 +1,5 @@
-//! A bug in one request is a 500 of that request, and of nothing else: no place stays taken, no lock stays held.
+//! A bug in one request is a 500 of that request, and of nothing else: no place stays taken, no
+//! lock stays held.
 #![allow(clippy::unwrap_used)]
 
 use std::{

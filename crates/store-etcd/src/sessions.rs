@@ -122,7 +122,8 @@ impl Expected<'_> {
         TxnOp::put(session.key.clone(), self.number.to_string(), None)
     }
 
-    /// Waits until the mirror shows the transaction. Nothing if the mirror is loaded anew meanwhile.
+    /// Waits until the mirror shows the transaction. Nothing if the mirror is loaded anew
+    /// meanwhile.
     pub(crate) async fn applied(&mut self) -> Option<Revision> {
         if self.lost {
             return None;

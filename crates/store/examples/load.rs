@@ -1,4 +1,5 @@
-//! How many durable creates a second the embedded store takes: `cargo run --release -p insula-store --example load [dir]`.
+//! How many durable creates a second the embedded store takes:
+//! `cargo run --release -p insula-store --example load [dir]`.
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 #![allow(clippy::disallowed_methods, reason = "it measures time")]
 

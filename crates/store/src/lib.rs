@@ -1,12 +1,13 @@
 //! Objects in one order: revisions, snapshots, watches.
 //!
-//! [`Store`] is the contract. Its state is one structure in memory, [`Mvcc`], which is at once the store's index, the
-//! watch cache and the informer cache; engines differ in where a commit becomes durable before it shows there:
-//! [`MemoryStore`] nowhere, [`embedded::EmbeddedStore`] in a file, `insula-store-etcd` on an etcd cluster. All of them
-//! pass [`conformance`].
+//! [`Store`] is the contract. Its state is one structure in memory, [`Mvcc`], which is at once the
+//! store's index, the watch cache and the informer cache; engines differ in where a commit becomes
+//! durable before it shows there: [`MemoryStore`] nowhere, [`embedded::EmbeddedStore`] in a file,
+//! `insula-store-etcd` on an etcd cluster. All of them pass [`conformance`].
 //!
-//! Revisions by example: put a → 2, put b → 3, delete a → 4. A snapshot at 3 holds a and b whatever comes after it; a
-//! watch after 2 gives {3: b put}, {4: a deleted}; after compaction to 4 a watch after 4 goes on and one after 2 is [`Gone`].
+//! Revisions by example: put a → 2, put b → 3, delete a → 4. A snapshot at 3 holds a and b whatever
+//! comes after it; a watch after 2 gives {3: b put}, {4: a deleted}; after compaction to 4 a watch
+//! after 4 goes on and one after 2 is [`Gone`].
 //!
 //! This crate knows nothing of versions, conversion or tenants' rights.
 
@@ -39,13 +40,16 @@ pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 pub trait Store: Send + Sync {
     /// All writes at one new revision, or none. When it answers, [`Store::latest`] shows them.
     ///
-    /// A transaction that changes nothing (only deletes of absent keys) mints no revision and answers the current one.
-    /// Of two writes to one key the later counts. Dropping the future does not undo a transaction that was handed over.
+    /// A transaction that changes nothing (only deletes of absent keys) mints no revision and
+    /// answers the current one. Of two writes to one key the later counts. Dropping the future does
+    /// not undo a transaction that was handed over.
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>>;
 
-    /// A consistent view no older than `at_least`, waiting for it if need be: the caller bounds the wait.
+    /// A consistent view no older than `at_least`, waiting for it if need be: the caller bounds the
+    /// wait.
     ///
-    /// `Revision(0)` asks for a view no older than any commit acknowledged before the call, by whichever server.
+    /// `Revision(0)` asks for a view no older than any commit acknowledged before the call, by
+    /// whichever server.
     fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>>;
 
     /// The view at exactly this revision: lists at an exact revision, continue tokens.
@@ -54,12 +58,12 @@ pub trait Store: Send + Sync {
     /// What this process has applied, without a wait.
     fn latest(&self) -> Snapshot;
 
-    /// Every change in `scope` after `after`: in order, whole revisions, each once. `Revision(0)` is no special case:
-    /// take a snapshot, and watch after its revision.
+    /// Every change in `scope` after `after`: in order, whole revisions, each once. `Revision(0)`
+    /// is no special case: take a snapshot, and watch after its revision.
     fn watch(&self, scope: Scope, after: Revision) -> Result<Cursor, Gone>;
 
-    /// Forgets what was before `upto`: views and watches from `upto` on stay possible, older ones are [`Gone`].
-    /// Compacting twice is no error; compacting the future is.
+    /// Forgets what was before `upto`: views and watches from `upto` on stay possible, older ones
+    /// are [`Gone`]. Compacting twice is no error; compacting the future is.
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), Gone>>;
 
     /// Why this store takes no commits any more, where only another start helps: a failed write to
@@ -72,11 +76,13 @@ pub trait Store: Send + Sync {
         Box::pin(std::future::ready(self.health()))
     }
 
-    /// What keeps this store from taking all commits, while it takes some: a full disk. Looks whether that is over.
+    /// What keeps this store from taking all commits, while it takes some: a full disk. Looks
+    /// whether that is over.
     fn alarm(&self) -> Option<String> {
         None
     }
 
-    /// Finishes what was handed over, flushes, stops. Later commits are [`CommitError::Unavailable`]; reads go on.
+    /// Finishes what was handed over, flushes, stops. Later commits are
+    /// [`CommitError::Unavailable`]; reads go on.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

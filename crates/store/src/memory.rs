@@ -1,5 +1,5 @@
-//! A store that keeps nothing: for tests, benchmarks and the simulator. A commit is done when the call returns, without a
-//! thread, so that a run under a seed replays.
+//! A store that keeps nothing: for tests, benchmarks and the simulator. A commit is done when the
+//! call returns, without a thread, so that a run under a seed replays.
 
 use crate::{
     BoxFuture, CommitError, Cursor, Gone, Mvcc, Snapshot, SnapshotError, Store, Txn,

@@ -1,6 +1,8 @@
-//! The store as a map of maps: too slow and too simple to be wrong. Tests run it beside an engine and compare.
+//! The store as a map of maps: too slow and too simple to be wrong. Tests run it beside an engine
+//! and compare.
 //!
-//! By example: put a, put b, delete a on a model at 1 gives {1: {}, 2: {a}, 3: {a, b}, 4: {b}}; compact(3) forgets 1 and 2.
+//! By example: put a, put b, delete a on a model at 1 gives {1: {}, 2: {a}, 3: {a, b}, 4: {b}};
+//! compact(3) forgets 1 and 2.
 
 use crate::{CommitError, Entry, Gone, Txn, Write};
 use insula_api::{ObjectKey, Revision, Scope};
@@ -121,8 +123,8 @@ impl Model {
         Ok(self.at(at)?.values().filter(inside).cloned().collect())
     }
 
-    /// The keys of a scope that changed after a revision, with the revision of each change and what was there before and
-    /// after, in the order of revisions and within one of keys.
+    /// The keys of a scope that changed after a revision, with the revision of each change and what
+    /// was there before and after, in the order of revisions and within one of keys.
     pub fn changes(&self, scope: &Scope, after: Revision) -> Result<Vec<ModelChange>, Gone> {
         self.at(after)?;
         let prefix = scope.prefix();

@@ -1,16 +1,17 @@
 //! Every version of every object, in key order, since the last compaction.
 //!
-//! By example, as key: revisions (`†` a deletion): put(a) put(b) delete(a) on a store at 1 gives a: 2, 4† and b: 3.
-//! A snapshot at 3 reads a@2, b@3. compact(4) leaves b: 3. With a snapshot at 3 alive nothing after 3 is forgotten until
-//! it is dropped, although nobody can ask for 3 any more: a reader never sees a hole, and pays by holding memory.
+//! By example, as key: revisions (`†` a deletion): put(a) put(b) delete(a) on a store at 1 gives a:
+//! 2, 4† and b: 3. A snapshot at 3 reads a@2, b@3. compact(4) leaves b: 3. With a snapshot at 3
+//! alive nothing after 3 is forgotten until it is dropped, although nobody can ask for 3 any more:
+//! a reader never sees a hole, and pays by holding memory.
 
 use crate::{Entry, Gone, Snapshot, state::State, watch::Cursor};
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// History that is kept at most, in bytes of superseded objects and bookkeeping. Beyond it the oldest is compacted: a burst
-/// of writes between two compactions must not eat the memory.
+/// History that is kept at most, in bytes of superseded objects and bookkeeping. Beyond it the
+/// oldest is compacted: a burst of writes between two compactions must not eat the memory.
 const HISTORY_BYTES_MAX: usize = 512 << 20;
 
 /// The writes of one revision: an object, or `None` for a deletion. A key appears once.
@@ -22,7 +23,8 @@ pub struct Commit {
     pub writes: Vec<(ObjectKey, Option<Arc<Object>>)>,
 }
 
-/// The state of a store as this process has applied it. Shared by all engines; only they write to it.
+/// The state of a store as this process has applied it. Shared by all engines; only they write to
+/// it.
 pub struct Mvcc {
     state: RwLock<State>,
     /// The revisions that live snapshots read at, with their number. Locked after `state`.
@@ -43,7 +45,8 @@ impl Mvcc {
         Arc::new(Self::build(revision, std::iter::empty(), history_bytes_max))
     }
 
-    /// The state at `revision`, of which nothing older is known: watches can start there and not before.
+    /// The state at `revision`, of which nothing older is known: watches can start there and not
+    /// before.
     pub fn load(revision: Revision, entries: impl IntoIterator<Item = Entry>) -> Arc<Mvcc> {
         Arc::new(Self::build(revision, entries, HISTORY_BYTES_MAX))
     }
@@ -104,8 +107,8 @@ impl Mvcc {
         }
     }
 
-    /// Makes the state that of `entries` at `revision` when the changes in between are lost: cursors are gone, snapshots
-    /// keep what they read.
+    /// Makes the state that of `entries` at `revision` when the changes in between are lost:
+    /// cursors are gone, snapshots keep what they read.
     pub fn reload(&self, revision: Revision, entries: Vec<Entry>) {
         let fresh: BTreeMap<Arc<[u8]>, Entry> = entries.into_iter().map(|e| (e.key.encode(), e)).collect();
         let mut state = self.state.write();

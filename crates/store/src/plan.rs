@@ -1,11 +1,12 @@
-//! Deciding transactions: pure, over what is applied and what earlier transactions of the same batch will do.
+//! Deciding transactions: pure, over what is applied and what earlier transactions of the same
+//! batch will do.
 
 use crate::{Commit, CommitError, Mvcc, Txn, Write};
 use insula_api::{Object, Revision};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The keys that a batch changes, as they will be when it is durable; `None` is deleted. It is also what goes to disk: a
-/// key written twice in a batch is written there once.
+/// The keys that a batch changes, as they will be when it is durable; `None` is deleted. It is also
+/// what goes to disk: a key written twice in a batch is written there once.
 pub(crate) type Overlay = BTreeMap<Arc<[u8]>, Option<Pending>>;
 
 /// An object that is not durable yet.
@@ -23,7 +24,8 @@ pub(crate) enum Decision {
     Nothing,
 }
 
-/// Checks the guards of `txn` and says what it does at revision `next`. The caller is the only writer of `mvcc`.
+/// Checks the guards of `txn` and says what it does at revision `next`. The caller is the only
+/// writer of `mvcc`.
 pub(crate) fn decide(mvcc: &Mvcc, overlay: &mut Overlay, txn: Txn, next: Revision) -> Result<Decision, CommitError> {
     for guard in &txn.guards {
         let found = current(mvcc, overlay, &guard.key().encode()).map(|(revision, _)| revision);

@@ -15,8 +15,9 @@ use std::{
 
 /// A consistent view. Cheap to take and to clone.
 ///
-/// It keeps what it can read from being forgotten, so that it never fails and never shows a hole. Hold it for one request
-/// or one decision; to come back later keep its revision and ask [`crate::Store::at`].
+/// It keeps what it can read from being forgotten, so that it never fails and never shows a hole.
+/// Hold it for one request or one decision; to come back later keep its revision and ask
+/// [`crate::Store::at`].
 #[derive(Clone)]
 pub struct Snapshot(Arc<Pin>);
 
@@ -77,12 +78,14 @@ impl Snapshot {
         found
     }
 
-    /// Calls `visit` on the objects of a scope in key order until it breaks. It runs outside the lock.
+    /// Calls `visit` on the objects of a scope in key order until it breaks. It runs outside the
+    /// lock.
     pub fn for_each(&self, scope: &Scope, visit: impl FnMut(&Entry) -> ControlFlow<()>) {
         self.for_each_after(scope, None, visit);
     }
 
-    /// Calls `visit` on the objects of a scope behind a key, in key order, until it breaks. It runs outside the lock.
+    /// Calls `visit` on the objects of a scope behind a key, in key order, until it breaks. It runs
+    /// outside the lock.
     pub fn for_each_after(
         &self,
         scope: &Scope,
@@ -92,7 +95,8 @@ impl Snapshot {
         self.walk(scope, after, |_| true, visit);
     }
 
-    /// Calls `visit` on the objects of a scope whose keys are wanted. Of all others no more is touched than the key.
+    /// Calls `visit` on the objects of a scope whose keys are wanted. Of all others no more is
+    /// touched than the key.
     pub fn for_each_wanted(
         &self,
         scope: &Scope,
@@ -157,8 +161,8 @@ impl Snapshot {
     }
 }
 
-/// A walk over a scope's keys in steps, each under its own hold of the lock. Keys that come or go between two steps make
-/// no difference at the snapshot's revision.
+/// A walk over a scope's keys in steps, each under its own hold of the lock. Keys that come or go
+/// between two steps make no difference at the snapshot's revision.
 struct Walk {
     prefix: Vec<u8>,
     next: Bound<Arc<[u8]>>,

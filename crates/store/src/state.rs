@@ -1,4 +1,5 @@
-//! What is under the lock of [`crate::Mvcc`]: versions by key, and the history in the order in which it is forgotten.
+//! What is under the lock of [`crate::Mvcc`]: versions by key, and the history in the order in
+//! which it is forgotten.
 
 use crate::{Change, Entry, Gone, Prior, tally::Tallies, watch::Log};
 use insula_api::{Object, ObjectKey, Revision, Scope};
@@ -162,13 +163,15 @@ impl State {
         self.log.push(&change);
     }
 
-    /// How many objects a scope has at a revision that is pinned, when that is known without a walk.
+    /// How many objects a scope has at a revision that is pinned, when that is known without a
+    /// walk.
     pub(crate) fn count(&self, scope: &Scope, revision: Revision) -> Option<usize> {
         let now = self.tallies.of(scope)?;
         now.checked_add_signed(-self.log.grown(scope, revision)?)
     }
 
-    /// Keeps how many objects a scope has, of which somebody counted so many at a revision that is pinned.
+    /// Keeps how many objects a scope has, of which somebody counted so many at a revision that is
+    /// pinned.
     pub(crate) fn counted(&mut self, scope: &Scope, revision: Revision, count: usize) {
         let now = self
             .log
@@ -215,7 +218,8 @@ impl State {
                 .as_ref()
                 .map(|entry| (key.encode(), entry.revision, entry.created));
             self.write(revision, key, entry.map(|entry| entry.object));
-            // The versions are older than this process learns of them; nobody can ask for a revision in between.
+            // The versions are older than this process learns of them; nobody can ask for a
+            // revision in between.
             if let Some((encoded, revision, created)) = origin
                 && let Some(slot) = self.keys.get_mut(&encoded)
             {

@@ -1,7 +1,8 @@
 //! How many objects a scope has, without walking them each time.
 //!
-//! Whoever counted a scope of many objects leaves the number here, and each creation and deletion after that moves it. A scope of
-//! few objects is walked: most have few, and a number for each would cost more than it spares.
+//! Whoever counted a scope of many objects leaves the number here, and each creation and deletion
+//! after that moves it. A scope of few objects is walked: most have few, and a number for each
+//! would cost more than it spares.
 
 use insula_api::Scope;
 use std::collections::HashMap;

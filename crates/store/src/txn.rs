@@ -3,13 +3,13 @@
 use insula_api::{Object, ObjectKey, Revision};
 use std::{collections::HashSet, fmt, sync::Arc};
 
-/// Guards, and as many writes, in one transaction. etcd's default is 128 (`--max-txn-ops`), of which
-/// the store on etcd needs one each for itself; every engine keeps it, so that what works on one
-/// works on all.
+/// Guards, and as many writes, in one transaction. etcd's default is 128 (`--max-txn-ops`), of
+/// which the store on etcd needs one each for itself; every engine keeps it, so that what works on
+/// one works on all.
 pub const TXN_OPS_MAX: usize = 127;
 
-/// Bytes of keys and objects in one transaction. etcd refuses requests over 1.5 MiB (`--max-request-bytes`); the rest is
-/// room for framing.
+/// Bytes of keys and objects in one transaction. etcd refuses requests over 1.5 MiB
+/// (`--max-request-bytes`); the rest is room for framing.
 pub const TXN_BYTES_MAX: usize = 1536 * 1024 - 64 * 1024;
 
 /// Writes that happen together if every guard holds.
@@ -125,7 +125,8 @@ pub enum Gone {
 /// Why no view could be had.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The store cannot tell its current revision, or will never reach the one asked for: try again later.
+    /// The store cannot tell its current revision, or will never reach the one asked for: try again
+    /// later.
     #[error("store unavailable: {0}")]
     Unavailable(String),
 }

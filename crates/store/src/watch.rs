@@ -1,5 +1,5 @@
-//! Watches: cursors that pull from a shared log. There is no queue for each watcher: a slow one falls behind and, when
-//! what it has not read is forgotten, is told that it is [`Gone`].
+//! Watches: cursors that pull from a shared log. There is no queue for each watcher: a slow one
+//! falls behind and, when what it has not read is forgotten, is told that it is [`Gone`].
 
 use crate::{Gone, Mvcc};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
@@ -16,8 +16,8 @@ const PULL_MAX: usize = 1000;
 /// behind keeps no more than this from being freed when the log forgets it.
 const PULL_BYTES_MAX: usize = 1 << 20;
 
-/// Changes that are looked at under one hold of the lock, rounded up to a whole revision: a cursor on one namespace far
-/// behind in a busy cluster must not stop the writer.
+/// Changes that are looked at under one hold of the lock, rounded up to a whole revision: a cursor
+/// on one namespace far behind in a busy cluster must not stop the writer.
 const SCAN_MAX: usize = 4000;
 
 /// One key's change at a revision.
@@ -50,8 +50,9 @@ pub struct Prior {
     pub revision: Revision,
 }
 
-/// The changes since compaction: all, by resource and by (resource, cluster), and who waits for them. A commit touches the
-/// three rings of each of its keys and wakes only their cursors, however many others there are.
+/// The changes since compaction: all, by resource and by (resource, cluster), and who waits for
+/// them. A commit touches the three rings of each of its keys and wakes only their cursors, however
+/// many others there are.
 #[derive(Default)]
 pub(crate) struct Log {
     everything: Ring,
@@ -251,7 +252,8 @@ impl Log {
         }
     }
 
-    /// Removes rings that hold nothing and that nobody looks at. What they lost is below the floor, where no new cursor starts.
+    /// Removes rings that hold nothing and that nobody looks at. What they lost is below the floor,
+    /// where no new cursor starts.
     fn tidy(&mut self, resource: &ResourceId, cluster: &ClusterName) {
         let Some(log) = self.resources.get_mut(resource) else {
             return;
@@ -264,7 +266,8 @@ impl Log {
         }
     }
 
-    /// By how many objects a scope has grown since a revision that is pinned. Nothing when too much has happened to look at.
+    /// By how many objects a scope has grown since a revision that is pinned. Nothing when too much
+    /// has happened to look at.
     pub(crate) fn grown(&self, scope: &Scope, since: Revision) -> Option<isize> {
         let Some(ring) = self.ring(scope) else { return Some(0) };
         let mut after = ring.after(since);
@@ -312,7 +315,8 @@ impl Cursor {
         }
     }
 
-    /// The next changes, at least one whole revision of them, when there are any. Dropping the future loses nothing.
+    /// The next changes, at least one whole revision of them, when there are any. Dropping the
+    /// future loses nothing.
     pub async fn next(&mut self) -> Result<Vec<Arc<Change>>, Gone> {
         loop {
             let signal = self.signal.clone();
@@ -351,8 +355,8 @@ impl Cursor {
         }
     }
 
-    /// Everything at or before this revision was delivered or is out of scope: a safe bookmark. It moves with the store
-    /// while nothing happens in the scope.
+    /// Everything at or before this revision was delivered or is out of scope: a safe bookmark. It
+    /// moves with the store while nothing happens in the scope.
     pub fn position(&self) -> Revision {
         self.mvcc.read(|state| match state.log.ring(&self.scope) {
             None => state.applied,
@@ -363,7 +367,8 @@ impl Cursor {
                     .by_ref()
                     .take(SCAN_MAX)
                     .any(|change| in_scope(&self.scope, &change.key));
-                // With more than can be looked at the old place is still a true answer; the next pull moves it.
+                // With more than can be looked at the old place is still a true answer; the next
+                // pull moves it.
                 if pending || after.next().is_some() {
                     self.position
                 } else {
@@ -391,7 +396,8 @@ impl Drop for Cursor {
     }
 }
 
-/// Whether a key of the ring is in the scope: rings are as narrow as a cluster, the namespace is looked at here.
+/// Whether a key of the ring is in the scope: rings are as narrow as a cluster, the namespace is
+/// looked at here.
 fn in_scope(scope: &Scope, key: &ObjectKey) -> bool {
     scope
         .namespace

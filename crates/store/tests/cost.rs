@@ -110,7 +110,8 @@ fn everything_can_be_sent() {
     sent(&cursor);
 }
 
-/// A burst of writes must not eat the memory while nobody compacts: the oldest history goes, the newest stays.
+/// A burst of writes must not eat the memory while nobody compacts: the oldest history goes, the
+/// newest stays.
 #[test]
 fn history_is_bounded() {
     const LIMIT: usize = 1 << 20;

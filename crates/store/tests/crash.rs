@@ -1,5 +1,6 @@
-//! kill -9 in the middle of writes: a child process (this test binary again) commits numbered transactions of several keys
-//! and says which were acknowledged; the parent kills it at a random moment, opens what is left and counts.
+//! kill -9 in the middle of writes: a child process (this test binary again) commits numbered
+//! transactions of several keys and says which were acknowledged; the parent kills it at a random
+//! moment, opens what is left and counts.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "the child's way to say what was acknowledged")]
 #![allow(

@@ -70,7 +70,8 @@ impl FaultDisk {
         FaultDisk(Arc::new(Mutex::new(plates)))
     }
 
-    /// What a power cut may leave: of what was not flushed any part, each write whole, torn between sectors, or not at all.
+    /// What a power cut may leave: of what was not flushed any part, each write whole, torn between
+    /// sectors, or not at all.
     fn cut_power(&self, seed: u64) -> FaultDisk {
         let (plates, mut draw) = (self.0.lock().unwrap(), Draw(seed));
         let mut image = plates.durable.clone();

@@ -1,5 +1,5 @@
-//! Random operations on an engine and on the model: every answer and every view must agree. proptest prints the failing
-//! sequence and keeps its seed in `proptest-regressions`.
+//! Random operations on an engine and on the model: every answer and every view must agree.
+//! proptest prints the failing sequence and keeps its seed in `proptest-regressions`.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
@@ -219,7 +219,8 @@ fn pull(model: &Model, follower: &mut Follower) -> bool {
     let bookmark = cursor.position();
     assert!(bookmark >= *told);
     match (cursor.try_next(), model.changes(scope, *told)) {
-        // Idle over a compaction: the model forgot what the cursor knows was nothing; held snapshots keep more, too.
+        // Idle over a compaction: the model forgot what the cursor knows was nothing; held
+        // snapshots keep more, too.
         (Ok(got), Err(Gone::Compacted { .. })) => assert!(got.iter().all(|change| change.revision > *told)),
         (Ok(got), Ok(mut want)) => {
             let mut got: Vec<_> = got.iter().map(|change| as_model(change)).collect();

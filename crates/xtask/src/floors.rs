@@ -1,4 +1,5 @@
-//! The floors of the house: a crate names only crates below it, and the exceptions are written down here.
+//! The floors of the house: a crate names only crates below it, and the exceptions are written down
+//! here.
 
 use crate::workspace::{Kind, Package};
 
@@ -64,8 +65,8 @@ pub const SAME_FLOOR: [(&str, &str); 8] = [
     ("insula", "server"),
 ];
 
-/// What would bring time, chance, threads or the outside into the functions over values. `proto` is exempt: the
-/// code generated for gRPC names its transport.
+/// What would bring time, chance, threads or the outside into the functions over values. `proto` is
+/// exempt: the code generated for gRPC names its transport.
 const NOT_IN_PURE: [&str; 14] = [
     "tokio",
     "tokio-util",

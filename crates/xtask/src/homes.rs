@@ -7,7 +7,8 @@ use crate::{
     workspace::Package,
 };
 
-/// A third-party crate, or all whose names begin like it when it ends in `*`, and the folders that may name it.
+/// A third-party crate, or all whose names begin like it when it ends in `*`, and the folders that
+/// may name it.
 pub const HOMES: [(&str, &[&str]); 25] = [
     ("cel", &["cel"]),
     ("jsonschema", &["schema"]),
@@ -36,7 +37,8 @@ pub const HOMES: [(&str, &[&str]); 25] = [
     ("mimalloc", &["insula"]),
 ];
 
-/// Every dependency on a third-party crate outside its home, one sentence each. What is for development only is exempt.
+/// Every dependency on a third-party crate outside its home, one sentence each. What is for
+/// development only is exempt.
 pub fn strangers(packages: &[Package]) -> Vec<String> {
     let rim = FLOORS.len() - 1;
     let shipped = packages.iter().filter_map(|package| {

@@ -1,4 +1,5 @@
-//! What `cargo xtask` does, as functions: the floors of the house, the tools that tests need, the test run itself.
+//! What `cargo xtask` does, as functions: the floors of the house, the tools that tests need, the
+//! test run itself.
 //!
 //! Nothing here is part of the product.
 

@@ -18,7 +18,8 @@ struct Args {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Find or fetch what the tests need, build the binary, run every test, and print how long each step took
+    /// Find or fetch what the tests need, build the binary, run every test, and print how long each
+    /// step took
     Test {
         /// Run only tests whose name contains this
         #[arg(long, value_name = "FILTER")]

@@ -1,4 +1,5 @@
-//! Steps with their times: each one is announced, timed, and listed in a table at the end, whatever happened.
+//! Steps with their times: each one is announced, timed, and listed in a table at the end, whatever
+//! happened.
 
 use std::{
     io::{self, Write},

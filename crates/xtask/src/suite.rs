@@ -14,7 +14,8 @@ use crate::{
     workspace::{Workspace, cargo},
 };
 
-/// Runs the suite, or the tests whose name contains `only`, and prints the table of steps also after a failure.
+/// Runs the suite, or the tests whose name contains `only`, and prints the table of steps also
+/// after a failure.
 pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<()> {
     let mut report = Report::default();
     let result = steps(&mut report, &workspace.root, only);

@@ -1,7 +1,8 @@
 //! Programs that the tests start: found on this machine, or fetched into `target/tools`.
 //!
-//! Debian's package of etcd starts a daemon when it is installed, and installing takes root. So the package is only
-//! downloaded and unpacked: nothing on the machine changes but our own target directory.
+//! Debian's package of etcd starts a daemon when it is installed, and installing takes root. So the
+//! package is only downloaded and unpacked: nothing on the machine changes but our own target
+//! directory.
 
 use std::{
     env, fs,
@@ -33,7 +34,8 @@ pub fn etcd(root: &Path) -> Result<PathBuf> {
         let remedy = "the tests of the etcd store need an etcd 3.4 or newer: install one, or name one in INSULA_ETCD";
         unpack("etcd-server", &tools).context(remedy)?;
     }
-    // One that cannot run here (another architecture, a missing library) is better found out now than in each test.
+    // One that cannot run here (another architecture, a missing library) is better found out now
+    // than in each test.
     let version = Command::new(&fetched).arg("--version").output();
     ensure!(
         version.is_ok_and(|out| out.status.success()),
@@ -51,7 +53,8 @@ pub fn on_path(program: &str) -> Option<PathBuf> {
     candidates.into_iter().find(|candidate| candidate.is_file())
 }
 
-/// Downloads a Debian package and unpacks it to `tools/<package>`, without root and without running its scripts.
+/// Downloads a Debian package and unpacks it to `tools/<package>`, without root and without running
+/// its scripts.
 fn unpack(package: &str, tools: &Path) -> Result<()> {
     if on_path("apt-get").is_none() || on_path("dpkg").is_none() {
         bail!("no apt-get and dpkg here to fetch Debian's {package} with");
@@ -71,8 +74,8 @@ fn unpack(package: &str, tools: &Path) -> Result<()> {
     fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))
 }
 
-/// The package's file in `dir`. With the machine's package lists if it has them, else with lists of our own: a fresh
-/// container has none, and refreshing the machine's takes root.
+/// The package's file in `dir`. With the machine's package lists if it has them, else with lists of
+/// our own: a fresh container has none, and refreshing the machine's takes root.
 fn download(package: &str, dir: &Path) -> Result<PathBuf> {
     let apt = |options: &[String], verb: &[&str]| {
         run(Command::new("apt-get")

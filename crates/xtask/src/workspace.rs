@@ -18,7 +18,8 @@ pub struct Workspace {
     pub packages: Vec<Package>,
 }
 
-/// A package and the names of the packages that it depends on, for whatever purpose (dev and build included).
+/// A package and the names of the packages that it depends on, for whatever purpose (dev and build
+/// included).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Package {
     /// As in Cargo.toml: `insula-store`.

@@ -24,7 +24,8 @@ fn every_third_party_crate_stays_in_its_home() {
     assert!(edges.is_empty(), "outside their home:\n  {}", edges.join("\n  "));
 }
 
-/// `"store: api tokio +tempfile"` is a package with its dependencies; `+` marks one for development only.
+/// `"store: api tokio +tempfile"` is a package with its dependencies; `+` marks one for development
+/// only.
 fn packages(lines: &[&str]) -> Vec<Package> {
     let package = |line: &&str| {
         let (name, dependencies) = line.split_once(':').expect("a colon after the name");

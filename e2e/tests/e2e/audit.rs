@@ -39,7 +39,8 @@ fn token(server: &Server, user: &str) -> Client {
     server.client(Who::Token(format!("{user}-token")))
 }
 
-/// Without any setting every request leaves a line, and a refusal the reason that its sender does not learn.
+/// Without any setting every request leaves a line, and a refusal the reason that its sender does
+/// not learn.
 #[test]
 fn every_refusal_is_recorded_with_its_reason() {
     let server = Server::start();
@@ -215,7 +216,8 @@ fn explained(server: &Server, id: &str) -> (Option<i32>, String) {
     (ended.status.code(), text)
 }
 
-/// Who was refused shows the operator an id; the operator is told which rule is missing, and making it lets the request pass.
+/// Who was refused shows the operator an id; the operator is told which rule is missing, and making
+/// it lets the request pass.
 #[test]
 fn a_refusal_is_explained_with_what_would_allow_it() {
     let server = Server::start();

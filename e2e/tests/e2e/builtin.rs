@@ -9,7 +9,8 @@ use std::{
 
 stories!("builtin": apis, certificates, events, garbage, quota, surroundings);
 
-/// However many ask at once, a quota's places are given out once each; who finds none is told so, and nobody else waits.
+/// However many ask at once, a quota's places are given out once each; who finds none is told so,
+/// and nobody else waits.
 #[test]
 fn a_quota_is_never_exceeded() {
     const PLACES: usize = 10;
@@ -37,7 +38,8 @@ fn a_quota_is_never_exceeded() {
                 }
             });
         }
-        // It comes in the middle of it all: who was already at it may have more than it allows, and nobody after that.
+        // It comes in the middle of it all: who was already at it may have more than it allows, and
+        // nobody after that.
         let made = client
             .post("/api/v1/namespaces/default/resourcequotas", &quota)
             .expect(201);
@@ -62,7 +64,8 @@ fn a_quota_is_never_exceeded() {
     assert!(refused.load(Ordering::Relaxed) > 0, "{count} were made");
 }
 
-/// The same of a workspace that may have so many objects in all: kcp scans once a minute, and lets as many in as come meanwhile.
+/// The same of a workspace that may have so many objects in all: kcp scans once a minute, and lets
+/// as many in as come meanwhile.
 #[test]
 fn a_workspaces_limit_is_never_exceeded() {
     const WRITERS: usize = 12;
@@ -122,7 +125,8 @@ fn a_workspaces_limit_is_never_exceeded() {
     });
 }
 
-/// A creation charges all quotas of its place in one transaction; so a place has no more of them than fit.
+/// A creation charges all quotas of its place in one transaction; so a place has no more of them
+/// than fit.
 #[test]
 fn a_place_has_so_many_quotas() {
     let server = shared();

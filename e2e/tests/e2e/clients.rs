@@ -1,4 +1,5 @@
-//! The clients that people use, each against a workspace of its own: `e2e/clients` has what they do.
+//! The clients that people use, each against a workspace of its own: `e2e/clients` has what they
+//! do.
 
 use insula_e2e::{Runtime, shared, with_widgets};
 

@@ -1,4 +1,5 @@
-//! Conversion, seen by tenants: kcp's own acceptance test, the laws, every form, every spelling, and what fails.
+//! Conversion, seen by tenants: kcp's own acceptance test, the laws, every form, every spelling,
+//! and what fails.
 
 use std::{
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -17,7 +18,8 @@ fn kind_of(plural: &str) -> String {
     plural[..1].to_uppercase() + &plural[1..]
 }
 
-/// Publishes a kind of its own with one rule, which computes `spec.b` of v2 from `spec.a` of v1. None if the rule is refused.
+/// Publishes a kind of its own with one rule, which computes `spec.b` of v2 from `spec.a` of v1.
+/// None if the rule is refused.
 fn publish(client: &Client, plural: &str, transformation: &str) -> Option<()> {
     let fields = json!({"a": {"type": "string"}, "b": {"type": "string"}});
     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}});
@@ -127,7 +129,8 @@ fn tenants_do_not_see_each_other() {
     }
 }
 
-/// A generation of an API for the load test: its own name of the field in v2, and a mark that its rule leaves there.
+/// A generation of an API for the load test: its own name of the field in v2, and a mark that its
+/// rule leaves there.
 fn generation(client: &Client, schema: &str, field: &str, mark: &str) {
     let fields = |name: &str| json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {name: {"type": "string"}}}}});
     let version = |name: &str, field: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": fields(field)});
@@ -159,8 +162,9 @@ impl Drop for Sets<'_> {
     }
 }
 
-/// Reads and writes in two versions while the API's schema and rules change under them, time and again: whoever reads
-/// v2 gets a field of one generation with the mark of that generation's rule, or, where the rules alone changed, one of its two marks.
+/// Reads and writes in two versions while the API's schema and rules change under them, time and
+/// again: whoever reads v2 gets a field of one generation with the mark of that generation's rule,
+/// or, where the rules alone changed, one of its two marks.
 #[test]
 fn rules_that_are_swapped_under_load_never_meet_another_schema() {
     const OBJECTS: usize = 5;
@@ -217,7 +221,8 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
                         _ => json!({"metadata": {"labels": {"n": n.to_string()}}}),
                     };
                     let answer = client.merge(&object, &patch);
-                    // A write that was routed by the claim of before says so, and may be sent again.
+                    // A write that was routed by the claim of before says so, and may be sent
+                    // again.
                     assert!(matches!(answer.code, 200 | 409), "{}: {}", answer.code, answer.text);
                     if version == "v2" && answer.code == 200 {
                         of_one_generation(&answer.expect(200));
@@ -255,8 +260,8 @@ fn rules_that_are_swapped_under_load_never_meet_another_schema() {
     assert!(reads > 10 && writes > 10, "{reads} reads, {writes} writes");
 }
 
-/// Enough objects that their conversion is shared out: lists of several clients at once, a table and the first events of a watch
-/// show all of them, in order.
+/// Enough objects that their conversion is shared out: lists of several clients at once, a table
+/// and the first events of a watch show all of them, in order.
 #[test]
 fn many_objects_are_shown_in_another_version_whole_and_in_order() {
     let server = shared();

@@ -1,5 +1,6 @@
-//! Real definitions (`../shared/testdata/crds`) as their users meet them: installed, explained, filled with objects, protected from
-//! broken ones. Where the definitions are not at hand the tests say so and pass.
+//! Real definitions (`../shared/testdata/crds`) as their users meet them: installed, explained,
+//! filled with objects, protected from broken ones. Where the definitions are not at hand the tests
+//! say so and pass.
 
 use std::path::{Path, PathBuf};
 
@@ -75,7 +76,8 @@ impl Version<'_> {
     }
 }
 
-/// Whether a cause can come of what the generator does not know: rules in CEL, junctors, and what they make required.
+/// Whether a cause can come of what the generator does not know: rules in CEL, junctors, and what
+/// they make required.
 fn beyond_the_generator(version: &Version<'_>, cause: &Value) -> bool {
     let told = cause["message"].as_str().unwrap_or_default();
     let text = version.schema().to_string();
@@ -116,7 +118,8 @@ fn accepted(client: &Client, version: &Version<'_>) -> Value {
     largest.unwrap_or_else(|| panic!("no object of {} is accepted", version.path()))
 }
 
-/// Each broken object is refused, and the refusal names the place. A status is sent to where it is written.
+/// Each broken object is refused, and the refusal names the place. A status is sent to where it is
+/// written.
 fn broken_are_refused(client: &Client, version: &Version<'_>, object: &Value) -> usize {
     let path = version.path();
     client.post(&path, object).expect(201);

@@ -1,8 +1,10 @@
 //! What the documents tell people to type works when it is typed.
 //!
-//! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in a folder that has this repository's `config` and nothing
-//! else, with `insula` on the path: a block that needs a server starts it. In `console` blocks the lines after `$ ` are run. `cargo run --release -- X` is
-//! run as `insula X`; other `cargo`, `git` and `target/` commands are not run. Other blocks (`text`, `yaml`) are for reading.
+//! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in
+//! a folder that has this repository's `config` and nothing else, with `insula` on the path: a
+//! block that needs a server starts it. In `console` blocks the lines after `$ ` are run.
+//! `cargo run --release -- X` is run as `insula X`; other `cargo`, `git` and `target/` commands are
+//! not run. Other blocks (`text`, `yaml`) are for reading.
 
 use std::{
     fmt::Write,

@@ -1,20 +1,27 @@
 //! Recorded answers of a real kcp, replayed against this server by the recorder's own program.
 //!
-//! The floors are what was reached; they only go up. What is left of definitions and verbs stays as it is:
+//! The floors are what was reached; they only go up. What is left of definitions and verbs stays as
+//! it is:
 //!
 //! - `crd-lifecycle`: what the server's own controllers write has no owner.
-//! - `crd-openapi-v3`: descriptions are in our own words; parameters and fields of alpha features that are not served are not
-//!   published; a redirect stays in its workspace, where the recorded one leaves it.
-//! - `crd-versions-invalid`: unknown fields are told by name, and not in the order in which they were sent.
-//! - `builtin-openapi`: whole objects are written as JSON, and OpenAPI v3 too, which every client takes; the paths of tokens are not published.
+//! - `crd-openapi-v3`: descriptions are in our own words; parameters and fields of alpha features
+//!   that are not served are not published; a redirect stays in its workspace, where the recorded
+//!   one leaves it.
+//! - `crd-versions-invalid`: unknown fields are told by name, and not in the order in which they
+//!   were sent.
+//! - `builtin-openapi`: whole objects are written as JSON, and OpenAPI v3 too, which every client
+//!   takes; the paths of tokens are not published.
 //! - `builtin-rbac-validation`: the rules that an aggregated role gathers have no owner.
-//! - `builtin-strategic-patch`: a refused patch is told as the object that it would make, and not as a map of Go's.
-//! - `kcp-apiconversion`: rules have a status here. `kcp-export-versions`: what v1alpha1 cannot show is kept beside the object, and so a write
-//!   through it is not refused for what it did not send. `kcp-binding-validation`: a reference without a name is 422 with its causes, by the
+//! - `builtin-strategic-patch`: a refused patch is told as the object that it would make, and not
+//!   as a map of Go's.
+//! - `kcp-apiconversion`: rules have a status here. `kcp-export-versions`: what v1alpha1 cannot
+//!   show is kept beside the object, and so a write through it is not refused for what it did not
+//!   send. `kcp-binding-validation`: a reference without a name is 422 with its causes, by the
 //!   schema that requires it, before the question who may bind it.
-//! - `kcp-routing`: a path that leads nowhere is 404 for those alone who may know which workspaces there are. The recorded server says so to
-//!   everybody; kcp's front proxy, to nobody.
-//! - `verbs-generation-status`: fields at the root of an object keep their owner when its status is written.
+//! - `kcp-routing`: a path that leads nowhere is 404 for those alone who may know which workspaces
+//!   there are. The recorded server says so to everybody; kcp's front proxy, to nobody.
+//! - `verbs-generation-status`: fields at the root of an object keep their owner when its status is
+//!   written.
 
 use std::{path::Path, process::Command, time::Duration};
 

@@ -1,4 +1,5 @@
-//! The admin services over gRPC: with the generated client, and with one that knows nothing but reflection.
+//! The admin services over gRPC: with the generated client, and with one that knows nothing but
+//! reflection.
 
 use std::collections::BTreeMap;
 
@@ -338,8 +339,8 @@ async fn reflect(server: &Server, who: Who, ask: MessageRequest) -> Result<Messa
         .ok_or_else(|| Status::internal("an empty answer"))
 }
 
-/// A client that was built without any of our definitions: it asks for the services, learns the messages' fields, makes a
-/// request from them and reads the answer by them.
+/// A client that was built without any of our definitions: it asks for the services, learns the
+/// messages' fields, makes a request from them and reads the answer by them.
 #[test]
 fn a_client_that_knows_only_reflection_gets_along() {
     let server = shared();

@@ -1,5 +1,5 @@
-//! Webhooks that definitions name: called as Kubernetes calls them, where the operator allows it, and believed only as far as
-//! the contract goes.
+//! Webhooks that definitions name: called as Kubernetes calls them, where the operator allows it,
+//! and believed only as far as the contract goes.
 
 mod admission;
 
@@ -137,7 +137,8 @@ fn definitions_convert_by_webhook() {
     assert_eq!(sent["spec"], json!({"text": "one", "size": 3}));
     assert_eq!(sent["metadata"].get("resourceVersion"), None);
 
-    // Written in v2: to v1 for the store, where what its schema does not know is dropped, and back for the answer.
+    // Written in v2: to v1 for the store, where what its schema does not know is dropped, and back
+    // for the answer.
     let made = at
         .post(
             &url("v2", ""),
@@ -257,7 +258,8 @@ fn fields_are_selected_by_as_the_version_has_them() {
     assert_eq!(events, want.map(|(kind, name)| (kind.to_owned(), name.to_owned())));
 }
 
-/// However many watch, a change is one question, whether they select by fields of their version or take everything.
+/// However many watch, a change is one question, whether they select by fields of their version or
+/// take everything.
 #[test]
 fn watchers_share_what_the_webhook_says() {
     const WATCHERS: usize = 5;

@@ -1,4 +1,5 @@
-//! Tokens of other issuers: the operator's for the whole server, those of a workspace's type for that workspace alone.
+//! Tokens of other issuers: the operator's for the whole server, those of a workspace's type for
+//! that workspace alone.
 
 use std::{
     path::Path,
@@ -154,8 +155,8 @@ fn what_is_wrong_with_a_file_of_issuers_stops_the_start() {
     }
 }
 
-/// An issuer that takes a connection and says nothing holds up a request for seconds, and the next ones not at all. What the
-/// operator changes is taken up; a mistake changes nothing.
+/// An issuer that takes a connection and says nothing holds up a request for seconds, and the next
+/// ones not at all. What the operator changes is taken up; a mistake changes nothing.
 #[test]
 fn a_silent_issuer_is_given_up_and_another_takes_its_place() {
     let other = shared();

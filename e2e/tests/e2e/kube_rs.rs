@@ -169,7 +169,8 @@ async fn give_name(
     Ok(Action::await_change())
 }
 
-/// A controller reaches its goal, is told of what others change, and rests when nothing is left to do.
+/// A controller reaches its goal, is told of what others change, and rests when nothing is left to
+/// do.
 #[test]
 fn a_controller_reaches_its_goal_and_rests() {
     let server = shared();

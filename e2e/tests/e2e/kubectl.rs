@@ -152,7 +152,8 @@ fn the_contexts_work_as_they_are() {
     }
 }
 
-/// The same story by the cluster's name instead of its path is part of `kinds`; here bound resources.
+/// The same story by the cluster's name instead of its path is part of `kinds`; here bound
+/// resources.
 #[test]
 fn two_users_of_kubectl_do_not_see_each_other() {
     let both = [(); 2].map(|()| std::thread::spawn(|| story("kubectl/bound")));
@@ -239,7 +240,8 @@ fn objects(provider: &str) -> Vec<(&'static str, Option<&'static str>, Value)> {
     ]
 }
 
-/// Each verb of the list on each kind of the list, every other one by the name of the cluster instead of its path.
+/// Each verb of the list on each kind of the list, every other one by the name of the cluster
+/// instead of its path.
 #[test]
 fn every_verb_works_on_every_kind() {
     let server = shared();

@@ -1,4 +1,5 @@
-//! The life of an API's versions: stored objects follow the storage version, whatever happens meanwhile.
+//! The life of an API's versions: stored objects follow the storage version, whatever happens
+//! meanwhile.
 
 mod leaving;
 mod progress;

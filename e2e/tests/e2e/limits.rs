@@ -1,4 +1,5 @@
-//! What a tenant may send, and how much at once: everything has a limit, and who meets it is told which.
+//! What a tenant may send, and how much at once: everything has a limit, and who meets it is told
+//! which.
 
 use std::{
     io::Write,
@@ -92,7 +93,8 @@ fn what_is_sent_has_limits() {
     );
 }
 
-/// A selector of thousands of values fits the URL; headers beyond all measure are refused, and the server stays.
+/// A selector of thousands of values fits the URL; headers beyond all measure are refused, and the
+/// server stays.
 #[test]
 fn urls_and_headers_have_room_and_an_end() {
     let server = shared();
@@ -126,8 +128,8 @@ fn begun(server: &Server, token: &str, path: &str) -> StreamOwned<ClientConnecti
     stream
 }
 
-/// Begins a request that takes the only place, and gives what another one is told then. It begins anew when one of the others
-/// had the place at the moment in which it came.
+/// Begins a request that takes the only place, and gives what another one is told then. It begins
+/// anew when one of the others had the place at the moment in which it came.
 fn in_flight(
     server: &Server,
     path: &str,
@@ -154,7 +156,8 @@ fn busy(answer: &Answer) -> bool {
     true
 }
 
-/// One user's requests and watches leave room for everybody else's; who is over the limit is told when to come again.
+/// One user's requests and watches leave room for everybody else's; who is over the limit is told
+/// when to come again.
 #[test]
 fn what_is_open_at_once_has_limits() {
     let limits = ["REQUESTS_IN_FLIGHT_PER_USER", "WATCHES_PER_USER", "REQUEST_SECONDS"];
@@ -231,7 +234,8 @@ fn a_workspace_has_limits_of_its_own() {
     });
 }
 
-/// A second's requests may come at once, and then no more than the rate; others are not slowed down.
+/// A second's requests may come at once, and then no more than the rate; others are not slowed
+/// down.
 #[test]
 fn who_sends_too_many_requests_a_second_is_told() {
     let server = Server::with(Setup {
@@ -257,7 +261,8 @@ fn who_sends_too_many_requests_a_second_is_told() {
 /// What the threads did that work for tenants who are behind, in hundredths of a second.
 #[cfg(target_os = "linux")]
 fn behind(server: &Server) -> u64 {
-    // `pid (name) state …`: the time in user mode is the eleventh field behind the state, the niceness the sixteenth.
+    // `pid (name) state …`: the time in user mode is the eleventh field behind the state, the
+    // niceness the sixteenth.
     let name_used_niceness = |stat: String| {
         let (head, rest) = stat.rsplit_once(") ")?;
         let name = head.split_once('(')?.1.to_owned();
@@ -279,7 +284,8 @@ fn behind(server: &Server) -> u64 {
     used.sum()
 }
 
-/// Who computes much while others are there goes on where others go first; nobody loses anything by it.
+/// Who computes much while others are there goes on where others go first; nobody loses anything by
+/// it.
 #[test]
 #[cfg(target_os = "linux")]
 fn who_floods_lets_others_go_first() {
@@ -336,8 +342,9 @@ fn large_conversions_are_made_behind() {
     assert!(used > 1, "{used} hundredths of a second");
 }
 
-/// A workspace that used all that it may of the cores, while others ask, is served by turns: what it sends one by one is answered,
-/// and of what it sends all at once a part is told to come again. Others are not, and alone it is not.
+/// A workspace that used all that it may of the cores, while others ask, is served by turns: what
+/// it sends one by one is answered, and of what it sends all at once a part is told to come again.
+/// Others are not, and alone it is not.
 #[test]
 fn a_workspace_may_use_so_much_of_the_cores() {
     let server = Server::with(Setup {
@@ -423,7 +430,8 @@ fn old_managers_become_one() {
     let server = shared();
     let admin = server.admin();
     let client = admin.at(&workspace(&admin, "managers").0);
-    // Of an object that nobody owned anything of from the start, nobody does later, as in Kubernetes.
+    // Of an object that nobody owned anything of from the start, nobody does later, as in
+    // Kubernetes.
     let mut first = map(&json!({"name": "a"}));
     first["data"] = json!({"key": "v"});
     client.post(MAPS, &first).expect(201);

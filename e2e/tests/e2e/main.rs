@@ -1,5 +1,5 @@
-//! The shipped binary from outside, one file for each numbered promise. One program, so that it is linked once and its tests share a
-//! server.
+//! The shipped binary from outside, one file for each numbered promise. One program, so that it is
+//! linked once and its tests share a server.
 #![allow(clippy::unwrap_used)]
 
 /// A test for each story, and the list of them.

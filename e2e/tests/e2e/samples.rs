@@ -1,4 +1,5 @@
-//! The samples of `config/samples/conversions` are admitted as they are printed, and what they say of their objects is what tenants read.
+//! The samples of `config/samples/conversions` are admitted as they are printed, and what they say
+//! of their objects is what tenants read.
 
 use std::{
     fs,

@@ -13,7 +13,8 @@ use serde_json::{Value, json};
 
 use crate::grpc;
 
-/// What the port answers to a ClientHello of a version: the type of the record, and what stands behind its header.
+/// What the port answers to a ClientHello of a version: the type of the record, and what stands
+/// behind its header.
 fn greeted(server: &Server, version: u8) -> (u8, Vec<u8>) {
     let mut hello = vec![3, version];
     hello.extend([7; 32]);
@@ -94,7 +95,8 @@ fn what_is_on_disk_is_the_owners() {
     let mut found = Vec::new();
     open_to_others(&server.data_dir(), &mut found);
     assert!(found.is_empty(), "{found:?}");
-    // What a library makes without a mode of its own is nobody else's either, and no core dump has what is in memory.
+    // What a library makes without a mode of its own is nobody else's either, and no core dump has
+    // what is in memory.
     let process = |file: &str| std::fs::read_to_string(format!("/proc/{}/{file}", server.pid()));
     if let (Ok(status), Ok(limits)) = (process("status"), process("limits")) {
         assert!(status.contains("Umask:\t0077"), "{status}");
@@ -221,7 +223,8 @@ fn nothing_secret_is_told() {
     assert!(told[0]["detail"].as_str().unwrap().contains("kubeconfig"), "{told:?}");
 }
 
-/// Streams that are opened and reset at once (CVE-2023-44487) cost who does it the connection, and nobody else a place.
+/// Streams that are opened and reset at once (CVE-2023-44487) cost who does it the connection, and
+/// nobody else a place.
 #[test]
 fn streams_that_are_reset_cost_nobody_else() {
     let server = Server::with_flags(&["--store", "memory"]);

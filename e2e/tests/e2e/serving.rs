@@ -5,7 +5,8 @@ use serde_json::{Value, json};
 
 stories!("serving": apply, changes, corners, definition, definitions, discovery, documents, lists, naming, owners, pipeline, refusals, representations, revisions, subresources, verbs, watches, writes);
 
-/// Pages of a list are of one revision, each object once, whatever the size of the page and whatever is written meanwhile.
+/// Pages of a list are of one revision, each object once, whatever the size of the page and
+/// whatever is written meanwhile.
 #[test]
 fn pages_of_any_size_make_the_same_list() {
     let server = shared();
@@ -92,7 +93,8 @@ fn no_update_is_lost_among_writers() {
     );
 }
 
-/// Patches without a revision are tried again where others were faster: none is refused, and none is lost.
+/// Patches without a revision are tried again where others were faster: none is refused, and none
+/// is lost.
 #[test]
 fn patches_at_the_same_time_all_count() {
     let server = shared();
@@ -118,7 +120,8 @@ fn patches_at_the_same_time_all_count() {
     assert_eq!(data.as_object().unwrap().len(), writers * writes);
 }
 
-/// What is too large with its owners is stored without them, and what is too large by itself is refused.
+/// What is too large with its owners is stored without them, and what is too large by itself is
+/// refused.
 #[test]
 fn owners_make_room_for_large_objects() {
     let server = shared();
@@ -160,7 +163,8 @@ fn owners_make_room_for_large_objects() {
     assert_eq!(refused["reason"], "RequestEntityTooLarge");
 }
 
-/// A watch gives every change once, in order, while several write; and another that begins in the middle gives the same rest.
+/// A watch gives every change once, in order, while several write; and another that begins in the
+/// middle gives the same rest.
 #[test]
 fn watches_are_ordered_unique_and_complete() {
     let server = shared();
@@ -236,7 +240,8 @@ fn watches_are_ordered_unique_and_complete() {
     );
 }
 
-/// A watch whose definition changes ends without an error, so that its client lists anew under what is served now.
+/// A watch whose definition changes ends without an error, so that its client lists anew under what
+/// is served now.
 #[test]
 fn watches_end_when_their_definition_changes() {
     let server = shared();
@@ -270,7 +275,8 @@ fn watches_end_when_their_definition_changes() {
     assert_eq!(events, Vec::<Value>::new());
 }
 
-/// While a definition changes, time and again, its objects are read, listed, written and made as ever.
+/// While a definition changes, time and again, its objects are read, listed, written and made as
+/// ever.
 #[test]
 fn nothing_fails_while_a_definition_changes() {
     const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -321,7 +327,8 @@ fn nothing_fails_while_a_definition_changes() {
     assert!(rounds >= 3, "{rounds} rounds are none to speak of");
 }
 
-/// At most ten managers are remembered for updates; what the oldest ones changed is `ancient-changes`, of one version.
+/// At most ten managers are remembered for updates; what the oldest ones changed is
+/// `ancient-changes`, of one version.
 #[test]
 fn owners_of_long_ago_are_summed_up() {
     let server = shared();

@@ -191,7 +191,8 @@ fn a_request_in_flight_is_answered_during_the_drain() {
     let server = Server::start();
     let admin = server.admin().at("root");
     admin.get("/readyz").expect(200);
-    // Writers go on until they are refused; whatever was answered with 201 is there after a restart.
+    // Writers go on until they are refused; whatever was answered with 201 is there after a
+    // restart.
     let name = unique("drain");
     let writer = {
         let (admin, name) = (admin, name.clone());
@@ -286,7 +287,8 @@ fn unknown_keys_are_refused_with_the_nearest_one() {
     }
 }
 
-/// In large pages, of which the system makes more by and by, an idle server would grow to what it needed once.
+/// In large pages, of which the system makes more by and by, an idle server would grow to what it
+/// needed once.
 #[test]
 #[cfg(target_os = "linux")]
 fn memory_comes_in_small_pages() {
@@ -297,7 +299,8 @@ fn memory_comes_in_small_pages() {
 
 #[test]
 fn it_is_ready_when_it_says_so() {
-    // No sleep, no retry: the first request after the line works, in a workspace made by the second.
+    // No sleep, no retry: the first request after the line works, in a workspace made by the
+    // second.
     let server = Server::with_flags(&["--store", "memory"]);
     let admin = server.admin();
     admin.get("/readyz").expect(200);
@@ -305,7 +308,8 @@ fn it_is_ready_when_it_says_so() {
     admin.at(&path).get("/api/v1/namespaces/default").expect(200);
 }
 
-/// History need not outlive a process, but nothing may be passed over: either the deletion is told, or the client is told to list again.
+/// History need not outlive a process, but nothing may be passed over: either the deletion is told,
+/// or the client is told to list again.
 #[test]
 fn a_watch_from_before_a_restart_misses_nothing() {
     let mut server = Server::start();
@@ -336,8 +340,9 @@ fn a_watch_from_before_a_restart_misses_nothing() {
     }
 }
 
-/// Pages that began before a restart go on in the present, with the token that the refusal has; lists of that time are told that
-/// it is gone. (Answers of 200 would do as well, from a store that remembers.)
+/// Pages that began before a restart go on in the present, with the token that the refusal has;
+/// lists of that time are told that it is gone. (Answers of 200 would do as well, from a store that
+/// remembers.)
 #[test]
 fn pages_from_before_a_restart_go_on() {
     let mut server = Server::start();

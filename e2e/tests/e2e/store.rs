@@ -1,4 +1,5 @@
-//! What was acknowledged is there, whatever happens to the process; and several servers on one etcd are one.
+//! What was acknowledged is there, whatever happens to the process; and several servers on one etcd
+//! are one.
 
 use std::{
     collections::BTreeSet,
@@ -29,7 +30,8 @@ fn create(client: &Client, path: &str, body: &Value) -> Option<u16> {
     sent.ok().map(|answer| answer.code)
 }
 
-/// Writes until the server is gone; gives the names that were acknowledged, and counts them for all writers.
+/// Writes until the server is gone; gives the names that were acknowledged, and counts them for all
+/// writers.
 fn write_until_killed(client: Client, prefix: String, count: &AtomicUsize) -> Vec<String> {
     let mut acknowledged = Vec::new();
     for i in 0..100_000 {
@@ -101,7 +103,8 @@ fn kill_9_loses_no_acknowledged_write() {
     }
 }
 
-/// A binding's bundle, claim and status appear together: what is Bound is served in every version, what is served is Bound.
+/// A binding's bundle, claim and status appear together: what is Bound is served in every version,
+/// what is served is Bound.
 fn is_whole(client: &Client, plural: &str) -> bool {
     let binding = client.get(&format!("{APIS}/apibindings/{plural}"));
     if binding.code != 200 {

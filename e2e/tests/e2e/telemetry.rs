@@ -1,4 +1,5 @@
-//! What operators see: metrics with closed labels, ids of requests, logs that name workspace and request.
+//! What operators see: metrics with closed labels, ids of requests, logs that name workspace and
+//! request.
 
 use std::collections::BTreeSet;
 

@@ -1,12 +1,15 @@
-//! Who is not let in, row by row of the table of negative tests, and through every door: workspaces by path and by the name
-//! of their cluster, over HTTP/1.1 and HTTP/2; as watches, WebSockets among them; through the virtual workspaces of exports,
-//! initializers, terminators and schemas, whosever they are; over gRPC. Whatever is refused changes nothing in the store, its
-//! answer names nobody's workspace, owner or value that the request did not name itself, and the audit log has it with the reason.
+//! Who is not let in, row by row of the table of negative tests, and through every door: workspaces
+//! by path and by the name of their cluster, over HTTP/1.1 and HTTP/2; as watches, WebSockets among
+//! them; through the virtual workspaces of exports, initializers, terminators and schemas, whosever
+//! they are; over gRPC. Whatever is refused changes nothing in the store, its answer names nobody's
+//! workspace, owner or value that the request did not name itself, and the audit log has it with
+//! the reason.
 //!
-//! Here are those who come from outside; what a tenant tries in its own workspace is in `tenants`, bytes that are no request
-//! in `framing`, gRPC and other ports in `admin`, browsers in `browsers`, mounts in `mounts`. Rows 9 and 10 (certificates) are in
-//! `access.rs` and `crates/auth/tests`; rows that need a scene of their own (36, 46, 48–50, 52–63, 65, 66) are in the
-//! stories that set it. Anonymous requests get 403 where the table says 401, as in kcp.
+//! Here are those who come from outside; what a tenant tries in its own workspace is in `tenants`,
+//! bytes that are no request in `framing`, gRPC and other ports in `admin`, browsers in `browsers`,
+//! mounts in `mounts`. Rows 9 and 10 (certificates) are in `access.rs` and `crates/auth/tests`;
+//! rows that need a scene of their own (36, 46, 48–50, 52–63, 65, 66) are in the stories that set
+//! it. Anonymous requests get 403 where the table says 401, as in kcp.
 
 mod admin;
 mod browsers;
@@ -79,7 +82,8 @@ fn tokens_that_do_not_count_let_nobody_in() {
     let scene = Scene::new();
     let issuer = &scene.issuer;
     let list = format!("GET /clusters/{{mine}}{MAPS}");
-    // What everybody can read is no secret: not the key of the issuer, nor its claims without a signature.
+    // What everybody can read is no secret: not the key of the issuer, nor its claims without a
+    // signature.
     let public = EncodingKey::from_secret(scene.ada.as_bytes());
     let confused = |kid: &str| {
         let mut header = Header::new(Algorithm::HS256);
@@ -304,7 +308,8 @@ fn system_clusters_are_closed() {
     refuse(&scene, &rows);
 }
 
-/// What row 14 limits: an owner acts as others in the owner's workspace, by roles there, and as nobody of the system.
+/// What row 14 limits: an owner acts as others in the owner's workspace, by roles there, and as
+/// nobody of the system.
 #[test]
 fn an_owner_borrows_identities_of_the_workspace() {
     let server = shared();

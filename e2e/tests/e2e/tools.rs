@@ -385,7 +385,8 @@ fn definitions_are_published_for_other_workspaces() {
         "{rules}"
     );
 
-    // Somebody works on the draft; it is not drafted again, neither for this schema nor for the next.
+    // Somebody works on the draft; it is not drafted again, neither for this schema nor for the
+    // next.
     let drop = json!({"spec": {"conversions": [
         {"from": "v1", "to": "v2", "rules": rules["spec"]["conversions"][0]["rules"], "drop": [".spec.hint"]},
         rules["spec"]["conversions"][1]]}});

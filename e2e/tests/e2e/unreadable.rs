@@ -1,5 +1,5 @@
-//! What must never need a converter, with objects that none can convert: rules of before let them be stored. And what serves
-//! while a bundle is missing.
+//! What must never need a converter, with objects that none can convert: rules of before let them
+//! be stored. And what serves while a bundle is missing.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ fn engines(version: &str, namespace: &str) -> String {
     format!("/apis/example.io/{version}/namespaces/{namespace}/engines")
 }
 
-/// Publishes engines, whose size is a text in `v1` and their liters a number in `v2`, and binds them here.
+/// Publishes engines, whose size is a text in `v1` and their liters a number in `v2`, and binds
+/// them here.
 fn engines_in(client: &Client) {
     let version = |name: &str, fields: Value| {
         let spec = json!({"type": "object", "properties": fields});

@@ -154,8 +154,8 @@ fn a_certificate_is_taken_up_when_its_files_change() {
     assert_eq!(answer["result"]["status"], "Success");
 }
 
-/// What Kubernetes itself makes of the answers. Its server comes of Go's module proxy (docs/tools.md says how), so that
-/// this runs where somebody has built it.
+/// What Kubernetes itself makes of the answers. Its server comes of Go's module proxy
+/// (docs/tools.md says how), so that this runs where somebody has built it.
 #[test]
 fn kubernetes_converts_by_it() {
     let server = insula_e2e::shared();
@@ -224,7 +224,8 @@ fn kubernetes_converts_by_it() {
     let wanted: Vec<Value> = (0..20).chain([8]).map(Value::from).collect();
     assert_eq!(liters, wanted.iter().collect::<Vec<_>>());
 
-    // What cannot be converted is refused with the rule; it is written through v1, read in v2, and deleted all the same.
+    // What cannot be converted is refused with the rule; it is written through v1, read in v2, and
+    // deleted all the same.
     kube.merge(&v8("v1"), &json!({"spec": {"size": "huge"}})).expect(200);
     let failed = kube.get(&v8("v2"));
     let message = failed.body["message"].as_str().unwrap_or_default();

@@ -39,7 +39,8 @@ fn unpacked(answer: &Answer) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A list that is large travels compressed, and is the same list; a small one and a watch travel as they are.
+/// A list that is large travels compressed, and is the same list; a small one and a watch travel as
+/// they are.
 #[test]
 fn large_answers_are_compressed() {
     let server = shared();
@@ -73,7 +74,8 @@ fn large_answers_are_compressed() {
     assert_eq!(unpacked(&openapi)["openapi"], "3.0.0");
 }
 
-/// Informers of metadata ask for it in protobuf: lists, objects, events and refusals come in it, whole objects never do.
+/// Informers of metadata ask for it in protobuf: lists, objects, events and refusals come in it,
+/// whole objects never do.
 #[test]
 fn metadata_travels_in_protobuf() {
     let server = shared();
@@ -129,7 +131,8 @@ fn watches_come_in_chunks() {
     );
 }
 
-/// Options of a deletion come in protobuf from clients that speak it: here a UID that is another object's.
+/// Options of a deletion come in protobuf from clients that speak it: here a UID that is another
+/// object's.
 #[test]
 fn options_of_deletions_travel_in_protobuf() {
     let server = shared();
@@ -162,7 +165,8 @@ fn options_of_deletions_travel_in_protobuf() {
     client.get(&path).expect(404);
 }
 
-/// A revision from before the definition is none of its history: the watch says so within the stream, and clients list anew.
+/// A revision from before the definition is none of its history: the watch says so within the
+/// stream, and clients list anew.
 #[test]
 fn watches_begin_with_the_definition() {
     let server = shared();
@@ -195,7 +199,8 @@ fn event(message: Option<Message>) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A watch over WebSocket: events are messages, pings are answered, the end is a close. Refusals come before the upgrade.
+/// A watch over WebSocket: events are messages, pings are answered, the end is a close. Refusals
+/// come before the upgrade.
 #[test]
 fn watches_are_websockets_for_browsers() {
     let server = shared();
@@ -250,7 +255,8 @@ fn watches_are_websockets_for_browsers() {
     assert_eq!(client.websocket(MAPS, &[]).err(), Some(200));
 }
 
-/// HTTP/2 by its frames (RFC 9113, 4.1): a client library does not send what a refusal makes needless, the network does.
+/// HTTP/2 by its frames (RFC 9113, 4.1): a client library does not send what a refusal makes
+/// needless, the network does.
 struct Frames(StreamOwned<ClientConnection, TcpStream>);
 
 impl Frames {

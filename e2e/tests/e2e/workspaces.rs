@@ -1,4 +1,5 @@
-//! The life of workspaces, from outside: whole trees go at once and leave nothing, and who watches one that is closed is told so.
+//! The life of workspaces, from outside: whole trees go at once and leave nothing, and who watches
+//! one that is closed is told so.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,8 @@ fn map(name: &str, finalizers: &[&str]) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "finalizers": finalizers}, "data": {"a": "b"}})
 }
 
-/// A definition of the workspace's own, so that there are claims and objects of kinds that go with it.
+/// A definition of the workspace's own, so that there are claims and objects of kinds that go with
+/// it.
 fn definition() -> Value {
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
     json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": {"name": "leaves.tree.example.com"},

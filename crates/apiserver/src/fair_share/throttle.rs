@@ -1,8 +1,9 @@
 //! Turns of a workspace that used all that it may.
 //!
-//! Its requests are computed one after the other, each as soon as the account allows. So they disturb others by one request at a
-//! time. Refused, they would come again all at once, after the second that clients are told to wait. Who waits too long for a turn
-//! is refused all the same, or a flood would fill the memory.
+//! Its requests are computed one after the other, each as soon as the account allows. So they
+//! disturb others by one request at a time. Refused, they would come again all at once, after the
+//! second that clients are told to wait. Who waits too long for a turn is refused all the same, or
+//! a flood would fill the memory.
 
 use super::{ConnectionMeter, FairShare, Limit, Tenant, TenantUsage};
 use std::{pin::pin, time::Duration};
@@ -13,7 +14,8 @@ use tokio::{
 
 /// Who waits longer is told to come again.
 const PATIENCE: Duration = Duration::from_secs(1);
-/// What takes longer waits for something else, such as a webhook or a disk, and others of its workspace go on.
+/// What takes longer waits for something else, such as a webhook or a disk, and others of its
+/// workspace go on.
 const TURN: Duration = Duration::from_millis(50);
 
 /// A workspace used all that it may, and others of its requests come first.
@@ -89,7 +91,8 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A workspace that used so many seconds of two cores, of which it may use a quarter, while somebody else is there.
+    /// A workspace that used so many seconds of two cores, of which it may use a quarter, while
+    /// somebody else is there.
     fn spent(seconds: u32) -> (FairShare, ConnectionMeter, Tenant) {
         let fair_share = FairShare::new(2, 25);
         let loud = Tenant::Workspace(ClusterName::parse("loud").expect("a name"));

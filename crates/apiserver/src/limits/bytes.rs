@@ -1,8 +1,9 @@
-//! Bytes in flight: what the bodies of requests, and answers that are made as a whole, keep in memory.
+//! Bytes in flight: what the bodies of requests, and answers that are made as a whole, keep in
+//! memory.
 //!
-//! A request holds its bytes from before they are read or made until the last byte of its answer is sent. The user, the
-//! workspace and the server have a limit each. Whoever holds nothing else may go beyond it: a list that is larger than a
-//! limit is answered, one at a time.
+//! A request holds its bytes from before they are read or made until the last byte of its answer is
+//! sent. The user, the workspace and the server have a limit each. Whoever holds nothing else may
+//! go beyond it: a list that is larger than a limit is answered, one at a time.
 
 use super::{Book, Open};
 use crate::status::{self, StatusReply};
@@ -14,7 +15,8 @@ use std::sync::{
 /// Less than this is not counted: the limits of requests bound how often it is there.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
 
-/// The bytes that one request holds. Clones are of the same request; the last one gives the bytes back.
+/// The bytes that one request holds. Clones are of the same request; the last one gives the bytes
+/// back.
 #[derive(Clone, Default)]
 pub(crate) struct Budget(Option<Arc<Request>>);
 

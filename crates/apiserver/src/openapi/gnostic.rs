@@ -1,15 +1,17 @@
-//! OpenAPI v2 in protobuf, as gnostic's `openapi.v2.Document` has it. client-go's `OpenAPISchema()` takes nothing else:
-//! `kubectl explain --output plaintext-openapiv2`, kubectl's own validation and Argo CD go by it.
+//! OpenAPI v2 in protobuf, as gnostic's `openapi.v2.Document` has it. client-go's `OpenAPISchema()`
+//! takes nothing else: `kubectl explain --output plaintext-openapiv2`, kubectl's own validation and
+//! Argo CD go by it.
 //!
-//! The tables say under which number gnostic keeps what JSON has under a name. Where JSON has a map, gnostic has a list of
-//! pairs; where JSON allows one of several things, gnostic wraps each in a message of its own. What is free in form is
-//! kept as YAML, of which JSON is a part.
+//! The tables say under which number gnostic keeps what JSON has under a name. Where JSON has a
+//! map, gnostic has a list of pairs; where JSON allows one of several things, gnostic wraps each in
+//! a message of its own. What is free in form is kept as YAML, of which JSON is a part.
 
 use crate::protobuf::write::{bytes, double, varint};
 use insula_api::Json;
 use serde_json::Map;
 
-/// A message: its fields, and where it keeps names that begin with `x-`; zero where it has no place for them.
+/// A message: its fields, and where it keeps names that begin with `x-`; zero where it has no place
+/// for them.
 struct Message {
     fields: &'static [Field],
     extensions: u32,

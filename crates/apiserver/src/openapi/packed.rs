@@ -1,8 +1,10 @@
-//! Bytes that are kept compressed, in pieces that make one stream when they stand one behind the other.
+//! Bytes that are kept compressed, in pieces that make one stream when they stand one behind the
+//! other.
 //!
-//! A piece is deflated by itself and ends on a byte, so that what is in front of it and behind it does not matter. A gzip
-//! stream is then a head, the pieces, and the sums of all: nothing is compressed again where one piece of many changes.
-//! One member, because not every client reads a second one.
+//! A piece is deflated by itself and ends on a byte, so that what is in front of it and behind it
+//! does not matter. A gzip stream is then a head, the pieces, and the sums of all: nothing is
+//! compressed again where one piece of many changes. One member, because not every client reads a
+//! second one.
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, Crc, FlushCompress, read::GzDecoder};
@@ -44,8 +46,9 @@ impl Piece {
 
 /// Blocks of a deflate stream that end on a byte, none of which is the last one.
 ///
-/// A flush is complete when a call leaves room in the output. Until then it has to be asked for again, which
-/// `flate2::write::DeflateEncoder::flush` does not do: it cuts off what does not fit its buffer of 32 KiB.
+/// A flush is complete when a call leaves room in the output. Until then it has to be asked for
+/// again, which `flate2::write::DeflateEncoder::flush` does not do: it cuts off what does not fit
+/// its buffer of 32 KiB.
 fn deflate(bytes: &[u8]) -> Vec<u8> {
     let mut deflater = Compress::new(Compression::default(), false);
     let mut out = Vec::with_capacity(bytes.len() / 8 + ROOM_BYTES);

@@ -1,7 +1,7 @@
 //! The operations of a resource, as OpenAPI v3 paths.
 //!
-//! kubectl reads from them which kind a path serves (`explain`), and whether the server validates fields itself: it looks
-//! for the `fieldValidation` parameter on the PATCH of a kind.
+//! kubectl reads from them which kind a path serves (`explain`), and whether the server validates
+//! fields itself: it looks for the `fieldValidation` parameter on the PATCH of a kind.
 
 use super::{DELETE_OPTIONS, PATCH, SCALE, STATUS, component, reference};
 use crate::negotiate::Patches;

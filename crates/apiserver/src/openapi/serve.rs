@@ -19,7 +19,8 @@ pub struct Asked<'a> {
     pub headers: &'a HeaderMap,
     /// The query's hash.
     pub hash: Option<&'a str>,
-    /// What stands before `/openapi` in the request's path (`/clusters/root`), for a redirect to lead to the same place.
+    /// What stands before `/openapi` in the request's path (`/clusters/root`), for a redirect to
+    /// lead to the same place.
     pub base: &'a str,
     /// The time of the request.
     pub now: Timestamp,
@@ -84,7 +85,8 @@ pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Result<Respo
     }
 }
 
-/// How clients ask for OpenAPI v2: the first spelling of protobuf is no media type by the letter, and the one that they send.
+/// How clients ask for OpenAPI v2: the first spelling of protobuf is no media type by the letter,
+/// and the one that they send.
 const V2_ASKED: [(&str, V2); 3] = [
     ("json", V2::Json),
     ("com.github.proto-openapi.spec.v2@v1.0+protobuf", V2::Protobuf),

@@ -138,7 +138,8 @@ fn parameters(list: &Json) -> Json {
     list.as_array().into_iter().flatten().map(convert).collect()
 }
 
-/// References to the place of definitions in v2. An `allOf` of one reference is the reference itself.
+/// References to the place of definitions in v2. An `allOf` of one reference is the reference
+/// itself.
 fn relocated(schema: Json) -> Json {
     match schema {
         Json::Object(mut map) => {

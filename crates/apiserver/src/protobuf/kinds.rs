@@ -1,4 +1,5 @@
-//! The messages that are read and written, as tables: field numbers are those of Kubernetes' `generated.proto` files.
+//! The messages that are read and written, as tables: field numbers are those of Kubernetes'
+//! `generated.proto` files.
 
 use super::policies;
 
@@ -259,7 +260,8 @@ const PARTIAL_LIST: &[Field] = &[
     (2, "items", Type::Message(PARTIAL), true),
 ];
 
-/// What clients send: objects of built-in kinds that Go's clients have types for, and what DELETE takes.
+/// What clients send: objects of built-in kinds that Go's clients have types for, and what DELETE
+/// takes.
 pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     Some(match (api_version, kind) {
         ("v1", "Namespace") => NAMESPACE,

@@ -1,4 +1,5 @@
-//! The same for kinds that say who may do what: roles and admission policies, the bindings of both, and reviews of access.
+//! The same for kinds that say who may do what: roles and admission policies, the bindings of both,
+//! and reviews of access.
 
 use super::kinds::{Field, META, Type};
 
@@ -199,8 +200,8 @@ const MUTATING_WEBHOOK: &[Field] = &[
 const VALIDATING_WEBHOOKS: &[Field] = &[one(1, "metadata", META), list(2, "webhooks", VALIDATING_WEBHOOK)];
 const MUTATING_WEBHOOKS: &[Field] = &[one(1, "metadata", META), list(2, "webhooks", MUTATING_WEBHOOK)];
 
-/// The table of a kind of `rbac.authorization.k8s.io/v1`, `admissionregistration.k8s.io/v1`, `authorization.k8s.io/v1` or
-/// `authentication.k8s.io/v1`.
+/// The table of a kind of `rbac.authorization.k8s.io/v1`, `admissionregistration.k8s.io/v1`,
+/// `authorization.k8s.io/v1` or `authentication.k8s.io/v1`.
 pub(super) fn read(kind: &str) -> Option<&'static [Field]> {
     Some(match kind {
         "SubjectAccessReview" | "LocalSubjectAccessReview" | "SelfSubjectAccessReview" => ACCESS_REVIEW,

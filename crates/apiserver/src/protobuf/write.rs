@@ -1,4 +1,5 @@
-//! JSON to the wire. Empty fields are left out, as readers take them for what they are without them.
+//! JSON to the wire. Empty fields are left out, as readers take them for what they are without
+//! them.
 
 use super::{
     MAGIC,
@@ -47,7 +48,8 @@ fn message(object: &Json, fields: &[Field]) -> Vec<u8> {
     out
 }
 
-/// One value. What is not of the field's type is left out: stored metadata has been validated, and holds none.
+/// One value. What is not of the field's type is left out: stored metadata has been validated, and
+/// holds none.
 fn field(number: u32, value: &Json, kind: Type, out: &mut Vec<u8>) {
     match (kind, value) {
         (Type::Text, Json::String(text)) => bytes(number, text.as_bytes(), out),

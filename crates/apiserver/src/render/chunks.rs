@@ -1,7 +1,8 @@
 //! Lists that are encoded while they are sent.
 //!
-//! A list whose objects are stored as they are shown cannot fail half way. So it is answered at once, and its objects are
-//! written in chunks as the client takes them: a client that reads nothing costs one chunk, whatever the list's length.
+//! A list whose objects are stored as they are shown cannot fail half way. So it is answered at
+//! once, and its objects are written in chunks as the client takes them: a client that reads
+//! nothing costs one chunk, whatever the list's length.
 
 use crate::reply;
 use axum::{body::Body, response::Response};

@@ -1,12 +1,15 @@
-//! When a watch has something to say though nothing happens: now and then where it stands, and at last that it is over.
+//! When a watch has something to say though nothing happens: now and then where it stands, and at
+//! last that it is over.
 
 use std::{pin::Pin, time::Duration};
 use tokio::time::{Sleep, sleep};
 
-/// A watch without `timeoutSeconds` ends after this time and a random part of it more, as kube-apiserver's do.
+/// A watch without `timeoutSeconds` ends after this time and a random part of it more, as
+/// kube-apiserver's do.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
 
-/// How long a watch lasts: as it is asked, or so that those that began together do not end together.
+/// How long a watch lasts: as it is asked, or so that those that began together do not end
+/// together.
 pub(super) fn lasting(asked_seconds: Option<u64>, random: u64) -> Duration {
     match asked_seconds {
         Some(seconds) => Duration::from_secs(seconds),

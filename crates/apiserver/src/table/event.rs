@@ -1,4 +1,5 @@
-//! Events as rows. Both spellings of an event give the same row, and so do old and new ways to say when and how often.
+//! Events as rows. Both spellings of an event give the same row, and so do old and new ways to say
+//! when and how often.
 
 use super::{age, definition};
 use insula_api::{Json, Timestamp};

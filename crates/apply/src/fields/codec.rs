@@ -1,4 +1,5 @@
-//! `fieldsV1`: a set as JSON, with the steps as keys: `f:` field, `k:` keys, `v:` value, `i:` place, `.` the place itself.
+//! `fieldsV1`: a set as JSON, with the steps as keys: `f:` field, `k:` keys, `v:` value, `i:`
+//! place, `.` the place itself.
 
 use super::element::Element;
 use super::set::{FieldSet, Place};
@@ -21,8 +22,8 @@ impl FieldSet {
         Json::Object(places.collect())
     }
 
-    /// Reads `fieldsV1`. Steps of a kind that nobody knows are left out: a later version may know them. Nothing where it
-    /// cannot be read.
+    /// Reads `fieldsV1`. Steps of a kind that nobody knows are left out: a later version may know
+    /// them. Nothing where it cannot be read.
     pub fn from_json(json: &Json) -> Option<FieldSet> {
         read(json).map(|place| place.below)
     }

@@ -1,12 +1,13 @@
-//! One step from a value into it: a field, an item by its keys, an item by its value, an item by its place.
+//! One step from a value into it: a field, an item by its keys, an item by its value, an item by
+//! its place.
 
 use insula_api::Json;
 use std::{cmp::Ordering, fmt};
 
 /// One step of a path.
 ///
-/// Ordered as structured-merge-diff orders them: fields, keys, values, places; numbers are equal by value, so that `1` and
-/// `1.0` name the same item of a set.
+/// Ordered as structured-merge-diff orders them: fields, keys, values, places; numbers are equal by
+/// value, so that `1` and `1.0` name the same item of a set.
 #[derive(Debug, Clone)]
 pub enum Element {
     /// A field of an object, or a key of a map.

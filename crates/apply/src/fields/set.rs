@@ -5,9 +5,9 @@ use std::cmp::Ordering;
 
 /// A set of fields.
 ///
-/// Invariant: places are sorted, and every place is a member or has members below, so that equal sets are equal trees.
-/// Objects keep their fields sorted too, so sets of whole objects are built by appending, and two sets are walked side by
-/// side.
+/// Invariant: places are sorted, and every place is a member or has members below, so that equal
+/// sets are equal trees. Objects keep their fields sorted too, so sets of whole objects are built
+/// by appending, and two sets are walked side by side.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSet {
     pub(super) places: Vec<(Element, Place)>,

@@ -172,7 +172,8 @@ fn copies_of_copies_stop_at_the_limit() {
 
 #[test]
 fn what_is_built_in_steps_is_no_deeper_than_allowed() {
-    // A copy into the copied value deepens it; unlimited, freeing the result would overflow the stack.
+    // A copy into the copied value deepens it; unlimited, freeing the result would overflow the
+    // stack.
     let patch = Json::Array(vec![json!({"op": "copy", "from": "/a", "path": "/a/a"}); 200]);
     let error = patched(&json!({"a": {}}), &patch).expect_err("too deep").to_string();
     assert!(

@@ -47,8 +47,8 @@ pub enum ApplyError {
     Version(String),
 }
 
-/// Applies a configuration. `live` is the object, or an empty one before it is created; both are in the writer's version and
-/// without `managedFields`.
+/// Applies a configuration. `live` is the object, or an empty one before it is created; both are in
+/// the writer's version and without `managedFields`.
 ///
 /// # Errors
 /// See [`ApplyError`].
@@ -146,7 +146,8 @@ fn stamp(managers: &mut Managers, own: &Manager, time: Option<insula_api::Timest
     }
 }
 
-/// Takes out of the merged object what the writer applied last time and does not now, unless others own it.
+/// Takes out of the merged object what the writer applied last time and does not now, unless others
+/// own it.
 fn prune(
     merged: Json,
     last: &Entry,
@@ -169,7 +170,8 @@ fn prune(
     versions.convert(&pruned, version, writer.api_version)
 }
 
-/// Puts back what somebody owns, version by version: the one at hand first, since others may be made of it.
+/// Puts back what somebody owns, version by version: the one at hand first, since others may be
+/// made of it.
 fn add_back_owned(
     merged: &Json,
     mut without: Json,
@@ -195,7 +197,8 @@ fn add_back_owned(
             without = restored;
             continue;
         }
-        // What a version cannot show comes back with every conversion: only what was put back here counts.
+        // What a version cannot show comes back with every conversion: only what was put back here
+        // counts.
         let Some(own) = versions.shape(version) else { continue };
         let mut added = with_named(own, fields_of(own, &versions.convert(&restored, at, version)?));
         added.subtract(&with_named(own, fields_of(own, &versions.convert(&part, at, version)?)));

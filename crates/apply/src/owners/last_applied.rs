@@ -28,7 +28,8 @@ pub(super) fn fields(live: &Json, api_version: &str, shape: Shape<'_>) -> Option
     Some(fields)
 }
 
-/// Keeps the annotation of an object that has one, so that client-side apply goes on from what is applied now.
+/// Keeps the annotation of an object that has one, so that client-side apply goes on from what is
+/// applied now.
 pub(super) fn renew(live: &Json, object: &mut Option<Json>, config: &Json) {
     let Some(now) = object
         .as_ref()

@@ -5,7 +5,8 @@ use insula_api::{Json, Timestamp};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
-/// More managers that update than these are not told apart: the oldest become one, `ancient-changes`.
+/// More managers that update than these are not told apart: the oldest become one,
+/// `ancient-changes`.
 pub const UPDATE_MANAGERS_MAX: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 

@@ -1,11 +1,13 @@
-//! Who owns which fields of an object, and what a write does to that: `metadata.managedFields` and server-side apply.
+//! Who owns which fields of an object, and what a write does to that: `metadata.managedFields` and
+//! server-side apply.
 //!
 //! ```text
 //! update   an object replaced by another: what it changes is the writer's from then on, what it removes is nobody's
 //! apply    a configuration laid over the object: its fields are the writer's; what it had and gave up goes, unless others
 //!          own it; a field that another manager owns with another value is a conflict
 //! ```
-//! Managers may have written through other versions: their fields are compared in those ([`Versions`]).
+//! Managers may have written through other versions: their fields are compared in those
+//! ([`Versions`]).
 
 mod apply;
 mod change;

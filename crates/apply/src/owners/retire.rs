@@ -1,5 +1,5 @@
-//! Owners in versions that are served no more: nobody can write through those again, so that what is owned there is told in a
-//! version that lives.
+//! Owners in versions that are served no more: nobody can write through those again, so that what
+//! is owned there is told in a version that lives.
 //!
 //! A manager is taken to have applied, in the other version, what its part of the object is there:
 //!
@@ -7,7 +7,8 @@
 //! v1  manager owns spec.size          part {spec: {size: 1}}   →   v2 {spec: {bytes: 1, unit: default}}
 //! v2  without spec.size: what differs is spec.bytes            →   manager owns spec.bytes
 //! ```
-//! Both count: the part alone would own defaults that nobody set, the difference what others have within an item.
+//! Both count: the part alone would own defaults that nobody set, the difference what others have
+//! within an item.
 
 use super::change::without_own;
 use super::managers::{Entry, Manager, Managers, Operation};
@@ -29,8 +30,9 @@ pub struct Retirement<'a> {
     pub parts: &'a dyn Versions,
 }
 
-/// Tells in `to` what is owned in versions that are served no more. Owners in versions that are gone altogether are given up,
-/// as with any write; those whose part cannot be told stay as they are.
+/// Tells in `to` what is owned in versions that are served no more. Owners in versions that are
+/// gone altogether are given up, as with any write; those whose part cannot be told stay as they
+/// are.
 pub fn retire(managers: Managers, is_served: impl Fn(&str) -> bool, retirement: &Retirement<'_>) -> Managers {
     let Some(target) = retirement.whole.shape(retirement.to) else {
         return managers;
@@ -105,8 +107,8 @@ mod tests {
     use insula_schema::Structural;
     use serde_json::json;
 
-    /// `old` has `size` where `new` has `bytes` and a unit that is there by default; `gone` is no version any more. Whole
-    /// objects keep a note that `old` does not show.
+    /// `old` has `size` where `new` has `bytes` and a unit that is there by default; `gone` is no
+    /// version any more. Whole objects keep a note that `old` does not show.
     struct Two {
         old: Structural,
         new: Structural,

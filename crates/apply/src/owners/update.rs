@@ -5,8 +5,8 @@ use super::managers::{Entry, Managers, Operation};
 use super::{Versions, Writer};
 use insula_api::Json;
 
-/// The managers after `old` was replaced by `new`, both in the writer's version and without `managedFields`. An object that
-/// is created has an empty one before it.
+/// The managers after `old` was replaced by `new`, both in the writer's version and without
+/// `managedFields`. An object that is created has an empty one before it.
 ///
 /// # Errors
 /// The objects cannot be compared in some manager's version; says why.

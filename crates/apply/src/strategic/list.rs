@@ -76,7 +76,8 @@ fn merge_by_key(
     Ok(reorder(merged, &patch, &live, Some(merge)))
 }
 
-/// Items with `$patch`: deletions are carried out on `live`, a replacement empties it. The rest of the patch is left.
+/// Items with `$patch`: deletions are carried out on `live`, a replacement empties it. The rest of
+/// the patch is left.
 fn carry_out_directives(
     mut live: Vec<Json>,
     patch: Vec<Json>,

@@ -1,5 +1,6 @@
-//! The order of merged lists: the patch's items stand as the patch says, the others keep their live order, and the two
-//! rows are joined so that live neighbours stay neighbours where that is possible.
+//! The order of merged lists: the patch's items stand as the patch says, the others keep their live
+//! order, and the two rows are joined so that live neighbours stay neighbours where that is
+//! possible.
 //!
 //! ```text
 //! live [a,b,c], patch [d,b]: rows [d,b] and [a,c] → d (not live: first), a (before b), b, c

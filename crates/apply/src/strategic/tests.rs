@@ -1,4 +1,5 @@
-//! The answers of a recorded server on a ServiceAccount, which has every kind of list, and what it refuses.
+//! The answers of a recorded server on a ServiceAccount, which has every kind of list, and what it
+//! refuses.
 
 use super::*;
 use proptest::prelude::*;

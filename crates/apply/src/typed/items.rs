@@ -38,8 +38,8 @@ fn by_keys(items: Shape<'_>, keys: &[String], item: &Json) -> Result<Element, St
     Ok(Element::key(found))
 }
 
-/// The items of a list with what tells them apart, in order. Items that nothing tells apart go by their place: stored
-/// objects may be older than their schema.
+/// The items of a list with what tells them apart, in order. Items that nothing tells apart go by
+/// their place: stored objects may be older than their schema.
 pub(crate) fn identified<'v>(list: Shape<'_>, kind: Kind<'_>, items: &'v [Json]) -> Vec<(Element, &'v Json)> {
     let identities = items.iter().zip(0..).map(|(item, place)| {
         let element = identity(list, kind, item).unwrap_or(Element::Index(place));

@@ -7,7 +7,8 @@ use insula_api::Json;
 use serde_json::Map;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The live object with what is applied: nothing is removed; lists keep their items and take the applied order.
+/// The live object with what is applied: nothing is removed; lists keep their items and take the
+/// applied order.
 pub(crate) fn merge(shape: Shape<'_>, live: &Json, applied: &Json) -> Json {
     let kind = shape.kind(applied);
     match kind {
@@ -46,7 +47,8 @@ fn merge_maps(shape: Shape<'_>, live: &Map<String, Json>, applied: &Map<String, 
     merged
 }
 
-/// Items that only live has keep their place among those that stay in order; shared items stand as applied.
+/// Items that only live has keep their place among those that stay in order; shared items stand as
+/// applied.
 ///
 /// ```text
 /// live [a b c], applied [c x a] -> [b c x a]

@@ -4,7 +4,8 @@ use super::shape::{Kind, Shape};
 use crate::fields::{Element, FieldSet, Place};
 use insula_api::Json;
 
-/// The set under today's schema: who owned something inside a list or map that has become one value owns that value.
+/// The set under today's schema: who owned something inside a list or map that has become one value
+/// owns that value.
 pub(crate) fn reconcile(shape: Shape<'_>, set: FieldSet) -> FieldSet {
     set.map(|element, place| match element {
         _ if place.below.is_empty() => place,
@@ -17,7 +18,8 @@ fn reconcile_place(child: Shape<'_>, place: Place) -> Place {
     if child.is_unknown() {
         return place;
     }
-    // The schema alone decides: where it leaves the type open, it has no opinion on ownership either.
+    // The schema alone decides: where it leaves the type open, it has no opinion on ownership
+    // either.
     match child.kind(&Json::Null) {
         Kind::AtomicList | Kind::AtomicMap => Place {
             member: true,

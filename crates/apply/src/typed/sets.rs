@@ -30,7 +30,8 @@ fn owned(shape: Shape<'_>, value: &Json) -> Place {
             for (element, items) in grouped(identified(shape, kind, items)) {
                 let below_item = match items.as_slice() {
                     [item] => owned(shape.items(), item).below,
-                    // Which of several equal items a field is of cannot be said: they are owned together.
+                    // Which of several equal items a field is of cannot be said: they are owned
+                    // together.
                     _ => FieldSet::default(),
                 };
                 below.put(
@@ -82,8 +83,8 @@ pub(crate) fn grouped(items: Vec<(Element, &Json)>) -> BTreeMap<Element, Vec<&Js
     groups
 }
 
-/// The set with the named fields that lead to its members: who owns `spec.size` has `spec` too, but who owns an entry of a
-/// map does not have the map's other entries.
+/// The set with the named fields that lead to its members: who owns `spec.size` has `spec` too, but
+/// who owns an entry of a map does not have the map's other entries.
 pub(crate) fn with_named(shape: Shape<'_>, set: FieldSet) -> FieldSet {
     let mut fields = shape.fields();
     set.map(|element, place| {

@@ -1,4 +1,5 @@
-//! What the schema says about ownership at one place: which values are one, which have fields of their own.
+//! What the schema says about ownership at one place: which values are one, which have fields of
+//! their own.
 
 use insula_api::Json;
 use insula_schema::{Children, ListType, MapType, Node, Structural, Type};
@@ -42,7 +43,8 @@ pub(crate) enum Scalar {
     Any,
 }
 
-/// Finds the shapes of an object's fields. Names must be asked for in ascending order, as objects keep them.
+/// Finds the shapes of an object's fields. Names must be asked for in ascending order, as objects
+/// keep them.
 pub(crate) struct Fields<'a> {
     of: Of<'a>,
     keeps_unknown: bool,

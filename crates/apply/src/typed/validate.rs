@@ -1,4 +1,5 @@
-//! Whether what a client applies fits the schema well enough for its fields to be told apart. Values are validated later.
+//! Whether what a client applies fits the schema well enough for its fields to be told apart.
+//! Values are validated later.
 
 use super::items::identity;
 use super::shape::{Kind, Scalar, Shape};

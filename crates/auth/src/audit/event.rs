@@ -11,7 +11,8 @@ use std::collections::BTreeMap;
 
 /// Annotation: why a request was refused that did not come as far as authorisation.
 pub const NOTE_REASON: &str = "insula.io/reason";
-/// The domain of what each step of authorisation said, as in kcp (`pkg/authorization/decorator.go`).
+/// The domain of what each step of authorisation said, as in kcp
+/// (`pkg/authorization/decorator.go`).
 const STEP_DOMAIN: &str = "request.auth.kcp.io";
 const MICROS_PER_SECOND: i64 = 1_000_000;
 

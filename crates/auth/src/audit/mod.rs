@@ -1,5 +1,5 @@
-//! What happened, and why it was refused: the record of a request, gathered on its way and written as Kubernetes writes
-//! audit events.
+//! What happened, and why it was refused: the record of a request, gathered on its way and written
+//! as Kubernetes writes audit events.
 //!
 //! ```text
 //! Record ── about(attributes) ── known(user) ── located ── decided(trail) ── note ── answered ──> Event ──> Sink

@@ -31,7 +31,8 @@ impl Level {
     }
 }
 
-/// Rules in their order; the first that fits a request holds, and what no rule fits is not recorded.
+/// Rules in their order; the first that fits a request holds, and what no rule fits is not
+/// recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<Rule>,

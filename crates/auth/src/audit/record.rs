@@ -194,7 +194,8 @@ impl Record {
         level
     }
 
-    /// What was sent. Its name is recorded with the metadata: the URL of a creation does not have it.
+    /// What was sent. Its name is recorded with the metadata: the URL of a creation does not have
+    /// it.
     pub fn sent(&self, object: &Json) {
         self.change(|facts| {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();

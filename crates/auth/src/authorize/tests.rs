@@ -88,7 +88,8 @@ fn roles() -> Option<Arc<dyn Roles>> {
     Some(Arc::new(Held { rules, bound: None }))
 }
 
-/// What consumers of `widgets.example.io` are left is to read, and for the robots of `a` to write their status.
+/// What consumers of `widgets.example.io` are left is to read, and for the robots of `a` to write
+/// their status.
 fn below_a_policy() -> ClusterFacts {
     let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
     let rule = |verbs, resources| PolicyRule {

@@ -20,7 +20,8 @@ const CA_BYTES_MAX: usize = 64 << 10;
 pub enum Giver {
     /// The operator, who is believed and may have anybody called.
     Operator,
-    /// A workspace: its issuer is called only where the operator allows it, and makes nobody that the system knows.
+    /// A workspace: its issuer is called only where the operator allows it, and makes nobody that
+    /// the system knows.
     Workspace,
 }
 

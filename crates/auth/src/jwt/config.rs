@@ -1,4 +1,5 @@
-//! What a configuration says, in Kubernetes' words (`apiserver.config.k8s.io/v1`, `JWTAuthenticator`).
+//! What a configuration says, in Kubernetes' words (`apiserver.config.k8s.io/v1`,
+//! `JWTAuthenticator`).
 
 use serde::Deserialize;
 

@@ -6,7 +6,8 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, P
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::Map;
 
-/// Keys of one issuer. Those in use have two or three; each may be tried for a token that names none.
+/// Keys of one issuer. Those in use have two or three; each may be tried for a token that names
+/// none.
 const KEYS_MAX: usize = 32;
 /// Longer names of keys are nobody's.
 const KEY_ID_BYTES_MAX: usize = 1024;
@@ -33,8 +34,8 @@ struct Key {
 }
 
 impl Keys {
-    /// Reads a key set. Keys that are for something else, or of a kind that is not known here, are passed over; symmetric
-    /// ones always: what everybody can read signs nothing.
+    /// Reads a key set. Keys that are for something else, or of a kind that is not known here, are
+    /// passed over; symmetric ones always: what everybody can read signs nothing.
     ///
     /// # Errors
     /// It is no key set, or has no key that signs.
@@ -69,7 +70,8 @@ impl Keys {
         let claims = fitting.find_map(|key| {
             // One of the key's own algorithms, or the token is none of its.
             let algorithm = key.algorithms.iter().find(|own| **own == header.alg)?;
-            // The library reads the system's clock; times, issuer and audience are looked at by the caller.
+            // The library reads the system's clock; times, issuer and audience are looked at by the
+            // caller.
             let mut validation = Validation::new(*algorithm);
             validation.required_spec_claims.clear();
             validation.validate_exp = false;

@@ -1,4 +1,5 @@
-//! Configurations that make no sense, and tokens that do not count: tables of what is changed in a good one.
+//! Configurations that make no sense, and tokens that do not count: tables of what is changed in a
+//! good one.
 
 use super::*;
 use crate::user::UserInfo;

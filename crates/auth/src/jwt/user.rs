@@ -84,7 +84,8 @@ impl Issuer {
             "username": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra,
         });
         check(&self.user_rules, Over::User, &shown, budget)?;
-        // The group of all who showed a credential is added behind the rules, which are about the issuer's own.
+        // The group of all who showed a credential is added behind the rules, which are about the
+        // issuer's own.
         let UserInfo {
             name,
             uid,

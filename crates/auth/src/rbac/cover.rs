@@ -1,14 +1,16 @@
-//! Nobody grants what they do not hold: which of the wanted rules are not held, and how that is said
-//! (`k8s.io/component-helpers/auth/rbac/validation`).
+//! Nobody grants what they do not hold: which of the wanted rules are not held, and how that is
+//! said (`k8s.io/component-helpers/auth/rbac/validation`).
 
 use super::rule::{PolicyRule, quoted};
 use crate::user::UserInfo;
 use std::collections::{HashMap, hash_map::Entry};
 
-/// A role of more single permissions is refused unread by those who do not hold everything: comparing takes time.
+/// A role of more single permissions is refused unread by those who do not hold everything:
+/// comparing takes time.
 const SINGLE_RULES_MAX: usize = 10_000;
 
-/// What of the wanted rules the held ones do not cover, in single permissions, those of one resource together.
+/// What of the wanted rules the held ones do not cover, in single permissions, those of one
+/// resource together.
 pub fn uncovered(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
     let is_held = |single: &PolicyRule| held.iter().any(|own| own.covers(single));
     // Most often a whole rule is held: it need not be taken apart.

@@ -51,7 +51,8 @@ impl PolicyRule {
         })
     }
 
-    /// Whether everything that the other rule, of one verb and one resource or path, allows is allowed by this one.
+    /// Whether everything that the other rule, of one verb and one resource or path, allows is
+    /// allowed by this one.
     pub(super) fn covers(&self, other: &PolicyRule) -> bool {
         let all = |own: &[String], wanted: &[String]| wanted.iter().all(|one| has(own, one));
         let resources = other.resources.iter().all(|wanted| match wanted.split_once('/') {

@@ -16,7 +16,8 @@ pub(crate) enum What {
     Neighbour,
     /// Reads and creates of one workspace while another one sends as much as it can.
     Crowd,
-    /// What `crowd` starts beside itself: sends as much as it can to a running server until standard input ends.
+    /// What `crowd` starts beside itself: sends as much as it can to a running server until
+    /// standard input ends.
     Flood,
     /// One write until the last of many watchers has it.
     Watch,
@@ -41,8 +42,8 @@ pub(crate) enum Output {
 
 /// Drives an Insula server and prints throughput, percentiles, CPU and memory.
 ///
-/// Starts `insula start` (from INSULA_BIN, or target/release/insula) on a free port with a temporary directory, anew for
-/// each number of workspaces.
+/// Starts `insula start` (from INSULA_BIN, or target/release/insula) on a free port with a
+/// temporary directory, anew for each number of workspaces.
 #[derive(Debug, Parser)]
 #[command(name = "insula-load", version)]
 pub struct Arguments {
@@ -82,7 +83,8 @@ pub struct Arguments {
     /// The running server's process, for CPU and memory.
     #[arg(long, requires = "server")]
     pub(crate) pid: Option<u32>,
-    /// Rules that only move fields, none that computes with CEL: no write has to be tried in the other version.
+    /// Rules that only move fields, none that computes with CEL: no write has to be tried in the
+    /// other version.
     #[arg(long)]
     pub(crate) moves_only: bool,
     /// Everything small: whether it works, in seconds.

@@ -82,8 +82,8 @@ impl Client {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Sends a request and reads all of the answer, whatever its code. Who meets a limit comes again when they are told to, as
-    /// Kubernetes' clients do.
+    /// Sends a request and reads all of the answer, whatever its code. Who meets a limit comes
+    /// again when they are told to, as Kubernetes' clients do.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<(StatusCode, Bytes)> {
         let mut response = self.begin(method.clone(), path, body.clone()).await?;
         while let Some(seconds) = again_after(&response) {

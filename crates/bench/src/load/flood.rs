@@ -1,5 +1,5 @@
-//! One tenant that sends as much as it can: a process of its own, of the lowest priority. It stands for other machines, and
-//! whoever is measured beside it must not wait for it on this side.
+//! One tenant that sends as much as it can: a process of its own, of the lowest priority. It stands
+//! for other machines, and whoever is measured beside it must not wait for it on this side.
 
 use super::{args::Arguments, client::Client, world};
 use anyhow::{Context, Result, ensure};

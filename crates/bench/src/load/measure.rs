@@ -84,8 +84,8 @@ pub(super) async fn everything(
 }
 
 impl Run<'_> {
-    /// Operations that begin at a fixed pace, whether those before have ended or not: one after the other would ask less of
-    /// a slow server, and not see how slow it is.
+    /// Operations that begin at a fixed pace, whether those before have ended or not: one after the
+    /// other would ask less of a slow server, and not see how slow it is.
     async fn open_loop<F, T>(&self, pace: Duration, count: usize, operation: F) -> Result<Measured>
     where
         F: Fn(usize) -> T,
@@ -107,7 +107,8 @@ impl Run<'_> {
         Ok(self.measured(times, begun.into_std(), cpu))
     }
 
-    /// So many clients, each with one operation in flight, until `count` are done or the time is over.
+    /// So many clients, each with one operation in flight, until `count` are done or the time is
+    /// over.
     async fn closed_loop<F, T>(&self, clients: usize, count: usize, operation: F) -> Result<Measured>
     where
         F: Fn(usize) -> T,

@@ -1,8 +1,10 @@
-//! The load generator: starts the shipped binary, drives it as many tenants would, and says what it took.
+//! The load generator: starts the shipped binary, drives it as many tenants would, and says what it
+//! took.
 //!
-//! Closed loop: so many clients, each with one request in flight, over a few HTTP/2 connections with TLS. Everything is
-//! bounded in count and time. The server's CPU and memory come from `/proc`, since on a small machine this program and
-//! the server share the cores: CPU per operation is the figure that does not depend on who else runs.
+//! Closed loop: so many clients, each with one request in flight, over a few HTTP/2 connections
+//! with TLS. Everything is bounded in count and time. The server's CPU and memory come from
+//! `/proc`, since on a small machine this program and the server share the cores: CPU per operation
+//! is the figure that does not depend on who else runs.
 
 mod args;
 mod client;

@@ -25,7 +25,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server with nothing in it and waits until it is ready; or takes the running one that was named.
+    /// Starts a server with nothing in it and waits until it is ready; or takes the running one
+    /// that was named.
     pub(crate) async fn start(arguments: &Arguments) -> Result<Self> {
         if let Some(kubeconfig) = &arguments.server {
             let kubeconfig = kubeconfig.clone();
@@ -121,7 +122,8 @@ impl Drop for Server {
     }
 }
 
-/// User and system time of `/proc/<pid>/stat`; the command's name may hold anything, so count from its last bracket.
+/// User and system time of `/proc/<pid>/stat`; the command's name may hold anything, so count from
+/// its last bracket.
 fn cpu_of(stat: &str) -> Result<Duration> {
     let (_, fields) = stat.rsplit_once(") ").ok_or_else(|| anyhow!("no command"))?;
     let fields: Vec<&str> = fields.split(' ').collect();

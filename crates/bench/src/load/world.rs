@@ -36,7 +36,8 @@ pub(crate) fn widgets(n: usize, version: &str) -> String {
     )
 }
 
-/// Bodies of widgets that differ in their name: made once, so that the client does not take the server's time.
+/// Bodies of widgets that differ in their name: made once, so that the client does not take the
+/// server's time.
 pub(crate) struct Bodies {
     head: String,
     tail: String,
@@ -68,7 +69,8 @@ pub(crate) fn other_widgets(n: usize, version: &str) -> String {
     )
 }
 
-/// Makes the provider's workspace and exports the kind from it, with one field computed by CEL if asked for.
+/// Makes the provider's workspace and exports the kind from it, with one field computed by CEL if
+/// asked for.
 pub(crate) async fn provide(client: &Client, computed: bool) -> Result<()> {
     client.create(WORKSPACES, &workspace(PROVIDER)).await?;
     wait_ready(client, PROVIDER).await?;

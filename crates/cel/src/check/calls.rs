@@ -128,8 +128,8 @@ impl Walk<'_> {
         result
     }
 
-    /// Where absence is a result, a field that may be absent is as good as an optional value, and a value that is
-    /// there stands for itself: `self.a.orValue(b)`.
+    /// Where absence is a result, a field that may be absent is as good as an optional value, and a
+    /// value that is there stands for itself: `self.a.orValue(b)`.
     fn accept_plain(&mut self, name: &str, arguments: &mut [Type]) {
         let wrapped = match name {
             "hasValue" | "value" | "orValue" => 1,

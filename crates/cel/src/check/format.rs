@@ -1,4 +1,5 @@
-//! Formats that are constants, checked against the types of what they are given: `'%d'.format(['a'])`.
+//! Formats that are constants, checked against the types of what they are given:
+//! `'%d'.format(['a'])`.
 
 use super::{Checked, Wrong};
 use crate::types::Type;
@@ -6,7 +7,8 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
 const SHOWN: &str = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
 
-/// The first thing wrong with a call of `format` whose text is a constant and whose arguments are a list literal.
+/// The first thing wrong with a call of `format` whose text is a constant and whose arguments are a
+/// list literal.
 pub(super) fn validate(node: u64, call: &CallExpr, checked: &Checked) -> Option<Wrong> {
     let Some(Expr::Literal(LiteralValue::String(text))) = call.target.as_deref().map(|t| &t.expr) else {
         return None;

@@ -1,5 +1,5 @@
-//! What cel-go's validators find in an expression that is well typed: constants that their function would refuse,
-//! literals of mixed types, formats that do not fit their arguments.
+//! What cel-go's validators find in an expression that is well typed: constants that their function
+//! would refuse, literals of mixed types, formats that do not fit their arguments.
 
 use super::{Checked, Wrong, format};
 use crate::cost::{Budget, CALL_COST_MAX};

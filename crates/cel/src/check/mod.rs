@@ -1,9 +1,9 @@
 //! The type checker: what each part of an expression is, or everything that is wrong with it.
 //!
-//! The rules, the texts of mistakes and their order are those of cel-go as Kubernetes configures it, down to the
-//! places where it is lenient: what is not known is `dyn`, and `dyn` passes everywhere. [`unify`] decides which types
-//! fit, [`walk`] goes through the tree, [`literals`] looks at constants afterwards, [`total`] says what may still
-//! fail when it runs.
+//! The rules, the texts of mistakes and their order are those of cel-go as Kubernetes configures
+//! it, down to the places where it is lenient: what is not known is `dyn`, and `dyn` passes
+//! everywhere. [`unify`] decides which types fit, [`walk`] goes through the tree, [`literals`]
+//! looks at constants afterwards, [`total`] says what may still fail when it runs.
 
 mod calls;
 mod format;
@@ -38,14 +38,15 @@ impl Checked {
         self.types.get(&id).unwrap_or(&Type::Dyn)
     }
 
-    /// The overloads that a call may come to, by their ids (`add_int64`): several where an argument is `dyn`.
+    /// The overloads that a call may come to, by their ids (`add_int64`): several where an argument
+    /// is `dyn`.
     pub(crate) fn overloads(&self, id: u64) -> &[&'static str] {
         self.overloads.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// The full name of what a node refers to: of a variable or type, also where it is written as a selection
-    /// (`google.protobuf.Timestamp`), and of the function of a call whose target is part of the name
-    /// (`sets.contains`). None for other nodes.
+    /// The full name of what a node refers to: of a variable or type, also where it is written as a
+    /// selection (`google.protobuf.Timestamp`), and of the function of a call whose target is part
+    /// of the name (`sets.contains`). None for other nodes.
     pub(crate) fn name(&self, id: u64) -> Option<&str> {
         self.names.get(&id).map(String::as_str)
     }
@@ -74,7 +75,8 @@ struct Wrong {
     message: String,
 }
 
-/// What can still fail when an expression runs on values that are as declared: the first part of it, and how.
+/// What can still fail when an expression runs on values that are as declared: the first part of
+/// it, and how.
 pub(crate) fn fallible(parsed: &Parsed, checked: &Checked, env: &Env) -> Option<Issue> {
     let risk = total::risk(&parsed.tree, checked, env.mode)?;
     Some(parsed.issue(risk.node, risk.message))

@@ -1,4 +1,5 @@
-//! Between which numbers a whole number stays, where that can be told: arithmetic within 64 bits cannot overflow.
+//! Between which numbers a whole number stays, where that can be told: arithmetic within 64 bits
+//! cannot overflow.
 
 use super::Checked;
 use crate::expand::ACCUMULATOR;

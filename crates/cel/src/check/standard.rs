@@ -1,5 +1,5 @@
-//! What operators and the insides of macros take and give, and the names that stand for types. Functions declare
-//! theirs beside their code, in `functions`.
+//! What operators and the insides of macros take and give, and the names that stand for types.
+//! Functions declare theirs beside their code, in `functions`.
 
 use crate::functions::signature::{Overload, parse};
 use crate::types::Type;

@@ -1,7 +1,8 @@
-//! Whether an expression can fail for values that are as declared, answered from its types: it cannot when every
-//! part of it is total. Where that is not known the answer is that it can.
+//! Whether an expression can fail for values that are as declared, answered from its types: it
+//! cannot when every part of it is total. Where that is not known the answer is that it can.
 //!
-//! Absence is no failure where it is a result. Nor is running out of budget one: that is what the estimate is for.
+//! Absence is no failure where it is a result. Nor is running out of budget one: that is what the
+//! estimate is for.
 
 use super::{Checked, literals, ranges, reasons, standard};
 use crate::functions;
@@ -294,7 +295,8 @@ impl<'c> Prover<'c> {
     }
 }
 
-/// Whether each value of the argument's type is one of the parameter's: nothing depends on what a `dyn` is.
+/// Whether each value of the argument's type is one of the parameter's: nothing depends on what a
+/// `dyn` is.
 fn is_surely(parameter: &Type, argument: &Type) -> bool {
     match (parameter, argument) {
         (Type::Dyn | Type::Param(_), _) => true,
@@ -318,7 +320,8 @@ fn has_no_dyn(ty: &Type) -> bool {
     }
 }
 
-/// Whether every value of the type can be written as JSON. What is `dyn` comes from JSON, but for what `dyn(x)` hides.
+/// Whether every value of the type can be written as JSON. What is `dyn` comes from JSON, but for
+/// what `dyn(x)` hides.
 fn has_json_form(ty: &Type) -> bool {
     match ty {
         Type::Optional(_) | Type::Type(_) | Type::Opaque(_) => false,

@@ -1,10 +1,11 @@
-//! Which types fit which, and what that says about types not known yet. The rules are cel-go's: `dyn` fits
-//! everything in both directions, a variable takes the more general of the types it meets.
+//! Which types fit which, and what that says about types not known yet. The rules are cel-go's:
+//! `dyn` fits everything in both directions, a variable takes the more general of the types it
+//! meets.
 
 use crate::types::Type;
 
-/// Steps of comparing and replacing that one expression may take. A row of map literals over each other
-/// (`.map(x, {x: x})`) doubles its type each time; the limit ends that.
+/// Steps of comparing and replacing that one expression may take. A row of map literals over each
+/// other (`.map(x, {x: x})`) doubles its type each time; the limit ends that.
 const STEPS_MAX: u32 = 400_000;
 
 /// What is known of the type variables of an expression.
@@ -24,12 +25,14 @@ impl Substitution {
         Type::Var(index)
     }
 
-    /// Whether the types of the expression grew beyond what is worked on; results mean nothing then.
+    /// Whether the types of the expression grew beyond what is worked on; results mean nothing
+    /// then.
     pub(super) fn exhausted(&self) -> bool {
         self.steps >= STEPS_MAX
     }
 
-    /// Whether values of the one type may be taken for values of the other; if so, variables are bound for it.
+    /// Whether values of the one type may be taken for values of the other; if so, variables are
+    /// bound for it.
     pub(super) fn assign(&mut self, one: &Type, other: &Type) -> bool {
         self.attempt(|s| s.fits(one, other))
     }

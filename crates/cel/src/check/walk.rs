@@ -91,7 +91,8 @@ impl<'e> Walk<'e> {
         ty
     }
 
-    /// The type of what a name refers to: the innermost variable of a comprehension, a declared variable, or a type.
+    /// The type of what a name refers to: the innermost variable of a comprehension, a declared
+    /// variable, or a type.
     fn lookup(&self, name: &str) -> Option<Type> {
         let name = global(name);
         if let Some((_, ty)) = self.locals.iter().rfind(|(local, _)| local == name) {
@@ -139,7 +140,8 @@ impl<'e> Walk<'e> {
             }
             Type::Dyn | Type::Error => Type::Dyn,
             Type::Var(_) => {
-                // Nothing more may be learnt of it: whatever it is, it is selected from as it comes.
+                // Nothing more may be learnt of it: whatever it is, it is selected from as it
+                // comes.
                 self.known.assign(&Type::Dyn, &target);
                 Type::Dyn
             }

@@ -1,4 +1,5 @@
-//! Estimates of calls: operators and the standard functions. Those of the libraries are in [`super::library`].
+//! Estimates of calls: operators and the standard functions. Those of the libraries are in
+//! [`super::library`].
 
 use super::place::{Place, Step};
 use super::{Contents, Range, Walk};
@@ -28,7 +29,8 @@ impl Operand<'_> {
     }
 }
 
-/// The estimate of a call without its operands, and the size of its result where the function says it.
+/// The estimate of a call without its operands, and the size of its result where the function says
+/// it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
     pub(super) cost: Range,

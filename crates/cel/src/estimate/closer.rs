@@ -1,5 +1,6 @@
-//! Sizes that Kubernetes' estimate leaves open and that are known all the same. Only where absence is a result, in
-//! conversion rules: no answer of Kubernetes names an estimate of those, and rules that join texts of numbers are their trade.
+//! Sizes that Kubernetes' estimate leaves open and that are known all the same. Only where absence
+//! is a result, in conversion rules: no answer of Kubernetes names an estimate of those, and rules
+//! that join texts of numbers are their trade.
 
 use super::calls::Operand;
 use super::place::Step;
@@ -8,12 +9,13 @@ use crate::program::AbsenceMode;
 use crate::types::Type;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
-/// The longest text of a number, a boolean, a duration or a timestamp: `9999-12-31T23:59:59.999999999+14:00`.
+/// The longest text of a number, a boolean, a duration or a timestamp:
+/// `9999-12-31T23:59:59.999999999+14:00`.
 const SCALAR_TEXT: Range = Range { min: 1, max: 35 };
 
 impl Walk<'_> {
-    /// The size of a call's result, where the function does not say it. Notes where an optional value lies, and how
-    /// large the pieces of a text are.
+    /// The size of a call's result, where the function does not say it. Notes where an optional
+    /// value lies, and how large the pieces of a text are.
     pub(super) fn closer(&mut self, id: u64, name: &str, operands: &[Operand<'_>]) -> Option<Range> {
         if self.env.mode != AbsenceMode::Absent {
             return None;

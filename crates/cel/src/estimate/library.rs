@@ -1,4 +1,5 @@
-//! Estimates of the functions of Kubernetes' libraries and of cel-go's extensions, as each of them declares its price.
+//! Estimates of the functions of Kubernetes' libraries and of cel-go's extensions, as each of them
+//! declares its price.
 
 use super::calls::{CHARACTER, Call, Operand, PATTERN_CHARACTER, matching};
 use super::place::{Place, Step};
@@ -116,7 +117,8 @@ fn literal_or(operand: &Operand<'_>, default: u64) -> u64 {
     literal(operand).map_or(default, |n| u64::try_from(n).unwrap_or(0))
 }
 
-/// A selector is a list of requirements, each an object with a list; the shortest has two characters.
+/// A selector is a list of requirements, each an object with a list; the shortest has two
+/// characters.
 fn selector(text: Range) -> Range {
     let requirements = text.scaled(0.5).scaled((LIST.max + OBJECT.max) as f64);
     LIST.plus(text.scaled(CHARACTER)).plus(requirements)
@@ -167,7 +169,8 @@ fn parsed(cost: Range, other: &Operand<'_>) -> Range {
     }
 }
 
-/// The shortest and the longest text that replacing can make. An empty `from` puts `to` around every character.
+/// The shortest and the longest text that replacing can make. An empty `from` puts `to` around
+/// every character.
 fn replaced(text: Range, from: Range, to: Range) -> Range {
     let most = match from.min {
         0 => (text.max.saturating_add(1), text.max),

@@ -1,10 +1,12 @@
-//! What an evaluation may cost, from the expression, its types and the declared bounds of values, before any value is
-//! seen: Kubernetes' estimate, number by number, since its refusals of rules print it.
+//! What an evaluation may cost, from the expression, its types and the declared bounds of values,
+//! before any value is seen: Kubernetes' estimate, number by number, since its refusals of rules
+//! print it.
 //!
-//! It is that of cel-go's checker: a walk over the tree in which every node has a range of costs and, if something
-//! says it, a range of sizes. Sizes come from literals, from the bounds of declared values, and through functions
-//! whose results are as large as their arguments let them be. A loop costs its body times the size of what it runs
-//! over. What nothing bounds is `u64::MAX`. Rules of conversions are estimated more closely: see [`closer`].
+//! It is that of cel-go's checker: a walk over the tree in which every node has a range of costs
+//! and, if something says it, a range of sizes. Sizes come from literals, from the bounds of
+//! declared values, and through functions whose results are as large as their arguments let them
+//! be. A loop costs its body times the size of what it runs over. What nothing bounds is
+//! `u64::MAX`. Rules of conversions are estimated more closely: see [`closer`].
 
 mod calls;
 mod closer;
@@ -244,8 +246,8 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// The size of a value, as `size()` has it. In this order, which decides: a size that was computed or is written
-    /// out, the declared bounds, the type, the variable that it is.
+    /// The size of a value, as `size()` has it. In this order, which decides: a size that was
+    /// computed or is written out, the declared bounds, the type, the variable that it is.
     fn size(&self, expr: &IdedExpr) -> Option<Range> {
         (self.sizes.get(&expr.id).copied())
             .or_else(|| written(expr))

@@ -32,8 +32,8 @@ impl Place {
         }
     }
 
-    /// Kubernetes takes every path for one from the validated value, whatever name it begins with: a part of a made
-    /// value is as large as that value itself may be.
+    /// Kubernetes takes every path for one from the validated value, whatever name it begins with:
+    /// a part of a made value is as large as that value itself may be.
     fn first(env: &Env) -> Place {
         match env.variables.first() {
             Some(variable) => Place::At(variable.decl.clone()),

@@ -1,4 +1,5 @@
-//! Ranges of sizes and of costs: at least, at most. Sums and products stop at `u64::MAX`, which means unbounded.
+//! Ranges of sizes and of costs: at least, at most. Sums and products stop at `u64::MAX`, which
+//! means unbounded.
 
 /// 2⁶⁴ as a double: from here on a product is unbounded.
 const UNBOUNDED: f64 = 18_446_744_073_709_551_616.0;
@@ -57,7 +58,8 @@ impl Range {
     }
 }
 
-/// `n * factor`, rounded up. Through doubles, whose roundings are part of the estimates that Kubernetes makes.
+/// `n * factor`, rounded up. Through doubles, whose roundings are part of the estimates that
+/// Kubernetes makes.
 pub(crate) fn scaled(n: u64, factor: f64) -> u64 {
     let n = n as f64;
     if n > 0.0 && factor > 0.0 && n > UNBOUNDED / factor {

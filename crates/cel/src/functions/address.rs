@@ -1,7 +1,7 @@
 //! IP addresses and networks: `ip('10.0.0.1')`, `cidr('10.0.0.0/8')`.
 //!
-//! Read as Go's `net/netip` reads them, and refused in its words; addresses with zones and IPv4 addresses in IPv6
-//! clothes are refused by Kubernetes.
+//! Read as Go's `net/netip` reads them, and refused in its words; addresses with zones and IPv4
+//! addresses in IPv6 clothes are refused by Kubernetes.
 
 use super::opaque::{Opaque, opaque, text_argument};
 use super::text::quoted;

@@ -1,14 +1,16 @@
 //! Kubernetes quantities: `quantity('1.5Gi')`, compared and added exactly.
 //!
-//! A quantity is a decimal number with a suffix (`m`, `k`, `Mi`, `e3` …), rounded away from zero to whole
-//! nano-units, so a natural number, a power of ten of those and a sign hold it. The power is not worked out: `1e1000`
-//! is as small as `1`. Kubernetes also keeps what fits as an integer with a decimal scale, and calls only those
-//! integers: `1.5Gi` and `1000m` are none to it, so `Small` is kept as well.
+//! A quantity is a decimal number with a suffix (`m`, `k`, `Mi`, `e3` …), rounded away from zero to
+//! whole nano-units, so a natural number, a power of ten of those and a sign hold it. The power is
+//! not worked out: `1e1000` is as small as `1`. Kubernetes also keeps what fits as an integer with
+//! a decimal scale, and calls only those integers: `1.5Gi` and `1000m` are none to it, so `Small`
+//! is kept as well.
 
 use super::natural::Natural;
 use std::{cmp::Ordering, fmt};
 
-/// Digits of a number that is worked with: far beyond what anyone owns, small enough to compare for one unit.
+/// Digits of a number that is worked with: far beyond what anyone owns, small enough to compare for
+/// one unit.
 pub(super) const DIGITS_MAX: usize = 4_096;
 
 const WRONG_FORMAT: &str =

@@ -1,6 +1,8 @@
-//! Authorisation checks of admission policies: `authorizer.group('apps').resource('deployments').check('get')`.
+//! Authorisation checks of admission policies:
+//! `authorizer.group('apps').resource('deployments').check('get')`.
 //!
-//! The library only puts the question together. Who answers it is the caller's, through [`Authorize`].
+//! The library only puts the question together. Who answers it is the caller's, through
+//! [`Authorize`].
 
 use super::opaque::{Opaque, opaque};
 use super::{Context, Function, member};

@@ -1,5 +1,5 @@
-//! Kubernetes' named formats: `format.dns1123Label().validate(name)` says what is wrong with a text, in the words of
-//! Kubernetes' own validation.
+//! Kubernetes' named formats: `format.dns1123Label().validate(name)` says what is wrong with a
+//! text, in the words of Kubernetes' own validation.
 
 use super::opaque::{Opaque, opaque, text_argument};
 use super::{Context, Function, global, member, url};

@@ -1,4 +1,5 @@
-//! Lists: Kubernetes' functions (`sum`, `min`, `isSorted` …) and cel-go's extension's (`sort`, `slice`, `flatten` …).
+//! Lists: Kubernetes' functions (`sum`, `min`, `isSorted` …) and cel-go's extension's (`sort`,
+//! `slice`, `flatten` …).
 
 use super::{Context, Function, global, integer, member, strings};
 use crate::arithmetic;
@@ -257,8 +258,9 @@ fn sorted_by<'v>(cx: &mut Context<'_>, list: Items<'_, 'v>, keys: Items<'_, 'v>)
     if pairs.iter().any(|(key, _)| key.type_name() != name) {
         return Err(invalid("list elements must have the same type"));
     }
-    // A failed comparison (cost) is remembered: the sort itself cannot be stopped, but from then on its comparisons
-    // are free of work. Not a number is in no order and stays where it is, so this compares as cel-go does.
+    // A failed comparison (cost) is remembered: the sort itself cannot be stopped, but from then on
+    // its comparisons are free of work. Not a number is in no order and stays where it is, so this
+    // compares as cel-go does.
     let mut failure = None;
     pairs.sort_by(|(a, _), (b, _)| {
         if failure.is_some() {

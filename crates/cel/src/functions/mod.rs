@@ -1,7 +1,7 @@
 //! The functions that expressions may call, by name, style and number of arguments.
 //!
-//! One table, searched when a program is compiled; evaluation calls through the found entry. Overloads by type are
-//! told apart at run time inside each function.
+//! One table, searched when a program is compiled; evaluation calls through the found entry.
+//! Overloads by type are told apart at run time inside each function.
 
 mod address;
 mod amount;
@@ -44,7 +44,8 @@ pub(crate) struct Context<'m> {
 
 /// Dynamic patterns kept; more are compiled, and paid for, again.
 const PATTERNS_KEPT_MAX: usize = 4;
-/// Bytes of a compiled pattern that are made for one unit: a pattern of the largest size takes half of what a call has.
+/// Bytes of a compiled pattern that are made for one unit: a pattern of the largest size takes half
+/// of what a call has.
 const PATTERN_BYTES_A_UNIT: usize = 2;
 
 impl<'m> Context<'m> {
@@ -72,8 +73,8 @@ impl<'m> Context<'m> {
     }
 }
 
-/// What one of many texts takes besides its characters: an allocation of its own, its place in the list, and the place
-/// in the shorter list that is being copied when that grows.
+/// What one of many texts takes besides its characters: an allocation of its own, its place in the
+/// list, and the place in the shorter list that is being copied when that grows.
 const PART_BYTES: usize = 4 * size_of::<Val<'_>>();
 
 type Implementation = for<'v> fn(&mut Context<'_>, &[Val<'v>]) -> Result<'v>;
@@ -195,8 +196,8 @@ pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
     TYPES.into_iter().find(|t| *t == name)
 }
 
-/// The error of a function as cel-go words it: most of its functions name themselves and the types they were given,
-/// the oldest do not.
+/// The error of a function as cel-go words it: most of its functions name themselves and the types
+/// they were given, the oldest do not.
 #[cold]
 pub(crate) fn no_such_overload(name: &'static str, arguments: &[Val<'_>]) -> EvalError {
     let types: Vec<&str> = arguments.iter().map(Val::type_name).collect();

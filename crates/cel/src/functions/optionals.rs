@@ -1,5 +1,6 @@
-//! Functions of optional values. `or`, `orValue`, `optMap` and `optFlatMap` evaluate lazily and are no functions to
-//! the evaluator; the first two are declared here all the same, for whoever checks types.
+//! Functions of optional values. `or`, `orValue`, `optMap` and `optFlatMap` evaluate lazily and are
+//! no functions to the evaluator; the first two are declared here all the same, for whoever checks
+//! types.
 
 use super::{Context, Function, global, member};
 use crate::error::{invalid, no_overload};

@@ -1,7 +1,8 @@
 //! What functions take and give, read from the text beside each implementation.
 //!
-//! A text such as `string_char_at_int: string.(int) -> string` is one overload: its id, the receiver if it has one,
-//! the arguments and the result. A capital letter alone is a type parameter, a dotted name a type of a library.
+//! A text such as `string_char_at_int: string.(int) -> string` is one overload: its id, the
+//! receiver if it has one, the arguments and the result. A capital letter alone is a type
+//! parameter, a dotted name a type of a library.
 
 use super::tables;
 use crate::types::Type;
@@ -22,7 +23,8 @@ pub(crate) struct Overload {
     pub(crate) type_params: Vec<&'static str>,
 }
 
-/// The overloads of a function by its full name (`charAt`, `sets.contains`); none for a name that is no function.
+/// The overloads of a function by its full name (`charAt`, `sets.contains`); none for a name that
+/// is no function.
 pub(crate) fn overloads(name: &str) -> &'static [Overload] {
     static OVERLOADS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
         let mut map: HashMap<_, Vec<_>> = HashMap::new();

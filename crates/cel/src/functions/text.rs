@@ -1,7 +1,8 @@
 //! `format`: the printf of CEL's strings extension, and the text of values as Go writes it.
 //!
-//! Kubernetes has version 2 of the extension, whose `%f` and `%e` write numbers as en-US readers expect them
-//! (`1,234.500000`, `1.234500 × 10⁰³`), and whose `%e` always has six digits behind the point.
+//! Kubernetes has version 2 of the extension, whose `%f` and `%e` write numbers as en-US readers
+//! expect them (`1,234.500000`, `1.234500 × 10⁰³`), and whose `%e` always has six digits behind the
+//! point.
 
 use super::{Context, Function, made, member, time};
 use crate::cost::{self, Budget};
@@ -225,8 +226,8 @@ fn scientific(number: f64) -> String {
     text
 }
 
-/// Of a number as Rust writes it with an exponent: where the mantissa ends, the exponent's sign and its digits, of which
-/// Go has at least two.
+/// Of a number as Rust writes it with an exponent: where the mantissa ends, the exponent's sign and
+/// its digits, of which Go has at least two.
 fn exponent(text: &str) -> (usize, char, impl Iterator<Item = u32> + use<>) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let number: i32 = exponent.parse().unwrap_or(0);
@@ -323,7 +324,8 @@ fn scalar(value: &Val<'_>) -> Option<String> {
     })
 }
 
-/// Inside lists and maps values are written as CEL writes them: texts in quotes, doubles with six digits.
+/// Inside lists and maps values are written as CEL writes them: texts in quotes, doubles with six
+/// digits.
 fn show_within(value: &Val<'_>, out: &mut String, budget: &mut Budget, depth: usize) -> Unit {
     let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
     budget.charge(1)?;

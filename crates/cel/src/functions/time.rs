@@ -301,7 +301,8 @@ fn in_zone(cx: &mut Context<'_>, time: DateTime, zone: &str) -> std::result::Res
             zone.chars().take(64).collect::<String>()
         ))
     };
-    // A zone's rules are read once and shared by all evaluations; the database is part of the program.
+    // A zone's rules are read once and shared by all evaluations; the database is part of the
+    // program.
     cx.budget.charge(1)?;
     let rules = TimeZone::get(zone).map_err(|_| unknown())?;
     // Go tells `europe/berlin` apart.

@@ -50,8 +50,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// A URL, taken apart. Texts are what Go's strings hold, but for bytes that are no UTF-8: those become U+FFFD where
-/// they are shown.
+/// A URL, taken apart. Texts are what Go's strings hold, but for bytes that are no UTF-8: those
+/// become U+FFFD where they are shown.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: String,
@@ -247,7 +247,8 @@ fn unescape(text: &str, place: Place) -> std::result::Result<Vec<u8>, String> {
             let escape = bytes.get(i..i + 3).filter(|e| e[1..].iter().all(u8::is_ascii_hexdigit));
             let value = escape.and_then(|e| u8::from_str_radix(std::str::from_utf8(&e[1..]).ok()?, 16).ok());
             let allowed = |value: u8| match place {
-                // A host escapes only what is no ASCII; a zone also its own percent sign and spaces.
+                // A host escapes only what is no ASCII; a zone also its own percent sign and
+                // spaces.
                 Place::Host => value >= 0x80 || value == b'%',
                 Place::Zone => value == b'%' || value == b' ' || !must_escape(value, Place::Host),
                 _ => true,
@@ -300,7 +301,8 @@ fn part<'v>(cx: &mut Context<'_>, args: &[Val<'v>], name: &'static str, pick: im
     made(cx, pick(receiver(args, name)?))
 }
 
-/// Names to their values, in the order they came; a pair that cannot be unescaped, or with a semicolon, is left out.
+/// Names to their values, in the order they came; a pair that cannot be unescaped, or with a
+/// semicolon, is left out.
 fn query<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let url = receiver(args, "getQuery")?;
     cx.budget.memory(url.query.len())?;

@@ -1,5 +1,5 @@
-//! Semantic versions: `semver('1.2.3-rc.1')`. Precedence as semver.org has it; texts of errors are those of the
-//! library that Kubernetes uses.
+//! Semantic versions: `semver('1.2.3-rc.1')`. Precedence as semver.org has it; texts of errors are
+//! those of the library that Kubernetes uses.
 
 use super::opaque::{Opaque, opaque};
 use super::text::quoted;

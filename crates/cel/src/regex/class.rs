@@ -16,7 +16,8 @@ fn perl(letter: char) -> Option<(bool, &'static str)> {
     Some((letter.is_ascii_uppercase(), inside))
 }
 
-/// A class that begins with a backslash, outside brackets or inside: what follows it, or `None` for another escape.
+/// A class that begins with a backslash, outside brackets or inside: what follows it, or `None` for
+/// another escape.
 pub(super) fn escaped<'t>(text: &'t str, out: &mut String) -> Result<Option<&'t str>, String> {
     let Some((letter, rest)) = text.strip_prefix('\\').and_then(first) else {
         return Ok(None);
@@ -38,7 +39,8 @@ pub(super) fn escaped<'t>(text: &'t str, out: &mut String) -> Result<Option<&'t 
         },
     };
     let (inverted, name) = name.strip_prefix('^').map_or((false, name), |n| (true, n));
-    // Go's tables have names such as `Lu` and `Old_Italic`; the crate knows properties and other spellings too.
+    // Go's tables have names such as `Lu` and `Old_Italic`; the crate knows properties and other
+    // spellings too.
     let named = name.starts_with(|c: char| c.is_ascii_uppercase())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !named {

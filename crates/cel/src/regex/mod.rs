@@ -1,8 +1,8 @@
 //! Regular expressions as Go's RE2 has them: linear in time, bounded in size, with ASCII classes.
 //!
-//! The `regex` crate matches, but its syntax differs: `\d \w \s \b` mean Unicode, `[`, `&&`, `--`, `~~` are operators
-//! inside a class, and it knows escapes and flags that Go refuses. So a pattern is read by Go's rules, refused in
-//! Go's words, and rewritten to say what RE2 means by it.
+//! The `regex` crate matches, but its syntax differs: `\d \w \s \b` mean Unicode, `[`, `&&`, `--`,
+//! `~~` are operators inside a class, and it knows escapes and flags that Go refuses. So a pattern
+//! is read by Go's rules, refused in Go's words, and rewritten to say what RE2 means by it.
 
 mod class;
 mod escape;
@@ -25,8 +25,9 @@ pub(crate) fn compile(pattern: &str) -> Result<::regex::Regex, String> {
     build(&translated(pattern)?, COMPILED_BYTES_MAX).map_err(refusal)
 }
 
-/// The same with `pay` called before the work, with the bytes that the compiled pattern may take: few patterns are
-/// large, and a large one takes a thousand times as long as a small one. The outer error is that of `pay`.
+/// The same with `pay` called before the work, with the bytes that the compiled pattern may take:
+/// few patterns are large, and a large one takes a thousand times as long as a small one. The outer
+/// error is that of `pay`.
 pub(crate) fn compile_paid<E>(
     pattern: &str,
     mut pay: impl FnMut(usize) -> Result<(), E>,
@@ -83,7 +84,8 @@ pub(crate) fn charge(budget: &mut Budget, text: &str, pattern_bytes: usize) -> R
 /// Characters of a pattern that a message repeats.
 const SHOWN_MAX: usize = 200;
 
-/// What Go says: the problem, and the part of the pattern that has it. A long part is cut, which Go does not.
+/// What Go says: the problem, and the part of the pattern that has it. A long part is cut, which Go
+/// does not.
 fn problem(what: &str, part: &str) -> String {
     match part.char_indices().nth(SHOWN_MAX) {
         Some((end, _)) => format!("{what}: `{}…`", &part[..end]),

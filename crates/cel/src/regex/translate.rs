@@ -142,7 +142,8 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// A group, or flags. Captures are no use here, so every group is a plain one; names may then repeat, as in Go.
+    /// A group, or flags. Captures are no use here, so every group is a plain one; names may then
+    /// repeat, as in Go.
     fn open(&mut self, rest: &'p str) -> Result<&'p str, String> {
         let Some(flags) = rest.strip_prefix("(?") else {
             self.begin_group("(?:")?;
@@ -223,7 +224,8 @@ impl<'p> Translation<'p> {
     }
 }
 
-/// `n}`, `n,}` or `n,m}`: the counts and what follows; `None` if the brace before it is just a brace.
+/// `n}`, `n,}` or `n,m}`: the counts and what follows; `None` if the brace before it is just a
+/// brace.
 fn counts(text: &str) -> Option<(u32, Option<u32>, &str)> {
     let (low, rest) = count(text)?;
     if let Some(rest) = rest.strip_prefix('}') {

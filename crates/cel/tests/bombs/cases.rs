@@ -122,7 +122,8 @@ fn loops() -> Vec<Case> {
     ]
 }
 
-/// `optional.of(seed).optFlatMap(a, optional.of(a + a).optFlatMap(b, … ))`: doubles at each of `times` levels.
+/// `optional.of(seed).optFlatMap(a, optional.of(a + a).optFlatMap(b, … ))`: doubles at each of
+/// `times` levels.
 fn doubling(seed: &str, times: usize) -> String {
     let mut source = format!("optional.of({seed}).optFlatMap(v0, ");
     for i in 0..times {

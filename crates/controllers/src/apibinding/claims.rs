@@ -1,4 +1,5 @@
-//! Permission claims: what the export asks for, what the binding accepts, and what therefore applies.
+//! Permission claims: what the export asks for, what the binding accepts, and what therefore
+//! applies.
 
 use crate::write::{list, text};
 use insula_api::{Condition, Json, Timestamp, set_condition};

@@ -13,12 +13,14 @@ use insula_registry::{Intent, Plan, ResourceRoute, exports::ExportName};
 use insula_store::Entry;
 use serde_json::json;
 
-/// Resources that one transaction binds; the rest comes in the next ones. Each takes up to four guards or writes.
+/// Resources that one transaction binds; the rest comes in the next ones. Each takes up to four
+/// guards or writes.
 const RESOURCES_MAX: usize = 24;
 /// Bytes of bundles in one transaction, well below what every store takes.
 const BUNDLE_BYTES_MAX: usize = 1 << 20;
 
-/// Until objects of what is offered no longer are looked for again: nobody tells when the last one goes.
+/// Until objects of what is offered no longer are looked for again: nobody tells when the last one
+/// goes.
 const IN_USE_SECONDS: u64 = 60;
 
 const WAITING: &str = "Waiting for API(s) to be established";
@@ -207,8 +209,8 @@ fn bind(world: &World, export: &Json, value: &mut Json) -> Plan {
     plan
 }
 
-/// Bundles that do not fit into the transaction that claims them are written before: nobody is served from a bundle that
-/// nobody claims.
+/// Bundles that do not fit into the transaction that claims them are written before: nobody is
+/// served from a bundle that nobody claims.
 fn prepare(stale: &[&Resource]) -> Option<Plan> {
     let size = |resource: &&Resource| resource.wanted.to_string().len();
     let writes: Vec<&&Resource> = stale
@@ -276,7 +278,8 @@ fn wanted_claim(world: &World, resource: &Resource, identity: &str) -> Json {
     claim.write(&resource.claim_key.name)
 }
 
-/// Making a claim is winning the name; one that is there is the binding's own, or there would be a conflict.
+/// Making a claim is winning the name; one that is there is the binding's own, or there would be a
+/// conflict.
 fn claim_intent(world: &World, resource: &Resource, identity: &str) -> Intent {
     let wanted = wanted_claim(world, resource, identity);
     match &resource.claim {
@@ -339,7 +342,8 @@ fn show_bound(value: &mut Json, resource: &Resource, identity: &str) {
     }
 }
 
-/// What is no longer offered goes once no objects of it are left; until then it is served as it was.
+/// What is no longer offered goes once no objects of it are left; until then it is served as it
+/// was.
 fn release(world: &World, value: &mut Json) -> Vec<Intent> {
     let gone: Vec<&Json> = world
         .dropped

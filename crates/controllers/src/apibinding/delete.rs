@@ -1,5 +1,6 @@
-//! The end of a binding: its objects, then its claims and itself in one transaction. Needs neither export nor schema. Where another binding
-//! of the workspace is to the same export, names and objects are left to that one.
+//! The end of a binding: its objects, then its claims and itself in one transaction. Needs neither
+//! export nor schema. Where another binding of the workspace is to the same export, names and
+//! objects are left to that one.
 
 use super::{
     FINALIZER,
@@ -39,7 +40,8 @@ pub(super) fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     }
 }
 
-/// The claims in the heir's name, and in its status what is bound by them: the versions that objects are stored in above all.
+/// The claims in the heir's name, and in its status what is bound by them: the versions that
+/// objects are stored in above all.
 fn inheritance(world: &World, old: &Json, (entry, heir): &(Entry, Json)) -> Vec<Intent> {
     let mut heir = heir.clone();
     let is_claimed = |bound: &&Json| {

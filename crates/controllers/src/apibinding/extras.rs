@@ -1,5 +1,5 @@
-//! What an export says to its consumers beside its API: annotations with a prefix of their own, which stand on each of its bindings as they
-//! stand on the export.
+//! What an export says to its consumers beside its API: annotations with a prefix of their own,
+//! which stand on each of its bindings as they stand on the export.
 
 use insula_api::Json;
 use insula_registry::names::ANNOTATIONS_BYTES_MAX;
@@ -17,8 +17,8 @@ pub(super) fn of(export: &Json) -> Map<String, Json> {
     extra.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Writes them on a binding, and takes off what the export says no longer. What would not fit beside the binding's own is left out: else
-/// the tenant could not write its binding any more.
+/// Writes them on a binding, and takes off what the export says no longer. What would not fit
+/// beside the binding's own is left out: else the tenant could not write its binding any more.
 pub(super) fn carry(binding: &mut Json, export: &Json) {
     let mut wanted = of(export);
     let size = |key: &str, value: &Json| key.len() + value.as_str().map_or(0, str::len);

@@ -1,8 +1,9 @@
 //! APIBindings, the heart: a tenant gets the API of an export.
 //!
-//! One decision makes the bundles of schema and rules in `system:bound-crds`, the claims on resource names in the tenant's
-//! cluster and the binding's status, and they appear at one revision. What a binding relied upon (export, schemas,
-//! conversions, the cluster) is guarded, so that nobody binds what has just changed.
+//! One decision makes the bundles of schema and rules in `system:bound-crds`, the claims on
+//! resource names in the tenant's cluster and the binding's status, and they appear at one
+//! revision. What a binding relied upon (export, schemas, conversions, the cluster) is guarded, so
+//! that nobody binds what has just changed.
 
 mod claims;
 mod conflicts;

@@ -35,7 +35,8 @@ pub(crate) struct World {
     pub(crate) claims: Vec<Entry>,
     /// Its objects, while it is being deleted and leaves them to nobody.
     pub(crate) content: Sweep,
-    /// While it is being deleted: another binding of the workspace to the same export, which they are left to.
+    /// While it is being deleted: another binding of the workspace to the same export, which they
+    /// are left to.
     pub(crate) heir: Option<(Entry, Json)>,
     pub(crate) now: Timestamp,
 }
@@ -43,7 +44,8 @@ pub(crate) struct World {
 /// The export that a binding refers to.
 #[derive(Default)]
 pub(crate) struct Export {
-    /// Where it is, or would be: a cluster's name, or the path as it was written if that leads nowhere.
+    /// Where it is, or would be: a cluster's name, or the path as it was written if that leads
+    /// nowhere.
     pub(crate) place: String,
     pub(crate) name: String,
     pub(crate) found: Option<(Entry, Json)>,
@@ -135,7 +137,8 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
     world
 }
 
-/// The first binding of the same workspace to the same export that stays; the export still has the identity that objects are stored under.
+/// The first binding of the same workspace to the same export that stays; the export still has the
+/// identity that objects are stored under.
 fn heir(snapshot: &Snapshot, binding: &Entry, claims: &[Entry]) -> Option<(Entry, Json)> {
     let export = binding.object.meta.label(EXPORT_LABEL)?;
     let scope = Scope::cluster(ids::apibindings(), binding.key.cluster.clone());
@@ -246,7 +249,8 @@ fn resource(
     }
 }
 
-/// Tries what would be served on every stored object of the export's API, where something else is served now.
+/// Tries what would be served on every stored object of the export's API, where something else is
+/// served now.
 fn attempt(
     registry: &Registry,
     gate: &Gate,
@@ -354,7 +358,8 @@ fn resource_id(bound: &Json) -> ResourceId {
     }
 }
 
-/// Everything that was ever written under the binding: what its status lists and what its claims route to.
+/// Everything that was ever written under the binding: what its status lists and what its claims
+/// route to.
 fn bound_content(binding: &Json, claims: &[Entry]) -> Vec<Content> {
     let mut resources: Vec<ResourceId> = list(binding, "/status/boundResources")
         .iter()

@@ -1,5 +1,5 @@
-//! What must never need a converter, with an object that none can convert: it was stored under other rules. And what serves
-//! while a bundle is missing.
+//! What must never need a converter, with an object that none can convert: it was stored under
+//! other rules. And what serves while a bundle is missing.
 
 use crate::testing::TestControlPlane;
 use insula_api::{Json, Object};
@@ -32,7 +32,8 @@ async fn engines() -> (TestControlPlane, String) {
     (rig, org)
 }
 
-/// Makes an engine that v2 cannot show: past the registry, as rules of before would have let it through.
+/// Makes an engine that v2 cannot show: past the registry, as rules of before would have let it
+/// through.
 async fn stored_before(rig: &TestControlPlane, org: &str, metadata: &str) -> String {
     let yaml = format!("{{apiVersion: {V1}, kind: Engine, metadata: {metadata}, spec: {{size: '1'}}}}");
     let made = rig.create(org, "engines", &yaml).await;

@@ -1,5 +1,5 @@
-//! APIConversions: whether the rules fit the schema or definition of their name, or still wait for it; and what they make of
-//! every field.
+//! APIConversions: whether the rules fit the schema or definition of their name, or still wait for
+//! it; and what they make of every field.
 
 #[cfg(test)]
 mod failures;
@@ -42,7 +42,8 @@ impl ApiConversions {
         ApiConversions { registry }
     }
 
-    /// Searching takes a while, so what is known already is not asked again, after a restart either.
+    /// Searching takes a while, so what is known already is not asked again, after a restart
+    /// either.
     fn outcome(&self, conversion: &Json, bundle: &Json) -> Outcome {
         let catalog = &self.registry.catalog;
         match catalog.compile(bundle) {

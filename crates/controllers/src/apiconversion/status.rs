@@ -1,5 +1,6 @@
-//! What an APIConversion's status says: conditions, and for each direction the fate of every field, what its rules cost, and
-//! which of them may fail. Bounded: an object of a thousand fields in ten versions still has a status of some kilobytes.
+//! What an APIConversion's status says: conditions, and for each direction the fate of every field,
+//! what its rules cost, and which of them may fail. Bounded: an object of a thousand fields in ten
+//! versions still has a status of some kilobytes.
 
 use super::Outcome;
 use crate::write::{drop_condition, sort_conditions};

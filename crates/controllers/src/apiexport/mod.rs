@@ -1,5 +1,5 @@
-//! APIExports: the identity that keeps the objects of two exporters apart, and the endpoint slices that tell controllers
-//! where to find them.
+//! APIExports: the identity that keeps the objects of two exporters apart, and the endpoint slices
+//! that tell controllers where to find them.
 
 mod decide;
 mod slices;

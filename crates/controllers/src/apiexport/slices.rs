@@ -1,4 +1,5 @@
-//! APIExportEndpointSlices: the URL under which a provider finds all objects of its API, once somebody has bound it.
+//! APIExportEndpointSlices: the URL under which a provider finds all objects of its API, once
+//! somebody has bound it.
 
 use crate::{
     runtime::Reconciler,

@@ -80,7 +80,8 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     }
 }
 
-/// Whether another export has the identity of a secret. Asked once for each export, before it has one.
+/// Whether another export has the identity of a secret. Asked once for each export, before it has
+/// one.
 fn is_taken(snapshot: &Snapshot, key: &ObjectKey, secret: &Entry) -> bool {
     let Some(identity) = digest::identity_of_secret(&secret.object.body_value()) else {
         return false;

@@ -53,7 +53,8 @@ pub(super) fn decide(world: &World) -> Plan {
     value["status"]["acceptedNames"] = accepted;
     set_condition(&mut value, &names_accepted, world.now);
     let was_established = is_established(&value);
-    // What serves already goes on: a bundle that became invalid fails conversions, and nothing else.
+    // What serves already goes on: a bundle that became invalid fails conversions, and nothing
+    // else.
     let unfit = !was_established && insula_schema::ca_bundle_is_unusable(&value["spec"]["conversion"]);
     let established = (was_established && !lost || free) && !unfit;
     set_condition(&mut value, &establish(established, free && unfit), world.now);

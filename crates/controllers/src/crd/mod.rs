@@ -1,4 +1,5 @@
-//! CustomResourceDefinitions: whether their names are free, the claim that serves them, and the end of their instances.
+//! CustomResourceDefinitions: whether their names are free, the claim that serves them, and the end
+//! of their instances.
 
 mod decide;
 mod names;
@@ -43,7 +44,8 @@ impl Reconciler for Definitions {
         vec![ids::customresourcedefinitions(), ids::claims(), ids::apiconversions()]
     }
 
-    /// A name that becomes free may be for any definition of the group; one that is taken is nobody else's concern.
+    /// A name that becomes free may be for any definition of the group; one that is taken is nobody
+    /// else's concern.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let cluster = &change.key.cluster;
         let name = &*change.key.name;

@@ -1,4 +1,5 @@
-//! Which of a definition's names it gets: Kubernetes' rules, against every other API of the group in the cluster.
+//! Which of a definition's names it gets: Kubernetes' rules, against every other API of the group
+//! in the cluster.
 
 use crate::write::{list, text};
 use insula_api::{Condition, ConditionStatus, Json, Object};

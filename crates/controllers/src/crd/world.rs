@@ -142,8 +142,9 @@ fn wanted_bundle(
     }))
 }
 
-/// Names of every other API of the group in the cluster, built in, bound or defined. What older definitions wait for is theirs,
-/// too: of several that want a name, each one decides for itself, and at the same time.
+/// Names of every other API of the group in the cluster, built in, bound or defined. What older
+/// definitions wait for is theirs, too: of several that want a name, each one decides for itself,
+/// and at the same time.
 fn taken(registry: &Registry, snapshot: &Snapshot, own: &Entry, group: &str) -> Taken {
     let mut taken = Taken::default();
     for other in of_group(snapshot, &own.key.cluster, group) {
@@ -159,7 +160,8 @@ fn taken(registry: &Registry, snapshot: &Snapshot, own: &Entry, group: &str) -> 
     taken
 }
 
-/// The definitions of a group in a cluster: names are `<plural>.<group>`. Of others no more than the name is looked at.
+/// The definitions of a group in a cluster: names are `<plural>.<group>`. Of others no more than
+/// the name is looked at.
 pub(super) fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Entry> {
     let mut found = Vec::new();
     let scope = Scope::cluster(ids::customresourcedefinitions(), cluster.clone());

@@ -1,8 +1,9 @@
-//! Garbage: objects whose owners are gone go too, owners that are to go last wait, and orphans are let go.
+//! Garbage: objects whose owners are gone go too, owners that are to go last wait, and orphans are
+//! let go.
 //!
-//! The rules are those of Kubernetes' garbage collector (`pkg/controller/garbagecollector`). An owner is looked up in the
-//! dependent's own cluster and namespace; one whose kind nobody serves leaves its dependents alone. Nothing here converts: it
-//! is all in `metadata`.
+//! The rules are those of Kubernetes' garbage collector (`pkg/controller/garbagecollector`). An
+//! owner is looked up in the dependent's own cluster and namespace; one whose kind nobody serves
+//! leaves its dependents alone. Nothing here converts: it is all in `metadata`.
 
 mod decide;
 mod index;

@@ -13,8 +13,8 @@ pub(crate) struct World {
     pub(super) strategy: Arc<dyn Strategy>,
     /// The state of each of its owner references.
     pub(super) owners: Vec<(OwnerReference, Owner)>,
-    /// What names it as an owner. `None` while that is not known up to the object's own revision; the change that is still
-    /// to be noticed brings it back.
+    /// What names it as an owner. `None` while that is not known up to the object's own revision;
+    /// the change that is still to be noticed brings it back.
     pub(super) dependents: Option<Vec<Entry>>,
     pub(super) now: Timestamp,
 }

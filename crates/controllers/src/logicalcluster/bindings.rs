@@ -1,4 +1,5 @@
-//! The bindings that a workspace's type makes in it: once while the workspace begins, or kept as the type says.
+//! The bindings that a workspace's type makes in it: once while the workspace begins, or kept as
+//! the type says.
 
 use crate::{
     workspace::{FINALIZER_OF_BINDINGS, text_annotation},
@@ -32,7 +33,8 @@ pub(crate) enum Keep {
     Always,
 }
 
-/// The default bindings of a cluster's type and of all that it extends, as far as `wanted` lets types speak.
+/// The default bindings of a cluster's type and of all that it extends, as far as `wanted` lets
+/// types speak.
 pub(crate) fn of(
     snapshot: &Snapshot,
     cluster: &ClusterName,

@@ -124,8 +124,8 @@ fn waits_on_bindings(bindings: &[DefaultBinding]) -> Condition {
     Condition::fails("APIBindingsInitialized", "WaitingOnAPIBindings", message).severity("Info")
 }
 
-/// Objects first, then what serves them, then the LogicalCluster with the Workspace that it belongs to: all in one
-/// transaction where it fits, so that an empty workspace goes at once.
+/// Objects first, then what serves them, then the LogicalCluster with the Workspace that it belongs
+/// to: all in one transaction where it fits, so that an empty workspace goes at once.
 fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     show_phase(&mut value, "Deleting");

@@ -30,7 +30,8 @@ pub(super) fn decide(world: &World) -> Plan {
     }
 }
 
-/// Somebody asks for what cannot be done yet. What is due by itself is looked at when its owner changes.
+/// Somebody asks for what cannot be done yet. What is due by itself is looked at when its owner
+/// changes.
 fn wait(world: &World, seconds: u64) -> Plan {
     Plan {
         intents: Vec::new(),

@@ -1,16 +1,18 @@
-//! Storage migration: objects that are stored in a version which is no longer the storage version are written anew.
+//! Storage migration: objects that are stored in a version which is no longer the storage version
+//! are written anew.
 //!
-//! A binding's `storageVersions` and a definition's `storedVersions` say in which versions objects may be stored. Where they
-//! name more than today's storage version, work is due; it is done in batches, each one transaction, and at the end they
-//! name that version alone. A StorageVersionMigration asks for the same. Which objects are done is told by the objects
-//! themselves, so that whoever takes over after a crash goes on where the last commit was, and a tenant's own write of an
-//! object is a step forward, too.
+//! A binding's `storageVersions` and a definition's `storedVersions` say in which versions objects
+//! may be stored. Where they name more than today's storage version, work is due; it is done in
+//! batches, each one transaction, and at the end they name that version alone. A
+//! StorageVersionMigration asks for the same. Which objects are done is told by the objects
+//! themselves, so that whoever takes over after a crash goes on where the last commit was, and a
+//! tenant's own write of an object is a step forward, too.
 //!
-//! Owners of fields in versions that are served no more move to the storage version with it, and when another schema takes
-//! a bound one's place.
+//! Owners of fields in versions that are served no more move to the storage version with it, and
+//! when another schema takes a bound one's place.
 //!
-//! No object can come back in an old version behind the work's back: the claim changes with the storage version, and is a
-//! guard of every write.
+//! No object can come back in an old version behind the work's back: the claim changes with the
+//! storage version, and is a guard of every write.
 
 mod decide;
 mod pace;
@@ -89,7 +91,8 @@ impl Reconciler for Migrations {
                     .into_iter()
                     .collect()
             }
-            // The definition was seen before the claim followed it; or versions are served no more that somebody owns fields in.
+            // The definition was seen before the claim followed it; or versions are served no more
+            // that somebody owns fields in.
             "claims" if change.old.is_some() => vec![change.key.clone()],
             // One that is done lets the next one begin.
             "storageversionmigrations" => vec![claim(&object.body_value()["spec"]["resource"], "/resource")],

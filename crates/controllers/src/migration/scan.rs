@@ -1,4 +1,5 @@
-//! One look at all objects of a resource: which to write next, how many there are, which cannot be written.
+//! One look at all objects of a resource: which to write next, how many there are, which cannot be
+//! written.
 
 use super::pace::Pace;
 use insula_api::{ClusterName, Object, Scope, Timestamp};

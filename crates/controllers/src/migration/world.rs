@@ -109,8 +109,8 @@ fn look(
             if claim.bundle.is_some() && serves != defined {
                 return Resource::Following;
             }
-            // Without conversion rules definitions behave as in Kubernetes, where fields that the storage version lacks
-            // are lost when an object is written: nobody does that unasked.
+            // Without conversion rules definitions behave as in Kubernetes, where fields that the
+            // storage version lacks are lost when an object is written: nobody does that unasked.
             (Some(Owner::Definition(entry, value)), claim.bundle.is_some())
         }
     };

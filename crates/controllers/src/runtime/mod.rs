@@ -1,11 +1,12 @@
-//! What every reconciler shares: wake on changes, one key never twice at once, many keys at once, commit the plan, retry
-//! conflicts on a fresh snapshot, back off on errors.
+//! What every reconciler shares: wake on changes, one key never twice at once, many keys at once,
+//! commit the plan, retry conflicts on a fresh snapshot, back off on errors.
 //!
-//! There is no informer: the store's state in memory is the cache, and its cursors are the events. Nothing here spawns;
-//! the server spawns the futures that [`crate::Controllers::tasks`] gives.
+//! There is no informer: the store's state in memory is the cache, and its cursors are the events.
+//! Nothing here spawns; the server spawns the futures that [`crate::Controllers::tasks`] gives.
 //!
-//! Several servers on one store all run all reconcilers. Guards make the double work harmless: whoever commits second
-//! conflicts, looks again and finds nothing left to do. Electing one of them is a matter of cost, not of correctness.
+//! Several servers on one store all run all reconcilers. Guards make the double work harmless:
+//! whoever commits second conflicts, looks again and finds nothing left to do. Electing one of them
+//! is a matter of cost, not of correctness.
 
 mod queue;
 mod runner;
@@ -28,7 +29,8 @@ pub type Sleep = Arc<dyn Fn(u64) -> BoxFuture<'static, ()> + Send + Sync>;
 pub(crate) trait Reconciler: Send + Sync + 'static {
     /// What is reconciled as one.
     type Key: Clone + Eq + Hash + Debug + Send + Sync + 'static;
-    /// Everything that the decision may look at, read at one revision; time and randomness included.
+    /// Everything that the decision may look at, read at one revision; time and randomness
+    /// included.
     type World: Send;
 
     /// For logs.

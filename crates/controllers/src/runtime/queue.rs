@@ -5,7 +5,8 @@ use std::{
     hash::Hash,
 };
 
-/// When nothing waits, room for more keys than this is given back: a storm is no reason to keep it for ever.
+/// When nothing waits, room for more keys than this is given back: a storm is no reason to keep it
+/// for ever.
 const ROOM: usize = 1024;
 /// Longest pause between two attempts at a key that fails, in seconds.
 const BACKOFF_SECONDS_MAX: u64 = 300;
@@ -18,7 +19,8 @@ enum State {
     Again,
 }
 
-/// Keys in the order of their arrival, each at most once; one that arrives while it is worked on comes after.
+/// Keys in the order of their arrival, each at most once; one that arrives while it is worked on
+/// comes after.
 ///
 /// add(a) add(b) add(a) pop → a; add(a); pop → b; done(a) → a waits again.
 #[derive(Debug)]

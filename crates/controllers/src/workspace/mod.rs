@@ -1,7 +1,8 @@
 //! Workspaces: a name in the parent, and the logical cluster that it stands for.
 //!
-//! A new workspace takes one transaction: the Workspace with its cluster and URL, the LogicalCluster in the child, and
-//! the namespaces that its type begins with. Where nothing is left to wait for it is Ready at that same revision.
+//! A new workspace takes one transaction: the Workspace with its cluster and URL, the
+//! LogicalCluster in the child, and the namespaces that its type begins with. Where nothing is left
+//! to wait for it is Ready at that same revision.
 
 pub(crate) mod birth;
 mod decide;

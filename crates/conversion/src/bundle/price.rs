@@ -1,5 +1,5 @@
-//! What the expressions of an API may cost for one object, by estimate. Like Kubernetes, this is asked of what is new:
-//! rules that were admitted run under the budgets of run time.
+//! What the expressions of an API may cost for one object, by estimate. Like Kubernetes, this is
+//! asked of what is new: rules that were admitted run under the budgets of run time.
 
 use super::Bundle;
 use crate::convert::Converter;
@@ -32,7 +32,8 @@ pub struct MayFail {
     pub rule: String,
     /// Why it may fail.
     pub reason: String,
-    /// Its author says so; otherwise the types leave it open, and no object was found that shows it.
+    /// Its author says so; otherwise the types leave it open, and no object was found that shows
+    /// it.
     pub marked: bool,
 }
 
@@ -62,8 +63,8 @@ impl Bundle {
         ruled.map(outlook).collect()
     }
 
-    /// Every expression that may cost too much, with the bounds that its schema lacks; else whether all of them together
-    /// do. `path` is where the rules stand (`spec`).
+    /// Every expression that may cost too much, with the bounds that its schema lacks; else whether
+    /// all of them together do. `path` is where the rules stand (`spec`).
     pub fn too_dear(&self, path: &FieldPath) -> Vec<FieldError> {
         let all = self.converters.values().flat_map(Converter::expressions);
         let errors: Vec<FieldError> = all.filter_map(|(_, e)| e.too_dear.as_deref().cloned()).collect();

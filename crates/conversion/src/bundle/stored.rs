@@ -182,8 +182,8 @@ fn without_conversion(before: &Views<'_>, x: &Json, from: usize) -> Option<Json>
     }
 }
 
-/// Whether only metadata that no rule looks at differs. Such a write needs no converter: a finalizer comes off an object
-/// that cannot be converted, too.
+/// Whether only metadata that no rule looks at differs. Such a write needs no converter: a
+/// finalizer comes off an object that cannot be converted, too.
 fn same_content(bundle: &Bundle, shown: &Json, x: &Json) -> bool {
     let (Some(shown), Some(x)) = (shown.as_object(), x.as_object()) else {
         return false;
@@ -347,7 +347,8 @@ impl Write<'_, '_> {
         Ok(())
     }
 
-    /// Makes the new view of a version that was not written: the old one, with the edit as this version sees it.
+    /// Makes the new view of a version that was not written: the old one, with the edit as this
+    /// version sees it.
     fn follow(&mut self, version: usize, needed: bool) -> Result<(), ConvertError> {
         let bundle = self.bundle;
         let target = &bundle.versions[version];

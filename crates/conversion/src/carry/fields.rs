@@ -51,7 +51,8 @@ impl Fields {
         }
     }
 
-    /// How a field crosses. It is asked in the order of names: both sides are in order, so that one walk finds all.
+    /// How a field crosses. It is asked in the order of names: both sides are in order, so that one
+    /// walk finds all.
     fn walk<'f>(&'f self) -> impl FnMut(&str) -> Option<&'f Carry> {
         let mut known = self.named.iter().peekable();
         move |name| {

@@ -1,4 +1,5 @@
-//! What stands in a version although nothing of the other one is there: constants of rules, defaults of the schema.
+//! What stands in a version although nothing of the other one is there: constants of rules,
+//! defaults of the schema.
 
 use super::{CoveredField, FieldOutcome, Made, Maker, below, leaves_of, starts};
 use crate::convert::Converter;

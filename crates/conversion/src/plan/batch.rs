@@ -1,4 +1,5 @@
-//! Many moves from one object into another are done in one walk over each, instead of a search from the top for every field.
+//! Many moves from one object into another are done in one walk over each, instead of a search from
+//! the top for every field.
 
 use super::Op;
 use crate::carry::Carry;
@@ -10,7 +11,8 @@ use std::collections::BTreeMap;
 /// Fewer moves are done one by one.
 const MOVES_MIN: usize = 4;
 
-/// Moves between fields of one object on each side. No two rules write the same place, so that their order does not matter.
+/// Moves between fields of one object on each side. No two rules write the same place, so that
+/// their order does not matter.
 #[derive(Debug)]
 pub(crate) struct Batch {
     from: Box<[Seg]>,

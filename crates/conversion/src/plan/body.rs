@@ -142,7 +142,8 @@ impl<'s> Scope<'s> {
             return;
         }
         let at = rule.at.path.child(rule.at.source);
-        // A destination that does not exist has been reported where destinations are checked, but not for items.
+        // A destination that does not exist has been reported where destinations are checked, but
+        // not for items.
         let place = match self.find_to(rule.destination.segments()) {
             Ok(place) => place,
             Err(why) => return self.no_destination(rule, why, errors),
@@ -212,7 +213,8 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// `field: spec.colors`, `destination: spec.nested.colors`, `itemRules`; brackets at the ends are understood.
+    /// `field: spec.colors`, `destination: spec.nested.colors`, `itemRules`; brackets at the ends
+    /// are understood.
     fn item_rules(
         &mut self,
         rest: &Rest<'_>,
@@ -426,7 +428,8 @@ impl Each {
         }
     }
 
-    /// What items have on both sides and no rule of the loop writes. Nothing when a rule makes the whole item.
+    /// What items have on both sides and no rule of the loop writes. Nothing when a rule makes the
+    /// whole item.
     fn item_carry(&self, from: &insula_schema::Node, to: &insula_schema::Node) -> Option<Carry> {
         let mut except = Except::default();
         for op in &self.body {

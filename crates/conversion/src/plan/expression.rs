@@ -1,4 +1,5 @@
-//! Expressions of rules: compiled against what is in scope, checked against where their results go, and priced.
+//! Expressions of rules: compiled against what is in scope, checked against where their results go,
+//! and priced.
 
 use super::{Place, Value, View};
 use crate::fit::{self, Fit};
@@ -9,7 +10,8 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::{AbsenceMode, CALL_COST_MAX, Decl, Env, Program, Type};
 use insula_schema::Node;
 
-/// What one expression may cost for all of its places in one object, by estimate: Kubernetes' limit for a rule of a schema.
+/// What one expression may cost for all of its places in one object, by estimate: Kubernetes' limit
+/// for a rule of a schema.
 pub(crate) const EXPRESSION_COST_MAX: u64 = 10_000_000;
 /// Bounds that a message names.
 const BOUNDS_SHOWN: usize = 4;
@@ -32,7 +34,8 @@ pub(super) struct This<'s> {
     pub(super) path: Path,
 }
 
-/// The loops around an expression: how often it runs for one object at most, and which of them nothing bounds.
+/// The loops around an expression: how often it runs for one object at most, and which of them
+/// nothing bounds.
 #[derive(Debug, Clone)]
 pub(super) struct Loops {
     pub(super) times: u64,

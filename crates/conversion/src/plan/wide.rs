@@ -1,4 +1,5 @@
-//! Rules over entries of a container inside a wider `field`, which see what stands beside the container, too.
+//! Rules over entries of a container inside a wider `field`, which see what stands beside the
+//! container, too.
 
 use super::body::{Rest, Scope, fit, items};
 use super::expression::Names;
@@ -7,9 +8,9 @@ use crate::rules::Template;
 use insula_cel::{Decl, Field, Program, Shape, Type};
 
 impl<'s> Scope<'s> {
-    /// Entries of a container inside a wider `field`: the one that the transformation indexes (`self.colors[key]`),
-    /// or the one that stands where the destination does. `self` is the wider value, with the entry's fields
-    /// where it has none of that name.
+    /// Entries of a container inside a wider `field`: the one that the transformation indexes
+    /// (`self.colors[key]`), or the one that stands where the destination does. `self` is the wider
+    /// value, with the entry's fields where it has none of that name.
     pub(super) fn wide(&mut self, rest: &Rest<'_>, place: Place<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
         let rule = rest.rule;
         let at = rule.at.path.child("transformation");
@@ -123,7 +124,8 @@ fn indexed_by(text: &str, variable: &str) -> Option<Vec<Segment>> {
     Some(Path::parse(path).ok()?.segments().to_vec())
 }
 
-/// The fields of `self` that expressions select directly. Those that do not compile are reported elsewhere.
+/// The fields of `self` that expressions select directly. Those that do not compile are reported
+/// elsewhere.
 fn selected(template: &Template, names: &Names<'_>) -> Vec<String> {
     let known = names.variables.iter().map(|(name, _)| name.as_str());
     let known: Vec<&str> = ["self", names.from.name].into_iter().chain(known).collect();

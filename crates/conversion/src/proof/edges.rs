@@ -1,7 +1,8 @@
-//! Values of a schema at its edges: what an expression is most likely to fail for. Few, and always the same.
+//! Values of a schema at its edges: what an expression is most likely to fail for. Few, and always
+//! the same.
 //!
-//! They are good guesses, not promises: rules of the schema are not solved. Who uses a value as evidence
-//! validates the object that holds it first.
+//! They are good guesses, not promises: rules of the schema are not solved. Who uses a value as
+//! evidence validates the object that holds it first.
 
 use super::random::Random;
 use super::text::text;

@@ -4,7 +4,8 @@ use super::random::Random;
 use insula_api::Json;
 use serde_json::Map;
 
-/// `old`, with some of it taken from `fresh`: fields come and go, items are changed, inserted, dropped and moved.
+/// `old`, with some of it taken from `fresh`: fields come and go, items are changed, inserted,
+/// dropped and moved.
 pub(super) fn mix(old: &Json, fresh: &Json, random: &mut Random) -> Json {
     match (old, fresh) {
         (Json::Object(old), Json::Object(fresh)) => {

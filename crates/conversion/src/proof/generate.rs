@@ -1,4 +1,5 @@
-//! Objects from schemas: empty ones, full ones, and everything between; each as a client could send it.
+//! Objects from schemas: empty ones, full ones, and everything between; each as a client could send
+//! it.
 
 use super::random::Random;
 use super::text::text;

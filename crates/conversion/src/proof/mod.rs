@@ -1,13 +1,16 @@
-//! The search for a counterexample: objects generated from the schemas, written through one version and edited through
-//! others. Each write must convert, come out valid, and keep the laws. What is found is made as small as it gets.
+//! The search for a counterexample: objects generated from the schemas, written through one version
+//! and edited through others. Each write must convert, come out valid, and keep the laws. What is
+//! found is made as small as it gets.
 //!
 //! Deterministic: the same rules, schemas, seed and number of cases give the same answer.
 //!
-//! [`prove`] is what a server asks before it serves rules. It begins with the rules that their types leave open, each alone at
-//! the edges of what it reads, since such an object is the simplest to understand; then it searches whole stories of writes.
+//! [`prove`] is what a server asks before it serves rules. It begins with the rules that their
+//! types leave open, each alone at the edges of what it reads, since such an object is the simplest
+//! to understand; then it searches whole stories of writes.
 //!
-//! A proof in the mathematician's sense it is not: rules are programs. It is a search over the corners where such
-//! programs break (empty, full and partial objects, bounds, other alphabets, duplicates), that says how far it went.
+//! A proof in the mathematician's sense it is not: rules are programs. It is a search over the
+//! corners where such programs break (empty, full and partial objects, bounds, other alphabets,
+//! duplicates), that says how far it went.
 
 mod edges;
 mod edit;
@@ -79,8 +82,9 @@ pub struct Write {
     pub object: Json,
 }
 
-/// Looks for a reason not to serve these rules. An API without rules has nothing to prove. `go_on` is asked before every
-/// conversion: callers with a clock end the search by it, and what was not found by then is let through.
+/// Looks for a reason not to serve these rules. An API without rules has nothing to prove. `go_on`
+/// is asked before every conversion: callers with a clock end the search by it, and what was not
+/// found by then is let through.
 ///
 /// # Errors
 /// What was found, at the rule's path, with the object that shows it and what would help.
@@ -129,8 +133,8 @@ pub fn search(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<
     Ok(searched)
 }
 
-/// Made-up valid objects of a schema: first the corners (nothing, everything), then what is in between. The same seed makes
-/// the same objects.
+/// Made-up valid objects of a schema: first the corners (nothing, everything), then what is in
+/// between. The same seed makes the same objects.
 pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) -> Vec<Json> {
     let mut random = Random::new(seed);
     let api_version = Json::from(api_version);
@@ -164,7 +168,8 @@ impl Prover<'_> {
         !self.ended.get()
     }
 
-    /// What one object may cost; nothing when the search is over, so that it ends soon wherever it is.
+    /// What one object may cost; nothing when the search is over, so that it ends soon wherever it
+    /// is.
     fn budget(&self) -> Budget {
         if self.goes_on() {
             object_budget()

@@ -1,8 +1,9 @@
 //! Rules that can fail, shown by an object: what the types leave open is tried.
 //!
-//! A rule whose types say that it cannot fail needs no proof, and one marked `mayFail` wants none. For the others,
-//! small objects are made of what their expressions read, at the edges of the schema, and converted. A valid one that
-//! does not convert refuses the rule. When none is found the rule is accepted, and guarded at every write.
+//! A rule whose types say that it cannot fail needs no proof, and one marked `mayFail` wants none.
+//! For the others, small objects are made of what their expressions read, at the edges of the
+//! schema, and converted. A valid one that does not convert refuses the rule. When none is found
+//! the rule is accepted, and guarded at every write.
 
 use super::edges::{self, complete};
 use super::finding::shown;
@@ -27,8 +28,9 @@ const OBJECTS_MAX: usize = 600;
 const SEARCH_COST_MAX: u64 = 2 * OBJECT_COST_MAX;
 /// How deep a value that is read as a whole is varied.
 const DEPTH_MAX: usize = 4;
-/// Every rule for which a valid object was found that it fails for, at the rule's path. Unlike [`super::search`] this
-/// looks only at rules whose types leave it open, and only one conversion at a time: milliseconds.
+/// Every rule for which a valid object was found that it fails for, at the rule's path. Unlike
+/// [`super::search`] this looks only at rules whose types leave it open, and only one conversion at
+/// a time: milliseconds.
 pub(super) fn failing(bundle: &Bundle, go_on: &dyn Fn() -> bool) -> Vec<FieldError> {
     let metadata = metadata_schema();
     let mut errors = Vec::new();

@@ -1,4 +1,5 @@
-//! The smallest case that still shows it: writes, fields and items are left out, scalars made plain, one at a time.
+//! The smallest case that still shows it: writes, fields and items are left out, scalars made
+//! plain, one at a time.
 
 use super::Write;
 use insula_api::Json;

@@ -4,7 +4,8 @@ use super::random::Random;
 use insula_schema::Node;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Texts that programs stumble over: empty, blank, numbers, truths, units, separators, other alphabets.
+/// Texts that programs stumble over: empty, blank, numbers, truths, units, separators, other
+/// alphabets.
 const TEXTS: &[&str] = &[
     "",
     "a",
@@ -76,7 +77,8 @@ fn samples(format: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// A text that the pattern matches, mostly. Anchors are taken as kept: a text may match a pattern in its middle.
+/// A text that the pattern matches, mostly. Anchors are taken as kept: a text may match a pattern
+/// in its middle.
 fn of_pattern(pattern: &str, random: &mut Random) -> Option<String> {
     let hir = regex_syntax::ParserBuilder::new()
         .unicode(false)

@@ -1,4 +1,5 @@
-//! The stored form: `{"v2": {"fields": {…}}, "v3": …}`, canonical because maps are sorted and patches are.
+//! The stored form: `{"v2": {"fields": {…}}, "v3": …}`, canonical because maps are sorted and
+//! patches are.
 
 use super::{BTreeMap, Item, Json, Map, Patch, Ref, json};
 

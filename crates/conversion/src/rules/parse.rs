@@ -8,8 +8,8 @@ use crate::path::{Segment, is_identifier};
 
 type Object = Map<String, Json>;
 
-/// Parses the `spec` of an APIConversion or APIConversionRules, or `spec.conversion` of an APIResourceSchema.
-/// `path` is where `spec` stands.
+/// Parses the `spec` of an APIConversion or APIConversionRules, or `spec.conversion` of an
+/// APIResourceSchema. `path` is where `spec` stands.
 ///
 /// # Errors
 /// Everything that is malformed, each with its field.
@@ -42,8 +42,8 @@ pub fn parse_rules(spec: &Json, path: &FieldPath) -> Result<RuleSet, Vec<FieldEr
     if errors.is_empty() { Ok(set) } else { Err(errors) }
 }
 
-/// The rules that an APIResourceSchema carries itself: `spec.conversion.{hub, conversions}`, or `spec.hubVersion`
-/// with `spec.versions[].conversion`. `None` when it carries none.
+/// The rules that an APIResourceSchema carries itself: `spec.conversion.{hub, conversions}`, or
+/// `spec.hubVersion` with `spec.versions[].conversion`. `None` when it carries none.
 ///
 /// # Errors
 /// Everything that is malformed, each with its field.
@@ -206,7 +206,8 @@ fn pair(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<Fiel
         .iter()
         .any(|said| entry.contains_key(*said))
     {
-        // Versions of one shape need no entry at all; one that says nothing was meant to say something.
+        // Versions of one shape need no entry at all; one that says nothing was meant to say
+        // something.
         errors.push(FieldError::required(&at.child("rules"), ""));
     }
     let direction = Direction {
@@ -302,7 +303,8 @@ fn rule(entry: &Object, at: &FieldPath, from: &str, depth: usize, errors: &mut V
         };
         parse_path(text, &at.child("field"), errors).map(Source::Field)
     } else {
-        // In itemRules the version's name is the whole object, which a path relative to the item cannot name.
+        // In itemRules the version's name is the whole object, which a path relative to the item
+        // cannot name.
         let roots = if depth > 0 { vec!["self"] } else { vec!["self", from] };
         Some(simple(&source, &roots).unwrap_or(Source::Expression(source)))
     };
@@ -411,8 +413,8 @@ fn sides(entry: &Object, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option
     Some((source?, destination?))
 }
 
-/// `v1.spec.firstName` is a path, `v1.spec.a + 'x'` is not. A path here is a CEL expression too, so names must be
-/// identifiers (`a-b` is a difference), and `__dot__` escapes are left to CEL.
+/// `v1.spec.firstName` is a path, `v1.spec.a + 'x'` is not. A path here is a CEL expression too, so
+/// names must be identifiers (`a-b` is a difference), and `__dot__` escapes are left to CEL.
 fn simple(expression: &str, roots: &[&str]) -> Option<Source> {
     let text = expression.trim();
     let (root, rest) = text.split_at(text.find(['.', '[']).unwrap_or(text.len()));

@@ -13,7 +13,8 @@ const NO: &[&str] = &[
     "disabled", "off", "false", "no", "never", "none", "deny", "inactive", "optional", "private", "closed",
 ];
 
-/// Steps between two enumerations, or lists of such, whose words differ; none if they do not, or have nothing in common.
+/// Steps between two enumerations, or lists of such, whose words differ; none if they do not, or
+/// have nothing in common.
 pub(super) fn between(from: &Node, to: &Node) -> Option<(Step, Step)> {
     if let (Some(a), Some(b)) = (from.items(), to.items()) {
         let (forth, back) = between(a, b)?;
@@ -47,7 +48,8 @@ fn step(from: &[&str], to: &[&str]) -> Option<Step> {
     (pairs.len() * 2 >= from.len()).then(|| Step::of(format!("{{{}}}[{index}]", pairs.join(", "))))
 }
 
-/// Steps from a boolean of this name to an enumeration and back, and whether one of its words is that name.
+/// Steps from a boolean of this name to an enumeration and back, and whether one of its words is
+/// that name.
 pub(super) fn of_boolean(name: &str, choices: &Node) -> Option<(Step, Step, bool)> {
     let choices = texts(choices)?;
     let is = |choice: &&&str, words: &[&str]| words.contains(&choice.to_ascii_lowercase().as_str());

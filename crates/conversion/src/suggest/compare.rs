@@ -179,7 +179,8 @@ fn text_and_number(number: &Loose<'_>, whole: bool, text: &Loose<'_>) -> (Step, 
     unit.unwrap_or_else(plain)
 }
 
-/// A value and a list of such: its text is the list, separated by something, or it is the first item.
+/// A value and a list of such: its text is the list, separated by something, or it is the first
+/// item.
 fn one_of_many(one: &Loose<'_>, many: &Loose<'_>, swapped: bool) -> Option<Linked> {
     let item = many.node.items()?;
     let kind = known_kind(one.node)?;

@@ -27,7 +27,8 @@ impl Loose<'_> {
     }
 }
 
-/// What stands at one path only, on each side; lists of one path with other items are compared at once.
+/// What stands at one path only, on each side; lists of one path with other items are compared at
+/// once.
 pub(super) fn loose<'s>(
     old: &'s Node,
     new: &'s Node,

@@ -5,8 +5,8 @@ use crate::carry::Scalar::{Integer, String as Text};
 use crate::carry::{Kind, known_kind};
 use crate::path::{Path, Segment};
 
-/// Texts of two parts: what the whole, the first and the second are called, what stands between them, whether the second
-/// may be absent.
+/// Texts of two parts: what the whole, the first and the second are called, what stands between
+/// them, whether the second may be absent.
 struct Known {
     whole: &'static [&'static str],
     first: &'static [&'static str],
@@ -68,7 +68,8 @@ const BY_PATTERN: f64 = 0.9;
 /// Values of one type that went where a map of that type came.
 const BY_TYPE: f64 = 0.45;
 
-/// Texts of one version that the other has in parts. Only outside of lists: a rule for all items reads one field of each.
+/// Texts of one version that the other has in parts. Only outside of lists: a rule for all items
+/// reads one field of each.
 pub(super) fn splits(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Suggestion> {
     let mut out = Vec::new();
     for whole in olds {

@@ -1,4 +1,5 @@
-//! Suggestions put to the question that a server asks: whether they compile, and whether an object shows them wrong.
+//! Suggestions put to the question that a server asks: whether they compile, and whether an object
+//! shows them wrong.
 
 use super::{Suggestion, Suggestions};
 use crate::bundle::{Bundle, LossPolicy, VersionSchema};
@@ -6,13 +7,14 @@ use crate::proof::{Search, prove};
 use crate::rules::parse_rules;
 use insula_api::{FieldError, FieldPath};
 
-/// Each try marks a rule or leaves a suggestion out, so that it ends anyway; a draft that needs more is none.
+/// Each try marks a rule or leaves a suggestion out, so that it ends anyway; a draft that needs
+/// more is none.
 const TRIES_MAX: usize = 64;
 
 impl Suggestions {
-    /// Asks what admission would. A rule that fails for some objects is marked so (`mayFail`), what is refused is left out of
-    /// the rules and says why. What is returned no suggestion is to blame for: a required field without a source, mostly.
-    /// `how` and `go_on` are those of [`prove`].
+    /// Asks what admission would. A rule that fails for some objects is marked so (`mayFail`), what
+    /// is refused is left out of the rules and says why. What is returned no suggestion is to blame
+    /// for: a required field without a source, mostly. `how` and `go_on` are those of [`prove`].
     pub fn try_out(
         &mut self,
         group: &str,

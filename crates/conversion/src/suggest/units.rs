@@ -1,4 +1,5 @@
-//! Units that names and patterns speak of: `timeoutSeconds` and the text `90s`, `diskMiB` and `512Mi`, `share` with a `%`.
+//! Units that names and patterns speak of: `timeoutSeconds` and the text `90s`, `diskMiB` and
+//! `512Mi`, `share` with a `%`.
 
 use super::Step;
 use insula_schema::Node;
@@ -85,7 +86,8 @@ fn suffix(text: &Node) -> Option<(&'static str, Unit)> {
     SUFFIXES.iter().find(fits).copied()
 }
 
-/// How a number, which counts this if its name tells, is made a text, and back; none if nothing says so.
+/// How a number, which counts this if its name tells, is made a text, and back; none if nothing
+/// says so.
 pub(super) fn number_and_text(number: &Node, counts: Option<Unit>, text: &Node) -> Option<(Step, Step, &'static str)> {
     if text.format() == Some("date-time") {
         return Some((

@@ -181,7 +181,8 @@ fn dice(a: &[String], b: &[String]) -> f64 {
     2.0 * shared / all
 }
 
-/// Equal words, one the beginning of the other, all but the same letters, or other words for the same.
+/// Equal words, one the beginning of the other, all but the same letters, or other words for the
+/// same.
 fn alike(a: &str, b: &str) -> f64 {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if a == b {

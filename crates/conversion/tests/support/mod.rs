@@ -1,7 +1,7 @@
 //! Bundles from short notation.
 //!
-//! Schemas: `{spec: {name: string, tags: {"*": string}, colors: [{n: string}], "keyed[n]": [{n: string}]}}`; a name that
-//! ends in `!` is required; `$: {…}` is a schema as it is.
+//! Schemas: `{spec: {name: string, tags: {"*": string}, colors: [{n: string}], "keyed[n]": [{n:
+//! string}]}}`; a name that ends in `!` is required; `$: {…}` is a schema as it is.
 #![allow(
     dead_code,
     unreachable_pub,

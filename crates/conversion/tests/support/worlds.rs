@@ -1,7 +1,8 @@
 //! Whole APIs, made up: three to five versions of different shape, and the rules between them.
 //!
-//! An API is a handful of features. A feature is something that APIs do to a field over the years: it has a shape A, a
-//! shape B, and rules both ways. Every version has each feature in one of its shapes, or lacks it.
+//! An API is a handful of features. A feature is something that APIs do to a field over the years:
+//! it has a shape A, a shape B, and rules both ways. Every version has each feature in one of its
+//! shapes, or lacks it.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -12,7 +13,8 @@
 use super::yaml;
 use serde_json::{Map, Value as Json, json};
 
-/// Shapes under `spec` (a leading `/` is the root), rules from A to B and back. `#` is the feature's number, `@` the version read.
+/// Shapes under `spec` (a leading `/` is the root), rules from A to B and back. `#` is the
+/// feature's number, `@` the version read.
 const FEATURES: &[&str] = &[
     // A field renamed, moved, made an object, taken out of one.
     "{a: {old#: string}, b: {new#: string}, ab: [{field: spec.old#, destination: spec.new#}], ba: [{field: spec.new#, destination: spec.old#}]}",
@@ -37,7 +39,8 @@ const FEATURES: &[&str] = &[
     "{a: {first#: string, last#: string}, b: {full#: string}, ab: [{from: '@.spec.first# + \" \" + @.spec.last#', to: spec.full#}], ba: [{from: '@.spec.full#.split(\" \")[0]', to: spec.first#, mayFail: true}, {from: '@.spec.full#.split(\" \")[1]', to: spec.last#, mayFail: true}]}",
     "{a: {text#: string}, b: {text#: string, size#: integer}, ab: [{field: spec.text#, destination: spec.size#, transformation: size(self)}], ba: []}",
     "{a: {gone#: string}, b: {}, ab: [], ba: [], drop_a: [spec.gone#]}",
-    // The same name for something else; defaults of either side; a constant where the other has nothing.
+    // The same name for something else; defaults of either side; a constant where the other has
+    // nothing.
     "{a: {same#: integer}, b: {same#: string}, ab: [], ba: []}",
     "{a: {d#: {$: {type: string, default: a}}}, b: {d#: {$: {type: string, default: b}}, e#: {$: {type: integer, default: 3}}}, ab: [], ba: []}",
     "{a: {}, b: {kind#: string}, ab: [{from: \"'plain'\", to: spec.kind#, onlyIfAbsent: true}], ba: []}",

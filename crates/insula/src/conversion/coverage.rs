@@ -10,7 +10,8 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone},
 };
 
-/// Directions are those that have a plan of their own: between the hub and the others, and between pairs with rules.
+/// Directions are those that have a plan of their own: between the hub and the others, and between
+/// pairs with rules.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Fates:

@@ -3,8 +3,8 @@
 use insula_conversion::{Path, Segment};
 use serde_json::Value;
 
-/// The places of `a` and `b` that are not alike, each as high up as it differs whole. Metadata but labels and annotations,
-/// and `apiVersion`, are nobody's to convert.
+/// The places of `a` and `b` that are not alike, each as high up as it differs whole. Metadata but
+/// labels and annotations, and `apiVersion`, are nobody's to convert.
 pub(super) fn places(a: &Value, b: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let mut at = Vec::new();

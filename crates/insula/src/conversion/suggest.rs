@@ -14,8 +14,9 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone, yaml},
 };
 
-/// Guesses from names, descriptions, enumerations, units, bounds and shapes which field became which. What has one path in both
-/// versions needs no rule and is not named. Every guess is put to the checks that a server makes.
+/// Guesses from names, descriptions, enumerations, units, bounds and shapes which field became
+/// which. What has one path in both versions needs no rule and is not named. Every guess is put to
+/// the checks that a server makes.
 #[derive(clap::Args)]
 #[command(after_help = "\
 The answer in YAML is an APIConversion, with how sure each guess is as comments: read it, correct it, and try it with \

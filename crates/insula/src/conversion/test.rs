@@ -19,8 +19,9 @@ use crate::{
 
 mod show;
 
-/// Rules and schemas are checked as the server checks them. Then objects are made up from the schemas, written through
-/// one version and edited through others; at last every sample is written and read through every version.
+/// Rules and schemas are checked as the server checks them. Then objects are made up from the
+/// schemas, written through one version and edited through others; at last every sample is written
+/// and read through every version.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Samples are objects among the files of -f and of --samples. KEPT names what the other version cannot show, and what is \

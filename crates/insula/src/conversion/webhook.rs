@@ -19,8 +19,9 @@ use review::{Api, respond};
 /// A list of objects comes in one request.
 const BODY_BYTES_MAX: usize = 256 << 20;
 
-/// Answers ConversionReviews (apiextensions.k8s.io/v1) on every path, and GET /healthz. What a version cannot show travels in
-/// the annotation insula.io/residual of the object; docs/tools.md tells the limits of that.
+/// Answers ConversionReviews (apiextensions.k8s.io/v1) on every path, and GET /healthz. What a
+/// version cannot show travels in the annotation insula.io/residual of the object; docs/tools.md
+/// tells the limits of that.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes:
@@ -34,7 +35,8 @@ pub(crate) struct Arguments {
     /// Where to answer; port 0 takes a free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9443")]
     listen: String,
-    /// The certificate as PEM, for the name by which the cluster calls. Read again when it changes, with its key.
+    /// The certificate as PEM, for the name by which the cluster calls. Read again when it changes,
+    /// with its key.
     #[arg(long, value_name = "FILE")]
     tls_cert: PathBuf,
     /// Its key as PEM.

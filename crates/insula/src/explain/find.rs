@@ -10,7 +10,8 @@ use std::{
 use anyhow::Context;
 use serde_json::Value;
 
-/// The server writes what came in a hundredth of a second at once: a request that has just been answered is there soon.
+/// The server writes what came in a hundredth of a second at once: a request that has just been
+/// answered is there soon.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
 

@@ -1,4 +1,5 @@
-//! From definitions to what is published: a schema named by its content, its rules, and the export that offers it.
+//! From definitions to what is published: a schema named by its content, its rules, and the export
+//! that offers it.
 
 use anyhow::bail;
 use insula_conversion::{VersionSchema, proof::Search, suggest};
@@ -43,7 +44,8 @@ impl Published {
         json!({"group": self.group, "name": self.plural, "schema": self.name(), "storage": {"crd": {}}})
     }
 
-    /// Takes rules that are published, in the place of a draft, if they fit: their author may have worked on them.
+    /// Takes rules that are published, in the place of a draft, if they fit: their author may have
+    /// worked on them.
     pub(super) fn adopt(&mut self, conversion: &Value) -> bool {
         let document = |value: Value| crate::files::Document {
             file: "what is published".to_owned(),
@@ -72,7 +74,8 @@ impl Published {
     }
 }
 
-/// The schema, its rules (those of the files, or in place of a webhook a first draft), and what is wrong with them.
+/// The schema, its rules (those of the files, or in place of a webhook a first draft), and what is
+/// wrong with them.
 pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
     let definition = &source.schema.value;
     let (group, plural) = (
@@ -135,7 +138,8 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
     })
 }
 
-/// A definition's `spec` as a schema has it: no conversion, and the versions' schemas one level higher.
+/// A definition's `spec` as a schema has it: no conversion, and the versions' schemas one level
+/// higher.
 fn spec(definition: &Value) -> Value {
     let spec = &definition["spec"];
     let mut out = Map::new();
@@ -171,8 +175,8 @@ fn named(conversion: &Value, name: &str) -> Value {
     out
 }
 
-/// Rules between the stored version and each other one, as far as they can be guessed. Fields without a counterpart are
-/// under `preserve`, so that their author sees them.
+/// Rules between the stored version and each other one, as far as they can be guessed. Fields
+/// without a counterpart are under `preserve`, so that their author sees them.
 fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
     let stored = api.bundle.storage();
     let old = version(api, stored)?;

@@ -17,9 +17,10 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone, yaml},
 };
 
-/// A schema is called h<eight hexadecimal digits of its content>.<plural>.<group>, so that the same content has the same name
-/// and a change makes a new one. Rules among the files, of a definition's name, go with it; a definition with a conversion
-/// webhook and without rules gets a draft of them. The export of that name keeps what it offers beside.
+/// A schema is called h<eight hexadecimal digits of its content>.<plural>.<group>, so that the same
+/// content has the same name and a change makes a new one. Rules among the files, of a definition's
+/// name, go with it; a definition with a conversion webhook and without rules gets a draft of them.
+/// The export of that name keeps what it offers beside.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Without --diff and --apply the objects are printed, ready for kubectl apply.
@@ -29,7 +30,8 @@ Exit codes:
   1  something is refused; with --diff, something differs
   2  a file or the server cannot be read, or a flag is wrong")]
 pub(crate) struct Arguments {
-    /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is standard input.
+    /// CustomResourceDefinitions, and APIConversions of their names. A folder gives its files, - is
+    /// standard input.
     #[arg(long = "filename", short = 'f', value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
     /// The export's name [default: the group of the definitions].
@@ -103,7 +105,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(refused || differs)))
 }
 
-/// Rules that are published already, under this name or that of the schema that is offered now, are not drafted again.
+/// Rules that are published already, under this name or that of the schema that is offered now, are
+/// not drafted again.
 fn keep_rules(target: &Target, existing: Option<&Value>, api: &mut Published) -> anyhow::Result<()> {
     let names = [
         Some(api.name().to_owned()),

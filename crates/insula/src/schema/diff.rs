@@ -12,8 +12,8 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone},
 };
 
-/// APIs are paired by plural and group, their versions by name. A change breaks if an object that was valid may be refused,
-/// lose a value or mean something else.
+/// APIs are paired by plural and group, their versions by name. A change breaks if an object that
+/// was valid may be refused, lose a value or mean something else.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Exit codes:

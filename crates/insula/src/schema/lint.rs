@@ -11,8 +11,9 @@ use crate::{
     print::{Cell, Format, Printer, Table, Tone},
 };
 
-/// Errors are what a server refuses. Warnings are worth changing: bounds that a rule misses, rules that may cost nearly too
-/// much, required fields that another version cannot fill. Notes are worth knowing.
+/// Errors are what a server refuses. Warnings are worth changing: bounds that a rule misses, rules
+/// that may cost nearly too much, required fields that another version cannot fill. Notes are worth
+/// knowing.
 #[derive(clap::Args)]
 #[command(after_help = "\
 Findings:

@@ -1,5 +1,5 @@
-//! APIConversions: rules that compile against the schema or definition of their name. Where there is none yet they wait,
-//! and only their form is checked.
+//! APIConversions: rules that compile against the schema or definition of their name. Where there
+//! is none yet they wait, and only their form is checked.
 
 use super::{
     Review, bundle,
@@ -28,8 +28,8 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     Ok(())
 }
 
-/// Rules that stored objects are read by stay, and those of a schema that somebody may be bound to: without them tenants would find their fields in no version but
-/// the stored one.
+/// Rules that stored objects are read by stay, and those of a schema that somebody may be bound to:
+/// without them tenants would find their fields in no version but the stored one.
 pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let name = &old["metadata"]["name"];
     let usage = usage(review, name.as_str().unwrap_or_default());

@@ -91,7 +91,8 @@ pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
     }
 }
 
-/// Another schema in the place of one must have every version in which objects of its tenants are stored.
+/// Another schema in the place of one must have every version in which objects of its tenants are
+/// stored.
 pub(super) fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let Some(old) = old.filter(|old| old["spec"]["resources"] != new["spec"]["resources"]) else {
         return Ok(());

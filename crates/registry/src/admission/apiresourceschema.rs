@@ -8,7 +8,8 @@ use serde_json::json;
 
 /// Groups of Kubernetes without a dot in their name.
 const SHORT_GROUPS: [&str; 5] = ["apps", "batch", "extensions", "policy", "autoscaling"];
-/// What definitions report at their root where all versions have the same, and where schemas have it.
+/// What definitions report at their root where all versions have the same, and where schemas have
+/// it.
 const MOVED: [(&str, &str); 4] = [
     ("spec.validation", "spec.versions[0].schema"),
     (
@@ -34,14 +35,16 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     check_rules(review, new)
 }
 
-/// What is wrong with a schema by itself: its name, its versions and what they describe. Rules are not looked at.
+/// What is wrong with a schema by itself: its name, its versions and what they describe. Rules are
+/// not looked at.
 pub fn check(schema: &Json) -> Vec<FieldError> {
     let mut errors = check_name(schema);
     errors.extend(check_definition(schema));
     errors
 }
 
-/// A schema that serves stored objects stays: whoever binds its export next must find them in the same form.
+/// A schema that serves stored objects stays: whoever binds its export next must find them in the
+/// same form.
 pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
     let usage = usage::of_schema(review.snapshot, text(old, "/metadata/uid"));
     if usage.is_empty() {
@@ -134,7 +137,8 @@ fn moved(error: FieldError) -> FieldError {
     }
 }
 
-/// Rules that stand in the schema itself must convert between its versions. Those of an APIConversion may come later.
+/// Rules that stand in the schema itself must convert between its versions. Those of an
+/// APIConversion may come later.
 fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
     let invalid = |errors| Err(review.served.api.invalid(text(schema, "/metadata/name"), errors));
     match insula_conversion::rules_in_schema(schema) {

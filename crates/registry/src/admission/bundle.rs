@@ -1,6 +1,8 @@
-//! What a schema and its conversion rules come to: the bundle that every tenant bound to it is served from.
+//! What a schema and its conversion rules come to: the bundle that every tenant bound to it is
+//! served from.
 //!
-//! Admission compiles it to find out what is wrong before it is stored; the binding reconciler writes it.
+//! Admission compiles it to find out what is wrong before it is stored; the binding reconciler
+//! writes it.
 
 use crate::ids;
 use insula_api::{FieldError, FieldPath, Json};

@@ -1,6 +1,6 @@
-//! CertificateSigningRequests: who asked, what changes through which path, and who may approve and sign (Kubernetes'
-//! strategies of `/approval` and `/status`, and its plugins CertificateApproval, CertificateSigning and
-//! CertificateSubjectRestriction).
+//! CertificateSigningRequests: who asked, what changes through which path, and who may approve and
+//! sign (Kubernetes' strategies of `/approval` and `/status`, and its plugins CertificateApproval,
+//! CertificateSigning and CertificateSubjectRestriction).
 
 use super::{Operation, Review};
 use crate::{Part, Result, prepare, strategies};

@@ -1,4 +1,5 @@
-//! CustomResourceDefinitions: not in the groups that are the server's own, and fit for the conversion rules of their name.
+//! CustomResourceDefinitions: not in the groups that are the server's own, and fit for the
+//! conversion rules of their name.
 
 use super::{Operation, Review, bundle, usage::Usage};
 use crate::{Result, ids};
@@ -17,7 +18,8 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     Ok(())
 }
 
-/// A version in which objects are stored stays in `status.storedVersions`, and so in the definition.
+/// A version in which objects are stored stays in `status.storedVersions`, and so in the
+/// definition.
 fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
     let versions = |object: &Json| {
         object["status"]["storedVersions"]
@@ -53,8 +55,9 @@ fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<
     Err(review.served.api.invalid(name, vec![error]))
 }
 
-/// Says of a version that may not go yet how much is stored in it. Only where the server itself writes objects anew, by the
-/// rules of an APIConversion: other definitions are as in Kubernetes, to the letter.
+/// Says of a version that may not go yet how much is stored in it. Only where the server itself
+/// writes objects anew, by the rules of an APIConversion: other definitions are as in Kubernetes,
+/// to the letter.
 pub(super) fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<FieldError> {
     for error in &mut errors {
         if !error.field.as_str().starts_with("status.storedVersions[") {

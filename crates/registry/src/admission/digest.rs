@@ -46,13 +46,15 @@ pub fn home_cluster(user: &str) -> ClusterName {
     ClusterName::parse(&format!("{text:0>13}")).expect("base 36 has lower case letters and digits only")
 }
 
-/// Name of the binding that a workspace type's default makes: the export and five letters that tell paths apart.
+/// Name of the binding that a workspace type's default makes: the export and five letters that tell
+/// paths apart.
 pub fn default_binding_name(cluster: &ClusterName, path: &str, export: &str) -> String {
     let hash = base62(&format!("{cluster}|{path}|{export}")).to_lowercase();
     format!("{}-{}", export.chars().take(250 - 6).collect::<String>(), &hash[..5])
 }
 
-/// The label of a LogicalCluster that waits for an initializer or terminator: `prefix` and a digest of its name, and the digest.
+/// The label of a LogicalCluster that waits for an initializer or terminator: `prefix` and a digest
+/// of its name, and the digest.
 pub fn duty_label(prefix: &str, name: &str) -> (String, String) {
     const LABEL_MAX: usize = 63;
     let digest: String = Sha224::digest(name.as_bytes())

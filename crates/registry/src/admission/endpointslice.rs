@@ -1,4 +1,5 @@
-//! APIExportEndpointSlices: their author may bind the export, which is there. Who may not bind it learns nothing of it.
+//! APIExportEndpointSlices: their author may bind the export, which is there. Who may not bind it
+//! learns nothing of it.
 
 use super::{Operation, Review};
 use crate::Result;

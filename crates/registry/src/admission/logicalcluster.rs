@@ -58,7 +58,8 @@ pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option
 pub const INITIALIZER_GROUP: &str = "system:kcp:initializer:";
 /// The same of a terminator.
 pub const TERMINATOR_GROUP: &str = "system:kcp:terminator:";
-/// What only administrators of the platform say of a workspace: its users must not lift their own limits.
+/// What only administrators of the platform say of a workspace: its users must not lift their own
+/// limits.
 const OPERATORS: [&str; 3] = [
     "core.kcp.io/inactive",
     "core.kcp.io/max-total-objects",
@@ -138,8 +139,9 @@ fn operators_only(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()>
     Ok(())
 }
 
-/// `status.initializers` and `status.terminators` only get shorter, and each entry is taken out by the one who it stands for or
-/// by an administrator of the platform. Whoever stands for one changes nothing else.
+/// `status.initializers` and `status.terminators` only get shorter, and each entry is taken out by
+/// the one who it stands for or by an administrator of the platform. Whoever stands for one changes
+/// nothing else.
 fn lists(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
     for (field, word, group) in [
         ("initializers", "initializer", INITIALIZER_GROUP),

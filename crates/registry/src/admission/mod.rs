@@ -1,5 +1,6 @@
-//! What a write to one of our kinds must find in its surroundings: one file a kind. Runs on the storage version, after
-//! the strategy and before the commit, and reads the same snapshot as the rest of the request.
+//! What a write to one of our kinds must find in its surroundings: one file a kind. Runs on the
+//! storage version, after the strategy and before the commit, and reads the same snapshot as the
+//! rest of the request.
 
 mod apibinding;
 mod apiconversion;
@@ -71,13 +72,15 @@ impl Review<'_> {
         self.own().is_in(insula_auth::GROUP_MASTERS)
     }
 
-    /// The caller as the cluster sees them: a group that does not count here makes nobody privileged.
+    /// The caller as the cluster sees them: a group that does not count here makes nobody
+    /// privileged.
     fn own(&self) -> UserInfo {
         self.user.within(Some(self.cluster))
     }
 
-    /// Whether the caller has a right on an object of another cluster, which they need not be able to enter: what is offered
-    /// to others is asked for where it is. The object need not exist, so that the answer does not tell whether it does.
+    /// Whether the caller has a right on an object of another cluster, which they need not be able
+    /// to enter: what is offered to others is asked for where it is. The object need not exist, so
+    /// that the answer does not tell whether it does.
     fn may(&self, verb: &str, cluster: &ClusterName, group: &str, resource: &str, name: &str) -> bool {
         let attributes = Attributes {
             verb: verb.into(),
@@ -122,8 +125,8 @@ impl Review<'_> {
     }
 }
 
-/// Looks at a write and may complete `new`. Refusals are kcp's: 403 for what its admission plugins refuse, 422 for what
-/// a kind's own rules do.
+/// Looks at a write and may complete `new`. Refusals are kcp's: 403 for what its admission plugins
+/// refuse, 422 for what a kind's own rules do.
 pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
     let review = &review;
     let Some(new) = new else {

@@ -1,16 +1,18 @@
-//! Escalation checks of roles and bindings (`pkg/registry/rbac/*/policybased`): nobody grants what they do not hold, unless
-//! they may `escalate` the role, or `bind` it, or administer the workspace.
+//! Escalation checks of roles and bindings (`pkg/registry/rbac/*/policybased`): nobody grants what
+//! they do not hold, unless they may `escalate` the role, or `bind` it, or administer the
+//! workspace.
 //!
-//! Every update is checked that changes more than the fields of the garbage collector, and not only one that changes rules:
-//! a label can make an aggregated role gather the rules of the role that bears it.
+//! Every update is checked that changes more than the fields of the garbage collector, and not only
+//! one that changes rules: a label can make an aggregated role gather the rules of the role that
+//! bears it.
 
 use super::Review;
 use crate::{Error, Named, Result, access, prepare, roles, roles::RolesAt};
 use insula_api::Json;
 use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
 
-/// Metadata that grants nothing: the garbage collector's two fields, and what the server writes by itself
-/// (`IsOnlyMutatingGCFields` in `pkg/registry/rbac/helpers.go`).
+/// Metadata that grants nothing: the garbage collector's two fields, and what the server writes by
+/// itself (`IsOnlyMutatingGCFields` in `pkg/registry/rbac/helpers.go`).
 const UNCHECKED: [&str; 5] = [
     "ownerReferences",
     "finalizers",

@@ -1,4 +1,5 @@
-//! Labels and annotations that the server writes for itself: `internal.….kcp.io/…`, and `….internal.….kcp.io/…`.
+//! Labels and annotations that the server writes for itself: `internal.….kcp.io/…`, and
+//! `….internal.….kcp.io/…`.
 
 use super::{Operation, Review};
 use crate::Result;
@@ -10,7 +11,8 @@ fn is_reserved(key: &str) -> bool {
         .is_some_and(|(domain, _)| domain.ends_with(".kcp.io") && domain.split('.').any(|part| part == "internal"))
 }
 
-/// Tenants may neither set nor change them. What a client leaves out stays: a PUT of a manifest is no attack.
+/// Tenants may neither set nor change them. What a client leaves out stays: a PUT of a manifest is
+/// no attack.
 pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
     if review.privileged() {
         return Ok(());

@@ -95,7 +95,8 @@ pub struct TypeView {
     pub children: Limit,
     /// Type of children that name none.
     pub default_child: Option<TypeReference>,
-    /// WorkspaceAuthenticationConfigurations beside it, whose issuers vouch for users of its workspaces.
+    /// WorkspaceAuthenticationConfigurations beside it, whose issuers vouch for users of its
+    /// workspaces.
     pub authentication: Vec<String>,
     /// Labels of its workspaces.
     pub labels: Vec<(String, String)>,
@@ -218,7 +219,8 @@ pub fn closure(snapshot: &Snapshot, start: Resolved) -> Vec<Resolved> {
     found
 }
 
-/// All that a type extends, what is extended before what extends it, itself last; or why there is no such order.
+/// All that a type extends, what is extended before what extends it, itself last; or why there is
+/// no such order.
 pub fn lineage(snapshot: &Snapshot, start: Resolved) -> Result<Vec<Resolved>, String> {
     let (mut found, mut way) = (Vec::new(), Vec::new());
     climb(snapshot, start, &mut way, &mut found)?;

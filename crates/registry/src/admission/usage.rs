@@ -1,5 +1,5 @@
-//! What stored objects need of an API: which workspaces have how many, and in which versions. Asked when somebody takes a
-//! version, a schema or rules away; the answer names them.
+//! What stored objects need of an API: which workspaces have how many, and in which versions. Asked
+//! when somebody takes a version, a schema or rules away; the answer names them.
 
 use crate::{ResourceRoute, ids, locate};
 use insula_api::{ClusterName, Object, ResourceId, Scope};

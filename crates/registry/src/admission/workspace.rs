@@ -74,8 +74,9 @@ fn may_use(review: &Review<'_>, cluster: &ClusterName, name: &str) -> bool {
     review.may("use", cluster, "tenancy.kcp.io", "workspacetypes", name)
 }
 
-/// The first type that the caller may not use, of a type and all that it extends. What extends is looked at before what is
-/// extended, so that nobody learns what a type extends that is closed to them, nor whether it is there.
+/// The first type that the caller may not use, of a type and all that it extends. What extends is
+/// looked at before what is extended, so that nobody learns what a type extends that is closed to
+/// them, nor whether it is there.
 fn first_unusable(review: &Review<'_>, start: types::Resolved) -> Option<types::TypeReference> {
     let mut found = vec![start];
     let mut next = 0;
@@ -102,7 +103,8 @@ fn unusable(reference: &types::TypeReference) -> String {
     format!("unable to use workspace type {reference}: missing verb='use' permission on workspacetype")
 }
 
-/// A child requires the groups that its parent does. Only the server itself, and a master, may say something else.
+/// A child requires the groups that its parent does. Only the server itself, and a master, may say
+/// something else.
 fn required_groups(review: &Review<'_>, new: &mut Json) -> Result<()> {
     let given = new["metadata"]["annotations"].get(REQUIRED_GROUPS).cloned();
     if review.is_master() && given.is_some() {
@@ -141,7 +143,8 @@ fn resolve(review: &Review<'_>, new: &Json) -> Result<types::Resolved> {
     }
 }
 
-/// Returns true for callers who may learn that a type is not there: those who might use it if it were.
+/// Returns true for callers who may learn that a type is not there: those who might use it if it
+/// were.
 fn may_know(review: &Review<'_>, wanted: &types::TypeReference) -> bool {
     let path = ClusterPath::parse(&wanted.path).ok();
     let place = path.and_then(|path| locate::locate(review.snapshot, &path).ok());
@@ -158,7 +161,8 @@ fn default_child(review: &Review<'_>) -> types::TypeReference {
     })
 }
 
-/// The limits of the type on its parents, and of the parent on its children; what a type extends counts as the type.
+/// The limits of the type on its parents, and of the parent on its children; what a type extends
+/// counts as the type.
 fn fits(review: &Review<'_>, new: &Json, child: &[types::Resolved]) -> Result<()> {
     let Some(parent) = types::of_cluster(review.snapshot, review.cluster) else {
         return Ok(());
@@ -169,7 +173,8 @@ fn fits(review: &Review<'_>, new: &Json, child: &[types::Resolved]) -> Result<()
     refusal.map_or(Ok(()), |why| Err(review.forbid(new, why)))
 }
 
-/// Why one side's limits do not let the other side be its parent or child. The last type of each is the workspace's own.
+/// Why one side's limits do not let the other side be its parent or child. The last type of each is
+/// the workspace's own.
 fn limited(
     word: &str,
     limiting: &[types::Resolved],

@@ -1,4 +1,5 @@
-//! WorkspaceTypes: reserved names, references that say where, and default bindings that their author may make.
+//! WorkspaceTypes: reserved names, references that say where, and default bindings that their
+//! author may make.
 
 use super::Review;
 use crate::Result;
@@ -34,8 +35,9 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
     bindable(review, new, old)
 }
 
-/// Workspaces of the type bind these in the name of nobody, so that its author is asked for the right to bind. What the type
-/// had before stays. An export need not be there yet, and the answer does not tell whether it is.
+/// Workspaces of the type bind these in the name of nobody, so that its author is asked for the
+/// right to bind. What the type had before stays. An export need not be there yet, and the answer
+/// does not tell whether it is.
 fn bindable(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     let bindings = |object: &Json| {
         let list = object["spec"]["defaultAPIBindings"].as_array();

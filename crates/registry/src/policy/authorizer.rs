@@ -1,5 +1,5 @@
-//! `authorizer`: what else the sender, or a service account, may do in the workspace. The chain that let the request in
-//! answers.
+//! `authorizer`: what else the sender, or a service account, may do in the workspace. The chain
+//! that let the request in answers.
 
 use super::request::Request;
 use crate::access;

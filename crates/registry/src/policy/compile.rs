@@ -1,4 +1,5 @@
-//! A policy's expressions as programs. Compiled once for each content, and shared by all clusters that have it.
+//! A policy's expressions as programs. Compiled once for each content, and shared by all clusters
+//! that have it.
 
 use super::{
     environment::{Scope, declare, field},
@@ -28,7 +29,8 @@ pub(crate) struct Expression {
 }
 
 impl Expression {
-    /// Compiles a text. Never fails as a whole: a policy with a broken expression fails where it is evaluated.
+    /// Compiles a text. Never fails as a whole: a policy with a broken expression fails where it is
+    /// evaluated.
     pub(crate) fn compile(source: &str, scope: &Scope, want: Want) -> Expression {
         let program = Program::compile_in(source, &scope.environment())
             .map_err(|error| error.refusal())
@@ -57,7 +59,8 @@ impl Want {
     }
 }
 
-/// A type as messages about results name it: some have longer names than in messages of the checker.
+/// A type as messages about results name it: some have longer names than in messages of the
+/// checker.
 fn runtime_name(ty: &Type) -> String {
     match ty {
         Type::Null => "null_type".to_owned(),
@@ -163,7 +166,8 @@ impl CompiledPolicy {
     }
 }
 
-/// The variables, each in the scope of those before it, and the scope of what comes behind them all.
+/// The variables, each in the scope of those before it, and the scope of what comes behind them
+/// all.
 pub(crate) fn compile_variables(spec: &PolicySpec, mut scope: Scope) -> (Vec<NamedExpression>, Scope) {
     if spec.variables.is_empty() {
         return (Vec::new(), scope);

@@ -1,5 +1,5 @@
-//! What expressions of policies may use, as Kubernetes declares it: `object`, `oldObject`, `params`, `request`,
-//! `namespaceObject`, `authorizer` and `variables`.
+//! What expressions of policies may use, as Kubernetes declares it: `object`, `oldObject`,
+//! `params`, `request`, `namespaceObject`, `authorizer` and `variables`.
 
 use insula_cel::{AbsenceMode, Decl, Env, Field, ListKind, Type};
 use std::sync::LazyLock;
@@ -63,7 +63,8 @@ impl Scope {
     }
 }
 
-/// How a variable of a type is declared to the expressions behind it. Types with a name of their own are `dyn` there.
+/// How a variable of a type is declared to the expressions behind it. Types with a name of their
+/// own are `dyn` there.
 pub(crate) fn declare(ty: &Type) -> Decl {
     match ty {
         Type::List(item) => Decl::list(declare(item), ListKind::Atomic),

@@ -1,4 +1,5 @@
-//! Running a policy's programs on one request: pure, metered, each variable at most once and only if something reads it.
+//! Running a policy's programs on one request: pure, metered, each variable at most once and only
+//! if something reads it.
 
 use super::compile::{CompiledPolicy, Expression, NamedExpression};
 use insula_api::Json;
@@ -142,7 +143,8 @@ impl<'a> Evaluation<'a> {
             if self.known.contains_key(variable.name.as_str()) {
                 continue;
             }
-            // Variables use only those before them; this one counts as known while it is evaluated, all the same.
+            // Variables use only those before them; this one counts as known while it is evaluated,
+            // all the same.
             self.known.insert(&variable.name, Ok(()));
             match self.value(&variable.expression, budget) {
                 Ok(value) => self.variables[&variable.name] = value,
@@ -235,7 +237,8 @@ impl<'a> Evaluation<'a> {
         }
     }
 
-    /// Reason and message of a validation that is false; nothing where a failure to tell is ignored.
+    /// Reason and message of a validation that is false; nothing where a failure to tell is
+    /// ignored.
     fn message(&mut self, index: usize, budget: &mut Budget) -> Option<(Option<String>, String)> {
         let policy = self.policy;
         let validation = &policy.validations[index];

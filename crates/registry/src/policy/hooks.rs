@@ -1,7 +1,9 @@
-//! The policies about a workspace's writes that are bound, compiled once for each content and shared by all workspaces.
+//! The policies about a workspace's writes that are bound, compiled once for each content and
+//! shared by all workspaces.
 //!
-//! Nothing is kept for a workspace: what a policy says is kept with the policy's object, so that a change is effective with
-//! the very revision that makes it, and a workspace without bindings pays one look into an empty range.
+//! Nothing is kept for a workspace: what a policy says is kept with the policy's object, so that a
+//! change is effective with the very revision that makes it, and a workspace without bindings pays
+//! one look into an empty range.
 
 use super::{
     compile::CompiledPolicy,
@@ -57,7 +59,8 @@ impl Policies {
         Arc::clone(&policy.parsed(compile))
     }
 
-    /// The bound policies that are about a write: the exporter's of what is bound, then the workspace's own.
+    /// The bound policies that are about a write: the exporter's of what is bound, then the
+    /// workspace's own.
     pub(crate) fn hooks(&self, request: &Request<'_>, bindings: &ResourceId, policies: &ResourceId) -> Vec<Hook> {
         let homes = request.homes_of_hooks().into_iter();
         homes

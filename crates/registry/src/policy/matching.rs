@@ -1,4 +1,5 @@
-//! Does a policy, or a binding, concern a request? Kubernetes' rules (`admission/plugin/policy/matching`).
+//! Does a policy, or a binding, concern a request? Kubernetes' rules
+//! (`admission/plugin/policy/matching`).
 
 use super::spec::{MatchResources, Rule};
 use insula_api::{Json, LabelSelector, Labels};
@@ -30,7 +31,8 @@ pub(crate) struct Subject<'a> {
     pub(crate) object_labels: Vec<Labels>,
 }
 
-/// The version in which a policy sees the request, if it concerns it. `Err`: it would, but its selector is malformed.
+/// The version in which a policy sees the request, if it concerns it. `Err`: it would, but its
+/// selector is malformed.
 pub(crate) fn matches(subject: &Subject<'_>, constraints: &MatchResources) -> Result<Option<ResourceVersion>, String> {
     let namespace = match &subject.namespace_labels {
         // Objects in no namespace are never exempt.

@@ -1,8 +1,9 @@
 //! Admission policies: what a workspace says about its own writes, in CEL.
 //!
-//! [`spec`] reads what policies and bindings say, [`compile`] makes programs of it in the [`environment`] that Kubernetes
-//! gives them, [`validate`] tells what is wrong. At a write, [`hooks`] finds the policies that are bound, [`matching`] says
-//! whether they concern the [`request`], [`params`] are what bindings give, and [`evaluate`] runs the programs.
+//! [`spec`] reads what policies and bindings say, [`compile`] makes programs of it in the
+//! [`environment`] that Kubernetes gives them, [`validate`] tells what is wrong. At a write,
+//! [`hooks`] finds the policies that are bound, [`matching`] says whether they concern the
+//! [`request`], [`params`] are what bindings give, and [`evaluate`] runs the programs.
 
 mod authorizer;
 mod compile;

@@ -1,4 +1,5 @@
-//! MutatingAdmissionPolicies at a write: they change what was sent before anything else looks at it.
+//! MutatingAdmissionPolicies at a write: they change what was sent before anything else looks at
+//! it.
 
 use super::{
     authorizer::Authorizer,
@@ -68,8 +69,8 @@ impl<'a> Mutations<'a> {
         })
     }
 
-    /// Lets policies and then webhooks change an object that was sent, complete with its defaults. Gives what the sender
-    /// should know.
+    /// Lets policies and then webhooks change an object that was sent, complete with its defaults.
+    /// Gives what the sender should know.
     pub(crate) fn apply(&self, new: &mut Json) -> Result<Vec<String>> {
         let mut warnings = Vec::new();
         self.apply_policies(new)?;

@@ -35,7 +35,8 @@ pub(crate) fn source(
     }
 }
 
-/// The parameters of a binding; `None` is one evaluation without any. `Err`: why the binding cannot be used.
+/// The parameters of a binding; `None` is one evaluation without any. `Err`: why the binding cannot
+/// be used.
 pub(crate) fn collect(
     snapshot: &Snapshot,
     cluster: &ClusterName,

@@ -1,10 +1,12 @@
-//! What mutations do to an object: operations of a JSON patch, or fields merged as server-side apply merges them.
+//! What mutations do to an object: operations of a JSON patch, or fields merged as server-side
+//! apply merges them.
 
 use insula_api::Json;
 use insula_schema::{ListType, MapType, Node};
 use serde_json::Map;
 
-/// Applies the result of a `jsonPatch` expression. A `test` that does not hold leaves everything as it is.
+/// Applies the result of a `jsonPatch` expression. A `test` that does not hold leaves everything as
+/// it is.
 pub(crate) fn json_patch(object: &mut Json, patch: Json) -> Result<(), String> {
     let Json::Array(operations) = patch else {
         return Err("type mismatch: JSONPatchType.expression should evaluate to array".to_owned());
@@ -37,7 +39,8 @@ pub(crate) fn apply_configuration(object: &mut Json, configuration: &Json, schem
     Ok(())
 }
 
-/// Values that can only be set as a whole: a configuration that names some of their parts would drop the others.
+/// Values that can only be set as a whole: a configuration that names some of their parts would
+/// drop the others.
 fn find_atomics(value: &Json, node: Option<&Node>, path: String, found: &mut Vec<String>) {
     match value {
         Json::Object(fields) => {

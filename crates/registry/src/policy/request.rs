@@ -78,7 +78,8 @@ impl<'a> Request<'a> {
         exports::homes_of_hooks(self.snapshot, &self.target.cluster, self.served())
     }
 
-    /// Policies are about everything but themselves: a policy that refuses all policies could not be taken back.
+    /// Policies are about everything but themselves: a policy that refuses all policies could not
+    /// be taken back.
     pub(crate) fn is_exempt(&self) -> bool {
         &*self.served().api.group == "admissionregistration.k8s.io"
     }

@@ -1,5 +1,5 @@
-//! What policies and bindings say, read from their JSON. Admission has looked at it before: what is missing here is
-//! empty, and nothing is judged.
+//! What policies and bindings say, read from their JSON. Admission has looked at it before: what is
+//! missing here is empty, and nothing is judged.
 
 use insula_api::Json;
 use serde::Deserialize;

@@ -1,5 +1,5 @@
-//! Do a policy's expressions fit the types of the objects that they are about? Told in the policy's status; nothing is
-//! refused for it, since types may be unknown and may change.
+//! Do a policy's expressions fit the types of the objects that they are about? Told in the policy's
+//! status; nothing is refused for it, since types may be unknown and may change.
 
 use super::{
     compile::{Expression, Want, compile_variables},
@@ -80,7 +80,8 @@ fn check(scopes: &[(String, Scope)], source: &str) -> String {
     paragraphs.join("\n")
 }
 
-/// The kinds that the rules name without wildcards, with their types, in order of group, version and kind.
+/// The kinds that the rules name without wildcards, with their types, in order of group, version
+/// and kind.
 fn kinds(catalog: &Catalog, snapshot: &Snapshot, cluster: &ClusterName, spec: &PolicySpec) -> Vec<(String, Decl)> {
     let mut found = BTreeMap::new();
     let rules = spec
@@ -123,7 +124,8 @@ fn named(rule: &Rule) -> impl Iterator<Item = (&str, &str, &str)> {
     })
 }
 
-/// The type of a served kind's objects, metadata included: rules on schemas see little of it, policies see it all.
+/// The type of a served kind's objects, metadata included: rules on schemas see little of it,
+/// policies see it all.
 fn declared(served: &Served, version: &str) -> Option<Decl> {
     let version = served.served_versions().find(|known| &*known.name == version)?;
     let decl = version.schema.declaration();

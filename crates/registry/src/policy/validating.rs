@@ -1,4 +1,5 @@
-//! ValidatingAdmissionPolicies at a write: all of them are asked, the first refusal is what the sender reads.
+//! ValidatingAdmissionPolicies at a write: all of them are asked, the first refusal is what the
+//! sender reads.
 
 use super::{
     authorizer::Authorizer,

@@ -1,7 +1,8 @@
 //! Admission webhooks at a write: who is asked, and what follows from the answers.
 //!
-//! Like policies they are looked up where a write is decided, so that a configuration is effective with the revision that
-//! makes it. Calling them is [`crate::webhook`]'s: here an answer is there, or the write is decided again once it is.
+//! Like policies they are looked up where a write is decided, so that a configuration is effective
+//! with the revision that makes it. Calling them is [`crate::webhook`]'s: here an answer is there,
+//! or the write is decided again once it is.
 
 use super::{
     authorizer::Authorizer,
@@ -31,8 +32,8 @@ pub(crate) struct Webhook {
     hook: Option<Arc<webhook::Hook>>,
 }
 
-/// All webhooks of a kind of configuration that are about a write: the exporter's of what is bound, then the workspace's own, each in
-/// order of configurations' names.
+/// All webhooks of a kind of configuration that are about a write: the exporter's of what is bound,
+/// then the workspace's own, each in order of configurations' names.
 fn find(request: &Request<'_>, kind: &ResourceId, mutating: bool) -> Vec<Arc<Vec<Webhook>>> {
     let read = |entry: &insula_store::Entry| {
         entry.object.parsed(|object| {
@@ -209,8 +210,8 @@ impl Mutators {
         (!found.is_empty()).then_some(Mutators(found))
     }
 
-    /// Lets them change an object that was sent, one after the other. Those that ask for it are asked once more when others
-    /// changed the object behind them.
+    /// Lets them change an object that was sent, one after the other. Those that ask for it are
+    /// asked once more when others changed the object behind them.
     pub(super) fn apply(&self, request: &Request<'_>, new: &mut Json, warnings: &mut Vec<String>) -> Result<()> {
         let hooks: Vec<&Webhook> = self.0.iter().flat_map(|hooks| hooks.iter()).collect();
         let (mut asked, mut again) = (BTreeSet::new(), BTreeSet::new());

@@ -23,8 +23,8 @@ use std::{
 pub const CACHE_BYTES_MAX: usize = 256 << 20;
 const SHARDS: usize = 16;
 
-/// An object in a version. The object is told by where it lies, and not by its key: a dry run and a last finalizer's end
-/// answer with other content under a revision that is taken.
+/// An object in a version. The object is told by where it lies, and not by its key: a dry run and a
+/// last finalizer's end answer with other content under a revision that is taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     object: usize,
@@ -141,12 +141,13 @@ impl Cache {
     }
 
     fn shard(&self, key: Key) -> &Mutex<Shard> {
-        // Which shard is no secret and no order that anybody sees: the revision alone spreads objects well enough.
+        // Which shard is no secret and no order that anybody sees: the revision alone spreads
+        // objects well enough.
         &self.shards[key.revision as usize % SHARDS]
     }
 
-    /// Appends an object that is kept; `false` where it is not. The copy is made under the shard's lock: to count one more holder of the
-    /// bytes would cost more, since the count lies elsewhere.
+    /// Appends an object that is kept; `false` where it is not. The copy is made under the shard's
+    /// lock: to count one more holder of the bytes would cost more, since the count lies elsewhere.
     pub(super) fn copy(&self, key: Key, out: &mut Vec<u8>) -> bool {
         match self.shard(key).lock().map.get(&key) {
             Some(Slot::Kept { bytes, .. }) => {
@@ -193,7 +194,8 @@ impl Cache {
         }
     }
 
-    /// Keeps what was written in the target's version: whoever reads it there, its writer first, needs no conversion.
+    /// Keeps what was written in the target's version: whoever reads it there, its writer first,
+    /// needs no conversion.
     pub(crate) fn keep(&self, target: &Target, entry: &Entry, shown: Option<Json>) {
         let Some(mut shown) = shown else { return };
         shown["metadata"]["resourceVersion"] = Json::String(entry.revision.to_string());

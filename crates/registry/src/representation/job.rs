@@ -17,8 +17,8 @@ use std::{
     task::{Poll, Waker},
 };
 
-/// Stored bytes of a piece: some thirty objects of 2 kB, and a millisecond at most. It is what a small request waits for behind a
-/// large one, for each tenant that waits.
+/// Stored bytes of a piece: some thirty objects of 2 kB, and a millisecond at most. It is what a
+/// small request waits for behind a large one, for each tenant that waits.
 const PIECE_BYTES: usize = 64 << 10;
 
 /// What a request waits for.
@@ -85,8 +85,8 @@ impl Job {
         Some(piece)
     }
 
-    /// Makes a piece. All of it is claimed at first, so that another job that wants the same objects goes on to its next ones
-    /// in place of waiting for each.
+    /// Makes a piece. All of it is claimed at first, so that another job that wants the same
+    /// objects goes on to its next ones in place of waiting for each.
     pub(super) fn run(self: &Arc<Self>, cache: &Cache, piece: Range<usize>) {
         let served = &self.target.served;
         let version = &*self.target.version;
@@ -101,7 +101,8 @@ impl Job {
         }
         for (at, key) in mine {
             let entry = &self.entries[at];
-            // Others wait for what was claimed, and a worker has turns of others to take: neither may be lost by a fault here.
+            // Others wait for what was claimed, and a worker has turns of others to take: neither
+            // may be lost by a fault here.
             let made = catch_unwind(AssertUnwindSafe(|| encode(&value(served, entry, version)?)));
             let made = made.unwrap_or_else(|_| Err(Error::Internal("a conversion broke off".into())));
             cache.settle(key, &entry.object, &made);

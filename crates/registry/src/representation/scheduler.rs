@@ -1,7 +1,8 @@
-//! Large conversions take turns: tenant after tenant, and among a tenant's requests one after the other, a piece each.
+//! Large conversions take turns: tenant after tenant, and among a tenant's requests one after the
+//! other, a piece each.
 //!
-//! So a list of ten thousand objects keeps all workers busy while it is alone, and a page of another tenant that comes
-//! meanwhile waits for the pieces that are in hand.
+//! So a list of ten thousand objects keeps all workers busy while it is alone, and a page of
+//! another tenant that comes meanwhile waits for the pieces that are in hand.
 
 use super::{cache::Cache, job::Job};
 use insula_api::ClusterName;
@@ -45,7 +46,8 @@ struct Piece {
 /// Jobs that have pieces left.
 #[derive(Default)]
 pub(super) struct ConversionScheduler {
-    /// Tenants in the order of their turns, each with its jobs in the order of theirs; none of them is without.
+    /// Tenants in the order of their turns, each with its jobs in the order of theirs; none of them
+    /// is without.
     tenants: VecDeque<(ClusterName, VecDeque<Arc<Job>>)>,
     /// Workers that look here until nothing is left.
     working: usize,

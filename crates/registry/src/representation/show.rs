@@ -1,4 +1,5 @@
-//! Objects on their way to a client: what is there is copied, what is missing is made for all that follow at once.
+//! Objects on their way to a client: what is there is copied, what is missing is made for all that
+//! follow at once.
 
 use super::{
     cache::{Cache, Key},
@@ -12,7 +13,8 @@ use insula_api::Json;
 use insula_store::Entry;
 use std::{collections::VecDeque, sync::Arc};
 
-/// Objects as clients of the target's version see them, one after the other. Nobody looks behind one that cannot be shown.
+/// Objects as clients of the target's version see them, one after the other. Nobody looks behind
+/// one that cannot be shown.
 pub struct Show<'a, E> {
     cache: &'a Arc<Cache>,
     target: &'a Target,
@@ -47,7 +49,8 @@ where
             entry.object.write_to(entry.revision, out);
             return Ok(());
         }
-        // A webhook is asked at each reading, as in Kubernetes: what it said is kept for watches alone.
+        // A webhook is asked at each reading, as in Kubernetes: what it said is kept for watches
+        // alone.
         if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
             let all = std::iter::once(entry).chain(self.entries.clone());
             webhook::learn(self.target, all).await;

@@ -1,4 +1,5 @@
-//! Order, errors, turns, cancellation and "at most once" of what is shown, with workers that work when the test says so.
+//! Order, errors, turns, cancellation and "at most once" of what is shown, with workers that work
+//! when the test says so.
 
 use super::{Cache, Work, Workers};
 use crate::{Change, FieldValidation, Origin, Part, Registry, Result, Served, Target, WriteOptions, compile, ids};

@@ -1,5 +1,5 @@
-//! CertificateSigningRequests (`pkg/apis/certificates/validation`). Which part of the status changes through which path, and who
-//! may change it, is admission's.
+//! CertificateSigningRequests (`pkg/apis/certificates/validation`). Which part of the status
+//! changes through which path, and who may change it, is admission's.
 
 use crate::{
     Strategy, Traits,

@@ -204,7 +204,8 @@ impl Strategy for ServiceAccounts {
     }
 }
 
-/// A reference has many fields; an account's secrets are of its own namespace, so that their names say all.
+/// A reference has many fields; an account's secrets are of its own namespace, so that their names
+/// say all.
 fn keep_names_of_secrets(account: &mut Json) {
     for secret in account["secrets"].as_array_mut().into_iter().flatten() {
         if let Some(fields) = secret.as_object_mut() {

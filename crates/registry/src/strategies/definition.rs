@@ -37,7 +37,8 @@ impl Strategy for Definitions {
     }
 
     fn prepare_for_create(&self, new: &mut Json, _now: Timestamp) {
-        // Of several storage versions none is the one: that is refused, and so is a definition without any.
+        // Of several storage versions none is the one: that is refused, and so is a definition
+        // without any.
         let stored = storage_versions(new);
         let stored = if stored.len() == 1 { stored } else { Vec::new() };
         new["status"] = json!({

@@ -1,5 +1,6 @@
-//! Events, in both of their spellings (`pkg/apis/core/validation/events.go`): what was written through the core group follows few
-//! rules, what is written through `events.k8s.io` more, and hardly changes afterwards.
+//! Events, in both of their spellings (`pkg/apis/core/validation/events.go`): what was written
+//! through the core group follows few rules, what is written through `events.k8s.io` more, and
+//! hardly changes afterwards.
 
 use crate::{Strategy, Traits, names};
 use insula_api::{FieldError, FieldPath, Json};
@@ -59,12 +60,14 @@ fn at(field: &str) -> FieldPath {
     FieldPath::new(field)
 }
 
-/// The rules for an event in its stored spelling, sent in the core group's or (`strict`) in that of `events.k8s.io`.
+/// The rules for an event in its stored spelling, sent in the core group's or (`strict`) in that of
+/// `events.k8s.io`.
 pub(crate) fn review(new: &Json, old: Option<&Json>, strict: bool) -> Vec<FieldError> {
     let mut errors = Vec::new();
     match new["eventTime"].is_null() {
         true => errors.extend(misplaced(new, false)),
-        // Whoever says when it was to the microsecond is a recorder of today, and says all the rest.
+        // Whoever says when it was to the microsecond is a recorder of today, and says all the
+        // rest.
         false => {
             errors.extend(misplaced(new, true));
             errors.extend(incomplete(new, strict));
@@ -78,7 +81,8 @@ pub(crate) fn review(new: &Json, old: Option<&Json>, strict: bool) -> Vec<FieldE
     errors
 }
 
-/// What is about an object of no namespace stands in `default`; recorders of today may put it into `kube-system`, too.
+/// What is about an object of no namespace stands in `default`; recorders of today may put it into
+/// `kube-system`, too.
 fn misplaced(event: &Json, today: bool) -> Option<FieldError> {
     let namespace = event["metadata"]["namespace"].as_str().unwrap_or_default();
     let involved = event["involvedObject"]["namespace"].as_str().unwrap_or_default();

@@ -1,5 +1,6 @@
-//! What our own kinds and Kubernetes' built-ins add to their schemas, one file a kind. All of it is pure: whatever needs a
-//! look at other objects is [`crate::admission`], whatever takes more than one write is a controller.
+//! What our own kinds and Kubernetes' built-ins add to their schemas, one file a kind. All of it is
+//! pure: whatever needs a look at other objects is [`crate::admission`], whatever takes more than
+//! one write is a controller.
 
 mod apis;
 mod certificate;

@@ -64,7 +64,8 @@ impl Registry {
         admission::explain(&self.review(admission), refusal)
     }
 
-    /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the workspace.
+    /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the
+    /// workspace.
     pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
         let old = admission.old.map(representation::stored_value);
         admission::review(

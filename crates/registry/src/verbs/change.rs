@@ -1,4 +1,5 @@
-//! What an update makes of the present object: a replacement, a patch, a configuration laid over it.
+//! What an update makes of the present object: a replacement, a patch, a configuration laid over
+//! it.
 
 use super::admit::Admission;
 use super::check::{UnknownFields, check_fields, check_identity, check_patched};
@@ -26,7 +27,8 @@ pub enum Change<'a> {
 }
 
 impl Change<'_> {
-    /// A conflict is retried where the caller gave no revision of its own: the next look decides anew.
+    /// A conflict is retried where the caller gave no revision of its own: the next look decides
+    /// anew.
     pub(super) fn may_retry(&self) -> bool {
         match self {
             Change::Replace(new) => new["metadata"]["resourceVersion"].as_str().is_none_or(str::is_empty),
@@ -88,15 +90,17 @@ impl Registry {
         prepare::update(&context, new, old)
     }
 
-    /// Whether an object is stored in a version that is not today's storage version, and cannot be stored in that.
+    /// Whether an object is stored in a version that is not today's storage version, and cannot be
+    /// stored in that.
     fn is_stuck(&self, target: &Target, old: &Entry) -> bool {
         *old.object.version() != *target.served.api.storage_version().name
             && self.migrated(&target.served, old).is_err()
     }
 
-    /// A patch through a version that cannot show the object. One of metadata alone needs no converter: finalizers and
-    /// owners come off, and nobody has to know in which version the object is stored. Anything else fails as reading does,
-    /// and so does what a policy of the workspace wants to see first.
+    /// A patch through a version that cannot show the object. One of metadata alone needs no
+    /// converter: finalizers and owners come off, and nobody has to know in which version the
+    /// object is stored. Anything else fails as reading does, and so does what a policy of the
+    /// workspace wants to see first.
     fn changed_metadata(
         &self,
         context: &Context<'_>,

@@ -1,5 +1,5 @@
-//! What is asked of a body before it is prepared: that it is of the URL's kind, names the object of the URL, builds on the
-//! state that is there, and has no fields that nobody knows.
+//! What is asked of a body before it is prepared: that it is of the URL's kind, names the object of
+//! the URL, builds on the state that is there, and has no fields that nobody knows.
 
 use super::write::{FieldValidation, WriteOptions};
 use crate::{Error, Result, Target, metadata};
@@ -42,7 +42,8 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
     }
 }
 
-/// What cannot be read: the first embedded object that is none, or what the kind's types do not hold.
+/// What cannot be read: the first embedded object that is none, or what the kind's types do not
+/// hold.
 fn undecodable(target: &Target, body: &Json) -> Result<Option<String>> {
     let schema = &target.api_version()?.schema;
     let strategy = &target.served.api.strategy;
@@ -64,7 +65,8 @@ fn not_handled(target: &Target, why: &str) -> Error {
     ))
 }
 
-/// What only a patch can do to an object: change its version, or give metadata a type that it cannot have.
+/// What only a patch can do to an object: change its version, or give metadata a type that it
+/// cannot have.
 pub(super) fn check_patched(target: &Target, name: &str, new: &Json) -> Result<()> {
     let api = &target.served.api;
     let (given, want) = (&new["apiVersion"], target.served.api_version(&target.version));

@@ -11,7 +11,8 @@ use insula_store::{CommitError, Entry, Guard, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
 
-/// Objects of a collection that are being deleted at the same time: their commits share the disk's flushes.
+/// Objects of a collection that are being deleted at the same time: their commits share the disk's
+/// flushes.
 const DELETIONS_AT_ONCE: usize = 16;
 
 /// Holds an object whose dependents are to be let go first.
@@ -44,7 +45,8 @@ pub struct Preconditions {
 pub struct DeleteOptions {
     /// What must hold.
     pub preconditions: Preconditions,
-    /// What becomes of dependents. Unsaid, the object's finalizers decide, and without any they are deleted afterwards.
+    /// What becomes of dependents. Unsaid, the object's finalizers decide, and without any they are
+    /// deleted afterwards.
     pub propagation: Option<Propagation>,
 }
 
@@ -149,7 +151,8 @@ impl Registry {
         Err(target.served.api.modified(name))
     }
 
-    /// Deletes what a list selects, and answers with the list as it was and what the sender should know.
+    /// Deletes what a list selects, and answers with the list as it was and what the sender should
+    /// know.
     pub async fn delete_collection(
         &self,
         target: &Target,
@@ -189,8 +192,8 @@ impl Registry {
     }
 }
 
-/// The object marked as deleting, if anything holds it; `None` if it can go at once. Works on the stored JSON, whatever its
-/// version.
+/// The object marked as deleting, if anything holds it; `None` if it can go at once. Works on the
+/// stored JSON, whatever its version.
 pub fn mark_deleted(
     old: &Object,
     strategy: &dyn Strategy,

@@ -37,7 +37,8 @@ pub struct List {
 pub struct Token {
     /// The list's revision.
     pub revision: Option<Revision>,
-    /// `namespace/name` of the last object of the page before; across clusters `cluster/namespace/name`.
+    /// `namespace/name` of the last object of the page before; across clusters
+    /// `cluster/namespace/name`.
     pub start: String,
     /// How many objects follow at that revision, if the page before said so.
     pub left: Option<usize>,
@@ -77,8 +78,9 @@ impl Token {
         })
     }
 
-    /// The refusal of a list at a revision that is forgotten. Who was on the way through pages gets a token to go on with in
-    /// the present; what changed meanwhile may be missing or come twice, and the message says so.
+    /// The refusal of a list at a revision that is forgotten. Who was on the way through pages gets
+    /// a token to go on with in the present; what changed meanwhile may be missing or come twice,
+    /// and the message says so.
     pub fn expired(token: Option<&str>) -> Error {
         let Some(token) = token.and_then(|token| Token::decode(token).ok()) else {
             return Error::Expired {
@@ -121,9 +123,10 @@ impl Registry {
         self.list_at(snapshot, snapshot, target, options)
     }
 
-    /// A page of objects as they were in an older state, `snapshot`, for somebody who may look at them now. With a token,
-    /// it must be the state at the token's revision (see [`Token`]). What a view shows of it is what could be seen then
-    /// and may be seen still: rights that were taken away do not come back with the revision.
+    /// A page of objects as they were in an older state, `snapshot`, for somebody who may look at
+    /// them now. With a token, it must be the state at the token's revision (see [`Token`]). What a
+    /// view shows of it is what could be seen then and may be seen still: rights that were taken
+    /// away do not come back with the revision.
     ///
     /// # Errors
     /// The resource or the workspace of that name was another one then (410).
@@ -201,8 +204,8 @@ impl Registry {
     }
 }
 
-/// When the resource's name was claimed in the cluster. What another resource of that name held before is none of its
-/// history; kube-apiserver's, too, begins with the definition.
+/// When the resource's name was claimed in the cluster. What another resource of that name held
+/// before is none of its history; kube-apiserver's, too, begins with the definition.
 pub(super) fn served_since(now: &Snapshot, target: &Target) -> Revision {
     let claim = target.served.guard.as_ref();
     claim
@@ -210,7 +213,8 @@ pub(super) fn served_since(now: &Snapshot, target: &Target) -> Revision {
         .map_or(Revision(0), |claim| claim.created)
 }
 
-/// Returns true where the cluster had another life under its name: home workspaces are named after their users.
+/// Returns true where the cluster had another life under its name: home workspaces are named after
+/// their users.
 fn has_new_owner(now: &Snapshot, then: &Snapshot, target: &Target) -> bool {
     let uid = |snapshot: &Snapshot| {
         let logical = snapshot.get(&ids::logical_cluster(&target.cluster))?;
@@ -219,7 +223,8 @@ fn has_new_owner(now: &Snapshot, then: &Snapshot, target: &Target) -> bool {
     !target.is_across() && uid(then).is_some_and(|was| uid(now) != Some(was))
 }
 
-/// A token's place in the list that is asked for. A namespaced list stays in its namespace whatever the token says.
+/// A token's place in the list that is asked for. A namespaced list stays in its namespace whatever
+/// the token says.
 fn start_key(target: &Target, token: &Token) -> Result<ObjectKey> {
     let (cluster, start) = match target.is_across() {
         true => {
@@ -238,7 +243,8 @@ fn start_key(target: &Target, token: &Token) -> Result<ObjectKey> {
     Ok(key)
 }
 
-/// Whether an object satisfies both selectors. Fields beyond those of metadata are looked for in the version that is asked for.
+/// Whether an object satisfies both selectors. Fields beyond those of metadata are looked for in
+/// the version that is asked for.
 pub(crate) fn selects(target: &Target, labels: &LabelSelector, fields: &FieldSelector, entry: &Entry) -> Result<bool> {
     let meta = &entry.object.meta;
     if !labels.matches(&meta.labels) {

@@ -1,4 +1,5 @@
-//! Watch: a snapshot first if asked for, then a cursor that pulls. Selectors turn changes into what the watcher sees.
+//! Watch: a snapshot first if asked for, then a cursor that pulls. Selectors turn changes into what
+//! the watcher sees.
 
 use super::read::{check_fields, selects, served_since};
 use crate::{
@@ -59,7 +60,8 @@ pub struct Watch {
     /// The revision in which the watch began, until it has come there from an older one. What may
     /// not be seen in that state is not shown of its past.
     resumed: Option<Revision>,
-    /// Changes that came, and where the cursor stood before: a webhook is being asked what they look like.
+    /// Changes that came, and where the cursor stood before: a webhook is being asked what they
+    /// look like.
     unseen: (Vec<Arc<Change>>, Revision),
 }
 
@@ -145,7 +147,8 @@ impl ChangeBuffer {
 }
 
 impl Registry {
-    /// Watches from the state of a snapshot on: first every object of it, then what changes after it.
+    /// Watches from the state of a snapshot on: first every object of it, then what changes after
+    /// it.
     pub fn watch_with_state(&self, snapshot: &Snapshot, target: Target, options: WatchOptions) -> Result<Watch> {
         check_fields(&target, &options.fields)?;
         let mut watch = self.begin(snapshot.revision(), target, options)?;
@@ -213,8 +216,8 @@ impl Registry {
     }
 }
 
-/// The last revision before the cluster was made. A cluster of the same name that was there before is another one: its
-/// changes are none of this one's.
+/// The last revision before the cluster was made. A cluster of the same name that was there before
+/// is another one: its changes are none of this one's.
 fn life_before(now: &Snapshot, target: &Target) -> Revision {
     let is_first = target.is_across() || target.cluster == ClusterName::root() || target.cluster.is_system();
     let logical = (!is_first).then(|| now.get(&ids::logical_cluster(&target.cluster)));
@@ -242,8 +245,8 @@ impl Watch {
         self.initial.keys.is_empty()
     }
 
-    /// The next events. While the initial state lasts it answers at once; afterwards it waits. Empty when changes came
-    /// that this watcher does not see. Cancelling loses nothing.
+    /// The next events. While the initial state lasts it answers at once; afterwards it waits.
+    /// Empty when changes came that this watcher does not see. Cancelling loses nothing.
     pub async fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
         if !self.is_live() {
             return self.initial.next(registry);
@@ -269,8 +272,8 @@ impl Watch {
         self.see(registry, &changes)
     }
 
-    /// Refuses to show what happened before the watch began to an object that may not be seen any more: 410, upon which
-    /// clients list what they may see.
+    /// Refuses to show what happened before the watch began to an object that may not be seen any
+    /// more: 410, upon which clients list what they may see.
     fn check_past(&self, registry: &Registry, began: Revision, events: &[Event]) -> Result<()> {
         if events.is_empty() {
             return Ok(());
@@ -290,8 +293,8 @@ impl Watch {
         }
     }
 
-    /// Changes in the order in which they happened. Those of bindings come between those of objects: a client that goes on
-    /// from the last event has missed none before it.
+    /// Changes in the order in which they happened. Those of bindings come between those of
+    /// objects: a client that goes on from the last event has missed none before it.
     async fn pull(&mut self) -> std::result::Result<Vec<Arc<Change>>, Gone> {
         let Some((_, bindings)) = &mut self.sighted else {
             return self.objects.cursor.next().await;
@@ -333,7 +336,8 @@ impl Watch {
                 .filter_map(|change| self.see_change(change, all, all).transpose());
             return events.collect();
         }
-        // Who may see an object is decided in the state that it was part of: a workspace may go with all that is in it.
+        // Who may see an object is decided in the state that it was part of: a workspace may go
+        // with all that is in it.
         let mut events = Vec::new();
         for together in changes.chunk_by(|a, b| a.revision == b.revision) {
             let (revision, first) = (together[0].revision, events.len());

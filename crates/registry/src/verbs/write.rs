@@ -16,8 +16,8 @@ use insula_auth::{UserInfo, audit::Record};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::sync::Arc;
 
-/// Attempts of a write whose conflict the caller did not ask to see. Each that fails is somebody else's success, so that as many
-/// patches of one object as this may come at once.
+/// Attempts of a write whose conflict the caller did not ask to see. Each that fails is somebody
+/// else's success, so that as many patches of one object as this may come at once.
 pub(super) const ATTEMPTS_MAX: usize = 128;
 /// Names tried for a `generateName`.
 const NAMES_MAX: usize = 8;
@@ -114,8 +114,9 @@ impl Registry {
             ));
         }
         let api = &target.served.api;
-        // A custom resource in its stored version can be read back from what was made of it, should an attempt fail, which is
-        // rare; everything else is kept, since strategies and admission may have changed it.
+        // A custom resource in its stored version can be read back from what was made of it, should
+        // an attempt fail, which is rare; everything else is kept, since strategies and admission
+        // may have changed it.
         let readable = target.served.origin != Origin::System && version.name == api.storage_version().name;
         let mut spare = (generated || !readable).then(|| body.clone());
         let mut last = Error::Internal("no attempt was made".into());
@@ -370,8 +371,9 @@ impl Registry {
         }
     }
 
-    /// The state that a creation is decided on, and what limits it there. Creations under one limit would conflict with each
-    /// other, all but one at a time; so they wait for their turn, and look when it has come.
+    /// The state that a creation is decided on, and what limits it there. Creations under one limit
+    /// would conflict with each other, all but one at a time; so they wait for their turn, and look
+    /// when it has come.
     async fn limits(&self, target: &Target) -> (Snapshot, Limits, Option<quota::CreateLock>) {
         let look = || {
             let snapshot = self.store.latest();
@@ -394,7 +396,8 @@ impl Registry {
         (snapshot, limits, Some(turn))
     }
 
-    /// What must stay as it is for a creation to hold: the workspace, the namespace, the claim that routes here.
+    /// What must stay as it is for a creation to hold: the workspace, the namespace, the claim that
+    /// routes here.
     fn surroundings(&self, snapshot: &Snapshot, target: &Target, name: &str) -> Result<Vec<Guard>> {
         let api = &target.served.api;
         let mut guards = Vec::new();

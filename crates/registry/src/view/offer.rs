@@ -92,7 +92,8 @@ impl Terms {
         self.group == other.group && self.resource == other.resource && self.identity == other.identity
     }
 
-    /// Whether a verb is in both. As in kcp, `*` counts only where both say it: what one side widens waits for the other.
+    /// Whether a verb is in both. As in kcp, `*` counts only where both say it: what one side
+    /// widens waits for the other.
     pub(super) fn agree_on(&self, other: &Terms, verb: &str) -> bool {
         let both = |verb: &str| self.verbs.contains(verb) && other.verbs.contains(verb);
         both(verb) || both("*")

@@ -57,8 +57,8 @@ enum Objects {
     Own,
     /// The bindings to the export, to look at; with a claim also others.
     Bindings { of: ExportName, claimed: Option<Selection> },
-    /// Those that a claim was accepted for. The identity is whose API it is; the bindings of an export are not its provider's
-    /// to change, who could answer its own claims in them.
+    /// Those that a claim was accepted for. The identity is whose API it is; the bindings of an
+    /// export are not its provider's to change, who could answer its own claims in them.
     Claimed {
         of: Selection,
         identity: String,
@@ -103,7 +103,8 @@ impl Grant {
         }
     }
 
-    /// Whether it is about an API of another export, whose owner may leave less to those who are not its tenants.
+    /// Whether it is about an API of another export, whose owner may leave less to those who are
+    /// not its tenants.
     pub(super) fn is_to_anothers(&self) -> bool {
         matches!(&self.objects, Objects::Claimed { identity, .. } if !identity.is_empty())
     }
@@ -163,7 +164,8 @@ impl ExportName {
         Err(denied)
     }
 
-    /// The right to the export's own API: the claim on the name leads to a binding to the export, with its identity.
+    /// The right to the export's own API: the claim on the name leads to a binding to the export,
+    /// with its identity.
     fn own_right(
         &self,
         snapshot: &Snapshot,

@@ -1,4 +1,5 @@
-//! The schemas behind the bindings of a cluster: for those who may read its bindings, wherever the schemas are.
+//! The schemas behind the bindings of a cluster: for those who may read its bindings, wherever the
+//! schemas are.
 
 use super::offer::Binding;
 use crate::ids;

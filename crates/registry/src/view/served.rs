@@ -122,7 +122,8 @@ impl ExportName {
         })
     }
 
-    /// The API of a schema of the export: as the bundle has it that consumers are served from, once there are any.
+    /// The API of a schema of the export: as the bundle has it that consumers are served from, once
+    /// there are any.
     fn api(&self, catalog: &Catalog, snapshot: &Snapshot, schema: &str) -> Option<Arc<Api>> {
         let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), self.cluster.clone(), schema);
         let schema = snapshot.get(&key)?;

@@ -1,4 +1,5 @@
-//! How much a verb looks at, and through what: a cluster from within, one cluster through an export, or all at once.
+//! How much a verb looks at, and through what: a cluster from within, one cluster through an
+//! export, or all at once.
 
 use super::{Denied, Grant, right::AccessRequest, schemas::schemas_behind};
 use crate::{
@@ -47,8 +48,8 @@ pub struct ViaExport {
 }
 
 impl ViaExport {
-    /// What a cluster lets the caller do: what it lets the export's provider do, less what the owner of a claimed API
-    /// leaves to nobody.
+    /// What a cluster lets the caller do: what it lets the export's provider do, less what the
+    /// owner of a claimed API leaves to nobody.
     ///
     /// # Errors
     /// The cluster does not let them, or the policy does not.
@@ -97,7 +98,8 @@ pub struct AllClusters {
     pub by: By,
     /// Labels that objects must have to be seen.
     pub labels: LabelSelector,
-    /// Clusters that serve another generation of the API than the target: most serve the same, and stand nowhere.
+    /// Clusters that serve another generation of the API than the target: most serve the same, and
+    /// stand nowhere.
     others: RwLock<BTreeMap<ClusterName, Served>>,
 }
 
@@ -177,8 +179,9 @@ impl Target {
         }
     }
 
-    /// The ranges of keys that hold what is looked at, in order. Objects of an export's own API lie together, whoever's they
-    /// are; those of other APIs lie among everybody's, and only consumers' are looked at.
+    /// The ranges of keys that hold what is looked at, in order. Objects of an export's own API lie
+    /// together, whoever's they are; those of other APIs lie among everybody's, and only consumers'
+    /// are looked at.
     pub(crate) fn ranges(&self, snapshot: &Snapshot) -> Vec<Scope> {
         let resource = self.served.resource_id();
         let ViewScope::AllClusters(across) = &self.view_scope else {
@@ -206,7 +209,8 @@ impl Target {
         }
     }
 
-    /// What must hold when a write is committed, and the object kept within what the writer may touch.
+    /// What must hold when a write is committed, and the object kept within what the writer may
+    /// touch.
     pub(crate) fn hold(&self, snapshot: &Snapshot, draft: Option<&mut Draft>) -> crate::Result<Option<Guard>> {
         let through = match &self.view_scope {
             ViewScope::Within => return Ok(None),
@@ -252,7 +256,8 @@ impl Target {
     }
 }
 
-/// Tells what of a snapshot a target shows. Objects come cluster by cluster, so that the last right is remembered.
+/// Tells what of a snapshot a target shows. Objects come cluster by cluster, so that the last right
+/// is remembered.
 pub(crate) struct VisibilityFilter<'a> {
     target: &'a Target,
     catalog: &'a Catalog,
@@ -312,8 +317,9 @@ impl VisibilityFilter<'_> {
         self.sees(&entry.key, &entry.object)
     }
 
-    /// Returns true for an object of an older state that may be shown in this one, too: what it was then may be seen
-    /// today, and so may what it is today. One that is gone is shown to those who would see it if it came back.
+    /// Returns true for an object of an older state that may be shown in this one, too: what it was
+    /// then may be seen today, and so may what it is today. One that is gone is shown to those who
+    /// would see it if it came back.
     pub(crate) fn still_sees(&mut self, key: &ObjectKey, old: &Object) -> bool {
         if matches!(self.target.view_scope, ViewScope::Within | ViewScope::For(_)) {
             return true;
@@ -325,7 +331,8 @@ impl VisibilityFilter<'_> {
             }
     }
 
-    /// Returns true where labels of objects say who may look at them: what is gone waits for nobody.
+    /// Returns true where labels of objects say who may look at them: what is gone waits for
+    /// nobody.
     fn is_of_waiting(&self) -> bool {
         matches!(&self.target.view_scope, ViewScope::AllClusters(across) if !across.labels.is_empty())
     }

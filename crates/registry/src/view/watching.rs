@@ -1,5 +1,5 @@
-//! What a change of a binding shows and hides: to accept a claim makes objects appear, to reject it makes them go, for those
-//! who watch as for those who list. So does binding another schema.
+//! What a change of a binding shows and hides: to accept a claim makes objects appear, to reject it
+//! makes them go, for those who watch as for those who list. So does binding another schema.
 
 use super::{By, Grant, ViaExport, ViewScope, offer::Binding, schemas::schemas_of};
 use crate::{EventKind, Registry, Target, ids};
@@ -43,7 +43,8 @@ impl Sighted {
         Ok(Some((Sighted { by }, cursor)))
     }
 
-    /// The objects that a binding's change shows or hides. One that is shown has the revision it has, for who changes it.
+    /// The objects that a binding's change shows or hides. One that is shown has the revision it
+    /// has, for who changes it.
     pub(crate) fn turned(&self, target: &Target, change: &Change, then: &Snapshot) -> Turned {
         let turned = match &self.by {
             By::Everybody => Turned::new(),

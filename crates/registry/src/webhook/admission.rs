@@ -1,4 +1,5 @@
-//! Admission webhooks: AdmissionReviews (`admission.k8s.io`), and what Kubernetes asks of their answers.
+//! Admission webhooks: AdmissionReviews (`admission.k8s.io`), and what Kubernetes asks of their
+//! answers.
 //!
 //! Texts are Kubernetes' (apiserver, `admission/plugin/webhook`).
 

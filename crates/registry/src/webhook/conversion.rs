@@ -1,7 +1,9 @@
-//! Conversion webhooks: ConversionReviews (`apiextensions.k8s.io`), and what Kubernetes asks of their answers.
+//! Conversion webhooks: ConversionReviews (`apiextensions.k8s.io`), and what Kubernetes asks of
+//! their answers.
 //!
-//! An answer is for all objects of a review or for none: one that breaks the contract in one place is not believed in
-//! another. Texts are Kubernetes' (apiextensions-apiserver, `conversion/webhook_converter.go`).
+//! An answer is for all objects of a review or for none: one that breaks the contract in one place
+//! is not believed in another. Texts are Kubernetes' (apiextensions-apiserver,
+//! `conversion/webhook_converter.go`).
 
 use super::{Answer, Question, call, review_uid};
 use crate::{Endpoint, Outbound, names};
@@ -128,7 +130,8 @@ impl Review<'_> {
         format!("{}/{}", self.webhook.group, self.to)
     }
 
-    /// What was to be converted, as Go prints a kind with its version: of a list where there are several.
+    /// What was to be converted, as Go prints a kind with its version: of a list where there are
+    /// several.
     fn kind(&self) -> String {
         let Some((_, first)) = self.objects.first() else {
             return String::new();

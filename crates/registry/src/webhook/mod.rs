@@ -1,10 +1,11 @@
 //! What a request has to ask others before it can be answered.
 //!
-//! Between a request and the store everything is a function of a snapshot: nothing there waits or calls. Where it needs what
-//! only a webhook knows, it looks among the answers of the request. A question without an answer is noted, the function
-//! ends in an error, and whoever called it ([`Registry::settled`]) asks all open questions at once and calls it again. So
-//! the core stays without a wait, a list asks one question about all of its objects, and nothing is committed on half an
-//! answer.
+//! Between a request and the store everything is a function of a snapshot: nothing there waits or
+//! calls. Where it needs what only a webhook knows, it looks among the answers of the request. A
+//! question without an answer is noted, the function ends in an error, and whoever called it
+//! ([`Registry::settled`]) asks all open questions at once and calls it again. So the core stays
+//! without a wait, a list asks one question about all of its objects, and nothing is committed on
+//! half an answer.
 //!
 //! ```text
 //! run 1: update → old object in v2?  open          ask, remember
@@ -12,7 +13,8 @@
 //! run 3: update → … known → … known → commit
 //! ```
 //!
-//! Every run must ask the same again, or the questions would never end: time and randomness are drawn once for all runs.
+//! Every run must ask the same again, or the questions would never end: time and randomness are
+//! drawn once for all runs.
 
 pub(crate) mod admission;
 pub(crate) mod conversion;
@@ -30,8 +32,8 @@ use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
 use std::{borrow::Cow, collections::HashMap, fmt, future::Future, sync::Arc};
 
-/// Runs of one request. An update asks for the old object, the new one and what policies and owners see of both; each
-/// attempt that somebody else was faster than asks anew.
+/// Runs of one request. An update asks for the old object, the new one and what policies and owners
+/// see of both; each attempt that somebody else was faster than asks anew.
 const RUNS_MAX: usize = 32;
 
 /// What a webhook says: JSON, or why there is none.
@@ -48,7 +50,8 @@ pub(crate) enum Question {
         object: Json,
         to: Arc<str>,
     },
-    /// Whether a write may happen, and what is to be changed of it: an AdmissionRequest without its name.
+    /// Whether a write may happen, and what is to be changed of it: an AdmissionRequest without its
+    /// name.
     Admit { hook: Arc<Hook>, request: Json },
 }
 
@@ -89,7 +92,8 @@ pub struct PendingCalls {
     now: (Timestamp, i64),
     rng: Arc<dyn Rng>,
     outbound: Arc<dyn Outbound>,
-    /// Where answers are looked for before anybody is asked, and the clock by which they age: for watches.
+    /// Where answers are looked for before anybody is asked, and the clock by which they age: for
+    /// watches.
     shared: Option<(Arc<ResponseCache>, Arc<dyn Clock>)>,
 }
 
@@ -153,7 +157,8 @@ impl PendingCalls {
         None
     }
 
-    /// Nothing may be committed on questions that are still open, whatever was made of their absence.
+    /// Nothing may be committed on questions that are still open, whatever was made of their
+    /// absence.
     pub(crate) fn check(&self) -> Result<()> {
         match self.known.lock().open.is_empty() {
             true => Ok(()),
@@ -311,7 +316,8 @@ impl Registry {
 }
 
 impl Registry {
-    /// Learns what selecting objects by their fields needs, where a webhook makes the version that the fields are of.
+    /// Learns what selecting objects by their fields needs, where a webhook makes the version that
+    /// the fields are of.
     pub async fn prepare_to_select(&self, target: &Target, snapshot: &Snapshot, fields: &FieldSelector) {
         if target.served.questions.is_some() && looks_inside(fields) {
             let all = snapshot.range(&target.scope(), None, usize::MAX);
@@ -325,8 +331,8 @@ pub(crate) fn looks_inside(fields: &FieldSelector) -> bool {
     fields.terms.iter().any(|(field, ..)| !field.starts_with("metadata."))
 }
 
-/// Learns what showing objects in the target's version needs. Earlier answers are forgotten: every reading asks anew, but what
-/// watches of today share.
+/// Learns what showing objects in the target's version needs. Earlier answers are forgotten: every
+/// reading asks anew, but what watches of today share.
 pub(crate) async fn learn<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
     let Some(questions) = &target.served.questions else {
         return;

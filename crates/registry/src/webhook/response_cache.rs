@@ -1,8 +1,9 @@
 //! What conversion webhooks say to watches.
 //!
-//! Who watches one kind in one version sees the same changes as the others who do, at the same moment. The first of them asks,
-//! the others wait for its answer, and those who come a little later find it kept. So a change costs one question for each
-//! version that is watched, whatever the number of watchers.
+//! Who watches one kind in one version sees the same changes as the others who do, at the same
+//! moment. The first of them asks, the others wait for its answer, and those who come a little
+//! later find it kept. So a change costs one question for each version that is watched, whatever
+//! the number of watchers.
 //!
 //! ```text
 //! watcher 1: a@7 in v2?  nobody asked          asks; the question is one future that both drive

@@ -1,7 +1,8 @@
 //! Admission of schemas: what Kubernetes refuses in a definition, each with its path and text.
 //!
-//! In order: structure; keywords and their combinations; then, only for schemas without errors so far, defaults, which
-//! must fit the schema and its rules; then that rules compile (`crate::rules`).
+//! In order: structure; keywords and their combinations; then, only for schemas without errors so
+//! far, defaults, which must fit the schema and its rules; then that rules compile
+//! (`crate::rules`).
 
 mod defaults;
 mod keywords;

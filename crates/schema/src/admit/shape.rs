@@ -144,7 +144,8 @@ fn no_embedded(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     children(schema, path, |child, at| no_embedded(child, at, errors));
 }
 
-/// Which types a branch may state: none, but for the two ways of writing "integer or string" with junctors.
+/// Which types a branch may state: none, but for the two ways of writing "integer or string" with
+/// junctors.
 #[derive(Clone, Copy, PartialEq)]
 enum Types {
     Forbidden,

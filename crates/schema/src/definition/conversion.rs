@@ -82,7 +82,8 @@ pub fn validate_client_config(config: &Json, path: &FieldPath, errors: &mut Vec<
     }
 }
 
-/// What a certificate authority may be spoilt by when a definition changes: it worked before, and objects are converted.
+/// What a certificate authority may be spoilt by when a definition changes: it worked before, and
+/// objects are converted.
 pub(super) fn ca_bundle_update(new: &Json, old: &Json, errors: &mut Vec<FieldError>) {
     let bundle = |definition: &Json| ca_bundle(&definition["spec"]["conversion"]).map(str::to_owned);
     let was_wrong = bundle(old).is_some_and(|old| untrusted(&old).is_some());
@@ -105,7 +106,8 @@ fn ca_bundle(conversion: &Json) -> Option<&str> {
     bundle.filter(|bundle| !bundle.is_empty())
 }
 
-/// Why nobody is trusted by a bundle of certificates in PEM, which itself is in base64. One certificate is enough.
+/// Why nobody is trusted by a bundle of certificates in PEM, which itself is in base64. One
+/// certificate is enough.
 fn untrusted(bundle: &str) -> Option<&'static str> {
     let bundle: String = bundle.split_whitespace().collect();
     let pem = STANDARD.decode(bundle).unwrap_or_default();

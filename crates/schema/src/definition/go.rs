@@ -1,9 +1,10 @@
-//! A definition as Go's types read it (`apiextensions/v1`): what Kubernetes refuses before it looks at what is meant, and
-//! which keywords of a schema it does not know.
+//! A definition as Go's types read it (`apiextensions/v1`): what Kubernetes refuses before it looks
+//! at what is meant, and which keywords of a schema it does not know.
 //!
-//! Places in errors are those of Go's decoder: the struct that holds the field, then field names from the root, without
-//! indices and keys. What a type reads by itself (`items`, `additionalProperties`) begins a path of its own, and its unknown
-//! keywords are dropped without a word.
+//! Places in errors are those of Go's decoder: the struct that holds the field, then field names
+//! from the root, without indices and keys. What a type reads by itself (`items`,
+//! `additionalProperties`) begins a path of its own, and its unknown keywords are dropped without a
+//! word.
 
 use crate::structural::SCHEMA_DEPTH_MAX;
 use insula_api::Json;

@@ -1,7 +1,9 @@
-//! Definitions of resources (`apiextensions.k8s.io/v1` `CustomResourceDefinition`): defaulting and validation.
+//! Definitions of resources (`apiextensions.k8s.io/v1` `CustomResourceDefinition`): defaulting and
+//! validation.
 //!
-//! Errors keep the paths of Kubernetes' internal form: what is the same in all versions is reported where it used to
-//! stand, `spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns`; what differs, in its version.
+//! Errors keep the paths of Kubernetes' internal form: what is the same in all versions is reported
+//! where it used to stand, `spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns`;
+//! what differs, in its version.
 
 mod conversion;
 mod go;
@@ -21,8 +23,9 @@ const SCHEMA: &str = "openAPIV3Schema";
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const APPROVAL_POLICY: &str = "https://github.com/kubernetes/enhancements/pull/1111";
 
-/// Fills in what a definition may leave out: singular, listKind, flags, the conversion strategy, a webhook's port. Drops
-/// defaults that are null, which mean nothing, and keywords that nobody knows.
+/// Fills in what a definition may leave out: singular, listKind, flags, the conversion strategy, a
+/// webhook's port. Drops defaults that are null, which mean nothing, and keywords that nobody
+/// knows.
 pub fn default_definition(definition: &mut Json) {
     let Some(spec) = definition.get_mut("spec").filter(|s| s.is_object()) else {
         return;
@@ -83,8 +86,8 @@ fn drop_null_defaults(schema: &mut Json, depth: usize) {
     }
 }
 
-/// Validates a definition, as a whole object. Its metadata is the caller's, but for its name, which must be
-/// `<plural>.<group>`, and the approval that protected groups need.
+/// Validates a definition, as a whole object. Its metadata is the caller's, but for its name, which
+/// must be `<plural>.<group>`, and the approval that protected groups need.
 pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = definition.get("spec").unwrap_or(&Json::Null);
@@ -110,8 +113,8 @@ pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a change of a definition. What was wrong with the old one's schemas and still is does not count: rules
-/// become stricter, and definitions that exist must stay usable.
+/// Validates a change of a definition. What was wrong with the old one's schemas and still is does
+/// not count: rules become stricter, and definitions that exist must stay usable.
 pub fn validate_definition_update(new: &Json, old: &Json) -> Vec<FieldError> {
     let mut errors = validate_definition(new);
     if !errors.is_empty() {
@@ -221,7 +224,8 @@ fn stored_versions(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>)
         .filter(storage)
         .filter_map(|v| v.get("name")?.as_str())
         .collect();
-    // On create the server fills in the storage version; without one, or with several, there is nothing to fill in.
+    // On create the server fills in the storage version; without one, or with several, there is
+    // nothing to fill in.
     let created: Vec<Json> = match storage[..] {
         [name] => vec![Json::from(name)],
         _ => Vec::new(),
@@ -255,7 +259,8 @@ fn stored_versions(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Groups under `k8s.io` and `kubernetes.io` are the community's: a definition there says who agreed to it.
+/// Groups under `k8s.io` and `kubernetes.io` are the community's: a definition there says who
+/// agreed to it.
 fn approval(definition: &Json, errors: &mut Vec<FieldError>) {
     let group = definition.pointer("/spec/group").and_then(Json::as_str).unwrap_or("");
     let protected = ["k8s.io", "kubernetes.io"]

@@ -15,7 +15,8 @@ pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldErr
         .pointer("/metadata/name")
         .and_then(Json::as_str)
         .unwrap_or("");
-    // The core group has no name; definitions in it are called as if it had, which no other group is called.
+    // The core group has no name; definitions in it are called as if it had, which no other group
+    // is called.
     let in_core = group.is_empty() && name.ends_with(CORE);
     let called = if in_core {
         format!("{plural}{CORE}")

@@ -10,7 +10,8 @@ use serde_json::Map;
 const DEPRECATION_CHARS_MAX: usize = 256;
 const SELECTABLE_FIELDS_MAX: usize = 8;
 
-/// Keywords that the root may have beside a status subresource: those that do not look into `status`.
+/// Keywords that the root may have beside a status subresource: those that do not look into
+/// `status`.
 const BESIDE_STATUS: [(&str, &str); 22] = [
     ("description", "Description"),
     ("type", "Type"),

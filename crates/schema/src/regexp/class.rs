@@ -1,4 +1,5 @@
-//! Bracketed classes. Everything in them is written out as code points, so that nothing is an operator by accident.
+//! Bracketed classes. Everything in them is written out as code points, so that nothing is an
+//! operator by accident.
 
 use super::Translation;
 
@@ -71,7 +72,8 @@ impl Translation<'_> {
         Ok(Some(class.len()))
     }
 
-    /// One character of a class, with how it is written; `None` when it was a class, which is written already.
+    /// One character of a class, with how it is written; `None` when it was a class, which is
+    /// written already.
     fn class_item(&mut self) -> Result<Option<(char, String)>, String> {
         let rest = self.rest();
         let Some(c) = rest.chars().next() else {

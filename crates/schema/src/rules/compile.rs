@@ -1,5 +1,6 @@
-//! Compiling the rules of a schema, from the top down: a place with rules is declared once, and the places below it are
-//! found in its declaration. What Kubernetes refuses of rules is refused here, in its words.
+//! Compiling the rules of a schema, from the top down: a place with rules is declared once, and the
+//! places below it are found in its declaration. What Kubernetes refuses of rules is refused here,
+//! in its words.
 
 use super::cost::Costs;
 use super::{Failure, Rule, declare, go_json};
@@ -20,8 +21,8 @@ pub(crate) enum Trust {
 
 const RULES: &str = "x-kubernetes-validations";
 
-/// Compiles every rule into its node. Gives what is wrong with rules, unless something else is wrong with them or with
-/// rules below (`wording`): then their author knows enough.
+/// Compiles every rule into its node. Gives what is wrong with rules, unless something else is
+/// wrong with them or with rules below (`wording`): then their author knows enough.
 pub(crate) fn compile(
     root: &mut Node,
     schema: &Json,
@@ -64,7 +65,8 @@ struct Place<'p> {
     /// Only below places with rules.
     decl: Option<&'p Decl>,
     stands: Stands,
-    /// The most values of an object that stand here; none when nothing but the size of a request limits them.
+    /// The most values of an object that stand here; none when nothing but the size of a request
+    /// limits them.
     most: Option<u64>,
     /// The list whose items are not told apart, so that there are no old values below it.
     lost: Option<&'p FieldPath>,
@@ -138,7 +140,8 @@ impl Compiler<'_> {
         failures
     }
 
-    /// Says what is wrong with the rules of one node. None of them is without an expression: that is misworded.
+    /// Says what is wrong with the rules of one node. None of them is without an expression: that
+    /// is misworded.
     fn report(
         &mut self,
         node: &Node,
@@ -164,7 +167,8 @@ impl Compiler<'_> {
         }
     }
 
-    /// Adds up what a rule may cost. Its message is made for one value only: the first error is enough.
+    /// Adds up what a rule may cost. Its message is made for one value only: the first error is
+    /// enough.
     fn price(&mut self, rule: &Rule, decl: &Decl, at: &At<'_>, most: Option<u64>) {
         let base = self.base;
         let path = |field: &'static str| move || join(base, &at.field(field).path(Keys::Bracketed));

@@ -1,5 +1,5 @@
-//! What rules may cost, from the bounds of the schema alone: each by itself, times the number of values it runs on, and
-//! all of a schema together.
+//! What rules may cost, from the bounds of the schema alone: each by itself, times the number of
+//! values it runs on, and all of a schema together.
 
 use insula_api::{FieldError, FieldPath};
 

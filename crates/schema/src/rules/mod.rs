@@ -1,5 +1,5 @@
-//! Rules on schemas (`x-kubernetes-validations`): compiled with the schema against the declarations of their places,
-//! priced, and run over an object within one budget.
+//! Rules on schemas (`x-kubernetes-validations`): compiled with the schema against the declarations
+//! of their places, priced, and run over an object within one budget.
 
 mod compile;
 mod cost;
@@ -22,7 +22,8 @@ pub const RULE_COST_PER_OBJECT_MAX: u64 = insula_cel::OBJECT_COST_MAX;
 #[derive(Debug, Clone)]
 pub struct Rule {
     source: Box<str>,
-    /// Or why it does not compile: such a rule fails for every value, so that nothing passes unchecked.
+    /// Or why it does not compile: such a rule fails for every value, so that nothing passes
+    /// unchecked.
     program: Result<Arc<Program>, Box<str>>,
     message: Box<str>,
     message_program: Option<Arc<Program>>,
@@ -48,7 +49,8 @@ pub struct Findings {
     pub warnings: Vec<String>,
 }
 
-/// Runs every rule of the schema on an object. With `old`, transition rules run too and unchanged values ratchet.
+/// Runs every rule of the schema on an object. With `old`, transition rules run too and unchanged
+/// values ratchet.
 pub fn check(object: &Json, old: Option<&Json>, schema: &Structural, budget: &mut Budget) -> Findings {
     run::check_value(object, old, schema.root(), budget)
 }
@@ -71,7 +73,8 @@ enum Want {
 }
 
 impl Rule {
-    /// A rule of a schema, compiled against the declaration of its place. `None` for a rule without an expression.
+    /// A rule of a schema, compiled against the declaration of its place. `None` for a rule without
+    /// an expression.
     fn parse(rule: &Json, node: &Node, decl: &Decl, trust: Trust) -> Option<(Rule, Option<Failure>)> {
         let source = text(rule, "rule");
         if source.trim().is_empty() {
@@ -133,7 +136,8 @@ impl Rule {
             .map(|reference| reference.path.as_slice())
     }
 
-    /// What it costs at most for one value, by the bounds of the schema. None if it does not compile.
+    /// What it costs at most for one value, by the bounds of the schema. None if it does not
+    /// compile.
     pub fn estimate(&self) -> Option<u64> {
         self.program.as_ref().ok().map(|program| program.estimate().max)
     }
@@ -152,7 +156,8 @@ impl Rule {
     }
 }
 
-/// Compiles one expression. A stored one that is wrong by its types was accepted once: it runs without them.
+/// Compiles one expression. A stored one that is wrong by its types was accepted once: it runs
+/// without them.
 fn expression(source: &str, env: &Env, want: Want, trust: Trust) -> Result<Arc<Program>, String> {
     let error = match Program::compile_in(source, env) {
         Ok(program) if fits(program.result(), want) => return Ok(Arc::new(program)),

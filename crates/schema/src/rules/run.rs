@@ -1,9 +1,10 @@
 //! Running rules over an object.
 //!
-//! Rules of an object run before those of its fields. A transition rule (one that reads `oldSelf`) only runs where the
-//! old value is known: fields and map entries by name, items of keyed lists by key, items of other lists never. On an
-//! update, a rule without `oldSelf` that finds a value wrong which did not change warns only; where the old value is
-//! not known, what did not change is the list that holds it.
+//! Rules of an object run before those of its fields. A transition rule (one that reads `oldSelf`)
+//! only runs where the old value is known: fields and map entries by name, items of keyed lists by
+//! key, items of other lists never. On an update, a rule without `oldSelf` that finds a value wrong
+//! which did not change warns only; where the old value is not known, what did not change is the
+//! list that holds it.
 
 use super::{Findings, Rule, Segment};
 use crate::at::{At, Keys};
@@ -209,7 +210,8 @@ impl Run<'_> {
         error
     }
 
-    /// What the rule's `messageExpression` says; nothing when there is none or it says nothing that can be used.
+    /// What the rule's `messageExpression` says; nothing when there is none or it says nothing that
+    /// can be used.
     ///
     /// # Errors
     /// The budget is used up.

@@ -19,7 +19,8 @@ const CUT: &str = "...TRUNCATED";
 /// Proxies on the way that are named; clients write what they like.
 const FORWARDED_MAX: usize = 16;
 
-/// A request that is being answered. One that ends before its answer leaves a line, too: what it did may have happened.
+/// A request that is being answered. One that ends before its answer leaves a line, too: what it
+/// did may have happened.
 pub(crate) struct Asking(Record);
 
 impl Asking {
@@ -79,7 +80,8 @@ fn facts(request: &Request) -> Facts {
     }
 }
 
-/// Parameters that hold a credential for some server or other. This one takes none from a query, but clients send them.
+/// Parameters that hold a credential for some server or other. This one takes none from a query,
+/// but clients send them.
 const CREDENTIALS: [&str; 9] = [
     "access_token",
     "apikey",
@@ -110,7 +112,8 @@ fn text(value: Option<&HeaderValue>) -> String {
     })
 }
 
-/// Where a request says that it comes from, and last where it comes from: all but the last are as true as the client.
+/// Where a request says that it comes from, and last where it comes from: all but the last are as
+/// true as the client.
 fn sources(headers: &HeaderMap, peer: Option<&PeerAddress>) -> Vec<String> {
     let forwarded = headers
         .get_all("x-forwarded-for")

@@ -66,7 +66,8 @@ impl Rotated {
             self.rotate(now)?;
         }
         if let Err(error) = self.file.write_all(lines) {
-            // Half a line would spoil the next one. If this fails, too, there is nothing left to do.
+            // Half a line would spoil the next one. If this fails, too, there is nothing left to
+            // do.
             drop(self.file.set_len(self.length));
             return Err(error);
         }

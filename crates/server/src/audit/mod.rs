@@ -3,8 +3,9 @@
 //! ```text
 //! Asking ─ Record ─▶ stages of the request ─▶ Event ─▶ queue, bounded ─▶ one thread ─▶ audit.log ─▶ audit-….log
 //! ```
-//! A request never waits for the disk: it leaves its event in the queue, and one thread writes all that is there with one call.
-//! What happens when the queue is full is a setting; events that are lost are counted.
+//! A request never waits for the disk: it leaves its event in the queue, and one thread writes all
+//! that is there with one call. What happens when the queue is full is a setting; events that are
+//! lost are counted.
 
 mod asking;
 mod file;

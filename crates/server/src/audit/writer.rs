@@ -26,7 +26,8 @@ use crate::{
 const PERIOD: Duration = Duration::from_millis(10);
 /// Bytes that are written with one call.
 const BATCH_BYTES: usize = 1 << 20;
-/// How long a request waits for room in the queue, where it waits. A log that stands still stops no server.
+/// How long a request waits for room in the queue, where it waits. A log that stands still stops no
+/// server.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(2);
 /// Between two complaints about the same disk.

@@ -1,7 +1,8 @@
-//! Where settings come from: defaults, then a YAML file, then the environment, then flags; the last one wins.
+//! Where settings come from: defaults, then a YAML file, then the environment, then flags; the last
+//! one wins.
 //!
-//! All four are the same thing here, a list of (key, value), and are applied one value at a time: so a refusal names the
-//! key and where it was set, and an unknown key names its nearest known one.
+//! All four are the same thing here, a list of (key, value), and are applied one value at a time:
+//! so a refusal names the key and where it was set, and an unknown key names its nearest known one.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -370,8 +371,9 @@ fn variable(key: &str) -> String {
 
 /// Names that begin like ours but are somebody else's business.
 fn is_not_ours(name: &str) -> bool {
-    // `INSULA_CONFIG` names the file itself. Tests find programs by `INSULA_BIN` and `INSULA_ETCD`. Kubernetes gives every
-    // pod the address of every Service, and a Service may well be called `insula`.
+    // `INSULA_CONFIG` names the file itself. Tests find programs by `INSULA_BIN` and `INSULA_ETCD`.
+    // Kubernetes gives every pod the address of every Service, and a Service may well be called
+    // `insula`.
     let fixed = [
         "INSULA_CONFIG",
         "INSULA_BIN",

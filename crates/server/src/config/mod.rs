@@ -1,7 +1,8 @@
 //! Everything that can be set, in one struct, read once at start.
 //!
-//! `Config::default()` is the documentation's truth: `config/insula.yaml` shows every key with its default, and a test
-//! compares the two. [`load`] merges the sources; nothing below the server's wiring reads a variable or a file.
+//! `Config::default()` is the documentation's truth: `config/insula.yaml` shows every key with its
+//! default, and a test compares the two. [`load`] merges the sources; nothing below the server's
+//! wiring reads a variable or a file.
 
 mod load;
 
@@ -13,7 +14,8 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::outbound::Targets;
 
-/// The server's settings. Keys are camelCase in YAML (`dataDir`), `INSULA_DATA_DIR` in the environment.
+/// The server's settings. Keys are camelCase in YAML (`dataDir`), `INSULA_DATA_DIR` in the
+/// environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
@@ -21,13 +23,15 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where the API is served: `ADDRESS:PORT`. Port 0 takes a free one.
     pub listen: String,
-    /// Where the administrator's kubeconfig is written; nothing means `admin.kubeconfig` in the data directory.
+    /// Where the administrator's kubeconfig is written; nothing means `admin.kubeconfig` in the
+    /// data directory.
     pub kubeconfig: Option<PathBuf>,
     /// What keeps the objects.
     pub store: StoreChoice,
     /// How etcd is reached, where it is the store.
     pub etcd: EtcdConfig,
-    /// Disk space that the embedded store keeps for the time when the disk is full, in MiB: 0 for none.
+    /// Disk space that the embedded store keeps for the time when the disk is full, in MiB: 0 for
+    /// none.
     pub store_reserve_megabytes: u64,
     /// Static bearer tokens, one a line: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
@@ -94,7 +98,8 @@ impl Default for EtcdConfig {
 pub struct LogConfig {
     /// Lines for people, or JSON for machines.
     pub format: LogFormat,
-    /// `error`, `warn`, `info`, `debug`, `trace`, or a list of directives such as `info,insula_store=debug`.
+    /// `error`, `warn`, `info`, `debug`, `trace`, or a list of directives such as
+    /// `info,insula_store=debug`.
     pub level: String,
 }
 
@@ -112,7 +117,8 @@ pub enum LogFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TelemetryConfig {
-    /// An OpenTelemetry collector (OTLP over gRPC), as `http://host:4317`. Nothing: no exporter is made.
+    /// An OpenTelemetry collector (OTLP over gRPC), as `http://host:4317`. Nothing: no exporter is
+    /// made.
     pub otlp_endpoint: Option<String>,
 }
 
@@ -122,7 +128,8 @@ pub struct TelemetryConfig {
 pub struct AuditConfig {
     /// The file; nothing means `audit/audit.log` in the data directory.
     pub file: Option<PathBuf>,
-    /// What is recorded: an `audit.k8s.io/v1` Policy. Nothing: the metadata of every request but those for health.
+    /// What is recorded: an `audit.k8s.io/v1` Policy. Nothing: the metadata of every request but
+    /// those for health.
     pub policy: Option<PathBuf>,
     /// A file that is larger is renamed, and a new one begun.
     pub max_megabytes: u64,
@@ -165,7 +172,8 @@ impl Default for AuditConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Webhooks {
-    /// Who may be called, commas between: `public`, addresses, networks, hosts, `*.` and a domain. Empty: nobody.
+    /// Who may be called, commas between: `public`, addresses, networks, hosts, `*.` and a domain.
+    /// Empty: nobody.
     pub allow: Targets,
     /// Seconds that a call may take where its configuration does not say.
     pub timeout_seconds: u32,
@@ -246,7 +254,8 @@ pub struct Limits {
     pub requests_per_second_per_workspace: usize,
     /// Open watches of one workspace.
     pub watches_per_workspace: usize,
-    /// Hundredths of the cores that one workspace may use while others ask, too; 100: what is left over.
+    /// Hundredths of the cores that one workspace may use while others ask, too; 100: what is left
+    /// over.
     pub compute_percent_per_workspace: usize,
     /// Open connections.
     pub connections: usize,
@@ -308,7 +317,8 @@ impl Default for Limits {
             request_seconds: 60,
             requests_in_flight: 2_000,
             requests_in_flight_per_user: 400,
-            // More than one machine answers: who computes much lets others go first, so that this is for who wants to sell less.
+            // More than one machine answers: who computes much lets others go first, so that this
+            // is for who wants to sell less.
             requests_per_second_per_user: 50_000,
             watches_per_user: 5_000,
             requests_in_flight_per_workspace: 400,
@@ -321,10 +331,12 @@ impl Default for Limits {
             bytes_in_flight: 512 << 20,
             bytes_in_flight_per_user: 128 << 20,
             bytes_in_flight_per_workspace: 128 << 20,
-            // Longer than clients keep a connection that they do not use (Go: 90 s), so that they are the ones who close it.
+            // Longer than clients keep a connection that they do not use (Go: 90 s), so that they
+            // are the ones who close it.
             idle_seconds: 120,
             stall_seconds: 60,
-            // Go's client opens another connection beyond 250, which spreads watches over connections.
+            // Go's client opens another connection beyond 250, which spreads watches over
+            // connections.
             streams_per_connection: 250,
         }
     }

@@ -1,5 +1,5 @@
-//! Connections to webhooks: the name is resolved here, the address is checked, and that very address is connected to, so
-//! that a name which leads elsewhere at the second look gains nothing.
+//! Connections to webhooks: the name is resolved here, the address is checked, and that very
+//! address is connected to, so that a name which leads elsewhere at the second look gains nothing.
 
 use std::{
     io,
@@ -100,8 +100,8 @@ impl Connector {
         Err(NoConnection(format!("dial tcp {place}: connect: {last}")))
     }
 
-    /// The addresses of a host that may be called. Why there are none is for the operator's log: whether a name leads
-    /// somewhere inside is nothing that a tenant may find out.
+    /// The addresses of a host that may be called. Why there are none is for the operator's log:
+    /// whether a name leads somewhere inside is nothing that a tenant may find out.
     async fn addresses(&self, host: &str, port: u16) -> Vec<IpAddr> {
         let found: Vec<IpAddr> = match host.parse() {
             Ok(address) => vec![address],
@@ -136,8 +136,9 @@ fn config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The refusal of a host without an address that may be called: the same for a name that leads nowhere and one that leads
-/// where this server must not call. Services get a hint, since their names lead somewhere in other clusters.
+/// The refusal of a host without an address that may be called: the same for a name that leads
+/// nowhere and one that leads where this server must not call. Services get a hint, since their
+/// names lead somewhere in other clusters.
 fn not_allowed(host: &str, place: &str) -> String {
     let hint = match host.ends_with(".svc") {
         true => "; services have no pods here: use clientConfig.url, or have the operator give the name an address",

@@ -1,8 +1,9 @@
-//! Keys of issuers: found through their announcement (OpenID Connect Discovery), kept by where they come from, fetched
-//! again when they get old or a token names one that is not among them.
+//! Keys of issuers: found through their announcement (OpenID Connect Discovery), kept by where they
+//! come from, fetched again when they get old or a token names one that is not among them.
 //!
-//! A request waits for a fetch at most as long as one may take. An issuer that does not answer, or is asked for keys that it
-//! does not have, is left alone for a while: what strangers send decides neither how often it is called nor how long others wait.
+//! A request waits for a fetch at most as long as one may take. An issuer that does not answer, or
+//! is asked for keys that it does not have, is left alone for a while: what strangers send decides
+//! neither how often it is called nor how long others wait.
 
 use std::{
     collections::HashMap,
@@ -26,13 +27,15 @@ use crate::config::Webhooks;
 const FETCH: Duration = Duration::from_secs(5);
 /// Between two fetches from one issuer.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Keys this old are fetched again when they are used: an issuer takes keys back by publishing them no more.
+/// Keys this old are fetched again when they are used: an issuer takes keys back by publishing them
+/// no more.
 const FRESH: Duration = Duration::from_secs(300);
 /// Keys this old are believed no more, however long their issuer does not answer.
 const STALE: Duration = Duration::from_secs(3600);
 /// Bytes of a document.
 const DOCUMENT_BYTES_MAX: usize = 256 << 10;
-/// Issuers of workspaces whose keys are kept; with more, all of them are forgotten, and fetched when they are needed.
+/// Issuers of workspaces whose keys are kept; with more, all of them are forgotten, and fetched
+/// when they are needed.
 const SOURCES_MAX: usize = 1024;
 
 /// Where keys come from. Keys for one giver are not another's, though they may be the same.
@@ -55,7 +58,8 @@ struct Source {
 #[derive(Default, Clone)]
 struct State {
     keys: Option<(Arc<Keys>, Instant)>,
-    /// When a fetch last failed, or a token that the keys do not fit was the reason for one, and why it failed if it did.
+    /// When a fetch last failed, or a token that the keys do not fit was the reason for one, and
+    /// why it failed if it did.
     tried: Option<(Instant, Option<String>)>,
 }
 

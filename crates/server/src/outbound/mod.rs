@@ -1,8 +1,10 @@
-//! The one place from which this server calls somebody else's: webhooks, and issuers of tokens for their keys, over HTTPS,
-//! as a tenant asks and the operator allows. Whom the operator names is called wherever that is.
+//! The one place from which this server calls somebody else's: webhooks, and issuers of tokens for
+//! their keys, over HTTPS, as a tenant asks and the operator allows. Whom the operator names is
+//! called wherever that is.
 //!
-//! A tenant chooses the URL, so what can come of it is bounded: the addresses, the time, the bytes of the answer, the calls
-//! of a workspace at once. No redirect is followed, no proxy is asked, and errors do not show what the other side said.
+//! A tenant chooses the URL, so what can come of it is bounded: the addresses, the time, the bytes
+//! of the answer, the calls of a workspace at once. No redirect is followed, no proxy is asked, and
+//! errors do not show what the other side said.
 
 mod connect;
 mod keys;
@@ -36,7 +38,8 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use crate::config::Webhooks;
 
-/// CA bundles whose connections are kept; more than that many are rare, and only have to connect anew.
+/// CA bundles whose connections are kept; more than that many are rare, and only have to connect
+/// anew.
 const CLIENTS_MAX: usize = 256;
 /// A connection that nobody used for so long is closed.
 const IDLE: Duration = Duration::from_secs(30);
@@ -156,8 +159,8 @@ impl Outbound for Webhook {
     }
 }
 
-/// Anything but 200 is no answer, a redirect least of all. What the other side says about it is not shown: a tenant
-/// could read in it what only this server can reach.
+/// Anything but 200 is no answer, a redirect least of all. What the other side says about it is not
+/// shown: a tenant could read in it what only this server can reach.
 fn check_status(status: StatusCode) -> Result<(), String> {
     match status {
         StatusCode::OK => Ok(()),

@@ -1,5 +1,5 @@
-//! Requests to servers that workspaces are mounted from: those alone that the operator names, over HTTPS, with a certificate
-//! by which they know this server.
+//! Requests to servers that workspaces are mounted from: those alone that the operator names, over
+//! HTTPS, with a certificate by which they know this server.
 
 use std::{sync::Arc, time::Duration};
 

@@ -1,4 +1,5 @@
-//! Whom webhooks may be called at: what the operator allows, asked of the address that is connected to and not of a name.
+//! Whom webhooks may be called at: what the operator allows, asked of the address that is connected
+//! to and not of a name.
 
 use std::{
     fmt,
@@ -8,7 +9,8 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Below this, only HTTPS' own port: the others are services that a stranger's request must not reach.
+/// Below this, only HTTPS' own port: the others are services that a stranger's request must not
+/// reach.
 const PORT_MIN: u16 = 1024;
 const HTTPS: u16 = 443;
 
@@ -74,8 +76,8 @@ fn contains(network: IpAddr, bits: u8, address: IpAddr) -> bool {
     (network ^ address).checked_shr(width - u32::from(bits)).unwrap_or(0) == 0
 }
 
-/// Whether an address is one of the internet's: not this machine's, a link's, a site's, nor one with a special meaning
-/// (RFC 6890 and the registries that it began).
+/// Whether an address is one of the internet's: not this machine's, a link's, a site's, nor one
+/// with a special meaning (RFC 6890 and the registries that it began).
 fn is_public(address: IpAddr) -> bool {
     const SPECIAL_V4: [([u8; 4], u8); 14] = [
         ([0, 0, 0, 0], 8),

@@ -1,7 +1,8 @@
-//! What every engine must do, as named tests. An engine's own tests call [`run`], or [`run_case`] for each name.
+//! What every engine must do, as named tests. An engine's own tests call [`run`], or [`run_case`]
+//! for each name.
 //!
-//! A case gets an empty store to itself. Others may write elsewhere meanwhile (on etcd they do), so that no case expects
-//! revisions without gaps.
+//! A case gets an empty store to itself. Others may write elsewhere meanwhile (on etcd they do), so
+//! that no case expects revisions without gaps.
 
 mod commits;
 mod views;
@@ -59,7 +60,8 @@ cases![
     watches::watch_from_the_future_is_refused,
 ];
 
-/// Runs all cases one after the other, each on a store that `make` makes, in a tokio runtime with time.
+/// Runs all cases one after the other, each on a store that `make` makes, in a tokio runtime with
+/// time.
 pub async fn run(make: impl AsyncFn() -> Arc<dyn Store>) {
     for (name, _) in CASES {
         run_case(name, make().await).await;
@@ -150,8 +152,8 @@ async fn drain(cursor: &mut Cursor, upto: Revision) -> Vec<Arc<Change>> {
     changes
 }
 
-/// Random transactions over few keys, the same each time: put, overwrite, delete, one to four keys in two clusters. Returns
-/// the revision before them and after each.
+/// Random transactions over few keys, the same each time: put, overwrite, delete, one to four keys
+/// in two clusters. Returns the revision before them and after each.
 async fn busy(store: &Arc<dyn Store>, txns: u64) -> Vec<Revision> {
     let mut revisions = vec![commit(store, vec![put("root/default/first", 0)]).await];
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;

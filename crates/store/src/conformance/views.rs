@@ -112,7 +112,8 @@ pub(super) async fn lists_are_ordered_and_paged(store: Arc<dyn Store>) {
     assert_eq!(view.range(&scope, None, 0), []);
 }
 
-/// Numbers of many objects are kept and not walked; a view's are those of its revision all the same, whoever asked first.
+/// Numbers of many objects are kept and not walked; a view's are those of its revision all the
+/// same, whoever asked first.
 pub(super) async fn counts_are_those_of_the_view(store: Arc<dyn Store>) {
     let named = |prefix: &str, count: usize| (0..count).map(move |n| format!("{prefix}/w{n}")).collect::<Vec<_>>();
     let many = named("root/alpha", 1200);

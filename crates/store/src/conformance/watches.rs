@@ -26,7 +26,8 @@ pub(super) async fn watch_is_unique(store: Arc<dyn Store>) {
     }
 }
 
-/// A view and the changes after it are the later view: nothing is missing, from wherever one starts.
+/// A view and the changes after it are the later view: nothing is missing, from wherever one
+/// starts.
 pub(super) async fn watch_is_reliable(store: Arc<dyn Store>) {
     let revisions = busy(&store, 100).await;
     let last = revisions[100];
@@ -92,7 +93,8 @@ pub(super) async fn watch_is_resumable(store: Arc<dyn Store>) {
     }
 }
 
-/// The position moves with the store while the scope is quiet, never past what is pending, and one can resume from it.
+/// The position moves with the store while the scope is quiet, never past what is pending, and one
+/// can resume from it.
 pub(super) async fn watch_is_bookmarkable(store: Arc<dyn Store>) {
     let start = create(&store, "root/default/a").await;
     let mut quiet = store

@@ -1,4 +1,5 @@
-//! The thread that writes. It takes all that waits, decides it, makes it durable once, shows it, and answers.
+//! The thread that writes. It takes all that waits, decides it, makes it durable once, shows it,
+//! and answers.
 
 use super::file::{ObjectFile, WriteError};
 use crate::{
@@ -9,7 +10,8 @@ use insula_api::Revision;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-/// Transactions in one flush. Larger batches would raise the latency of the first one more than the throughput.
+/// Transactions in one flush. Larger batches would raise the latency of the first one more than the
+/// throughput.
 const BATCH_MAX: usize = 1024;
 
 type Answer = oneshot::Sender<Result<Revision, CommitError>>;
@@ -142,11 +144,13 @@ fn write(mvcc: &Mvcc, status: &Status, file: &mut ObjectFile, txns: Vec<(Txn, An
             }
         }
         Err(error) => {
-            // Never a second try: after a failed fsync the kernel may call the same pages clean, and lose them.
+            // Never a second try: after a failed fsync the kernel may call the same pages clean,
+            // and lose them.
             let reason = broken(&error);
             status.stop(reason.clone());
             for (answer, _) in answers {
-                // Also for conflicts: they may rest on a write of this batch that will turn out not to exist.
+                // Also for conflicts: they may rest on a write of this batch that will turn out not
+                // to exist.
                 let _ = answer.send(Err(CommitError::Unknown(reason.clone())));
             }
         }

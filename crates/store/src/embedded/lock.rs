@@ -1,5 +1,6 @@
-//! One process for one directory: an exclusive lock on a file that says who holds it. The lock is the kernel's and goes
-//! with its process, so that a file left by a killed one, or its pid used anew, locks nobody out.
+//! One process for one directory: an exclusive lock on a file that says who holds it. The lock is
+//! the kernel's and goes with its process, so that a file left by a killed one, or its pid used
+//! anew, locks nobody out.
 
 use super::OpenError;
 use std::{

@@ -6,9 +6,10 @@
 //! commit ─┘                   └ while the next batch forms ─┘
 //! ```
 //!
-//! Nothing is shown or answered before it is on disk. All objects are in memory; the file is read at open only, and the
-//! history from before it is not known: watches go on from the revision at open, older ones are gone. After a failed
-//! write or fsync nobody knows what the disk holds: this process never writes again, and a restart reads the truth.
+//! Nothing is shown or answered before it is on disk. All objects are in memory; the file is read
+//! at open only, and the history from before it is not known: watches go on from the revision at
+//! open, older ones are gone. After a failed write or fsync nobody knows what the disk holds: this
+//! process never writes again, and a restart reads the truth.
 
 pub(crate) mod checksum;
 mod committer;
@@ -45,13 +46,15 @@ pub use restore::{Restore, RestoreError};
 /// What can be chosen.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How the lock file describes this process besides its pid, e.g. `insula start, 127.0.0.1:6443, since 09:40`.
+    /// How the lock file describes this process besides its pid, e.g.
+    /// `insula start, 127.0.0.1:6443, since 09:40`.
     pub holder: String,
     /// Memory for pages of the file. Small, because reads never come here.
     pub cache_bytes: usize,
     /// Transactions that wait to be written; further ones wait to be queued.
     pub queue: usize,
-    /// Bytes of disk that are kept for the time when it is full, so that deletions are still taken. 0 for none.
+    /// Bytes of disk that are kept for the time when it is full, so that deletions are still taken.
+    /// 0 for none.
     pub reserve_bytes: u64,
 }
 
@@ -144,13 +147,14 @@ pub struct EmbeddedStore {
     reserve: Arc<Reserve>,
 }
 
-/// Opens the record and the objects of a directory. The record is made first, so that objects without one are either of
-/// an older format or have lost it.
+/// Opens the record and the objects of a directory. The record is made first, so that objects
+/// without one are either of an older format or have lost it.
 fn open_files(dir: &Path, reserve_bytes: u64) -> Result<Disks, OpenError> {
     let open = |name: &str| {
         let path = dir.join(name);
         let opened = private_file(&path).and_then(|file| {
-            // A file that is not in its directory after a power cut is a lost store, however well its bytes were synced.
+            // A file that is not in its directory after a power cut is a lost store, however well
+            // its bytes were synced.
             std::fs::File::open(dir)?.sync_all()?;
             Ok(file)
         });
@@ -178,7 +182,8 @@ fn open_reserve(disk: Box<dyn Disk>, bytes: u64) -> Result<Arc<Reserve>, OpenErr
     Ok(Arc::new(reserve?))
 }
 
-/// Opens and verifies. redb may panic on bytes that it did not write; that is damage like any other.
+/// Opens and verifies. redb may panic on bytes that it did not write; that is damage like any
+/// other.
 fn open_guarded(disks: Disks, cache_bytes: usize) -> Result<Loaded, OpenError> {
     let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ObjectFile::open(disks, cache_bytes)));
     opened.unwrap_or_else(|panic| {
@@ -192,7 +197,8 @@ fn open_guarded(disks: Disks, cache_bytes: usize) -> Result<Loaded, OpenError> {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a directory, which is made (0700) if it is missing. Blocks while it reads all objects.
+    /// Opens the store in a directory, which is made (0700) if it is missing. Blocks while it reads
+    /// all objects.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = DirLock::take(dir, &options.holder)?;
         let disks = open_files(dir, options.reserve_bytes)?;
@@ -200,8 +206,9 @@ impl EmbeddedStore {
         Self::start(loaded, Some(lock), &options)
     }
 
-    /// Opens the store on disks of the caller's, which nobody else uses: for fault tests and the simulator. The third one is
-    /// for the reserve; its length is space that the others cannot have.
+    /// Opens the store on disks of the caller's, which nobody else uses: for fault tests and the
+    /// simulator. The third one is for the reserve; its length is space that the others cannot
+    /// have.
     pub fn open_on([objects, record, reserve]: [Box<dyn Disk>; 3], options: Options) -> Result<Self, OpenError> {
         let disks = Disks {
             objects,
@@ -230,8 +237,9 @@ impl EmbeddedStore {
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
         let spawned = {
             let (mvcc, status) = (mvcc.clone(), status.clone());
-            // The one thread that a library starts: fsync blocks, and a batch must form while the last one is flushed,
-            // whatever the caller's runtime is doing. It ends when the store is closed or dropped.
+            // The one thread that a library starts: fsync blocks, and a batch must form while the
+            // last one is flushed, whatever the caller's runtime is doing. It ends when the store
+            // is closed or dropped.
             std::thread::Builder::new().name("insula-commit".into()).spawn(move || {
                 committer::run(&mvcc, &status, file, queue);
                 drop(lock);

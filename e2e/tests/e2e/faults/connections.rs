@@ -13,7 +13,8 @@ fn carol() -> Who {
     Who::Token("carol-token".into())
 }
 
-/// Strangers' connections that stay: HTTP/2 with one answered request, so that nothing times out of itself.
+/// Strangers' connections that stay: HTTP/2 with one answered request, so that nothing times out of
+/// itself.
 fn strangers(server: &Server, count: usize) -> Vec<Http2> {
     let connect = |_| Http2::connect(server, &Who::Anonymous, None).ok();
     (0..count).map_while(connect).collect()
@@ -30,7 +31,8 @@ fn closed(admin: &Client, reason: &str) -> u64 {
     count.map_or(0, |count| count.parse().unwrap())
 }
 
-/// 20 connections without a credential lock nobody out where 20 are allowed, and take nothing from whoever showed one before.
+/// 20 connections without a credential lock nobody out where 20 are allowed, and take nothing from
+/// whoever showed one before.
 #[test]
 fn strangers_give_way_to_those_who_come() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS", "20")]));
@@ -67,8 +69,8 @@ fn an_account_gives_way_to_others() {
     until("carol has less than all places", || (open(&idle) < 19).then_some(()));
 }
 
-/// Sockets that say nothing, or stop in the middle of a TLS handshake, lock nobody out; and the requests of somebody who asks
-/// and takes it back at once cost nobody else theirs.
+/// Sockets that say nothing, or stop in the middle of a TLS handshake, lock nobody out; and the
+/// requests of somebody who asks and takes it back at once cost nobody else theirs.
 #[test]
 fn half_open_connections_and_resets_lock_nobody_out() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS", "100")]));
@@ -95,7 +97,8 @@ fn half_open_connections_and_resets_lock_nobody_out() {
     assert_eq!(server.admin().get(MAPS).code, 200);
 }
 
-/// An address has a share of the places for strangers; beyond it, its oldest idle one is closed for the next.
+/// An address has a share of the places for strangers; beyond it, its oldest idle one is closed for
+/// the next.
 #[test]
 fn an_address_has_a_share() {
     let server = Server::with(Setup::limits(&[("CONNECTIONS_PER_ADDRESS", "5")]));
@@ -109,7 +112,8 @@ fn an_address_has_a_share() {
     assert!(closed(&server.admin(), "Address") >= 10);
 }
 
-/// A connection without a request ends after a while, in both versions of HTTP; a quiet watch is a request.
+/// A connection without a request ends after a while, in both versions of HTTP; a quiet watch is a
+/// request.
 #[test]
 fn idle_connections_end() {
     let server = Server::with(Setup::limits(&[("IDLE_SECONDS", "1")]));
@@ -164,7 +168,8 @@ fn slow_headers_end_their_connection() {
     );
 }
 
-/// A process with few file descriptors takes fewer connections, says so, and answers for its health whatever comes.
+/// A process with few file descriptors takes fewer connections, says so, and answers for its health
+/// whatever comes.
 #[test]
 fn out_of_file_descriptors_health_answers() {
     let server = Server::with(Setup {
@@ -187,7 +192,8 @@ fn out_of_file_descriptors_health_answers() {
     );
 }
 
-/// The same when something else took the descriptors, which the limit of connections does not know of.
+/// The same when something else took the descriptors, which the limit of connections does not know
+/// of.
 #[test]
 #[cfg(target_os = "linux")]
 fn health_answers_on_the_spare_descriptor() {

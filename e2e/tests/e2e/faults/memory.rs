@@ -38,8 +38,8 @@ fn counted(admin: &Client, name: &str) -> u64 {
     count.map_or(0, |count| count.trim().parse().unwrap())
 }
 
-/// 100 lists of 18 MB of which nobody reads a byte cost little, and their streams are reset after a while; the connection and
-/// what else goes on over it stay.
+/// 100 lists of 18 MB of which nobody reads a byte cost little, and their streams are reset after a
+/// while; the connection and what else goes on over it stay.
 #[test]
 #[cfg(target_os = "linux")]
 fn lists_that_nobody_reads_hold_little() {
@@ -78,7 +78,8 @@ fn a_large_list_arrives_whole() {
     ] {
         for encoding in ["identity", "gzip"] {
             let asked = [("accept", accept), ("accept-encoding", encoding)];
-            // The bytes of the answer before are there until the server has seen that they are sent.
+            // The bytes of the answer before are there until the server has seen that they are
+            // sent.
             let list = until("alone every list is answered", || {
                 let list = server.admin().get_with(MAPS, &asked);
                 (list.code != 429).then_some(list)
@@ -138,7 +139,8 @@ fn who_takes_nothing_is_cut_off() {
     assert!(stalled.ends_within(Duration::from_secs(30)));
 }
 
-/// A request keeps its place until the last byte of its answer is sent: otherwise answers that nobody reads would have no limit.
+/// A request keeps its place until the last byte of its answer is sent: otherwise answers that
+/// nobody reads would have no limit.
 #[test]
 fn unread_answers_keep_their_places() {
     let server = Server::with(Setup::limits(&[
@@ -162,8 +164,8 @@ fn unread_answers_keep_their_places() {
     drop(unread);
 }
 
-/// What the bodies of one user's requests and the answers that are made for them hold at once has a limit; alone each of them
-/// is taken, however large.
+/// What the bodies of one user's requests and the answers that are made for them hold at once has a
+/// limit; alone each of them is taken, however large.
 #[test]
 fn bytes_in_flight_have_limits() {
     let server = Server::with(Setup::limits(&[("BYTES_IN_FLIGHT_PER_USER", "1000000")]));

@@ -1,5 +1,5 @@
-//! OpenAPI documents of large definitions, compressed and plain. A document that was put together of compressed parts was
-//! broken as soon as one of them had more than 32 KiB to flush.
+//! OpenAPI documents of large definitions, compressed and plain. A document that was put together
+//! of compressed parts was broken as soon as one of them had more than 32 KiB to flush.
 
 use std::{
     collections::BTreeSet,
@@ -15,7 +15,8 @@ use serde_json::{Value, json};
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const PROTOBUF: &str = "application/com.github.proto-openapi.spec.v2@v1.0+protobuf";
 
-/// A document as a client gets it that accepts gzip, and as one gets it that does not: the same bytes.
+/// A document as a client gets it that accepts gzip, and as one gets it that does not: the same
+/// bytes.
 fn document(client: &Client, path: &str, accept: &str) -> Bytes {
     let plain = client.get_with(path, &[("accept", accept)]);
     let packed = client.get_with(path, &[("accept", accept), ("accept-encoding", "gzip")]);
@@ -127,7 +128,8 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// All real definitions in one workspace: those whose name another one has taken in a workspace of their own.
+/// All real definitions in one workspace: those whose name another one has taken in a workspace of
+/// their own.
 #[test]
 fn documents_of_real_definitions_are_whole() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/testdata");
@@ -191,7 +193,8 @@ fn large(plural: &str, bytes: usize) -> Value {
     })
 }
 
-/// The same with definitions made here: their parts compress to some 30 KiB, 40 KiB, 100 KiB and more.
+/// The same with definitions made here: their parts compress to some 30 KiB, 40 KiB, 100 KiB and
+/// more.
 #[test]
 fn documents_of_large_definitions_are_whole() {
     let server = shared();

@@ -173,7 +173,8 @@ fn admission_webhooks_decide_about_writes() {
     at.post(MAPS, &map("a")).expect(201);
 }
 
-/// Whoever offers an API judges its objects in every workspace that binds it, and nothing else there; it is told which workspace it is.
+/// Whoever offers an API judges its objects in every workspace that binds it, and nothing else
+/// there; it is told which workspace it is.
 #[test]
 fn a_provider_s_webhooks_are_about_its_api_wherever_it_is_bound() {
     let server = server();

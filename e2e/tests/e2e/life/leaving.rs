@@ -115,7 +115,8 @@ fn owners(client: &Client, name: &str) -> Vec<(String, String, String)> {
     owners
 }
 
-/// A provider whose v1 leaves: it is stored no more in `two`, not served in `three`, and gone in `four`.
+/// A provider whose v1 leaves: it is stored no more in `two`, not served in `three`, and gone in
+/// `four`.
 fn leaving(server: &Server) -> (Client, String) {
     let (provider, _) = workspace(&server.admin(), "provider");
     let client = server.admin().at(&provider);
@@ -133,8 +134,8 @@ fn leaving(server: &Server) -> (Client, String) {
     (client, provider)
 }
 
-/// What two appliers own of one widget, each in its version, while v1 leaves: in steps, where what `old` owns stays its own,
-/// and at once, where nobody owns it any more.
+/// What two appliers own of one widget, each in its version, while v1 leaves: in steps, where what
+/// `old` owns stays its own, and at once, where nobody owns it any more.
 #[test]
 fn owners_of_fields_leave_with_the_version_that_they_are_named_in() {
     let server = shared();

@@ -1,5 +1,5 @@
-//! The door of gRPC (rows 67–70), which asks the same chain: what it refuses says as little. And that there is no other door
-//! (row 71).
+//! The door of gRPC (rows 67–70), which asks the same chain: what it refuses says as little. And
+//! that there is no other door (row 71).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,8 @@ fn metadata(scene: &Scene, row: &Row<'_>) -> MetadataMap {
     metadata
 }
 
-/// Sends the rows of the table over gRPC: their actors and headers, as metadata, about their workspaces.
+/// Sends the rows of the table over gRPC: their actors and headers, as metadata, about their
+/// workspaces.
 pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
     let mut channels = BTreeMap::new();
     let mut sent = BTreeSet::new();
@@ -138,7 +139,8 @@ fn called(channel: grpc::Channel, server: &Server, path: &str, token: Option<&st
     })
 }
 
-/// Row 67, for every call that there is: one that no line here names is one that nobody thought about.
+/// Row 67, for every call that there is: one that no line here names is one that nobody thought
+/// about.
 #[test]
 fn every_call_is_for_those_with_a_credential_and_a_right() {
     let scene = Scene::new();

@@ -1,5 +1,6 @@
-//! Row 72: what a page of somebody else's makes a browser send, and what a browser could take an answer for. There is no
-//! console here, no cookie and no page: a credential is shown on purpose or not at all.
+//! Row 72: what a page of somebody else's makes a browser send, and what a browser could take an
+//! answer for. There is no console here, no cookie and no page: a credential is shown on purpose or
+//! not at all.
 
 use bytes::Bytes;
 

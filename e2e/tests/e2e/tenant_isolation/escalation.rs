@@ -1,5 +1,5 @@
-//! Escalation through labels, roles, initializers and wildcard views: rights that nobody gave. What wildcard views leave of
-//! a claimed API is in `scripts/views/others.txt`.
+//! Escalation through labels, roles, initializers and wildcard views: rights that nobody gave. What
+//! wildcard views leave of a claimed API is in `scripts/views/others.txt`.
 
 use bytes::Bytes;
 use insula_e2e::{Answer, Client, Server, Who, shared, unique, until};
@@ -43,8 +43,8 @@ fn patch(at: &Client, kind: &str, path: &str, body: &Value) -> Answer {
     at.try_send("PATCH", path, &[("content-type", &kind)], body).unwrap()
 }
 
-/// Alice's workspace with a role that reads secrets, one that gathers roles with a label, which bob holds, and one that
-/// lets bob write roles and bindings.
+/// Alice's workspace with a role that reads secrets, one that gathers roles with a label, which bob
+/// holds, and one that lets bob write roles and bindings.
 fn with_roles(server: &Server) -> (Client, Client) {
     let place = owned_by(server, "alice");
     let (alice, bob) = (
@@ -70,7 +70,8 @@ fn with_roles(server: &Server) -> (Client, Client) {
     (alice, bob)
 }
 
-/// A label on a mighty role let an aggregated role take its rules: only changes of rules were checked.
+/// A label on a mighty role let an aggregated role take its rules: only changes of rules were
+/// checked.
 #[test]
 fn a_label_makes_no_role_mightier() {
     let server = shared();
@@ -123,7 +124,8 @@ fn a_label_makes_no_role_mightier() {
         assert!(answer.text.contains(why), "{what}: {}", answer.text);
     }
     assert_eq!(bob.get(SECRETS).code, 403);
-    // What the garbage collector needs is not checked, as in Kubernetes, nor is what changes nothing.
+    // What the garbage collector needs is not checked, as in Kubernetes, nor is what changes
+    // nothing.
     for body in [json!({"metadata": {"finalizers": ["example.io/hold"]}}), json!({})] {
         bob.merge(&mighty, &body).expect(200);
     }
@@ -201,7 +203,8 @@ fn tenants_write_no_status_of_workspaces_and_types() {
     }
 }
 
-/// A workspace that somebody owns, of a type in another workspace, which waits for the type's initializer.
+/// A workspace that somebody owns, of a type in another workspace, which waits for the type's
+/// initializer.
 fn waiting(server: &Server, owner: &str, lobby: &Place, kind: &str) -> String {
     let root = server.client(Who::ShardAdmin).at("root");
     let name = unique("guest");
@@ -238,8 +241,8 @@ fn export(at: &Client, name: &str) {
     at.post(EXPORTS, &export).expect(201);
 }
 
-/// An initializer that works as a workspace's owner is the owner there, and in no other workspace: it bound private exports
-/// that its own account may not bind.
+/// An initializer that works as a workspace's owner is the owner there, and in no other workspace:
+/// it bound private exports that its own account may not bind.
 #[test]
 fn an_initializer_is_the_owner_in_one_workspace_only() {
     let server = shared();
@@ -291,8 +294,8 @@ fn an_initializer_is_the_owner_in_one_workspace_only() {
     bob.post(&inside(MAPS), &map).expect(201);
 }
 
-/// Whoever may act as others in their own workspace acted as its guests' owners in the guests' workspaces: the name was kept,
-/// and the scope in which it counts was not.
+/// Whoever may act as others in their own workspace acted as its guests' owners in the guests'
+/// workspaces: the name was kept, and the scope in which it counts was not.
 #[test]
 fn an_initializer_borrows_no_name_that_counts_elsewhere() {
     let server = shared();

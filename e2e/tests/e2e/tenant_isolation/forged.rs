@@ -1,5 +1,6 @@
-//! What the server or the platform says in an object, its owner does not: by no verb, on no part of it (GHSA-q6hv-wcjr-wp8h came
-//! in by an update that nobody had thought of). And what is written there all the same, by whoever may, harms nobody else.
+//! What the server or the platform says in an object, its owner does not: by no verb, on no part of
+//! it (GHSA-q6hv-wcjr-wp8h came in by an update that nobody had thought of). And what is written
+//! there all the same, by whoever may, harms nobody else.
 
 use bytes::Bytes;
 use insula_e2e::Client;
@@ -191,7 +192,8 @@ fn no_verb_says_what_the_server_says() {
     }
 }
 
-/// An annotation of nonsense stops no reconciler (Argo's CVE-2026-40886): whoever comes next is served as ever.
+/// An annotation of nonsense stops no reconciler (Argo's CVE-2026-40886): whoever comes next is
+/// served as ever.
 #[test]
 fn nonsense_in_annotations_harms_nobody_else() {
     let scene = Scene::new();

@@ -1,5 +1,6 @@
-//! Row 21: bytes that two readers could take for different requests. Whoever stands between a client and the server may read
-//! them in the other way; so each is one request or none here, and nothing behind it on the connection is ever another one.
+//! Row 21: bytes that two readers could take for different requests. Whoever stands between a
+//! client and the server may read them in the other way; so each is one request or none here, and
+//! nothing behind it on the connection is ever another one.
 
 use std::{
     io::{Read, Write},
@@ -117,7 +118,8 @@ fn bytes_are_one_request_or_none() {
         assert!(answer.starts_with("HTTP/1.1 400 "), "{what}: {answer}");
         assert_eq!(answer.matches("HTTP/1.1 ").count(), 1, "{what}: {answer}");
     }
-    // Each of these is one request, read by its chunks, and the last on its connection (RFC 9112, 6.3).
+    // Each of these is one request, read by its chunks, and the last on its connection (RFC 9112,
+    // 6.3).
     let last = [
         (
             "a length, then chunks",

@@ -76,7 +76,8 @@ fn requests() -> Vec<Request> {
     all
 }
 
-/// Who may not enter a workspace reads the same of one that is there, one that is not, and one that cannot be entered now.
+/// Who may not enter a workspace reads the same of one that is there, one that is not, and one that
+/// cannot be entered now.
 #[test]
 fn answers_do_not_tell_which_workspaces_there_are() {
     let server = shared();
@@ -140,7 +141,8 @@ fn answers_do_not_tell_which_workspaces_there_are() {
             }
         }
     }
-    // Who may read Workspaces where they are learns what there is: owners below their own, the platform everywhere.
+    // Who may read Workspaces where they are learns what there is: owners below their own, the
+    // platform everywhere.
     for knows in [user(&server, "bob"), user(&server, "dave")] {
         for (name, code) in [("nosuch", 404), ("mount", 503)] {
             let answer = knows.at(&format!("{}:{name}", there.path)).get("/apis");
@@ -195,8 +197,8 @@ fn types_do_not_tell_what_is_elsewhere() {
     assert_eq!(lengthless(refusal("c", &nowhere, "nosuch")), there);
 }
 
-/// Bindings and endpoint slices say the same of an export that is closed, one that is not there, and one in a workspace
-/// that is not there.
+/// Bindings and endpoint slices say the same of an export that is closed, one that is not there,
+/// and one in a workspace that is not there.
 #[test]
 fn bindings_do_not_tell_which_exports_there_are() {
     let server = shared();

@@ -1,5 +1,5 @@
-//! Reads at old revisions after rights were revoked: the latest state decides who may read, and what is read is of the
-//! revision that was asked for.
+//! Reads at old revisions after rights were revoked: the latest state decides who may read, and
+//! what is read is of the revision that was asked for.
 
 use std::time::Duration;
 
@@ -89,7 +89,8 @@ fn a_revoked_role_does_not_come_back_with_an_old_revision() {
     assert!(names(&then).contains(&"a"), "{then}");
 }
 
-/// A path means the workspace that it leads to now: the one that was there before is nobody's to read any more.
+/// A path means the workspace that it leads to now: the one that was there before is nobody's to
+/// read any more.
 #[test]
 fn an_old_revision_leads_to_no_workspace_that_is_gone() {
     let server = shared();
@@ -241,7 +242,8 @@ fn widget(name: &str) -> Value {
     json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": name}, "spec": {"firstName": "Ada"}})
 }
 
-/// The events of a watch from an old revision, until it ends or an event is the last that is wanted.
+/// The events of a watch from an old revision, until it ends or an event is the last that is
+/// wanted.
 fn events(at: &Client, path: &str, last: &str) -> Vec<String> {
     let mut seen = Vec::new();
     let path = format!("{path}&timeoutSeconds=30");
@@ -278,7 +280,8 @@ fn a_view_shows_of_the_past_what_may_be_seen_today() {
         let list = view.get(&exact(&old)).expect(200);
         assert_eq!(names(&list), ["kept", "taken"]);
     }
-    // A label that is taken off hides the object, as it was then, too; one that is put on shows nothing of the time before.
+    // A label that is taken off hides the object, as it was then, too; one that is put on shows
+    // nothing of the time before.
     tenant.post(MAPS, &map("late", json!({}))).expect(201);
     let between = bookmarks(&all, ALL_MAPS);
     tenant
@@ -295,7 +298,8 @@ fn a_view_shows_of_the_past_what_may_be_seen_today() {
         let from = format!("{ALL_MAPS}?watch=true&resourceVersion={}", old.0);
         assert_eq!(events(view, &from, "ADDED late"), ["ERROR 410"]);
     }
-    // What was deleted in the ordinary way is still shown of the past, to those who may see its like.
+    // What was deleted in the ordinary way is still shown of the past, to those who may see its
+    // like.
     tenant.delete(&format!("{MAPS}/late")).expect(200);
     tenant
         .merge(&format!("{MAPS}/taken"), &json!({"metadata": {"labels": yes()}}))

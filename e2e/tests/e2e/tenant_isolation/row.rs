@@ -150,7 +150,8 @@ fn recorded(scene: &Scene, refused: &[Refused]) {
         let notes = &event["annotations"];
         let why =
             ["insula.io/reason", "authorization.k8s.io/reason"].map(|key| notes[key].as_str().unwrap_or_default());
-        // What makes no sense says so to its sender; what may not be tells the reason to the operator alone.
+        // What makes no sense says so to its sender; what may not be tells the reason to the
+        // operator alone.
         let is_told = !matches!(code, 401 | 403);
         assert!(is_told || why.iter().any(|why| !why.is_empty()), "{what}: {event}");
     }

@@ -2,8 +2,8 @@
 
 use super::{row::Row, scene::Scene};
 
-/// Whose door it is: of the tenant who asks, where they are somebody but not for the cluster that they ask about, or of the
-/// other one.
+/// Whose door it is: of the tenant who asks, where they are somebody but not for the cluster that
+/// they ask about, or of the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Mine,
@@ -63,8 +63,8 @@ pub(super) struct Way {
 }
 
 impl Door {
-    /// The versions of HTTP that it is tried with: what is behind a door is the same, whatever brought somebody there, so that
-    /// beyond the first two doors one of them in turns is enough.
+    /// The versions of HTTP that it is tried with: what is behind a door is the same, whatever
+    /// brought somebody there, so that beyond the first two doors one of them in turns is enough.
     pub(super) fn versions(self, turn: usize) -> &'static [usize] {
         match (self, turn % 2) {
             (Door::Path | Door::Name, _) => &[0, 1],

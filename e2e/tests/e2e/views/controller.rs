@@ -1,4 +1,5 @@
-//! A controller of kube-rs that works for all tenants: it watches through the wildcard and writes into one cluster at a time.
+//! A controller of kube-rs that works for all tenants: it watches through the wildcard and writes
+//! into one cluster at a time.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

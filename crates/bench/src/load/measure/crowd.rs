@@ -1,9 +1,10 @@
 //! Fairness: one tenant at its pace, beside another one that sends as much as it can.
 //!
-//! On a small machine a flood disturbs everybody by what its client and the kernel compute, whatever the server does. So it is
-//! measured beside three things: nothing, the same flood of *another* server on the same machine, and the flood of this one. What
-//! the last adds to the second is what tenants of one server do to each other. The three take turns, there and back, and ratios
-//! are of one turn each: a machine is not the same for minutes.
+//! On a small machine a flood disturbs everybody by what its client and the kernel compute,
+//! whatever the server does. So it is measured beside three things: nothing, the same flood of
+//! *another* server on the same machine, and the flood of this one. What the last adds to the
+//! second is what tenants of one server do to each other. The three take turns, there and back, and
+//! ratios are of one turn each: a machine is not the same for minutes.
 
 use super::{
     Run,
@@ -70,7 +71,8 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
         Some(_) => None,
         None => Some(other_server(run).await.context("another server")?),
     };
-    // A connection of its own: what is measured is the server, and not how answers share a connection.
+    // A connection of its own: what is measured is the server, and not how answers share a
+    // connection.
     let client = run.client.for_streams(1).await?;
     let mut turns = Vec::new();
     for round in 0..run.arguments.rounds() {

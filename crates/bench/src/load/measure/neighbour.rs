@@ -10,10 +10,12 @@ use futures_util::future::{Either, select, try_join_all};
 use http::Method;
 use std::{pin::pin, time::Instant};
 
-/// Tenants whose objects are listed, each once: nothing of a list may have been converted before. More than small machines have cores.
+/// Tenants whose objects are listed, each once: nothing of a list may have been converted before.
+/// More than small machines have cores.
 const LISTS_MAX: usize = 4;
 
-/// Reads alone, then beside lists that come at once, and the lists. The reader is tenant 0; it needs another one beside it.
+/// Reads alone, then beside lists that come at once, and the lists. The reader is tenant 0; it
+/// needs another one beside it.
 pub(super) async fn reads(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let (reader, others) = (0, 1..run.bound.min(1 + LISTS_MAX));
     if others.is_empty() {
@@ -32,7 +34,8 @@ pub(super) async fn reads(run: &Run<'_>, report: &mut Report) -> Result<()> {
     report.add(alone.row("get, nothing beside it", run.workspaces, 1));
 
     let objects = run.arguments.objects();
-    // A connection of its own for each list: what is measured is the server, and not how answers share a connection.
+    // A connection of its own for each list: what is measured is the server, and not how answers
+    // share a connection.
     let list = |other: usize| async move {
         let client = run.client.for_streams(1).await?;
         let (begun, path) = (Instant::now(), world::widgets(other, "v2"));

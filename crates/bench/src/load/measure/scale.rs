@@ -43,7 +43,8 @@ struct Status {
     phase: String,
 }
 
-/// Makes all workspaces under `root`, with the most clients in flight, and watches until each is Ready.
+/// Makes all workspaces under `root`, with the most clients in flight, and watches until each is
+/// Ready.
 pub(super) async fn workspaces(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let clients = run.arguments.many();
     let before = settled(run).await;

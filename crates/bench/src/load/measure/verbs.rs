@@ -70,7 +70,8 @@ pub(super) async fn get(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Lists of everything and pages, one at a time. In the other version nothing has been converted before.
+/// Lists of everything and pages, one at a time. In the other version nothing has been converted
+/// before.
 pub(super) async fn list(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let objects = run.arguments.objects();
     for (version, name) in VERSIONS {
@@ -99,8 +100,8 @@ pub(super) async fn list(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A list of another length was not the list that is measured: 2 kB an object, and 1.1 kB to say who owns its fields. Objects are not
-/// parsed: that would be the client's time.
+/// A list of another length was not the list that is measured: 2 kB an object, and 1.1 kB to say
+/// who owns its fields. Objects are not parsed: that would be the client's time.
 pub(super) fn check_length(body: &Bytes, objects: usize) -> Result<()> {
     let fits = (objects * 2_000..objects * 4_000 + 1_000).contains(&body.len());
     fits.then_some(())

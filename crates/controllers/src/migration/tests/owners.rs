@@ -22,7 +22,8 @@ fn sized(prefix: &str, default: Option<u64>) -> String {
     .to_string()
 }
 
-/// A write came through `v2` after `v1` had been given a default, and the default was gone from `v1`.
+/// A write came through `v2` after `v1` had been given a default, and the default was gone from
+/// `v1`.
 #[tokio::test]
 async fn a_write_through_another_version_does_not_hide_new_defaults() {
     let rig = bound(&["bob"]).await;

@@ -47,7 +47,8 @@ async fn a_generation_that_stored_objects_do_not_fit_serves_nobody() {
     rig.create("root:bob", "widgets", &text("7")).await;
     rig.create("root:eve", "widgets", &text("many")).await;
 
-    // Another schema with rules, and rules for the schema that serves: both fail for one object of one tenant.
+    // Another schema with rules, and rules for the schema that serves: both fail for one object of
+    // one tenant.
     rig.create(
         "root:provider",
         "apiconversions",

@@ -1,4 +1,5 @@
-//! What is wrong with a policy or a binding, with Kubernetes' texts and fields (`pkg/apis/admissionregistration/validation`).
+//! What is wrong with a policy or a binding, with Kubernetes' texts and fields
+//! (`pkg/apis/admissionregistration/validation`).
 
 mod resources;
 mod webhooks;

@@ -154,7 +154,8 @@ fn limits_cannot_be_zero_and_collectors_are_plain() {
     assert_eq!(refused(Vec::new()), Ok(()));
 }
 
-/// `config/insula.yaml` shows every key; taking away the `# ` of all its settings gives the defaults.
+/// `config/insula.yaml` shows every key; taking away the `# ` of all its settings gives the
+/// defaults.
 #[test]
 fn the_commented_file_is_the_defaults() {
     let text = include_str!("../../../../../config/insula.yaml");
