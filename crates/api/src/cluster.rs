@@ -1,5 +1,6 @@
 //! Logical clusters: their names (flat keys) and paths (what people type).
 
+use crate::names::well_known;
 use std::{fmt, sync::Arc};
 
 /// The flat name of a logical cluster, e.g. `root`, `2xj8k1p0q9z7w3ab`, `system:bound-crds`.
@@ -43,17 +44,17 @@ impl ClusterName {
 
     /// `root`, the top of the workspace tree.
     pub fn root() -> Self {
-        ClusterName("root".into())
+        ClusterName(well_known::ROOT.into())
     }
 
     /// `system:bound-crds`: bundles of schema and rules that bindings copied.
     pub fn bound_crds() -> Self {
-        ClusterName("system:bound-crds".into())
+        ClusterName(well_known::BOUND_CRDS.into())
     }
 
     /// `system:admin`: what the platform keeps for itself.
     pub fn system_admin() -> Self {
-        ClusterName("system:admin".into())
+        ClusterName(well_known::SYSTEM_ADMIN.into())
     }
 
     /// Whether tenants never reach it.

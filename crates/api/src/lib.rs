@@ -9,6 +9,7 @@ mod condition;
 mod error;
 mod heads;
 mod meta;
+pub mod names;
 mod object;
 mod path;
 mod resource;

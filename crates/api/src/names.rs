@@ -1,0 +1,136 @@
+//! Names that are part of the API: groups, API versions, finalizers, annotations, labels and
+//! well-known objects.
+//!
+//! Each has one home here, so that a reader finds every use of it and a typing error does not
+//! compile. Names that kcp defines are spelled as in kcp (`github.com/kcp-dev/sdk/apis` and, for
+//! those with `internal` in them, `github.com/kcp-dev/kcp/pkg`); names of Kubernetes as in
+//! `k8s.io/api` and `k8s.io/apiextensions-apiserver`.
+
+/// API groups.
+pub mod groups {
+    /// Workspaces, WorkspaceTypes and WorkspaceAuthenticationConfigurations (kcp).
+    pub const TENANCY: &str = "tenancy.kcp.io";
+    /// LogicalClusters and Shards (kcp).
+    pub const CORE: &str = "core.kcp.io";
+    /// APIExports, APIBindings, APIResourceSchemas, APIConversions and APIExportEndpointSlices
+    /// (kcp).
+    pub const APIS: &str = "apis.kcp.io";
+    /// Partitions and PartitionSets (kcp).
+    pub const TOPOLOGY: &str = "topology.kcp.io";
+    /// CustomResourceDefinitions (Kubernetes).
+    pub const APIEXTENSIONS: &str = "apiextensions.k8s.io";
+    /// Objects that no tenant sees: routes, bundles and serialization points.
+    pub const INTERNAL: &str = "internal.insula.io";
+    /// Suffixes of groups that only Kubernetes may define: such a definition needs
+    /// [`super::annotations::API_APPROVED`].
+    pub const PROTECTED: [&str; 2] = ["k8s.io", "kubernetes.io"];
+}
+
+/// Values of `apiVersion`: the storage versions of our own kinds.
+pub mod api_versions {
+    /// Workspaces and WorkspaceTypes.
+    pub const TENANCY: &str = "tenancy.kcp.io/v1alpha1";
+    /// LogicalClusters and Shards.
+    pub const CORE: &str = "core.kcp.io/v1alpha1";
+    /// APIResourceSchemas, APIConversions and APIExportEndpointSlices.
+    pub const APIS_V1ALPHA1: &str = "apis.kcp.io/v1alpha1";
+    /// APIExports and APIBindings.
+    pub const APIS_V1ALPHA2: &str = "apis.kcp.io/v1alpha2";
+    /// Partitions and PartitionSets.
+    pub const TOPOLOGY: &str = "topology.kcp.io/v1alpha1";
+}
+
+/// Finalizers in `metadata.finalizers`, unless said otherwise.
+pub mod finalizers {
+    /// On an APIBinding until the objects of its APIs are gone.
+    pub const API_BINDING: &str = "apis.kcp.io/apibinding-finalizer";
+    /// On a CustomResourceDefinition until its instances are gone.
+    pub const CUSTOM_RESOURCES: &str = "customresourcecleanup.apiextensions.k8s.io";
+    /// On a Workspace until its LogicalCluster is gone.
+    pub const WORKSPACE: &str = "core.kcp.io/logicalcluster";
+    /// On a LogicalCluster until its content is gone.
+    pub const LOGICAL_CLUSTER: &str = "core.kcp.io/logicalcluster-deletion";
+    /// On a LogicalCluster until `status.terminators` is empty.
+    pub const TERMINATORS: &str = "kcp.io/has-terminators";
+    /// In `spec.finalizers` of a Namespace until its content is gone.
+    pub const NAMESPACE: &str = "kubernetes";
+}
+
+/// Annotations.
+pub mod annotations {
+    /// Flat name of the logical cluster that an object is in.
+    pub const CLUSTER: &str = "kcp.io/cluster";
+    /// Canonical path of the logical cluster that an object is in or stands for.
+    pub const PATH: &str = "kcp.io/path";
+    /// On a LogicalCluster: `<path of its type>:<name of its type>`.
+    pub const WORKSPACE_TYPE: &str = "internal.tenancy.kcp.io/type";
+    /// On a Workspace: flat name of its logical cluster.
+    pub const WORKSPACE_CLUSTER: &str = "internal.tenancy.kcp.io/cluster";
+    /// On a Workspace: name of the shard that holds it.
+    pub const SHARD: &str = "core.kcp.io/shard";
+    /// On a Shard: it takes no new workspaces.
+    pub const UNSCHEDULABLE: &str = "experimental.core.kcp.io/unschedulable";
+    /// On Workspaces and LogicalClusters: the user who created the workspace, as JSON.
+    pub const WORKSPACE_OWNER: &str = "experimental.tenancy.kcp.io/owner";
+    /// On an object of a tenant's API: `"true"` lets a Workspace mount it.
+    pub const IS_MOUNT: &str = "experimental.tenancy.kcp.io/is-mount";
+    /// On a LogicalCluster: `"true"` makes its Workspace `Inactive`. The second is kcp's former
+    /// name.
+    pub const INACTIVE: [&str; 2] = ["core.kcp.io/inactive", "internal.kcp.io/inactive"];
+    /// On a LogicalCluster: upper limit of objects in it, as a decimal number.
+    pub const OBJECTS_MAX: &str = "core.kcp.io/max-total-objects";
+    /// On a LogicalCluster: groups of which a user needs one to enter.
+    pub const REQUIRED_GROUPS: &str = "authorization.kcp.io/required-groups";
+    /// On an APIExport: it gets no endpoint slice of its own.
+    pub const SKIP_ENDPOINT_SLICE: &str = "apiexports.apis.kcp.io/skip-endpointslice";
+    /// Prefix of annotations that an APIExport hands on to its APIBindings.
+    pub const EXTRA_PREFIX: &str = "extra.apis.kcp.io/";
+    /// On a CustomResourceDefinition or APIResourceSchema of a [protected
+    /// group](super::groups::PROTECTED): URL of the approval, or `unapproved…`.
+    pub const API_APPROVED: &str = "api-approved.kubernetes.io";
+    /// Human-readable description (Kubernetes).
+    pub const DESCRIPTION: &str = "kubernetes.io/description";
+}
+
+/// Labels.
+pub mod labels {
+    /// On an APIBinding: digest of the cluster and name of its APIExport.
+    pub const EXPORT: &str = "internal.apis.kcp.io/export";
+    /// On Workspaces and LogicalClusters: `status.phase`.
+    pub const PHASE: &str = "tenancy.kcp.io/phase";
+    /// Prefix of the labels by which the virtual workspace of an initializer selects the
+    /// LogicalClusters that wait for it.
+    pub const INITIALIZER_PREFIX: &str = "initializer.internal.kcp.io/";
+    /// Prefix of the labels by which the virtual workspace of a terminator selects the
+    /// LogicalClusters that wait for it.
+    pub const TERMINATOR_PREFIX: &str = "terminator.internal.kcp.io/";
+    /// On a Namespace: its own name (Kubernetes).
+    pub const NAMESPACE_NAME: &str = "kubernetes.io/metadata.name";
+}
+
+/// Well-known objects and other values.
+pub mod well_known {
+    /// The root workspace: flat name and path.
+    pub const ROOT: &str = "root";
+    /// Cluster of the bundles of schema and rules that bindings copied.
+    pub const BOUND_CRDS: &str = "system:bound-crds";
+    /// Cluster of what the platform keeps for itself.
+    pub const SYSTEM_ADMIN: &str = "system:admin";
+    /// Name of the one LogicalCluster in each logical cluster.
+    pub const LOGICAL_CLUSTER: &str = "cluster";
+    /// Name of the one shard.
+    pub const SHARD: &str = "root";
+    /// Workspace type, in [`ROOT`], whose workspaces begin with [`NAMESPACES`].
+    pub const UNIVERSAL: &str = "universal";
+    /// Namespaces of a new universal workspace.
+    pub const NAMESPACES: [&str; 2] = ["default", "kube-system"];
+    /// The initializer that ends when the default bindings of the workspace's type are bound (kcp
+    /// `tenancy/initialization`).
+    pub const BINDINGS_INITIALIZER: &str = "system:apibindings";
+    /// Namespace of identity secrets that the server makes for exports.
+    pub const IDENTITY_NAMESPACE: &str = "kcp-system";
+    /// ServiceAccount in each namespace.
+    pub const DEFAULT_ACCOUNT: &str = "default";
+    /// ConfigMap with the CA of the server, in each namespace.
+    pub const ROOT_CA: &str = "kube-root-ca.crt";
+}
