@@ -3,14 +3,18 @@
 //! `pkg/controller/certificates/rootcacertpublisher`).
 
 use crate::{runtime::Reconciler, write::alive};
-use insula_api::{Json, ObjectKey, ResourceId};
+use insula_api::{
+    Json, ObjectKey, ResourceId,
+    names::{
+        annotations,
+        well_known::{DEFAULT_ACCOUNT, ROOT_CA},
+    },
+};
 use insula_registry::{Intent, Plan, Registry, ids};
 use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
 
-const ACCOUNT: &str = "default";
-const TRUST: &str = "kube-root-ca.crt";
 /// What a text begins with that holds certificates.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
 /// More than so many bytes are the CAs of no servers of ours.
@@ -54,8 +58,8 @@ impl Reconciler for Accounts {
         if key.resource == ids::namespaces() {
             return vec![key.clone()];
         }
-        let lost = *key.name == *ACCOUNT && change.new.is_none();
-        match lost || *key.name == *TRUST {
+        let lost = *key.name == *DEFAULT_ACCOUNT && change.new.is_none();
+        match lost || *key.name == *ROOT_CA {
             true => vec![ObjectKey::cluster_scoped(
                 ids::namespaces(),
                 key.cluster.clone(),
@@ -70,9 +74,9 @@ impl Reconciler for Accounts {
         let namespace = snapshot.get(key).filter(|entry| !entry.object.meta.is_deleting())?;
         let trust = &self.registry.trust;
         Some(World {
-            account: snapshot.get(&within(&namespace.key, ids::serviceaccounts(), ACCOUNT)),
+            account: snapshot.get(&within(&namespace.key, ids::serviceaccounts(), DEFAULT_ACCOUNT)),
             trust: (!trust.is_empty()).then(|| {
-                let map = snapshot.get(&within(&namespace.key, ids::configmaps(), TRUST));
+                let map = snapshot.get(&within(&namespace.key, ids::configmaps(), ROOT_CA));
                 (map, trust.clone())
             }),
             namespace,
@@ -86,7 +90,7 @@ impl Reconciler for Accounts {
         let namespace = &world.namespace;
         let mut intents = Vec::new();
         if world.account.is_none() {
-            let key = within(&namespace.key, ids::serviceaccounts(), ACCOUNT);
+            let key = within(&namespace.key, ids::serviceaccounts(), DEFAULT_ACCOUNT);
             intents.push(Intent::Create(key.clone(), fresh("ServiceAccount", &key)));
         }
         if let Some((map, trust)) = &world.trust {
@@ -103,7 +107,7 @@ impl Reconciler for Accounts {
 /// What a namespace begins with, for whoever makes one together with its workspace: that takes no
 /// second transaction.
 pub(crate) fn of_fresh_namespace(namespace: &ObjectKey, trust: &str) -> Vec<Intent> {
-    let key = within(namespace, ids::serviceaccounts(), ACCOUNT);
+    let key = within(namespace, ids::serviceaccounts(), DEFAULT_ACCOUNT);
     let account = Intent::Create(key.clone(), fresh("ServiceAccount", &key));
     let trust = (!trust.is_empty()).then(|| published(namespace, None, trust)).flatten();
     std::iter::once(account).chain(trust).collect()
@@ -114,9 +118,9 @@ pub(crate) fn of_fresh_namespace(namespace: &ObjectKey, trust: &str) -> Vec<Inte
 fn published(namespace: &ObjectKey, map: Option<&Entry>, trust: &str) -> Option<Intent> {
     let mut data = json!({"ca.crt": trust});
     let Some(entry) = map else {
-        let key = within(namespace, ids::configmaps(), TRUST);
+        let key = within(namespace, ids::configmaps(), ROOT_CA);
         let mut value = fresh("ConfigMap", &key);
-        value["metadata"]["annotations"] = json!({"kubernetes.io/description":
+        value["metadata"]["annotations"] = json!({annotations::DESCRIPTION:
             "Contains a CA bundle that can be used to verify the kube-apiserver when using internal endpoints such as \
              the internal service IP or kubernetes.default.svc. No other usage is guaranteed across distributions of \
              Kubernetes clusters."});

@@ -1,10 +1,11 @@
 //! What every installation begins with: the root workspace, its types, and one shard.
 
-use crate::{
-    namespace::fresh_namespace,
-    workspace::{PHASE_LABEL, TYPE_ANNOTATION},
+use crate::namespace::fresh_namespace;
+use insula_api::{
+    ClusterName, Condition, Json, ObjectKey, Timestamp,
+    names::{annotations, api_versions, labels, well_known},
+    set_condition,
 };
-use insula_api::{ClusterName, Condition, Json, ObjectKey, Timestamp, set_condition};
 use insula_registry::{Error, Intent, Plan, Registry, ids};
 use serde_json::json;
 
@@ -69,18 +70,21 @@ fn objects(registry: &Registry) -> Result<Vec<(ObjectKey, Json)>, BootstrapError
     let root = ClusterName::root();
     let url = &registry.external_url;
     let mut objects = vec![(ids::logical_cluster(&root), root_cluster(url, registry.clock.now()))];
-    for name in ["default", "kube-system"] {
+    for name in well_known::NAMESPACES {
         objects.push((
             ObjectKey::cluster_scoped(ids::namespaces(), root.clone(), name),
             fresh_namespace(name),
         ));
     }
     let shard = json!({
-        "apiVersion": "core.kcp.io/v1alpha1", "kind": "Shard",
-        "metadata": {"name": "root", "labels": {"name": "root"}},
+        "apiVersion": api_versions::CORE, "kind": "Shard",
+        "metadata": {"name": well_known::SHARD, "labels": {"name": well_known::SHARD}},
         "spec": {"baseURL": url, "externalURL": url, "virtualWorkspaceURL": url},
     });
-    objects.push((ObjectKey::cluster_scoped(ids::shards(), root.clone(), "root"), shard));
+    objects.push((
+        ObjectKey::cluster_scoped(ids::shards(), root.clone(), well_known::SHARD),
+        shard,
+    ));
     for value in documents(ACCESS)? {
         let id = match value["kind"].as_str() {
             Some("ClusterRole") => ids::clusterroles(),
@@ -90,7 +94,7 @@ fn objects(registry: &Registry) -> Result<Vec<(ObjectKey, Json)>, BootstrapError
         objects.push((ObjectKey::cluster_scoped(id, root.clone(), &name), value));
     }
     for mut value in documents(TYPES)? {
-        value["metadata"]["annotations"]["kcp.io/path"] = json!("root");
+        value["metadata"]["annotations"][annotations::PATH] = json!(well_known::ROOT);
         let name = value["metadata"]["name"].as_str().unwrap_or_default().to_owned();
         objects.push((
             ObjectKey::cluster_scoped(ids::workspacetypes(), root.clone(), &name),
@@ -106,10 +110,10 @@ fn documents(text: &str) -> Result<Vec<Json>, BootstrapError> {
 
 fn root_cluster(url: &str, now: Timestamp) -> Json {
     let mut value = json!({
-        "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster",
+        "apiVersion": api_versions::CORE, "kind": "LogicalCluster",
         "metadata": {
-            "name": "cluster", "labels": {PHASE_LABEL: "Ready"},
-            "annotations": {"kcp.io/path": "root", TYPE_ANNOTATION: "root:root"},
+            "name": well_known::LOGICAL_CLUSTER, "labels": {labels::PHASE: "Ready"},
+            "annotations": {annotations::PATH: well_known::ROOT, annotations::WORKSPACE_TYPE: "root:root"},
         },
         "spec": {"directlyDeletable": false},
         "status": {"phase": "Ready", "URL": format!("{url}/clusters/root")},

@@ -7,13 +7,13 @@ use crate::{
     workspace::show_phase,
     write::{count_generation, sort_conditions, text},
 };
-use insula_api::{Condition, Json, ObjectKey, ResourceId, Scope, Timestamp, set_condition};
+use insula_api::{
+    Condition, Json, ObjectKey, ResourceId, Scope, Timestamp, names::annotations::IS_MOUNT, set_condition,
+};
 use insula_registry::{Intent, Plan, Registry, ids, representation};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
-/// On objects that say where a workspace is.
-const IS_MOUNT: &str = "experimental.tenancy.kcp.io/is-mount";
 const READY: &str = "WorkspaceMountReady";
 
 /// Reconciles Workspaces that are mounts.

@@ -5,7 +5,8 @@ use crate::{
     write::{list, sort_conditions},
 };
 use insula_api::{
-    ClusterName, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, SelectorError, Timestamp, set_condition,
+    ClusterName, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, SelectorError, Timestamp,
+    names::api_versions, set_condition,
 };
 use insula_registry::{Intent, Plan, Registry, admission::digest, ids};
 use insula_store::{Change, Entry, Snapshot};
@@ -201,11 +202,11 @@ fn differences(world: &World, set: &Entry, wanted: &BTreeMap<String, Json>) -> V
             }
             None => {
                 let owner = json!({
-                    "apiVersion": "topology.kcp.io/v1alpha1", "kind": "PartitionSet", "name": &*set.key.name,
+                    "apiVersion": api_versions::TOPOLOGY, "kind": "PartitionSet", "name": &*set.key.name,
                     "uid": set.object.meta.uid.to_string(), "controller": true,
                 });
                 let partition = json!({
-                    "apiVersion": "topology.kcp.io/v1alpha1", "kind": "Partition",
+                    "apiVersion": api_versions::TOPOLOGY, "kind": "Partition",
                     "metadata": {"name": name, "ownerReferences": [owner]}, "spec": {"selector": selector},
                 });
                 let key = ObjectKey::cluster_scoped(ids::partitions(), set.key.cluster.clone(), name);

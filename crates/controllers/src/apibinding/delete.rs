@@ -2,12 +2,9 @@
 //! export nor schema. Where another binding of the workspace is to the same export, names and
 //! objects are left to that one.
 
-use super::{
-    FINALIZER,
-    world::{World, bound},
-};
+use super::world::{World, bound};
 use crate::write::{drop_finalizer, list, patience, sort_conditions, text};
-use insula_api::{Condition, Json, set_condition};
+use insula_api::{Condition, Json, names::finalizers, set_condition};
 use insula_registry::{Intent, Plan, ids};
 use insula_store::Entry;
 use serde_json::json;
@@ -21,7 +18,7 @@ pub(super) fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
             Some(heir) => inheritance(world, old, heir),
             None => world.claims.iter().cloned().map(Intent::Delete).collect(),
         });
-        drop_finalizer(&mut value, FINALIZER);
+        drop_finalizer(&mut value, finalizers::API_BINDING);
         intents.push(Intent::Update(entry.clone(), value));
         return Plan::of(intents);
     }

@@ -1,11 +1,9 @@
 //! What an export says to its consumers beside its API: annotations with a prefix of their own,
 //! which stand on each of its bindings as they stand on the export.
 
-use insula_api::Json;
+use insula_api::{Json, names::annotations::EXTRA_PREFIX};
 use insula_registry::names::ANNOTATIONS_BYTES_MAX;
 use serde_json::{Map, json};
-
-const PREFIX: &str = "extra.apis.kcp.io/";
 
 fn annotations(object: &Json) -> impl Iterator<Item = (&String, &Json)> {
     object["metadata"]["annotations"].as_object().into_iter().flatten()
@@ -13,7 +11,7 @@ fn annotations(object: &Json) -> impl Iterator<Item = (&String, &Json)> {
 
 /// The annotations of an export that its bindings carry.
 pub(super) fn of(export: &Json) -> Map<String, Json> {
-    let extra = annotations(export).filter(|(key, _)| key.starts_with(PREFIX));
+    let extra = annotations(export).filter(|(key, _)| key.starts_with(EXTRA_PREFIX));
     extra.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
@@ -22,7 +20,7 @@ pub(super) fn of(export: &Json) -> Map<String, Json> {
 pub(super) fn carry(binding: &mut Json, export: &Json) {
     let mut wanted = of(export);
     let size = |key: &str, value: &Json| key.len() + value.as_str().map_or(0, str::len);
-    let own = annotations(binding).filter(|(key, _)| !key.starts_with(PREFIX));
+    let own = annotations(binding).filter(|(key, _)| !key.starts_with(EXTRA_PREFIX));
     let mut total: usize = own.map(|(key, value)| size(key, value)).sum();
     wanted.retain(|key, value| {
         total += size(key, value);
@@ -35,7 +33,7 @@ pub(super) fn carry(binding: &mut Json, export: &Json) {
         binding["metadata"]["annotations"] = json!({});
     }
     if let Some(all) = binding["metadata"]["annotations"].as_object_mut() {
-        all.retain(|key, _| !key.starts_with(PREFIX));
+        all.retain(|key, _| !key.starts_with(EXTRA_PREFIX));
         all.extend(wanted);
     }
 }

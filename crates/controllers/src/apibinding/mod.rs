@@ -16,15 +16,10 @@ mod world;
 mod tests;
 
 use crate::{rollout::Gate, runtime::Reconciler, write::list};
-use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Scope};
+use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Scope, names::labels};
 use insula_registry::{Plan, Registry, ResourceRoute, admission::digest, ids};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
-
-/// Held by a binding until its objects are gone.
-pub(crate) const FINALIZER: &str = "apis.kcp.io/apibinding-finalizer";
-/// The export of a binding, hashed.
-const EXPORT_LABEL: &str = "internal.apis.kcp.io/export";
 
 /// Reconciles APIBindings.
 pub(crate) struct ApiBindings {
@@ -102,7 +97,7 @@ fn of_export(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Vec<Obje
     let label = digest::export_label(cluster, name);
     let mut keys = Vec::new();
     snapshot.for_each(&Scope::everywhere(ids::apibindings()), |binding| {
-        if binding.object.meta.label(EXPORT_LABEL) == Some(&label) {
+        if binding.object.meta.label(labels::EXPORT) == Some(&label) {
             keys.push(binding.key.clone());
         }
         ControlFlow::Continue(())

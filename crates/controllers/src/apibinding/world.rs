@@ -1,15 +1,12 @@
 //! What is known about one binding.
 
-use super::{
-    EXPORT_LABEL,
-    conflicts::{self, Other},
-};
+use super::conflicts::{self, Other};
 use crate::{
     content::{Content, Sweep, sweep},
     rollout::{self, Gate, Trial, Verdict},
     write::{alive, list, text, unchanged},
 };
-use insula_api::{ClusterName, ClusterPath, FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp};
+use insula_api::{ClusterName, ClusterPath, FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp, names::labels};
 use insula_registry::{Api, Intent, Registry, ResourceRoute, admission::bundle, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -140,12 +137,12 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
 /// The first binding of the same workspace to the same export that stays; the export still has the
 /// identity that objects are stored under.
 fn heir(snapshot: &Snapshot, binding: &Entry, claims: &[Entry]) -> Option<(Entry, Json)> {
-    let export = binding.object.meta.label(EXPORT_LABEL)?;
+    let export = binding.object.meta.label(labels::EXPORT)?;
     let scope = Scope::cluster(ids::apibindings(), binding.key.cluster.clone());
     let mut others = snapshot.range(&scope, None, usize::MAX).into_iter();
     let heir = others.find(|other| {
         let meta = &other.object.meta;
-        other.key != binding.key && meta.label(EXPORT_LABEL) == Some(export) && !meta.is_deleting()
+        other.key != binding.key && meta.label(labels::EXPORT) == Some(export) && !meta.is_deleting()
     })?;
     let value = heir.object.body_value();
     let (_, export) = find_export(snapshot, &heir.key.cluster, &value).found?;

@@ -1,11 +1,15 @@
 //! What becomes of one export.
 
-use super::{SKIP_SLICE_ANNOTATION, world::World};
+use super::world::World;
 use crate::{
     namespace::fresh_namespace,
     write::{count_generation, sort_conditions, text, unchanged},
 };
-use insula_api::{Condition, Json, set_condition};
+use insula_api::{
+    Condition, Json,
+    names::{annotations, api_versions},
+    set_condition,
+};
 use insula_registry::{Intent, Plan, admission::digest};
 use insula_store::Entry;
 use serde_json::json;
@@ -110,14 +114,18 @@ fn verify(world: &World, value: &mut Json, secret: Option<&Json>) -> Condition {
 
 /// The endpoint slice of the export's own name.
 fn slice(world: &World, entry: &Entry, export: &Json) -> Option<Intent> {
-    if world.slice.is_some() || export["metadata"]["annotations"].get(SKIP_SLICE_ANNOTATION).is_some() {
+    if world.slice.is_some()
+        || export["metadata"]["annotations"]
+            .get(annotations::SKIP_ENDPOINT_SLICE)
+            .is_some()
+    {
         return None;
     }
     let name = &*entry.key.name;
     let slice = json!({
-        "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExportEndpointSlice",
+        "apiVersion": api_versions::APIS_V1ALPHA1, "kind": "APIExportEndpointSlice",
         "metadata": {"name": name, "ownerReferences": [{
-            "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIExport", "name": name,
+            "apiVersion": api_versions::APIS_V1ALPHA1, "kind": "APIExport", "name": name,
             "uid": entry.object.meta.uid.to_string(),
         }]},
         "spec": {"export": {"path": world.path.as_str(), "name": name}},

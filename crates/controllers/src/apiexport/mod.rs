@@ -16,11 +16,6 @@ use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
-/// Namespace of the secrets that are made for exports.
-const IDENTITY_NAMESPACE: &str = "kcp-system";
-/// An export with this annotation gets no slice of its own.
-const SKIP_SLICE_ANNOTATION: &str = "apiexports.apis.kcp.io/skip-endpointslice";
-
 /// Reconciles APIExports.
 pub(crate) struct ApiExports {
     registry: Arc<Registry>,

@@ -6,7 +6,8 @@ use crate::{
     write::{list, sort_conditions, text},
 };
 use insula_api::{
-    ClusterName, ClusterPath, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, Timestamp, set_condition,
+    ClusterName, ClusterPath, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, Timestamp, names::labels,
+    set_condition,
 };
 use insula_registry::{Intent, Plan, Registry, admission::digest, ids, locate};
 use insula_store::{Change, Entry, Snapshot};
@@ -178,7 +179,7 @@ fn partitioned(snapshot: &Snapshot) -> Vec<ObjectKey> {
 fn is_consumed(snapshot: &Snapshot, label: &str) -> bool {
     let mut found = false;
     snapshot.for_each(&Scope::everywhere(ids::apibindings()), |binding| {
-        found = binding.object.meta.label("internal.apis.kcp.io/export") == Some(label);
+        found = binding.object.meta.label(labels::EXPORT) == Some(label);
         if found {
             ControlFlow::Break(())
         } else {

@@ -1,8 +1,7 @@
 //! What is known about one export.
 
-use super::IDENTITY_NAMESPACE;
 use crate::write::{alive, text};
-use insula_api::{ClusterPath, Json, ObjectKey, Scope, Timestamp};
+use insula_api::{ClusterPath, Json, ObjectKey, Scope, Timestamp, names::well_known::IDENTITY_NAMESPACE};
 use insula_registry::{Intent, Registry, SerializationPoint, admission::digest, exports::ExportView, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;

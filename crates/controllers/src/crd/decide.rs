@@ -1,14 +1,18 @@
 //! What becomes of one definition.
 
 use super::{
-    FINALIZER, names,
+    names,
     world::{World, is_own},
 };
 use crate::{
     rollout::{self, Verdict},
     write::{drop_finalizer, patience, text},
 };
-use insula_api::{Condition, ConditionStatus, Json, condition, set_condition};
+use insula_api::{
+    Condition, ConditionStatus, Json, condition,
+    names::{annotations, finalizers, groups},
+    set_condition,
+};
 use insula_registry::{Intent, Plan, ResourceRoute};
 use insula_store::Entry;
 use serde_json::json;
@@ -77,14 +81,14 @@ fn is_established(definition: &Json) -> bool {
 /// Groups of Kubernetes' own say who approved of them.
 fn approval(definition: &Json) -> Option<Condition> {
     let group = text(definition, "/spec/group");
-    if !["k8s.io", "kubernetes.io"]
+    if !groups::PROTECTED
         .iter()
         .any(|own| group == *own || group.ends_with(&format!(".{own}")))
     {
         return None;
     }
     let kind = "KubernetesAPIApprovalPolicyConformant";
-    let said = definition["metadata"]["annotations"]["api-approved.kubernetes.io"]
+    let said = definition["metadata"]["annotations"][annotations::API_APPROVED]
         .as_str()
         .unwrap_or_default();
     Some(match said.starts_with("unapproved") {
@@ -163,7 +167,7 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     let mut intents = world.instances.intents.clone();
     if world.instances.is_clean() {
-        drop_finalizer(&mut value, FINALIZER);
+        drop_finalizer(&mut value, finalizers::CUSTOM_RESOURCES);
         let (reason, message) = match is_established(&value) {
             true => ("InstanceDeletionCompleted", "removed all instances"),
             false => ("NeverEstablished", "resource was never established"),

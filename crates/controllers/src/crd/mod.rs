@@ -14,9 +14,6 @@ use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
-/// Held by a definition until its instances are gone.
-pub(crate) const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-
 /// Reconciles CustomResourceDefinitions.
 pub(crate) struct Definitions {
     registry: Arc<Registry>,

@@ -2,10 +2,13 @@
 //! the type says.
 
 use crate::{
-    workspace::{FINALIZER_OF_BINDINGS, text_annotation},
+    workspace::text_annotation,
     write::{count_generation, list},
 };
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
+use insula_api::{
+    ClusterName, ClusterPath, Json, ObjectKey,
+    names::{annotations, api_versions, finalizers, labels},
+};
 use insula_registry::{
     Intent,
     admission::{digest, types},
@@ -93,15 +96,15 @@ impl DefaultBinding {
             Some(_) => None,
             None => {
                 let mut binding = json!({
-                    "apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIBinding",
+                    "apiVersion": api_versions::APIS_V1ALPHA2, "kind": "APIBinding",
                     "metadata": {
-                        "finalizers": [FINALIZER_OF_BINDINGS],
-                        "labels": {"internal.apis.kcp.io/export": digest::export_label(exporter, &self.export)},
+                        "finalizers": [finalizers::API_BINDING],
+                        "labels": {labels::EXPORT: digest::export_label(exporter, &self.export)},
                     },
                     "spec": spec,
                 });
-                if let Some(path) = text_annotation(&logical.object.body_value(), "kcp.io/path") {
-                    binding["metadata"]["annotations"] = json!({"kcp.io/path": path});
+                if let Some(path) = text_annotation(&logical.object.body_value(), annotations::PATH) {
+                    binding["metadata"]["annotations"] = json!({annotations::PATH: path});
                 }
                 Some(Intent::Create(self.key.clone(), binding))
             }

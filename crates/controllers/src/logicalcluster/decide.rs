@@ -7,22 +7,22 @@ use super::{
 use crate::{
     content::BATCH_MAX,
     workspace::{
-        BINDINGS_INITIALIZER, CLUSTER_FINALIZER, FINALIZER, TERMINATORS_FINALIZER,
         birth::{self, Duties},
         show_phase,
     },
     write::{drop_condition, drop_finalizer, list, patience, removal, sort_conditions, text},
 };
-use insula_api::{Condition, Json, Timestamp, set_condition};
-use insula_registry::{Intent, Plan, locate::INACTIVE};
+use insula_api::{
+    Condition, Json, Timestamp,
+    names::{annotations, finalizers, well_known},
+    set_condition,
+};
+use insula_registry::{Intent, Plan};
 use insula_store::Entry;
 use serde_json::json;
 
 /// Finalizers that stand for this very clean-up: they hold nothing here.
-const OWN_FINALIZERS: [&str; 2] = [
-    "apis.kcp.io/apibinding-finalizer",
-    "customresourcecleanup.apiextensions.k8s.io",
-];
+const OWN_FINALIZERS: [&str; 2] = [finalizers::API_BINDING, finalizers::CUSTOM_RESOURCES];
 
 pub(super) fn decide(world: &World) -> Plan {
     let Some((entry, value)) = &world.logical else {
@@ -41,7 +41,7 @@ fn live(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     let mut intents = Vec::new();
     let mut waiting = birth::texts(old, "/status/initializers");
-    if waiting.iter().any(|i| i == BINDINGS_INITIALIZER) {
+    if waiting.iter().any(|i| i == well_known::BINDINGS_INITIALIZER) {
         intents.extend(
             world
                 .bindings
@@ -49,7 +49,7 @@ fn live(world: &World, entry: &Entry, old: &Json) -> Plan {
                 .filter_map(|wanted| wanted.keep(entry, Keep::First)),
         );
         if world.bindings.iter().all(is_bound) {
-            waiting.retain(|i| i != BINDINGS_INITIALIZER);
+            waiting.retain(|i| i != well_known::BINDINGS_INITIALIZER);
             set_condition(&mut value, &Condition::holds("APIBindingsInitialized"), world.now);
         } else {
             set_condition(&mut value, &waits_on_bindings(&world.bindings), world.now);
@@ -100,7 +100,7 @@ fn begin(world: &World, newborn: &Newborn, entry: &Entry, old: &Json) -> Plan {
 
 fn is_inactive(value: &Json) -> bool {
     let annotations = &value["metadata"]["annotations"];
-    INACTIVE.iter().any(|key| annotations[*key] == "true")
+    annotations::INACTIVE.iter().any(|key| annotations[*key] == "true")
 }
 
 fn is_bound(wanted: &DefaultBinding) -> bool {
@@ -134,7 +134,7 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
         show_phase(&mut value, "Terminating");
         return Plan::of(vec![Intent::Update(entry.clone(), value)]);
     }
-    drop_finalizer(&mut value, TERMINATORS_FINALIZER);
+    drop_finalizer(&mut value, finalizers::TERMINATORS);
     birth::show_list(&mut value, "terminators", &[]);
     let mut intents = remains.objects.intents.clone();
     let held = held_shells(remains);
@@ -165,7 +165,7 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
             again_after: Some(0),
         };
     }
-    drop_finalizer(&mut value, CLUSTER_FINALIZER);
+    drop_finalizer(&mut value, finalizers::LOGICAL_CLUSTER);
     intents.push(Intent::Update(entry.clone(), value));
     intents.extend(release_owner(world));
     Plan::of(intents)
@@ -229,7 +229,7 @@ fn release_owner(world: &World) -> Option<Intent> {
         return None;
     }
     let mut workspace = workspace.clone();
-    drop_finalizer(&mut workspace, FINALIZER);
+    drop_finalizer(&mut workspace, finalizers::WORKSPACE);
     if !entry.object.meta.is_deleting() {
         workspace["metadata"]["deletionTimestamp"] = json!(world.now.to_string());
         workspace["metadata"]["deletionGracePeriodSeconds"] = json!(0);

@@ -3,10 +3,10 @@
 use super::bindings::{self, DefaultBinding};
 use crate::{
     content::{Content, Sweep, sweep},
-    workspace::{BINDINGS_INITIALIZER, owner},
+    workspace::owner,
     write::{list, text},
 };
-use insula_api::{ClusterName, Json, ObjectKey, Timestamp};
+use insula_api::{ClusterName, Json, ObjectKey, Timestamp, names::well_known::BINDINGS_INITIALIZER};
 use insula_registry::{Registry, Served, admission::types, ids};
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;

@@ -2,19 +2,20 @@
 
 use super::world::World;
 use crate::write::patience;
-use insula_api::{Condition, ConditionStatus, Json, set_condition};
+use insula_api::{
+    Condition, ConditionStatus, Json,
+    names::{finalizers, labels},
+    set_condition,
+};
 use insula_registry::{Intent, Plan};
 use serde_json::json;
-
-/// The finalizer in `spec` that stands for the content.
-const FINALIZER: &str = "kubernetes";
 
 /// A namespace as it is created.
 pub(crate) fn fresh_namespace(name: &str) -> Json {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
-        "metadata": {"name": name, "labels": {"kubernetes.io/metadata.name": name}},
-        "spec": {"finalizers": [FINALIZER]},
+        "metadata": {"name": name, "labels": {labels::NAMESPACE_NAME: name}},
+        "spec": {"finalizers": [finalizers::NAMESPACE]},
         "status": {"phase": "Active"},
     })
 }
@@ -30,7 +31,7 @@ pub(super) fn decide(world: &World) -> Plan {
     let mut intents = world.content.intents.clone();
     if world.content.will_be_clean() {
         if let Some(finalizers) = value.pointer_mut("/spec/finalizers").and_then(Json::as_array_mut) {
-            finalizers.retain(|finalizer| finalizer != FINALIZER);
+            finalizers.retain(|finalizer| finalizer != finalizers::NAMESPACE);
         }
         intents.push(Intent::Update(entry.clone(), value));
         return Plan::of(intents);

@@ -1,12 +1,16 @@
 //! How a logical cluster begins: who has to finish it first, and what its type puts into it.
 
-use super::{BINDINGS_INITIALIZER, CLUSTER_FINALIZER, OWNER_ANNOTATION, TERMINATORS_FINALIZER, show_phase};
+use super::show_phase;
 use crate::{
     account,
     namespace::fresh_namespace,
     write::{list, mark, text},
 };
-use insula_api::{ClusterName, Condition, Json, ObjectKey, Timestamp, set_condition};
+use insula_api::{
+    ClusterName, Condition, Json, ObjectKey, Timestamp,
+    names::{annotations, finalizers, labels, well_known},
+    set_condition,
+};
 use insula_registry::{
     Intent,
     admission::{digest, types},
@@ -14,12 +18,10 @@ use insula_registry::{
 };
 use serde_json::json;
 
-/// Namespaces that a universal workspace begins with.
-const NAMESPACES: [&str; 2] = ["default", "kube-system"];
 /// Labels by which the virtual workspaces of initializers and terminators find what waits for them.
 const DUTIES: [(&str, &str); 2] = [
-    ("initializers", "initializer.internal.kcp.io/"),
-    ("terminators", "terminator.internal.kcp.io/"),
+    ("initializers", labels::INITIALIZER_PREFIX),
+    ("terminators", labels::TERMINATOR_PREFIX),
 ];
 
 /// What is to be done to workspaces of a type before they are Ready, and before they go.
@@ -50,10 +52,10 @@ impl Duties {
         }
         let bindings = || types.iter().flat_map(|found| &found.view.default_bindings);
         if bindings().next().is_some() {
-            initializers.push(BINDINGS_INITIALIZER.to_owned());
+            initializers.push(well_known::BINDINGS_INITIALIZER.to_owned());
         }
         if bindings().any(|(path, export)| !types::is_built_in(path, export)) {
-            waiting.push(BINDINGS_INITIALIZER.to_owned());
+            waiting.push(well_known::BINDINGS_INITIALIZER.to_owned());
         }
         Duties {
             initializers,
@@ -74,8 +76,8 @@ impl Duties {
     /// Writes them into a new LogicalCluster.
     pub(crate) fn write(&self, logical: &mut Json, now: Timestamp) {
         logical["metadata"]["finalizers"] = match self.terminators.is_empty() {
-            true => json!([CLUSTER_FINALIZER]),
-            false => json!([CLUSTER_FINALIZER, TERMINATORS_FINALIZER]),
+            true => json!([finalizers::LOGICAL_CLUSTER]),
+            false => json!([finalizers::LOGICAL_CLUSTER, finalizers::TERMINATORS]),
         };
         for (field, all, status) in [
             ("initializers", &self.initializers, &self.waiting),
@@ -93,14 +95,14 @@ impl Duties {
 }
 
 fn is_universal(found: &types::Resolved) -> bool {
-    found.cluster == ClusterName::root() && found.reference.name == "universal"
+    found.cluster == ClusterName::root() && found.reference.name == well_known::UNIVERSAL
 }
 
 /// What types put into a new cluster.
 pub(crate) fn content(types: &[types::Resolved], cluster: &ClusterName, trust: &std::sync::Arc<str>) -> Vec<Intent> {
     let mut intents = Vec::new();
     if types.iter().any(is_universal) {
-        for name in NAMESPACES {
+        for name in well_known::NAMESPACES {
             let key = ObjectKey::cluster_scoped(ids::namespaces(), cluster.clone(), name);
             intents.extend(account::of_fresh_namespace(&key, trust));
             intents.push(Intent::Create(key, fresh_namespace(name)));
@@ -148,9 +150,9 @@ pub(crate) fn label(logical: &mut Json) {
 
 /// Who owns a workspace is told in full to those who finish it; afterwards the name is enough.
 pub(crate) fn shorten_owner(object: &mut Json) {
-    let known = text(object, "/metadata/annotations/experimental.tenancy.kcp.io~1owner");
-    if let Ok(owner) = serde_json::from_str::<Json>(known) {
+    let known = object["metadata"]["annotations"][annotations::WORKSPACE_OWNER].as_str();
+    if let Some(owner) = known.and_then(|known| serde_json::from_str::<Json>(known).ok()) {
         let short = json!({"username": owner["username"]}).to_string();
-        mark(object, "annotations", OWNER_ANNOTATION, &short);
+        mark(object, "annotations", annotations::WORKSPACE_OWNER, &short);
     }
 }

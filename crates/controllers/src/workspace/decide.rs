@@ -1,13 +1,16 @@
 //! What becomes of one workspace.
 
 use super::{
-    CLUSTER_FINALIZER, FINALIZER, OWNER_ANNOTATION, PHASE_LABEL, TYPE_ANNOTATION,
     birth::{self, Duties, shorten_owner, show_list},
-    world::{SHARD, World},
+    world::World,
 };
 use crate::write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text};
-use insula_api::{Condition, Json, condition, set_condition};
-use insula_registry::{Intent, Plan, admission::types, ids, locate::REQUIRED_GROUPS};
+use insula_api::{
+    Condition, Json, condition,
+    names::{annotations, api_versions, finalizers, labels, well_known},
+    set_condition,
+};
+use insula_registry::{Intent, Plan, admission::types, ids};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -47,12 +50,12 @@ fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
     value["spec"]["URL"] = json!(format!("{}/clusters/{path}", world.external_url));
     count_generation(&mut value);
     for (key, said) in [
-        ("internal.tenancy.kcp.io/cluster", cluster.as_str()),
-        ("core.kcp.io/shard", SHARD),
+        (annotations::WORKSPACE_CLUSTER, cluster.as_str()),
+        (annotations::SHARD, well_known::SHARD),
     ] {
         mark(&mut value, "annotations", key, said);
     }
-    value["metadata"]["finalizers"] = with_finalizer(&value, FINALIZER);
+    value["metadata"]["finalizers"] = with_finalizer(&value, finalizers::WORKSPACE);
     set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
     show(&mut value, duties.phase(), &duties.waiting, world);
 
@@ -77,18 +80,18 @@ fn unschedulable(world: &World, entry: &Entry, old: &Json, message: String) -> P
 fn logical_cluster(world: &World, (workspace, said): (&Entry, &Json), own: &types::Resolved, duties: &Duties) -> Json {
     let meta = &workspace.object.meta;
     let mut value = json!({
-        "apiVersion": "core.kcp.io/v1alpha1", "kind": "LogicalCluster",
+        "apiVersion": api_versions::CORE, "kind": "LogicalCluster",
         "metadata": {
-            "name": "cluster",
+            "name": well_known::LOGICAL_CLUSTER,
             "annotations": {
-                "kcp.io/path": world.parent_path.join(&meta.name).as_str(),
-                TYPE_ANNOTATION: own.reference.to_string(),
+                annotations::PATH: world.parent_path.join(&meta.name).as_str(),
+                annotations::WORKSPACE_TYPE: own.reference.to_string(),
             },
         },
         "spec": {
             "directlyDeletable": false,
             "owner": {
-                "apiVersion": "tenancy.kcp.io/v1alpha1", "resource": "workspaces", "name": &*meta.name,
+                "apiVersion": api_versions::TENANCY, "resource": "workspaces", "name": &*meta.name,
                 "cluster": workspace.key.cluster.as_str(), "uid": meta.uid.to_string(),
             },
         },
@@ -96,14 +99,14 @@ fn logical_cluster(world: &World, (workspace, said): (&Entry, &Json), own: &type
     });
     duties.write(&mut value, world.now);
     if let Some((owner, user)) = &world.owner {
-        mark(&mut value, "annotations", OWNER_ANNOTATION, owner);
+        mark(&mut value, "annotations", annotations::WORKSPACE_OWNER, owner);
         value["spec"]["createdBy"] = user.clone();
     }
     if duties.waiting.is_empty() {
         shorten_owner(&mut value);
     }
-    if let Some(groups) = said["metadata"]["annotations"][REQUIRED_GROUPS].as_str() {
-        mark(&mut value, "annotations", REQUIRED_GROUPS, groups);
+    if let Some(groups) = said["metadata"]["annotations"][annotations::REQUIRED_GROUPS].as_str() {
+        mark(&mut value, "annotations", annotations::REQUIRED_GROUPS, groups);
     }
     value
 }
@@ -155,7 +158,7 @@ pub(crate) fn show_phase(value: &mut Json, phase: &str) {
         value["status"] = json!({});
     }
     value["status"]["phase"] = json!(phase);
-    mark(value, "labels", PHASE_LABEL, phase);
+    mark(value, "labels", labels::PHASE, phase);
 }
 
 /// Passes the deletion on, and ends it when the logical cluster is gone.
@@ -163,7 +166,7 @@ fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     let mut intents = Vec::new();
     match &world.child {
-        None => drop_finalizer(&mut value, FINALIZER),
+        None => drop_finalizer(&mut value, finalizers::WORKSPACE),
         Some((child_entry, child)) => {
             let terminators = birth::texts(child, "/status/terminators");
             let phase = if terminators.is_empty() {
@@ -190,7 +193,7 @@ fn marked(child: &Json, world: &World) -> Json {
     let mut child = child.clone();
     child["metadata"]["deletionTimestamp"] = json!(world.now.to_string());
     child["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-    child["metadata"]["finalizers"] = with_finalizer(&child, CLUSTER_FINALIZER);
+    child["metadata"]["finalizers"] = with_finalizer(&child, finalizers::LOGICAL_CLUSTER);
     count_generation(&mut child);
     let waits = !list(&child, "/status/terminators").is_empty();
     show_phase(&mut child, if waits { "Terminating" } else { "Deleting" });

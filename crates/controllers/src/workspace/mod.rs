@@ -14,28 +14,10 @@ pub(crate) use decide::show_phase;
 mod tests;
 
 use crate::{runtime::Reconciler, write::text};
-use insula_api::{ClusterName, ObjectKey, ResourceId, Scope};
+use insula_api::{ClusterName, ObjectKey, ResourceId, Scope, names::labels};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
-
-/// Held by a Workspace until its logical cluster is gone.
-pub(crate) const FINALIZER: &str = "core.kcp.io/logicalcluster";
-/// Held by a LogicalCluster until its content is gone.
-pub(crate) const CLUSTER_FINALIZER: &str = "core.kcp.io/logicalcluster-deletion";
-/// Held by a LogicalCluster until its terminators are done.
-pub(crate) const TERMINATORS_FINALIZER: &str = "kcp.io/has-terminators";
-/// The type's path and name, on LogicalClusters.
-pub(crate) const TYPE_ANNOTATION: &str = "internal.tenancy.kcp.io/type";
-/// Who created a workspace, as JSON.
-pub(crate) const OWNER_ANNOTATION: &str = "experimental.tenancy.kcp.io/owner";
-/// Mirrors the phase.
-pub(crate) const PHASE_LABEL: &str = "tenancy.kcp.io/phase";
-/// The initializer that waits for a type's default API bindings.
-pub(crate) const BINDINGS_INITIALIZER: &str = "system:apibindings";
-
-/// Held by a binding until its objects are gone.
-pub(crate) const FINALIZER_OF_BINDINGS: &str = "apis.kcp.io/apibinding-finalizer";
 
 /// An annotation's text.
 pub(crate) fn text_annotation<'a>(object: &'a insula_api::Json, key: &str) -> Option<&'a str> {
@@ -100,7 +82,7 @@ impl Reconciler for Workspaces {
 fn unscheduled(snapshot: &Snapshot) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
     snapshot.for_each(&Scope::everywhere(ids::workspaces()), |entry| {
-        if entry.object.meta.label(PHASE_LABEL).is_none() {
+        if entry.object.meta.label(labels::PHASE).is_none() {
             keys.push(entry.key.clone());
         }
         ControlFlow::Continue(())

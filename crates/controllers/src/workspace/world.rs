@@ -4,7 +4,10 @@ use crate::{
     partition,
     write::{alive, text},
 };
-use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
+use insula_api::{
+    ClusterName, ClusterPath, Json, ObjectKey, Timestamp,
+    names::{annotations, well_known},
+};
 use insula_registry::{
     Intent, Registry,
     admission::{digest, types},
@@ -12,11 +15,6 @@ use insula_registry::{
 };
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
-
-/// The one shard that this installation has.
-pub(super) const SHARD: &str = "root";
-/// Takes no new workspaces.
-const UNSCHEDULABLE: &str = "experimental.core.kcp.io/unschedulable";
 
 /// The world of a workspace.
 pub(crate) struct World {
@@ -82,7 +80,7 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
 
 /// Who made it, as admission wrote it down.
 fn owner(workspace: &Json) -> Option<(String, Json)> {
-    let said = workspace["metadata"]["annotations"][super::OWNER_ANNOTATION].as_str()?;
+    let said = workspace["metadata"]["annotations"][annotations::WORKSPACE_OWNER].as_str()?;
     let user = serde_json::from_str(said).ok()?;
     Some((said.to_owned(), user))
 }
@@ -90,10 +88,14 @@ fn owner(workspace: &Json) -> Option<(String, Json)> {
 fn place(snapshot: &Snapshot, workspace: &Json) -> Result<(), String> {
     let selector = partition::selector(&workspace["spec"]["location"]["selector"])
         .map_err(|error| format!("spec.location.selector is invalid: {error}"))?;
-    let shard = snapshot.get(&ObjectKey::cluster_scoped(ids::shards(), ClusterName::root(), SHARD));
+    let shard = snapshot.get(&ObjectKey::cluster_scoped(
+        ids::shards(),
+        ClusterName::root(),
+        well_known::SHARD,
+    ));
     let takes = shard.is_some_and(|shard| {
         let annotations = &shard.object.body_value()["metadata"]["annotations"];
-        annotations.get(UNSCHEDULABLE).is_none() && selector.matches(&shard.object.meta.labels)
+        annotations.get(annotations::UNSCHEDULABLE).is_none() && selector.matches(&shard.object.meta.labels)
     });
     match takes {
         true => Ok(()),
