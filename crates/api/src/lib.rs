@@ -8,6 +8,7 @@ mod cluster;
 mod condition;
 mod error;
 mod heads;
+pub mod kinds;
 mod meta;
 pub mod names;
 mod object;
