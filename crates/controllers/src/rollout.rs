@@ -1,12 +1,12 @@
-//! The gate before a new generation of schema and rules: it is tried on every object that is
-//! stored, of every tenant, before it serves anybody. Where one could not be read in a served
-//! version, the generation before serves on.
+//! Rollout gate: a dry run of a new generation of schema and rules on every stored object, of every
+//! tenant, before the generation serves requests. While one object could not be read in a served
+//! version, the previous generation stays in service.
 //!
-//! A dry run goes over the objects in slices, one for each look, so that nothing else has to wait
-//! for it; what it found is kept for the tenants that come after: for each of them only its objects
-//! that were written since are tried. An object that is written between the last look and the
-//! change of the claim, which is the next commit, may still turn out not to fit: then it fails for
-//! itself alone when it is read, and can be deleted.
+//! A dry run proceeds in slices of [`SLICE`] objects, one slice a reconciliation, so that other keys
+//! are not delayed. Its result is kept for the tenants that follow: for each of them the gate tries
+//! only the objects that were written since. An object that is written between the last slice and
+//! the commit that changes the route may still not fit. Then reads of that one object fail, and it
+//! can be deleted.
 
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
 use insula_conversion::Stored;
@@ -15,30 +15,30 @@ use insula_store::{Entry, Snapshot};
 use std::{
     collections::{BTreeMap, HashMap},
     ops::ControlFlow,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Objects that one look tries.
+/// Objects in a slice.
 const SLICE: usize = 1000;
-/// Seconds for which a dry run that found nothing holds, and one that was left can be taken up: the
-/// tenants of an API change over one after another.
-const HOLDS_SECONDS: i64 = 60;
+/// Seconds for which a dry run without failures is valid, and for which an unfinished one can be
+/// continued: the tenants of an API change over one after another.
+const VALID_SECONDS: i64 = 60;
 /// Dry runs that are remembered.
 const RUNS_MAX: usize = 1024;
 /// Workspaces that a message names.
 const NAMED_MAX: usize = 5;
-/// Seconds until somebody whose change is held back looks again: an object may have been put right.
+/// Seconds until a blocked change is tried again: an object may have been corrected.
 pub(crate) const AGAIN_SECONDS: u64 = 10;
 
-/// What a dry run says.
+/// Result of a dry run.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Verdict {
-    /// Nothing is in the way.
+    /// All objects fit, or there is nothing to try.
     #[default]
     Open,
-    /// It is not over yet.
+    /// The dry run is not finished.
     Trying,
-    /// There are objects that could not be read.
+    /// Some objects could not be read.
     Blocked(Arc<Failure>),
 }
 
@@ -48,19 +48,22 @@ pub(crate) struct Failure {
     counts: BTreeMap<ClusterName, usize>,
     first: Option<(ObjectKey, Revision)>,
     why: String,
-    /// For whoever offers the API: workspaces, counts and the first object.
-    pub(crate) for_provider: String,
+    /// Message for the provider of the API: workspaces, counts and the first object.
+    pub(crate) provider_message: String,
 }
 
+/// State of a dry run.
 enum Run {
-    /// Where it is, what it found so far, and when; and the revision that it began at.
-    Under(ObjectKey, Box<Failure>, Timestamp, Revision),
-    /// When, and the revision at which everything fitted.
+    /// Unfinished: the last object tried, the failures so far, the time of the last slice, and the
+    /// revision at the beginning.
+    Unfinished(ObjectKey, Box<Failure>, Timestamp, Revision),
+    /// Finished without a failure: the time, and the revision at which everything fitted.
     Passed(Timestamp, Revision),
+    /// Finished with failures.
     Failed(Arc<Failure>),
 }
 
-/// What a new generation is tried on.
+/// A new generation, and the objects that it is tried on.
 pub(crate) struct Trial<'a> {
     pub(crate) api: &'a Api,
     /// All objects that it may come to serve.
@@ -69,48 +72,69 @@ pub(crate) struct Trial<'a> {
     pub(crate) next: Scope,
 }
 
-/// Dry runs by what is tried on what.
+/// Fingerprint of the generation, and prefix of the objects.
+type RunKey = (u64, Vec<u8>);
+
+/// Dry runs of one reconciler.
 #[derive(Default)]
-pub(crate) struct Gate(Mutex<HashMap<(u64, Vec<u8>), Run>>);
+pub(crate) struct Gate(Mutex<HashMap<RunKey, Run>>);
 
 impl Gate {
-    /// Tries an API on objects, or goes on with it.
+    /// Begins or continues a dry run, by one slice.
     pub(crate) fn attempt(&self, trial: &Trial<'_>, snapshot: &Snapshot, now: Timestamp) -> Verdict {
-        let Trial { api, scope, next } = trial;
-        let mut runs = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (trial.api.fingerprint, trial.scope.prefix());
+        self.resume(key, |known| advance(trial, snapshot, now, known))
+    }
+
+    /// Takes a dry run out, lets `advance` continue it, and puts it back. The gate is not locked
+    /// meanwhile: a slice is long, and the runs of other resources are independent of it.
+    fn resume(&self, key: RunKey, advance: impl FnOnce(Option<Run>) -> (Run, Verdict)) -> Verdict {
+        let known = self.runs().remove(&key);
+        let (run, verdict) = advance(known);
+        let mut runs = self.runs();
         if runs.len() > RUNS_MAX {
             runs.clear();
         }
-        let key = (api.fingerprint, scope.prefix());
-        let (after, failure, since) = match runs.remove(&key) {
-            Some(Run::Passed(when, at)) if now.since(when) <= HOLDS_SECONDS => {
-                let mut failure = Box::default();
-                step_since(api, next, snapshot, at, &mut failure);
-                let (run, verdict) = outcome(failure, snapshot, when, at);
-                runs.insert(key, run);
-                return verdict;
-            }
-            Some(Run::Failed(failure)) if failure.stands(snapshot) => {
-                runs.insert(key, Run::Failed(failure.clone()));
-                return Verdict::Blocked(failure);
-            }
-            Some(Run::Under(after, failure, when, since)) if now.since(when) <= HOLDS_SECONDS => {
-                (Some(after), failure, since)
-            }
-            _ => (None, Box::default(), snapshot.revision()),
-        };
-        let (run, verdict) = match step(api, scope, snapshot, after, failure) {
-            (Some(after), failure) => (Run::Under(after, failure, now, since), Verdict::Trying),
-            (None, mut failure) => {
-                // What was written behind its back, slice after slice.
-                if failure.counts.is_empty() && since < snapshot.revision() {
-                    step_since(api, scope, snapshot, since, &mut failure);
-                }
-                outcome(failure, snapshot, now, snapshot.revision())
-            }
-        };
-        runs.insert(key, run);
+        match (runs.get(&key), &run) {
+            // Another reconciliation began the same dry run meanwhile, and is ahead.
+            (Some(Run::Passed(..) | Run::Failed(_)), Run::Unfinished(..)) => {}
+            (Some(Run::Unfinished(ahead, ..)), Run::Unfinished(after, ..)) if ahead > after => {}
+            _ => drop(runs.insert(key, run)),
+        }
         verdict
+    }
+
+    fn runs(&self) -> MutexGuard<'_, HashMap<RunKey, Run>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Continues a dry run from its known state, or begins a new one.
+fn advance(trial: &Trial<'_>, snapshot: &Snapshot, now: Timestamp, known: Option<Run>) -> (Run, Verdict) {
+    let Trial { api, scope, next } = trial;
+    let (after, failure, since) = match known {
+        Some(Run::Passed(when, at)) if now.since(when) <= VALID_SECONDS => {
+            let mut failure = Box::default();
+            step_since(api, next, snapshot, at, &mut failure);
+            return outcome(failure, snapshot, when, at);
+        }
+        Some(Run::Failed(failure)) if failure.stands(snapshot) => {
+            return (Run::Failed(failure.clone()), Verdict::Blocked(failure));
+        }
+        Some(Run::Unfinished(after, failure, when, since)) if now.since(when) <= VALID_SECONDS => {
+            (Some(after), failure, since)
+        }
+        _ => (None, Box::default(), snapshot.revision()),
+    };
+    match step(api, scope, snapshot, after, failure) {
+        (Some(after), failure) => (Run::Unfinished(after, failure, now, since), Verdict::Trying),
+        (None, mut failure) => {
+            // Objects that were written into slices that had been tried already.
+            if failure.counts.is_empty() && since < snapshot.revision() {
+                step_since(api, scope, snapshot, since, &mut failure);
+            }
+            outcome(failure, snapshot, now, snapshot.revision())
+        }
     }
 }
 
@@ -118,12 +142,12 @@ fn outcome(mut failure: Box<Failure>, snapshot: &Snapshot, when: Timestamp, at: 
     if failure.counts.is_empty() {
         return (Run::Passed(when, at), Verdict::Open);
     }
-    failure.tell(snapshot);
+    failure.write_message(snapshot);
     let failure: Arc<Failure> = failure.into();
     (Run::Failed(failure.clone()), Verdict::Blocked(failure))
 }
 
-/// Tries what was written after a revision. Passing over everything else costs next to nothing.
+/// Tries the objects that were written after a revision. Skipping the others is cheap.
 fn step_since(api: &Api, scope: &Scope, snapshot: &Snapshot, since: Revision, failure: &mut Failure) {
     snapshot.for_each(scope, |entry| {
         if entry.revision > since
@@ -135,7 +159,7 @@ fn step_since(api: &Api, scope: &Scope, snapshot: &Snapshot, since: Revision, fa
     });
 }
 
-/// The next slice: where to go on, if there is more.
+/// Tries the next slice. Returns the last object tried if there are more.
 fn step(
     api: &Api,
     scope: &Scope,
@@ -158,7 +182,7 @@ fn step(
     (last.filter(|_| tried == SLICE), failure)
 }
 
-/// Whether an object reads in every served version, and can be stored again.
+/// Returns why an object does not read in some served version, or cannot be stored again.
 fn fits(api: &Api, entry: &Entry) -> Result<(), String> {
     if entry.object.schema() == api.fingerprint {
         return Ok(());
@@ -186,7 +210,7 @@ impl Failure {
         *self.counts.entry(entry.key.cluster.clone()).or_default() += 1;
     }
 
-    /// Whether it is still so, as far as one look can tell.
+    /// Returns true while the first object that failed is unchanged.
     fn stands(&self, snapshot: &Snapshot) -> bool {
         let still = |(key, revision): &(ObjectKey, Revision)| {
             snapshot.get(key).is_some_and(|entry| entry.revision == *revision)
@@ -194,7 +218,8 @@ impl Failure {
         self.first.as_ref().is_some_and(still)
     }
 
-    fn tell(&mut self, snapshot: &Snapshot) {
+    /// Writes the message for the provider.
+    fn write_message(&mut self, snapshot: &Snapshot) {
         let total: usize = self.counts.values().sum();
         let mut named: Vec<String> = self
             .counts
@@ -214,15 +239,15 @@ impl Failure {
             };
             format!("{namespace}{} in {}", key.name, locate::path_of(snapshot, &key.cluster))
         });
-        self.for_provider = format!(
+        self.provider_message = format!(
             "{total} stored objects could not be read ({}), e.g. {place}: {}; what was served before is served on",
             named.join(", "),
             self.why
         );
     }
 
-    /// For a tenant, who learns nothing about others.
-    pub(crate) fn for_tenant(&self, tenant: &ClusterName) -> String {
+    /// Returns the message for a tenant, without the names of other tenants.
+    pub(crate) fn tenant_message(&self, tenant: &ClusterName) -> String {
         let own = self.counts.get(tenant).copied().unwrap_or_default();
         let first = self.first.as_ref().filter(|(key, _)| key.cluster == *tenant);
         let what = match (own, first) {
@@ -239,30 +264,72 @@ impl Failure {
     }
 }
 
-/// The first words of a verdict on several resources, if one is against it.
-pub(crate) fn against<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<String> {
+/// Returns the provider's message of the first verdict that blocks.
+pub(crate) fn blocked_message<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<String> {
     verdicts.into_iter().find_map(|verdict| match verdict {
-        Verdict::Blocked(failure) => Some(failure.for_provider.clone()),
+        Verdict::Blocked(failure) => Some(failure.provider_message.clone()),
         Verdict::Open | Verdict::Trying => None,
     })
 }
 
-/// Whether something was held back before.
-pub(crate) fn is_held(value: &Json) -> bool {
-    condition(value, ROLLED_OUT).is_some_and(|said| said["status"] != "True")
+/// Returns true for an object whose last rollout was blocked.
+pub(crate) fn is_blocked(value: &Json) -> bool {
+    condition(value, ROLLED_OUT).is_some_and(|condition| condition["status"] != "True")
 }
 
-/// The condition of exports and definitions.
+/// Condition of exports and definitions; only on those whose rollout was blocked once.
 const ROLLED_OUT: &str = "RolledOut";
 
-/// Says that something is held back, or that it no longer is; nothing of what was never held back.
-pub(crate) fn show(value: &mut Json, blocked: Option<String>, now: Timestamp) {
-    let said = match blocked {
+/// Writes the condition `RolledOut`: false while blocked, true afterwards, absent if it never was.
+pub(crate) fn set_rolled_out(value: &mut Json, blocked: Option<String>, now: Timestamp) {
+    let outcome = match blocked {
         Some(why) => Condition::fails(ROLLED_OUT, "StoredObjectsNotConvertible", why),
         None if condition(value, ROLLED_OUT).is_some() => Condition::holds(ROLLED_OUT),
         None => return,
     };
     let is_definition = value["kind"] == "CustomResourceDefinition";
-    let said = if is_definition { said.severity("") } else { said };
-    set_condition(value, &said, now);
+    let outcome = if is_definition { outcome.severity("") } else { outcome };
+    set_condition(value, &outcome, now);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Gate, Run, Timestamp, Verdict};
+    use insula_api::{ClusterName, ObjectKey, ResourceId, Revision};
+
+    fn after(name: &str) -> Run {
+        let key = ObjectKey::cluster_scoped(ResourceId::local("g", "r"), ClusterName::root(), name);
+        Run::Unfinished(key, Box::default(), Timestamp(0), Revision(1))
+    }
+
+    #[test]
+    fn a_dry_run_locks_nobody_out() {
+        let gate = Gate::default();
+        gate.resume((1, Vec::new()), |_| {
+            assert!(gate.0.try_lock().is_ok(), "the gate is free while a slice is tried");
+            gate.resume((2, Vec::new()), |_| (after("a"), Verdict::Trying));
+            (after("a"), Verdict::Trying)
+        });
+        assert_eq!(gate.runs().len(), 2);
+    }
+
+    #[test]
+    fn of_two_equal_dry_runs_the_one_ahead_is_kept() {
+        let gate = Gate::default();
+        let key = || (1, Vec::new());
+        gate.resume(key(), |_| {
+            gate.resume(key(), |_| (after("b"), Verdict::Trying));
+            (after("a"), Verdict::Trying)
+        });
+        assert!(matches!(gate.runs().get(&key()), Some(Run::Unfinished(last, ..)) if &*last.name == "b"));
+        gate.resume(key(), |known| {
+            assert!(
+                matches!(known, Some(Run::Unfinished(..))),
+                "the next slice continues it"
+            );
+            gate.resume(key(), |_| (Run::Passed(Timestamp(0), Revision(2)), Verdict::Open));
+            (after("c"), Verdict::Trying)
+        });
+        assert!(matches!(gate.runs().get(&key()), Some(Run::Passed(..))));
+    }
 }

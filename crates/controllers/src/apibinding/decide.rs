@@ -64,11 +64,11 @@ pub(super) fn decide(world: &World) -> Plan {
     plan.intents.push(Intent::Update(entry.clone(), value));
     if let Some((entry, export)) = &world.export.found {
         let mut export = export.clone();
-        let against = rollout::against(verdicts());
-        if against.is_some() {
+        let blocked = rollout::blocked_message(verdicts());
+        if blocked.is_some() {
             plan.again_after = plan.again_after.or(Some(rollout::AGAIN_SECONDS));
         }
-        rollout::show(&mut export, against, world.now);
+        rollout::set_rolled_out(&mut export, blocked, world.now);
         sort_conditions(&mut export);
         plan.intents.push(Intent::Update(entry.clone(), export));
     }
@@ -153,7 +153,7 @@ fn problem(world: &World, resource: &Resource) -> Option<Problem> {
     }
     if let (true, Verdict::Blocked(failure), Some((binding, _))) = (resource.changes, &resource.rollout, &world.binding)
     {
-        let why = failure.for_tenant(&binding.key.cluster);
+        let why = failure.tenant_message(&binding.key.cluster);
         return Some(Problem::Blocked(format!("{place} is not rolled out: {why}")));
     }
     conflicts::find(resource, api, &world.others)

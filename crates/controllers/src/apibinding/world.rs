@@ -268,7 +268,7 @@ fn attempt(
     };
     resource.changes = present.is_some_and(|present| present.fingerprint != api.fingerprint);
     // An export that says that something is held back has to be told when that ends.
-    if resource.changes || rollout::is_held(export) {
+    if resource.changes || rollout::is_blocked(export) {
         let id = ResourceId {
             group: api.group.clone(),
             resource: api.names.plural.clone(),

@@ -33,9 +33,9 @@ pub(super) fn decide(world: &World) -> Plan {
         };
     }
     let mut value = value.clone();
-    let against = rollout::against(rollout);
-    let held = against.is_some();
-    rollout::show(&mut value, against, world.now);
+    let blocked = rollout::blocked_message(rollout);
+    let is_blocked = blocked.is_some();
+    rollout::set_rolled_out(&mut value, blocked, world.now);
     let had = value["status"]["acceptedNames"].clone();
     let (accepted, names_accepted) = names::accept(&value["spec"]["names"], &had, &world.taken);
     // Somebody may have taken the name a moment ago, before their names show.
@@ -65,12 +65,12 @@ pub(super) fn decide(world: &World) -> Plan {
 
     let mut intents = alive.clone();
     intents.push(Intent::Update(entry.clone(), value));
-    if established && !world.rules_broken && !held {
+    if established && !world.rules_broken && !is_blocked {
         intents.extend(serve(world, entry));
     }
     Plan {
         intents,
-        again_after: held.then_some(rollout::AGAIN_SECONDS),
+        again_after: is_blocked.then_some(rollout::AGAIN_SECONDS),
     }
 }
 
