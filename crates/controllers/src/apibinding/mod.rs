@@ -1,30 +1,41 @@
-//! APIBindings, the heart: a tenant gets the API of an export.
+//! APIBindings: a tenant gets the APIs of an export.
 //!
-//! One decision makes the bundles of schema and rules in `system:bound-crds`, the claims on
-//! resource names in the tenant's cluster and the binding's status, and they appear at one
-//! revision. What a binding relied upon (export, schemas, conversions, the cluster) is guarded, so
-//! that nobody binds what has just changed.
+//! One decision writes the bundles of schema and rules into `system:bound-crds`, the routes of the
+//! resource names into the tenant's cluster, and the binding's status: all at one revision. The plan
+//! guards everything that the binding relies upon (export, schemas, conversions, the cluster), so
+//! that a concurrent change of it makes the plan conflict.
 
 mod claims;
 mod conflicts;
 mod decide;
 mod delete;
 mod extras;
+mod index;
 mod world;
 
 #[cfg(test)]
+mod keys_tests;
+#[cfg(test)]
 mod tests;
 
-use crate::{rollout::Gate, runtime::Reconciler, write::list};
-use insula_api::{ClusterName, Json, Object, ObjectKey, ResourceId, Scope, names::labels};
+use crate::{rollout::Gate, runtime::Reconciler};
+use index::Index;
+use insula_api::{
+    ClusterName, Object, ObjectKey, ResourceId, Scope,
+    kinds::{self, ApiBindingPhase, ApiExport},
+};
 use insula_registry::{Plan, Registry, ResourceRoute, admission::digest, ids};
 use insula_store::{Change, Snapshot};
-use std::{ops::ControlFlow, sync::Arc};
+use std::{
+    ops::ControlFlow,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
 
 /// Reconciles APIBindings.
 pub(crate) struct ApiBindings {
     registry: Arc<Registry>,
     gate: Gate,
+    index: Mutex<Index>,
 }
 
 impl ApiBindings {
@@ -32,7 +43,31 @@ impl ApiBindings {
         ApiBindings {
             registry,
             gate: Gate::default(),
+            index: Mutex::default(),
         }
+    }
+
+    fn index(&self) -> MutexGuard<'_, Index> {
+        self.index.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns the bindings to an export.
+    fn of_export(&self, cluster: &ClusterName, name: &str) -> Vec<ObjectKey> {
+        let label = digest::export_label(cluster, name);
+        self.index().bindings(&label).cloned().collect()
+    }
+
+    /// Returns the bindings to the exports that offer a schema.
+    fn of_schema(&self, snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Vec<ObjectKey> {
+        let exports = snapshot.range(&Scope::cluster(ids::apiexports(), cluster.clone()), None, usize::MAX);
+        let offers = |object: &Object| {
+            let export: ApiExport = kinds::read(&object.body_value());
+            export.spec.resources.iter().any(|resource| resource.schema == schema)
+        };
+        let exports = exports.into_iter().filter(|export| offers(&export.object));
+        exports
+            .flat_map(|export| self.of_export(cluster, &export.key.name))
+            .collect()
     }
 }
 
@@ -56,15 +91,22 @@ impl Reconciler for ApiBindings {
         ]
     }
 
+    fn restart(&self) {
+        *self.index() = Index::default();
+    }
+
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let key = &change.key;
         match &*key.resource.resource {
-            "apibindings" if change.new.is_some() => vec![key.clone()],
-            "apiexports" if export_changed(change) => of_export(snapshot, &key.cluster, &key.name),
-            "apiresourceschemas" | "apiconversions" => of_schema(snapshot, &key.cluster, &key.name),
-            // Somebody collected a bundle in the moment in which it was claimed again.
+            "apibindings" => {
+                self.index().note(change);
+                change.new.iter().map(|_| key.clone()).collect()
+            }
+            "apiexports" if export_changed(change) => self.of_export(&key.cluster, &key.name),
+            "apiresourceschemas" | "apiconversions" => self.of_schema(snapshot, &key.cluster, &key.name),
+            // The bundle was collected while a route to it was being written.
             "bundles" if change.new.is_none() => of_bundle(snapshot, &key.name),
-            // A name becomes free.
+            // The name is free again.
             "claims" if change.new.is_none() => in_cluster(snapshot, &key.cluster),
             "customresourcedefinitions" => waiting_in_cluster(snapshot, &key.cluster),
             _ => Vec::new(),
@@ -80,7 +122,7 @@ impl Reconciler for ApiBindings {
     }
 }
 
-/// Whether bindings have to look: conditions of an export are nothing to them.
+/// Returns true if an export changed in a way that bindings react to: not in its conditions.
 fn export_changed(change: &Change) -> bool {
     let relevant = |object: &Object| {
         let mut value = object.body_value();
@@ -93,41 +135,17 @@ fn export_changed(change: &Change) -> bool {
     }
 }
 
-fn of_export(snapshot: &Snapshot, cluster: &ClusterName, name: &str) -> Vec<ObjectKey> {
-    let label = digest::export_label(cluster, name);
-    let mut keys = Vec::new();
-    snapshot.for_each(&Scope::everywhere(ids::apibindings()), |binding| {
-        if binding.object.meta.label(labels::EXPORT) == Some(&label) {
-            keys.push(binding.key.clone());
-        }
-        ControlFlow::Continue(())
-    });
-    keys
-}
-
-fn of_schema(snapshot: &Snapshot, cluster: &ClusterName, schema: &str) -> Vec<ObjectKey> {
-    let exports = snapshot.range(&Scope::cluster(ids::apiexports(), cluster.clone()), None, usize::MAX);
-    let names = |value: &Json| {
-        list(value, "/spec/resources")
-            .iter()
-            .any(|resource| resource["schema"] == schema)
-    };
-    let exports = exports.into_iter().filter(|export| names(&export.object.body_value()));
-    exports
-        .flat_map(|export| of_export(snapshot, cluster, &export.key.name))
-        .collect()
-}
-
+/// Returns the bindings whose routes lead to a bundle. Walks all routes: bundles are deleted rarely.
 fn of_bundle(snapshot: &Snapshot, bundle: &str) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
-    snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
-        let said = claim.object.parsed(ResourceRoute::read);
-        if said.bundle.as_deref() == Some(bundle)
-            && let Some(binding) = &said.binding
+    snapshot.for_each(&Scope::everywhere(ids::claims()), |entry| {
+        let route = entry.object.parsed(ResourceRoute::read);
+        if route.bundle.as_deref() == Some(bundle)
+            && let Some(binding) = &route.binding
         {
             keys.push(ObjectKey::cluster_scoped(
                 ids::apibindings(),
-                claim.key.cluster.clone(),
+                entry.key.cluster.clone(),
                 binding,
             ));
         }
@@ -143,7 +161,10 @@ fn in_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<ObjectKey> {
 
 fn waiting_in_cluster(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<ObjectKey> {
     let bindings = snapshot.range(&Scope::cluster(ids::apibindings(), cluster.clone()), None, usize::MAX);
-    let waits = |object: &Object| object.body_value()["status"]["phase"] != "Bound";
+    let waits = |object: &Object| {
+        let binding: kinds::ApiBinding = kinds::read(&object.body_value());
+        binding.status.phase != Some(ApiBindingPhase::Bound)
+    };
     bindings
         .into_iter()
         .filter(|binding| waits(&binding.object))

@@ -55,6 +55,10 @@ impl Reconciler for Garbage {
         vec![Scope::everything()]
     }
 
+    fn restart(&self) {
+        *self.index() = Index::default();
+    }
+
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let old = change.old.as_ref().map(|prior| &prior.object.meta);
         let new = change.new.as_ref().map(|object| &object.meta);

@@ -44,7 +44,11 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
         self.watches().into_iter().map(Scope::everywhere).collect()
     }
 
-    /// The keys that a change concerns. Existing objects come as creations when the loop starts.
+    /// Forgets indexes: the loop starts (over), and notices every existing object next.
+    fn restart(&self) {}
+
+    /// Returns the keys that a change concerns. Existing objects come as creations when the loop
+    /// starts. An index that maps changes to keys is kept up to date here.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<Self::Key>;
 
     /// Seconds to wait between a change and the look at its keys.

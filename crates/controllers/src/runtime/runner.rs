@@ -62,6 +62,7 @@ impl<R: Reconciler> Runner<R> {
     fn begin(&mut self) -> Result<Vec<Cursor>, Gone> {
         let snapshot = self.registry.store.latest();
         let scopes = self.reconciler.scopes();
+        self.reconciler.restart();
         for scope in &scopes {
             self.queue_existing(&snapshot, scope);
         }
