@@ -22,6 +22,7 @@ mod migration;
 mod mount;
 mod namespace;
 mod partition;
+mod plan_yaml;
 mod policy;
 mod quota;
 mod rollout;

@@ -17,19 +17,20 @@ use crate::{
     mount::Mounts,
     namespace::Namespaces,
     partition::PartitionSets,
+    plan_yaml::PlanYaml,
     policy::Policies,
     quota::Quotas,
     runtime::Reconciler,
     workspace::Workspaces,
     workspacetype::WorkspaceTypes,
 };
-use insula_api::{Clock, ClusterName, ClusterPath, Json, ObjectKey, Rng, Scope, Timestamp};
+use insula_api::{Clock, ClusterName, ClusterPath, Json, Object, ObjectKey, Rng, Scope, Timestamp};
 use insula_auth::UserInfo;
 use insula_registry::{
-    Change, DeleteOptions, Error, FieldValidation, Part, Propagation, Registry, Target, WriteOptions, locate,
+    Change, DeleteOptions, Error, FieldValidation, Part, Propagation, Registry, Target, WriteOptions, ids, locate,
     representation, view::ViewScope,
 };
-use insula_store::{Change as Event, MemoryStore};
+use insula_store::{Change as Event, MemoryStore, Txn, Write};
 use serde_json::json;
 use std::{
     collections::HashSet,
@@ -73,10 +74,7 @@ pub(crate) struct TestControlPlane {
 impl TestControlPlane {
     /// A server that has begun.
     pub(crate) async fn new() -> TestControlPlane {
-        let clock = Arc::new(TestClock(AtomicI64::new(1_795_255_200)));
-        let rng = Arc::new(TestRng(AtomicU64::new(7)));
-        let store = Arc::new(MemoryStore::new());
-        let registry = Registry::new(store, clock, rng, "https://server:6443".to_owned());
+        let registry = empty_registry();
         bootstrap(&registry).await.expect("the root workspace is written");
         let user = UserInfo::authenticated("alice", "", vec!["system:kcp:admin".to_owned()]);
         let rig = TestControlPlane {
@@ -280,6 +278,65 @@ impl TestControlPlane {
             .range(&Scope::everywhere(resource), None, usize::MAX);
         all.into_iter().map(|entry| entry.key).collect()
     }
+}
+
+/// Returns, as YAML, the plan of a reconciler for a key in a world of nothing but some objects.
+///
+/// The objects are YAML documents in their storage versions; the annotation `kcp.io/cluster` names
+/// the cluster of each, `root` by default. They are stored as they are: nothing is admitted,
+/// defaulted or validated.
+pub(crate) async fn plan<R: Reconciler>(
+    reconciler: impl FnOnce(Arc<Registry>) -> R,
+    key: &R::Key,
+    world: &str,
+) -> String {
+    let registry = Arc::new(empty_registry());
+    let documents: Vec<Json> = serde_saphyr::from_multiple(world).expect("YAML");
+    let writes = documents.into_iter().map(|value| {
+        let object = Object::new(&value, None).expect("an object");
+        Write::Put(key_of(&registry, &value), Arc::new(object))
+    });
+    let txn = Txn {
+        guards: Vec::new(),
+        writes: writes.collect(),
+    };
+    registry.store.commit(txn).await.expect("the world is stored");
+    let reconciler = reconciler(registry.clone());
+    let plan = reconciler.decide(&reconciler.observe(key, &registry.store.latest()));
+    PlanYaml(&plan).to_string()
+}
+
+/// Returns the key that a document is stored under.
+fn key_of(registry: &Registry, value: &Json) -> ObjectKey {
+    let text = |pointer: &str| value.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
+    let (group, _) = text("/apiVersion").split_once('/').unwrap_or_default();
+    let resource = match text("/kind") {
+        "Claim" => ids::claims(),
+        kind => {
+            let mut system = registry.catalog.system().iter();
+            let served = system.find(|served| **served.group() == *group && *served.names().kind == *kind);
+            served.expect("a built-in kind").resource_id()
+        }
+    };
+    let cluster = text("/metadata/annotations/kcp.io~1cluster");
+    let cluster = if cluster.is_empty() { "root" } else { cluster };
+    ObjectKey {
+        resource,
+        cluster: ClusterName::parse(cluster).expect("a cluster"),
+        namespace: text("/metadata/namespace").into(),
+        name: text("/metadata/name").into(),
+    }
+}
+
+fn empty_registry() -> Registry {
+    let clock = Arc::new(TestClock(AtomicI64::new(1_795_255_200)));
+    let rng = Arc::new(TestRng(AtomicU64::new(7)));
+    Registry::new(
+        Arc::new(MemoryStore::new()),
+        clock,
+        rng,
+        "https://server:6443".to_owned(),
+    )
 }
 
 /// One look of a reconciler at everything.

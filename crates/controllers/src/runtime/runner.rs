@@ -1,6 +1,7 @@
 //! The loop of one reconciler.
 
 use super::{Reconciler, Sleep, queue::Queue};
+use crate::plan_yaml::PlanYaml;
 use futures_util::{
     future::BoxFuture,
     stream::{FuturesUnordered, StreamExt},
@@ -181,6 +182,9 @@ async fn attempt<R: Reconciler>(registry: Arc<Registry>, reconciler: Arc<R>, key
         let Ok(plan) = decided else {
             return (key, Outcome::Failed("the reconciler panicked".to_owned()));
         };
+        if !plan.is_rest() {
+            tracing::debug!(reconciler = reconciler.name(), ?key, plan = %PlanYaml(&plan), "decided");
+        }
         let Plan { again_after, .. } = plan;
         match registry.apply(&plan).await {
             Ok(_) => return (key, Outcome::Done { again_after }),
