@@ -16,6 +16,7 @@ mod content;
 mod crd;
 mod event;
 mod garbage;
+mod loaded;
 mod logicalcluster;
 mod maintain;
 mod migration;

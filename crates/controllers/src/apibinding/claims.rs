@@ -1,5 +1,5 @@
-//! Permission claims: what the export asks for, what the binding accepts, and what therefore
-//! applies.
+//! Permission claims: those that the export asks for, those that the binding accepts, and the
+//! intersection, which applies.
 
 use crate::write::{list, text};
 use insula_api::{Condition, Json, Timestamp, set_condition};
@@ -45,7 +45,7 @@ pub(super) fn show(binding: &mut Json, export: &Json, now: Timestamp) {
     set_or_drop(binding, "appliedPermissionClaims", applied);
     let valid = match unexpected.as_slice() {
         [] => Condition::holds("PermissionClaimsValid"),
-        some => Condition::fails("PermissionClaimsValid", "InvalidPermissionClaims", words(some)),
+        some => Condition::fails("PermissionClaimsValid", "InvalidPermissionClaims", describe(some)),
     };
     set_condition(binding, &valid, now);
     set_condition(binding, &Condition::holds("PermissionClaimsApplied"), now);
@@ -58,7 +58,7 @@ fn set_or_drop(binding: &mut Json, field: &str, claims: Vec<Json>) {
     }
 }
 
-fn words(unexpected: &[&Json]) -> String {
+fn describe(unexpected: &[&Json]) -> String {
     let shown = unexpected.iter().take(SHOWN_MAX).map(|claim| {
         let (group, resource, identity) = key(claim);
         format!("unexpected/invalid claim for {resource}.{group} (identity {identity:?})")

@@ -1,40 +1,38 @@
-//! Names that other APIs of a cluster have already.
+//! Naming conflicts with other APIs of a cluster.
 
 use super::world::Resource;
-use insula_api::{ClusterPath, Json, ObjectKey};
+use insula_api::{
+    ClusterPath, ObjectKey,
+    kinds::{self, ApiBinding},
+};
 use insula_registry::{Api, Names, Origin, Registry, ids};
 use insula_store::Snapshot;
 
-use crate::write::text;
-
-/// An API that is there already.
+/// Another API of the cluster.
 #[derive(Debug, Clone)]
-pub(crate) struct Other {
-    /// Who brought it, as messages name it.
-    pub(crate) who: String,
+pub(crate) struct ServedApi {
+    /// The object that brings it, as messages name it.
+    pub(crate) origin: String,
     pub(crate) group: String,
     pub(crate) names: Names,
 }
 
-/// Every API of the cluster that the binding did not bring.
-pub(super) fn others(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey) -> Vec<Other> {
+/// Returns every bound or defined API of the cluster that the binding does not bring.
+pub(super) fn others(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey) -> Vec<ServedApi> {
     let mut others = Vec::new();
     for served in registry.catalog.claimed(snapshot, &own.cluster) {
-        let who = match &served.origin {
+        let origin = match &served.origin {
             Origin::Bound { binding } if *binding == own.name => continue,
             Origin::Bound { binding } => {
                 let key = ObjectKey::cluster_scoped(ids::apibindings(), own.cluster.clone(), binding);
-                let value = snapshot
-                    .get(&key)
-                    .map(|entry| entry.object.body_value())
-                    .unwrap_or_default();
-                describe_binding(binding, &value)
+                let value = snapshot.get(&key).map(|entry| entry.object.body_value());
+                describe_binding(binding, &kinds::read(&value.unwrap_or_default()))
             }
             Origin::Local { definition } => describe_definition(definition),
             Origin::System => continue,
         };
-        others.push(Other {
-            who,
+        others.push(ServedApi {
+            origin,
             group: served.api.group.to_string(),
             names: served.api.names.clone(),
         });
@@ -46,16 +44,17 @@ fn describe_definition(name: &str) -> String {
     format!("CustomResourceDefinition {name:?}")
 }
 
-fn describe_binding(name: &str, binding: &Json) -> String {
-    let export = text(binding, "/spec/reference/export/name");
-    match ClusterPath::parse(text(binding, "/spec/reference/export/path")) {
+fn describe_binding(name: &str, binding: &ApiBinding) -> String {
+    let reference = &binding.spec.reference.export;
+    let export = &reference.name;
+    match ClusterPath::parse(&reference.path) {
         Ok(path) => format!("APIBinding {name:?} bound to APIExport {path}:{export}"),
         Err(_) => format!("APIBinding {name:?} bound to local APIExport {export:?}"),
     }
 }
 
-/// The first name that somebody else has, in kcp's words.
-pub(super) fn find(resource: &Resource, api: &Api, others: &[Other]) -> Option<String> {
+/// Returns the first conflict, in the words of kcp.
+pub(super) fn find(resource: &Resource, api: &Api, others: &[ServedApi]) -> Option<String> {
     if resource.built_in {
         let Resource { group, name, .. } = resource;
         return Some(format!(
@@ -63,7 +62,7 @@ pub(super) fn find(resource: &Resource, api: &Api, others: &[Other]) -> Option<S
         ));
     }
     let named = others.iter().filter(|other| other.group == *api.group);
-    if resource.lost && !named.clone().any(|other| other.names.plural == api.names.plural) {
+    if resource.route_is_taken && !named.clone().any(|other| other.names.plural == api.names.plural) {
         let plural = &api.names.plural;
         return Some(format!(
             "naming conflict with an API that is not served: spec.names.plural={plural} is forbidden"
@@ -72,7 +71,7 @@ pub(super) fn find(resource: &Resource, api: &Api, others: &[Other]) -> Option<S
     named
         .filter_map(|other| Some((other, clash(&api.names, &other.names)?)))
         .next()
-        .map(|(other, clash)| format!("naming conflict with {}: spec.names.{clash} is forbidden", other.who))
+        .map(|(other, clash)| format!("naming conflict with {}: spec.names.{clash} is forbidden", other.origin))
 }
 
 fn clash(wanted: &Names, taken: &Names) -> Option<String> {

@@ -1,45 +1,43 @@
-//! What becomes of one binding.
+//! Decision about one binding.
 
 use super::{
     claims, conflicts, delete, extras,
-    world::{Resource, World, bound},
+    world::{Dropped, Resource, World},
 };
 use crate::{
+    loaded::Loaded,
     rollout::{self, Verdict},
     write::{sort_conditions, text, unchanged},
 };
-use insula_api::{Condition, Json, aggregate, condition, set_condition};
-use insula_registry::{Intent, Plan, ResourceRoute, exports::ExportName};
+use insula_api::{
+    Condition, Json, aggregate, condition,
+    kinds::{ApiBinding, ApiExport},
+    set_condition,
+};
+use insula_registry::{Intent, Plan, ResourceRoute, exports::ExportName, ids};
 use insula_store::Entry;
 use serde_json::json;
 
-/// Resources that one transaction binds; the rest comes in the next ones. Each takes up to four
-/// guards or writes.
+/// Resources that one transaction binds; further ones follow in the next transactions. Each takes up
+/// to four guards or writes.
 const RESOURCES_MAX: usize = 24;
 /// Bytes of bundles in one transaction, well below what every store takes.
 const BUNDLE_BYTES_MAX: usize = 1 << 20;
 
-/// Until objects of what is offered no longer are looked for again: nobody tells when the last one
-/// goes.
+/// Seconds until the objects of dropped resources are counted again: no change reports that the last
+/// one is deleted.
 const IN_USE_SECONDS: u64 = 60;
 
 const WAITING: &str = "Waiting for API(s) to be established";
 
 pub(super) fn decide(world: &World) -> Plan {
-    let Some((entry, value)) = &world.binding else {
+    let Some(binding) = &world.binding else {
         return Plan::rest();
     };
-    if entry.object.meta.is_deleting() {
-        return delete::delete(world, entry, value);
+    if binding.is_deleting() {
+        return delete::delete(world, binding);
     }
     let Some(alive) = &world.alive else { return Plan::rest() };
-    let mut value = value.clone();
-    if text(&value, "/status/phase").is_empty() {
-        if !value["status"].is_object() {
-            value["status"] = json!({});
-        }
-        value["status"]["phase"] = json!("Binding");
-    }
     let verdicts = || world.resources.iter().map(|resource| &resource.rollout);
     if verdicts().any(|verdict| matches!(verdict, Verdict::Trying)) {
         return Plan {
@@ -47,12 +45,19 @@ pub(super) fn decide(world: &World) -> Plan {
             again_after: Some(0),
         };
     }
+    let mut value = binding.value.clone();
+    if binding.view.status.phase.is_none() {
+        if !value["status"].is_object() {
+            value["status"] = json!({});
+        }
+        value["status"]["phase"] = json!("Binding");
+    }
     let mut plan = match usable_export(world) {
-        Ok(export) => bind(world, export, &mut value),
+        Ok(export) => bind(world, binding, export, &mut value),
         Err(problem) => {
             set_condition(&mut value, &problem, world.now);
-            if world.export.found.is_some() {
-                show_export(world, &mut value);
+            if let Some(export) = &world.export.found {
+                show_export(world, export, &mut value);
             }
             Plan::rest()
         }
@@ -61,16 +66,16 @@ pub(super) fn decide(world: &World) -> Plan {
         set_condition(&mut value, &waiting("InitialBindingCompleted"), world.now);
     }
     summarize(&mut value, world);
-    plan.intents.push(Intent::Update(entry.clone(), value));
-    if let Some((entry, export)) = &world.export.found {
-        let mut export = export.clone();
+    plan.intents.push(binding.update(value));
+    if let Some(export) = &world.export.found {
         let blocked = rollout::blocked_message(verdicts());
         if blocked.is_some() {
             plan.again_after = plan.again_after.or(Some(rollout::AGAIN_SECONDS));
         }
-        rollout::set_rolled_out(&mut export, blocked, world.now);
-        sort_conditions(&mut export);
-        plan.intents.push(Intent::Update(entry.clone(), export));
+        let mut value = export.value.clone();
+        rollout::set_rolled_out(&mut value, blocked, world.now);
+        sort_conditions(&mut value);
+        plan.intents.push(export.update(value));
     }
     plan.intents.extend(alive.iter().cloned());
     plan.intents.extend(world.export.guard.clone());
@@ -81,7 +86,7 @@ fn waiting(kind: &str) -> Condition {
     Condition::fails(kind, "WaitingForEstablished", WAITING).severity("Info")
 }
 
-/// `Ready` says what `InitialBindingCompleted` says.
+/// Copies `InitialBindingCompleted` to `Ready`.
 fn summarize(value: &mut Json, world: &World) {
     let initial = condition(value, "InitialBindingCompleted").cloned().unwrap_or_default();
     let ready = match initial["status"] == "True" {
@@ -93,21 +98,21 @@ fn summarize(value: &mut Json, world: &World) {
     sort_conditions(value);
 }
 
-/// The export with all that it takes to bind it, or why it cannot be bound.
-fn usable_export(world: &World) -> Result<&Json, Condition> {
+/// Returns the export if it is complete, or the condition that says what it lacks.
+fn usable_export(world: &World) -> Result<&Loaded<ApiExport>, Condition> {
     let fails = |reason: &str, message: String| Condition::fails("APIExportValid", reason, message);
-    let (place, name) = (&world.export.place, &world.export.name);
-    let Some((_, export)) = &world.export.found else {
+    let (location, name) = (&world.export.location, &world.export.name);
+    let Some(export) = &world.export.found else {
         return Err(fails(
             "APIExportNotFound",
-            format!("APIExport {place}|{name} not found"),
+            format!("APIExport {location}|{name} not found"),
         ));
     };
-    if text(export, "/status/identityHash").is_empty() {
-        let message = format!("APIExport {place}|{name} is missing status.identityHash");
+    if export.view.status.identity_hash.is_empty() {
+        let message = format!("APIExport {location}|{name} is missing status.identityHash");
         return Err(fails("MissingIdentityHash", message).severity("Warning"));
     }
-    if let Some(missing) = world.resources.iter().find(|resource| resource.schema.is_none()) {
+    if let Some(missing) = world.resources.iter().find(|resource| resource.schema_uid.is_none()) {
         let message = format!(
             "Invalid APIExport. Please contact the APIExport owner to resolve: APIResourceSchema {:?} not found",
             missing.schema_name
@@ -117,27 +122,28 @@ fn usable_export(world: &World) -> Result<&Json, Condition> {
     Ok(export)
 }
 
-fn show_export(world: &World, value: &mut Json) {
-    value["status"]["apiExportClusterName"] = json!(world.export.place);
-    if let Some((_, export)) = &world.export.found {
-        claims::show(value, export, world.now);
-        extras::carry(value, export);
-    }
+/// Writes what a binding's status and annotations repeat of the export.
+fn show_export(world: &World, export: &Loaded<ApiExport>, value: &mut Json) {
+    value["status"]["apiExportClusterName"] = json!(world.export.location);
+    claims::show(value, &export.value, world.now);
+    extras::carry(value, &export.value);
 }
 
-/// What stands in the way of a resource.
+/// Reason why a resource cannot be bound.
 enum Problem {
+    /// Another API has one of its names.
     Conflict(String),
+    /// Its schema or rules do not compile, or lack versions of stored objects.
     Invalid(String),
-    /// Stored objects could not be read by it.
+    /// Stored objects could not be read with its schema and rules.
     Blocked(String),
 }
 
-fn problem(world: &World, resource: &Resource) -> Option<Problem> {
-    let place = format!("APIResourceSchema {}|{}", world.export.place, resource.schema_name);
+fn problem(world: &World, binding: &Loaded<ApiBinding>, resource: &Resource) -> Option<Problem> {
+    let schema = format!("APIResourceSchema {}|{}", world.export.location, resource.schema_name);
     let api = match &resource.compiled {
         Ok(api) => api,
-        Err(errors) => return Some(Problem::Invalid(format!("{place} is invalid: {}", aggregate(errors)))),
+        Err(errors) => return Some(Problem::Invalid(format!("{schema} is invalid: {}", aggregate(errors)))),
     };
     if !resource.stranded.is_empty() {
         let counts: Vec<String> = resource
@@ -146,42 +152,34 @@ fn problem(world: &World, resource: &Resource) -> Option<Problem> {
             .map(|(version, n)| format!("{n} stored in {version}"))
             .collect();
         return Some(Problem::Invalid(format!(
-            "{place} is invalid: it lacks versions in which objects of this workspace are stored ({}): keep them in \
+            "{schema} is invalid: it lacks versions in which objects of this workspace are stored ({}): keep them in \
              spec.versions, not served if they are to go, until the objects were written again",
             counts.join(", ")
         )));
     }
-    if let (true, Verdict::Blocked(failure), Some((binding, _))) = (resource.changes, &resource.rollout, &world.binding)
-    {
-        let why = failure.tenant_message(&binding.key.cluster);
-        return Some(Problem::Blocked(format!("{place} is not rolled out: {why}")));
+    if let (true, Verdict::Blocked(failure)) = (resource.changes_service, &resource.rollout) {
+        let why = failure.tenant_message(&binding.entry.key.cluster);
+        return Some(Problem::Blocked(format!("{schema} is not rolled out: {why}")));
     }
     conflicts::find(resource, api, &world.others)
         .map(|clash| Problem::Conflict(format!("Unable to bind APIs: {clash}")))
 }
 
-fn bind(world: &World, export: &Json, value: &mut Json) -> Plan {
+/// Binds resources of a usable export. `value` becomes the new state of the binding.
+fn bind(world: &World, binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, value: &mut Json) -> Plan {
     set_condition(value, &Condition::holds("APIExportValid"), world.now);
-    show_export(world, value);
-    let problems: Vec<Problem> = world
-        .resources
-        .iter()
-        .filter_map(|resource| problem(world, resource))
-        .collect();
+    show_export(world, export, value);
+    let judged = world.resources.iter();
+    let (bindable, problems): (Vec<_>, Vec<_>) = judged
+        .map(|resource| (resource, problem(world, binding, resource)))
+        .partition(|(_, problem)| problem.is_none());
+    let problems: Vec<Problem> = problems.into_iter().filter_map(|(_, problem)| problem).collect();
+    let identity = &*export.view.status.identity_hash;
+    // A conflict stops the whole binding; an unusable schema stops only its resource.
     let conflict = problems.iter().any(|problem| matches!(problem, Problem::Conflict(_)));
-    // A conflict stops the whole binding; a schema that cannot be used stops only its resource.
-    let bindable: Vec<&Resource> = match conflict {
-        true => Vec::new(),
-        false => world
-            .resources
-            .iter()
-            .filter(|resource| problem(world, resource).is_none())
-            .collect(),
-    };
-    let identity = text(export, "/status/identityHash");
+    let bindable = bindable.into_iter().filter(|_| !conflict).map(|(resource, _)| resource);
     let stale: Vec<&Resource> = bindable
-        .into_iter()
-        .filter(|r| !is_bound(world, r, value, identity))
+        .filter(|resource| !is_bound(binding, export, resource, value))
         .collect();
     if let Some(first) = prepare(&stale) {
         return first;
@@ -192,8 +190,8 @@ fn bind(world: &World, export: &Json, value: &mut Json) -> Plan {
         plan.intents
             .push(bundle.unwrap_or_else(|| unchanged(resource.bundle_key.clone(), resource.bundle.as_ref())));
         plan.intents.extend(resource.guards.iter().cloned());
-        plan.intents.push(claim_intent(world, resource, identity));
-        show_bound(value, resource, identity);
+        plan.intents.push(route_intent(binding, export, resource));
+        show_bound(value, binding, resource, identity);
     }
     let complete = stale.len() <= RESOURCES_MAX;
     if !complete {
@@ -202,15 +200,15 @@ fn bind(world: &World, export: &Json, value: &mut Json) -> Plan {
     if problems.is_empty() && complete {
         plan.intents.extend(release(world, value));
     }
-    if world.dropped.iter().any(|(_, in_use)| *in_use) {
+    if world.dropped.iter().any(|dropped| dropped.in_use) {
         plan.again_after = plan.again_after.or(Some(IN_USE_SECONDS));
     }
     show_outcome(world, value, &problems, complete);
     plan
 }
 
-/// Bundles that do not fit into the transaction that claims them are written before: nobody is
-/// served from a bundle that nobody claims.
+/// Plans a transaction of bundles alone if they are too large for the transaction with their routes.
+/// A bundle without a route serves nobody.
 fn prepare(stale: &[&Resource]) -> Option<Plan> {
     let size = |resource: &&Resource| resource.wanted.to_string().len();
     let writes: Vec<&&Resource> = stale
@@ -240,7 +238,7 @@ fn prepare(stale: &[&Resource]) -> Option<Plan> {
 
 const BUNDLE_FIELDS: [&str; 2] = ["spec", "rules"];
 
-/// Rules and schema are always written together.
+/// Returns the write that brings a bundle up to date. Rules and schema are always written together.
 fn bundle_intent(resource: &Resource) -> Option<Intent> {
     let Some(present) = &resource.bundle else {
         return Some(Intent::Create(resource.bundle_key.clone(), resource.wanted.clone()));
@@ -261,62 +259,61 @@ fn bundle_intent(resource: &Resource) -> Option<Intent> {
     Some(Intent::Update(present.clone(), value))
 }
 
-fn wanted_claim(world: &World, resource: &Resource, identity: &str) -> Json {
-    let binding = world.binding.as_ref().map(|(entry, _)| entry.key.name.clone());
-    let export = world.export.found.as_ref().map(|(entry, _)| ExportName {
-        cluster: entry.key.cluster.clone(),
-        name: entry.key.name.clone(),
-    });
-    let claim = ResourceRoute {
-        binding,
-        export,
+fn wanted_route(binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, resource: &Resource) -> Json {
+    let (binding, exporter) = (&binding.entry.key, &export.entry.key);
+    let route = ResourceRoute {
+        binding: Some(binding.name.clone()),
+        export: Some(ExportName {
+            cluster: exporter.cluster.clone(),
+            name: exporter.name.clone(),
+        }),
         definition: None,
         bundle: Some(resource.bundle_key.name.clone()),
-        identity: identity.into(),
+        identity: export.view.status.identity_hash.as_str().into(),
         storage: None,
     };
-    claim.write(&resource.claim_key.name)
+    route.write(&resource.route_key.name)
 }
 
-/// Making a claim is winning the name; one that is there is the binding's own, or there would be a
+/// Creating the route wins the name. A route that exists is the binding's own, or there would be a
 /// conflict.
-fn claim_intent(world: &World, resource: &Resource, identity: &str) -> Intent {
-    let wanted = wanted_claim(world, resource, identity);
-    match &resource.claim {
-        None => Intent::Create(resource.claim_key.clone(), wanted),
-        Some(claim) => {
-            let mut value = claim.object.body_value();
+fn route_intent(binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, resource: &Resource) -> Intent {
+    let wanted = wanted_route(binding, export, resource);
+    match &resource.route {
+        None => Intent::Create(resource.route_key.clone(), wanted),
+        Some(route) => {
+            let mut value = route.object.body_value();
             value["spec"] = wanted["spec"].clone();
-            Intent::Update(claim.clone(), value)
+            Intent::Update(route.clone(), value)
         }
     }
 }
 
-fn is_bound(world: &World, resource: &Resource, value: &Json, identity: &str) -> bool {
+/// Returns true if route, bundle and status of a resource are up to date.
+fn is_bound(binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, resource: &Resource, value: &Json) -> bool {
     let mut shown = value.clone();
-    show_bound(&mut shown, resource, identity);
-    let claimed = resource
-        .claim
+    show_bound(&mut shown, binding, resource, &export.view.status.identity_hash);
+    let is_routed = resource
+        .route
         .as_ref()
-        .is_some_and(|claim| claim.object.body_value()["spec"] == wanted_claim(world, resource, identity)["spec"]);
-    claimed
+        .is_some_and(|route| route.object.body_value()["spec"] == wanted_route(binding, export, resource)["spec"]);
+    is_routed
         && bundle_intent(resource).is_none()
         && shown["status"]["boundResources"] == value["status"]["boundResources"]
 }
 
-fn show_bound(value: &mut Json, resource: &Resource, identity: &str) {
-    let (Some((schema, _)), Ok(api)) = (&resource.schema, &resource.compiled) else {
+/// Writes the entry of a resource in `status.boundResources`.
+fn show_bound(value: &mut Json, binding: &Loaded<ApiBinding>, resource: &Resource, identity: &str) {
+    let (Some(schema_uid), Ok(api)) = (&resource.schema_uid, &resource.compiled) else {
         return;
     };
-    let known = |version: &&Json| version.as_str().is_some_and(|version| api.version(version).is_some());
-    let before = bound(value, &resource.group, &resource.name).unwrap_or(&Json::Null);
-    // Versions that the schema lost have no objects, or it would not be bound.
-    let mut versions: Vec<Json> = before["storageVersions"]
-        .as_array()
+    let before = binding.view.status.bound(&resource.group, &resource.name);
+    // Versions that the schema lacks have no objects, or the resource would not be bound.
+    let mut versions: Vec<Json> = before
         .into_iter()
-        .flatten()
-        .filter(known)
-        .cloned()
+        .flat_map(|bound| &bound.storage_versions)
+        .filter(|version| api.version(version).is_some())
+        .map(|version| json!(version))
         .collect();
     let storage = json!(&*api.storage_version().name);
     if !versions.contains(&storage) {
@@ -325,7 +322,7 @@ fn show_bound(value: &mut Json, resource: &Resource, identity: &str) {
     let entry = json!({
         "group": resource.group, "resource": resource.name,
         "schema": {
-            "name": resource.schema_name, "UID": schema.object.meta.uid.to_string(), "identityHash": identity,
+            "name": resource.schema_name, "UID": schema_uid, "identityHash": identity,
         },
         "storageVersions": versions,
     });
@@ -342,36 +339,30 @@ fn show_bound(value: &mut Json, resource: &Resource, identity: &str) {
     }
 }
 
-/// What is no longer offered goes once no objects of it are left; until then it is served as it
-/// was.
+/// Releases dropped resources without objects: their entries in the status and their routes. Others
+/// are served as before.
 fn release(world: &World, value: &mut Json) -> Vec<Intent> {
-    let gone: Vec<&Json> = world
-        .dropped
-        .iter()
-        .filter(|(_, in_use)| !in_use)
-        .map(|(bound, _)| bound)
-        .collect();
+    let is_gone = |entry: &Json| {
+        let mut gone = world.dropped.iter().filter(|dropped| !dropped.in_use);
+        gone.any(|Dropped { bound, .. }| {
+            text(entry, "/group") == bound.group && text(entry, "/resource") == bound.resource
+        })
+    };
     if let Some(list) = value["status"]["boundResources"].as_array_mut() {
-        list.retain(|bound| !gone.contains(&bound));
+        list.retain(|entry| !is_gone(entry));
     }
-    let is_released = |claim: &&Entry| {
-        let offered = world.resources.iter().any(|resource| resource.claim_key == claim.key);
-        let in_use = world.dropped.iter().any(|(bound, in_use)| {
-            *in_use
-                && insula_registry::ids::claim(&claim.key.cluster, text(bound, "/group"), text(bound, "/resource"))
-                    == claim.key
+    let is_released = |route: &&Entry| {
+        let offered = world.resources.iter().any(|resource| resource.route_key == route.key);
+        let in_use = world.dropped.iter().any(|Dropped { bound, in_use }| {
+            *in_use && ids::claim(&route.key.cluster, &bound.group, &bound.resource) == route.key
         });
         !offered && !in_use
     };
-    world
-        .claims
-        .iter()
-        .filter(is_released)
-        .cloned()
-        .map(Intent::Delete)
-        .collect()
+    let released = world.routes.iter().filter(is_released);
+    released.cloned().map(Intent::Delete).collect()
 }
 
+/// Writes the conditions and the phase that follow from the problems.
 fn show_outcome(world: &World, value: &mut Json, problems: &[Problem], complete: bool) {
     let outcome = |kind: &str| match problems
         .iter()
@@ -385,7 +376,7 @@ fn show_outcome(world: &World, value: &mut Json, problems: &[Problem], complete:
         None => Condition::holds(kind),
     };
     let initially = condition(value, "InitialBindingCompleted").is_some_and(|c| c["status"] == "True");
-    // Once it held it holds for ever: what comes later is a matter of being up to date.
+    // It stays true for ever: later problems are those of `BindingUpToDate`.
     if !initially {
         set_condition(value, &outcome("InitialBindingCompleted"), world.now);
     }

@@ -1,71 +1,74 @@
-//! The end of a binding: its objects, then its claims and itself in one transaction. Needs neither
-//! export nor schema. Where another binding of the workspace is to the same export, names and
-//! objects are left to that one.
+//! End of a binding: its objects first, then its routes and itself in one transaction. Needs neither
+//! export nor schema. If the workspace has another binding to the same export, names and objects go
+//! over to that successor.
 
-use super::world::{World, bound};
-use crate::write::{drop_finalizer, list, patience, sort_conditions, text};
-use insula_api::{Condition, Json, names::finalizers, set_condition};
+use super::world::World;
+use crate::{
+    loaded::Loaded,
+    write::{drop_finalizer, list, patience, sort_conditions, text},
+};
+use insula_api::{Condition, Json, kinds::ApiBinding, names::finalizers, set_condition};
 use insula_registry::{Intent, Plan, ids};
-use insula_store::Entry;
 use serde_json::json;
 
-pub(super) fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
-    let mut value = old.clone();
+pub(super) fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
+    let mut value = binding.value.clone();
     let content = &world.content;
     let mut intents = content.intents.clone();
     if content.is_clean() {
-        intents.extend(match &world.heir {
-            Some(heir) => inheritance(world, old, heir),
-            None => world.claims.iter().cloned().map(Intent::Delete).collect(),
+        intents.extend(match &world.successor {
+            Some(successor) => hand_over(world, binding, successor),
+            None => world.routes.iter().cloned().map(Intent::Delete).collect(),
         });
         drop_finalizer(&mut value, finalizers::API_BINDING);
-        intents.push(Intent::Update(entry.clone(), value));
+        intents.push(binding.update(value));
         return Plan::of(intents);
     }
     let again = match intents.is_empty() {
         false => 0,
         true => {
-            set_condition(&mut value, &what_remains(world), world.now);
+            set_condition(&mut value, &remaining_content(world), world.now);
             sort_conditions(&mut value);
-            patience(world.now, entry.object.meta.deletion_timestamp)
+            patience(world.now, binding.entry.object.meta.deletion_timestamp)
         }
     };
-    intents.push(Intent::Update(entry.clone(), value));
+    intents.push(binding.update(value));
     Plan {
         intents,
         again_after: Some(again),
     }
 }
 
-/// The claims in the heir's name, and in its status what is bound by them: the versions that
-/// objects are stored in above all.
-fn inheritance(world: &World, old: &Json, (entry, heir): &(Entry, Json)) -> Vec<Intent> {
-    let mut heir = heir.clone();
-    let is_claimed = |bound: &&Json| {
-        let cluster = &entry.key.cluster;
-        let key = ids::claim(cluster, text(bound, "/group"), text(bound, "/resource"));
-        world.claims.iter().any(|claim| claim.key == key)
+/// Points the routes at the successor, and adds the resources bound by them to its status: above all
+/// the versions that objects are stored in.
+fn hand_over(world: &World, binding: &Loaded<ApiBinding>, successor: &Loaded<ApiBinding>) -> Vec<Intent> {
+    let key = &successor.entry.key;
+    let is_routed = |bound: &&Json| {
+        let route = ids::claim(&key.cluster, text(bound, "/group"), text(bound, "/resource"));
+        world.routes.iter().any(|known| known.key == route)
     };
-    let left = list(old, "/status/boundResources").iter().filter(is_claimed);
-    let new: Vec<Json> = left
-        .filter(|left| bound(&heir, text(left, "/group"), text(left, "/resource")).is_none())
-        .cloned()
-        .collect();
-    let mut all = list(&heir, "/status/boundResources").to_vec();
-    all.extend(new);
-    if !heir["status"].is_object() {
-        heir["status"] = json!({});
+    let is_new = |bound: &&Json| {
+        let (group, resource) = (text(bound, "/group"), text(bound, "/resource"));
+        successor.view.status.bound(group, resource).is_none()
+    };
+    let mut all = list(&successor.value, "/status/boundResources").to_vec();
+    let left = list(&binding.value, "/status/boundResources").iter();
+    all.extend(left.filter(is_routed).filter(is_new).cloned());
+    let mut value = successor.value.clone();
+    if !value["status"].is_object() {
+        value["status"] = json!({});
     }
-    heir["status"]["boundResources"] = json!(all);
-    let renamed = world.claims.iter().map(|claim| {
-        let mut value = claim.object.body_value();
-        value["spec"]["binding"] = json!(&*entry.key.name);
-        Intent::Update(claim.clone(), value)
+    value["status"]["boundResources"] = json!(all);
+    let renamed = world.routes.iter().map(|route| {
+        let mut value = route.object.body_value();
+        value["spec"]["binding"] = json!(&*key.name);
+        Intent::Update(route.clone(), value)
     });
-    renamed.chain([Intent::Update(entry.clone(), heir)]).collect()
+    renamed.chain([successor.update(value)]).collect()
 }
 
-fn what_remains(world: &World) -> Condition {
+/// Returns the condition that tells what still holds the binding.
+fn remaining_content(world: &World) -> Condition {
     let content = &world.content;
     let (reason, message) = match content.finalizers.is_empty() {
         true => (

@@ -1,5 +1,4 @@
-//! What an export says to its consumers beside its API: annotations with a prefix of their own,
-//! which stand on each of its bindings as they stand on the export.
+//! Annotations with the prefix `extra.apis.kcp.io/`: an export hands them on to its bindings.
 
 use insula_api::{Json, names::annotations::EXTRA_PREFIX};
 use insula_registry::names::ANNOTATIONS_BYTES_MAX;
@@ -9,14 +8,14 @@ fn annotations(object: &Json) -> impl Iterator<Item = (&String, &Json)> {
     object["metadata"]["annotations"].as_object().into_iter().flatten()
 }
 
-/// The annotations of an export that its bindings carry.
+/// Returns the annotations of an export that its bindings carry.
 pub(super) fn of(export: &Json) -> Map<String, Json> {
     let extra = annotations(export).filter(|(key, _)| key.starts_with(EXTRA_PREFIX));
     extra.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Writes them on a binding, and takes off what the export says no longer. What would not fit
-/// beside the binding's own is left out: else the tenant could not write its binding any more.
+/// Writes them on a binding, and removes those that the export no longer has. Omits annotations that
+/// exceed the limit together with the binding's own: the tenant could not write its binding any more.
 pub(super) fn carry(binding: &mut Json, export: &Json) {
     let mut wanted = of(export);
     let size = |key: &str, value: &Json| key.len() + value.as_str().map_or(0, str::len);

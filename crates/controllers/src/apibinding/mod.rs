@@ -14,6 +14,8 @@ mod index;
 mod world;
 
 #[cfg(test)]
+mod decide_tests;
+#[cfg(test)]
 mod keys_tests;
 #[cfg(test)]
 mod tests;

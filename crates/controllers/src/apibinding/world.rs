@@ -1,12 +1,17 @@
-//! What is known about one binding.
+//! World of the APIBinding reconciler: everything that the decision about one binding looks at.
 
-use super::conflicts::{self, Other};
+use super::conflicts::{self, ServedApi};
 use crate::{
     content::{Content, Sweep, sweep},
+    loaded::Loaded,
     rollout::{self, Gate, Trial, Verdict},
-    write::{alive, list, text, unchanged},
+    write::{alive, text, unchanged},
 };
-use insula_api::{ClusterName, ClusterPath, FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp, names::labels};
+use insula_api::{
+    ClusterName, ClusterPath, FieldError, Json, ObjectKey, ResourceId, Scope, Timestamp,
+    kinds::{ApiBinding, ApiBindingStatus, ApiExport, BoundResource, ExportedResource},
+    names::labels,
+};
 use insula_registry::{Api, Intent, Registry, ResourceRoute, admission::bundle, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::{
@@ -15,87 +20,78 @@ use std::{
     sync::Arc,
 };
 
-/// The world of a binding.
+/// World of a binding.
 pub(crate) struct World {
-    /// The APIBinding, if it still exists.
-    pub(crate) binding: Option<(Entry, Json)>,
-    /// Guards on the cluster; nothing when it goes away.
+    /// The APIBinding, if it exists.
+    pub(crate) binding: Option<Loaded<ApiBinding>>,
+    /// Guards on the cluster; `None` while the cluster is being deleted.
     pub(crate) alive: Option<Vec<Intent>>,
     pub(crate) export: Export,
-    /// What the export offers, in its order.
+    /// Resources that the export offers, in its order.
     pub(crate) resources: Vec<Resource>,
-    /// What is bound and no longer offered; true where objects of it are left.
-    pub(crate) dropped: Vec<(Json, bool)>,
-    /// Names of other APIs in the cluster.
-    pub(crate) others: Vec<Other>,
-    /// The claims that the binding has.
-    pub(crate) claims: Vec<Entry>,
-    /// Its objects, while it is being deleted and leaves them to nobody.
+    /// Bound resources that the export no longer offers.
+    pub(crate) dropped: Vec<Dropped>,
+    /// Other APIs in the cluster.
+    pub(crate) others: Vec<ServedApi>,
+    /// Routes of resource names to the binding.
+    pub(crate) routes: Vec<Entry>,
+    /// Objects of the binding, while it is being deleted and has no successor.
     pub(crate) content: Sweep,
-    /// While it is being deleted: another binding of the workspace to the same export, which they
-    /// are left to.
-    pub(crate) heir: Option<(Entry, Json)>,
+    /// Another binding of the workspace to the same export. While this binding is being deleted,
+    /// its successor takes over names and objects.
+    pub(crate) successor: Option<Loaded<ApiBinding>>,
     pub(crate) now: Timestamp,
 }
 
-/// The export that a binding refers to.
+/// Export that a binding refers to.
 #[derive(Default)]
 pub(crate) struct Export {
-    /// Where it is, or would be: a cluster's name, or the path as it was written if that leads
-    /// nowhere.
-    pub(crate) place: String,
+    /// Flat name of its cluster, or the path as it is written if that leads nowhere.
+    pub(crate) location: String,
     pub(crate) name: String,
-    pub(crate) found: Option<(Entry, Json)>,
+    pub(crate) found: Option<Loaded<ApiExport>>,
     /// Guard on it.
     pub(crate) guard: Option<Intent>,
 }
 
-/// One resource of an export.
+/// Bound resource that the export no longer offers.
+pub(crate) struct Dropped {
+    pub(crate) bound: BoundResource,
+    /// Objects of it exist.
+    pub(crate) in_use: bool,
+}
+
+/// Resource of an export.
 pub(crate) struct Resource {
     pub(crate) group: String,
     pub(crate) name: String,
     pub(crate) schema_name: String,
-    /// The APIResourceSchema, if there is one.
-    pub(crate) schema: Option<(Entry, Json)>,
+    /// UID of the APIResourceSchema, if that exists.
+    pub(crate) schema_uid: Option<String>,
     /// Guards on schema and conversion.
     pub(crate) guards: Vec<Intent>,
     pub(crate) bundle_key: ObjectKey,
     pub(crate) bundle: Option<Entry>,
     /// The bundle as it should be.
     pub(crate) wanted: Json,
-    /// What the bundle compiles to, or why it does not.
+    /// The API that the wanted bundle compiles to, or the errors.
     pub(crate) compiled: Result<Arc<Api>, Vec<FieldError>>,
-    pub(crate) claim_key: ObjectKey,
-    pub(crate) claim: Option<Entry>,
-    /// Objects in versions that the schema does not have, by version.
+    pub(crate) route_key: ObjectKey,
+    pub(crate) route: Option<Entry>,
+    /// Number of objects in versions that the schema lacks, by version.
     pub(crate) stranded: BTreeMap<String, usize>,
-    /// It is one of the server's own.
+    /// The name is one of the server's own APIs.
     pub(crate) built_in: bool,
-    /// Somebody else has the claim.
-    pub(crate) lost: bool,
-    /// The tenant, or others of the same bundle, are served otherwise now.
-    pub(crate) changes: bool,
-    /// What a dry run of the change says.
+    /// The route of the name leads to another API.
+    pub(crate) route_is_taken: bool,
+    /// The tenant, or others of the same bundle, are served by another generation now.
+    pub(crate) changes_service: bool,
+    /// Result of a dry run of that change.
     pub(crate) rollout: Verdict,
 }
 
 pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapshot: &Snapshot) -> World {
-    let now = registry.clock.now();
     let cluster = &key.cluster;
-    let binding = snapshot.get(key).map(|entry| {
-        let value = entry.object.body_value();
-        (entry, value)
-    });
-    let none = Json::Null;
-    let value = binding.as_ref().map_or(&none, |(_, value)| value);
-    let deleting = binding
-        .as_ref()
-        .is_some_and(|(entry, _)| entry.object.meta.is_deleting());
-    let all = snapshot.range(&Scope::cluster(ids::claims(), cluster.clone()), None, usize::MAX);
-    let claims: Vec<Entry> = all
-        .into_iter()
-        .filter(|c| c.object.parsed(ResourceRoute::read).binding.as_deref() == Some(&*key.name))
-        .collect();
     let mut world = World {
         alive: alive(snapshot, cluster),
         export: Export::default(),
@@ -103,178 +99,211 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
         dropped: Vec::new(),
         others: Vec::new(),
         content: Sweep::default(),
-        heir: None,
-        claims,
-        now,
+        successor: None,
+        routes: routes(snapshot, key),
+        now: registry.clock.now(),
         binding: None,
     };
-    if deleting {
-        world.heir = binding
-            .as_ref()
-            .and_then(|(entry, _)| heir(snapshot, entry, &world.claims));
-    }
-    if deleting && world.heir.is_none() {
-        world.content = sweep(snapshot, &bound_content(value, &world.claims), cluster, None, now);
-    } else if binding.is_some() && !deleting {
-        world.export = find_export(snapshot, cluster, value);
-        if let Some((entry, export)) = &world.export.found {
-            let offered = list(export, "/spec/resources")
-                .iter()
-                .filter(|r| !r["storage"]["virtual"].is_object());
-            let look = |wanted| resource(registry, snapshot, cluster, &entry.key.cluster, export, wanted, value);
-            world.resources = offered.map(look).collect();
+    let Some(binding) = Loaded::<ApiBinding>::get(snapshot, key) else {
+        return world;
+    };
+    let status = &binding.view.status;
+    if binding.is_deleting() {
+        world.successor = successor(snapshot, &binding.entry, &world.routes);
+        if world.successor.is_none() {
+            let contents = bound_content(status, &world.routes);
+            world.content = sweep(snapshot, &contents, cluster, None, world.now);
+        }
+    } else {
+        world.export = find_export(snapshot, cluster, &binding.view);
+        if let Some(export) = &world.export.found {
+            let offer = Offer {
+                registry,
+                snapshot,
+                export,
+                binding: &binding,
+            };
+            let resources = export.view.spec.resources.iter();
+            let resources = resources.filter(|offered| offered.storage.r#virtual.is_none());
+            world.resources = resources.map(|offered| offer.resource(offered)).collect();
             for resource in &mut world.resources {
-                attempt(registry, gate, snapshot, cluster, export, resource);
+                offer.try_out(gate, resource);
             }
         }
-        world.dropped = dropped(snapshot, cluster, value, &world.resources);
+        world.dropped = dropped(snapshot, cluster, status, &world.resources);
         world.others = conflicts::others(registry, snapshot, key);
     }
-    world.binding = binding;
+    world.binding = Some(binding);
     world
 }
 
-/// The first binding of the same workspace to the same export that stays; the export still has the
-/// identity that objects are stored under.
-fn heir(snapshot: &Snapshot, binding: &Entry, claims: &[Entry]) -> Option<(Entry, Json)> {
+/// Returns the routes of a cluster that lead to a binding.
+fn routes(snapshot: &Snapshot, binding: &ObjectKey) -> Vec<Entry> {
+    let all = snapshot.range(
+        &Scope::cluster(ids::claims(), binding.cluster.clone()),
+        None,
+        usize::MAX,
+    );
+    let leads_to = |entry: &Entry| entry.object.parsed(ResourceRoute::read).binding.as_deref() == Some(&*binding.name);
+    all.into_iter().filter(leads_to).collect()
+}
+
+/// Finds the first binding of the workspace to the same export that is not being deleted. The export
+/// must still have the identity that the objects are stored under.
+fn successor(snapshot: &Snapshot, binding: &Entry, routes: &[Entry]) -> Option<Loaded<ApiBinding>> {
     let export = binding.object.meta.label(labels::EXPORT)?;
     let scope = Scope::cluster(ids::apibindings(), binding.key.cluster.clone());
     let mut others = snapshot.range(&scope, None, usize::MAX).into_iter();
-    let heir = others.find(|other| {
+    let successor = others.find(|other| {
         let meta = &other.object.meta;
         other.key != binding.key && meta.label(labels::EXPORT) == Some(export) && !meta.is_deleting()
     })?;
-    let value = heir.object.body_value();
-    let (_, export) = find_export(snapshot, &heir.key.cluster, &value).found?;
-    let identity = text(&export, "/status/identityHash");
-    let is_its = |claim: &Entry| *claim.object.parsed(ResourceRoute::read).identity == *identity;
-    claims.iter().all(is_its).then_some((heir, value))
+    let successor = Loaded::of(successor);
+    let export = find_export(snapshot, &successor.entry.key.cluster, &successor.view).found?;
+    let identity = &*export.view.status.identity_hash;
+    let has_it = |route: &Entry| *route.object.parsed(ResourceRoute::read).identity == *identity;
+    routes.iter().all(has_it).then_some(successor)
 }
 
-fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &Json) -> Export {
-    let (path, name) = (
-        text(binding, "/spec/reference/export/path"),
-        text(binding, "/spec/reference/export/name").to_owned(),
-    );
-    let cluster = match path.is_empty() {
+fn find_export(snapshot: &Snapshot, own: &ClusterName, binding: &ApiBinding) -> Export {
+    let reference = &binding.spec.reference.export;
+    let name = reference.name.clone();
+    let cluster = match reference.path.is_empty() {
         true => Some(own.clone()),
-        false => ClusterPath::parse(path)
+        false => ClusterPath::parse(&reference.path)
             .ok()
             .and_then(|path| locate::locate(snapshot, &path).ok()),
     };
     let Some(cluster) = cluster else {
         return Export {
-            place: path.to_owned(),
+            location: reference.path.clone(),
             name,
             ..Export::default()
         };
     };
     let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), &name);
-    let found = snapshot.get(&key).filter(|entry| !entry.object.meta.is_deleting());
+    let found = Loaded::get(snapshot, &key).filter(|export: &Loaded<ApiExport>| !export.is_deleting());
     Export {
-        place: cluster.to_string(),
+        location: cluster.to_string(),
         name,
-        guard: found.as_ref().map(|entry| unchanged(key, Some(entry))),
-        found: found.map(|entry| {
-            let value = entry.object.body_value();
-            (entry, value)
-        }),
+        guard: found.as_ref().map(|export| unchanged(key, Some(&export.entry))),
+        found,
     }
 }
 
-fn resource(
-    registry: &Registry,
-    snapshot: &Snapshot,
-    own: &ClusterName,
-    exporter: &ClusterName,
-    export: &Json,
-    offered: &Json,
-    binding: &Json,
-) -> Resource {
-    let (group, name) = (text(offered, "/group").to_owned(), text(offered, "/name").to_owned());
-    let schema_name = text(offered, "/schema").to_owned();
-    let schema_key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), exporter.clone(), &schema_name);
-    let conversion_key = ObjectKey::cluster_scoped(ids::apiconversions(), exporter.clone(), &schema_name);
-    let schema = snapshot.get(&schema_key);
-    let conversion = snapshot.get(&conversion_key);
-    let guards = vec![
-        unchanged(schema_key, schema.as_ref()),
-        unchanged(conversion_key, conversion.as_ref()),
-    ];
-    let schema = schema.map(|entry| {
-        let value = entry.object.body_value();
-        (entry, value)
-    });
-    let conversion = conversion.map(|entry| entry.object.body_value());
-    let (wanted, compiled) = match &schema {
-        Some((_, schema)) => {
-            let wanted = bundle::of_schema(schema, conversion.as_ref());
-            let present = snapshot.get(&ids::bundle(text(&wanted, "/metadata/name")));
-            let compiled = registry
-                .catalog
-                .successor(&wanted, present.as_ref().map(|present| &*present.object));
-            (wanted, compiled)
+/// Export as one binding sees it.
+struct Offer<'a> {
+    registry: &'a Registry,
+    snapshot: &'a Snapshot,
+    export: &'a Loaded<ApiExport>,
+    binding: &'a Loaded<ApiBinding>,
+}
+
+impl Offer<'_> {
+    /// Observes one resource of the export.
+    fn resource(&self, offered: &ExportedResource) -> Resource {
+        let Offer { registry, snapshot, .. } = self;
+        let (group, name) = (offered.group.clone(), offered.name.clone());
+        let beside_export = |id| ObjectKey::cluster_scoped(id, self.export.entry.key.cluster.clone(), &offered.schema);
+        let (schema_key, conversion_key) = (
+            beside_export(ids::apiresourceschemas()),
+            beside_export(ids::apiconversions()),
+        );
+        let (schema, conversion) = (snapshot.get(&schema_key), snapshot.get(&conversion_key));
+        let guards = vec![
+            unchanged(schema_key, schema.as_ref()),
+            unchanged(conversion_key, conversion.as_ref()),
+        ];
+        let (wanted, compiled) = match &schema {
+            Some(schema) => {
+                let conversion = conversion.map(|conversion| conversion.object.body_value());
+                let wanted = bundle::of_schema(&schema.object.body_value(), conversion.as_ref());
+                let present = snapshot.get(&ids::bundle(text(&wanted, "/metadata/name")));
+                let compiled = registry
+                    .catalog
+                    .successor(&wanted, present.as_ref().map(|present| &*present.object));
+                (wanted, compiled)
+            }
+            None => (Json::Null, Err(Vec::new())),
+        };
+        let bundle_key = ids::bundle(text(&wanted, "/metadata/name"));
+        let binding = &self.binding.entry.key;
+        let route_key = ids::claim(&binding.cluster, &group, &name);
+        let route = snapshot.get(&route_key);
+        Resource {
+            built_in: registry.catalog.system().get(&group, &name).is_some(),
+            schema_uid: schema.map(|schema| schema.object.meta.uid.to_string()),
+            guards,
+            bundle: snapshot.get(&bundle_key),
+            bundle_key,
+            wanted,
+            stranded: compiled
+                .as_ref()
+                .map_or_else(|_| BTreeMap::new(), |api| self.stranded(api)),
+            compiled,
+            route_is_taken: route.as_ref().is_some_and(|route| {
+                route.object.parsed(ResourceRoute::read).binding.as_deref() != Some(&*binding.name)
+            }),
+            changes_service: false,
+            rollout: Verdict::Open,
+            route,
+            route_key,
+            group,
+            name,
+            schema_name: offered.schema.clone(),
         }
-        None => (Json::Null, Err(Vec::new())),
-    };
-    let bundle_key = ids::bundle(text(&wanted, "/metadata/name"));
-    let claim_key = ids::claim(own, &group, &name);
-    let claim = snapshot.get(&claim_key);
-    let stranded = match &compiled {
-        Ok(api) => stranded(snapshot, own, api, text(export, "/status/identityHash"), binding),
-        Err(_) => BTreeMap::new(),
-    };
-    Resource {
-        built_in: registry.catalog.system().get(&group, &name).is_some(),
-        schema,
-        guards,
-        bundle: snapshot.get(&bundle_key),
-        bundle_key,
-        wanted,
-        compiled,
-        lost: claim
-            .as_ref()
-            .is_some_and(|claim| claim.object.parsed(ResourceRoute::read).binding.as_deref() != Some(name_of(binding))),
-        changes: false,
-        rollout: Verdict::Open,
-        claim,
-        claim_key,
-        stranded,
-        group,
-        name,
-        schema_name,
     }
-}
 
-/// Tries what would be served on every stored object of the export's API, where something else is
-/// served now.
-fn attempt(
-    registry: &Registry,
-    gate: &Gate,
-    snapshot: &Snapshot,
-    own: &ClusterName,
-    export: &Json,
-    resource: &mut Resource,
-) {
-    let Ok(api) = &resource.compiled else { return };
-    let claimed = resource.claim.is_some() && !resource.lost;
-    let present = match (&resource.bundle, claimed) {
-        (_, true) => registry
-            .catalog
-            .resolve(snapshot, own, &resource.group, &resource.name)
-            .map(|served| served.api),
-        (Some(bundle), false) => registry.catalog.compiled(&bundle.object).ok(),
-        (None, false) => None,
-    };
-    resource.changes = present.is_some_and(|present| present.fingerprint != api.fingerprint);
-    // An export that says that something is held back has to be told when that ends.
-    if resource.changes || rollout::is_blocked(export) {
-        let id = ResourceId {
+    fn resource_id(&self, api: &Api) -> ResourceId {
+        ResourceId {
             group: api.group.clone(),
             resource: api.names.plural.clone(),
-            identity: text(export, "/status/identityHash").into(),
+            identity: self.export.view.status.identity_hash.as_str().into(),
+        }
+    }
+
+    /// Counts objects in versions that the schema lacks. Walks objects only if the binding's status
+    /// names such a version.
+    fn stranded(&self, api: &Api) -> BTreeMap<String, usize> {
+        let known: BTreeSet<&str> = api.versions.iter().map(|version| &*version.name).collect();
+        let bound = self.binding.view.status.bound(&api.group, &api.names.plural);
+        let mut stored = bound.into_iter().flat_map(|bound| &bound.storage_versions);
+        let mut counts = BTreeMap::new();
+        if stored.all(|version| known.contains(version.as_str())) {
+            return counts;
+        }
+        let scope = Scope::cluster(self.resource_id(api), self.binding.entry.key.cluster.clone());
+        self.snapshot.for_each(&scope, |entry| {
+            let version = entry.object.version();
+            if !known.contains(version) {
+                *counts.entry(version.to_owned()).or_default() += 1;
+            }
+            ControlFlow::Continue(())
+        });
+        counts
+    }
+
+    /// Tries a change of the served API on every stored object of the export's API.
+    fn try_out(&self, gate: &Gate, resource: &mut Resource) {
+        let Ok(api) = &resource.compiled else { return };
+        let Offer { registry, snapshot, .. } = self;
+        let cluster = &self.binding.entry.key.cluster;
+        let is_routed = resource.route.is_some() && !resource.route_is_taken;
+        let present = match (&resource.bundle, is_routed) {
+            (_, true) => registry
+                .catalog
+                .resolve(snapshot, cluster, &resource.group, &resource.name)
+                .map(|served| served.api),
+            (Some(bundle), false) => registry.catalog.compiled(&bundle.object).ok(),
+            (None, false) => None,
         };
-        // Other rules for the same schema change the bundle, and with it what everybody is served.
+        resource.changes_service = present.is_some_and(|present| present.fingerprint != api.fingerprint);
+        // The condition of an export that says it is blocked must be updated when that ends.
+        if !resource.changes_service && !rollout::is_blocked(&self.export.value) {
+            return;
+        }
+        let id = self.resource_id(api);
+        // Other rules for the same schema change the bundle, and so the API of all who share it.
         let shared = resource.bundle.as_ref().is_some_and(|bundle| {
             let present = registry.catalog.compiled(&bundle.object);
             present.map_or(true, |present| present.fingerprint != api.fingerprint)
@@ -284,90 +313,45 @@ fn attempt(
             scope: Scope::everywhere(id.clone()),
             next: match shared {
                 true => Scope::everywhere(id),
-                false => Scope::cluster(id, own.clone()),
+                false => Scope::cluster(id, cluster.clone()),
             },
         };
         resource.rollout = gate.attempt(&trial, snapshot, registry.clock.now());
     }
 }
 
-fn name_of(object: &Json) -> &str {
-    text(object, "/metadata/name")
-}
-
-/// The entry of a resource in `status.boundResources`.
-pub(super) fn bound<'a>(binding: &'a Json, group: &str, name: &str) -> Option<&'a Json> {
-    let mut all = list(binding, "/status/boundResources").iter();
-    all.find(|bound| text(bound, "/group") == group && text(bound, "/resource") == name)
-}
-
-/// Objects are only counted where a version that may hold some is gone.
-fn stranded(
+/// Returns the bound resources that are no longer on offer.
+fn dropped(
     snapshot: &Snapshot,
     cluster: &ClusterName,
-    api: &Api,
-    identity: &str,
-    binding: &Json,
-) -> BTreeMap<String, usize> {
-    let known: BTreeSet<&str> = api.versions.iter().map(|version| &*version.name).collect();
-    let before = bound(binding, &api.group, &api.names.plural).unwrap_or(&Json::Null);
-    let stored = list(before, "/storageVersions").iter().filter_map(Json::as_str);
-    let mut counts = BTreeMap::new();
-    if stored.filter(|version| !known.contains(version)).count() == 0 {
-        return counts;
-    }
-    let resource = ResourceId {
-        group: api.group.clone(),
-        resource: api.names.plural.clone(),
-        identity: identity.into(),
+    status: &ApiBindingStatus,
+    offered: &[Resource],
+) -> Vec<Dropped> {
+    let is_offered = |bound: &BoundResource| {
+        let mut offered = offered.iter();
+        offered.any(|resource| bound.group == resource.group && bound.resource == resource.name)
     };
-    snapshot.for_each(&Scope::cluster(resource, cluster.clone()), |entry| {
-        let version = entry.object.version();
-        if !known.contains(version) {
-            *counts.entry(version.to_owned()).or_default() += 1;
-        }
-        ControlFlow::Continue(())
-    });
-    counts
-}
-
-fn dropped(snapshot: &Snapshot, cluster: &ClusterName, binding: &Json, offered: &[Resource]) -> Vec<(Json, bool)> {
-    let is_offered = |bound: &Json| {
-        offered
-            .iter()
-            .any(|r| text(bound, "/group") == r.group && text(bound, "/resource") == r.name)
-    };
-    let dropped = list(binding, "/status/boundResources")
-        .iter()
-        .filter(|bound| !is_offered(bound));
+    let dropped = status.bound_resources.iter().filter(|bound| !is_offered(bound));
     let with_use = dropped.map(|bound| {
-        let scope = Scope::cluster(resource_id(bound), cluster.clone());
-        (bound.clone(), !snapshot.range(&scope, None, 1).is_empty())
+        let scope = Scope::cluster(bound.id(), cluster.clone());
+        Dropped {
+            in_use: !snapshot.range(&scope, None, 1).is_empty(),
+            bound: bound.clone(),
+        }
     });
     with_use.collect()
 }
 
-fn resource_id(bound: &Json) -> ResourceId {
-    ResourceId {
-        group: text(bound, "/group").into(),
-        resource: text(bound, "/resource").into(),
-        identity: text(bound, "/schema/identityHash").into(),
-    }
-}
-
-/// Everything that was ever written under the binding: what its status lists and what its claims
-/// route to.
-fn bound_content(binding: &Json, claims: &[Entry]) -> Vec<Content> {
-    let mut resources: Vec<ResourceId> = list(binding, "/status/boundResources")
-        .iter()
-        .map(resource_id)
-        .collect();
-    for claim in claims {
-        let Some((plural, group)) = claim.key.name.split_once('.') else {
+/// Returns everything that was ever written under the binding: the resources in its status, and
+/// those of its routes.
+fn bound_content(status: &ApiBindingStatus, routes: &[Entry]) -> Vec<Content> {
+    let mut resources: Vec<ResourceId> = status.bound_resources.iter().map(BoundResource::id).collect();
+    for route in routes {
+        let Some((plural, group)) = route.key.name.split_once('.') else {
             continue;
         };
         let group = if group == "core" { "" } else { group };
-        let identity = claim.object.parsed(ResourceRoute::read).identity.clone();
+        let identity = route.object.parsed(ResourceRoute::read).identity.clone();
         let id = ResourceId {
             group: group.into(),
             resource: plural.into(),

@@ -1,12 +1,13 @@
-//! The bindings that a workspace's type makes in it: once while the workspace begins, or kept as
-//! the type says.
+//! Default bindings: APIBindings that the type of a workspace creates in it, once at its beginning or
+//! maintained for its whole life.
 
 use crate::{
-    workspace::text_annotation,
+    loaded::Loaded,
     write::{count_generation, list},
 };
 use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey,
+    kinds::{self, ApiBinding, ApiExport, LogicalCluster},
     names::{annotations, api_versions, finalizers, labels},
 };
 use insula_registry::{
@@ -17,27 +18,27 @@ use insula_registry::{
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
-/// An API that the type of a workspace binds in it.
+/// Export that the type of a workspace binds in it.
 pub(crate) struct DefaultBinding {
     pub(crate) path: String,
     pub(crate) export: String,
-    /// The exporter's cluster and the APIExport, once there is one.
-    pub(crate) found: Option<(ClusterName, Json)>,
+    /// The APIExport, if it exists.
+    pub(crate) found: Option<Loaded<ApiExport>>,
     pub(crate) key: ObjectKey,
-    pub(crate) binding: Option<(Entry, Json)>,
+    pub(crate) binding: Option<Loaded<ApiBinding>>,
 }
 
-/// How long the type's word counts.
+/// Lifetime of the type's word on a binding.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keep {
-    /// Until there is a binding (`InitializeOnly`).
+    /// Until the binding exists (`InitializeOnly`).
     First,
-    /// As long as the workspace (`Maintain`).
+    /// As long as the workspace exists (`Maintain`).
     Always,
 }
 
-/// The default bindings of a cluster's type and of all that it extends, as far as `wanted` lets
-/// types speak.
+/// Returns the default bindings of a cluster's type and of all that it extends: those types that
+/// `wanted` accepts.
 pub(crate) fn of(
     snapshot: &Snapshot,
     cluster: &ClusterName,
@@ -49,10 +50,10 @@ pub(crate) fn of(
     let mut found: Vec<DefaultBinding> = Vec::new();
     let types = types::closure(snapshot, own);
     let bindings = types.iter().filter(|t| wanted(&t.view)).flat_map(|t| {
-        // Without a path it is the type's own workspace that exports.
+        // Without a path the export is in the type's own workspace.
         let own = &t.reference.path;
-        let said = t.view.default_bindings.iter();
-        said.map(move |(path, export)| (if path.is_empty() { own } else { path }, export))
+        let declared = t.view.default_bindings.iter();
+        declared.map(move |(path, export)| (if path.is_empty() { own } else { path }, export))
     });
     for (path, export) in bindings {
         if types::is_built_in(path, export) || found.iter().any(|b| b.path == *path && b.export == *export) {
@@ -65,13 +66,10 @@ pub(crate) fn of(
         let key = ObjectKey::cluster_scoped(ids::apibindings(), cluster.clone(), &name);
         found.push(DefaultBinding {
             found: exporter.and_then(|exporter| {
-                let key = ObjectKey::cluster_scoped(ids::apiexports(), exporter.clone(), export);
-                Some((exporter, snapshot.get(&key)?.object.body_value()))
+                let key = ObjectKey::cluster_scoped(ids::apiexports(), exporter, export);
+                Loaded::get(snapshot, &key)
             }),
-            binding: snapshot.get(&key).map(|entry| {
-                let value = entry.object.body_value();
-                (entry, value)
-            }),
+            binding: Loaded::get(snapshot, &key),
             key,
             path: path.clone(),
             export: export.clone(),
@@ -81,17 +79,17 @@ pub(crate) fn of(
 }
 
 impl DefaultBinding {
-    /// What is to be written, if anything is: nothing without the export.
+    /// Returns the write that the binding needs, if any; none without the export.
     pub(crate) fn keep(&self, logical: &Entry, keep: Keep) -> Option<Intent> {
-        let (exporter, export) = self.found.as_ref()?;
-        let spec = spec(&self.path, &self.export, export);
+        let export = self.found.as_ref()?;
+        let spec = spec(&self.path, &self.export, &export.value);
         match &self.binding {
             Some(_) if keep == Keep::First => None,
-            Some((entry, old)) if !entry.object.meta.is_deleting() && old["spec"] != spec => {
-                let mut value = old.clone();
+            Some(binding) if !binding.is_deleting() && binding.value["spec"] != spec => {
+                let mut value = binding.value.clone();
                 value["spec"] = spec;
                 count_generation(&mut value);
-                Some(Intent::Update(entry.clone(), value))
+                Some(binding.update(value))
             }
             Some(_) => None,
             None => {
@@ -99,11 +97,12 @@ impl DefaultBinding {
                     "apiVersion": api_versions::APIS_V1ALPHA2, "kind": "APIBinding",
                     "metadata": {
                         "finalizers": [finalizers::API_BINDING],
-                        "labels": {labels::EXPORT: digest::export_label(exporter, &self.export)},
+                        "labels": {labels::EXPORT: digest::export_label(&export.entry.key.cluster, &self.export)},
                     },
                     "spec": spec,
                 });
-                if let Some(path) = text_annotation(&logical.object.body_value(), annotations::PATH) {
+                let logical: LogicalCluster = kinds::read(&logical.object.body_value());
+                if let Some(path) = logical.metadata.annotation(annotations::PATH) {
                     binding["metadata"]["annotations"] = json!({annotations::PATH: path});
                 }
                 Some(Intent::Create(self.key.clone(), binding))
@@ -112,14 +111,14 @@ impl DefaultBinding {
     }
 }
 
-/// Whether a claim is on all of a workspace's secrets: that is for its owner alone to accept.
+/// Returns true for a claim on all secrets of a workspace: only its owner may accept that.
 fn is_on_all_secrets(claim: &Json) -> bool {
     let selector = &claim["defaultSelector"];
     let of_core = claim["group"].as_str().unwrap_or_default().is_empty();
     of_core && claim["resource"] == "secrets" && (!selector.is_object() || selector["matchAll"] == true)
 }
 
-/// A binding to an export, with what the export claims accepted.
+/// Returns the spec of a binding to an export that accepts the permission claims of the export.
 fn spec(path: &str, name: &str, export: &Json) -> Json {
     let claims: Vec<Json> = list(export, "/spec/permissionClaims")
         .iter()

@@ -1,4 +1,4 @@
-//! What becomes of one logical cluster.
+//! Decision about one logical cluster.
 
 use super::{
     bindings::{DefaultBinding, Keep},
@@ -6,14 +6,16 @@ use super::{
 };
 use crate::{
     content::BATCH_MAX,
+    loaded::Loaded,
     workspace::{
-        birth::{self, Duties},
-        show_phase,
+        birth::{self, Lifecycle},
+        show_list, show_phase,
     },
-    write::{drop_condition, drop_finalizer, list, patience, removal, sort_conditions, text},
+    write::{drop_condition, drop_finalizer, patience, removal, sort_conditions},
 };
 use insula_api::{
-    Condition, Json, Timestamp,
+    Condition, Timestamp,
+    kinds::{ApiBindingPhase, LogicalCluster, WorkspacePhase},
     names::{annotations, finalizers, well_known},
     set_condition,
 };
@@ -21,91 +23,88 @@ use insula_registry::{Intent, Plan};
 use insula_store::Entry;
 use serde_json::json;
 
-/// Finalizers that stand for this very clean-up: they hold nothing here.
+/// Finalizers that this very deletion satisfies.
 const OWN_FINALIZERS: [&str; 2] = [finalizers::API_BINDING, finalizers::CUSTOM_RESOURCES];
 
 pub(super) fn decide(world: &World) -> Plan {
-    let Some((entry, value)) = &world.logical else {
+    let Some(logical) = &world.logical else {
         return Plan::rest();
     };
-    match &world.content {
-        Some(remains) => delete(world, remains, entry, value),
-        None => live(world, entry, value),
+    match (&world.content, &world.newborn) {
+        (Some(remains), _) => delete(world, remains, logical),
+        (None, Some(newborn)) => begin(world, newborn, logical),
+        (None, None) => live(world, logical),
     }
 }
 
-fn live(world: &World, entry: &Entry, old: &Json) -> Plan {
-    if let Some(newborn) = &world.newborn {
-        return begin(world, newborn, entry, old);
-    }
-    let mut value = old.clone();
+fn live(world: &World, logical: &Loaded<LogicalCluster>) -> Plan {
+    let mut value = logical.value.clone();
     let mut intents = Vec::new();
-    let mut waiting = birth::texts(old, "/status/initializers");
-    if waiting.iter().any(|i| i == well_known::BINDINGS_INITIALIZER) {
-        intents.extend(
-            world
-                .bindings
-                .iter()
-                .filter_map(|wanted| wanted.keep(entry, Keep::First)),
-        );
+    let mut waiting = logical.view.status.initializers.clone();
+    if waiting.iter().any(|name| name == well_known::BINDINGS_INITIALIZER) {
+        let bindings = world.bindings.iter();
+        intents.extend(bindings.filter_map(|wanted| wanted.keep(&logical.entry, Keep::First)));
         if world.bindings.iter().all(is_bound) {
-            waiting.retain(|i| i != well_known::BINDINGS_INITIALIZER);
+            waiting.retain(|name| name != well_known::BINDINGS_INITIALIZER);
             set_condition(&mut value, &Condition::holds("APIBindingsInitialized"), world.now);
         } else {
             set_condition(&mut value, &waits_on_bindings(&world.bindings), world.now);
         }
     }
-    let phase = match text(old, "/status/phase") {
-        "" | "Scheduling" | "Initializing" if waiting.is_empty() => "Ready",
-        "" | "Scheduling" | "Initializing" => "Initializing",
-        "Ready" if is_inactive(old) => "Inactive",
-        "Inactive" if !is_inactive(old) => "Ready",
-        phase => phase,
-    };
-    if phase == "Ready" {
-        // Conditions of the way there do not linger.
+    let phase = next_phase(&logical.view, &waiting);
+    if phase == WorkspacePhase::Ready {
+        // Conditions of the initialization do not linger.
         drop_condition(&mut value, "APIBindingsInitialized");
         birth::shorten_owner(&mut value);
     }
     set_condition(&mut value, &birth::initialized(&waiting), world.now);
     sort_conditions(&mut value);
-    show_phase(&mut value, phase);
-    birth::show_list(&mut value, "initializers", &waiting);
+    show_phase(&mut value, phase.as_str());
+    show_list(&mut value, "initializers", &waiting);
     birth::label(&mut value);
-    intents.push(Intent::Update(entry.clone(), value));
-    // Exports are not watched here: one that is missing is asked for again.
-    let missing = world
-        .bindings
-        .iter()
-        .any(|wanted| wanted.binding.is_none() && wanted.found.is_none());
+    intents.push(logical.update(value));
+    // This reconciler does not watch exports: it looks for a missing one again.
+    let is_missing = |wanted: &DefaultBinding| wanted.binding.is_none() && wanted.found.is_none();
+    let created = logical.entry.object.meta.creation_timestamp;
     Plan {
         intents,
-        again_after: missing.then(|| patience(world.now, entry.object.meta.creation_timestamp)),
+        again_after: (world.bindings.iter().any(is_missing)).then(|| patience(world.now, created)),
     }
 }
 
-/// A cluster that was made without a Workspace: a home. What its type asks for is written here.
-fn begin(world: &World, newborn: &Newborn, entry: &Entry, old: &Json) -> Plan {
-    let mut value = old.clone();
-    let duties = Duties::of(&newborn.types);
-    duties.write(&mut value, world.now);
+fn next_phase(logical: &LogicalCluster, waiting: &[String]) -> WorkspacePhase {
+    use WorkspacePhase::{Inactive, Initializing, Ready, Scheduling};
+    match logical.status.phase {
+        None | Some(Scheduling | Initializing) if waiting.is_empty() => Ready,
+        None | Some(Scheduling | Initializing) => Initializing,
+        Some(Ready) if is_inactive(logical) => Inactive,
+        Some(Inactive) if !is_inactive(logical) => Ready,
+        Some(phase) => phase,
+    }
+}
+
+/// Creates the content of a cluster that was created without a Workspace: a home.
+fn begin(world: &World, newborn: &Newborn, logical: &Loaded<LogicalCluster>) -> Plan {
+    let mut value = logical.value.clone();
+    let lifecycle = Lifecycle::of(&newborn.types);
+    lifecycle.write(&mut value, world.now);
     value["status"]["URL"] = json!(format!("{}/clusters/{}", newborn.external_url, world.cluster));
-    if duties.waiting.is_empty() {
+    if lifecycle.waiting.is_empty() {
         birth::shorten_owner(&mut value);
     }
-    let mut intents = vec![Intent::Update(entry.clone(), value)];
+    let mut intents = vec![logical.update(value)];
     intents.extend(birth::content(&newborn.types, &world.cluster, &newborn.trust));
     Plan::of(intents)
 }
 
-fn is_inactive(value: &Json) -> bool {
-    let annotations = &value["metadata"]["annotations"];
-    annotations::INACTIVE.iter().any(|key| annotations[*key] == "true")
+fn is_inactive(logical: &LogicalCluster) -> bool {
+    let mut keys = annotations::INACTIVE.iter();
+    keys.any(|key| logical.metadata.annotation(key) == Some("true"))
 }
 
 fn is_bound(wanted: &DefaultBinding) -> bool {
     let binding = wanted.binding.as_ref();
-    binding.is_some_and(|(_, binding)| text(binding, "/status/phase") == "Bound")
+    binding.is_some_and(|binding| binding.view.status.phase == Some(ApiBindingPhase::Bound))
 }
 
 fn waits_on_bindings(bindings: &[DefaultBinding]) -> Condition {
@@ -124,18 +123,18 @@ fn waits_on_bindings(bindings: &[DefaultBinding]) -> Condition {
     Condition::fails("APIBindingsInitialized", "WaitingOnAPIBindings", message).severity("Info")
 }
 
-/// Objects first, then what serves them, then the LogicalCluster with the Workspace that it belongs
-/// to: all in one transaction where it fits, so that an empty workspace goes at once.
-fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
-    let mut value = old.clone();
+/// Deletes objects first, then the objects that serve them, then the LogicalCluster with its Workspace:
+/// all in one transaction where it fits, so that an empty workspace goes at once.
+fn delete(world: &World, remains: &Remains, logical: &Loaded<LogicalCluster>) -> Plan {
+    let mut value = logical.value.clone();
     show_phase(&mut value, "Deleting");
     birth::label(&mut value);
-    if !list(old, "/status/terminators").is_empty() {
+    if !logical.view.status.terminators.is_empty() {
         show_phase(&mut value, "Terminating");
-        return Plan::of(vec![Intent::Update(entry.clone(), value)]);
+        return Plan::of(vec![logical.update(value)]);
     }
     drop_finalizer(&mut value, finalizers::TERMINATORS);
-    birth::show_list(&mut value, "terminators", &[]);
+    show_list(&mut value, "terminators", &[]);
     let mut intents = remains.objects.intents.clone();
     let held = held_shells(remains);
     if !remains.objects.will_be_clean() || !held.is_empty() {
@@ -145,15 +144,15 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
                 .filter_map(|shell| removal(shell, None, world.now))
                 .take(room),
         );
-        // While there is something to remove nothing is said: it may well be gone in a moment.
+        // While there is something to delete, the condition would be out of date in a moment.
         if intents.is_empty() {
-            set_condition(&mut value, &what_is_left(remains, &held), world.now);
+            set_condition(&mut value, &remaining_content(remains, &held), world.now);
             sort_conditions(&mut value);
         }
-        intents.push(Intent::Update(entry.clone(), value));
+        intents.push(logical.update(value));
         return Plan {
             intents,
-            again_after: Some(wait(world.now, entry, remains)),
+            again_after: Some(wait(world.now, &logical.entry, remains)),
         };
     }
     let rest = remains.shells.iter().chain(&remains.internals);
@@ -166,12 +165,12 @@ fn delete(world: &World, remains: &Remains, entry: &Entry, old: &Json) -> Plan {
         };
     }
     drop_finalizer(&mut value, finalizers::LOGICAL_CLUSTER);
-    intents.push(Intent::Update(entry.clone(), value));
+    intents.push(logical.update(value));
     intents.extend(release_owner(world));
     Plan::of(intents)
 }
 
-/// Namespaces, definitions and bindings that somebody else's finalizer holds.
+/// Returns the namespaces, definitions and bindings that have finalizers of others.
 fn held_shells(remains: &Remains) -> Vec<&Entry> {
     let foreign = |entry: &&Entry| {
         entry
@@ -184,7 +183,8 @@ fn held_shells(remains: &Remains) -> Vec<&Entry> {
     remains.shells.iter().filter(foreign).collect()
 }
 
-fn what_is_left(remains: &Remains, held: &[&Entry]) -> Condition {
+/// Returns the condition that tells what still holds the cluster.
+fn remaining_content(remains: &Remains, held: &[&Entry]) -> Condition {
     let objects = &remains.objects;
     let (mut resources, mut finalizers) = (objects.remaining.clone(), objects.finalizers.clone());
     for shell in held {
@@ -194,21 +194,21 @@ fn what_is_left(remains: &Remains, held: &[&Entry]) -> Condition {
             *finalizers.entry(finalizer.to_string()).or_default() += 1;
         }
     }
-    let words = crate::content::Sweep {
+    let sweep = crate::content::Sweep {
         remaining: resources,
         finalizers,
         ..Default::default()
     };
-    let (reason, message) = match words.finalizers.is_empty() {
+    let (reason, message) = match sweep.finalizers.is_empty() {
         true => (
             "SomeResourcesRemain",
-            format!("Some resources are remaining: {}", words.remaining_words()),
+            format!("Some resources are remaining: {}", sweep.remaining_words()),
         ),
         false => (
             "SomeFinalizersRemain",
             format!(
                 "Some content in the logical cluster has finalizers remaining: {}",
-                words.finalizer_words()
+                sweep.finalizer_words()
             ),
         ),
     };
@@ -222,17 +222,18 @@ fn wait(now: Timestamp, entry: &Entry, remains: &Remains) -> u64 {
     }
 }
 
-/// The Workspace of a cluster that is gone goes too, unless somebody else holds it.
+/// Releases the Workspace of a cluster that is gone: it goes too, unless finalizers of others hold
+/// it.
 fn release_owner(world: &World) -> Option<Intent> {
-    let (entry, workspace) = world.owner.as_ref()?;
-    if text(workspace, "/spec/cluster") != world.cluster.as_str() {
+    let owner = world.owner.as_ref()?;
+    if owner.view.spec.cluster != world.cluster.as_str() {
         return None;
     }
-    let mut workspace = workspace.clone();
-    drop_finalizer(&mut workspace, finalizers::WORKSPACE);
-    if !entry.object.meta.is_deleting() {
-        workspace["metadata"]["deletionTimestamp"] = json!(world.now.to_string());
-        workspace["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    let mut value = owner.value.clone();
+    drop_finalizer(&mut value, finalizers::WORKSPACE);
+    if !owner.is_deleting() {
+        value["metadata"]["deletionTimestamp"] = json!(world.now.to_string());
+        value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
     }
-    Some(Intent::Update(entry.clone(), workspace))
+    Some(owner.update(value))
 }

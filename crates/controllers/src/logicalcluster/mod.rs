@@ -1,9 +1,11 @@
-//! LogicalClusters: initialization until Ready, and the end of everything in them.
+//! LogicalClusters: their initialization until they are Ready, and the deletion of their content.
 
 pub(crate) mod bindings;
 mod decide;
 mod world;
 
+#[cfg(test)]
+mod decide_tests;
 #[cfg(test)]
 mod tests;
 
@@ -40,7 +42,7 @@ impl Reconciler for LogicalClusters {
         let cluster = &change.key.cluster;
         let concerns = match &*change.key.resource.resource {
             "logicalclusters" => change.new.is_some(),
-            // A child that is gone may be the last thing that its parent waited for.
+            // The deletion of the parent may wait for this child alone.
             "workspaces" => change.new.is_none() && is_deleting(snapshot, cluster),
             _ => is_deleting(snapshot, cluster) || is_initializing(snapshot, cluster),
         };

@@ -1,33 +1,37 @@
-//! What is known about one logical cluster.
+//! World of the LogicalCluster reconciler: everything that the decision about one cluster looks at.
 
 use super::bindings::{self, DefaultBinding};
 use crate::{
     content::{Content, Sweep, sweep},
+    loaded::Loaded,
     workspace::owner,
-    write::{list, text},
 };
-use insula_api::{ClusterName, Json, ObjectKey, Timestamp, names::well_known::BINDINGS_INITIALIZER};
+use insula_api::{
+    ClusterName, Scope, Timestamp,
+    kinds::{ApiBinding, LogicalCluster, Workspace, WorkspacePhase},
+    names::well_known::BINDINGS_INITIALIZER,
+};
 use insula_registry::{Registry, Served, admission::types, ids};
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
 
-/// The world of a logical cluster.
+/// World of a logical cluster.
 pub(crate) struct World {
     pub(crate) cluster: ClusterName,
-    /// The LogicalCluster, if it still exists.
-    pub(crate) logical: Option<(Entry, Json)>,
-    /// It was just made, by nobody who says what is in it.
+    /// The LogicalCluster, if it exists.
+    pub(crate) logical: Option<Loaded<LogicalCluster>>,
+    /// Set for a cluster that was created without a Workspace and has no content yet.
     pub(crate) newborn: Option<Newborn>,
-    /// The default bindings that it waits for.
+    /// Default bindings that it waits for.
     pub(crate) bindings: Vec<DefaultBinding>,
-    /// What is still in it, while it is being deleted.
+    /// Its content, while it is being deleted.
     pub(crate) content: Option<Remains>,
     /// The Workspace that it belongs to, while it is being deleted.
-    pub(crate) owner: Option<(Entry, Json)>,
+    pub(crate) owner: Option<Loaded<Workspace>>,
     pub(crate) now: Timestamp,
 }
 
-/// What a cluster that nobody began needs to begin.
+/// Input for the content of a new cluster.
 pub(crate) struct Newborn {
     /// Its type and all that the type extends.
     pub(crate) types: Vec<types::Resolved>,
@@ -35,61 +39,51 @@ pub(crate) struct Newborn {
     pub(crate) trust: Arc<str>,
 }
 
-/// What a dying cluster still has: objects, then what serves them.
+/// Content of a cluster that is being deleted: objects, then the objects that serve them.
 pub(crate) struct Remains {
     pub(crate) objects: Sweep,
-    /// Namespaces, definitions and bindings: empty shells once the objects are gone.
+    /// Namespaces, definitions and bindings: empty once the objects are gone.
     pub(crate) shells: Vec<Entry>,
-    /// What the server noted there for itself.
+    /// Internal objects of the server.
     pub(crate) internals: Vec<Entry>,
 }
 
 pub(super) fn observe(registry: &Registry, cluster: &ClusterName, snapshot: &Snapshot) -> World {
     let now = registry.clock.now();
-    let load = |key: &ObjectKey| {
-        snapshot
-            .get(key)
-            .map(|entry| (entry.clone(), entry.object.body_value()))
-    };
-    let logical = load(&ids::logical_cluster(cluster));
-    let deleting = logical
-        .as_ref()
-        .is_some_and(|(entry, _)| entry.object.meta.is_deleting());
-    let waits = logical.as_ref().is_some_and(|(_, value)| {
-        list(value, "/status/initializers")
-            .iter()
-            .any(|i| i == BINDINGS_INITIALIZER)
-    });
-    let unborn = logical
-        .as_ref()
-        .is_some_and(|(_, value)| text(value, "/status/phase") == "Scheduling");
-    let newborn = || {
-        Some(Newborn {
-            types: types::closure(snapshot, types::of_cluster(snapshot, cluster)?),
-            external_url: registry.external_url.clone(),
-            trust: registry.trust.clone(),
-        })
-    };
-    World {
-        newborn: if unborn && !deleting { newborn() } else { None },
-        bindings: if waits && !deleting {
-            bindings::of(snapshot, cluster, |_| true)
-        } else {
-            Vec::new()
-        },
-        content: deleting.then(|| remains(registry, snapshot, cluster, now)),
-        owner: match &logical {
-            Some((_, value)) if deleting => owner(value).and_then(|key| load(&key)),
-            _ => None,
-        },
+    let mut world = World {
         cluster: cluster.clone(),
-        logical,
+        logical: None,
+        newborn: None,
+        bindings: Vec::new(),
+        content: None,
+        owner: None,
         now,
+    };
+    let Some(logical) = Loaded::<LogicalCluster>::get(snapshot, &ids::logical_cluster(cluster)) else {
+        return world;
+    };
+    let status = &logical.view.status;
+    if logical.is_deleting() {
+        world.content = Some(remains(registry, snapshot, cluster, now));
+        world.owner = owner(&logical.view).and_then(|key| Loaded::get(snapshot, &key));
+    } else {
+        if status.phase == Some(WorkspacePhase::Scheduling) {
+            world.newborn = types::of_cluster(snapshot, cluster).map(|own| Newborn {
+                types: types::closure(snapshot, own),
+                external_url: registry.external_url.clone(),
+                trust: registry.trust.clone(),
+            });
+        }
+        if status.initializers.iter().any(|name| name == BINDINGS_INITIALIZER) {
+            world.bindings = bindings::of(snapshot, cluster, |_| true);
+        }
     }
+    world.logical = Some(logical);
+    world
 }
 
 fn remains(registry: &Registry, snapshot: &Snapshot, cluster: &ClusterName, now: Timestamp) -> Remains {
-    let in_cluster = |id| snapshot.range(&insula_api::Scope::cluster(id, cluster.clone()), None, usize::MAX);
+    let in_cluster = |id| snapshot.range(&Scope::cluster(id, cluster.clone()), None, usize::MAX);
     let shell_kinds = [ids::namespaces(), ids::customresourcedefinitions(), ids::apibindings()];
     let is_object = |served: &&Served| {
         let id = served.resource_id();
@@ -98,14 +92,11 @@ fn remains(registry: &Registry, snapshot: &Snapshot, cluster: &ClusterName, now:
     let served = registry.catalog.served(snapshot, cluster);
     let mut contents: Vec<Content> = served.iter().filter(is_object).map(Content::of).collect();
     let shells: Vec<Entry> = shell_kinds.iter().cloned().flat_map(in_cluster).collect();
-    // A binding may have objects that its claim no longer shows.
+    // A binding may have objects that no route leads to any more.
     for shell in shells.iter().filter(|shell| shell.key.resource == ids::apibindings()) {
-        for bound in list(&shell.object.body_value(), "/status/boundResources") {
-            let resource = insula_api::ResourceId {
-                group: text(bound, "/group").into(),
-                resource: text(bound, "/resource").into(),
-                identity: text(bound, "/schema/identityHash").into(),
-            };
+        let binding = Loaded::<ApiBinding>::of(shell.clone());
+        for bound in &binding.view.status.bound_resources {
+            let resource = bound.id();
             if !contents.iter().any(|content| content.resource == resource) {
                 contents.push(Content::custom(resource));
             }

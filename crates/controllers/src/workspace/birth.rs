@@ -1,10 +1,11 @@
-//! How a logical cluster begins: who has to finish it first, and what its type puts into it.
+//! Beginning of a logical cluster: the initializers that finish it, and the objects that its type
+//! puts into it.
 
-use super::show_phase;
+use super::phase::{show_list, show_phase};
 use crate::{
     account,
     namespace::fresh_namespace,
-    write::{list, mark, text},
+    write::{list, mark},
 };
 use insula_api::{
     ClusterName, Condition, Json, ObjectKey, Timestamp,
@@ -18,34 +19,34 @@ use insula_registry::{
 };
 use serde_json::json;
 
-/// Labels by which the virtual workspaces of initializers and terminators find what waits for them.
-const DUTIES: [(&str, &str); 2] = [
+/// Lists in the status with the prefix of their labels: the virtual workspaces of initializers and
+/// terminators select by these the clusters that wait for them.
+const WAITING_LABELS: [(&str, &str); 2] = [
     ("initializers", labels::INITIALIZER_PREFIX),
     ("terminators", labels::TERMINATOR_PREFIX),
 ];
 
-/// What is to be done to workspaces of a type before they are Ready, and before they go.
-pub(crate) struct Duties {
+/// Initializers and terminators of a new logical cluster.
+pub(crate) struct Lifecycle {
     /// All initializers.
     pub(crate) initializers: Vec<String>,
-    /// Those that are not done by making the workspace.
+    /// Initializers that are still to finish once the cluster is created.
     pub(crate) waiting: Vec<String>,
     /// All terminators.
     pub(crate) terminators: Vec<String>,
 }
 
-impl Duties {
-    /// The duties of a type that is given with all that it extends, itself first.
-    pub(crate) fn of(types: &[types::Resolved]) -> Duties {
-        // What is extended comes first, as it is done first.
-        let of_types = |wanted: fn(&types::TypeView) -> bool| {
-            let found = types.iter().rev().filter(move |found| wanted(&found.view));
+impl Lifecycle {
+    /// Derives the lifecycle from a type and all that it extends, itself first.
+    pub(crate) fn of(types: &[types::Resolved]) -> Lifecycle {
+        // Extended types come first, because their initializers work first.
+        let of_types = |has: fn(&types::TypeView) -> bool| {
+            let found = types.iter().rev().filter(move |found| has(&found.view));
             found.map(|found| (found.controller(), is_universal(found)))
         };
-        let all = of_types(|view| view.initializer);
         let (mut initializers, mut waiting) = (Vec::new(), Vec::new());
-        for (name, at_once) in all {
-            if !at_once {
+        for (name, is_done_at_once) in of_types(|view| view.initializer) {
+            if !is_done_at_once {
                 waiting.push(name.clone());
             }
             initializers.push(name);
@@ -57,14 +58,14 @@ impl Duties {
         if bindings().any(|(path, export)| !types::is_built_in(path, export)) {
             waiting.push(well_known::BINDINGS_INITIALIZER.to_owned());
         }
-        Duties {
+        Lifecycle {
             initializers,
             waiting,
             terminators: of_types(|view| view.terminator).map(|(name, _)| name).collect(),
         }
     }
 
-    /// Where a new cluster begins.
+    /// Returns the first phase of the cluster.
     pub(crate) fn phase(&self) -> &'static str {
         if self.waiting.is_empty() {
             "Ready"
@@ -73,7 +74,7 @@ impl Duties {
         }
     }
 
-    /// Writes them into a new LogicalCluster.
+    /// Writes it into a new LogicalCluster.
     pub(crate) fn write(&self, logical: &mut Json, now: Timestamp) {
         logical["metadata"]["finalizers"] = match self.terminators.is_empty() {
             true => json!([finalizers::LOGICAL_CLUSTER]),
@@ -98,7 +99,7 @@ fn is_universal(found: &types::Resolved) -> bool {
     found.cluster == ClusterName::root() && found.reference.name == well_known::UNIVERSAL
 }
 
-/// What types put into a new cluster.
+/// Returns the objects that types put into a new cluster.
 pub(crate) fn content(types: &[types::Resolved], cluster: &ClusterName, trust: &std::sync::Arc<str>) -> Vec<Intent> {
     let mut intents = Vec::new();
     if types.iter().any(is_universal) {
@@ -111,7 +112,7 @@ pub(crate) fn content(types: &[types::Resolved], cluster: &ClusterName, trust: &
     intents
 }
 
-/// The condition of a workspace that waits, or waits for nobody.
+/// Returns the condition `WorkspaceInitialized` for the initializers that are still to finish.
 pub(crate) fn initialized(waiting: &[String]) -> Condition {
     if waiting.is_empty() {
         return Condition::holds("WorkspaceInitialized");
@@ -120,35 +121,23 @@ pub(crate) fn initialized(waiting: &[String]) -> Condition {
     Condition::fails("WorkspaceInitialized", "InitializerExists", message).severity("Info")
 }
 
-/// The texts in a list of the status.
-pub(crate) fn texts(object: &Json, pointer: &str) -> Vec<String> {
-    let list = list(object, pointer).iter();
-    list.filter_map(Json::as_str).map(str::to_owned).collect()
-}
-
-/// A list in the status; no list where it is empty.
-pub(crate) fn show_list(object: &mut Json, field: &str, entries: &[String]) {
-    if !entries.is_empty() {
-        object["status"][field] = json!(entries);
-    } else if let Some(status) = object["status"].as_object_mut() {
-        status.remove(field);
-    }
-}
-
-/// Labels a LogicalCluster with those it waits for.
+/// Labels a LogicalCluster with the initializers and terminators that it waits for.
 pub(crate) fn label(logical: &mut Json) {
-    for (field, prefix) in DUTIES {
+    for (field, prefix) in WAITING_LABELS {
         if let Some(labels) = logical["metadata"]["labels"].as_object_mut() {
             labels.retain(|key, _| !key.starts_with(prefix));
         }
-        for name in texts(logical, &format!("/status/{field}")) {
+        let names = list(logical, &format!("/status/{field}")).iter();
+        let names: Vec<String> = names.filter_map(Json::as_str).map(str::to_owned).collect();
+        for name in names {
             let (key, value) = digest::duty_label(prefix, &name);
             mark(logical, "labels", &key, &value);
         }
     }
 }
 
-/// Who owns a workspace is told in full to those who finish it; afterwards the name is enough.
+/// Shortens the annotation with the creator of a workspace to the name. Initializers see the whole
+/// user; afterwards the name is enough.
 pub(crate) fn shorten_owner(object: &mut Json) {
     let known = object["metadata"]["annotations"][annotations::WORKSPACE_OWNER].as_str();
     if let Some(owner) = known.and_then(|known| serde_json::from_str::<Json>(known).ok()) {

@@ -1,84 +1,95 @@
-//! What becomes of one workspace.
+//! Decision about one workspace.
 
 use super::{
-    birth::{self, Duties, shorten_owner, show_list},
+    birth::{self, Lifecycle, shorten_owner},
+    phase::{show_list, show_phase},
     world::World,
 };
-use crate::write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text};
+use crate::{
+    loaded::Loaded,
+    write::{count_generation, drop_condition, drop_finalizer, list, mark, sort_conditions, text},
+};
 use insula_api::{
     Condition, Json, condition,
-    names::{annotations, api_versions, finalizers, labels, well_known},
+    kinds::{LogicalCluster, Workspace, WorkspacePhase},
+    names::{annotations, api_versions, finalizers, well_known},
     set_condition,
 };
 use insula_registry::{Intent, Plan, admission::types, ids};
-use insula_store::Entry;
 use serde_json::json;
 
+/// Seconds until a workspace that cannot be scheduled is tried again.
+const UNSCHEDULABLE_SECONDS: u64 = 30;
+
 pub(super) fn decide(world: &World) -> Plan {
-    let Some((entry, value)) = &world.workspace else {
+    let Some(workspace) = &world.workspace else {
         return Plan::rest();
     };
-    let placed = !text(value, "/spec/cluster").is_empty();
-    match (entry.object.meta.is_deleting(), placed) {
-        (true, _) => delete(world, entry, value),
-        (false, true) => mirror(world, entry, value),
-        // A mount has its content elsewhere.
-        (false, false) if value["spec"]["mount"].is_object() => Plan::rest(),
-        (false, false) => schedule(world, entry, value),
+    let spec = &workspace.view.spec;
+    match (workspace.is_deleting(), !spec.cluster.is_empty()) {
+        (true, _) => delete(world, workspace),
+        (false, true) => mirror(world, workspace),
+        // The content of a mount is on another server.
+        (false, false) if spec.mount.is_some() => Plan::rest(),
+        (false, false) => schedule(world, workspace),
     }
 }
 
-/// Finds a name, makes the logical cluster, and says where it is.
-fn schedule(world: &World, entry: &Entry, old: &Json) -> Plan {
+/// Names the logical cluster, creates it, and writes its address into the Workspace.
+fn schedule(world: &World, workspace: &Loaded<Workspace>) -> Plan {
     let Some(parent) = &world.parent else {
         return Plan::rest();
     };
     let Some(own) = world.types.first() else {
-        let name = text(old, "/spec/type/name");
+        let name = &workspace.view.spec.r#type.name;
         let message = format!("workspace type {name:?} cannot be resolved: create it, or delete this workspace");
-        return unschedulable(world, entry, old, message);
+        return unschedulable(world, workspace, message);
     };
-    if let Err(why) = &world.place {
-        return unschedulable(world, entry, old, why.clone());
+    if let Err(why) = &world.shard {
+        return unschedulable(world, workspace, why.clone());
     }
-    let mut value = old.clone();
+    let mut value = workspace.value.clone();
     let cluster = &world.fresh_name;
-    let path = world.parent_path.join(&entry.key.name);
-    let duties = Duties::of(&world.types);
+    let path = world.parent_path.join(&workspace.entry.key.name);
+    let lifecycle = Lifecycle::of(&world.types);
 
     value["spec"]["cluster"] = json!(cluster.as_str());
     value["spec"]["URL"] = json!(format!("{}/clusters/{path}", world.external_url));
     count_generation(&mut value);
-    for (key, said) in [
-        (annotations::WORKSPACE_CLUSTER, cluster.as_str()),
-        (annotations::SHARD, well_known::SHARD),
-    ] {
-        mark(&mut value, "annotations", key, said);
-    }
+    mark(
+        &mut value,
+        "annotations",
+        annotations::WORKSPACE_CLUSTER,
+        cluster.as_str(),
+    );
+    mark(&mut value, "annotations", annotations::SHARD, well_known::SHARD);
     value["metadata"]["finalizers"] = with_finalizer(&value, finalizers::WORKSPACE);
     set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
-    show(&mut value, duties.phase(), &duties.waiting, world);
+    show(&mut value, lifecycle.phase(), &lifecycle.waiting, world);
 
-    let logical = logical_cluster(world, (entry, old), own, &duties);
     let mut intents = parent.clone();
-    intents.push(Intent::Update(entry.clone(), value));
-    intents.push(Intent::Create(ids::logical_cluster(cluster), logical));
+    intents.push(workspace.update(value));
+    intents.push(Intent::Create(
+        ids::logical_cluster(cluster),
+        logical_cluster(world, workspace, own, &lifecycle),
+    ));
     intents.extend(birth::content(&world.types, cluster, &world.trust));
     Plan::of(intents)
 }
 
-fn unschedulable(world: &World, entry: &Entry, old: &Json, message: String) -> Plan {
-    let mut value = old.clone();
+fn unschedulable(world: &World, workspace: &Loaded<Workspace>, message: String) -> Plan {
+    let mut value = workspace.value.clone();
     let problem = Condition::fails("WorkspaceScheduled", "Unschedulable", message);
     set_condition(&mut value, &problem, world.now);
     Plan {
-        intents: vec![Intent::Update(entry.clone(), value)],
-        again_after: Some(30),
+        intents: vec![workspace.update(value)],
+        again_after: Some(UNSCHEDULABLE_SECONDS),
     }
 }
 
-fn logical_cluster(world: &World, (workspace, said): (&Entry, &Json), own: &types::Resolved, duties: &Duties) -> Json {
-    let meta = &workspace.object.meta;
+/// Returns the LogicalCluster of a new workspace.
+fn logical_cluster(world: &World, workspace: &Loaded<Workspace>, own: &types::Resolved, lifecycle: &Lifecycle) -> Json {
+    let (key, meta) = (&workspace.entry.key, &workspace.entry.object.meta);
     let mut value = json!({
         "apiVersion": api_versions::CORE, "kind": "LogicalCluster",
         "metadata": {
@@ -92,33 +103,40 @@ fn logical_cluster(world: &World, (workspace, said): (&Entry, &Json), own: &type
             "directlyDeletable": false,
             "owner": {
                 "apiVersion": api_versions::TENANCY, "resource": "workspaces", "name": &*meta.name,
-                "cluster": workspace.key.cluster.as_str(), "uid": meta.uid.to_string(),
+                "cluster": key.cluster.as_str(), "uid": meta.uid.to_string(),
             },
         },
         "status": {"URL": format!("{}/clusters/{}", world.external_url, world.fresh_name)},
     });
-    duties.write(&mut value, world.now);
-    if let Some((owner, user)) = &world.owner {
-        mark(&mut value, "annotations", annotations::WORKSPACE_OWNER, owner);
-        value["spec"]["createdBy"] = user.clone();
+    lifecycle.write(&mut value, world.now);
+    if let Some(creator) = &world.creator {
+        mark(
+            &mut value,
+            "annotations",
+            annotations::WORKSPACE_OWNER,
+            &creator.annotation,
+        );
+        value["spec"]["createdBy"] = creator.user.clone();
     }
-    if duties.waiting.is_empty() {
+    if lifecycle.waiting.is_empty() {
         shorten_owner(&mut value);
     }
-    if let Some(groups) = said["metadata"]["annotations"][annotations::REQUIRED_GROUPS].as_str() {
+    if let Some(groups) = workspace.view.metadata.annotation(annotations::REQUIRED_GROUPS) {
         mark(&mut value, "annotations", annotations::REQUIRED_GROUPS, groups);
     }
     value
 }
 
-/// Shows in the Workspace what its LogicalCluster says.
-fn mirror(world: &World, entry: &Entry, old: &Json) -> Plan {
-    let mut value = old.clone();
+/// Copies the state of the LogicalCluster to the Workspace.
+fn mirror(world: &World, workspace: &Loaded<Workspace>) -> Plan {
+    let mut value = workspace.value.clone();
     match &world.child {
-        Some((_, child)) => {
-            let waiting = birth::texts(child, "/status/initializers");
+        Some(child) => {
+            let status = &child.view.status;
+            // Without a phase the cluster has just been created.
+            let phase = status.phase.unwrap_or(WorkspacePhase::Initializing);
             set_condition(&mut value, &Condition::holds("WorkspaceScheduled"), world.now);
-            show(&mut value, text(child, "/status/phase"), &waiting, world);
+            show(&mut value, phase.as_str(), &status.initializers, world);
         }
         None => {
             let message =
@@ -128,16 +146,15 @@ fn mirror(world: &World, entry: &Entry, old: &Json) -> Plan {
             show_phase(&mut value, "Unavailable");
         }
     }
-    Plan::of(vec![Intent::Update(entry.clone(), value)])
+    Plan::of(vec![workspace.update(value)])
 }
 
+/// Writes phase, initializers and conditions into a Workspace.
 fn show(value: &mut Json, phase: &str, waiting: &[String], world: &World) {
     set_condition(value, &birth::initialized(waiting), world.now);
     sort_conditions(value);
     show_list(value, "initializers", waiting);
     let phase = match phase {
-        "" => "Initializing",
-        // Whoever finds a workspace broken says so in a condition of it.
         "Ready" if is_broken(value) => "Unavailable",
         phase => phase,
     };
@@ -147,57 +164,52 @@ fn show(value: &mut Json, phase: &str, waiting: &[String], world: &World) {
     }
 }
 
+/// Returns true if some condition of the workspace is false: those who find a workspace broken set
+/// one.
 fn is_broken(workspace: &Json) -> bool {
     list(workspace, "/status/conditions")
         .iter()
         .any(|condition| condition["status"] == "False" && text(condition, "/type").starts_with("Workspace"))
 }
 
-pub(crate) fn show_phase(value: &mut Json, phase: &str) {
-    if !value["status"].is_object() {
-        value["status"] = json!({});
-    }
-    value["status"]["phase"] = json!(phase);
-    mark(value, "labels", labels::PHASE, phase);
-}
-
-/// Passes the deletion on, and ends it when the logical cluster is gone.
-fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
-    let mut value = old.clone();
+/// Passes the deletion on to the LogicalCluster, and ends it when that is gone.
+fn delete(world: &World, workspace: &Loaded<Workspace>) -> Plan {
+    let mut value = workspace.value.clone();
     let mut intents = Vec::new();
     match &world.child {
         None => drop_finalizer(&mut value, finalizers::WORKSPACE),
-        Some((child_entry, child)) => {
-            let terminators = birth::texts(child, "/status/terminators");
-            let phase = if terminators.is_empty() {
-                "Deleting"
-            } else {
-                "Terminating"
-            };
-            show_phase(&mut value, phase);
-            show_list(&mut value, "terminators", &terminators);
-            match condition(child, "WorkspaceContentDeleted") {
+        Some(child) => {
+            show_phase(&mut value, deletion_phase(&child.view).as_str());
+            show_list(&mut value, "terminators", &child.view.status.terminators);
+            match condition(&child.value, "WorkspaceContentDeleted") {
                 Some(problem) => copy_condition(&mut value, problem),
                 None => drop_condition(&mut value, "WorkspaceContentDeleted"),
             }
-            if !child_entry.object.meta.is_deleting() {
-                intents.push(Intent::Update(child_entry.clone(), marked(child, world)));
+            if !child.is_deleting() {
+                intents.push(child.update(marked_deleted(child, world)));
             }
         }
     }
-    intents.push(Intent::Update(entry.clone(), value));
+    intents.push(workspace.update(value));
     Plan::of(intents)
 }
 
-fn marked(child: &Json, world: &World) -> Json {
-    let mut child = child.clone();
-    child["metadata"]["deletionTimestamp"] = json!(world.now.to_string());
-    child["metadata"]["deletionGracePeriodSeconds"] = json!(0);
-    child["metadata"]["finalizers"] = with_finalizer(&child, finalizers::LOGICAL_CLUSTER);
-    count_generation(&mut child);
-    let waits = !list(&child, "/status/terminators").is_empty();
-    show_phase(&mut child, if waits { "Terminating" } else { "Deleting" });
-    child
+fn deletion_phase(logical: &LogicalCluster) -> WorkspacePhase {
+    match logical.status.terminators.is_empty() {
+        true => WorkspacePhase::Deleting,
+        false => WorkspacePhase::Terminating,
+    }
+}
+
+/// Returns a LogicalCluster as a request to delete it leaves it.
+fn marked_deleted(child: &Loaded<LogicalCluster>, world: &World) -> Json {
+    let mut value = child.value.clone();
+    value["metadata"]["deletionTimestamp"] = json!(world.now.to_string());
+    value["metadata"]["deletionGracePeriodSeconds"] = json!(0);
+    value["metadata"]["finalizers"] = with_finalizer(&value, finalizers::LOGICAL_CLUSTER);
+    count_generation(&mut value);
+    show_phase(&mut value, deletion_phase(&child.view).as_str());
+    value
 }
 
 fn copy_condition(value: &mut Json, condition: &Json) {

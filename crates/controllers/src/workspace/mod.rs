@@ -1,28 +1,30 @@
 //! Workspaces: a name in the parent, and the logical cluster that it stands for.
 //!
 //! A new workspace takes one transaction: the Workspace with its cluster and URL, the
-//! LogicalCluster in the child, and the namespaces that its type begins with. Where nothing is left
-//! to wait for it is Ready at that same revision.
+//! LogicalCluster in the child, and the namespaces that its type begins with. Without initializers
+//! it is Ready at that same revision.
 
 pub(crate) mod birth;
 mod decide;
+mod phase;
 mod world;
 
-pub(crate) use decide::show_phase;
+pub(crate) use phase::{show_list, show_phase};
 
+#[cfg(test)]
+mod decide_tests;
 #[cfg(test)]
 mod tests;
 
-use crate::{runtime::Reconciler, write::text};
-use insula_api::{ClusterName, ObjectKey, ResourceId, Scope, names::labels};
+use crate::runtime::Reconciler;
+use insula_api::{
+    ClusterName, ObjectKey, ResourceId, Scope,
+    kinds::{self, LogicalCluster},
+    names::labels,
+};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
-
-/// An annotation's text.
-pub(crate) fn text_annotation<'a>(object: &'a insula_api::Json, key: &str) -> Option<&'a str> {
-    object["metadata"]["annotations"][key].as_str()
-}
 
 /// Reconciles Workspaces.
 pub(crate) struct Workspaces {
@@ -52,19 +54,15 @@ impl Reconciler for Workspaces {
             return unscheduled(snapshot);
         }
         if change.key.resource == ids::workspaces() {
-            return if change.new.is_some() {
-                vec![change.key.clone()]
-            } else {
-                Vec::new()
-            };
+            return change.new.iter().map(|_| change.key.clone()).collect();
         }
-        // What a workspace creates together with itself is no news to it.
+        // A LogicalCluster is created together with the state of its Workspace.
         if change.old.is_none() && change.new.as_ref().is_some_and(|new| !new.meta.is_deleting()) {
             return Vec::new();
         }
         let object = change.new.as_ref().or(change.old.as_ref().map(|old| &old.object));
         object
-            .and_then(|object| owner(&object.body_value()))
+            .and_then(|object| owner(&kinds::read(&object.body_value())))
             .into_iter()
             .collect()
     }
@@ -78,7 +76,7 @@ impl Reconciler for Workspaces {
     }
 }
 
-/// Workspaces that found no shard: another one, or the same with other labels, may take them.
+/// Returns the workspaces that have no shard: one that is new, or has other labels, may take them.
 fn unscheduled(snapshot: &Snapshot) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
     snapshot.for_each(&Scope::everywhere(ids::workspaces()), |entry| {
@@ -90,10 +88,9 @@ fn unscheduled(snapshot: &Snapshot) -> Vec<ObjectKey> {
     keys
 }
 
-/// The Workspace that a LogicalCluster belongs to.
-pub(crate) fn owner(logical_cluster: &insula_api::Json) -> Option<ObjectKey> {
-    let cluster = ClusterName::parse(text(logical_cluster, "/spec/owner/cluster")).ok()?;
-    let name = text(logical_cluster, "/spec/owner/name");
-    (text(logical_cluster, "/spec/owner/resource") == "workspaces")
-        .then(|| ObjectKey::cluster_scoped(ids::workspaces(), cluster, name))
+/// Returns the key of the Workspace that a LogicalCluster belongs to.
+pub(crate) fn owner(logical: &LogicalCluster) -> Option<ObjectKey> {
+    let owner = &logical.spec.owner;
+    let cluster = ClusterName::parse(&owner.cluster).ok()?;
+    (owner.resource == "workspaces").then(|| ObjectKey::cluster_scoped(ids::workspaces(), cluster, &owner.name))
 }

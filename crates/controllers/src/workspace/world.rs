@@ -1,11 +1,9 @@
-//! What is known about one workspace.
+//! World of the Workspace reconciler: everything that the decision about one workspace looks at.
 
-use crate::{
-    partition,
-    write::{alive, text},
-};
+use crate::{loaded::Loaded, partition, write::alive};
 use insula_api::{
     ClusterName, ClusterPath, Json, ObjectKey, Timestamp,
+    kinds::{LogicalCluster, Workspace},
     names::{annotations, well_known},
 };
 use insula_registry::{
@@ -13,63 +11,63 @@ use insula_registry::{
     admission::{digest, types},
     ids, locate,
 };
-use insula_store::{Entry, Snapshot};
+use insula_store::Snapshot;
 use std::sync::Arc;
 
-/// The world of a workspace.
+/// World of a workspace.
 pub(crate) struct World {
-    /// The Workspace, if it still exists.
-    pub(crate) workspace: Option<(Entry, Json)>,
-    /// Guards on the parent; nothing when it goes away.
+    /// The Workspace, if it exists.
+    pub(crate) workspace: Option<Loaded<Workspace>>,
+    /// Guards on the parent; `None` while the parent is being deleted.
     pub(crate) parent: Option<Vec<Intent>>,
     /// Path of the parent.
     pub(crate) parent_path: ClusterPath,
     /// The LogicalCluster that it stands for.
-    pub(crate) child: Option<(Entry, Json)>,
-    /// Its type and all that the type extends; empty if it cannot be found.
+    pub(crate) child: Option<Loaded<LogicalCluster>>,
+    /// Its type and all that the type extends, until it is scheduled; empty if there is no such
+    /// type.
     pub(crate) types: Vec<types::Resolved>,
-    /// Whether the shard takes it, or why not.
-    pub(crate) place: Result<(), String>,
-    /// Who made it: as it is annotated, and read.
-    pub(crate) owner: Option<(String, Json)>,
+    /// The reason why no shard takes it, if none does.
+    pub(crate) shard: Result<(), String>,
+    /// The user who created it.
+    pub(crate) creator: Option<Creator>,
     /// A name that no cluster has.
     pub(crate) fresh_name: ClusterName,
     /// Base URL.
     pub(crate) external_url: String,
-    /// The CA that its programs trust.
+    /// CA certificates that programs in the workspace trust.
     pub(crate) trust: Arc<str>,
-    /// Now.
     pub(crate) now: Timestamp,
 }
 
+/// User who created a workspace.
+pub(crate) struct Creator {
+    /// The annotation that admission wrote.
+    pub(crate) annotation: String,
+    /// The annotation, parsed.
+    pub(crate) user: Json,
+}
+
 pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
-    let load = |key: &ObjectKey| {
-        snapshot.get(key).map(|entry| {
-            let value = entry.object.body_value();
-            (entry, value)
-        })
-    };
-    let workspace = load(key);
+    let workspace = Loaded::<Workspace>::get(snapshot, key);
     let cluster = workspace
         .as_ref()
-        .and_then(|(_, value)| ClusterName::parse(text(value, "/spec/cluster")).ok());
+        .and_then(|workspace| ClusterName::parse(&workspace.view.spec.cluster).ok());
     let types = match (&workspace, &cluster) {
-        (Some((_, value)), None) => types::TypeReference::read(&value["spec"]["type"])
+        (Some(workspace), None) => types::TypeReference::read(&workspace.value["spec"]["type"])
             .and_then(|reference| types::at(snapshot, &reference))
             .map(|found| types::closure(snapshot, found))
             .unwrap_or_default(),
         _ => Vec::new(),
     };
-    let value = workspace.as_ref().map(|(_, value)| value);
+    let view = workspace.as_ref().map(|workspace| &workspace.view);
     World {
-        place: value.map_or(Ok(()), |value| place(snapshot, value)),
-        owner: value.and_then(owner),
+        shard: view.map_or(Ok(()), |workspace| find_shard(snapshot, workspace)),
+        creator: view.and_then(creator),
         workspace,
         parent: alive(snapshot, &key.cluster),
         parent_path: locate::path_of(snapshot, &key.cluster),
-        child: cluster
-            .as_ref()
-            .and_then(|cluster| load(&ids::logical_cluster(cluster))),
+        child: cluster.and_then(|cluster| Loaded::get(snapshot, &ids::logical_cluster(&cluster))),
         types,
         fresh_name: fresh_name(registry, snapshot),
         external_url: registry.external_url.clone(),
@@ -78,26 +76,23 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     }
 }
 
-/// Who made it, as admission wrote it down.
-fn owner(workspace: &Json) -> Option<(String, Json)> {
-    let said = workspace["metadata"]["annotations"][annotations::WORKSPACE_OWNER].as_str()?;
-    let user = serde_json::from_str(said).ok()?;
-    Some((said.to_owned(), user))
+fn creator(workspace: &Workspace) -> Option<Creator> {
+    let annotation = workspace.metadata.annotation(annotations::WORKSPACE_OWNER)?;
+    Some(Creator {
+        annotation: annotation.to_owned(),
+        user: serde_json::from_str(annotation).ok()?,
+    })
 }
 
-fn place(snapshot: &Snapshot, workspace: &Json) -> Result<(), String> {
-    let selector = partition::selector(&workspace["spec"]["location"]["selector"])
+fn find_shard(snapshot: &Snapshot, workspace: &Workspace) -> Result<(), String> {
+    let selector = partition::selector(&workspace.spec.location.selector)
         .map_err(|error| format!("spec.location.selector is invalid: {error}"))?;
-    let shard = snapshot.get(&ObjectKey::cluster_scoped(
-        ids::shards(),
-        ClusterName::root(),
-        well_known::SHARD,
-    ));
-    let takes = shard.is_some_and(|shard| {
+    let key = ObjectKey::cluster_scoped(ids::shards(), ClusterName::root(), well_known::SHARD);
+    let takes_it = snapshot.get(&key).is_some_and(|shard| {
         let annotations = &shard.object.body_value()["metadata"]["annotations"];
         annotations.get(annotations::UNSCHEDULABLE).is_none() && selector.matches(&shard.object.meta.labels)
     });
-    match takes {
+    match takes_it {
         true => Ok(()),
         false => Err("No available shards to schedule the workspace.".to_owned()),
     }

@@ -1,0 +1,82 @@
+//! Decisions about workspaces, in worlds of YAML documents; the plans are in `plans/`.
+
+use super::Workspaces;
+use crate::testing::plan;
+use insula_api::{ClusterName, ObjectKey};
+use insula_registry::ids;
+
+const ROOT: &str = "
+apiVersion: core.kcp.io/v1alpha1
+kind: LogicalCluster
+metadata: {name: cluster, annotations: {kcp.io/path: root}}
+status: {phase: Ready}
+---
+apiVersion: core.kcp.io/v1alpha1
+kind: Shard
+metadata: {name: root}
+---
+apiVersion: tenancy.kcp.io/v1alpha1
+kind: WorkspaceType
+metadata: {name: slow, annotations: {kcp.io/path: root}}
+spec: {initializer: true}
+";
+
+const NEW: &str = "
+apiVersion: tenancy.kcp.io/v1alpha1
+kind: Workspace
+metadata: {name: a, uid: 00000000-0000-0000-0000-00000000000a}
+spec: {type: {name: slow, path: root}}
+";
+
+const SCHEDULED: &str = "
+apiVersion: tenancy.kcp.io/v1alpha1
+kind: Workspace
+metadata: {name: a, finalizers: [core.kcp.io/logicalcluster]}
+spec: {cluster: child}
+";
+
+const GOING: &str = "
+apiVersion: tenancy.kcp.io/v1alpha1
+kind: Workspace
+metadata: {name: a, finalizers: [core.kcp.io/logicalcluster], deletionTimestamp: '2026-01-01T00:00:00Z'}
+spec: {cluster: child}
+";
+
+/// The LogicalCluster of the child, with a status.
+fn child(status: &str) -> String {
+    format!(
+        "{{apiVersion: core.kcp.io/v1alpha1, kind: LogicalCluster, metadata: {{name: cluster, generation: 1, \
+         annotations: {{kcp.io/cluster: child}}}}, status: {status}}}\n"
+    )
+}
+
+async fn decide(documents: &[&str]) -> String {
+    let key = ObjectKey::cluster_scoped(ids::workspaces(), ClusterName::root(), "a");
+    plan(Workspaces::new, &key, &documents.join("\n---\n")).await
+}
+
+#[tokio::test]
+async fn a_new_workspace_begins_with_its_logical_cluster() {
+    assert_eq!(decide(&[ROOT, NEW]).await, include_str!("plans/new.yaml"));
+}
+
+#[tokio::test]
+async fn without_its_type_a_workspace_is_not_scheduled() {
+    let untyped = NEW.replace("slow", "missing");
+    assert_eq!(decide(&[ROOT, &untyped]).await, include_str!("plans/no_type.yaml"));
+}
+
+#[tokio::test]
+async fn a_workspace_mirrors_its_logical_cluster() {
+    let initializing = child("{phase: Initializing, initializers: ['root:slow']}");
+    let plan = decide(&[ROOT, SCHEDULED, &initializing]).await;
+    assert_eq!(plan, include_str!("plans/mirror.yaml"));
+}
+
+#[tokio::test]
+async fn the_deletion_of_a_workspace_is_passed_on() {
+    let ready = child("{phase: Ready, terminators: ['root:careful']}");
+    let plan = decide(&[ROOT, GOING, &ready]).await;
+    assert_eq!(plan, include_str!("plans/delete.yaml"));
+    assert_eq!(decide(&[ROOT, GOING]).await, include_str!("plans/released.yaml"));
+}
