@@ -1,4 +1,4 @@
-//! Logical clusters: their names (flat keys) and paths (what people type).
+//! Logical clusters: their names (flat keys) and paths (as people type them).
 
 use crate::names::well_known;
 use std::{fmt, sync::Arc};
@@ -15,8 +15,8 @@ pub struct ClusterName(Arc<str>);
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClusterPath(Arc<str>);
 
-/// The text is no cluster name or path. The message is Kubernetes' (kcp
-/// `pkg/server/localproxy.go`).
+/// Error for a text that is no cluster name or path. The message is that of kcp
+/// (`pkg/server/localproxy.go`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("invalid cluster: {0:?} does not match the regex")]
 pub struct InvalidCluster(pub String);
@@ -33,6 +33,9 @@ fn is_segment(text: &str) -> bool {
 
 impl ClusterName {
     /// Parses a flat name: one segment, or `system:` and one segment.
+    ///
+    /// # Errors
+    /// Fails for any other text.
     pub fn parse(text: &str) -> Result<Self, InvalidCluster> {
         let rest = text.strip_prefix("system:").unwrap_or(text);
         if is_segment(rest) {
@@ -42,27 +45,27 @@ impl ClusterName {
         }
     }
 
-    /// `root`, the top of the workspace tree.
+    /// Returns `root`, the top of the workspace tree.
     pub fn root() -> Self {
         ClusterName(well_known::ROOT.into())
     }
 
-    /// `system:bound-crds`: bundles of schema and rules that bindings copied.
+    /// Returns `system:bound-crds`: the cluster of the bundles that bindings copied.
     pub fn bound_crds() -> Self {
         ClusterName(well_known::BOUND_CRDS.into())
     }
 
-    /// `system:admin`: what the platform keeps for itself.
+    /// Returns `system:admin`: the cluster of the platform's own objects.
     pub fn system_admin() -> Self {
         ClusterName(well_known::SYSTEM_ADMIN.into())
     }
 
-    /// Whether tenants never reach it.
+    /// Returns true for clusters that tenants cannot reach.
     pub fn is_system(&self) -> bool {
         self.0.starts_with("system:")
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -70,6 +73,9 @@ impl ClusterName {
 
 impl ClusterPath {
     /// Parses segments joined by `:`; `system:…` is one name and does not split.
+    ///
+    /// # Errors
+    /// Fails if some segment is no name.
     pub fn parse(text: &str) -> Result<Self, InvalidCluster> {
         let fits = match text.strip_prefix("system:") {
             Some(rest) => is_segment(rest),
@@ -82,7 +88,7 @@ impl ClusterPath {
         }
     }
 
-    /// The first segment, a cluster's name, and the workspace names below it.
+    /// Splits off the first segment, a cluster's name, from the workspace names below it.
     pub fn split_first(&self) -> (ClusterName, Vec<&str>) {
         if self.0.starts_with("system:") {
             return (ClusterName(self.0.clone()), Vec::new());
@@ -92,12 +98,12 @@ impl ClusterPath {
         (ClusterName(first.into()), parts.collect())
     }
 
-    /// This path and one more workspace name.
+    /// Appends a workspace name.
     pub fn join(&self, name: &str) -> ClusterPath {
         ClusterPath(format!("{}:{name}", self.0).into())
     }
 
-    /// The path without its last segment, if it has more than one.
+    /// Returns the path without its last segment, if it has more than one.
     pub fn parent(&self) -> Option<ClusterPath> {
         if self.0.starts_with("system:") {
             return None;
@@ -105,7 +111,7 @@ impl ClusterPath {
         self.0.rsplit_once(':').map(|(parent, _)| ClusterPath(parent.into()))
     }
 
-    /// The last segment.
+    /// Returns the last segment.
     pub fn base(&self) -> &str {
         if self.0.starts_with("system:") {
             return &self.0;
@@ -113,7 +119,7 @@ impl ClusterPath {
         self.0.rsplit_once(':').map_or(&*self.0, |(_, base)| base)
     }
 
-    /// The text.
+    /// Returns the text.
     pub fn as_str(&self) -> &str {
         &self.0
     }

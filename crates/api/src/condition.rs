@@ -1,22 +1,22 @@
-//! Conditions, Kubernetes' and kcp's shape in one: `severity` is kcp's and only set while not
+//! Conditions in the shapes of Kubernetes and kcp: kcp adds `severity` to conditions that are not
 //! `True`.
 
 use crate::{Json, Timestamp};
 use serde_json::json;
 
-/// `True`, `False` or `Unknown`.
+/// Status of a condition.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConditionStatus {
     /// It holds.
     True,
     /// It does not hold.
     False,
-    /// Nobody knows yet.
+    /// It is not known yet.
     Unknown,
 }
 
 impl ConditionStatus {
-    /// The text on the wire.
+    /// Returns the text on the wire.
     pub fn as_str(self) -> &'static str {
         match self {
             ConditionStatus::True => "True",
@@ -26,7 +26,7 @@ impl ConditionStatus {
     }
 }
 
-/// What a condition should say.
+/// Condition to be written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     /// Type, e.g. `Ready`.
@@ -38,12 +38,12 @@ pub struct Condition {
     pub severity: String,
     /// One word; may be empty.
     pub reason: String,
-    /// Words for people: what, why, and the fix.
+    /// Message for people: the problem, its cause and the fix.
     pub message: String,
 }
 
 impl Condition {
-    /// A condition that holds, without a reason.
+    /// Creates a condition that holds, without a reason.
     pub fn holds(kind: &str) -> Self {
         Condition {
             kind: kind.into(),
@@ -54,7 +54,7 @@ impl Condition {
         }
     }
 
-    /// A condition that fails with kcp's severity `Error`.
+    /// Creates a condition that fails with kcp's severity `Error`.
     pub fn fails(kind: &str, reason: &str, message: impl Into<String>) -> Self {
         Condition {
             kind: kind.into(),
@@ -65,14 +65,14 @@ impl Condition {
         }
     }
 
-    /// The same with another severity (`Warning`, `Info`, or empty for Kubernetes' own conditions).
+    /// Replaces the severity (`Warning`, `Info`, or empty for Kubernetes' own conditions).
     #[must_use]
     pub fn severity(mut self, severity: &str) -> Self {
         self.severity = severity.into();
         self
     }
 
-    /// The same with a reason and a message.
+    /// Replaces reason and message.
     #[must_use]
     pub fn because(mut self, reason: &str, message: impl Into<String>) -> Self {
         self.reason = reason.into();
@@ -81,7 +81,7 @@ impl Condition {
     }
 }
 
-/// The condition of a type in `object.status.conditions`.
+/// Finds the condition of a type in `object.status.conditions`.
 pub fn condition<'a>(object: &'a Json, kind: &str) -> Option<&'a Json> {
     object
         .pointer("/status/conditions")?
@@ -90,9 +90,9 @@ pub fn condition<'a>(object: &'a Json, kind: &str) -> Option<&'a Json> {
         .find(|c| c["type"] == kind)
 }
 
-/// Puts a condition into `object.status.conditions`, in the place of the one of its type.
+/// Sets a condition in `object.status.conditions`, in the place of the one of its type.
 /// `lastTransitionTime` moves only when the status changes, so that a reconciler at rest writes
-/// nothing. Returns whether anything changed.
+/// nothing. Returns true if anything changed.
 pub fn set_condition(object: &mut Json, want: &Condition, now: Timestamp) -> bool {
     let mut fresh = json!({
         "type": want.kind, "status": want.status.as_str(), "lastTransitionTime": now.to_string(),

@@ -1,15 +1,14 @@
-//! Errors about one field, in the words of Kubernetes' `field.Error`.
+//! Errors about one field, with the texts of Kubernetes' `field.Error`.
 
 use crate::FieldPath;
 use std::fmt;
 
-/// Bytes of a value that a message repeats: enough to know it again. What a client sends is not
-/// sent back whole.
+/// Bytes of a value that a message repeats: enough to recognize it, and no echo of a large body.
 const VALUE_BYTES_MAX: usize = 800;
 /// Bytes of an explanation: it may quote what it explains.
 const DETAIL_BYTES_MAX: usize = 4096;
 
-/// What is wrong with a field. The reason that clients see is [`FieldErrorKind::reason`].
+/// Kind of an error about a field. The reason that clients see is [`FieldErrorKind::reason`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FieldErrorKind {
     /// A value is missing.
@@ -35,7 +34,7 @@ pub enum FieldErrorKind {
 }
 
 impl FieldErrorKind {
-    /// The cause's `reason`, e.g. `FieldValueInvalid`.
+    /// Returns the `reason` of the status cause, e.g. `FieldValueInvalid`.
     pub fn reason(self) -> &'static str {
         match self {
             FieldErrorKind::Required => "FieldValueRequired",
@@ -51,7 +50,7 @@ impl FieldErrorKind {
         }
     }
 
-    fn words(self) -> &'static str {
+    fn text(self) -> &'static str {
         match self {
             FieldErrorKind::Required => "Required value",
             FieldErrorKind::Duplicate => "Duplicate value",
@@ -66,16 +65,16 @@ impl FieldErrorKind {
     }
 }
 
-/// One field's error. Prints as `spec.size: Invalid value: 0: must be positive`.
+/// Error about one field. Prints as `spec.size: Invalid value: 0: must be positive`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldError {
-    /// What is wrong.
+    /// Kind of the error.
     pub kind: FieldErrorKind,
-    /// Which field.
+    /// Path of the field.
     pub field: FieldPath,
     /// The offending value as it is printed (`"x"`, `3`), or empty where none is shown.
     pub value: String,
-    /// Why, and what would help.
+    /// The cause, and the fix.
     pub detail: String,
 }
 
@@ -89,27 +88,27 @@ impl FieldError {
         }
     }
 
-    /// A missing value.
+    /// Reports a missing value.
     pub fn required(field: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Required, field, String::new(), detail.into())
     }
 
-    /// A malformed value, printed as JSON.
+    /// Reports a malformed value, printed as JSON.
     pub fn invalid(field: &FieldPath, value: &crate::Json, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, field, value.to_string(), detail.into())
     }
 
-    /// A malformed value, printed as given (`"object"`, `0`, or nothing).
+    /// Reports a malformed value, printed as given (`"object"`, `0`, or nothing).
     pub fn invalid_text(field: &FieldPath, value: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Invalid, field, value.into(), detail.into())
     }
 
-    /// A value of the wrong type; `value` is printed as given.
+    /// Reports a value of the wrong type; `value` is printed as given.
     pub fn type_invalid(field: &FieldPath, value: impl Into<String>, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::TypeInvalid, field, value.into(), detail.into())
     }
 
-    /// A value outside a closed set.
+    /// Reports a value outside a closed set.
     pub fn not_supported(field: &FieldPath, value: &crate::Json, supported: &[&str]) -> Self {
         let list: Vec<String> = supported.iter().map(|s| format!("{s:?}")).collect();
         let detail = if list.is_empty() {
@@ -120,17 +119,17 @@ impl FieldError {
         Self::new(FieldErrorKind::NotSupported, field, value.to_string(), detail)
     }
 
-    /// Something that is not allowed.
+    /// Reports a value that is not allowed.
     pub fn forbidden(field: &FieldPath, detail: impl Into<String>) -> Self {
         Self::new(FieldErrorKind::Forbidden, field, String::new(), detail.into())
     }
 
-    /// A repeated value.
+    /// Reports a repeated value.
     pub fn duplicate(field: &FieldPath, value: &crate::Json) -> Self {
         Self::new(FieldErrorKind::Duplicate, field, value.to_string(), String::new())
     }
 
-    /// A string of more than `max` bytes.
+    /// Reports a string of more than `max` bytes.
     pub fn too_long(field: &FieldPath, max: usize) -> Self {
         Self::new(
             FieldErrorKind::TooLong,
@@ -140,7 +139,7 @@ impl FieldError {
         )
     }
 
-    /// More entries than `max`.
+    /// Reports more entries than `max`.
     pub fn too_many(field: &FieldPath, actual: usize, max: usize) -> Self {
         let items = if max == 1 { "item" } else { "items" };
         Self::new(
@@ -151,14 +150,14 @@ impl FieldError {
         )
     }
 
-    /// A reference to something that does not exist.
+    /// Reports a reference to an object that does not exist.
     pub fn not_found(field: &FieldPath, value: &crate::Json) -> Self {
         Self::new(FieldErrorKind::NotFound, field, value.to_string(), String::new())
     }
 
-    /// The message without the field: what a Status cause carries.
+    /// Returns the message without the field, as a Status cause has it.
     pub fn body(&self) -> String {
-        let mut out = self.kind.words().to_owned();
+        let mut out = self.kind.text().to_owned();
         for (part, max) in [(&self.value, VALUE_BYTES_MAX), (&self.detail, DETAIL_BYTES_MAX)] {
             if part.is_empty() {
                 continue;
@@ -173,7 +172,7 @@ impl FieldError {
     }
 }
 
-/// The first bytes of a text, in whole characters.
+/// Returns the first bytes of a text, in whole characters.
 fn beginning(text: &str, max: usize) -> &str {
     let mut end = max.min(text.len());
     while !text.is_char_boundary(end) {
@@ -188,7 +187,7 @@ impl fmt::Display for FieldError {
     }
 }
 
-/// Several errors as Kubernetes' `utilerrors.Aggregate` prints them: one alone, more as `[a, b]`,
+/// Joins errors as Kubernetes' `utilerrors.Aggregate` prints them: one alone, more as `[a, b]`,
 /// repeats once.
 pub fn aggregate(errors: &[FieldError]) -> String {
     let mut texts: Vec<String> = Vec::new();

@@ -1,8 +1,7 @@
-//! The nouns of Insula: names, keys, objects and their metadata, field errors, selectors,
-//! conditions.
+//! Basic types of Insula: names, keys, objects and their metadata, typed views of our own kinds,
+//! field errors, selectors and conditions.
 //!
-//! Nothing here reads a clock, does IO or knows a protocol. Every other crate speaks in these
-//! words.
+//! This crate reads no clock, does no IO and knows no protocol. Every other crate builds on it.
 
 mod cluster;
 mod condition;
@@ -27,5 +26,5 @@ pub use resource::{GroupVersionResource, ObjectKey, ResourceId, Revision, Scope}
 pub use selector::{FieldSelector, LabelSelector, Requirement, SelectorError};
 pub use time::{Clock, Rng, Timestamp};
 
-/// JSON as the write path sees it. Reads of stored versions never make one.
+/// JSON value of the write path. Reads in the storage version never build one.
 pub type Json = serde_json::Value;

@@ -1,15 +1,15 @@
-//! The part of an object that the server itself looks at, decoded once.
+//! Metadata of objects, decoded once for each stored object.
 
 use crate::Timestamp;
 use serde::{Deserialize, Deserializer};
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
-/// A UUID, 16 bytes instead of its 36 characters.
+/// UUID, in 16 bytes instead of 36 characters.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Uid(pub u128);
 
 impl Uid {
-    /// A random (version 4) UUID of these bytes.
+    /// Draws a random (version 4) UUID.
     pub fn random(rng: &dyn crate::Rng) -> Self {
         let mut bytes = [0; 16];
         rng.fill(&mut bytes);
@@ -34,7 +34,7 @@ impl fmt::Debug for Uid {
     }
 }
 
-/// An owner of an object.
+/// Reference to an owner of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OwnerReference {
@@ -50,10 +50,10 @@ pub struct OwnerReference {
     /// UID of the owner.
     #[serde(default)]
     pub uid: String,
-    /// Whether this owner manages the object.
+    /// This owner manages the object.
     #[serde(default)]
     pub controller: bool,
-    /// Whether foreground deletion of the owner waits for the object.
+    /// Foreground deletion of the owner waits for the object.
     #[serde(default)]
     pub block_owner_deletion: bool,
 }
@@ -66,25 +66,25 @@ pub struct OwnerReference {
 pub struct Labels(Box<[(Box<str>, Box<str>)]>);
 
 impl Labels {
-    /// A label's value.
+    /// Returns a label's value.
     pub fn get(&self, key: &str) -> Option<&str> {
         let found = self.0.binary_search_by(|(known, _)| (**known).cmp(key)).ok()?;
         Some(&self.0[found].1)
     }
 
-    /// Whether there are none.
+    /// Returns true if there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Keys and values, in the order of the keys.
+    /// Iterates over keys and values, in the order of the keys.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
         self.0.iter().map(|(key, value)| (&**key, &**value))
     }
 }
 
 impl FromIterator<(Box<str>, Box<str>)> for Labels {
-    /// Of two values for one key the later counts.
+    /// Collects labels; of two values for one key the later counts.
     fn from_iter<I: IntoIterator<Item = (Box<str>, Box<str>)>>(pairs: I) -> Self {
         Labels(pairs.into_iter().collect::<BTreeMap<_, _>>().into_iter().collect())
     }
@@ -97,7 +97,7 @@ impl<'de> Deserialize<'de> for Labels {
     }
 }
 
-/// Decoded metadata. Annotations are left in the bytes: nothing on a read path asks for them.
+/// Decoded metadata. Annotations stay in the bytes of the object: no read path needs them.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Meta {
@@ -107,36 +107,36 @@ pub struct Meta {
     /// Namespace; empty for cluster-scoped objects.
     #[serde(default)]
     pub namespace: Arc<str>,
-    /// UID; zero before the server set one.
+    /// UID; zero before the server sets one.
     #[serde(default, deserialize_with = "uid")]
     pub uid: Uid,
-    /// Grows when the desired state changes; 0 where a kind does not count.
+    /// Number of changes of the desired state; 0 for kinds that do not count.
     #[serde(default)]
     pub generation: i64,
-    /// When it was created.
+    /// Time of creation.
     #[serde(default, deserialize_with = "time")]
     pub creation_timestamp: Option<Timestamp>,
-    /// When its deletion was asked for.
+    /// Time of the request to delete it.
     #[serde(default, deserialize_with = "time")]
     pub deletion_timestamp: Option<Timestamp>,
     /// Labels.
     #[serde(default, deserialize_with = "or_default")]
     pub labels: Labels,
-    /// What must happen before it may go.
+    /// Finalizers that hold it while it is being deleted.
     #[serde(default, deserialize_with = "or_default")]
     pub finalizers: Box<[Box<str>]>,
-    /// Its owners.
+    /// Owners.
     #[serde(default, deserialize_with = "or_default")]
     pub owner_references: Box<[OwnerReference]>,
 }
 
 impl Meta {
-    /// Whether its deletion was asked for.
+    /// Returns true once its deletion is requested.
     pub fn is_deleting(&self) -> bool {
         self.deletion_timestamp.is_some()
     }
 
-    /// A label's value.
+    /// Returns a label's value.
     pub fn label(&self, key: &str) -> Option<&str> {
         self.labels.get(key)
     }

@@ -1,4 +1,4 @@
-//! One stored object: decoded metadata beside the canonical bytes of its storage version.
+//! Stored objects: decoded metadata beside the canonical bytes of the storage version.
 
 use crate::{Json, Meta, Revision, heads};
 use serde::Deserialize;
@@ -9,31 +9,31 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-/// An object at rest. Immutable; a change is a new one.
+/// Stored object. Immutable: a change makes a new one.
 ///
 /// Its body is compact JSON with sorted keys in the storage version and without
-/// `metadata.resourceVersion`: the store mints the revision only when it commits, so it is written
-/// between `head`, which ends with `"metadata":{`, and `tail`. A read in the storage version is two
-/// copies of bytes, and parses nothing. What stands before the metadata is the same for most
-/// objects of a kind, and kept once for all of them (see [`crate::heads`]).
+/// `metadata.resourceVersion`: the store assigns the revision only when it commits. A read writes
+/// it between `head`, which ends with `"metadata":{`, and `tail`; in the storage version that is
+/// two copies of bytes and no parsing. Most objects of a kind have the same head and share it (see
+/// [`crate::heads`]).
 pub struct Object {
     /// Decoded metadata.
     pub meta: Meta,
     head: Arc<str>,
     tail: Box<str>,
-    /// Where in `head` the version is that the body is in, e.g. `v1`.
+    /// Range in `head` of the version that the body is in, e.g. `v1`.
     version: (u32, u32),
-    /// Fingerprint of the schema and rules that the bytes were written under; 0 when nobody said.
+    /// Fingerprint of the schema and rules that the bytes were written under; 0 if unknown.
     schema: u64,
-    /// What the storage version cannot hold: canonical JSON that only the conversion crate reads.
-    /// Never shown to clients.
+    /// Residual: fields that the storage version cannot hold, as canonical JSON for the conversion
+    /// crate. Clients never see it.
     residual: Option<Box<[u8]>>,
-    /// A typed reading of this object, made at most once and freed with it. In the place of caches
-    /// beside the store: nothing to invalidate, because the object never changes.
+    /// Typed reading of this object, made at most once and freed with it. Unlike a cache beside the
+    /// store it needs no invalidation, because the object never changes.
     parsed: OnceLock<Arc<dyn Any + Send + Sync>>,
 }
 
-/// The bytes are no object.
+/// Error for bytes that are no object.
 #[derive(Debug, thiserror::Error)]
 pub enum ObjectError {
     /// Not JSON, or its metadata has the wrong types.
@@ -62,6 +62,9 @@ const ENVELOPE_V1: u8 = 1;
 impl Object {
     /// Makes an object of a JSON value, which must have `apiVersion`, `kind` and `metadata`.
     /// `metadata.resourceVersion` is left out.
+    ///
+    /// # Errors
+    /// Fails if one of the three is missing or has the wrong type.
     pub fn new(value: &Json, residual: Option<Box<[u8]>>) -> Result<Object, ObjectError> {
         let map = value.as_object().ok_or(ObjectError::Missing("fields"))?;
         let metadata = map
@@ -98,7 +101,7 @@ impl Object {
         Self::assemble(&body, splice_at, residual)
     }
 
-    /// The parts are copied out: what a body grew in is larger than it is.
+    /// Copies the parts out of `body`, whose allocation is larger than its content.
     fn assemble(body: &[u8], splice_at: usize, residual: Option<Box<[u8]>>) -> Result<Object, ObjectError> {
         let known: Head = serde_json::from_slice(body)?;
         let body = std::str::from_utf8(body).map_err(|_| ObjectError::Missing("text"))?;
@@ -121,46 +124,46 @@ impl Object {
         })
     }
 
-    /// The same object, marked as written under a schema: while that schema serves it, its bytes
-    /// need no second look.
+    /// Marks the object as written under a schema. While that schema serves it, its bytes need no
+    /// conversion or check.
     #[must_use]
     pub fn written_under(mut self, schema: u64) -> Object {
         self.schema = schema;
         self
     }
 
-    /// Fingerprint of the schema that the bytes were written under; 0 when nobody said.
+    /// Returns the fingerprint of the schema that the bytes were written under; 0 if unknown.
     pub fn schema(&self) -> u64 {
         self.schema
     }
 
-    /// The version that the bytes are in.
+    /// Returns the version that the bytes are in.
     pub fn version(&self) -> &str {
         let (start, end) = self.version;
         &self.head[start as usize..end as usize]
     }
 
-    /// The canonical text, without a resourceVersion: its two parts.
+    /// Returns the canonical text, without a resourceVersion, in two parts.
     pub fn body(&self) -> [&str; 2] {
         [&self.head, &self.tail]
     }
 
-    /// Bytes of the canonical text.
+    /// Returns the length of the canonical text in bytes.
     pub fn body_len(&self) -> usize {
         self.head.len() + self.tail.len()
     }
 
-    /// What the storage version cannot hold.
+    /// Returns the residual: canonical JSON of fields that the storage version cannot hold.
     pub fn residual(&self) -> Option<&[u8]> {
         self.residual.as_deref()
     }
 
-    /// Bytes that this object keeps in memory, roughly.
+    /// Estimates the bytes that this object occupies in memory.
     pub fn size(&self) -> usize {
         self.body_len() + self.residual.as_ref().map_or(0, |residual| residual.len()) + size_of::<Object>()
     }
 
-    /// Appends the object as clients see it at a revision.
+    /// Appends the object to `out` as clients see it at a revision.
     pub fn write_to(&self, revision: Revision, out: &mut Vec<u8>) {
         out.reserve(self.body_len() + 42);
         out.extend_from_slice(self.head.as_bytes());
@@ -172,19 +175,19 @@ impl Object {
         out.extend_from_slice(self.tail.as_bytes());
     }
 
-    /// The object as a value, with `metadata.resourceVersion` set.
+    /// Decodes the object to a value, with `metadata.resourceVersion` set.
     pub fn value(&self, revision: Revision) -> Json {
         let mut value = self.body_value();
         value["metadata"]["resourceVersion"] = Json::String(revision.to_string());
         value
     }
 
-    /// The object as a value, without a resourceVersion.
+    /// Decodes the object to a value, without a resourceVersion.
     pub fn body_value(&self) -> Json {
         serde_json::from_str(&self.body().concat()).expect("a body is the JSON that Object::new wrote")
     }
 
-    /// The bytes to keep on disk.
+    /// Encodes the object for the disk.
     pub fn to_stored(&self) -> Vec<u8> {
         let residual = self.residual.as_deref().unwrap_or_default();
         let mut out = Vec::with_capacity(13 + residual.len() + self.body_len());
@@ -198,7 +201,10 @@ impl Object {
         out
     }
 
-    /// Reads what [`Object::to_stored`] wrote.
+    /// Decodes the bytes of [`Object::to_stored`].
+    ///
+    /// # Errors
+    /// Fails for a damaged envelope or body.
     pub fn from_stored(stored: &[u8]) -> Result<Object, ObjectError> {
         let (&format, rest) = stored.split_first().ok_or(ObjectError::Envelope("empty"))?;
         if format != ENVELOPE_V1 {
@@ -218,8 +224,8 @@ impl Object {
         Ok(object.written_under(u64::from_le_bytes(*schema)))
     }
 
-    /// The typed reading `T` of this object, made by `make` the first time. One kind of object has
-    /// one `T`: asking for another gives a fresh one every time.
+    /// Returns the typed reading `T` of this object, made by `make` the first time. A kind of
+    /// objects has one such `T`; any other is made again on every call.
     pub fn parsed<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Object) -> T) -> Arc<T> {
         if let Some(known) = self.parsed.get() {
             return match known.clone().downcast::<T>() {
@@ -235,7 +241,7 @@ impl Object {
     }
 }
 
-/// Offset of the value of a top-level field, in compact JSON.
+/// Finds the offset of the value of a top-level field in compact JSON.
 fn value_start(body: &[u8], field: &[u8]) -> Option<usize> {
     let (mut depth, mut at) = (0u32, 0);
     while at < body.len() {
@@ -316,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn envelopes_come_back_as_they_were() {
+    fn envelopes_round_trip() {
         for residual in [None, Some(Box::from(&b"{\"v2\":[]}"[..]))] {
             let object = Object::new(&sample(), residual).expect("an object").written_under(7);
             let back = Object::from_stored(&object.to_stored()).expect("reads");
@@ -339,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_before_the_metadata_is_kept_once() {
+    fn equal_heads_are_shared() {
         let of = |name: &str, data: &str| {
             let map = json!({"apiVersion": "g/v1", "a": {"apiVersion": "x"}, "data": data, "metadata": {"name": name}});
             Object::new(&map, None).expect("an object")

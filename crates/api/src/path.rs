@@ -2,22 +2,23 @@
 
 use std::fmt;
 
-/// `spec.versions[0].schema`, `metadata.annotations[a.b/c]`; the empty path prints as `<nil>`.
+/// Path of a field: `spec.versions[0].schema`, `metadata.annotations[a.b/c]`; the empty path prints
+/// as `<nil>`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, PartialOrd, Ord, Hash)]
 pub struct FieldPath(String);
 
 impl FieldPath {
-    /// The root.
+    /// Returns the root.
     pub fn root() -> Self {
         FieldPath::default()
     }
 
-    /// A path that starts with a field.
+    /// Starts a path with a field.
     pub fn new(name: &str) -> Self {
         FieldPath(name.to_owned())
     }
 
-    /// A field below.
+    /// Appends a field.
     #[must_use]
     pub fn child(&self, name: &str) -> Self {
         if self.0.is_empty() {
@@ -27,24 +28,24 @@ impl FieldPath {
         }
     }
 
-    /// An item of a list.
+    /// Appends an item of a list.
     #[must_use]
     pub fn index(&self, index: usize) -> Self {
         FieldPath(format!("{}[{index}]", self.0))
     }
 
-    /// An entry of a map.
+    /// Appends an entry of a map.
     #[must_use]
     pub fn key(&self, key: &str) -> Self {
         FieldPath(format!("{}[{key}]", self.0))
     }
 
-    /// Whether it is the root.
+    /// Returns true for the root.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The text, empty at the root.
+    /// Returns the text, empty at the root.
     pub fn as_str(&self) -> &str {
         &self.0
     }

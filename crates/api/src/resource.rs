@@ -1,9 +1,9 @@
-//! Keys: where an object lives.
+//! Keys of objects, their prefixes and order.
 
 use crate::{ClusterName, cluster::InvalidCluster};
 use std::{fmt, sync::Arc};
 
-/// A point in the one order of all changes. Minted by the store alone; what clients see as
+/// Point in the one order of all changes. Only the store assigns revisions; clients see them as
 /// `resourceVersion`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Revision(pub u64);
@@ -14,7 +14,7 @@ impl fmt::Display for Revision {
     }
 }
 
-/// What is stored under one prefix: group, plural resource, and the identity of its exporter.
+/// Resource with a storage prefix of its own: group, plural name, and identity of its exporter.
 ///
 /// Two exporters of `widgets.example.io` differ by `identity` (hex SHA-256 of the export's secret),
 /// so that they never share a prefix. Built-ins and plain definitions have the empty identity.
@@ -29,7 +29,7 @@ pub struct ResourceId {
 }
 
 impl ResourceId {
-    /// A resource without an exporter.
+    /// Creates the id of a resource without an exporter.
     pub fn local(group: &str, resource: &str) -> Self {
         ResourceId {
             group: group.into(),
@@ -38,7 +38,8 @@ impl ResourceId {
         }
     }
 
-    /// `resource.group`, or just `resource` in the core group: how Kubernetes' messages name it.
+    /// Returns `resource.group`, or just `resource` in the core group, as messages of Kubernetes
+    /// do.
     pub fn qualified(&self) -> String {
         if self.group.is_empty() {
             self.resource.to_string()
@@ -66,7 +67,7 @@ pub struct GroupVersionResource {
 }
 
 impl GroupVersionResource {
-    /// `group/version`, or just the version in the core group.
+    /// Returns `group/version`, or just the version in the core group.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
             self.version.to_string()
@@ -76,7 +77,7 @@ impl GroupVersionResource {
     }
 }
 
-/// The key of one object. Ordered as its encoding is.
+/// Key of one object. Ordered as its encoding is.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ObjectKey {
     /// The resource's prefix.
@@ -89,7 +90,7 @@ pub struct ObjectKey {
     pub name: Arc<str>,
 }
 
-/// A part of the key space: everything, or a resource and then as much of the rest as is given.
+/// Part of the key space: everything, or a resource, one of its clusters, or one of its namespaces.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Scope {
     /// The resource's prefix, or every resource.
@@ -101,7 +102,7 @@ pub struct Scope {
 }
 
 impl ObjectKey {
-    /// A key of a cluster-scoped object.
+    /// Creates the key of a cluster-scoped object.
     pub fn cluster_scoped(resource: ResourceId, cluster: ClusterName, name: &str) -> Self {
         ObjectKey {
             resource,
@@ -112,7 +113,8 @@ impl ObjectKey {
         }
     }
 
-    /// The bytes that order keys: `group/resource/identity/cluster/namespace/name`.
+    /// Encodes the key to the bytes that order keys:
+    /// `group/resource/identity/cluster/namespace/name`.
     ///
     /// No part but the name may hold a `/` and names of Kubernetes' objects never do, so that the
     /// encoding is unique and the lists across clusters, in a cluster and in a namespace are
@@ -134,7 +136,10 @@ impl ObjectKey {
         out.into()
     }
 
-    /// Reads what [`ObjectKey::encode`] wrote.
+    /// Decodes the bytes of [`ObjectKey::encode`].
+    ///
+    /// # Errors
+    /// Fails if a part is missing, or the cluster is no name.
     pub fn decode(bytes: &[u8]) -> Result<Self, InvalidCluster> {
         let bad = || InvalidCluster(String::from_utf8_lossy(bytes).into_owned());
         let text = std::str::from_utf8(bytes).map_err(|_| bad())?;
@@ -174,7 +179,7 @@ impl Ord for ObjectKey {
 }
 
 impl Scope {
-    /// All objects of all resources in every cluster.
+    /// Selects all objects of all resources in every cluster.
     pub fn everything() -> Self {
         Scope {
             resource: None,
@@ -183,7 +188,7 @@ impl Scope {
         }
     }
 
-    /// All objects of a resource in every cluster.
+    /// Selects all objects of a resource in every cluster.
     pub fn everywhere(resource: ResourceId) -> Self {
         Scope {
             resource: Some(resource),
@@ -192,7 +197,7 @@ impl Scope {
         }
     }
 
-    /// All objects of a resource in one cluster.
+    /// Selects all objects of a resource in one cluster.
     pub fn cluster(resource: ResourceId, cluster: ClusterName) -> Self {
         Scope {
             resource: Some(resource),
@@ -201,7 +206,7 @@ impl Scope {
         }
     }
 
-    /// All objects of a resource in one namespace of a cluster.
+    /// Selects all objects of a resource in one namespace of a cluster.
     pub fn namespace(resource: ResourceId, cluster: ClusterName, namespace: &str) -> Self {
         Scope {
             resource: Some(resource),
@@ -210,7 +215,7 @@ impl Scope {
         }
     }
 
-    /// The bytes with which the keys of this scope begin.
+    /// Returns the bytes with which the keys of this scope begin.
     pub fn prefix(&self) -> Vec<u8> {
         let Some(ResourceId {
             group,

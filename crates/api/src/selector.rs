@@ -1,10 +1,10 @@
-//! Label and field selectors with Kubernetes' grammar and texts.
+//! Label and field selectors with the grammar and the messages of Kubernetes.
 //!
 //! ```text
 //! labels   tier=x  tier==x  tier!=x  tier  !tier  tier in (x,y)  tier notin (x)  zone>2  zone<5     joined by ","
 //! fields   metadata.name=a  metadata.name==a  metadata.name!=a    joined by ","; "\" escapes "\", "," and "=" in values
 //! ```
-//! Whether a field is supported is the resource's business, not the grammar's.
+//! Each resource decides which fields it supports; the grammar admits all.
 
 mod labels;
 mod names;
@@ -31,27 +31,27 @@ pub enum Requirement {
     LessThan(String, i64),
 }
 
-/// All requirements must hold; none matches everything.
+/// Label selector: all requirements must hold. Without requirements it matches everything.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LabelSelector {
     /// The terms.
     pub requirements: Vec<Requirement>,
 }
 
-/// Terms `(field, value, equal)`: all must hold.
+/// Field selector: all terms must hold.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSelector {
-    /// Field path as written, value, and whether it must be equal (`=`) or differ (`!=`).
+    /// Terms: field path as written, value, and true for `=` or false for `!=`.
     pub terms: Vec<(String, String, bool)>,
 }
 
-/// The text is no selector. Displays Kubernetes' words.
+/// Error for a text that is no selector, with the message of Kubernetes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SelectorError(pub String);
 
 impl Requirement {
-    /// The label that it looks at.
+    /// Returns the key of its label.
     pub fn key(&self) -> &str {
         match self {
             Requirement::In(key, _)
@@ -104,12 +104,12 @@ impl LabelSelector {
         Ok(LabelSelector { requirements })
     }
 
-    /// Whether it matches everything.
+    /// Returns true if it matches everything.
     pub fn is_empty(&self) -> bool {
         self.requirements.is_empty()
     }
 
-    /// Whether the labels satisfy every term.
+    /// Returns true if the labels satisfy every term.
     pub fn matches(&self, labels: &Labels) -> bool {
         let get = |key: &String| labels.get(key.as_str());
         let number = |key: &String| get(key).and_then(|v| v.parse::<i64>().ok());
@@ -174,12 +174,12 @@ impl FieldSelector {
         Ok(FieldSelector { terms })
     }
 
-    /// Whether it matches everything.
+    /// Returns true if it matches everything.
     pub fn is_empty(&self) -> bool {
         self.terms.is_empty()
     }
 
-    /// Whether the values that `lookup` gives for each field satisfy every term.
+    /// Returns true if the values that `lookup` gives for the fields satisfy every term.
     pub fn matches(&self, lookup: impl Fn(&str) -> String) -> bool {
         self.terms
             .iter()

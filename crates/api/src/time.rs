@@ -13,8 +13,8 @@ impl Timestamp {
         text.parse::<jiff::Timestamp>().ok().map(|t| Timestamp(t.as_second()))
     }
 
-    /// As headers of HTTP say it: `Sat, 21 Nov 2026 09:40:00 GMT`. Nothing beyond the years that
-    /// they can say.
+    /// Formats the time for headers of HTTP: `Sat, 21 Nov 2026 09:40:00 GMT`. Nothing beyond the
+    /// years that they can say.
     pub fn http_date(self) -> Option<String> {
         let moment = jiff::Timestamp::from_second(self.0).ok()?;
         let printer = jiff::fmt::rfc2822::DateTimePrinter::new();
@@ -36,12 +36,12 @@ impl fmt::Display for Timestamp {
     }
 }
 
-/// The time. Below the server's wiring nobody reads another clock.
+/// Clock. Below the wiring of the server no code reads any other.
 pub trait Clock: Send + Sync {
-    /// Now.
+    /// Returns the present time.
     fn now(&self) -> Timestamp;
 
-    /// Now, in microseconds since 1970 (for Lease and Event times).
+    /// Returns the present time in microseconds since 1970 (for Lease and Event times).
     fn now_micros(&self) -> i64 {
         self.now().0 * 1_000_000
     }
@@ -54,12 +54,12 @@ pub trait Clock: Send + Sync {
     }
 }
 
-/// Randomness. Below the server's wiring nobody draws from another source.
+/// Source of randomness. Below the wiring of the server no code uses any other.
 pub trait Rng: Send + Sync {
     /// Fills the buffer.
     fn fill(&self, buffer: &mut [u8]);
 
-    /// A random number.
+    /// Draws a random number.
     fn next_u64(&self) -> u64 {
         let mut buffer = [0; 8];
         self.fill(&mut buffer);

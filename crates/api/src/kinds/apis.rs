@@ -26,7 +26,7 @@ views! {
 
     /// Desired state of an [`ApiBinding`].
     ApiBindingSpec {
-        /// What is bound.
+        /// Reference to the export.
         reference: BindingReference,
         /// Decisions of the tenant on permission claims of the export.
         permission_claims: Vec<PermissionClaim>,
@@ -105,7 +105,7 @@ views! {
         resources: Vec<ExportedResource>,
         /// Access to other resources of tenants that the provider asks for.
         permission_claims: Vec<PermissionClaim>,
-        /// Where the identity comes from.
+        /// Source of its identity.
         identity: ApiExportIdentity,
     }
 
@@ -117,7 +117,7 @@ views! {
         name: String,
         /// Name of the APIResourceSchema.
         schema: String,
-        /// Where its objects are.
+        /// Storage of its objects.
         storage: ResourceStorage,
     }
 

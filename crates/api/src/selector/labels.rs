@@ -13,12 +13,12 @@ pub(super) fn parse(text: &str) -> Result<Vec<Requirement>, SelectorError> {
     .parse()
 }
 
-/// A term `key=value` of `matchLabels`.
+/// Parses a term `key=value` of `matchLabels`.
 pub(super) fn equals(key: &str, value: &str) -> Result<Requirement, SelectorError> {
     requirement(key, Operator::Equals, vec![value.to_owned()])
 }
 
-/// A term of `matchExpressions`.
+/// Parses a term of `matchExpressions`.
 pub(super) fn expression(expression: &Json) -> Result<Requirement, SelectorError> {
     let text = |field: &str| expression.get(field).and_then(Json::as_str).unwrap_or_default();
     let operator = match text("operator") {
@@ -122,7 +122,7 @@ fn scan(text: &str) -> Vec<(Token, String)> {
     tokens
 }
 
-/// The longest token: `!==x` is `!=` and `=`.
+/// Reads the longest token: `!==x` is `!=` and `=`.
 fn symbol(rest: &str) -> (Token, usize) {
     let two = rest.get(..2).and_then(token);
     let one = || rest.get(..1).and_then(token).map(|token| (token, 1));
@@ -137,7 +137,7 @@ struct Parser {
 }
 
 impl Parser {
-    /// The next token; where values may stand, `in` and `notin` are words like others.
+    /// Returns the next token; in the place of a value, `in` and `notin` are plain values.
     fn peek(&self) -> (Token, &str) {
         match self.tokens.get(self.position) {
             Some((Token::In | Token::NotIn, text)) => (Token::Identifier, text),
@@ -241,7 +241,7 @@ impl Parser {
         Ok(values)
     }
 
-    /// `a,b`; empty entries as in `(,a)` and `(a,)` are the empty value.
+    /// Parses `a,b`; empty entries as in `(,a)` and `(a,)` are the empty value.
     fn identifiers(&mut self) -> Result<Vec<String>, SelectorError> {
         let mut values = Vec::new();
         loop {

@@ -1,4 +1,4 @@
-//! What label keys and values may be, with Kubernetes' words for what is wrong.
+//! Syntax of label keys and values, with the messages of Kubernetes for mistakes.
 
 const NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
                          alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for \
@@ -32,7 +32,7 @@ fn is_subdomain(text: &str) -> bool {
     })
 }
 
-/// Everything that is wrong with a key: `[prefix/]name`.
+/// Returns all mistakes in a key: `[prefix/]name`.
 pub(super) fn label_key_errors(key: &str) -> Vec<String> {
     let (prefix, name) = match key.split_once('/') {
         None => (None, key),
@@ -68,7 +68,7 @@ pub(super) fn label_key_errors(key: &str) -> Vec<String> {
     errors
 }
 
-/// Everything that is wrong with a value.
+/// Returns all mistakes in a value.
 pub(super) fn label_value_errors(value: &str) -> Vec<String> {
     let mut errors = Vec::new();
     if value.len() > LABEL_BYTES_MAX {
