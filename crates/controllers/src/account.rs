@@ -1,5 +1,5 @@
-//! What programs find in every namespace: the ServiceAccount `default`, and the ConfigMap
-//! `kube-root-ca.crt` with the CA that they trust (`pkg/controller/serviceaccount`,
+//! Standard objects of every namespace: the ServiceAccount `default`, and the ConfigMap
+//! `kube-root-ca.crt` with the CA that programs trust (`pkg/controller/serviceaccount`,
 //! `pkg/controller/certificates/rootcacertpublisher`).
 
 use crate::{runtime::Reconciler, write::alive};
@@ -15,21 +15,21 @@ use insula_store::{Change, Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
 
-/// What a text begins with that holds certificates.
+/// Beginning of a certificate in PEM.
 const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----";
-/// More than so many bytes are the CAs of no servers of ours.
+/// Largest ConfigMap data, in bytes, that may hold the CAs of several servers.
 const TRUST_BYTES_MAX: usize = 16 * 1024;
 
-/// Reconciles what is in every namespace.
+/// Reconciles the standard objects of namespaces.
 pub(crate) struct Accounts {
     registry: Arc<Registry>,
 }
 
-/// A namespace that stays, and what it has.
+/// World of a namespace that is not being deleted.
 pub(crate) struct World {
     namespace: Entry,
     account: Option<Entry>,
-    /// The ConfigMap; only where there is a CA to tell of.
+    /// The ConfigMap and the CA, if the server has one.
     trust: Option<(Option<Entry>, Arc<str>)>,
 }
 
@@ -51,8 +51,8 @@ impl Reconciler for Accounts {
         vec![ids::namespaces(), ids::serviceaccounts(), ids::configmaps()]
     }
 
-    /// The namespace of a change. Others' objects, and an account that is there, say nothing new of
-    /// it.
+    /// Returns the namespace of a change of a standard object. The creation of an account needs no
+    /// reaction.
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
         let key = &change.key;
         if key.resource == ids::namespaces() {
@@ -97,15 +97,15 @@ impl Reconciler for Accounts {
             intents.extend(published(&namespace.key, map.as_ref(), trust));
         }
         if !intents.is_empty() {
-            // Nothing appears in a namespace that goes.
+            // Guard against a concurrent deletion of the namespace.
             intents.push(Intent::Expect(namespace.key.clone(), Some(namespace.revision)));
         }
         Plan::of(intents)
     }
 }
 
-/// What a namespace begins with, for whoever makes one together with its workspace: that takes no
-/// second transaction.
+/// Returns the standard objects of a new namespace, for the transaction that creates it with its
+/// workspace.
 pub(crate) fn of_fresh_namespace(namespace: &ObjectKey, trust: &str) -> Vec<Intent> {
     let key = within(namespace, ids::serviceaccounts(), DEFAULT_ACCOUNT);
     let account = Intent::Create(key.clone(), fresh("ServiceAccount", &key));
@@ -113,8 +113,8 @@ pub(crate) fn of_fresh_namespace(namespace: &ObjectKey, trust: &str) -> Vec<Inte
     std::iter::once(account).chain(trust).collect()
 }
 
-/// The ConfigMap as it should be, unless it is: with our CA, beside those of other servers on the
-/// same store. Servers that replaced each other's would never come to rest.
+/// Returns the write of the ConfigMap, unless it is up to date. It holds our CA beside those of
+/// other servers on the same store: servers that replaced each other's CA would never come to rest.
 fn published(namespace: &ObjectKey, map: Option<&Entry>, trust: &str) -> Option<Intent> {
     let mut data = json!({"ca.crt": trust});
     let Some(entry) = map else {
@@ -187,30 +187,30 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn every_namespace_tells_whom_to_trust_and_keeps_telling() {
+    async fn every_namespace_publishes_the_ca() {
         let mut rig = TestControlPlane::new().await;
         Arc::get_mut(&mut rig.registry).expect("one owner").trust = "the CA".into();
         let org = rig.workspace("root", "org").await;
         let map = "default/kube-root-ca.crt";
-        let told = |rig: &TestControlPlane| rig.get(&org, "v1", "configmaps", map).expect("is there")["data"].clone();
-        assert_eq!(told(&rig), json!({"ca.crt": "the CA"}));
+        let data = |rig: &TestControlPlane| rig.get(&org, "v1", "configmaps", map).expect("is there")["data"].clone();
+        assert_eq!(data(&rig), json!({"ca.crt": "the CA"}));
         let lie = json!({"data": {"ca.crt": "another", "more": "yes"}});
         rig.patch(&org, "v1", "configmaps", map, lie).await.expect("is written");
         rig.settle().await;
-        assert_eq!(told(&rig), json!({"ca.crt": "the CA"}));
+        assert_eq!(data(&rig), json!({"ca.crt": "the CA"}));
         let other = format!("{}\nof another server", super::CERTIFICATE);
         let beside = json!({"data": {"ca.crt": &other}});
         rig.patch(&org, "v1", "configmaps", map, beside)
             .await
             .expect("is written");
         rig.settle().await;
-        assert_eq!(told(&rig), json!({"ca.crt": format!("{other}\nthe CA")}));
+        assert_eq!(data(&rig), json!({"ca.crt": format!("{other}\nthe CA")}));
         assert_eq!(rig.settle().await, 0, "servers on one store come to rest");
         rig.delete(&org, "v1", "configmaps", map).await.expect("goes");
         assert_eq!(
             pass(&rig.registry, &super::Accounts::new(rig.registry.clone())).await,
             1
         );
-        assert_eq!(told(&rig), json!({"ca.crt": "the CA"}));
+        assert_eq!(data(&rig), json!({"ca.crt": "the CA"}));
     }
 }

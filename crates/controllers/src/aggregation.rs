@@ -1,4 +1,4 @@
-//! Aggregated ClusterRoles: their rules are those of the roles that their selectors choose
+//! Aggregated ClusterRoles: their rules are those of the roles that their selectors match
 //! (`pkg/controller/clusterroleaggregation`).
 
 use crate::runtime::Reconciler;
@@ -12,7 +12,7 @@ use std::{collections::BTreeSet, sync::Arc};
 #[derive(Debug)]
 pub(crate) struct Aggregation;
 
-/// An aggregated role, and the roles of its workspace in order of their names.
+/// World: an aggregated role, and the roles of its workspace in the order of their names.
 pub(crate) struct World {
     role: Entry,
     value: Json,
@@ -37,8 +37,8 @@ impl Reconciler for Aggregation {
         vec![ids::clusterroles()]
     }
 
-    /// A change concerns all aggregated roles of its workspace: it may have come to their
-    /// selectors, or gone from them.
+    /// Returns all aggregated roles of the workspace: the changed role may match their selectors
+    /// now, or no longer.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let roles = Scope::cluster(ids::clusterroles(), change.key.cluster.clone());
         let roles = snapshot.range(&roles, None, usize::MAX).into_iter();

@@ -1,4 +1,4 @@
-//! What every installation begins with: the root workspace, its types, and one shard.
+//! First objects of an installation: the root workspace, its types, its access rules and one shard.
 
 use crate::namespace::fresh_namespace;
 use insula_api::{
@@ -12,22 +12,25 @@ use serde_json::json;
 /// Documents in `config/bootstrap`.
 const TYPES: &str = include_str!("../../../config/bootstrap/workspacetypes.yaml");
 const ACCESS: &str = include_str!("../../../config/bootstrap/access.yaml");
-/// Other servers may begin at the same moment.
+/// Attempts after conflicts with other servers that start at the same time.
 const ATTEMPTS_MAX: usize = 8;
 
-/// The beginning could not be written.
+/// Error of writing the first objects.
 #[derive(Debug, thiserror::Error)]
 pub enum BootstrapError {
-    /// A document of ours does not parse: a mistake in `config/bootstrap`.
+    /// A document in `config/bootstrap` does not parse.
     #[error("config/bootstrap: {0}")]
     Document(String),
-    /// The store did not take it.
+    /// The store refused the transaction.
     #[error("writing the root workspace: {0}")]
     Store(#[from] Error),
 }
 
-/// Writes what is missing, in one transaction. What is there stays as it is: administrators may
-/// have changed it.
+/// Creates the first objects that are missing, in one transaction. Existing ones stay:
+/// administrators may have changed them.
+///
+/// # Errors
+/// Fails if the store does, except for lack of space once the root workspace exists.
 pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
     let wanted = objects(registry)?;
     for _ in 0..ATTEMPTS_MAX {
@@ -40,8 +43,7 @@ pub async fn bootstrap(registry: &Registry) -> Result<(), BootstrapError> {
         match registry.apply(&Plan::of(intents)).await {
             Ok(_) => return Ok(()),
             Err(Error::Conflict { .. }) => {}
-            // Whoever frees space needs a server: what is missing or has moved is written at the
-            // next start.
+            // Administrators need a running server to free space. The next start writes the rest.
             Err(Error::InsufficientStorage(_)) if is_there(&snapshot) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
@@ -54,7 +56,7 @@ fn is_there(snapshot: &insula_store::Snapshot) -> bool {
     snapshot.get(&ids::logical_cluster(&ClusterName::root())).is_some()
 }
 
-/// The server may be reached under another address than last time.
+/// Returns the update of the shard if the address of the server changed since the last start.
 fn moved_shard(registry: &Registry, snapshot: &insula_store::Snapshot, wanted: &[(ObjectKey, Json)]) -> Option<Intent> {
     let (key, shard) = wanted.iter().find(|(key, _)| key.resource == ids::shards())?;
     let entry = snapshot.get(key)?;

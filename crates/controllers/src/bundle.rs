@@ -1,4 +1,4 @@
-//! Bundles that no claim refers to any more are collected.
+//! Collection of bundles that no route refers to.
 
 use crate::runtime::Reconciler;
 use insula_api::{ObjectKey, ResourceId, Scope};
@@ -6,17 +6,17 @@ use insula_registry::{Intent, Plan, Registry, ResourceRoute, ids};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
-/// Seconds between the end of a claim and the look at its bundle. Many claims on one bundle may end
-/// in these; one look is enough for all.
+/// Seconds between the deletion of a route and the check of its bundle: one check serves all routes
+/// that are deleted meanwhile.
 const SETTLE_SECONDS: u64 = 30;
 
 /// Reconciles bundles.
 pub(crate) struct Bundles;
 
-/// The world of a bundle.
+/// World of a bundle.
 pub(crate) struct World {
     bundle: Option<Entry>,
-    claimed: bool,
+    is_routed: bool,
 }
 
 impl Bundles {
@@ -38,7 +38,7 @@ impl Reconciler for Bundles {
     }
 
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
-        // One that was prepared and then not claimed.
+        // A bundle may be written before its route, and the route never.
         if change.key.resource == ids::bundles() {
             return if change.old.is_none() {
                 vec![change.key.clone()]
@@ -59,12 +59,12 @@ impl Reconciler for Bundles {
         SETTLE_SECONDS
     }
 
-    /// Walks claims until one refers to the bundle: there is no count to get wrong.
+    /// Walks routes until one refers to the bundle. There is no counter that could drift.
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
-        let mut claimed = false;
+        let mut is_routed = false;
         snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
-            claimed = claim.object.parsed(ResourceRoute::read).bundle.as_deref() == Some(&*key.name);
-            if claimed {
+            is_routed = claim.object.parsed(ResourceRoute::read).bundle.as_deref() == Some(&*key.name);
+            if is_routed {
                 ControlFlow::Break(())
             } else {
                 ControlFlow::Continue(())
@@ -72,15 +72,15 @@ impl Reconciler for Bundles {
         });
         World {
             bundle: snapshot.get(key),
-            claimed,
+            is_routed,
         }
     }
 
-    /// A claim that is made in this very moment is no harm: its reconciler sees the bundle go, and
-    /// makes it again.
+    /// Deletes a bundle without routes. A route that is created concurrently does no harm: its
+    /// reconciler sees the deletion of the bundle, and creates it again.
     fn decide(&self, world: &World) -> Plan {
         match &world.bundle {
-            Some(bundle) if !world.claimed => Plan::of(vec![Intent::Delete(bundle.clone())]),
+            Some(bundle) if !world.is_routed => Plan::of(vec![Intent::Delete(bundle.clone())]),
             _ => Plan::rest(),
         }
     }

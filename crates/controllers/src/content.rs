@@ -1,4 +1,4 @@
-//! Removing what is in a cluster, a namespace or a resource: in batches, and waiting for
+//! Deletion of the content of a cluster, a namespace or a resource: in batches, and waiting for
 //! finalizers.
 
 use crate::write::removal;
@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 /// Writes in one transaction.
 pub(crate) const BATCH_MAX: usize = 100;
 
-/// A resource to be emptied.
+/// Resource whose objects are to be deleted.
 #[derive(Clone)]
 pub(crate) struct Content {
     pub(crate) resource: ResourceId,
@@ -18,7 +18,7 @@ pub(crate) struct Content {
 }
 
 impl Content {
-    /// Objects of a tenant's API: only finalizers hold them.
+    /// Returns the content of a tenant's API: only finalizers hold its objects.
     pub(crate) fn custom(resource: ResourceId) -> Self {
         Content {
             resource,
@@ -35,50 +35,51 @@ impl Content {
     }
 }
 
-/// What is there, and what to do about it next.
+/// Result of a walk over content: deletions to write next, and objects that are held.
 #[derive(Debug, Default)]
 pub(crate) struct Sweep {
     /// At most [`BATCH_MAX`].
     pub(crate) intents: Vec<Intent>,
-    /// There is more than fits.
+    /// Further objects did not fit.
     pub(crate) more: bool,
-    /// Objects that something holds, by `resource.group`.
+    /// Number of objects that finalizers hold, by `resource.group`.
     pub(crate) remaining: BTreeMap<String, usize>,
-    /// The finalizers that hold them.
+    /// Number of objects by finalizer.
     pub(crate) finalizers: BTreeMap<String, usize>,
 }
 
 impl Sweep {
-    /// Whether nothing is left, not even something to remove.
+    /// Returns true if there are no objects.
     pub(crate) fn is_clean(&self) -> bool {
         self.intents.is_empty() && !self.more && self.remaining.is_empty()
     }
 
-    /// Whether nothing is left once the intents have happened.
+    /// Returns true if there are no objects once the intents are committed.
     pub(crate) fn will_be_clean(&self) -> bool {
         !self.more && self.remaining.is_empty() && self.intents.iter().all(|i| matches!(i, Intent::Delete(_)))
     }
 
-    /// `secrets. has 1 resource instances, widgets.example.io has 3 resource instances`.
-    pub(crate) fn remaining_words(&self) -> String {
-        let words = self
+    /// Describes the objects: `secrets. has 1 resource instances, widgets.example.io has 3 resource
+    /// instances`.
+    pub(crate) fn describe_remaining(&self) -> String {
+        let parts = self
             .remaining
             .iter()
             .map(|(what, n)| format!("{what} has {n} resource instances"));
-        words.collect::<Vec<_>>().join(", ")
+        parts.collect::<Vec<_>>().join(", ")
     }
 
-    /// `example.io/hold in 1 resource instances`.
-    pub(crate) fn finalizer_words(&self) -> String {
-        let words = self
+    /// Describes the finalizers: `example.io/hold in 1 resource instances`.
+    pub(crate) fn describe_finalizers(&self) -> String {
+        let parts = self
             .finalizers
             .iter()
             .map(|(what, n)| format!("{what} in {n} resource instances"));
-        words.collect::<Vec<_>>().join(", ")
+        parts.collect::<Vec<_>>().join(", ")
     }
 }
 
-/// Looks through the resources in their order.
+/// Walks the resources in their order.
 pub(crate) fn sweep(
     snapshot: &Snapshot,
     contents: &[Content],

@@ -1,5 +1,5 @@
-//! Events are kept for a while after they were written last, and then forgotten: all workspaces'
-//! together, at most once a minute, so that no event has a timer of its own.
+//! Expiry of Events: deletes those whose last write is older than the configured lifetime, of all
+//! workspaces together and at most once a minute, so that no event needs a timer.
 
 use crate::runtime::Reconciler;
 use insula_api::{Object, ResourceId, Scope, Timestamp};
@@ -7,21 +7,21 @@ use insula_registry::{Intent, Plan, Registry, ids};
 use insula_store::{Change, Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
-/// Seconds between two looks: that much longer than said an event may be there.
+/// Seconds between two walks: an event may outlive its lifetime by that.
 const PERIOD_SECONDS: u64 = 60;
-/// Events that go in one transaction; a store takes 128 operations.
+/// Events deleted in one transaction; a store takes 128 operations.
 const BATCH: usize = 100;
 
-/// Forgets events.
+/// Deletes expired events.
 pub(crate) struct Events {
     registry: Arc<Registry>,
 }
 
-/// What a look found.
+/// World: the result of one walk.
 pub(crate) struct World {
-    /// Some of those whose time is over.
-    over: Vec<Entry>,
-    /// Whether others are left.
+    /// Expired events, at most [`BATCH`].
+    expired: Vec<Entry>,
+    /// Other events exist.
     others: bool,
 }
 
@@ -31,8 +31,8 @@ impl Events {
     }
 }
 
-/// When an event was written last, as the server noted it; nothing newer than `now` counts, since
-/// clients may edit the note.
+/// Returns the time of the last write of an event, from its managed fields. Clients may edit these,
+/// so it is never later than `now`.
 fn written(object: &Object, now: Timestamp) -> Timestamp {
     let created = object.meta.creation_timestamp.unwrap_or(Timestamp(0));
     let noted = object.parsed(|object| {
@@ -45,7 +45,7 @@ fn written(object: &Object, now: Timestamp) -> Timestamp {
 }
 
 impl Reconciler for Events {
-    /// All events are one.
+    /// All events are reconciled together.
     type Key = ();
     type World = World;
 
@@ -71,17 +71,17 @@ impl Reconciler for Events {
     fn observe(&self, (): &(), snapshot: &Snapshot) -> World {
         let (now, ttl) = (self.registry.clock.now(), self.registry.event_ttl_seconds as i64);
         let mut world = World {
-            over: Vec::new(),
+            expired: Vec::new(),
             others: false,
         };
         snapshot.for_each(&Scope::everywhere(ids::events()), |entry| {
             let object = &entry.object;
             let created = object.meta.creation_timestamp.unwrap_or(Timestamp(0));
-            // Whoever is young needs no second look.
+            // The time of creation is decoded already, and decides for most events.
             let is_over = now.since(created) > ttl && now.since(written(object, now)) > ttl;
             match is_over && object.meta.finalizers.is_empty() {
-                true if world.over.len() == BATCH => return ControlFlow::Break(()),
-                true => world.over.push(entry.clone()),
+                true if world.expired.len() == BATCH => return ControlFlow::Break(()),
+                true => world.expired.push(entry.clone()),
                 false => world.others = true,
             }
             ControlFlow::Continue(())
@@ -90,13 +90,13 @@ impl Reconciler for Events {
     }
 
     fn decide(&self, world: &World) -> Plan {
-        let again_after = match (world.over.len() == BATCH, world.others) {
+        let again_after = match (world.expired.len() == BATCH, world.others) {
             (true, _) => Some(0),
             (false, true) => Some(PERIOD_SECONDS),
             (false, false) => None,
         };
         Plan {
-            intents: world.over.iter().cloned().map(Intent::Delete).collect(),
+            intents: world.expired.iter().cloned().map(Intent::Delete).collect(),
             again_after,
         }
     }

@@ -1,9 +1,9 @@
-//! What happens by itself: workspaces become ready, exports get identities, bindings serve their
-//! APIs, and what is deleted takes its content along.
+//! Controllers: the loops that make workspaces ready, give exports identities, serve the APIs of
+//! bindings, and delete the content of deleted objects.
 //!
-//! One folder a reconciler: `world.rs` reads one snapshot, `decide.rs` is pure, and [`runtime`]
-//! commits the plan as one transaction under guards. So a binding's bundle, its claims on resource
-//! names and its status appear at one revision.
+//! Each reconciler has a folder: `world.rs` reads one snapshot, `decide.rs` is pure, and
+//! [`runtime`] commits the plan as one transaction under guards. So the bundles of a binding, its
+//! routes of resource names and its status appear at one revision.
 
 mod account;
 mod aggregation;
@@ -42,19 +42,19 @@ use futures_util::future::{BoxFuture, join_all};
 use insula_registry::Registry;
 use std::sync::Arc;
 
-/// All reconcilers over one registry.
+/// All reconcilers of one registry.
 pub struct Controllers {
     registry: Arc<Registry>,
 }
 
 impl Controllers {
-    /// The reconcilers of a registry.
+    /// Creates the reconcilers of a registry.
     pub fn new(registry: Arc<Registry>) -> Self {
         Controllers { registry }
     }
 
-    /// One endless future a reconciler, by name, for the server to spawn. Dropping one loses
-    /// nothing: whoever runs it next begins with everything that exists.
+    /// Returns an endless future for each reconciler, by name, for the server to spawn. Dropping
+    /// one loses nothing: the next run begins with every existing object.
     pub fn tasks(self, sleep: Sleep) -> Vec<(&'static str, BoxFuture<'static, ()>)> {
         use runtime::run;
         let Controllers { registry } = self;
@@ -94,7 +94,7 @@ impl Controllers {
         ]
     }
 
-    /// All of them as one future.
+    /// Runs all of them as one future.
     pub async fn run(self, sleep: impl Fn(u64) -> BoxFuture<'static, ()> + Send + Sync + 'static) {
         let tasks = self.tasks(Arc::new(sleep));
         join_all(tasks.into_iter().map(|(_, task)| task)).await;

@@ -1,4 +1,4 @@
-//! Objects as decisions hold them.
+//! Loaded objects: the form in which worlds hold what a decision reads and writes.
 
 use insula_api::{Json, ObjectKey, kinds};
 use insula_registry::Intent;

@@ -1,10 +1,10 @@
-//! Default bindings that types maintain (`defaultAPIBindingLifecycle: Maintain`): workspaces that
-//! are there already get what is missing, and what was changed is put back. What a type no longer
-//! names stays bound.
+//! Default bindings that types maintain (`defaultAPIBindingLifecycle: Maintain`): existing
+//! workspaces get missing bindings, and changed ones are reset. Exports that a type no longer names
+//! stay bound.
 //!
-//! No index is kept. A type that changes names the workspaces that it is about: one walk over the
-//! views of their LogicalClusters. An export that changes names types first, and hardly any type
-//! maintains; a binding names its own workspace.
+//! There is no index. A change of a type walks the views of all LogicalClusters once. A change of
+//! an export walks the types first, of which hardly any maintains bindings. A change of a binding
+//! concerns its own workspace.
 
 use crate::{
     logicalcluster::bindings::{self, DefaultBinding, Keep},
@@ -24,7 +24,7 @@ use std::{collections::BTreeMap, ops::ControlFlow, sync::Arc};
 /// Reconciles the default bindings of workspaces that are Ready.
 pub(crate) struct Maintenance;
 
-/// What a workspace should have bound; nothing where no type maintains anything.
+/// World of a workspace: the bindings that its types maintain.
 pub(crate) struct World {
     logical: Entry,
     bindings: Vec<DefaultBinding>,
@@ -57,11 +57,11 @@ impl Reconciler for Maintenance {
                     of_types(snapshot, |t| t.reference == changed.reference)
                 })
             }
-            // All that a binding takes from its export.
+            // A binding takes nothing else from its export.
             "apiexports" if claims(change.new.as_ref()) != claims(change.old.as_ref().map(|old| &old.object)) => {
                 of_types(snapshot, |t| {
-                    let said = &t.view.default_bindings;
-                    t.view.maintains && said.iter().any(|(_, export)| *export == *key.name)
+                    let declared = &t.view.default_bindings;
+                    t.view.maintains && declared.iter().any(|(_, export)| *export == *key.name)
                 })
             }
             "apibindings" if maintained(snapshot, &key.cluster) => vec![key.cluster.clone()],
@@ -97,13 +97,13 @@ fn maintained(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
     own.is_some_and(|own| types::closure(snapshot, own).iter().any(|t| t.view.maintains))
 }
 
-/// The clusters that something concerns which is about some of the types: their type is or extends
-/// such a one, and something in that line maintains.
+/// Returns the clusters whose type is or extends one of the given types, if some type in that line
+/// maintains bindings.
 fn of_types(snapshot: &Snapshot, concerns: impl Fn(&Resolved) -> bool) -> Vec<ClusterName> {
     let mut known: BTreeMap<String, bool> = BTreeMap::new();
     let mut clusters = Vec::new();
     let mut any = false;
-    // Hardly ever does a type maintain: then no workspace is looked at.
+    // Without a type that maintains bindings no workspace is visited.
     snapshot.for_each(&Scope::everywhere(ids::workspacetypes()), |entry| {
         any = entry
             .object
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_are_made_once() {
+    async fn initial_bindings_are_created_once() {
         let rig = kept("InitializeOnly").await;
         let name = bindings(&rig, "root:w")[0]["metadata"]["name"]
             .as_str()

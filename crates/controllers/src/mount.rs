@@ -1,6 +1,6 @@
-//! Mounts: workspaces whose content is another server's. An object of the parent says where
-//! (`status.URL`) and whether it answers (`status.phase`); the Workspace shows it, and requests are
-//! passed on.
+//! Mounts: workspaces whose content is on another server. An object of the parent has its address
+//! (`status.URL`) and its health (`status.phase`); the Workspace mirrors them, and requests are
+//! forwarded.
 
 use crate::{
     runtime::Reconciler,
@@ -21,7 +21,7 @@ pub(crate) struct Mounts {
     registry: Arc<Registry>,
 }
 
-/// A mount, and the object that it refers to.
+/// World of a mount: its Workspace, and the object that it refers to.
 pub(crate) struct World {
     entry: Entry,
     workspace: Json,
@@ -67,8 +67,8 @@ impl Reconciler for Mounts {
         vec![Scope::everything()]
     }
 
-    /// Mounts themselves, and those that refer to what changed. Only objects of tenants' APIs say
-    /// that they are mounts, so that a look at a few bytes is all that most changes cost.
+    /// Returns the mounts that changed, or that refer to the changed object. Only objects of
+    /// tenants' APIs carry the mount annotation, so most changes cost a search in a few bytes.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let key = &change.key;
         let mentions = |text: &str| {
@@ -140,7 +140,7 @@ fn decide(world: &World) -> Plan {
     Plan::of(vec![Intent::Update(world.entry.clone(), value)])
 }
 
-/// Where the content is, or why nobody knows.
+/// Returns the address of the content, or the condition that tells why there is none.
 fn state(world: &World) -> Result<&str, Condition> {
     let at = |field: &str| text(&world.workspace, &format!("/spec/mount/ref/{field}"));
     let (kind, name) = (at("kind"), at("name"));

@@ -17,8 +17,8 @@ use std::{
     sync::Arc,
 };
 
-/// Characters of a set's name and its values in a Partition's name; what is longer is cut, and told
-/// apart by its digest.
+/// Characters of a set's name and its values in a Partition's name; longer ones are cut. A digest
+/// keeps the names unique.
 const NAME_MAX: usize = 200;
 
 /// Reconciles PartitionSets.
@@ -26,7 +26,7 @@ pub(crate) struct PartitionSets {
     registry: Arc<Registry>,
 }
 
-/// The world of a set.
+/// World of a set.
 pub(crate) struct World {
     set: Option<(Entry, Json)>,
     /// Partitions that the set owns.
@@ -66,7 +66,7 @@ impl Reconciler for PartitionSets {
             });
             return keys;
         }
-        // Whoever takes a partition away from its set gets another one.
+        // A partition that loses its owner is replaced.
         let old = change.old.iter().flat_map(|old| &old.object.meta.owner_references);
         let owners = old.filter(|owner| owner.kind == "PartitionSet");
         owners
@@ -139,7 +139,10 @@ fn decide(world: &World) -> Plan {
     Plan::of(intents)
 }
 
-/// What chooses shards: no selector chooses all.
+/// Parses a selector of shards: none selects all.
+///
+/// # Errors
+/// Fails for a malformed selector.
 pub(crate) fn selector(selector: &Json) -> Result<LabelSelector, SelectorError> {
     match selector {
         Json::Null => LabelSelector::from_json(&json!({})),
@@ -147,8 +150,8 @@ pub(crate) fn selector(selector: &Json) -> Result<LabelSelector, SelectorError> 
     }
 }
 
-/// Partitions by name: for each combination of values of the dimensions that a chosen shard has.
-/// Shards that lack one of the labels belong to none.
+/// Returns the wanted partitions by name: one for each combination of values of the dimensions
+/// among the selected shards. Shards that lack one of the labels belong to none.
 fn wanted(world: &World, set: &Entry, value: &Json, selector: &LabelSelector) -> BTreeMap<String, Json> {
     let dimensions: BTreeSet<&str> = list(value, "/spec/dimensions")
         .iter()
@@ -186,7 +189,7 @@ fn name(set: &str, values: &[&str]) -> String {
         .map(|c| if c.is_ascii_alphanumeric() || c == '.' { c } else { '-' })
         .take(NAME_MAX)
         .collect();
-    // Two combinations may read alike once they are names.
+    // Two combinations may become one text.
     let digest: String = digest::base62(&values.join("/")).chars().take(8).collect();
     format!("{safe}-{}", digest.to_lowercase())
 }

@@ -8,9 +8,9 @@ use std::fmt;
 
 /// Displays a plan as YAML: a list of its intents, and the pause until the next look.
 ///
-/// An update shows the fields that it changes, as a JSON merge patch. An update that changes nothing
-/// is left out, as it is not written. The content of Secrets is redacted, and large objects are not
-/// shown.
+/// An update shows the fields that it changes, as a JSON merge patch. An update that changes
+/// nothing is left out, as it is not written. The content of Secrets is redacted, and large objects
+/// are not shown.
 pub(crate) struct PlanYaml<'a>(pub(crate) &'a Plan);
 
 /// Bytes of JSON of an object or a change that is shown.
@@ -79,7 +79,7 @@ fn step(intent: &Intent) -> Option<Step> {
     Some(step)
 }
 
-/// `widgets.example.io root/default/a`.
+/// Names an object: `widgets.example.io root/default/a`.
 fn name(key: &ObjectKey) -> String {
     let mut name = key.resource.resource.to_string();
     if !key.resource.group.is_empty() {

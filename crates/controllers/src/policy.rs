@@ -1,5 +1,4 @@
-//! ValidatingAdmissionPolicies: their status tells which expressions do not fit the types that they
-//! are about.
+//! ValidatingAdmissionPolicies: type check of their expressions, reported in their status.
 
 use crate::runtime::Reconciler;
 use insula_api::{Json, ObjectKey, ResourceId};
@@ -13,8 +12,8 @@ pub(crate) struct Policies {
     registry: Arc<Registry>,
 }
 
-/// A policy that was not looked at since it changed.
-pub(crate) struct Unseen {
+/// World of a policy whose generation is not checked yet.
+pub(crate) struct World {
     entry: Entry,
     value: Json,
     warnings: Vec<ExpressionWarning>,
@@ -28,7 +27,7 @@ impl Policies {
 
 impl Reconciler for Policies {
     type Key = ObjectKey;
-    type World = Option<Unseen>;
+    type World = Option<World>;
 
     fn name(&self) -> &'static str {
         "policy"
@@ -42,7 +41,7 @@ impl Reconciler for Policies {
         change.new.iter().map(|_| change.key.clone()).collect()
     }
 
-    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Option<Unseen> {
+    fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Option<World> {
         let entry = snapshot.get(key)?;
         let value = entry.object.body_value();
         let seen = value["status"]["observedGeneration"].as_i64() == Some(entry.object.meta.generation);
@@ -50,11 +49,11 @@ impl Reconciler for Policies {
             return None;
         }
         let warnings = type_check(&self.registry.catalog, snapshot, &key.cluster, &value);
-        Some(Unseen { entry, value, warnings })
+        Some(World { entry, value, warnings })
     }
 
-    fn decide(&self, world: &Option<Unseen>) -> Plan {
-        let Some(Unseen { entry, value, warnings }) = world else {
+    fn decide(&self, world: &Option<World>) -> Plan {
+        let Some(World { entry, value, warnings }) = world else {
             return Plan::rest();
         };
         let warning = |w: &ExpressionWarning| json!({"fieldRef": w.field, "warning": w.warning});

@@ -1,6 +1,6 @@
-//! ResourceQuotas say how much is used. Creations keep that up to date by themselves
-//! ([`insula_registry::quota`]); this one counts what they do not see: deletions, and what the
-//! server itself makes.
+//! Usage in the status of ResourceQuotas. Creations keep it up to date by themselves
+//! ([`insula_registry::quota`]); this reconciler counts deletions, and objects that the server
+//! itself creates.
 
 use crate::runtime::Reconciler;
 use insula_api::{Json, ObjectKey, ResourceId, Scope};
@@ -36,7 +36,7 @@ impl Reconciler for Quotas {
         vec![Scope::everything()]
     }
 
-    /// The quota itself, and all that an object counts for which comes or goes.
+    /// Returns a changed quota, and all quotas that count a created or deleted object.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let comes_or_goes = change.old.is_some() != change.new.is_some();
         let mut keys = match comes_or_goes {
@@ -74,7 +74,7 @@ mod tests {
     use serde_json::json;
 
     #[tokio::test]
-    async fn what_goes_frees_its_place() {
+    async fn a_deletion_frees_quota() {
         let rig = TestControlPlane::new().await;
         let org = rig.workspace("root", "org").await;
         let quota = "{apiVersion: v1, kind: ResourceQuota, metadata: {name: few, namespace: default}, \
@@ -99,9 +99,9 @@ mod tests {
         assert_eq!(rig.settle().await, 0);
     }
 
-    /// Every creation looks at them all.
+    /// Every creation reads all quotas of the workspace.
     #[tokio::test]
-    async fn a_workspace_has_so_many_quotas() {
+    async fn the_number_of_quotas_of_a_workspace_is_limited() {
         let rig = TestControlPlane::new().await;
         let org = rig.workspace("root", "org").await;
         let quota = |name: &str| {

@@ -2,11 +2,11 @@
 //! tenant, before the generation serves requests. While one object could not be read in a served
 //! version, the previous generation stays in service.
 //!
-//! A dry run proceeds in slices of [`SLICE`] objects, one slice a reconciliation, so that other keys
-//! are not delayed. Its result is kept for the tenants that follow: for each of them the gate tries
-//! only the objects that were written since. An object that is written between the last slice and
-//! the commit that changes the route may still not fit. Then reads of that one object fail, and it
-//! can be deleted.
+//! A dry run proceeds in slices of [`SLICE`] objects, one slice a reconciliation, so that other
+//! keys are not delayed. Its result is kept for the tenants that follow: for each of them the gate
+//! tries only the objects that were written since. An object that is written between the last slice
+//! and the commit that changes the route may still not fit. Then reads of that one object fail, and
+//! it can be deleted.
 
 use insula_api::{ClusterName, Condition, Json, ObjectKey, Revision, Scope, Timestamp, condition, set_condition};
 use insula_conversion::Stored;

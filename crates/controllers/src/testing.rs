@@ -51,7 +51,7 @@ impl Clock for TestClock {
     }
 }
 
-/// SplitMix64: the same numbers every time.
+/// SplitMix64: a repeatable sequence.
 struct TestRng(AtomicU64);
 
 impl Rng for TestRng {
@@ -72,7 +72,7 @@ pub(crate) struct TestControlPlane {
 }
 
 impl TestControlPlane {
-    /// A server that has begun.
+    /// Starts a server.
     pub(crate) async fn new() -> TestControlPlane {
         let registry = empty_registry();
         bootstrap(&registry).await.expect("the root workspace is written");
@@ -145,7 +145,7 @@ impl TestControlPlane {
         }
     }
 
-    /// What clients read.
+    /// Reads an object as clients do.
     pub(crate) fn get(&self, path: &str, api_version: &str, plural: &str, name: &str) -> Option<Json> {
         let (namespace, name) = name.rsplit_once('/').unwrap_or(("", name));
         let target = self.target(path, api_version, plural, namespace)?;
@@ -186,7 +186,7 @@ impl TestControlPlane {
         self.delete_as(path, api_version, plural, name, None).await
     }
 
-    /// Deletes with a word on dependents.
+    /// Deletes with a propagation policy.
     pub(crate) async fn delete_as(
         &self,
         path: &str,
@@ -269,7 +269,7 @@ impl TestControlPlane {
         collected
     }
 
-    /// Every object of the store, by key.
+    /// Returns the keys of all objects of a resource.
     pub(crate) fn keys(&self, resource: insula_api::ResourceId) -> Vec<ObjectKey> {
         let all = self
             .registry
@@ -339,7 +339,7 @@ fn empty_registry() -> Registry {
     )
 }
 
-/// One look of a reconciler at everything.
+/// Reconciles every key of one reconciler once.
 pub(crate) async fn pass<R: Reconciler>(registry: &Registry, reconciler: &R) -> usize {
     let snapshot = registry.store.latest();
     let mut keys = HashSet::new();

@@ -1,4 +1,5 @@
-//! WorkspaceTypes: where controllers find the workspaces of a type that wait for them.
+//! WorkspaceTypes: addresses of the virtual workspaces in which controllers find the workspaces
+//! that wait for them.
 
 use crate::{runtime::Reconciler, write::sort_conditions};
 use insula_api::{Condition, Json, ObjectKey, ResourceId, Timestamp, set_condition};
@@ -12,7 +13,7 @@ pub(crate) struct WorkspaceTypes {
     registry: Arc<Registry>,
 }
 
-/// The world of a type.
+/// World of a type.
 pub(crate) struct World {
     workspace_type: Option<(Entry, Json)>,
     external_url: String,

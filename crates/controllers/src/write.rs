@@ -1,16 +1,16 @@
-//! Small things that several reconcilers do to objects.
+//! Helpers of several reconcilers for reading and writing objects.
 
 use insula_api::{ClusterName, Json, ObjectKey, Timestamp};
 use insula_registry::{Custom, Intent, Propagation, Strategy, ids, locate, mark_deleted};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
-/// Text at a pointer, or nothing.
+/// Returns the text at a pointer, or the empty text.
 pub(crate) fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
 }
 
-/// Items at a pointer.
+/// Returns the items at a pointer, or none.
 pub(crate) fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
     value
         .pointer(pointer)
@@ -18,7 +18,7 @@ pub(crate) fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// `object.metadata.<map>[key] = value`.
+/// Sets `object.metadata.<map>[key]`.
 pub(crate) fn mark(object: &mut Json, map: &str, key: &str, value: &str) {
     if !object["metadata"][map].is_object() {
         object["metadata"][map] = json!({});
@@ -26,35 +26,35 @@ pub(crate) fn mark(object: &mut Json, map: &str, key: &str, value: &str) {
     object["metadata"][map][key] = json!(value);
 }
 
-/// Counts a change of the spec, which the HTTP verbs do for everybody else.
+/// Increments `metadata.generation`, as the HTTP verbs do for a change of the spec.
 pub(crate) fn count_generation(object: &mut Json) {
     let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
     object["metadata"]["generation"] = json!(generation + 1);
 }
 
-/// Takes a finalizer off.
+/// Removes a finalizer.
 pub(crate) fn drop_finalizer(object: &mut Json, finalizer: &str) {
     if let Some(list) = object["metadata"]["finalizers"].as_array_mut() {
         list.retain(|known| known != finalizer);
     }
 }
 
-/// Conditions in kcp's order: `Ready`, then by type.
+/// Sorts the conditions as kcp does: `Ready` first, then by type.
 pub(crate) fn sort_conditions(object: &mut Json) {
     if let Some(list) = object.pointer_mut("/status/conditions").and_then(Json::as_array_mut) {
         list.sort_by_cached_key(|c| (c["type"] != "Ready", c["type"].as_str().unwrap_or_default().to_owned()));
     }
 }
 
-/// Takes a condition away.
+/// Removes a condition.
 pub(crate) fn drop_condition(object: &mut Json, kind: &str) {
     if let Some(list) = object.pointer_mut("/status/conditions").and_then(Json::as_array_mut) {
         list.retain(|condition| condition["type"] != kind);
     }
 }
 
-/// What DELETE in the background would do to an object: mark it where something holds it, else
-/// remove it. Nothing when it is marked already.
+/// Returns the intent of a background DELETE: mark the object if finalizers hold it, else delete
+/// it. Returns `None` if it is marked already.
 pub(crate) fn removal(entry: &Entry, strategy: Option<&dyn Strategy>, now: Timestamp) -> Option<Intent> {
     if entry.object.meta.is_deleting() {
         return None;
@@ -74,9 +74,9 @@ pub(crate) fn removal(entry: &Entry, strategy: Option<&dyn Strategy>, now: Times
     })
 }
 
-/// A guard that the cluster stays as it is, and is not being deleted. Whoever creates objects
-/// beside the ones it was asked to look at takes it along, so that nothing appears in a cluster
-/// behind the back of its deletion.
+/// Returns guards that the cluster is unchanged and not being deleted; `None` if it is. A plan that
+/// creates objects in the cluster contains them, so that no object appears in a cluster after its
+/// deletion has passed.
 pub(crate) fn alive(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Vec<Intent>> {
     if cluster.is_system() {
         return locate::exists(snapshot, cluster).then(Vec::new);
@@ -86,13 +86,13 @@ pub(crate) fn alive(snapshot: &Snapshot, cluster: &ClusterName) -> Option<Vec<In
     Some(vec![Intent::Expect(key, Some(entry.revision))])
 }
 
-/// A guard that an object stays as it was seen.
+/// Returns the guard that an object is unchanged, or still absent.
 pub(crate) fn unchanged(key: ObjectKey, entry: Option<&Entry>) -> Intent {
     Intent::Expect(key, entry.map(|entry| entry.revision))
 }
 
-/// Seconds until it is worth looking again at something that waits since a moment: soon at first,
-/// then less and less.
+/// Returns the seconds until the next look at something that has waited since a time: a quarter of
+/// the wait, between 1 and 30.
 pub(crate) fn patience(now: Timestamp, since: Option<Timestamp>) -> u64 {
     let waited = since.map_or(0, |since| now.since(since).max(0));
     (waited as u64 / 4).clamp(1, 30)
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_waits_long_is_asked_less_often() {
+    fn pauses_grow_with_the_wait() {
         let ask = |seconds| patience(Timestamp(seconds), Some(Timestamp(0)));
         assert_eq!([ask(0), ask(3), ask(40), ask(4000)], [1, 1, 10, 30]);
     }

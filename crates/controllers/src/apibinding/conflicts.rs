@@ -53,7 +53,7 @@ fn describe_binding(name: &str, binding: &ApiBinding) -> String {
     }
 }
 
-/// Returns the first conflict, in the words of kcp.
+/// Returns the first conflict, with the message of kcp.
 pub(super) fn find(resource: &Resource, api: &Api, others: &[ServedApi]) -> Option<String> {
     if resource.built_in {
         let Resource { group, name, .. } = resource;

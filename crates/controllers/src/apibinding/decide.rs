@@ -18,14 +18,14 @@ use insula_registry::{Intent, Plan, ResourceRoute, exports::ExportName, ids};
 use insula_store::Entry;
 use serde_json::json;
 
-/// Resources that one transaction binds; further ones follow in the next transactions. Each takes up
-/// to four guards or writes.
+/// Resources that one transaction binds; further ones follow in the next transactions. Each takes
+/// up to four guards or writes.
 const RESOURCES_MAX: usize = 24;
 /// Bytes of bundles in one transaction, well below what every store takes.
 const BUNDLE_BYTES_MAX: usize = 1 << 20;
 
-/// Seconds until the objects of dropped resources are counted again: no change reports that the last
-/// one is deleted.
+/// Seconds until the objects of dropped resources are counted again: no change reports that the
+/// last one is deleted.
 const IN_USE_SECONDS: u64 = 60;
 
 const WAITING: &str = "Waiting for API(s) to be established";
@@ -207,8 +207,8 @@ fn bind(world: &World, binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>,
     plan
 }
 
-/// Plans a transaction of bundles alone if they are too large for the transaction with their routes.
-/// A bundle without a route serves nobody.
+/// Plans a transaction of bundles alone if they are too large for the transaction with their
+/// routes. A bundle without a route serves nobody.
 fn prepare(stale: &[&Resource]) -> Option<Plan> {
     let size = |resource: &&Resource| resource.wanted.to_string().len();
     let writes: Vec<&&Resource> = stale
@@ -275,8 +275,8 @@ fn wanted_route(binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, resour
     route.write(&resource.route_key.name)
 }
 
-/// Creating the route wins the name. A route that exists is the binding's own, or there would be a
-/// conflict.
+/// Returns the write of the route. Creating it wins the name. A route that exists is the binding's
+/// own, or there would be a conflict.
 fn route_intent(binding: &Loaded<ApiBinding>, export: &Loaded<ApiExport>, resource: &Resource) -> Intent {
     let wanted = wanted_route(binding, export, resource);
     match &resource.route {

@@ -1,6 +1,6 @@
-//! End of a binding: its objects first, then its routes and itself in one transaction. Needs neither
-//! export nor schema. If the workspace has another binding to the same export, names and objects go
-//! over to that successor.
+//! End of a binding: its objects first, then its routes and itself in one transaction. Needs
+//! neither export nor schema. If the workspace has another binding to the same export, names and
+//! objects go over to that successor.
 
 use super::world::World;
 use crate::{
@@ -39,8 +39,8 @@ pub(super) fn delete(world: &World, binding: &Loaded<ApiBinding>) -> Plan {
     }
 }
 
-/// Points the routes at the successor, and adds the resources bound by them to its status: above all
-/// the versions that objects are stored in.
+/// Points the routes at the successor, and adds the resources bound by them to its status: above
+/// all the versions that objects are stored in.
 fn hand_over(world: &World, binding: &Loaded<ApiBinding>, successor: &Loaded<ApiBinding>) -> Vec<Intent> {
     let key = &successor.entry.key;
     let is_routed = |bound: &&Json| {
@@ -73,13 +73,13 @@ fn remaining_content(world: &World) -> Condition {
     let (reason, message) = match content.finalizers.is_empty() {
         true => (
             "SomeResourcesRemain",
-            format!("Some resources are remaining: {}", content.remaining_words()),
+            format!("Some resources are remaining: {}", content.describe_remaining()),
         ),
         false => (
             "SomeFinalizersRemain",
             format!(
                 "Some content in the workspace has finalizers remaining: {}",
-                content.finalizer_words()
+                content.describe_finalizers()
             ),
         ),
     };

@@ -14,8 +14,9 @@ pub(super) fn of(export: &Json) -> Map<String, Json> {
     extra.map(|(key, value)| (key.clone(), value.clone())).collect()
 }
 
-/// Writes them on a binding, and removes those that the export no longer has. Omits annotations that
-/// exceed the limit together with the binding's own: the tenant could not write its binding any more.
+/// Writes them on a binding, and removes those that the export no longer has. Omits annotations
+/// that exceed the limit together with the binding's own: the tenant could not write its binding
+/// any more.
 pub(super) fn carry(binding: &mut Json, export: &Json) {
     let mut wanted = of(export);
     let size = |key: &str, value: &Json| key.len() + value.as_str().map_or(0, str::len);

@@ -1,9 +1,9 @@
 //! APIBindings: a tenant gets the APIs of an export.
 //!
 //! One decision writes the bundles of schema and rules into `system:bound-crds`, the routes of the
-//! resource names into the tenant's cluster, and the binding's status: all at one revision. The plan
-//! guards everything that the binding relies upon (export, schemas, conversions, the cluster), so
-//! that a concurrent change of it makes the plan conflict.
+//! resource names into the tenant's cluster, and the binding's status: all at one revision. The
+//! plan guards everything that the binding relies upon (export, schemas, conversions, the cluster),
+//! so that a concurrent change of it makes the plan conflict.
 
 mod claims;
 mod conflicts;
@@ -137,7 +137,8 @@ fn export_changed(change: &Change) -> bool {
     }
 }
 
-/// Returns the bindings whose routes lead to a bundle. Walks all routes: bundles are deleted rarely.
+/// Returns the bindings whose routes lead to a bundle. Walks all routes: bundles are deleted
+/// rarely.
 fn of_bundle(snapshot: &Snapshot, bundle: &str) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
     snapshot.for_each(&Scope::everywhere(ids::claims()), |entry| {

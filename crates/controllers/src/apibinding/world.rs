@@ -148,8 +148,8 @@ fn routes(snapshot: &Snapshot, binding: &ObjectKey) -> Vec<Entry> {
     all.into_iter().filter(leads_to).collect()
 }
 
-/// Finds the first binding of the workspace to the same export that is not being deleted. The export
-/// must still have the identity that the objects are stored under.
+/// Finds the first binding of the workspace to the same export that is not being deleted. The
+/// export must still have the identity that the objects are stored under.
 fn successor(snapshot: &Snapshot, binding: &Entry, routes: &[Entry]) -> Option<Loaded<ApiBinding>> {
     let export = binding.object.meta.label(labels::EXPORT)?;
     let scope = Scope::cluster(ids::apibindings(), binding.key.cluster.clone());

@@ -1,5 +1,5 @@
-//! What must never need a converter, with an object that none can convert: it was stored under
-//! other rules. And what serves while a bundle is missing.
+//! Operations that need no converter, on an object that no converter can convert: it was stored
+//! under other rules.
 
 use crate::testing::TestControlPlane;
 use insula_api::{Json, Object};
@@ -51,7 +51,7 @@ async fn stored_before(rig: &TestControlPlane, org: &str, metadata: &str) -> Str
     format!("{namespace}/{name}")
 }
 
-/// Whether v2 fails to show it, with the object and the rule; and v1 does not.
+/// Asserts that v1 shows an object and v2 fails with the object and the rule.
 fn shows_nothing_but_v1(rig: &TestControlPlane, org: &str, name: &str) {
     let (namespace, name) = name.split_once('/').unwrap();
     let target = rig.target(org, V2, "engines", namespace).unwrap();
@@ -70,7 +70,7 @@ fn shows_nothing_but_v1(rig: &TestControlPlane, org: &str, name: &str) {
 }
 
 #[tokio::test]
-async fn what_cannot_be_converted_can_be_deleted_through_every_version() {
+async fn an_unconvertible_object_is_deleted_through_every_version() {
     let (rig, org) = engines().await;
     for version in [V1, V2] {
         let name = stored_before(&rig, &org, "{name: a, namespace: default}").await;
@@ -81,7 +81,7 @@ async fn what_cannot_be_converted_can_be_deleted_through_every_version() {
 }
 
 #[tokio::test]
-async fn its_finalizers_come_off_through_every_version() {
+async fn an_unconvertible_object_loses_finalizers_through_every_version() {
     let (rig, org) = engines().await;
     for version in [V1, V2] {
         let held = "{name: a, namespace: default, finalizers: [example.io/hold]}";
@@ -97,9 +97,9 @@ async fn its_finalizers_come_off_through_every_version() {
     }
 }
 
-/// The object of before is stored in v1, and v2 is what is stored now.
+/// The object is stored in v1, and v2 is what is stored now.
 #[tokio::test]
-async fn what_cannot_be_migrated_changes_its_metadata_nevertheless() {
+async fn an_unconvertible_object_can_change_its_metadata() {
     let (rig, org) = engines().await;
     let served = |version: &Json, storage: bool| {
         let mut version = version.clone();
@@ -132,7 +132,7 @@ async fn what_cannot_be_migrated_changes_its_metadata_nevertheless() {
 }
 
 #[tokio::test]
-async fn it_is_collected_with_its_owner_and_goes_with_its_namespace() {
+async fn an_unconvertible_object_goes_with_its_owner_or_namespace() {
     let (rig, org) = engines().await;
     let owner = rig
         .create(

@@ -1,5 +1,5 @@
-//! APIConversions: whether the rules fit the schema or definition of their name, or still wait for
-//! it; and what they make of every field.
+//! APIConversions: check of the rules against the schema or definition of their name, and the
+//! status that tells the outcome for every field.
 
 #[cfg(test)]
 mod failures;
@@ -18,22 +18,22 @@ pub(crate) struct ApiConversions {
     registry: Arc<Registry>,
 }
 
-/// The world of a conversion.
+/// World of a conversion.
 pub(crate) struct World {
     conversion: Option<(Entry, Json)>,
     outcome: Outcome,
     now: Timestamp,
 }
 
-/// What the rules are worth.
+/// Result of checking the rules.
 pub(crate) enum Outcome {
-    /// The status says it: it is of these very rules and this schema.
+    /// The status is about these very rules and this schema already.
     Known,
-    /// They compile against the schema of their name.
+    /// They compile against the schema; the errors are counterexamples of the laws.
     Compiled(Arc<Api>, Vec<FieldError>),
-    /// There is neither a schema nor a definition of their name.
+    /// Neither a schema nor a definition of their name exists.
     Wait,
-    /// They do not compile: what is wrong, by field.
+    /// They do not compile: errors by field.
     Wrong(Vec<FieldError>),
 }
 
@@ -42,8 +42,8 @@ impl ApiConversions {
         ApiConversions { registry }
     }
 
-    /// Searching takes a while, so what is known already is not asked again, after a restart
-    /// either.
+    /// Checks the rules. The search for counterexamples is slow, so a result that the status shows
+    /// is not searched again, not even after a restart.
     fn outcome(&self, conversion: &Json, bundle: &Json) -> Outcome {
         let catalog = &self.registry.catalog;
         match catalog.compile(bundle) {
@@ -73,7 +73,7 @@ impl Reconciler for ApiConversions {
         ]
     }
 
-    /// All three have the same name.
+    /// Returns the conversion: rules, schema and definition have the same name.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let key = ObjectKey {
             resource: ids::apiconversions(),

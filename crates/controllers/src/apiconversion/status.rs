@@ -1,6 +1,6 @@
-//! What an APIConversion's status says: conditions, and for each direction the fate of every field,
-//! what its rules cost, and which of them may fail. Bounded: an object of a thousand fields in ten
-//! versions still has a status of some kilobytes.
+//! Status of an APIConversion: conditions, and for each direction the coverage of every field, the
+//! cost of the rules, and the rules that may fail. Its size is bounded: a schema of a thousand
+//! fields in ten versions has a status of some kilobytes.
 
 use super::Outcome;
 use crate::write::{drop_condition, sort_conditions};
@@ -13,12 +13,12 @@ use serde_json::json;
 const MESSAGE_MAX: usize = 4_096;
 /// Bytes of all rows of all directions.
 const ROWS_BYTES_MAX: usize = 128 * 1_024;
-/// Places and rules that one row names.
+/// Destinations and rules that one row names.
 const NAMED_MAX: usize = 8;
 /// Fields that a condition names.
 const SHOWN_MAX: usize = 5;
 
-/// What tells these rules with this schema from others.
+/// Returns the fingerprint of these rules with this schema.
 pub(super) fn observed(api: &Api) -> String {
     format!("{:016x}", api.fingerprint)
 }
@@ -78,7 +78,7 @@ fn invalid(reason: &str, errors: &[FieldError]) -> Condition {
     Condition::fails("Valid", reason, clipped(aggregate(errors)))
 }
 
-/// Whether they may serve.
+/// Returns the condition `Valid`: no counterexample was found.
 fn valid(found: &[FieldError]) -> Condition {
     if found.is_empty() {
         Condition::holds("Valid")
@@ -87,7 +87,8 @@ fn valid(found: &[FieldError]) -> Condition {
     }
 }
 
-/// Whether every version shows, after any write, all that was ever written through it.
+/// Returns the condition `Lossless`: every version shows, after any write, all that was ever
+/// written through it.
 fn lossless(found: &[FieldError], field_coverage: &[FieldCoverage]) -> Condition {
     if !found.is_empty() {
         let why = "the search found an object for which the rules do not hold; the condition Valid shows it";
@@ -102,7 +103,8 @@ fn lossless(found: &[FieldError], field_coverage: &[FieldCoverage]) -> Condition
     }
 }
 
-/// Whether every field of a version that clients use has its place in the others.
+/// Returns the condition `Covered`: every field of a served version has a counterpart in the
+/// others.
 fn covered(bundle: &Bundle, all: &[FieldCoverage]) -> Condition {
     let served = |name: &str| bundle.served().any(|served| served == name);
     let kept = |field_coverage: &FieldCoverage, fate: &FieldOutcome| {
@@ -117,7 +119,7 @@ fn covered(bundle: &Bundle, all: &[FieldCoverage]) -> Condition {
     }
 }
 
-/// The first fields of a fate, and how many more there are.
+/// Names the first wanted fields, and the number of further ones.
 fn named(all: &[FieldCoverage], wanted: impl Fn(&FieldCoverage, &FieldOutcome) -> bool) -> Option<String> {
     let of = |field_coverage: &'_ FieldCoverage| -> Vec<String> {
         let fields = field_coverage
@@ -178,7 +180,7 @@ fn directions(all: &[FieldCoverage], outlooks: &[Outlook]) -> Json {
     Json::Array(out)
 }
 
-/// As many rows as there is room for; how many are left out is said.
+/// Writes as many rows as fit, and the number of omitted ones.
 fn put_rows(out: &mut Json, name: &str, rows: impl Iterator<Item = Json>, room: &mut usize) {
     let (mut kept, mut omitted) = (Vec::new(), 0);
     for row in rows {

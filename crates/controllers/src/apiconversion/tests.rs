@@ -67,13 +67,13 @@ async fn the_status_tells_what_becomes_of_every_field() {
     rig.create(&org, "apiconversions", TABLE).await;
     rig.settle().await;
     let object = rules_of_today(&rig, &org);
-    let said = |kind: &str| {
+    let shown = |kind: &str| {
         let condition = condition(&object, kind).expect("has a status");
         (condition["status"].clone(), condition["reason"].clone())
     };
-    assert_eq!(said("Valid"), (json!("True"), json!(null)));
-    assert_eq!(said("Lossless"), (json!("False"), json!("FieldsDropped")));
-    assert_eq!(said("Covered"), (json!("False"), json!("FieldsPreserved")));
+    assert_eq!(shown("Valid"), (json!("True"), json!(null)));
+    assert_eq!(shown("Lossless"), (json!("False"), json!("FieldsDropped")));
+    assert_eq!(shown("Covered"), (json!("False"), json!("FieldsPreserved")));
     let message = &condition(&object, "Covered").expect("is there")["message"];
     assert_eq!(
         message,

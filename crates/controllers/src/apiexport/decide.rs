@@ -1,4 +1,4 @@
-//! What becomes of one export.
+//! Decision about one export.
 
 use super::world::World;
 use crate::{
@@ -14,7 +14,7 @@ use insula_registry::{Intent, Plan, admission::digest};
 use insula_store::Entry;
 use serde_json::json;
 
-/// Until an identity that another export has is looked at again.
+/// Seconds until an identity that another export has is checked again.
 const TAKEN_SECONDS: u64 = 10;
 
 pub(super) fn decide(world: &World) -> Plan {
@@ -35,7 +35,7 @@ pub(super) fn decide(world: &World) -> Plan {
                 intents.extend(made);
                 Some(secret)
             }
-            // Its namespace is going away: look again when it is gone.
+            // Its namespace is being deleted: try again when it is gone.
             None => {
                 return Plan {
                     intents: Vec::new(),
@@ -50,15 +50,15 @@ pub(super) fn decide(world: &World) -> Plan {
         count_generation(&mut value);
     }
     let validity = verify(world, &mut value, secret.as_ref());
-    // Two that name one secret are looked at one after the other.
+    // Exports that name one secret are decided one after the other.
     if value["status"]["identityHash"] != old["status"]["identityHash"] {
-        intents.push(Intent::Sign(world.register.clone()));
+        intents.push(Intent::Sign(world.identities.clone()));
     }
     set_condition(&mut value, &validity, world.now);
     sort_conditions(&mut value);
     intents.extend(slice(world, entry, old));
     intents.push(Intent::Update(entry.clone(), value));
-    // Also where only the slice is made.
+    // Guard also a plan that only creates the slice.
     intents.push(unchanged(entry.key.clone(), Some(entry)));
     Plan {
         intents,
@@ -78,7 +78,7 @@ fn make_secret(world: &World) -> Option<(Json, Vec<Intent>)> {
     Some((secret, made))
 }
 
-/// Writes the identity when there is none; it never changes afterwards.
+/// Writes the identity once; it never changes afterwards. Returns the condition `IdentityValid`.
 fn verify(world: &World, value: &mut Json, secret: Option<&Json>) -> Condition {
     let fails = |message: String| Condition::fails("IdentityValid", "IdentityVerificationFailed", message);
     let key = &world.secret_key;
@@ -112,7 +112,7 @@ fn verify(world: &World, value: &mut Json, secret: Option<&Json>) -> Condition {
     Condition::holds("IdentityValid")
 }
 
-/// The endpoint slice of the export's own name.
+/// Returns the creation of the endpoint slice of the export's own name, if it is missing.
 fn slice(world: &World, entry: &Entry, export: &Json) -> Option<Intent> {
     if world.slice.is_some()
         || export["metadata"]["annotations"]

@@ -1,5 +1,5 @@
-//! APIExports: the identity that keeps the objects of two exporters apart, and the endpoint slices
-//! that tell controllers where to find them.
+//! APIExports: the identity that separates the objects of exporters, and the endpoint slices with
+//! the addresses for controllers of the provider.
 
 mod decide;
 mod slices;

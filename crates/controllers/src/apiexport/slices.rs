@@ -1,5 +1,5 @@
-//! APIExportEndpointSlices: the URL under which a provider finds all objects of its API, once
-//! somebody has bound it.
+//! APIExportEndpointSlices: the URL under which a provider finds all objects of its API, once a
+//! workspace binds it.
 
 use crate::{
     runtime::Reconciler,
@@ -19,23 +19,23 @@ pub(crate) struct EndpointSlices {
     registry: Arc<Registry>,
 }
 
-/// The world of a slice.
+/// World of a slice.
 pub(crate) struct World {
     slice: Option<(Entry, Json)>,
-    /// Where the export would be.
+    /// Cluster of the export, whether the export exists or not.
     cluster: ClusterName,
     export: Option<Entry>,
-    /// Somebody has bound it.
+    /// Some workspace binds the export.
     consumed: bool,
-    /// The Partition that it names, where there is one, as a selector of shards.
+    /// Selector of shards of the Partition that it names, if that exists.
     partition: Option<String>,
-    /// Whether this shard is chosen: by the partition, or by none being named.
+    /// The partition selects this shard, or the slice names no partition.
     chosen: bool,
     external_url: String,
     now: Timestamp,
 }
 
-/// The export of a slice, read once for each state of it.
+/// References of a slice, read once for each revision of it.
 #[derive(Debug)]
 struct Reference {
     path: String,
@@ -77,7 +77,7 @@ impl Reconciler for EndpointSlices {
         ]
     }
 
-    /// Slices of an export that appears or goes, or that somebody begins or ceases to bind.
+    /// Returns the slices of an export when it, or a binding to it, is created or deleted.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         if change.key.resource == ids::apiexportendpointslices() {
             return if change.new.is_some() {
@@ -163,7 +163,7 @@ impl Reconciler for EndpointSlices {
     }
 }
 
-/// Slices that name a partition.
+/// Returns the slices that name a partition.
 fn partitioned(snapshot: &Snapshot) -> Vec<ObjectKey> {
     let mut keys = Vec::new();
     snapshot.for_each(&Scope::everywhere(ids::apiexportendpointslices()), |slice| {

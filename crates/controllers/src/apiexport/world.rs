@@ -1,4 +1,4 @@
-//! What is known about one export.
+//! World of the APIExport reconciler: everything that the decision about one export looks at.
 
 use crate::write::{alive, text};
 use insula_api::{ClusterPath, Json, ObjectKey, Scope, Timestamp, names::well_known::IDENTITY_NAMESPACE};
@@ -6,26 +6,26 @@ use insula_registry::{Intent, Registry, SerializationPoint, admission::digest, e
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
-/// The world of an export.
+/// World of an export.
 pub(crate) struct World {
-    /// The APIExport, if it still exists.
+    /// The APIExport, if it exists.
     pub(crate) export: Option<(Entry, Json)>,
-    /// Guards on the cluster; nothing when it goes away.
+    /// Guards on the cluster; `None` while the cluster is being deleted.
     pub(crate) alive: Option<Vec<Intent>>,
     /// Path of the cluster.
     pub(crate) path: ClusterPath,
     pub(crate) namespace_key: ObjectKey,
     pub(crate) namespace: Option<Entry>,
-    /// The secret that it names, or that is made for it.
+    /// Key of the secret that the export names, or that the server creates for it.
     pub(crate) secret_key: ObjectKey,
     pub(crate) secret: Option<Entry>,
-    /// Another export has the identity that the secret stands for.
+    /// Another export has the identity of the secret.
     pub(crate) taken: bool,
-    /// Of all identities.
-    pub(crate) register: SerializationPoint,
+    /// Serialization point of all identities.
+    pub(crate) identities: SerializationPoint,
     pub(crate) slice_key: ObjectKey,
     pub(crate) slice: Option<Entry>,
-    /// A key that nobody has.
+    /// A new random key.
     pub(crate) fresh_key: [u8; 32],
     pub(crate) now: Timestamp,
 }
@@ -64,7 +64,7 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
         .is_some_and(|(_, value)| text(value, "/status/identityHash").is_empty());
     World {
         taken: is_new && secret.as_ref().is_some_and(|secret| is_taken(snapshot, key, secret)),
-        register: SerializationPoint::of_identities(snapshot),
+        identities: SerializationPoint::of_identities(snapshot),
         export,
         alive: alive(snapshot, cluster),
         path: locate::path_of(snapshot, cluster),
@@ -79,8 +79,8 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
     }
 }
 
-/// Whether another export has the identity of a secret. Asked once for each export, before it has
-/// one.
+/// Returns true if another export has the identity of a secret. Called once for each export, before
+/// it has one.
 fn is_taken(snapshot: &Snapshot, key: &ObjectKey, secret: &Entry) -> bool {
     let Some(identity) = digest::identity_of_secret(&secret.object.body_value()) else {
         return false;

@@ -1,4 +1,4 @@
-//! What becomes of one definition.
+//! Decision about one definition.
 
 use super::{
     names,
@@ -38,7 +38,7 @@ pub(super) fn decide(world: &World) -> Plan {
     rollout::set_rolled_out(&mut value, blocked, world.now);
     let had = value["status"]["acceptedNames"].clone();
     let (accepted, names_accepted) = names::accept(&value["spec"]["names"], &had, &world.taken);
-    // Somebody may have taken the name a moment ago, before their names show.
+    // Another API may have the route already, while its names do not show yet.
     let lost = world
         .claim
         .as_ref()
@@ -57,8 +57,7 @@ pub(super) fn decide(world: &World) -> Plan {
     value["status"]["acceptedNames"] = accepted;
     set_condition(&mut value, &names_accepted, world.now);
     let was_established = is_established(&value);
-    // What serves already goes on: a bundle that became invalid fails conversions, and nothing
-    // else.
+    // An established definition stays so: an invalid CA bundle fails conversions, and nothing else.
     let unfit = !was_established && insula_schema::ca_bundle_is_unusable(&value["spec"]["conversion"]);
     let established = (was_established && !lost || free) && !unfit;
     set_condition(&mut value, &establish(established, free && unfit), world.now);
@@ -78,7 +77,7 @@ fn is_established(definition: &Json) -> bool {
     condition(definition, "Established").is_some_and(|c| c["status"] == "True")
 }
 
-/// Groups of Kubernetes' own say who approved of them.
+/// Returns the condition on the approval of a definition in a protected group.
 fn approval(definition: &Json) -> Option<Condition> {
     let group = text(definition, "/spec/group");
     if !groups::PROTECTED
@@ -88,12 +87,12 @@ fn approval(definition: &Json) -> Option<Condition> {
         return None;
     }
     let kind = "KubernetesAPIApprovalPolicyConformant";
-    let said = definition["metadata"]["annotations"][annotations::API_APPROVED]
+    let approval = definition["metadata"]["annotations"][annotations::API_APPROVED]
         .as_str()
         .unwrap_or_default();
-    Some(match said.starts_with("unapproved") {
-        true => Condition::fails(kind, "UnapprovedAnnotation", format!("not approved: {said:?}")).severity(""),
-        false => Condition::holds(kind).because("ApprovedAnnotation", format!("approved in {said}")),
+    Some(match approval.starts_with("unapproved") {
+        true => Condition::fails(kind, "UnapprovedAnnotation", format!("not approved: {approval:?}")).severity(""),
+        false => Condition::holds(kind).because("ApprovedAnnotation", format!("approved in {approval}")),
     })
 }
 
@@ -118,7 +117,7 @@ fn establish(established: bool, unfit: bool) -> Condition {
     }
 }
 
-/// The claim, and the bundle if there are conversion rules.
+/// Returns the writes of the route, and of the bundle if there are conversion rules.
 fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
     let mut intents = Vec::new();
     let mut bundle_name = None;
@@ -162,7 +161,7 @@ fn serve(world: &World, definition: &Entry) -> Vec<Intent> {
     intents
 }
 
-/// Instances first, then the claim and the definition in one transaction.
+/// Deletes instances first, then the route and the definition in one transaction.
 fn delete(world: &World, entry: &Entry, old: &Json) -> Plan {
     let mut value = old.clone();
     let mut intents = world.instances.intents.clone();

@@ -1,5 +1,5 @@
-//! CustomResourceDefinitions: whether their names are free, the claim that serves them, and the end
-//! of their instances.
+//! CustomResourceDefinitions: acceptance of their names, the route that serves them, and the
+//! deletion of their instances.
 
 mod decide;
 mod names;
@@ -41,8 +41,8 @@ impl Reconciler for Definitions {
         vec![ids::customresourcedefinitions(), ids::claims(), ids::apiconversions()]
     }
 
-    /// A name that becomes free may be for any definition of the group; one that is taken is nobody
-    /// else's concern.
+    /// Returns the definition of a change. A name that becomes free concerns all definitions of the
+    /// group.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
         let cluster = &change.key.cluster;
         let name = &*change.key.name;
@@ -71,7 +71,7 @@ impl Reconciler for Definitions {
     }
 }
 
-/// Whether a definition neither has nor wants a name any more that it had or wanted.
+/// Returns true if a definition gives up a name that it had or wanted.
 fn frees_a_name(old: &Object, new: Option<&Object>) -> bool {
     let names = |object: &Object| {
         let mut names = names::Taken::default();
@@ -81,7 +81,7 @@ fn frees_a_name(old: &Object, new: Option<&Object>) -> bool {
     !names(old).is_within(&new.map(names).unwrap_or_default())
 }
 
-/// The definitions of a group in a cluster.
+/// Returns the definitions of a group in a cluster.
 fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<ObjectKey> {
     let definitions = world::of_group(snapshot, cluster, group).into_iter();
     definitions.map(|entry| entry.key).collect()

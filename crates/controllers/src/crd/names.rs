@@ -1,12 +1,12 @@
-//! Which of a definition's names it gets: Kubernetes' rules, against every other API of the group
-//! in the cluster.
+//! Acceptance of the names of a definition, by the rules of Kubernetes, against every other API of
+//! the group in the cluster.
 
 use crate::write::{list, text};
 use insula_api::{Condition, ConditionStatus, Json, Object};
 use serde_json::{Map, json};
 use std::collections::BTreeSet;
 
-/// The names that others of the group have.
+/// Names of other APIs of the group.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub(crate) struct Taken {
     /// Plurals, singulars and short names.
@@ -16,11 +16,12 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Adds what a definition has, and what it waits for unless it is on its way out.
-    pub(crate) fn add_definition(&mut self, definition: &Object, with_wishes: bool) {
+    /// Adds the names that a definition has, and those that it waits for unless it is being
+    /// deleted.
+    pub(crate) fn add_definition(&mut self, definition: &Object, with_wanted: bool) {
         let value = definition.body_value();
         self.add_names(&value["status"]["acceptedNames"]);
-        if with_wishes && !definition.meta.is_deleting() {
+        if with_wanted && !definition.meta.is_deleting() {
             self.add_names(&value["spec"]["names"]);
         }
     }
@@ -35,17 +36,17 @@ impl Taken {
         self.resources
             .extend(given(["/plural", "/singular"]).into_iter().chain(short));
         self.kinds.extend(given(["/kind", "/listKind"]));
-        // A name that was not accepted is nobody's.
+        // A name that was not accepted is empty.
         self.resources.remove("");
         self.kinds.remove("");
     }
 
-    /// Whether all of this is in another.
+    /// Returns true if all names are in another set.
     pub(crate) fn is_within(&self, other: &Taken) -> bool {
         self.resources.is_subset(&other.resources) && self.kinds.is_subset(&other.kinds)
     }
 
-    /// Adds the names of an API that is served.
+    /// Adds the names of a served API.
     pub(crate) fn add(&mut self, names: &insula_registry::Names) {
         self.resources
             .extend([names.plural.to_string(), names.singular.to_string()]);
@@ -54,7 +55,7 @@ impl Taken {
     }
 }
 
-/// Whether a definition has all the names that it wants: those of others do not matter to it then.
+/// Returns true if a definition has all the names that it wants: it needs no names of others then.
 pub(crate) fn settled(definition: &Json) -> bool {
     let (wanted, had) = (&definition["spec"]["names"], &definition["status"]["acceptedNames"]);
     let single = ["/plural", "/singular", "/kind", "/listKind"];
@@ -63,7 +64,7 @@ pub(crate) fn settled(definition: &Json) -> bool {
         && list(wanted, "/shortNames").iter().all(|name| short.contains(name))
 }
 
-/// The accepted names, and the condition `NamesAccepted`.
+/// Returns the accepted names, and the condition `NamesAccepted`.
 pub(crate) fn accept(wanted: &Json, had: &Json, taken: &Taken) -> (Json, Condition) {
     let mut accepted = Map::new();
     // Kubernetes always prints these two.
@@ -91,7 +92,7 @@ pub(crate) fn accept(wanted: &Json, had: &Json, taken: &Taken) -> (Json, Conditi
     if let Some(categories) = wanted.get("categories") {
         accepted.insert("categories".into(), categories.clone());
     }
-    // The last one is told, as in Kubernetes.
+    // The message tells the last problem, as in Kubernetes.
     let (status, (reason, message)) = match problems.into_iter().flatten().next_back() {
         Some(problem) => (ConditionStatus::False, problem),
         None => (
@@ -109,7 +110,7 @@ pub(crate) fn accept(wanted: &Json, had: &Json, taken: &Taken) -> (Json, Conditi
     (Json::Object(accepted), condition)
 }
 
-/// All short names or none.
+/// Accepts all short names or none. Returns the problem, if any.
 fn short_names(wanted: &Json, had: &Json, taken: &Taken, accepted: &mut Map<String, Json>) -> Option<(String, String)> {
     let old = list(had, "/shortNames");
     let wanted = list(wanted, "/shortNames");

@@ -112,7 +112,7 @@ async fn a_definition_is_served_and_goes_with_its_instances() {
 }
 
 #[tokio::test]
-async fn names_that_become_free_are_given_to_who_waits() {
+async fn freed_names_go_to_waiting_definitions() {
     let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     rig.create(&org, CRD.1, &definition("widgets", "Widget")).await;
@@ -138,9 +138,9 @@ async fn names_that_become_free_are_given_to_who_waits() {
     }
 }
 
-/// Who waits longer keeps a name from who came later, until it wants it no more.
+/// Of two definitions that wait for a name the older one gets it, unless it stops to want it.
 #[tokio::test]
-async fn names_that_nobody_waits_for_any_more_are_free() {
+async fn names_that_no_definition_waits_for_are_free() {
     let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let with_short = |plural: &str, kind: &str, short: &str| {

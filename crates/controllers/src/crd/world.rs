@@ -1,4 +1,5 @@
-//! What is known about one definition.
+//! World of the CustomResourceDefinition reconciler: everything that the decision about one
+//! definition looks at.
 
 use super::names::{Taken, settled};
 use crate::{
@@ -11,35 +12,35 @@ use insula_registry::{Intent, Origin, Registry, ResourceRoute, admission::bundle
 use insula_store::{Entry, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
-/// The world of a definition.
+/// World of a definition.
 pub(crate) struct World {
-    /// The definition, if it still exists.
+    /// The definition, if it exists.
     pub(crate) definition: Option<(Entry, Json)>,
-    /// Guards on the cluster; nothing when it goes away.
+    /// Guards on the cluster; `None` while the cluster is being deleted.
     pub(crate) alive: Option<Vec<Intent>>,
-    /// The names that others of its group have; nothing when its own are settled.
+    /// Names of other APIs of its group; empty once its own names are accepted.
     pub(crate) taken: Taken,
     pub(crate) claim_key: ObjectKey,
     pub(crate) claim: Option<Entry>,
-    /// The bundle that it is served from, if an APIConversion gives it rules that compile.
+    /// Bundle that serves it, if an APIConversion gives it rules that compile.
     pub(crate) bundle: Option<WantedBundle>,
-    /// The storage version that it names.
+    /// Its storage version.
     pub(crate) storage: Option<Arc<str>>,
-    /// There are rules, and they do not fit: what is served stays as it is.
+    /// It has rules that do not compile: the present API stays in service.
     pub(crate) rules_broken: bool,
     /// Its instances, while it is being deleted.
     pub(crate) instances: Sweep,
     pub(crate) now: Timestamp,
 }
 
-/// A bundle as it should be and as it is.
+/// Bundle in its wanted and its present state.
 pub(crate) struct WantedBundle {
     pub(crate) key: ObjectKey,
     pub(crate) value: Json,
     pub(crate) present: Option<Entry>,
     /// Guard on the APIConversion.
     pub(crate) conversion: Intent,
-    /// What a dry run says, where something else is served now.
+    /// Result of a dry run, if another generation is in service.
     pub(crate) rollout: Verdict,
 }
 
@@ -89,7 +90,7 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
     }
 }
 
-/// The version of a definition's `spec` that objects are stored in.
+/// Returns the version of a definition's `spec` that objects are stored in.
 pub(crate) fn storage_version(spec: &Json) -> Option<&str> {
     let stored = list(spec, "/versions")
         .iter()
@@ -97,7 +98,7 @@ pub(crate) fn storage_version(spec: &Json) -> Option<&str> {
     stored["name"].as_str()
 }
 
-/// Rules that do not compile. Admission refuses them, but it may have looked at another definition.
+/// Rules that do not compile. Admission refuses them, but the definition may have changed since.
 struct Broken;
 
 fn wanted_bundle(
@@ -142,9 +143,9 @@ fn wanted_bundle(
     }))
 }
 
-/// Names of every other API of the group in the cluster, built in, bound or defined. What older
-/// definitions wait for is theirs, too: of several that want a name, each one decides for itself,
-/// and at the same time.
+/// Returns the names of every other API of the group in the cluster: built in, bound or defined.
+/// Names that older definitions wait for count as theirs: definitions that want one name decide
+/// independently and at the same time.
 fn taken(registry: &Registry, snapshot: &Snapshot, own: &Entry, group: &str) -> Taken {
     let mut taken = Taken::default();
     for other in of_group(snapshot, &own.key.cluster, group) {
@@ -160,8 +161,8 @@ fn taken(registry: &Registry, snapshot: &Snapshot, own: &Entry, group: &str) -> 
     taken
 }
 
-/// The definitions of a group in a cluster: names are `<plural>.<group>`. Of others no more than
-/// the name is looked at.
+/// Returns the definitions of a group in a cluster: names are `<plural>.<group>`. Of other
+/// definitions only the name is read.
 pub(super) fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) -> Vec<Entry> {
     let mut found = Vec::new();
     let scope = Scope::cluster(ids::customresourcedefinitions(), cluster.clone());
@@ -173,7 +174,7 @@ pub(super) fn of_group(snapshot: &Snapshot, cluster: &ClusterName, group: &str) 
     found
 }
 
-/// Whether a claim is the definition's own.
+/// Returns true for the definition's own route.
 pub(super) fn is_own(claim: &Entry, definition: &str) -> bool {
     claim.object.parsed(ResourceRoute::read).definition.as_deref() == Some(definition)
 }

@@ -1,4 +1,4 @@
-//! What becomes of one object.
+//! Decision about one object.
 
 use super::{
     has,
@@ -19,15 +19,15 @@ pub(super) fn decide(world: &World) -> Plan {
     };
     let meta = &entry.object.meta;
     match meta.is_deleting() {
-        true if has(meta, ORPHAN) => let_go(entry, dependents),
+        true if has(meta, ORPHAN) => orphan(entry, dependents),
         true if has(meta, FOREGROUND) => wait(world, entry, dependents),
         true => Plan::rest(),
         false => judge(world, entry, dependents),
     }
 }
 
-/// Takes the owner out of its dependents, and then the finalizer off the owner.
-fn let_go(entry: &Entry, dependents: &[Entry]) -> Plan {
+/// Removes the owner from its dependents, and then the finalizer from the owner.
+fn orphan(entry: &Entry, dependents: &[Entry]) -> Plan {
     let uid = entry.object.meta.uid.to_string();
     let mut intents: Vec<Intent> = dependents
         .iter()
@@ -45,7 +45,7 @@ fn let_go(entry: &Entry, dependents: &[Entry]) -> Plan {
     Plan::of(intents)
 }
 
-/// Goes when no dependent blocks it any more. The dependents are looked at by themselves.
+/// Releases the owner once no dependent blocks it. Dependents are reconciled on their own.
 fn wait(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
     let uid = entry.object.meta.uid.to_string();
     let blocks = |dependent: &&Entry| {
@@ -61,7 +61,7 @@ fn wait(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
     Plan::of(vec![without_finalizer(entry, FOREGROUND)])
 }
 
-/// Deletes what no owner wants any more; forgets owners that are gone while another one stays.
+/// Deletes an object without an owner; removes references to absent owners if another one exists.
 fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
     if world.owners.iter().any(|(_, owner)| *owner == Owner::Unknown) {
         return Plan::rest();
@@ -70,7 +70,7 @@ fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
     if !world.owners.iter().any(|(_, owner)| gone(owner)) {
         return Plan::rest();
     }
-    // As they were seen, or all is decided again.
+    // The owners must be unchanged.
     let mut intents: Vec<Intent> = world
         .owners
         .iter()
@@ -105,7 +105,7 @@ fn judge(world: &World, entry: &Entry, dependents: &[Entry]) -> Plan {
     intents.push(match marked {
         None => Intent::Delete(entry.clone()),
         Some(mut value) => {
-            // In a circle everybody would wait for everybody.
+            // In a circle every object would wait for the others.
             if circular {
                 unblock(&mut value);
             }

@@ -1,4 +1,4 @@
-//! Who names whom as its owner.
+//! Index of dependents by owner.
 
 use insula_api::{ClusterName, ObjectKey, Revision};
 use insula_store::Change;
@@ -8,12 +8,12 @@ use std::collections::{BTreeSet, HashMap};
 #[derive(Default)]
 pub(super) struct Index {
     dependents: HashMap<(ClusterName, Box<str>), BTreeSet<ObjectKey>>,
-    /// Changes up to here were noticed.
+    /// Revision of the latest noticed change.
     reached: Revision,
 }
 
 impl Index {
-    /// Takes a change in.
+    /// Takes in a change.
     pub(super) fn note(&mut self, change: &Change) {
         self.reached = self.reached.max(change.revision);
         let key = &change.key;
@@ -35,7 +35,8 @@ impl Index {
         }
     }
 
-    /// The objects that name an owner, in its cluster and (unless it is in none) its namespace.
+    /// Returns the objects that name an owner, in its cluster and, for namespaced owners, its
+    /// namespace.
     pub(super) fn dependents(&self, owner: &ObjectKey, uid: &str) -> Vec<ObjectKey> {
         let known = self.dependents.get(&(owner.cluster.clone(), Box::from(uid)));
         known
@@ -46,7 +47,7 @@ impl Index {
             .collect()
     }
 
-    /// Whether it knows everything that happened up to a revision.
+    /// Returns true if it has noticed all changes up to a revision.
     pub(super) fn knows(&self, revision: Revision) -> bool {
         self.reached >= revision
     }

@@ -1,9 +1,9 @@
-//! Garbage: objects whose owners are gone go too, owners that are to go last wait, and orphans are
-//! let go.
+//! Garbage collection: deletes objects whose owners are gone, finishes the deletion of owners that
+//! wait for their dependents, and releases orphans.
 //!
 //! The rules are those of Kubernetes' garbage collector (`pkg/controller/garbagecollector`). An
-//! owner is looked up in the dependent's own cluster and namespace; one whose kind nobody serves
-//! leaves its dependents alone. Nothing here converts: it is all in `metadata`.
+//! owner is looked up in the dependent's own cluster and namespace; an owner of a kind that is not
+//! served leaves its dependents alone. Only `metadata` is read, so nothing is converted.
 
 mod decide;
 mod index;
@@ -22,7 +22,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Collects garbage, one object at a time.
 pub(crate) struct Garbage {
     registry: Arc<Registry>,
-    /// Who belongs to whom, as far as changes were noticed.
+    /// Dependents by owner, as of the changes noticed so far.
     index: Mutex<Index>,
 }
 
@@ -68,7 +68,7 @@ impl Reconciler for Garbage {
         if new.is_some_and(|meta| !meta.owner_references.is_empty() || waits(meta)) {
             keys.push(change.key.clone());
         }
-        // Dependents of what is gone, or is about to be when they are.
+        // Dependents of an owner that is gone, or waits for them.
         let parent = match (old, new) {
             (Some(old), None) => Some(old),
             (_, Some(new)) if waits(new) => Some(new),
@@ -97,7 +97,7 @@ impl Reconciler for Garbage {
     }
 }
 
-/// Whether an object is being deleted and waits for its dependents.
+/// Returns true for an object that is being deleted and waits for its dependents.
 fn waits(meta: &Meta) -> bool {
     meta.is_deleting() && (has(meta, FOREGROUND) || has(meta, ORPHAN))
 }

@@ -142,7 +142,8 @@ async fn owners_wait_for_those_who_block_them() {
     assert_eq!(family.alive(), "shared stranger");
 }
 
-/// Who names an owner that never was goes; who names a kind that nobody serves stays.
+/// An object with an owner that never existed is deleted; one with an owner of an unserved kind
+/// stays.
 #[tokio::test]
 async fn absent_owners_are_told_from_unknown_ones() {
     let family = Family::new().await;

@@ -1,4 +1,4 @@
-//! What is known about one object, its owners and its dependents.
+//! World of the garbage collector: one object, its owners and its dependents.
 
 use super::{has, index::Index, waits};
 use insula_api::{ObjectKey, OwnerReference, Revision, Timestamp};
@@ -6,33 +6,33 @@ use insula_registry::{Custom, FOREGROUND, Origin, Registry, ScopeKind, Served, S
 use insula_store::{Entry, Snapshot};
 use std::sync::Arc;
 
-/// The world of one object.
+/// World of one object.
 pub(crate) struct World {
-    /// The object, if it still exists.
+    /// The object, if it exists.
     pub(super) object: Option<Entry>,
     pub(super) strategy: Arc<dyn Strategy>,
     /// The state of each of its owner references.
     pub(super) owners: Vec<(OwnerReference, Owner)>,
-    /// What names it as an owner. `None` while that is not known up to the object's own revision;
-    /// the change that is still to be noticed brings it back.
+    /// Objects that name it as their owner. `None` while the index is behind the object's revision;
+    /// the outstanding change queues the object again.
     pub(super) dependents: Option<Vec<Entry>>,
     pub(super) now: Timestamp,
 }
 
-/// What an owner reference comes to.
+/// State of an owner.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Owner {
-    /// It is there.
+    /// It exists.
     Solid(Seen),
     /// It is being deleted and waits for its dependents.
     Waiting(Seen),
-    /// It is not there: nothing has its name, or something with another UID.
+    /// It does not exist, or the object of its name has another UID.
     Absent(Seen),
-    /// Nobody can say: its kind is not served, or an object of no namespace names an owner in one.
+    /// Its kind is not served, or a cluster-scoped object names a namespaced owner.
     Unknown,
 }
 
-/// A key, and the revision at which it was seen.
+/// Key and revision of an observed owner; no revision if it is absent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Seen(pub(super) ObjectKey, pub(super) Option<Revision>);
 
@@ -70,7 +70,7 @@ pub(super) fn observe(registry: &Registry, index: &Index, key: &ObjectKey, snaps
     world
 }
 
-/// Where an owner would be.
+/// Returns the key of an owner, whether it exists or not.
 pub(super) fn owner_key(
     registry: &Registry,
     snapshot: &Snapshot,
@@ -78,10 +78,10 @@ pub(super) fn owner_key(
     reference: &OwnerReference,
 ) -> Option<ObjectKey> {
     let served = registry.catalog.served(snapshot, &dependent.cluster);
-    place(&served, dependent, reference)
+    locate(&served, dependent, reference)
 }
 
-fn place(served: &[Served], dependent: &ObjectKey, reference: &OwnerReference) -> Option<ObjectKey> {
+fn locate(served: &[Served], dependent: &ObjectKey, reference: &OwnerReference) -> Option<ObjectKey> {
     let group = reference.api_version.split_once('/').map_or("", |(group, _)| group);
     let served = served
         .iter()
@@ -100,7 +100,7 @@ fn place(served: &[Served], dependent: &ObjectKey, reference: &OwnerReference) -
 }
 
 fn owner(served: &[Served], snapshot: &Snapshot, dependent: &ObjectKey, reference: &OwnerReference) -> Owner {
-    let Some(key) = place(served, dependent, reference) else {
+    let Some(key) = locate(served, dependent, reference) else {
         return Owner::Unknown;
     };
     let Some(found) = snapshot.get(&key) else {

@@ -1,5 +1,5 @@
-//! Default bindings: APIBindings that the type of a workspace creates in it, once at its beginning or
-//! maintained for its whole life.
+//! Default bindings: APIBindings that the type of a workspace creates in it, once at its beginning
+//! or maintained for its whole life.
 
 use crate::{
     loaded::Loaded,

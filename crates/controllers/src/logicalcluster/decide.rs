@@ -123,8 +123,8 @@ fn waits_on_bindings(bindings: &[DefaultBinding]) -> Condition {
     Condition::fails("APIBindingsInitialized", "WaitingOnAPIBindings", message).severity("Info")
 }
 
-/// Deletes objects first, then the objects that serve them, then the LogicalCluster with its Workspace:
-/// all in one transaction where it fits, so that an empty workspace goes at once.
+/// Deletes objects first, then the objects that serve them, then the LogicalCluster with its
+/// Workspace: all in one transaction where it fits, so that an empty workspace goes at once.
 fn delete(world: &World, remains: &Remains, logical: &Loaded<LogicalCluster>) -> Plan {
     let mut value = logical.value.clone();
     show_phase(&mut value, "Deleting");
@@ -202,13 +202,13 @@ fn remaining_content(remains: &Remains, held: &[&Entry]) -> Condition {
     let (reason, message) = match sweep.finalizers.is_empty() {
         true => (
             "SomeResourcesRemain",
-            format!("Some resources are remaining: {}", sweep.remaining_words()),
+            format!("Some resources are remaining: {}", sweep.describe_remaining()),
         ),
         false => (
             "SomeFinalizersRemain",
             format!(
                 "Some content in the logical cluster has finalizers remaining: {}",
-                sweep.finalizer_words()
+                sweep.describe_finalizers()
             ),
         ),
     };

@@ -1,4 +1,4 @@
-//! What happens next to one resource: a batch, the end, or a word on what is in the way.
+//! Decision about one resource: the next batch, the end of the migration, or the obstacle to it.
 
 use super::{
     request,
@@ -8,7 +8,7 @@ use crate::write::sort_conditions;
 use insula_api::{Condition, set_condition};
 use insula_registry::{Intent, Plan};
 
-/// Seconds in which the resource of a request may still come to be.
+/// Seconds in which the resource of a request may still appear.
 const PATIENCE_SECONDS: i64 = 60;
 /// Seconds until objects that could not be written are tried again.
 const AGAIN_SECONDS: u64 = 60;
@@ -30,8 +30,8 @@ pub(super) fn decide(world: &World) -> Plan {
     }
 }
 
-/// Somebody asks for what cannot be done yet. What is due by itself is looked at when its owner
-/// changes.
+/// Waits for a request that cannot be served yet. Automatic migrations wait for a change of the
+/// owner.
 fn wait(world: &World, seconds: u64) -> Plan {
     Plan {
         intents: Vec::new(),
@@ -75,7 +75,7 @@ fn step(world: &World, ready: &Ready) -> Plan {
     let again_after = match (scan.is_over(), scan.is_done()) {
         (true, true) => None,
         (true, false) => Some(AGAIN_SECONDS),
-        // Without a batch the second has no more room.
+        // An empty batch means that the rate limit of this second is used up.
         (false, _) => Some(u64::from(scan.batch.is_empty())),
     };
     Plan { intents, again_after }
@@ -89,7 +89,7 @@ fn stuck(ready: &Ready) -> String {
     )
 }
 
-/// The owner, with how far it is; at the end with the one version that is left.
+/// Writes the progress into the owner; at the end, the one version that is left.
 fn show(world: &World, ready: &Ready, owner: &Owner) -> Intent {
     let (entry, old) = match owner {
         Owner::Binding(entry, value) | Owner::Definition(entry, value) => (entry, value),
@@ -103,19 +103,19 @@ fn show(world: &World, ready: &Ready, owner: &Owner) -> Intent {
             (Owner::Binding(..), false) => "Error",
         })
     };
-    let said = if scan.is_done() {
+    let progress = if scan.is_done() {
         let message = "The migration has succeeded and the stored versions have been updated";
         owner.show_stored(&mut value, &world.key, &ready.storage);
         ends("MigrationSucceeded", message.to_owned())
     } else if scan.is_over() {
         ends("MigrationFailed", stuck(ready))
     } else {
-        // In steps of ten, so that whoever watches is not woken by every batch.
+        // In steps of ten, so that watches do not get every batch.
         let percent = scan.written() * 10 / scan.total.max(1) * 10;
         let message = format!("{percent}% of {} objects are stored in {}", scan.total, ready.storage);
         Condition::holds(MIGRATING).because("MigrationRunning", message)
     };
-    set_condition(&mut value, &said, world.now);
+    set_condition(&mut value, &progress, world.now);
     if matches!(owner, Owner::Binding(..)) {
         sort_conditions(&mut value);
     }

@@ -1,18 +1,16 @@
-//! Storage migration: objects that are stored in a version which is no longer the storage version
-//! are written anew.
+//! Storage migration: rewrites objects that are stored in a version other than the storage version.
 //!
 //! A binding's `storageVersions` and a definition's `storedVersions` say in which versions objects
-//! may be stored. Where they name more than today's storage version, work is due; it is done in
-//! batches, each one transaction, and at the end they name that version alone. A
-//! StorageVersionMigration asks for the same. Which objects are done is told by the objects
-//! themselves, so that whoever takes over after a crash goes on where the last commit was, and a
-//! tenant's own write of an object is a step forward, too.
+//! may be stored. If they name more than the present storage version, a migration is due. It works
+//! in batches, each one transaction, and at the end they name that version alone. A
+//! StorageVersionMigration requests the same. Progress is in the objects themselves: after a crash
+//! the work continues from the last commit, and a tenant's own write of an object counts.
 //!
-//! Owners of fields in versions that are served no more move to the storage version with it, and
-//! when another schema takes a bound one's place.
+//! Owners of fields in versions that are no longer served move to the storage version with it, and
+//! also when another schema replaces a bound one.
 //!
-//! No object can come back in an old version behind the work's back: the claim changes with the
-//! storage version, and is a guard of every write.
+//! No write can store an object in an old version after the walk has passed it: the route changes
+//! with the storage version, and guards every write.
 
 mod decide;
 mod pace;
@@ -48,7 +46,7 @@ impl Migrations {
 }
 
 impl Reconciler for Migrations {
-    /// The claim on the resource's name, whether there is one or not.
+    /// Key of the route of the resource, whether it exists or not.
     type Key = ObjectKey;
     type World = world::World;
 
@@ -91,10 +89,10 @@ impl Reconciler for Migrations {
                     .into_iter()
                     .collect()
             }
-            // The definition was seen before the claim followed it; or versions are served no more
-            // that somebody owns fields in.
+            // The definition was reconciled before its route followed; or managed fields name
+            // versions that are no longer served.
             "claims" if change.old.is_some() => vec![change.key.clone()],
-            // One that is done lets the next one begin.
+            // The end of one request starts the next.
             "storageversionmigrations" => vec![claim(&object.body_value()["spec"]["resource"], "/resource")],
             _ => Vec::new(),
         }
@@ -109,7 +107,7 @@ impl Reconciler for Migrations {
     }
 }
 
-/// Names of the versions of a definition that are meant.
+/// Returns the names of the versions of a definition that a predicate selects.
 fn names_of(definition: &Json, is_meant: impl Fn(&Json) -> bool) -> BTreeSet<String> {
     let versions = list(definition, "/spec/versions").iter();
     versions

@@ -1,4 +1,4 @@
-//! How fast objects are rewritten, over all tenants together: tenants' own writes go first.
+//! Rate limit of rewrites over all tenants together, so that writes of tenants have priority.
 
 use insula_api::Timestamp;
 use std::sync::{Mutex, PoisonError};
@@ -6,12 +6,13 @@ use std::sync::{Mutex, PoisonError};
 /// Objects a second.
 const PER_SECOND: usize = 1000;
 
-/// What is left of the present second.
+/// Budget that is left of the present second.
 #[derive(Default)]
 pub(super) struct Pace(Mutex<Option<(Timestamp, usize)>>);
 
 impl Pace {
-    /// Up to so many objects, or fewer, or none until the next second.
+    /// Takes up to a number of objects from the budget. Returns how many; none until the next
+    /// second once it is used up.
     pub(super) fn take(&self, wanted: usize, now: Timestamp) -> usize {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = match *state {
@@ -23,7 +24,7 @@ impl Pace {
         taken
     }
 
-    /// What was taken and not used.
+    /// Returns unused objects to the budget.
     pub(super) fn give_back(&self, unused: usize, now: Timestamp) {
         let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((second, left)) = &mut *state

@@ -1,4 +1,4 @@
-//! StorageVersionMigrations: which one's turn it is, and what it says of itself.
+//! StorageVersionMigrations: the order of requests, and their status.
 
 use crate::write::{drop_condition, text};
 use insula_api::{ClusterName, Condition, Json, Revision, Scope, Timestamp, condition, set_condition};
@@ -6,7 +6,7 @@ use insula_registry::ids;
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 
-/// The oldest of those that are not done: one at a time, as in Kubernetes.
+/// Returns the oldest unfinished request: they run one at a time, as in Kubernetes.
 pub(super) fn next(snapshot: &Snapshot, cluster: &ClusterName, group: &str, plural: &str) -> Option<(Entry, Json)> {
     let scope = Scope::cluster(ids::storageversionmigrations(), cluster.clone());
     let all = snapshot.range(&scope, None, usize::MAX);
@@ -59,9 +59,9 @@ pub(super) fn fail(request: &Json, why: &str, now: Timestamp) -> Json {
 
 fn say(value: &mut Json, kind: &str, reason: &str, message: &str, now: Timestamp) {
     set_condition(value, &Condition::holds(kind).because(reason, message), now);
-    // Its type in Kubernetes always has a message.
+    // Conditions of this kind always have a message in Kubernetes.
     let list = value.pointer_mut("/status/conditions").and_then(Json::as_array_mut);
-    for said in list.into_iter().flatten().filter(|c| c["type"] == kind) {
-        said["message"] = json!(message);
+    for shown in list.into_iter().flatten().filter(|c| c["type"] == kind) {
+        shown["message"] = json!(message);
     }
 }

@@ -1,5 +1,4 @@
-//! One look at all objects of a resource: which to write next, how many there are, which cannot be
-//! written.
+//! Scan of all objects of a resource: the next batch, and counts of the others.
 
 use super::pace::Pace;
 use insula_api::{ClusterName, Object, Scope, Timestamp};
@@ -12,39 +11,39 @@ const BATCH_MAX: usize = 100;
 /// Bytes of objects in one transaction.
 const BATCH_BYTES_MAX: usize = 512 << 10;
 
-/// What a look found.
+/// Result of a scan.
 #[derive(Default)]
 pub(super) struct Scan {
-    /// Objects to be written next, as they are to be stored.
+    /// Objects to write next, in their new form.
     pub(super) batch: Vec<(Entry, Arc<Object>)>,
-    /// Objects beyond those that are not stored as they would be today.
+    /// Number of further outdated objects.
     pub(super) later: usize,
-    /// Objects that cannot be written in the storage version.
+    /// Number of objects that cannot be written in the storage version.
     pub(super) stuck: usize,
-    /// Why not, for the first of them.
+    /// Error of the first of them.
     pub(super) why: String,
-    /// All objects.
+    /// Number of all objects.
     pub(super) total: usize,
 }
 
 impl Scan {
-    /// Whether every object is stored as it would be today.
+    /// Returns true if every object is up to date.
     pub(super) fn is_done(&self) -> bool {
         self.batch.is_empty() && self.later == 0 && self.stuck == 0
     }
 
-    /// Whether there is nothing more to do, done or not.
+    /// Returns true if nothing more can be done.
     pub(super) fn is_over(&self) -> bool {
         self.batch.is_empty() && self.later == 0
     }
 
-    /// Objects in the storage version once the batch is written.
+    /// Returns the number of up-to-date objects once the batch is written.
     pub(super) fn written(&self) -> usize {
         self.total - self.later - self.stuck
     }
 }
 
-/// Walks over everything: comparing an object's versions costs next to nothing beside writing one.
+/// Walks all objects of a resource: comparing the versions of an object is cheap beside writing it.
 pub(super) fn scan(
     registry: &Registry,
     pace: &Pace,

@@ -117,7 +117,7 @@ async fn offer(rig: &TestControlPlane, prefix: &str) {
         .expect("an export");
 }
 
-/// How many widgets are stored in a version.
+/// Counts the widgets stored in a version.
 fn stored_in(rig: &TestControlPlane, path: &str, version: &str) -> usize {
     let target = rig
         .target(path, "example.io/v1", "widgets", "")
@@ -160,13 +160,13 @@ async fn a_new_storage_version_is_written_for_every_tenant_and_nothing_reads_oth
         assert_eq!(stored_in(&rig, path, "v1"), 0);
         let status = binding_status(&rig, path);
         assert_eq!(status["boundResources"][0]["storageVersions"], json!(["v2"]));
-        let said = status["conditions"]
+        let shown = status["conditions"]
             .as_array()
             .expect("a list")
             .iter()
             .find(|c| c["type"] == "StorageMigrating");
         assert_eq!(
-            said.map(|c| (&c["status"], &c["reason"])),
+            shown.map(|c| (&c["status"], &c["reason"])),
             Some((&json!("False"), &json!("MigrationSucceeded")))
         );
     }
@@ -188,13 +188,13 @@ async fn whoever_takes_over_goes_on_and_tenants_write_meanwhile() {
     assert_eq!(stored_in(&rig, "root:bob", "v1"), 130);
     let status = binding_status(&rig, "root:bob");
     assert_eq!(status["boundResources"][0]["storageVersions"], json!(["v1", "v2"]));
-    let said = status["conditions"]
+    let shown = status["conditions"]
         .as_array()
         .expect("a list")
         .iter()
         .find(|c| c["type"] == "StorageMigrating");
     assert_eq!(
-        said.expect("it is told")["message"],
+        shown.expect("it is told")["message"],
         "40% of 230 objects are stored in v2"
     );
 
@@ -284,8 +284,8 @@ async fn plain_definitions_migrate_on_request() {
                 .unwrap_or_default()
                 .is_empty()
         );
-        let said = condition(&done, "Succeeded").expect("it is done");
-        assert_eq!(said["reason"], "StorageVersionMigrationSucceeded");
+        let shown = condition(&done, "Succeeded").expect("it is done");
+        assert_eq!(shown["reason"], "StorageVersionMigrationSucceeded");
         assert_eq!(condition(&done, "Running"), None);
     }
     let other = json!({"spec": {"resource": {"resource": "secrets"}}});
@@ -323,19 +323,19 @@ async fn an_object_that_cannot_be_converted_keeps_its_version_in_the_status() {
     );
     let status = binding_status(&rig, "root:bob");
     assert_eq!(status["boundResources"][0]["storageVersions"], json!(["v1", "v2"]));
-    let said = status["conditions"]
+    let shown = status["conditions"]
         .as_array()
         .expect("a list")
         .iter()
         .find(|c| c["type"] == "StorageMigrating");
-    let said = said.expect("it is told");
-    assert_eq!(said["reason"], "MigrationFailed");
+    let shown = shown.expect("it is told");
+    assert_eq!(shown["reason"], "MigrationFailed");
     assert!(
-        said["message"]
+        shown["message"]
             .as_str()
             .unwrap_or_default()
             .contains("1 of 3 objects cannot be stored in v2, e.g.:"),
-        "{said}"
+        "{shown}"
     );
 
     rig.delete("root:bob", "example.io/v1", "widgets", "default/w001")
@@ -350,7 +350,7 @@ async fn an_object_that_cannot_be_converted_keeps_its_version_in_the_status() {
 }
 
 #[tokio::test]
-async fn what_stored_objects_need_is_not_removed() {
+async fn versions_that_stored_objects_need_are_not_removed() {
     let rig = bound(&["bob", "eve"]).await;
     for i in 0..3 {
         rig.create("root:bob", "widgets", &widget(i)).await;

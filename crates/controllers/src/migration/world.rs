@@ -1,4 +1,4 @@
-//! What is known about one resource of one cluster.
+//! World of a storage migration: one resource of one cluster.
 
 use super::{pace::Pace, request, scan};
 use crate::{
@@ -11,41 +11,41 @@ use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The world of a resource.
+/// World of a resource.
 pub(crate) struct World {
-    /// The claim on its name.
+    /// Key of the route of its name.
     pub(super) key: ObjectKey,
     pub(super) now: Timestamp,
     pub(super) revision: Revision,
-    /// The StorageVersionMigration whose turn it is.
+    /// The first unfinished StorageVersionMigration of it.
     pub(super) request: Option<(Entry, Json)>,
     pub(super) resource: Resource,
 }
 
-/// The resource.
+/// State of the resource.
 pub(super) enum Resource {
-    /// Nobody asks for anything.
+    /// Nothing is due.
     AtRest,
-    /// Nothing serves it.
+    /// It is not served.
     Unknown,
-    /// It is about to be served in another way.
+    /// Its API is about to change.
     Changing,
-    /// Its definition serves other versions than its bundle, which follows or is held back.
+    /// Its definition serves other versions than its bundle, which follows or is blocked.
     Following,
     /// Objects may be written.
     Ready(Box<Ready>),
 }
 
-/// A resource with work to do, or to be finished.
+/// Resource whose migration can proceed or end.
 pub(super) struct Ready {
     pub(super) storage: Arc<str>,
-    /// What a written object relies upon: the claim.
+    /// Guard of every write: the route.
     pub(super) guard: Option<Intent>,
     pub(super) owner: Option<Owner>,
     pub(super) scan: scan::Scan,
 }
 
-/// Whose status names the versions that objects are stored in.
+/// Object whose status names the versions that objects are stored in.
 pub(super) enum Owner {
     Binding(Entry, Json),
     Definition(Entry, Json),
@@ -97,7 +97,7 @@ fn look(
             let (Some(claim), Some((entry, value))) = (claim, found) else {
                 return Resource::Changing;
             };
-            // What serves, what is defined and what writes are guarded by must be one.
+            // The served API, the definition and the guarding route must agree.
             if claim.storage.as_ref() != Some(&storage) || storage_version(&value["spec"]) != Some(&storage) {
                 return Resource::Changing;
             }
@@ -110,7 +110,7 @@ fn look(
                 return Resource::Following;
             }
             // Without conversion rules definitions behave as in Kubernetes, where fields that the
-            // storage version lacks are lost when an object is written: nobody does that unasked.
+            // storage version lacks are lost when an object is written: that needs a request.
             (Some(Owner::Definition(entry, value)), claim.bundle.is_some())
         }
     };
@@ -119,7 +119,7 @@ fn look(
         return Resource::AtRest;
     }
     let scan = scan::scan(registry, pace, served, &key.cluster, snapshot, now);
-    // Owners of fields that move to another version are no migration that anybody waits for.
+    // Moving the owners of fields to another version is no migration that a status reports.
     let owner = owner.filter(|_| due || requested);
     if owner.is_none() && !requested && scan.is_over() {
         return Resource::AtRest;
@@ -136,7 +136,7 @@ fn look(
 }
 
 impl Owner {
-    /// Whether objects may be stored in other versions.
+    /// Returns true if objects may be stored in other versions.
     fn is_mixed(&self, claim: &ObjectKey, storage: &str) -> bool {
         let versions = match self {
             Owner::Binding(_, value) => bound(value, claim).map_or(&[][..], |bound| list(bound, "/storageVersions")),
@@ -145,7 +145,7 @@ impl Owner {
         versions.iter().any(|version| version != storage)
     }
 
-    /// Says that all objects are stored in a version.
+    /// Writes that all objects are stored in one version.
     pub(super) fn show_stored(&self, value: &mut Json, claim: &ObjectKey, storage: &str) {
         match self {
             Owner::Definition(..) => value["status"]["storedVersions"] = json!([storage]),

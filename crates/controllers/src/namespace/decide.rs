@@ -1,4 +1,4 @@
-//! What becomes of one namespace.
+//! Decision about one namespace.
 
 use super::world::World;
 use crate::write::patience;
@@ -10,7 +10,7 @@ use insula_api::{
 use insula_registry::{Intent, Plan};
 use serde_json::json;
 
-/// A namespace as it is created.
+/// Returns a new namespace.
 pub(crate) fn fresh_namespace(name: &str) -> Json {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
@@ -36,13 +36,13 @@ pub(super) fn decide(world: &World) -> Plan {
         intents.push(Intent::Update(entry.clone(), value));
         return Plan::of(intents);
     }
-    // While there is something to remove nothing is said: it may well be gone in a moment.
+    // While there is something to delete, conditions would be out of date in a moment.
     if intents.is_empty() {
         for condition in conditions(world) {
             set_condition(&mut value, &condition, world.now);
         }
     }
-    // Also as the guard that two servers do not sweep on different views.
+    // Also guards against two servers that delete by different snapshots.
     intents.push(Intent::Update(entry.clone(), value));
     let again = if world.content.more {
         0
@@ -57,11 +57,12 @@ pub(super) fn decide(world: &World) -> Plan {
 
 fn conditions(world: &World) -> [Condition; 5] {
     let content = &world.content;
-    let no = |kind: &str, reason: &str, message: &str| say(kind, ConditionStatus::False, reason, message.to_owned());
-    let remaining = format!("Some resources are remaining: {}", content.remaining_words());
+    let no =
+        |kind: &str, reason: &str, message: &str| condition(kind, ConditionStatus::False, reason, message.to_owned());
+    let remaining = format!("Some resources are remaining: {}", content.describe_remaining());
     let finalizers = format!(
         "Some content in the namespace has finalizers remaining: {}",
-        content.finalizer_words()
+        content.describe_finalizers()
     );
     [
         no(
@@ -85,7 +86,7 @@ fn conditions(world: &World) -> [Condition; 5] {
                 "ContentRemoved",
                 "All content successfully removed",
             ),
-            false => say(
+            false => condition(
                 "NamespaceContentRemaining",
                 ConditionStatus::True,
                 "SomeResourcesRemain",
@@ -98,7 +99,7 @@ fn conditions(world: &World) -> [Condition; 5] {
                 "ContentHasNoFinalizers",
                 "All content-preserving finalizers finished",
             ),
-            false => say(
+            false => condition(
                 "NamespaceFinalizersRemaining",
                 ConditionStatus::True,
                 "SomeFinalizersRemain",
@@ -108,7 +109,7 @@ fn conditions(world: &World) -> [Condition; 5] {
     ]
 }
 
-fn say(kind: &str, status: ConditionStatus, reason: &str, message: String) -> Condition {
+fn condition(kind: &str, status: ConditionStatus, reason: &str, message: String) -> Condition {
     Condition {
         kind: kind.to_owned(),
         status,

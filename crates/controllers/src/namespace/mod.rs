@@ -1,4 +1,4 @@
-//! Namespaces: one that is being deleted takes everything in it along.
+//! Namespaces: deletion with all their content.
 
 mod decide;
 mod world;

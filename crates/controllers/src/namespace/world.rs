@@ -1,15 +1,15 @@
-//! What is known about one namespace.
+//! World of the Namespace reconciler.
 
 use crate::content::{Content, Sweep, sweep};
 use insula_api::{Json, ObjectKey, Timestamp};
 use insula_registry::{Registry, ScopeKind};
 use insula_store::{Entry, Snapshot};
 
-/// The world of a namespace.
+/// World of a namespace.
 pub(crate) struct World {
-    /// The Namespace, if it still exists.
+    /// The Namespace, if it exists.
     pub(crate) namespace: Option<(Entry, Json)>,
-    /// What is in it, while it is being deleted.
+    /// Its content, while it is being deleted.
     pub(crate) content: Sweep,
     pub(crate) now: Timestamp,
 }

@@ -1,12 +1,12 @@
-//! What every reconciler shares: wake on changes, one key never twice at once, many keys at once,
-//! commit the plan, retry conflicts on a fresh snapshot, back off on errors.
+//! Runtime of the reconcilers: wakes on changes, works on many keys at once but never twice on the
+//! same one, commits plans, retries conflicts on a fresh snapshot and backs off on errors.
 //!
 //! There is no informer: the store's state in memory is the cache, and its cursors are the events.
 //! Nothing here spawns; the server spawns the futures that [`crate::Controllers::tasks`] gives.
 //!
-//! Several servers on one store all run all reconcilers. Guards make the double work harmless:
-//! whoever commits second conflicts, looks again and finds nothing left to do. Electing one of them
-//! is a matter of cost, not of correctness.
+//! Several servers on one store all run all reconcilers. Guards make the double work harmless: the
+//! second commit conflicts, and its server observes again and finds nothing to do. Electing a
+//! leader would save cost; correctness does not need it.
 
 mod queue;
 mod runner;
@@ -22,24 +22,23 @@ use std::{fmt::Debug, hash::Hash, sync::Arc};
 
 pub(crate) use runner::run;
 
-/// Waits so many seconds. Handed in, because only the server knows a clock.
+/// Timer in seconds. The server passes it in, because only the server has a clock.
 pub type Sleep = Arc<dyn Fn(u64) -> BoxFuture<'static, ()> + Send + Sync>;
 
-/// A loop that brings what is to what should be, one key at a time.
+/// Decisions that bring the observed state to the desired state, one key at a time.
 pub(crate) trait Reconciler: Send + Sync + 'static {
-    /// What is reconciled as one.
+    /// Unit of reconciliation, usually the key of one object.
     type Key: Clone + Eq + Hash + Debug + Send + Sync + 'static;
-    /// Everything that the decision may look at, read at one revision; time and randomness
-    /// included.
+    /// Everything that a decision looks at, read at one revision, with time and randomness.
     type World: Send;
 
-    /// For logs.
+    /// Returns the name for logs.
     fn name(&self) -> &'static str;
 
-    /// The resources whose changes, in every cluster, may give it work.
+    /// Returns the resources whose changes, in every cluster, may require work.
     fn watches(&self) -> Vec<ResourceId>;
 
-    /// Whose changes may give it work, where that is more than a list of resources.
+    /// Returns the scopes whose changes may require work, if that is more than a list of resources.
     fn scopes(&self) -> Vec<Scope> {
         self.watches().into_iter().map(Scope::everywhere).collect()
     }
@@ -51,14 +50,14 @@ pub(crate) trait Reconciler: Send + Sync + 'static {
     /// starts. An index that maps changes to keys is kept up to date here.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<Self::Key>;
 
-    /// Seconds to wait between a change and the look at its keys.
+    /// Returns the seconds between a change and the reconciliation of its keys.
     fn settle(&self) -> u64 {
         0
     }
 
-    /// Reads the world.
+    /// Reads the world of a key from a snapshot.
     fn observe(&self, key: &Self::Key, snapshot: &Snapshot) -> Self::World;
 
-    /// Pure. Asked again with what it wrote, it returns an empty plan.
+    /// Decides what to write. Pure: in the world that its plan leads to, the plan is empty.
     fn decide(&self, world: &Self::World) -> Plan;
 }

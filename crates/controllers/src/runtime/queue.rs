@@ -1,12 +1,11 @@
-//! Which keys wait, which are being worked on, and which come back later.
+//! Queue of keys: waiting, in work, and scheduled for later.
 
 use std::{
     collections::{HashMap, VecDeque},
     hash::Hash,
 };
 
-/// When nothing waits, room for more keys than this is given back: a storm is no reason to keep it
-/// for ever.
+/// Capacity, in keys, that an empty queue keeps: memory of a burst is freed.
 const ROOM: usize = 1024;
 /// Longest pause between two attempts at a key that fails, in seconds.
 const BACKOFF_SECONDS_MAX: u64 = 300;
@@ -15,7 +14,7 @@ const BACKOFF_SECONDS_MAX: u64 = 300;
 enum State {
     Waiting,
     Running,
-    /// Running, and something happened meanwhile.
+    /// Running, and changed meanwhile.
     Again,
 }
 
@@ -28,7 +27,7 @@ pub(super) struct Queue<K> {
     order: VecDeque<K>,
     states: HashMap<K, State>,
     failures: HashMap<K, u32>,
-    /// The timer of a key that counts; older ones fire in vain.
+    /// Latest timer of a key; earlier ones are ignored.
     timers: HashMap<K, u64>,
     last_timer: u64,
 }
@@ -61,7 +60,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         Some(key)
     }
 
-    /// The work on a key ended.
+    /// Ends the work on a key.
     pub(super) fn done(&mut self, key: &K) {
         if self.states.remove(key) == Some(State::Again) {
             self.add(key.clone());
@@ -78,7 +77,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.failures.remove(key);
     }
 
-    /// Seconds until the next attempt: 1, 2, 4, … of each key alone.
+    /// Counts a failure. Returns the seconds until the next attempt at the key: 1, 2, 4, …
     pub(super) fn failed(&mut self, key: &K) -> u64 {
         let failures = self.failures.entry(key.clone()).or_default();
         let seconds = 1u64
@@ -89,7 +88,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         seconds
     }
 
-    /// A timer for the key, in the place of the one that it may have.
+    /// Sets a new timer for the key, in the place of its earlier one.
     pub(super) fn arm(&mut self, key: &K) -> u64 {
         self.last_timer += 1;
         self.timers.insert(key.clone(), self.last_timer);
@@ -104,7 +103,7 @@ impl<K: Clone + Eq + Hash> Queue<K> {
         self.timers.remove(key);
     }
 
-    /// A timer went off.
+    /// Queues the key if the timer is its latest.
     pub(super) fn fire(&mut self, key: K, timer: u64) {
         if self.timers.get(&key) == Some(&timer) {
             self.timers.remove(&key);

@@ -1,4 +1,4 @@
-//! The loop of one reconciler.
+//! Loop of one reconciler.
 
 use super::{Reconciler, Sleep, queue::Queue};
 use crate::plan_yaml::PlanYaml;
@@ -15,9 +15,9 @@ use std::{
     sync::Arc,
 };
 
-/// Keys that are worked on at once: enough that the store's group commit has something to group.
+/// Keys in work at once: enough for the store to group commits.
 const IN_FLIGHT_MAX: usize = 64;
-/// Looks at a fresh snapshot after a conflict, before it counts as a failure.
+/// Attempts on fresh snapshots after conflicts before they count as a failure.
 const CONFLICTS_MAX: usize = 16;
 
 enum Outcome {
@@ -42,7 +42,7 @@ pub(crate) async fn run<R: Reconciler>(registry: Arc<Registry>, reconciler: Arc<
     loop {
         match runner.begin() {
             Ok(cursors) => runner.drive(cursors).await,
-            // Somebody compacted between the look and the watch: look again.
+            // The store was compacted between the snapshot and the watch.
             Err(gone) => tracing::debug!(reconciler = runner.reconciler.name(), %gone, "starting over"),
         }
         (runner.sleep)(1).await;

@@ -104,7 +104,7 @@ async fn a_workspace_that_goes_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn types_limit_who_stands_where() {
+async fn types_limit_parents_and_children() {
     let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     let yaml = |name: &str| {

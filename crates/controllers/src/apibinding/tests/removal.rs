@@ -78,7 +78,7 @@ async fn an_export_of_many_resources_is_bound_in_several_steps() {
 }
 
 #[tokio::test]
-async fn what_an_export_no_longer_offers_is_served_while_it_is_used() {
+async fn a_dropped_resource_is_served_while_objects_exist() {
     let rig = provider_and_tenant().await;
     rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
         .await;
@@ -104,7 +104,7 @@ async fn what_an_export_no_longer_offers_is_served_while_it_is_used() {
 }
 
 #[tokio::test]
-async fn what_an_export_says_to_its_consumers_stands_on_their_bindings() {
+async fn extra_annotations_of_an_export_reach_its_bindings() {
     let rig = provider_and_tenant().await;
     rig.create("root:tenant", "apibindings", &binding("widgets", "root:provider"))
         .await;
@@ -119,7 +119,7 @@ async fn what_an_export_says_to_its_consumers_stands_on_their_bindings() {
         .unwrap();
     rig.settle().await;
     assert_eq!(shown(&rig), None);
-    for (said, is_shown) in [
+    for (text, is_shown) in [
         (json!("here"), Some("here")),
         (json!("there"), Some("there")),
         // More than a binding may have.
@@ -127,7 +127,7 @@ async fn what_an_export_says_to_its_consumers_stands_on_their_bindings() {
         (Json::Null, None),
     ] {
         let change =
-            json!({"metadata": {"annotations": {"extra.apis.kcp.io/docs": said, "other.example.io/docs": "x"}}});
+            json!({"metadata": {"annotations": {"extra.apis.kcp.io/docs": text, "other.example.io/docs": "x"}}});
         rig.patch("root:provider", BINDINGS.0, "apiexports", "widgets", change)
             .await
             .unwrap();
@@ -137,7 +137,7 @@ async fn what_an_export_says_to_its_consumers_stands_on_their_bindings() {
 }
 
 #[tokio::test]
-async fn what_a_binding_bound_is_left_to_another_one_to_the_same_export() {
+async fn a_successor_takes_over_names_and_objects() {
     let rig = provider_and_tenant().await;
     for name in ["first", "second"] {
         rig.create("root:tenant", "apibindings", &binding(name, "root:provider"))

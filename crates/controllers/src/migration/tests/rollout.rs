@@ -26,10 +26,10 @@ fn texts(prefix: &str) -> String {
 }
 
 fn says(object: &Json, kind: &str) -> (Json, String) {
-    let said = condition(object, kind).cloned().unwrap_or_default();
+    let shown = condition(object, kind).cloned().unwrap_or_default();
     (
-        said["reason"].clone(),
-        said["message"].as_str().unwrap_or_default().to_owned(),
+        shown["reason"].clone(),
+        shown["message"].as_str().unwrap_or_default().to_owned(),
     )
 }
 
@@ -165,7 +165,7 @@ async fn rules_of_a_definition_are_tried_on_its_objects_first() {
 }
 
 #[tokio::test]
-async fn what_is_behind_the_first_thousand_objects_is_found_too() {
+async fn a_dry_run_goes_beyond_its_first_slice() {
     let rig = bound(&["bob"]).await;
     rig.create("root:provider", "apiresourceschemas", &texts("text")).await;
     offer(&rig, "text").await;
@@ -201,7 +201,7 @@ async fn what_is_behind_the_first_thousand_objects_is_found_too() {
 
 /// Rolled out, rolled back, rolled out again within the minute for which a dry run holds.
 #[tokio::test]
-async fn what_was_written_since_a_dry_run_is_tried_too() {
+async fn objects_written_since_a_dry_run_are_tried_too() {
     let rig = bound(&["bob"]).await;
     rig.create("root:provider", "apiresourceschemas", &texts("text")).await;
     rig.create(
