@@ -3,15 +3,19 @@
 //! forwarded.
 
 use crate::{
+    loaded::Loaded,
     runtime::Reconciler,
     workspace::show_phase,
     write::{count_generation, sort_conditions, text},
 };
 use insula_api::{
-    Condition, Json, ObjectKey, ResourceId, Scope, Timestamp, names::annotations::IS_MOUNT, set_condition,
+    Condition, Json, ObjectKey, ResourceId, Scope, Timestamp,
+    kinds::{self, MountReference, Workspace},
+    names::annotations::IS_MOUNT,
+    set_condition,
 };
-use insula_registry::{Intent, Plan, Registry, ids, representation};
-use insula_store::{Change, Entry, Snapshot};
+use insula_registry::{Plan, Registry, ids, representation};
+use insula_store::{Change, Snapshot};
 use std::{ops::ControlFlow, sync::Arc};
 
 const READY: &str = "WorkspaceMountReady";
@@ -23,8 +27,8 @@ pub(crate) struct Mounts {
 
 /// World of a mount: its Workspace, and the object that it refers to.
 pub(crate) struct World {
-    entry: Entry,
-    workspace: Json,
+    workspace: Loaded<Workspace>,
+    reference: MountReference,
     target: Option<Json>,
     now: Timestamp,
 }
@@ -34,18 +38,18 @@ impl Mounts {
         Mounts { registry }
     }
 
-    fn target(&self, snapshot: &Snapshot, key: &ObjectKey, workspace: &Json) -> Option<Json> {
-        let at = |field: &str| text(workspace, &format!("/spec/mount/ref/{field}"));
-        let (group, version) = at("apiVersion").split_once('/').unwrap_or(("", at("apiVersion")));
+    fn target(&self, snapshot: &Snapshot, key: &ObjectKey, reference: &MountReference) -> Option<Json> {
+        let api_version = &*reference.api_version;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let served = self.registry.catalog.served(snapshot, &key.cluster);
         let served = served
             .iter()
-            .find(|served| **served.group() == *group && *served.names().kind == *at("kind"))?;
+            .find(|served| **served.group() == *group && *served.names().kind == *reference.kind)?;
         let found = ObjectKey {
             resource: served.resource_id(),
             cluster: key.cluster.clone(),
-            namespace: at("namespace").into(),
-            name: at("name").into(),
+            namespace: reference.namespace.as_str().into(),
+            name: reference.name.as_str().into(),
         };
         representation::value(served, &snapshot.get(&found)?, version).ok()
     }
@@ -93,7 +97,8 @@ impl Reconciler for Mounts {
         }
         let mut keys = Vec::new();
         snapshot.for_each(&Scope::cluster(ids::workspaces(), key.cluster.clone()), |entry| {
-            if text(&entry.object.body_value(), "/spec/mount/ref/name") == &*key.name {
+            let workspace: Workspace = kinds::read(&entry.object.body_value());
+            if workspace.spec.mount.is_some_and(|mount| mount.r#ref.name == *key.name) {
                 keys.push(entry.key.clone());
             }
             ControlFlow::Continue(())
@@ -102,13 +107,12 @@ impl Reconciler for Mounts {
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> Option<World> {
-        let entry = snapshot.get(key)?;
-        let workspace = entry.object.body_value();
-        let is_mount = workspace["spec"]["mount"].is_object() && !entry.object.meta.is_deleting();
-        is_mount.then(|| World {
-            target: self.target(snapshot, key, &workspace),
-            entry,
+        let workspace = Loaded::<Workspace>::get(snapshot, key).filter(|workspace| !workspace.is_deleting())?;
+        let reference = workspace.view.spec.mount.clone()?.r#ref;
+        Some(World {
+            target: self.target(snapshot, key, &reference),
             workspace,
+            reference,
             now: self.registry.clock.now(),
         })
     }
@@ -119,7 +123,7 @@ impl Reconciler for Mounts {
 }
 
 fn decide(world: &World) -> Plan {
-    let mut value = world.workspace.clone();
+    let mut value = world.workspace.value.clone();
     let state = state(world);
     let phase = match &state {
         Ok(url) => {
@@ -137,15 +141,16 @@ fn decide(world: &World) -> Plan {
     };
     sort_conditions(&mut value);
     show_phase(&mut value, phase);
-    Plan::of(vec![Intent::Update(world.entry.clone(), value)])
+    Plan::of(vec![world.workspace.update(value)])
 }
 
 /// Returns the address of the content, or the condition that tells why there is none.
 fn state(world: &World) -> Result<&str, Condition> {
-    let at = |field: &str| text(&world.workspace, &format!("/spec/mount/ref/{field}"));
-    let (kind, name) = (at("kind"), at("name"));
+    let MountReference {
+        kind, namespace, name, ..
+    } = &world.reference;
     let Some(target) = &world.target else {
-        let message = format!("{kind} {:?} not found", format!("{}/{name}", at("namespace")));
+        let message = format!("{kind} {:?} not found", format!("{namespace}/{name}"));
         return Err(Condition::fails(READY, "MountObjectNotFound", message));
     };
     if target["metadata"]["annotations"][IS_MOUNT] != "true" {

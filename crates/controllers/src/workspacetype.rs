@@ -1,10 +1,10 @@
 //! WorkspaceTypes: addresses of the virtual workspaces in which controllers find the workspaces
 //! that wait for them.
 
-use crate::{runtime::Reconciler, write::sort_conditions};
-use insula_api::{Condition, Json, ObjectKey, ResourceId, Timestamp, set_condition};
-use insula_registry::{Intent, Plan, Registry, ids};
-use insula_store::{Change, Entry, Snapshot};
+use crate::{loaded::Loaded, runtime::Reconciler, write::sort_conditions};
+use insula_api::{Condition, ObjectKey, ResourceId, Timestamp, kinds::WorkspaceType, set_condition};
+use insula_registry::{Plan, Registry, ids};
+use insula_store::{Change, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ pub(crate) struct WorkspaceTypes {
 
 /// World of a type.
 pub(crate) struct World {
-    workspace_type: Option<(Entry, Json)>,
+    workspace_type: Option<Loaded<WorkspaceType>>,
     external_url: String,
     now: Timestamp,
 }
@@ -47,26 +47,21 @@ impl Reconciler for WorkspaceTypes {
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
-        let workspace_type = snapshot.get(key).map(|entry| {
-            let value = entry.object.body_value();
-            (entry, value)
-        });
         World {
-            workspace_type,
+            workspace_type: Loaded::get(snapshot, key),
             external_url: self.registry.external_url.clone(),
             now: self.registry.clock.now(),
         }
     }
 
     fn decide(&self, world: &World) -> Plan {
-        let Some((entry, old)) = &world.workspace_type else {
+        let workspace_type = world.workspace_type.as_ref();
+        let Some(workspace_type) = workspace_type.filter(|found| !found.is_deleting()) else {
             return Plan::rest();
         };
-        if entry.object.meta.is_deleting() {
-            return Plan::rest();
-        }
-        let mut value = old.clone();
-        let name = format!("{}:{}", entry.key.cluster, entry.key.name);
+        let mut value = workspace_type.value.clone();
+        let key = &workspace_type.entry.key;
+        let name = format!("{}:{}", key.cluster, key.name);
         if !value["status"].is_object() {
             value["status"] = json!({});
         }
@@ -78,6 +73,6 @@ impl Reconciler for WorkspaceTypes {
             set_condition(&mut value, &Condition::holds(condition), world.now);
         }
         sort_conditions(&mut value);
-        Plan::of(vec![Intent::Update(entry.clone(), value)])
+        Plan::of(vec![workspace_type.update(value)])
     }
 }

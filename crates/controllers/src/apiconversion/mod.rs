@@ -7,10 +7,10 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-use crate::{runtime::Reconciler, write::text};
-use insula_api::{FieldError, Json, ObjectKey, ResourceId, Timestamp};
-use insula_registry::{Api, Intent, Plan, Registry, admission::bundle, ids};
-use insula_store::{Change, Entry, Snapshot};
+use crate::{loaded::Loaded, runtime::Reconciler};
+use insula_api::{FieldError, Json, ObjectKey, ResourceId, Timestamp, kinds::ApiConversion};
+use insula_registry::{Api, Plan, Registry, admission::bundle, ids};
+use insula_store::{Change, Snapshot};
 use std::sync::Arc;
 
 /// Reconciles APIConversions.
@@ -20,7 +20,7 @@ pub(crate) struct ApiConversions {
 
 /// World of a conversion.
 pub(crate) struct World {
-    conversion: Option<(Entry, Json)>,
+    conversion: Option<Loaded<ApiConversion>>,
     outcome: Outcome,
     now: Timestamp,
 }
@@ -44,11 +44,11 @@ impl ApiConversions {
 
     /// Checks the rules. The search for counterexamples is slow, so a result that the status shows
     /// is not searched again, not even after a restart.
-    fn outcome(&self, conversion: &Json, bundle: &Json) -> Outcome {
+    fn outcome(&self, conversion: &ApiConversion, bundle: &Json) -> Outcome {
         let catalog = &self.registry.catalog;
         match catalog.compile(bundle) {
             Err(errors) => Outcome::Wrong(errors),
-            Ok(api) if text(conversion, "/status/observed") == status::observed(&api) => Outcome::Known,
+            Ok(api) if conversion.status.observed == status::observed(&api) => Outcome::Known,
             Ok(api) => {
                 let found = catalog.proof(&api).clone().err().unwrap_or_default();
                 Outcome::Compiled(api, found)
@@ -94,11 +94,8 @@ impl Reconciler for ApiConversions {
             };
             snapshot.get(&key).map(|entry| entry.object.body_value())
         };
-        let conversion = snapshot.get(key).map(|entry| {
-            let value = entry.object.body_value();
-            (entry, value)
-        });
-        let rules = conversion.as_ref().map(|(_, value)| value);
+        let conversion = Loaded::<ApiConversion>::get(snapshot, key);
+        let rules = conversion.as_ref().map(|conversion| &conversion.value);
         let bundle = match (
             rules,
             find(ids::apiresourceschemas()),
@@ -108,8 +105,8 @@ impl Reconciler for ApiConversions {
             (Some(rules), None, Some(definition)) => Some(bundle::of_definition(&definition, rules)),
             _ => None,
         };
-        let outcome = match (rules, bundle) {
-            (Some(rules), Some(bundle)) => self.outcome(rules, &bundle),
+        let outcome = match (&conversion, bundle) {
+            (Some(conversion), Some(bundle)) => self.outcome(&conversion.view, &bundle),
             _ => Outcome::Wait,
         };
         World {
@@ -120,14 +117,14 @@ impl Reconciler for ApiConversions {
     }
 
     fn decide(&self, world: &World) -> Plan {
-        let Some((entry, old)) = &world.conversion else {
+        let Some(conversion) = &world.conversion else {
             return Plan::rest();
         };
-        if entry.object.meta.is_deleting() || matches!(world.outcome, Outcome::Known) {
+        if conversion.is_deleting() || matches!(world.outcome, Outcome::Known) {
             return Plan::rest();
         }
-        let mut value = old.clone();
-        status::write(&mut value, &entry.key.name, &world.outcome, world.now);
-        Plan::of(vec![Intent::Update(entry.clone(), value)])
+        let mut value = conversion.value.clone();
+        status::write(&mut value, &conversion.entry.key.name, &world.outcome, world.now);
+        Plan::of(vec![conversion.update(value)])
     }
 }

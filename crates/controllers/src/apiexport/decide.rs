@@ -2,31 +2,32 @@
 
 use super::world::World;
 use crate::{
+    loaded::Loaded,
     namespace::fresh_namespace,
     write::{count_generation, sort_conditions, text, unchanged},
 };
 use insula_api::{
     Condition, Json,
+    kinds::ApiExport,
     names::{annotations, api_versions},
     set_condition,
 };
 use insula_registry::{Intent, Plan, admission::digest};
-use insula_store::Entry;
 use serde_json::json;
 
 /// Seconds until an identity that another export has is checked again.
 const TAKEN_SECONDS: u64 = 10;
 
 pub(super) fn decide(world: &World) -> Plan {
-    let (Some((entry, old)), Some(alive)) = (&world.export, &world.alive) else {
+    let (Some(export), Some(alive)) = (&world.export, &world.alive) else {
         return Plan::rest();
     };
-    if entry.object.meta.is_deleting() {
+    if export.is_deleting() {
         return Plan::rest();
     }
-    let mut value = old.clone();
+    let mut value = export.value.clone();
     let mut intents = alive.clone();
-    let named = old["spec"]["identity"]["secretRef"].is_object();
+    let named = export.view.spec.identity.secret_ref.is_some();
     let secret = match (&world.secret, named) {
         (Some(secret), _) => Some(secret.object.body_value()),
         (None, true) => None,
@@ -51,15 +52,15 @@ pub(super) fn decide(world: &World) -> Plan {
     }
     let validity = verify(world, &mut value, secret.as_ref());
     // Exports that name one secret are decided one after the other.
-    if value["status"]["identityHash"] != old["status"]["identityHash"] {
+    if value["status"]["identityHash"] != export.value["status"]["identityHash"] {
         intents.push(Intent::Sign(world.identities.clone()));
     }
     set_condition(&mut value, &validity, world.now);
     sort_conditions(&mut value);
-    intents.extend(slice(world, entry, old));
-    intents.push(Intent::Update(entry.clone(), value));
+    intents.extend(slice(world, export));
+    intents.push(export.update(value));
     // Guard also a plan that only creates the slice.
-    intents.push(unchanged(entry.key.clone(), Some(entry)));
+    intents.push(unchanged(export.entry.key.clone(), Some(&export.entry)));
     Plan {
         intents,
         again_after: world.taken.then_some(TAKEN_SECONDS),
@@ -113,20 +114,17 @@ fn verify(world: &World, value: &mut Json, secret: Option<&Json>) -> Condition {
 }
 
 /// Returns the creation of the endpoint slice of the export's own name, if it is missing.
-fn slice(world: &World, entry: &Entry, export: &Json) -> Option<Intent> {
-    if world.slice.is_some()
-        || export["metadata"]["annotations"]
-            .get(annotations::SKIP_ENDPOINT_SLICE)
-            .is_some()
-    {
+fn slice(world: &World, export: &Loaded<ApiExport>) -> Option<Intent> {
+    let skips = export.view.metadata.annotation(annotations::SKIP_ENDPOINT_SLICE);
+    if world.slice.is_some() || skips.is_some() {
         return None;
     }
-    let name = &*entry.key.name;
+    let name = &*export.entry.key.name;
     let slice = json!({
         "apiVersion": api_versions::APIS_V1ALPHA1, "kind": "APIExportEndpointSlice",
         "metadata": {"name": name, "ownerReferences": [{
             "apiVersion": api_versions::APIS_V1ALPHA1, "kind": "APIExport", "name": name,
-            "uid": entry.object.meta.uid.to_string(),
+            "uid": export.entry.object.meta.uid.to_string(),
         }]},
         "spec": {"export": {"path": world.path.as_str(), "name": name}},
     });

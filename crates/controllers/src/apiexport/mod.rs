@@ -10,8 +10,11 @@ mod tests;
 
 pub(crate) use slices::EndpointSlices;
 
-use crate::{runtime::Reconciler, write::text};
-use insula_api::{ObjectKey, ResourceId, Scope};
+use crate::runtime::Reconciler;
+use insula_api::{
+    ObjectKey, ResourceId, Scope,
+    kinds::{self, ApiExport},
+};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::sync::Arc;
@@ -58,9 +61,9 @@ impl Reconciler for ApiExports {
                     usize::MAX,
                 );
                 let names = exports.into_iter().filter(|export| {
-                    let value = export.object.body_value();
-                    text(&value, "/spec/identity/secretRef/name") == &*key.name
-                        && text(&value, "/spec/identity/secretRef/namespace") == &*key.namespace
+                    let export: ApiExport = kinds::read(&export.object.body_value());
+                    let reference = export.spec.identity.secret_ref.unwrap_or_default();
+                    reference.name == *key.name && reference.namespace == *key.namespace
                 });
                 names.map(|export| export.key).collect()
             }

@@ -1,12 +1,11 @@
 //! APIExportEndpointSlices: the URL under which a provider finds all objects of its API, once a
 //! workspace binds it.
 
-use crate::{
-    runtime::Reconciler,
-    write::{list, sort_conditions, text},
-};
+use crate::{loaded::Loaded, runtime::Reconciler, write::sort_conditions};
 use insula_api::{
-    ClusterName, ClusterPath, Condition, Json, LabelSelector, ObjectKey, ResourceId, Scope, Timestamp, names::labels,
+    ClusterName, ClusterPath, Condition, LabelSelector, Object, ObjectKey, ResourceId, Scope, Timestamp,
+    kinds::{self, ApiBinding, ApiExportEndpointSlice},
+    names::labels,
     set_condition,
 };
 use insula_registry::{Intent, Plan, Registry, admission::digest, ids, locate};
@@ -21,7 +20,8 @@ pub(crate) struct EndpointSlices {
 
 /// World of a slice.
 pub(crate) struct World {
-    slice: Option<(Entry, Json)>,
+    /// The slice, if it exists.
+    slice: Option<Loaded<ApiExportEndpointSlice>>,
     /// Cluster of the export, whether the export exists or not.
     cluster: ClusterName,
     export: Option<Entry>,
@@ -33,24 +33,6 @@ pub(crate) struct World {
     chosen: bool,
     external_url: String,
     now: Timestamp,
-}
-
-/// References of a slice, read once for each revision of it.
-#[derive(Debug)]
-struct Reference {
-    path: String,
-    name: String,
-    partition: String,
-}
-
-impl Reference {
-    fn read(slice: &Json) -> Self {
-        Reference {
-            path: text(slice, "/spec/export/path").to_owned(),
-            name: text(slice, "/spec/export/name").to_owned(),
-            partition: text(slice, "/spec/partition").to_owned(),
-        }
-    }
 }
 
 impl EndpointSlices {
@@ -79,77 +61,53 @@ impl Reconciler for EndpointSlices {
 
     /// Returns the slices of an export when it, or a binding to it, is created or deleted.
     fn keys(&self, change: &Change, snapshot: &Snapshot) -> Vec<ObjectKey> {
-        if change.key.resource == ids::apiexportendpointslices() {
-            return if change.new.is_some() {
-                vec![change.key.clone()]
-            } else {
-                Vec::new()
-            };
+        let key = &change.key;
+        let everywhere = Scope::everywhere(ids::apiexportendpointslices());
+        if key.resource == ids::apiexportendpointslices() {
+            return change.new.iter().map(|_| key.clone()).collect();
         }
-        if change.key.resource == ids::partitions() {
-            let mut keys = Vec::new();
-            let scope = Scope::cluster(ids::apiexportendpointslices(), change.key.cluster.clone());
-            snapshot.for_each(&scope, |slice| {
-                if slice
-                    .object
-                    .parsed(|object| Reference::read(&object.body_value()))
-                    .partition
-                    == *change.key.name
-                {
-                    keys.push(slice.key.clone());
-                }
-                ControlFlow::Continue(())
-            });
-            return keys;
+        if key.resource == ids::partitions() {
+            let scope = Scope::cluster(ids::apiexportendpointslices(), key.cluster.clone());
+            return slices(snapshot, &scope, |slice| slice.spec.partition == *key.name);
         }
-        if change.key.resource == ids::shards() {
-            return partitioned(snapshot);
+        if key.resource == ids::shards() {
+            return slices(snapshot, &everywhere, |slice| !slice.spec.partition.is_empty());
         }
         if change.old.is_some() && change.new.is_some() {
             return Vec::new();
         }
-        let name = match &*change.key.resource.resource {
-            "apiexports" => change.key.name.to_string(),
+        let name = match &*key.resource.resource {
+            "apiexports" => key.name.to_string(),
             _ => {
                 let object = change.new.as_ref().or(change.old.as_ref().map(|old| &old.object));
                 let value = object.map(|object| object.body_value()).unwrap_or_default();
-                text(&value, "/spec/reference/export/name").to_owned()
+                kinds::read::<ApiBinding>(&value).spec.reference.export.name
             }
         };
-        let mut keys = Vec::new();
-        snapshot.for_each(&Scope::everywhere(ids::apiexportendpointslices()), |slice| {
-            if slice.object.parsed(|object| Reference::read(&object.body_value())).name == name {
-                keys.push(slice.key.clone());
-            }
-            ControlFlow::Continue(())
-        });
-        keys
+        slices(snapshot, &everywhere, |slice| slice.spec.export.name == name)
     }
 
     fn observe(&self, key: &ObjectKey, snapshot: &Snapshot) -> World {
-        let slice = snapshot.get(key).map(|entry| {
-            let value = entry.object.body_value();
-            (entry, value)
-        });
-        let reference = Reference::read(slice.as_ref().map_or(&Json::Null, |(_, value)| value));
-        let cluster = match reference.path.is_empty() {
+        let slice = Loaded::<ApiExportEndpointSlice>::get(snapshot, key);
+        let spec = slice.as_ref().map(|slice| slice.view.spec.clone()).unwrap_or_default();
+        let cluster = match spec.export.path.is_empty() {
             true => key.cluster.clone(),
-            false => ClusterPath::parse(&reference.path)
+            false => ClusterPath::parse(&spec.export.path)
                 .ok()
                 .and_then(|path| locate::locate(snapshot, &path).ok())
                 .unwrap_or_else(|| key.cluster.clone()),
         };
-        let export = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), &reference.name);
-        let partition = ObjectKey::cluster_scoped(ids::partitions(), key.cluster.clone(), &reference.partition);
+        let export = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), &spec.export.name);
+        let partition = ObjectKey::cluster_scoped(ids::partitions(), key.cluster.clone(), &spec.partition);
         let partition = snapshot
             .get(&partition)
             .and_then(|partition| crate::partition::selector(&partition.object.body_value()["spec"]["selector"]).ok());
         let shards = snapshot.range(&Scope::cluster(ids::shards(), ClusterName::root()), None, usize::MAX);
         let chosen = |selector: &LabelSelector| shards.iter().any(|shard| selector.matches(&shard.object.meta.labels));
         World {
-            chosen: reference.partition.is_empty() || partition.as_ref().is_some_and(chosen),
+            chosen: spec.partition.is_empty() || partition.as_ref().is_some_and(chosen),
             partition: partition.map(|selector| selector.to_string()),
-            consumed: is_consumed(snapshot, &digest::export_label(&cluster, &reference.name)),
+            consumed: is_consumed(snapshot, &digest::export_label(&cluster, &spec.export.name)),
             export: snapshot.get(&export),
             cluster,
             slice,
@@ -163,12 +121,12 @@ impl Reconciler for EndpointSlices {
     }
 }
 
-/// Returns the slices that name a partition.
-fn partitioned(snapshot: &Snapshot) -> Vec<ObjectKey> {
+/// Returns the slices that a predicate selects. A view is read once for each revision of a slice.
+fn slices(snapshot: &Snapshot, scope: &Scope, is_wanted: impl Fn(&ApiExportEndpointSlice) -> bool) -> Vec<ObjectKey> {
+    let read = |object: &Object| kinds::read::<ApiExportEndpointSlice>(&object.body_value());
     let mut keys = Vec::new();
-    snapshot.for_each(&Scope::everywhere(ids::apiexportendpointslices()), |slice| {
-        let reference = slice.object.parsed(|object| Reference::read(&object.body_value()));
-        if !reference.partition.is_empty() {
+    snapshot.for_each(scope, |slice| {
+        if is_wanted(&slice.object.parsed(read)) {
             keys.push(slice.key.clone());
         }
         ControlFlow::Continue(())
@@ -190,20 +148,16 @@ fn is_consumed(snapshot: &Snapshot, label: &str) -> bool {
 }
 
 fn decide(world: &World) -> Plan {
-    let Some((entry, old)) = &world.slice else {
+    let Some(slice) = world.slice.as_ref().filter(|slice| !slice.is_deleting()) else {
         return Plan::rest();
     };
-    if entry.object.meta.is_deleting() {
-        return Plan::rest();
+    let spec = &slice.view.spec;
+    let name = &spec.export.name;
+    let mut owners = slice.entry.object.meta.owner_references.iter();
+    if world.export.is_none() && owners.any(|owner| owner.kind == "APIExport") {
+        return Plan::of(vec![Intent::Delete(slice.entry.clone())]);
     }
-    let name = text(old, "/spec/export/name");
-    let owned = list(old, "/metadata/ownerReferences")
-        .iter()
-        .any(|owner| owner["kind"] == "APIExport");
-    if world.export.is_none() && owned {
-        return Plan::of(vec![Intent::Delete(entry.clone())]);
-    }
-    let mut value = old.clone();
+    let mut value = slice.value.clone();
     let export = match world.export {
         Some(_) => Condition::holds("APIExportValid"),
         None => {
@@ -212,7 +166,7 @@ fn decide(world: &World) -> Plan {
         }
     };
     set_condition(&mut value, &export, world.now);
-    let partition = match (text(old, "/spec/partition"), &world.partition) {
+    let partition = match (&*spec.partition, &world.partition) {
         ("", _) | (_, Some(_)) => Condition::holds("PartitionValid"),
         (partition, None) => {
             let message = format!("partition.topology.kcp.io {partition:?} not found");
@@ -234,5 +188,5 @@ fn decide(world: &World) -> Plan {
         true => value["status"]["endpoints"] = json!([{"url": url}]),
         false => drop(value["status"].as_object_mut().map(|status| status.remove("endpoints"))),
     }
-    Plan::of(vec![Intent::Update(entry.clone(), value)])
+    Plan::of(vec![slice.update(value)])
 }

@@ -1,7 +1,7 @@
 //! World of the APIExport reconciler: everything that the decision about one export looks at.
 
-use crate::write::{alive, text};
-use insula_api::{ClusterPath, Json, ObjectKey, Scope, Timestamp, names::well_known::IDENTITY_NAMESPACE};
+use crate::{loaded::Loaded, write::alive};
+use insula_api::{ClusterPath, ObjectKey, Scope, Timestamp, kinds::ApiExport, names::well_known::IDENTITY_NAMESPACE};
 use insula_registry::{Intent, Registry, SerializationPoint, admission::digest, exports::ExportView, ids, locate};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
@@ -9,7 +9,7 @@ use std::ops::ControlFlow;
 /// World of an export.
 pub(crate) struct World {
     /// The APIExport, if it exists.
-    pub(crate) export: Option<(Entry, Json)>,
+    pub(crate) export: Option<Loaded<ApiExport>>,
     /// Guards on the cluster; `None` while the cluster is being deleted.
     pub(crate) alive: Option<Vec<Intent>>,
     /// Path of the cluster.
@@ -32,14 +32,10 @@ pub(crate) struct World {
 
 pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot) -> World {
     let cluster = &key.cluster;
-    let export = snapshot.get(key).map(|entry| {
-        let value = entry.object.body_value();
-        (entry, value)
-    });
-    let none = Json::Null;
-    let reference = export
-        .as_ref()
-        .map_or(&none, |(_, value)| &value["spec"]["identity"]["secretRef"]);
+    let export = Loaded::<ApiExport>::get(snapshot, key);
+    let view = export.as_ref().map(|export| &export.view);
+    let reference = view.and_then(|export| export.spec.identity.secret_ref.clone());
+    let reference = reference.unwrap_or_default();
     let or = |given: &str, otherwise: &str| {
         if given.is_empty() {
             otherwise.into()
@@ -47,21 +43,19 @@ pub(super) fn observe(registry: &Registry, key: &ObjectKey, snapshot: &Snapshot)
             given.into()
         }
     };
-    let namespace: std::sync::Arc<str> = or(text(reference, "/namespace"), IDENTITY_NAMESPACE);
+    let namespace: std::sync::Arc<str> = or(&reference.namespace, IDENTITY_NAMESPACE);
     let secret_key = ObjectKey {
         resource: ids::secrets(),
         cluster: cluster.clone(),
         namespace: namespace.clone(),
-        name: or(text(reference, "/name"), &key.name),
+        name: or(&reference.name, &key.name),
     };
     let namespace_key = ObjectKey::cluster_scoped(ids::namespaces(), cluster.clone(), &namespace);
     let slice_key = ObjectKey::cluster_scoped(ids::apiexportendpointslices(), cluster.clone(), &key.name);
     let mut fresh_key = [0; 32];
     registry.rng.fill(&mut fresh_key);
     let secret = snapshot.get(&secret_key);
-    let is_new = export
-        .as_ref()
-        .is_some_and(|(_, value)| text(value, "/status/identityHash").is_empty());
+    let is_new = view.is_some_and(|export| export.status.identity_hash.is_empty());
     World {
         taken: is_new && secret.as_ref().is_some_and(|secret| is_taken(snapshot, key, secret)),
         identities: SerializationPoint::of_identities(snapshot),

@@ -25,7 +25,10 @@ use crate::{
     runtime::Reconciler,
     write::{list, text},
 };
-use insula_api::{Json, ObjectKey, ResourceId};
+use insula_api::{
+    Json, ObjectKey, ResourceId,
+    kinds::{self, ApiBinding},
+};
 use insula_registry::{Plan, Registry, ids};
 use insula_store::{Change, Snapshot};
 use std::{collections::BTreeSet, sync::Arc};
@@ -66,15 +69,14 @@ impl Reconciler for Migrations {
     fn keys(&self, change: &Change, _snapshot: &Snapshot) -> Vec<ObjectKey> {
         let Some(object) = &change.new else { return Vec::new() };
         let cluster = &change.key.cluster;
-        let claim =
-            |resource: &Json, plural: &str| ids::claim(cluster, text(resource, "/group"), text(resource, plural));
         match &*change.key.resource.resource {
             "apibindings" => {
-                let value = object.body_value();
-                let mixed = list(&value, "/status/boundResources")
-                    .iter()
-                    .filter(|bound| list(bound, "/storageVersions").len() > 1);
-                mixed.map(|bound| claim(bound, "/resource")).collect()
+                let binding: ApiBinding = kinds::read(&object.body_value());
+                let bound = binding.status.bound_resources.iter();
+                let mixed = bound.filter(|bound| bound.storage_versions.len() > 1);
+                mixed
+                    .map(|bound| ids::claim(cluster, &bound.group, &bound.resource))
+                    .collect()
             }
             "customresourcedefinitions" => {
                 let value = object.body_value();
@@ -93,7 +95,14 @@ impl Reconciler for Migrations {
             // versions that are no longer served.
             "claims" if change.old.is_some() => vec![change.key.clone()],
             // The end of one request starts the next.
-            "storageversionmigrations" => vec![claim(&object.body_value()["spec"]["resource"], "/resource")],
+            "storageversionmigrations" => {
+                let resource = &object.body_value()["spec"]["resource"];
+                vec![ids::claim(
+                    cluster,
+                    text(resource, "/group"),
+                    text(resource, "/resource"),
+                )]
+            }
             _ => Vec::new(),
         }
     }
