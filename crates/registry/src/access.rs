@@ -4,7 +4,7 @@
 use crate::{
     accounts::Accounts,
     issuers::{At, Issuers},
-    locate,
+    locate::{self, LogicalClusterView},
     roles::RolesAt,
 };
 use bytes::Bytes;
@@ -145,17 +145,23 @@ impl Authenticator {
     }
 }
 
-/// What the decision may know about a cluster.
+/// Facts for authorisation in a cluster at a state.
 pub fn facts(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterFacts {
-    let view = locate::logical_cluster(snapshot, cluster);
-    let owner = view.as_ref().and_then(|view| view.owner.as_deref());
+    facts_with(snapshot, cluster, locate::logical_cluster(snapshot, cluster).as_deref())
+}
+
+/// Facts for authorisation in a cluster whose LogicalCluster has been read from `snapshot` already.
+pub fn facts_with(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    logical_cluster: Option<&LogicalClusterView>,
+) -> ClusterFacts {
+    let owner = logical_cluster.and_then(|view| view.owner.as_deref());
     ClusterFacts {
         cluster: Some(cluster.clone()),
-        required_groups: view.as_ref().and_then(|view| view.required_groups.clone()),
+        required_groups: logical_cluster.and_then(|view| view.required_groups.clone()),
         admin_users: owner.map(str::to_owned).into_iter().collect(),
-        unfinished: view
-            .as_ref()
-            .is_some_and(|view| view.phase == locate::Phase::Initializing),
+        unfinished: logical_cluster.is_some_and(|view| view.phase == locate::Phase::Initializing),
         roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
         ..ClusterFacts::default()
     }
