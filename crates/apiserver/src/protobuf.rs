@@ -6,13 +6,14 @@
 //! A message is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own
 //! bytes. [`kinds`] has the tables that both directions go by.
 
+mod field;
 mod kinds;
 mod policies;
 pub(crate) mod write;
 
 pub use write::{encode, event};
 
-use kinds::{Field, Type};
+use field::{Field, Type};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Timestamp};

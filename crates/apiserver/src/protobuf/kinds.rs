@@ -1,73 +1,11 @@
-//! The messages that are read and written, as tables: field numbers are those of Kubernetes'
+//! Tables of the messages that are read and written. Field numbers are those of Kubernetes'
 //! `generated.proto` files.
 
-use super::policies;
+use super::{
+    field::{Field, META, Type},
+    policies,
+};
 
-/// What a field holds.
-#[derive(Clone, Copy)]
-pub(super) enum Type {
-    Text,
-    Integer,
-    Bool,
-    /// RFC 3339 in JSON; seconds (1) and nanoseconds (2) on the wire.
-    Time,
-    /// The same to the microsecond.
-    MicroTime,
-    /// Any JSON, as text in field 1.
-    Raw,
-    /// Base64 in JSON.
-    Bytes,
-    /// A message that is there when it has something in it.
-    Message(&'static [Field]),
-    /// A message that may be there with nothing in it: an empty selector selects everything.
-    Pointer(&'static [Field]),
-    /// A struct within a struct in Go: JSON has its fields beside those around it.
-    Embedded(&'static [Field]),
-    /// Entries of a map: key 1, value 2.
-    TextMap,
-    /// A map of quantities: each value is a message with a text in field 1.
-    Quantities,
-    BytesMap,
-    /// A map of lists of texts: each value is a message with the texts in field 1.
-    TextsMap,
-}
-
-/// Number, JSON name, type, and whether it repeats.
-pub(super) type Field = (u32, &'static str, Type, bool);
-
-const OWNER: &[Field] = &[
-    (1, "kind", Type::Text, false),
-    (3, "name", Type::Text, false),
-    (4, "uid", Type::Text, false),
-    (5, "apiVersion", Type::Text, false),
-    (6, "controller", Type::Bool, false),
-    (7, "blockOwnerDeletion", Type::Bool, false),
-];
-const MANAGED: &[Field] = &[
-    (1, "manager", Type::Text, false),
-    (2, "operation", Type::Text, false),
-    (3, "apiVersion", Type::Text, false),
-    (4, "time", Type::Time, false),
-    (6, "fieldsType", Type::Text, false),
-    (7, "fieldsV1", Type::Raw, false),
-    (8, "subresource", Type::Text, false),
-];
-pub(super) const META: &[Field] = &[
-    (1, "name", Type::Text, false),
-    (2, "generateName", Type::Text, false),
-    (3, "namespace", Type::Text, false),
-    (5, "uid", Type::Text, false),
-    (6, "resourceVersion", Type::Text, false),
-    (7, "generation", Type::Integer, false),
-    (8, "creationTimestamp", Type::Time, false),
-    (9, "deletionTimestamp", Type::Time, false),
-    (10, "deletionGracePeriodSeconds", Type::Integer, false),
-    (11, "labels", Type::TextMap, false),
-    (12, "annotations", Type::TextMap, false),
-    (13, "ownerReferences", Type::Message(OWNER), true),
-    (14, "finalizers", Type::Text, true),
-    (17, "managedFields", Type::Message(MANAGED), true),
-];
 const LIST_META: &[Field] = &[
     (2, "resourceVersion", Type::Text, false),
     (3, "continue", Type::Text, false),
@@ -146,7 +84,7 @@ const EVENT: &[Field] = &[
     (14, "reportingComponent", Type::Text, false),
     (15, "reportingInstance", Type::Text, false),
 ];
-/// The same in `events.k8s.io`, whose fields have other numbers, too.
+/// An event in `events.k8s.io`, whose fields have other names and numbers.
 const NEW_EVENT: &[Field] = &[
     (1, "metadata", Type::Message(META), false),
     (2, "eventTime", Type::MicroTime, false),
@@ -260,8 +198,8 @@ const PARTIAL_LIST: &[Field] = &[
     (2, "items", Type::Message(PARTIAL), true),
 ];
 
-/// What clients send: objects of built-in kinds that Go's clients have types for, and what DELETE
-/// takes.
+/// Returns the fields of a kind that clients send: built-in kinds that Go's clients have types for,
+/// and the options of DELETE.
 pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     Some(match (api_version, kind) {
         ("v1", "Namespace") => NAMESPACE,
@@ -286,7 +224,7 @@ pub(super) fn read(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     })
 }
 
-/// What is sent: metadata of any object, and outcomes.
+/// Returns the fields of a kind that the server sends: metadata of any object, and `Status`.
 pub(super) fn written(api_version: &str, kind: &str) -> Option<&'static [Field]> {
     Some(match (api_version, kind) {
         ("v1", "Status") => STATUS,

@@ -1,7 +1,7 @@
-//! The same for kinds that say who may do what: roles and admission policies, the bindings of both,
-//! and reviews of access.
+//! Tables of the messages of access control: roles and admission policies, their bindings, and
+//! reviews of access.
 
-use super::kinds::{Field, META, Type};
+use super::field::{Field, META, Type};
 
 const fn text(number: u32, name: &'static str) -> Field {
     (number, name, Type::Text, false)

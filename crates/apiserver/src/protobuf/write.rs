@@ -3,7 +3,8 @@
 
 use super::{
     MAGIC,
-    kinds::{self, Field, Type},
+    field::{Field, Type},
+    kinds,
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Timestamp};
