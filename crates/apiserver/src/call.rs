@@ -6,13 +6,13 @@
 //! workspace: from there on it pays for the call.
 
 use crate::{
-    ApiServer,
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
-    handle::Answer,
     impersonate,
     limits::CountedPermit,
     reply::Reply,
-    stage::{Authenticated, Parsed},
+    request::{Answer, Parsed},
+    server::ApiServer,
+    stage::Authenticated,
     status,
 };
 use axum::body::{Body, Bytes};
@@ -84,7 +84,7 @@ impl From<Reply> for Refusal {
 pub struct Caller {
     user: UserInfo,
     /// The user who showed the credential, where they act as another.
-    behind: Option<UserInfo>,
+    impersonator: Option<UserInfo>,
     payer: Arc<str>,
     meter: Option<Arc<ConnectionMeter>>,
     record: Record,
@@ -186,14 +186,14 @@ impl Entered {
 impl Authenticated {
     /// The call with its caller, who is not anonymous.
     fn into_call(self, meter: Option<Arc<ConnectionMeter>>) -> Result<(Request<Body>, Arc<Caller>), Reply> {
-        let (parsed, user, behind) = self.into_parts();
+        let (parsed, user, impersonator) = self.into_parts();
         if user.name == USER_ANONYMOUS {
             parsed.record.refused("no credential was shown");
             return Err(Reply::unauthorized());
         }
         let caller = Arc::new(Caller {
             user,
-            behind,
+            impersonator,
             payer: parsed.payer,
             meter,
             record: parsed.record,
@@ -223,7 +223,7 @@ impl Caller {
     /// # Errors
     /// The caller may not act as that user there.
     pub fn user(&self) -> Result<&UserInfo, Forbidden> {
-        if let Some(caller) = &self.behind {
+        if let Some(caller) = &self.impersonator {
             impersonate::allowed(caller, &self.user, None, &ClusterFacts::default()).map_err(|refused| refused.1)?;
         }
         Ok(&self.user)
@@ -245,7 +245,7 @@ impl Caller {
             ..asked
         };
         let facts = access::facts(snapshot, cluster);
-        let Some(caller) = &self.behind else {
+        let Some(caller) = &self.impersonator else {
             return permit(&self.user, asked, &facts);
         };
         let mut user = self.user.clone();

@@ -1,48 +1,50 @@
-//! Documents about what is served: discovery, OpenAPI, the version. Made from the catalog at the
-//! request's snapshot.
+//! Documents about the served APIs: discovery, OpenAPI, the version. They are made from the catalog
+//! at the request's snapshot.
 
 use crate::{
-    ApiServer, VERSION, discovery,
-    handle::{Answer, header_text},
-    negotiate::{self, Negotiated, Offer, Representation},
+    VERSION, discovery,
+    negotiate::{self, Negotiated, Representation, Supported},
     openapi,
-    reply::{self, Reply},
+    reply::{self, Reply, header_text},
+    request::Answer,
+    server::ApiServer,
     stage::Authorized,
+    virtual_workspace,
 };
 use axum::body::Body;
 use http::{HeaderValue, Response, header};
 use insula_api::Json;
 use insula_registry::Served;
 
-fn accept(request: &Authorized, offer: Offer) -> Result<Negotiated, Reply> {
+fn accept(request: &Authorized, supported: Supported) -> Result<Negotiated, Reply> {
     let header = reply::accept_header(&request.parsed.headers);
-    negotiate::accept(header.as_deref(), offer).map_err(Reply::from)
+    negotiate::accept(header.as_deref(), supported).map_err(Reply::from)
 }
 
 fn served(server: &ApiServer, request: &Authorized) -> Result<Vec<Served>, Reply> {
-    if let Some(view) = &request.place.view {
-        return Ok(view.served(server, &request.place));
+    if let Some(view) = &request.scope.view {
+        return Ok(view.served(&server.registry, &request.scope));
     }
-    let cluster = request.place.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
-    Ok(server.registry.catalog.served(&request.place.snapshot, cluster))
+    let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
+    Ok(server.registry.catalog.served(&request.scope.snapshot, cluster))
 }
 
-/// A document of discovery as the request's view shows it.
+/// Adapts a discovery document to the request's virtual workspace.
 fn viewed(request: &Authorized, served: &[Served], mut document: Json) -> Json {
-    if let Some(view) = &request.place.view {
-        view.discovered(&request.place, served, &mut document);
+    if let Some(view) = &request.scope.view {
+        view.adapt_discovery(&request.scope, served, &mut document);
     }
     document
 }
 
-/// What one group serves; what a cluster has beside it makes this no slower.
+/// Returns the APIs of one group, in time that does not depend on the other groups of the cluster.
 fn served_in(server: &ApiServer, request: &Authorized, group: &str) -> Result<Vec<Served>, Reply> {
-    if request.place.view.is_some() {
+    if request.scope.view.is_some() {
         return served(server, request);
     }
-    let cluster = request.place.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
+    let cluster = request.scope.cluster.as_ref().ok_or(Reply::NotFoundPage)?;
     let catalog = &server.registry.catalog;
-    Ok(catalog.served_in(&request.place.snapshot, cluster, group))
+    Ok(catalog.served_in(&request.scope.snapshot, cluster, group))
 }
 
 fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
@@ -51,7 +53,7 @@ fn show(request: &Authorized, form: Negotiated, body: &Json) -> Response<Body> {
     reply::document(200, body, form.format, form.content_type(), pretty)
 }
 
-/// A document that clients keep: with a tag, and nothing sent to those who have it.
+/// Answers with a document that clients cache: with a tag, and 304 for clients that have it.
 fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let tag = discovery::etag(&bytes);
     let known = header_text(&request.parsed.headers, header::IF_NONE_MATCH);
@@ -68,14 +70,14 @@ fn tagged(request: &Authorized, bytes: Vec<u8>, content_type: &'static str) -> R
     response
 }
 
-/// `host:port` as clients reach this server.
+/// Returns `host:port` as clients reach this server.
 fn address(server: &ApiServer) -> &str {
     server.registry.external_url.trim_start_matches("https://")
 }
 
-/// `/api`
+/// Answers `/api`
 pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer {
-    let form = accept(request, Offer::Discovery)?;
+    let form = accept(request, Supported::Discovery)?;
     if form.representation == Representation::AggregatedDiscovery {
         let served = served_in(server, request, "")?;
         let body = viewed(request, &served, discovery::aggregated_core(&served));
@@ -84,9 +86,9 @@ pub(crate) fn core_versions(server: &ApiServer, request: &Authorized) -> Answer 
     Ok(show(request, form, &discovery::core_versions(address(server))))
 }
 
-/// `/apis`
+/// Answers `/apis`
 pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
-    let form = accept(request, Offer::Discovery)?;
+    let form = accept(request, Supported::Discovery)?;
     let served = served(server, request)?;
     if form.representation == Representation::AggregatedDiscovery {
         let body = viewed(request, &served, discovery::aggregated_groups(&served));
@@ -95,49 +97,49 @@ pub(crate) fn groups(server: &ApiServer, request: &Authorized) -> Answer {
     Ok(show(request, form, &discovery::groups(&served, address(server))))
 }
 
-/// `/apis/<group>`
+/// Answers `/apis/<group>`
 pub(crate) fn group(server: &ApiServer, request: &Authorized, group: &str) -> Answer {
-    let form = accept(request, Offer::Document)?;
+    let form = accept(request, Supported::Document)?;
     let body = discovery::group(&served_in(server, request, group)?, group).ok_or(Reply::NotFoundPage)?;
     Ok(show(request, form, &body))
 }
 
-/// `/api/v1`, `/apis/<group>/<version>`
+/// Answers `/api/v1`, `/apis/<group>/<version>`
 pub(crate) fn group_version(server: &ApiServer, request: &Authorized, group: &str, version: &str) -> Answer {
-    let form = accept(request, Offer::Document)?;
+    let form = accept(request, Supported::Document)?;
     let served = served_in(server, request, group)?;
     let body = discovery::resources(&served, group, version).ok_or(Reply::NotFoundPage)?;
     Ok(show(request, form, &viewed(request, &served, body)))
 }
 
-/// `/version` in a cluster.
+/// Answers `/version` in a cluster.
 pub(crate) fn version(request: &Authorized) -> Answer {
-    let form = accept(request, Offer::Document)?;
+    let form = accept(request, Supported::Document)?;
     Ok(show(request, form, &discovery::version(VERSION)))
 }
 
-/// `/openapi/v3`
+/// Answers `/openapi/v3`
 pub(crate) fn openapi_v3_index(server: &ApiServer, request: &Authorized) -> Answer {
     let served = served(server, request)?;
     Ok(openapi::serve::index(&served, &request.parsed.headers).map(Body::from))
 }
 
-/// `/openapi/v3/<path>`
+/// Answers `/openapi/v3/<path>`
 pub(crate) fn openapi_v3(server: &ApiServer, request: &Authorized, path: &str) -> Answer {
     let served = served_in(server, request, openapi::group_of(path))?;
-    let asked = openapi::serve::Asked {
+    let conditions = openapi::serve::Conditions {
         headers: &request.parsed.headers,
         hash: request.parsed.query.get("hash"),
-        base: &crate::views::base(&request.place),
+        base: &virtual_workspace::base(&request.scope),
         now: server.registry.clock.now(),
     };
-    let found = openapi::serve::v3(&server.openapi, &served, path, asked)?;
+    let found = openapi::serve::v3(&server.openapi, &served, path, conditions)?;
     found
         .map(|response| response.map(Body::from))
         .ok_or(Reply::NotFoundPage)
 }
 
-/// `/openapi/v2`
+/// Answers `/openapi/v2`
 pub(crate) fn openapi_v2(server: &ApiServer, request: &Authorized) -> Answer {
     let served = served(server, request)?;
     Ok(openapi::serve::v2(&server.openapi, &served, &request.parsed.headers)?.map(Body::from))

@@ -1,8 +1,9 @@
-//! Acting as another (`Impersonate-*`): whom the headers name, and whether their sender may.
+//! Impersonation (`Impersonate-*`): the user that the headers name, and the sender's right to act as
+//! that user.
 //!
-//! A borrowed identity counts in the workspace where it was borrowed, and nowhere else. So whoever
-//! holds the verb `impersonate` there may lend it to themselves; names of the system, and what says
-//! where an identity counts, are for administrators of the platform
+//! An impersonated identity counts in the workspace of the request, and nowhere else. So the verb
+//! `impersonate` in a workspace is enough to act as its users; names of the system, and the extra
+//! fields that scope an identity, are for administrators of the platform
 //! ([`insula_auth::Step::Impersonation`]).
 
 use crate::{query::percent_decoded, reply::Reply};
@@ -16,8 +17,8 @@ use insula_registry::Error;
 const NOBODY: &str = "requested impersonation of groups, uid or extra without impersonating a user";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
-/// The user that the headers name.
-pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
+/// Reads the user that the headers name.
+pub(crate) fn requested_user(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
     let text = |value: &http::HeaderValue| value.to_str().unwrap_or_default().to_owned();
     let name = headers.get("impersonate-user").map(text).unwrap_or_default();
     let groups: Vec<String> = headers.get_all("impersonate-group").iter().map(text).collect();
@@ -51,21 +52,21 @@ pub(crate) fn asked(headers: &HeaderMap) -> Result<Option<UserInfo>, Reply> {
     Ok(Some(user))
 }
 
-/// Why a request is not answered as somebody else's.
+/// The refusal of an impersonation.
 #[derive(Debug)]
 pub enum NotActing {
-    /// The headers name nobody.
+    /// The headers name no user.
     Nobody(&'static str),
-    /// The caller may not.
+    /// The caller has no right to act as the user.
     Forbidden(String),
 }
 
-/// Whom a request beside all workspaces is from: the caller, or whom they act as.
+/// Returns the user of a request outside of workspaces: the caller, or the user as whom they act.
 ///
 /// # Errors
-/// The headers name nobody, or somebody whom the caller may not act as.
+/// The headers name no user, or one as whom the caller may not act.
 pub fn acting(caller: UserInfo, headers: &HeaderMap) -> Result<UserInfo, NotActing> {
-    match asked(headers) {
+    match requested_user(headers) {
         Err(_) => Err(NotActing::Nobody(NOBODY)),
         Ok(None) => Ok(caller),
         Ok(Some(user)) => match allowed(&caller, &user, None, &ClusterFacts::default()) {
@@ -75,7 +76,7 @@ pub fn acting(caller: UserInfo, headers: &HeaderMap) -> Result<UserInfo, NotActi
     }
 }
 
-/// The groups that a user is in without being asked.
+/// Groups that a user of a name is always in.
 fn own_groups(user: &UserInfo) -> Vec<String> {
     let mut groups = Vec::new();
     if let Some((namespace, _)) = account(&user.name) {
@@ -88,36 +89,36 @@ fn own_groups(user: &UserInfo) -> Vec<String> {
     groups
 }
 
-/// Namespace and name of a service account.
+/// Splits the name of a service account into its namespace and its name.
 fn account(user: &str) -> Option<(&str, &str)> {
     user.strip_prefix(SERVICE_ACCOUNT)?.split_once(':')
 }
 
-/// Confines a borrowed identity to the workspace where it was borrowed.
+/// Confines an impersonated identity to the workspace of the request.
 pub(crate) fn confine(user: &mut UserInfo, cluster: &ClusterName) {
     let scopes = user.extra.entry(EXTRA_SCOPES.to_owned()).or_default();
     scopes.push(format!("cluster:{cluster}"));
 }
 
-/// Whether the caller may act as the user.
+/// Checks that the caller may act as the user.
 ///
 /// # Errors
-/// What they may not.
+/// The first right that the caller lacks, with its refusal.
 pub(crate) fn allowed(
     caller: &UserInfo,
     user: &UserInfo,
     cluster: Option<&ClusterName>,
     facts: &ClusterFacts,
 ) -> Result<(), Box<(Attributes, Forbidden)>> {
-    for wish in wishes(user, cluster) {
-        permit(caller, wish.clone(), facts).map_err(|forbidden| Box::new((wish, forbidden)))?;
+    for right in required_rights(user, cluster) {
+        permit(caller, right.clone(), facts).map_err(|forbidden| Box::new((right, forbidden)))?;
     }
     Ok(())
 }
 
-/// What has to be allowed to act as the user: each of their names.
-fn wishes(user: &UserInfo, cluster: Option<&ClusterName>) -> Vec<Attributes> {
-    let wish = |group: &str, resource: &str, subresource: &str, name: &str| Attributes {
+/// Returns the rights that acting as the user takes: one for each name, group, uid and extra value.
+fn required_rights(user: &UserInfo, cluster: Option<&ClusterName>) -> Vec<Attributes> {
+    let right = |group: &str, resource: &str, subresource: &str, name: &str| Attributes {
         verb: "impersonate".into(),
         group: group.into(),
         resource: resource.into(),
@@ -128,18 +129,18 @@ fn wishes(user: &UserInfo, cluster: Option<&ClusterName>) -> Vec<Attributes> {
         ..Attributes::default()
     };
     const IDENTITY: &str = "authentication.k8s.io";
-    let mut wishes = vec![match account(&user.name) {
+    let mut rights = vec![match account(&user.name) {
         Some((namespace, name)) => Attributes {
             namespace: namespace.into(),
-            ..wish("", "serviceaccounts", "", name)
+            ..right("", "serviceaccounts", "", name)
         },
-        None => wish("", "users", "", &user.name),
+        None => right("", "users", "", &user.name),
     }];
     let own = own_groups(user);
     let groups = user.groups.iter().filter(|group| !own.contains(group));
-    wishes.extend(groups.map(|group| wish("", "groups", "", group)));
+    rights.extend(groups.map(|group| right("", "groups", "", group)));
     if !user.uid.is_empty() {
-        wishes.push(wish(IDENTITY, "uids", "", &user.uid));
+        rights.push(right(IDENTITY, "uids", "", &user.uid));
     }
     // The scope of this cluster was added by us, and takes rights away.
     let here = cluster.map(|cluster| format!("cluster:{cluster}"));
@@ -147,7 +148,7 @@ fn wishes(user: &UserInfo, cluster: Option<&ClusterName>) -> Vec<Attributes> {
         let values = values
             .iter()
             .filter(|value| key != EXTRA_SCOPES || Some(*value) != here.as_ref());
-        wishes.extend(values.map(|value| wish(IDENTITY, "userextras", key, value)));
+        rights.extend(values.map(|value| right(IDENTITY, "userextras", key, value)));
     }
-    wishes
+    rights
 }

@@ -1,11 +1,16 @@
-//! Requests for workspaces that are mounts: passed on to where their content is, with the name of
-//! who asks and nothing of what they showed for it.
+//! Requests for mounts: forwarded to the server that has the workspace's content, with the name of
+//! the user and without their credential.
 //!
-//! A tenant says where a mount leads, so that headers go by a list in both directions: no
-//! credential leaves this server, and the other one sets no cookies here. It believes the names
-//! because of the certificate that this server shows, and decides by itself.
+//! A tenant chooses the address of a mount, so both directions have a list of allowed headers: no
+//! credential leaves this server, and the other one sets no cookies here. The other server trusts
+//! the names because of the certificate that this server presents, and authorises by itself.
 
-use crate::{ApiServer, handle::Answer, limits::WatchPermit, reply::Reply, stage::Mounted};
+use crate::{
+    limits::{Limits, WatchPermit},
+    reply::Reply,
+    request::Answer,
+    stage::Mounted,
+};
 use axum::body::Body;
 use futures_util::{StreamExt, future::BoxFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
@@ -13,14 +18,14 @@ use http_body_util::Limited;
 use insula_auth::UserInfo;
 use insula_registry::Error;
 
-/// Passes requests on to other servers.
+/// Forwards requests to other servers.
 pub trait Forward: Send + Sync {
-    /// The other server's answer. An error is for the client to read: it tells nothing of the
+    /// Returns the other server's answer. An error is shown to the client: it tells nothing of the
     /// network behind this server.
     fn forward(&self, request: Request<Body>) -> BoxFuture<'_, Result<Response<Body>, String>>;
 }
 
-/// Where nothing is passed on.
+/// Forwarding that is switched off: every request is refused.
 pub struct Nowhere;
 
 impl Forward for Nowhere {
@@ -29,16 +34,16 @@ impl Forward for Nowhere {
     }
 }
 
-/// What a request may say of itself.
-const ASKED: [HeaderName; 5] = [
+/// Headers of a request that are forwarded.
+const REQUEST_HEADERS: [HeaderName; 5] = [
     header::ACCEPT,
     header::CONTENT_TYPE,
     header::CONTENT_LENGTH,
     header::IF_NONE_MATCH,
     header::USER_AGENT,
 ];
-/// What an answer may.
-const ANSWERED: [HeaderName; 8] = [
+/// Headers of an answer that are forwarded.
+const RESPONSE_HEADERS: [HeaderName; 8] = [
     header::CONTENT_TYPE,
     header::CONTENT_LENGTH,
     header::CONTENT_ENCODING,
@@ -49,16 +54,16 @@ const ANSWERED: [HeaderName; 8] = [
     header::CACHE_CONTROL,
 ];
 
-/// Asks the other server.
-pub(crate) async fn forward(server: &ApiServer, mounted: Mounted) -> Answer {
+/// Forwards a request and its answer.
+pub(crate) async fn forward(limits: &Limits, servers: &dyn Forward, mounted: Mounted) -> Answer {
     let Mounted {
         parsed,
         user,
         url,
         path,
     } = mounted;
-    // An answer may go on for long: it takes a watch's place.
-    let permit = server.limits.watch(&parsed.payer, None).map_err(Reply::from)?;
+    // An answer may go on for long: it counts as a watch.
+    let permit = limits.watch(&parsed.payer, None).map_err(Reply::from)?;
     let below = parsed.uri.path().splitn(4, '/').nth(3).unwrap_or_default();
     let query = parsed.uri.query().map_or_else(String::new, |query| format!("?{query}"));
     let uri: Result<Uri, _> = format!("{}/{below}{query}", url.trim_end_matches('/')).parse();
@@ -66,28 +71,29 @@ pub(crate) async fn forward(server: &ApiServer, mounted: Mounted) -> Answer {
     let Ok(uri) = uri else {
         return Err(unavailable("the address of its server cannot be understood"));
     };
-    let body = Body::new(Limited::new(parsed.body, server.limits.settings.body_bytes));
+    let body = Body::new(Limited::new(parsed.body, limits.settings.body_bytes));
     let mut request = Request::new(body);
     *request.method_mut() = parsed.method;
     *request.uri_mut() = uri;
-    *request.headers_mut() = only(&parsed.headers, &ASKED);
-    introduce(&user, request.headers_mut());
-    let answer = server.mounts.forward(request).await.map_err(|why| unavailable(&why))?;
-    Ok(kept(answer, permit))
+    *request.headers_mut() = allowed(&parsed.headers, &REQUEST_HEADERS);
+    add_user(&user, request.headers_mut());
+    let answer = servers.forward(request).await.map_err(|why| unavailable(&why))?;
+    Ok(with_permit(answer, permit))
 }
 
-fn only(headers: &HeaderMap, list: &[HeaderName]) -> HeaderMap {
-    let mut kept = HeaderMap::new();
+/// Copies the headers of a list.
+fn allowed(headers: &HeaderMap, list: &[HeaderName]) -> HeaderMap {
+    let mut copied = HeaderMap::new();
     for name in list {
         for value in headers.get_all(name) {
-            kept.append(name, value.clone());
+            copied.append(name, value.clone());
         }
     }
-    kept
+    copied
 }
 
-/// Who asks, as front proxies say it.
-fn introduce(user: &UserInfo, headers: &mut HeaderMap) {
+/// Adds the headers by which front proxies name the user.
+fn add_user(user: &UserInfo, headers: &mut HeaderMap) {
     let mut add = |name: &str, text: &str| {
         let name = HeaderName::try_from(name);
         if let (Ok(name), Ok(value)) = (name, HeaderValue::from_str(text)) {
@@ -107,7 +113,7 @@ fn introduce(user: &UserInfo, headers: &mut HeaderMap) {
     }
 }
 
-/// A byte of a name as part of a header's: what cannot stand there is percent-encoded.
+/// Percent-encodes a byte that a header's name cannot hold.
 fn escaped(byte: u8) -> String {
     match byte {
         b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => char::from(byte).to_string(),
@@ -115,8 +121,8 @@ fn escaped(byte: u8) -> String {
     }
 }
 
-/// The answer, with a place among the user's watches for as long as it goes on.
-fn kept(answer: Response<Body>, permit: WatchPermit) -> Response<Body> {
+/// Returns the answer with a permit that it holds until its end.
+fn with_permit(answer: Response<Body>, permit: WatchPermit) -> Response<Body> {
     let (parts, body) = answer.into_parts();
     let stream = body.into_data_stream().map(move |piece| {
         let _held = &permit;
@@ -124,6 +130,6 @@ fn kept(answer: Response<Body>, permit: WatchPermit) -> Response<Body> {
     });
     let mut response = Response::new(Body::from_stream(stream));
     *response.status_mut() = parts.status;
-    *response.headers_mut() = only(&parts.headers, &ANSWERED);
+    *response.headers_mut() = allowed(&parts.headers, &RESPONSE_HEADERS);
     response
 }

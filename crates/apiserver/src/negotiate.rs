@@ -1,8 +1,8 @@
 //! Which form an answer takes (`Accept`), which form a body has (`Content-Type`), and whether JSON
 //! is indented.
 //!
-//! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of wishes: the first
-//! that can be met wins, by quality first. A wish with an unknown `as`, `g` or `v` is one that
+//! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of media_ranges: the first
+//! that can be met wins, by quality first. A range with an unknown `as`, `g` or `v` is one that
 //! cannot be met; other parameters (`profile`, `stream`, `charset`) say nothing here. Objects are
 //! not written in protobuf, so that `application/vnd.kubernetes.protobuf,application/json` falls
 //! through to JSON; their metadata is.
@@ -67,9 +67,9 @@ pub enum Representation {
     AggregatedDiscovery,
 }
 
-/// What is asked for, which decides the representations on offer.
+/// What is asked for, which decides the representations on supported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Offer {
+pub enum Supported {
     /// One object, or the answer to a write.
     Object,
     /// A list.
@@ -109,22 +109,24 @@ impl Negotiated {
 /// first.
 ///
 /// # Errors
-/// 406 where no wish can be met.
-pub fn accept(header: Option<&str>, offer: Offer) -> Result<Negotiated, StatusReply> {
+/// 406 where no range can be met.
+pub fn accept(header: Option<&str>, supported: Supported) -> Result<Negotiated, StatusReply> {
     if header.is_none_or(|header| header.trim().is_empty()) {
         return Ok(Negotiated::default());
     }
-    let met = wishes(header)
+    let met = media_ranges(header)
         .iter()
-        .find_map(|wish| meet(wish, offer))
+        .find_map(|range| meet(range, supported))
         .ok_or_else(status::not_acceptable)?;
-    match (met.representation, offer) {
-        (Representation::PartialMetadata(_), Offer::List) => Err(status::not_acceptable_because(
+    match (met.representation, supported) {
+        (Representation::PartialMetadata(_), Supported::List) => Err(status::not_acceptable_because(
             "you requested PartialObjectMetadata, but the requested object is a list".into(),
         )),
-        (Representation::PartialMetadataList(_), Offer::Object | Offer::Watch) => Err(status::not_acceptable_because(
-            "you requested PartialObjectMetadataList, but the requested object is not a list".into(),
-        )),
+        (Representation::PartialMetadataList(_), Supported::Object | Supported::Watch) => {
+            Err(status::not_acceptable_because(
+                "you requested PartialObjectMetadataList, but the requested object is not a list".into(),
+            ))
+        }
         _ => Ok(met),
     }
 }
@@ -132,37 +134,37 @@ pub fn accept(header: Option<&str>, offer: Offer) -> Result<Negotiated, StatusRe
 /// The form of an error: that of the first media type that is spoken at all, whatever it should be
 /// transformed to.
 pub fn accept_error(header: Option<&str>) -> Format {
-    wishes(header)
+    media_ranges(header)
         .iter()
-        .find_map(|wish| format_of(&wish.media))
+        .find_map(|range| format_of(&range.media))
         .unwrap_or_default()
 }
 
-/// The first wish of an `Accept` header that one of `offers` (subtypes of `application`) meets;
-/// without one, the first offer.
-pub(crate) fn first_offer<T: Copy>(header: Option<&str>, offers: &[(&str, T)]) -> Option<T> {
+/// The first range of an `Accept` header that one of `supported` (subtypes of `application`) meets;
+/// without one, the first supported.
+pub(crate) fn first_supported<T: Copy>(header: Option<&str>, supported: &[(&str, T)]) -> Option<T> {
     let meets = |media: &MediaType, subtype: &str| {
         ["application", "*"].contains(&media.kind.as_str()) && [subtype, "*"].contains(&media.subtype.as_str())
     };
     let header = header.filter(|header| !header.trim().is_empty());
-    wishes(header.or(Some("*/*"))).iter().find_map(|wish| {
-        let mut offers = offers.iter();
-        let met = offers.find(|(subtype, _)| meets(&wish.media, subtype));
-        met.map(|(_, offer)| *offer)
+    media_ranges(header.or(Some("*/*"))).iter().find_map(|range| {
+        let mut supported = supported.iter();
+        let met = supported.find(|(subtype, _)| meets(&range.media, subtype));
+        met.map(|(_, supported)| *supported)
     })
 }
 
-fn meet(wish: &Wish, offer: Offer) -> Option<Negotiated> {
-    let format = format_of(&wish.media)?;
-    if offer == Offer::Watch && format == Format::Yaml {
+fn meet(range: &MediaRange, supported: Supported) -> Option<Negotiated> {
+    let format = format_of(&range.media)?;
+    if supported == Supported::Watch && format == Format::Yaml {
         return None;
     }
-    let param = |name: &str| wish.media.param(name).unwrap_or_default();
+    let param = |name: &str| range.media.param(name).unwrap_or_default();
     let representation = match (param("as"), param("g"), param("v")) {
         ("", "", "") => Representation::Object,
         // Without `as` a group or version transforms nothing.
         ("", _, _) => return None,
-        (kind, group, version) => transformed(kind, group, version, offer)?,
+        (kind, group, version) => transformed(kind, group, version, supported)?,
     };
     let metadata = matches!(
         representation,
@@ -173,7 +175,7 @@ fn meet(wish: &Wish, offer: Offer) -> Option<Negotiated> {
         (_, Format::Protobuf) if !metadata => return None,
         _ => {}
     }
-    let pretty = matches!(wish.media.param("pretty"), Some("1" | "true"));
+    let pretty = matches!(range.media.param("pretty"), Some("1" | "true"));
     Some(Negotiated {
         format,
         representation,
@@ -181,12 +183,12 @@ fn meet(wish: &Wish, offer: Offer) -> Option<Negotiated> {
     })
 }
 
-fn transformed(kind: &str, group: &str, version: &str, offer: Offer) -> Option<Representation> {
-    match offer {
-        Offer::Discovery => (kind == "APIGroupDiscoveryList" && group == "apidiscovery.k8s.io" && version == "v2")
+fn transformed(kind: &str, group: &str, version: &str, supported: Supported) -> Option<Representation> {
+    match supported {
+        Supported::Discovery => (kind == "APIGroupDiscoveryList" && group == "apidiscovery.k8s.io" && version == "v2")
             .then_some(Representation::AggregatedDiscovery),
-        Offer::Document => None,
-        Offer::Object | Offer::List | Offer::Watch => {
+        Supported::Document => None,
+        Supported::Object | Supported::List | Supported::Watch => {
             let version = match (group, version) {
                 ("meta.k8s.io", "v1") => MetaVersion::V1,
                 ("meta.k8s.io", "v1beta1") => MetaVersion::V1Beta1,
@@ -314,7 +316,7 @@ pub fn patch_type(content_type: Option<&str>, patches: Patches) -> Result<PatchT
 }
 
 /// One entry of an `Accept` header.
-struct Wish {
+struct MediaRange {
     media: MediaType,
     /// Thousandths.
     quality: u16,
@@ -323,18 +325,18 @@ struct Wish {
 /// Wishes by quality; among equals exact types come before ranges, then the order of the header
 /// holds. A clause that is no media type is passed over, as is one that is wanted not at all
 /// (`q=0`).
-fn wishes(header: Option<&str>) -> Vec<Wish> {
-    let mut wishes: Vec<Wish> = split_outside_quotes(header.unwrap_or_default(), ',')
+fn media_ranges(header: Option<&str>) -> Vec<MediaRange> {
+    let mut media_ranges: Vec<MediaRange> = split_outside_quotes(header.unwrap_or_default(), ',')
         .filter_map(MediaType::parse)
-        .map(|media| Wish {
+        .map(|media| MediaRange {
             quality: quality(media.param("q")),
             media,
         })
-        .filter(|wish| wish.quality > 0)
+        .filter(|range| range.quality > 0)
         .collect();
-    let range = |wish: &Wish| (wish.media.kind == "*", wish.media.subtype == "*");
-    wishes.sort_by(|a, b| b.quality.cmp(&a.quality).then_with(|| range(a).cmp(&range(b))));
-    wishes
+    let range = |range: &MediaRange| (range.media.kind == "*", range.media.subtype == "*");
+    media_ranges.sort_by(|a, b| b.quality.cmp(&a.quality).then_with(|| range(a).cmp(&range(b))));
+    media_ranges
 }
 
 fn quality(text: Option<&str>) -> u16 {

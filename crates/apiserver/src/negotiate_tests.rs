@@ -3,11 +3,13 @@ use super::*;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const V1: MetaVersion = MetaVersion::V1;
 
-/// What a wish gets; nothing where it cannot be met.
+/// What a range gets; nothing where it cannot be met.
 type Form = Option<(Format, Representation)>;
 
-fn got(header: &str, offer: Offer) -> Form {
-    accept(Some(header), offer).ok().map(|n| (n.format, n.representation))
+fn got(header: &str, supported: Supported) -> Form {
+    accept(Some(header), supported)
+        .ok()
+        .map(|n| (n.format, n.representation))
 }
 
 #[test]
@@ -15,108 +17,108 @@ fn the_first_wish_that_can_be_met_wins() {
     use Format::{Json, Protobuf, Yaml};
     use Representation::{AggregatedDiscovery, Object, PartialMetadata, PartialMetadataList, Table};
     let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
-    let rows: &[(&str, Offer, Form)] = &[
-        ("application/json", Offer::Object, Some((Json, Object))),
-        ("*/*", Offer::Object, Some((Json, Object))),
-        ("application/*", Offer::Object, Some((Json, Object))),
-        ("application/yaml", Offer::Object, Some((Yaml, Object))),
-        ("application/yaml", Offer::Watch, None),
-        ("text/csv", Offer::Object, None),
-        ("no media type", Offer::Object, None),
+    let rows: &[(&str, Supported, Form)] = &[
+        ("application/json", Supported::Object, Some((Json, Object))),
+        ("*/*", Supported::Object, Some((Json, Object))),
+        ("application/*", Supported::Object, Some((Json, Object))),
+        ("application/yaml", Supported::Object, Some((Yaml, Object))),
+        ("application/yaml", Supported::Watch, None),
+        ("text/csv", Supported::Object, None),
+        ("no media type", Supported::Object, None),
         (
             "text/csv, application/yaml;q=0.1, application/json",
-            Offer::Object,
+            Supported::Object,
             Some((Json, Object)),
         ),
-        ("*/*, application/yaml", Offer::Object, Some((Yaml, Object))),
+        ("*/*, application/yaml", Supported::Object, Some((Yaml, Object))),
         (
             "application/json;q=0, application/yaml",
-            Offer::Object,
+            Supported::Object,
             Some((Yaml, Object)),
         ),
-        ("application/vnd.kubernetes.protobuf", Offer::Object, None),
+        ("application/vnd.kubernetes.protobuf", Supported::Object, None),
         (
             "application/vnd.kubernetes.protobuf,application/json",
-            Offer::List,
+            Supported::List,
             Some((Json, Object)),
         ),
         (
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json",
-            Offer::Watch,
+            Supported::Watch,
             Some((Protobuf, PartialMetadata(V1))),
         ),
         (
             "application/vnd.kubernetes.protobuf;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json",
-            Offer::List,
+            Supported::List,
             Some((Protobuf, PartialMetadataList(V1))),
         ),
         (
             "application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io",
-            Offer::List,
+            Supported::List,
             None,
         ),
-        (TABLE, Offer::List, Some((Json, Table(V1)))),
-        (TABLE, Offer::Document, None),
+        (TABLE, Supported::List, Some((Json, Table(V1)))),
+        (TABLE, Supported::Document, None),
         (
             "application/yaml;as=Table;v=v1;g=meta.k8s.io",
-            Offer::List,
+            Supported::List,
             Some((Yaml, Table(V1))),
         ),
         (
             "application/json;as=Table;v=v1beta1;g=meta.k8s.io",
-            Offer::List,
+            Supported::List,
             Some((Json, Table(MetaVersion::V1Beta1))),
         ),
-        ("application/json;as=Table;v=v7;g=meta.k8s.io", Offer::List, None),
+        ("application/json;as=Table;v=v7;g=meta.k8s.io", Supported::List, None),
         (
             "application/json;as=Table;v=v7;g=meta.k8s.io,application/json",
-            Offer::List,
+            Supported::List,
             Some((Json, Object)),
         ),
-        ("application/json;as=Chair;v=v1;g=meta.k8s.io", Offer::List, None),
+        ("application/json;as=Chair;v=v1;g=meta.k8s.io", Supported::List, None),
         (
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-            Offer::Object,
+            Supported::Object,
             Some((Json, PartialMetadata(V1))),
         ),
         (
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-            Offer::Watch,
+            Supported::Watch,
             Some((Json, PartialMetadata(V1))),
         ),
         (
             "application/json;as=PartialObjectMetadata;v=v1;g=meta.k8s.io",
-            Offer::List,
+            Supported::List,
             None,
         ),
         (
             "application/json;as=PartialObjectMetadataList;v=v1;g=meta.k8s.io",
-            Offer::List,
+            Supported::List,
             Some((Json, PartialMetadataList(V1))),
         ),
-        (discovery, Offer::Discovery, Some((Json, AggregatedDiscovery))),
+        (discovery, Supported::Discovery, Some((Json, AggregatedDiscovery))),
         (
             "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList;profile=nopeer",
-            Offer::Discovery,
+            Supported::Discovery,
             Some((Json, AggregatedDiscovery)),
         ),
         (
             "application/json;g=apidiscovery.k8s.io;v=v9;as=APIGroupDiscoveryList,application/json",
-            Offer::Discovery,
+            Supported::Discovery,
             Some((Json, Object)),
         ),
-        (discovery, Offer::Document, None),
+        (discovery, Supported::Document, None),
     ];
-    for (header, offer, want) in rows {
-        assert_eq!(got(header, *offer), *want, "{header} for {offer:?}");
+    for (header, supported, want) in rows {
+        assert_eq!(got(header, *supported), *want, "{header} for {supported:?}");
     }
-    assert_eq!(accept(None, Offer::List).map(|n| n.format).ok(), Some(Json));
-    assert_eq!(accept(Some(""), Offer::List).map(|n| n.format).ok(), Some(Json));
+    assert_eq!(accept(None, Supported::List).map(|n| n.format).ok(), Some(Json));
+    assert_eq!(accept(Some(""), Supported::List).map(|n| n.format).ok(), Some(Json));
 }
 
 #[test]
 fn refusals_list_what_is_spoken() {
-    let refused = accept(Some("text/csv"), Offer::Object).expect_err("is refused");
+    let refused = accept(Some("text/csv"), Supported::Object).expect_err("is refused");
     assert_eq!(refused.code, 406);
     assert_eq!(
         refused.message(),
@@ -189,5 +191,8 @@ fn people_get_indented_json() {
 fn media_types_with_quotes() {
     let media = MediaType::parse(r#"application/json; a="x;y,z"; B=c"#).expect("parses");
     assert_eq!((media.param("a"), media.param("b")), (Some("x;y,z"), Some("c")));
-    assert_eq!(wishes(Some(r#"application/json;a="x,y", application/yaml"#)).len(), 2);
+    assert_eq!(
+        media_ranges(Some(r#"application/json;a="x,y", application/yaml"#)).len(),
+        2
+    );
 }

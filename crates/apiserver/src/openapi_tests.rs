@@ -160,8 +160,8 @@ fn a_change_makes_its_own_part_of_version_2() {
 #[test]
 fn documents_are_kept_by_their_hash() {
     use http::{HeaderMap, header};
-    fn asked<'a>(headers: &'a HeaderMap, hash: Option<&'a str>) -> serve::Asked<'a> {
-        serve::Asked {
+    fn asked<'a>(headers: &'a HeaderMap, hash: Option<&'a str>) -> serve::Conditions<'a> {
+        serve::Conditions {
             headers,
             hash,
             base: "/clusters/root",
@@ -257,7 +257,7 @@ fn documents_are_written_as_their_reader_wishes() {
             .get(header::CONTENT_TYPE)
             .and_then(|form| form.to_str().ok());
         assert_eq!(got, version_2, "{accept}");
-        let asked = serve::Asked {
+        let asked = serve::Conditions {
             headers: &headers,
             hash: None,
             base: "",

@@ -13,7 +13,7 @@ pub struct Query(Vec<(String, String)>);
 
 /// At which state a read looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
+pub enum ReadAt {
     /// The latest, including every write acknowledged before.
     Latest,
     /// Whatever this server has.
@@ -28,7 +28,7 @@ pub enum At {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchStart {
     /// With the state as it is, then what follows; `bookmark` marks where the state ends.
-    State { at: At, bookmark: bool },
+    State { at: ReadAt, bookmark: bool },
     /// With what follows a revision.
     After(Revision),
     /// With what follows the present, without the state.
@@ -138,16 +138,16 @@ impl Query {
     }
 
     /// `resourceVersion` of a GET.
-    pub fn get_at(&self) -> Result<At, Error> {
+    pub fn get_at(&self) -> Result<ReadAt, Error> {
         Ok(match self.revision()? {
-            None => At::Latest,
-            Some(Revision(0)) => At::Any,
-            Some(revision) => At::NotOlderThan(revision),
+            None => ReadAt::Latest,
+            Some(Revision(0)) => ReadAt::Any,
+            Some(revision) => ReadAt::NotOlderThan(revision),
         })
     }
 
     /// Parameters of a LIST, and at which state it looks (kube's delegator matrix).
-    pub fn list(&self) -> Result<(ListOptions, At), Error> {
+    pub fn list(&self) -> Result<(ListOptions, ReadAt), Error> {
         let limit = self.number("limit")?.max(0) as usize;
         self.timeout_seconds()?;
         let next = Some(self.text("continue"))
@@ -165,15 +165,15 @@ impl Query {
                 ));
             }
             (Some(token), _, _) => match insula_registry::verbs::Token::decode(token)?.revision {
-                Some(revision) => At::Exactly(revision),
-                None => At::Latest,
+                Some(revision) => ReadAt::Exactly(revision),
+                None => ReadAt::Latest,
             },
-            (None, None, _) => At::Latest,
-            (None, Some(Revision(0)), _) => At::Any,
-            (None, Some(revision), "Exact") => At::Exactly(revision),
+            (None, None, _) => ReadAt::Latest,
+            (None, Some(Revision(0)), _) => ReadAt::Any,
+            (None, Some(revision), "Exact") => ReadAt::Exactly(revision),
             // Without a rule, a limited list at a revision has always meant exactly that revision.
-            (None, Some(revision), "") if limit > 0 => At::Exactly(revision),
-            (None, Some(revision), _) => At::NotOlderThan(revision),
+            (None, Some(revision), "") if limit > 0 => ReadAt::Exactly(revision),
+            (None, Some(revision), _) => ReadAt::NotOlderThan(revision),
         };
         Ok((
             ListOptions {
@@ -258,25 +258,25 @@ impl Query {
         list_options_errors(errors)?;
         let start = match (initial, revision) {
             (Some(true), None) => WatchStart::State {
-                at: At::Latest,
+                at: ReadAt::Latest,
                 bookmark: bookmarks,
             },
             (Some(true), Some(Revision(0))) => WatchStart::State {
-                at: At::Any,
+                at: ReadAt::Any,
                 bookmark: bookmarks,
             },
             (Some(true), Some(revision)) => WatchStart::State {
-                at: At::NotOlderThan(revision),
+                at: ReadAt::NotOlderThan(revision),
                 bookmark: bookmarks,
             },
             (Some(false), None | Some(Revision(0))) => WatchStart::Now,
             // Without a revision the initial state is sent even to clients that did not ask for it.
             (None, None) => WatchStart::State {
-                at: At::Latest,
+                at: ReadAt::Latest,
                 bookmark: bookmarks,
             },
             (None, Some(Revision(0))) => WatchStart::State {
-                at: At::Any,
+                at: ReadAt::Any,
                 bookmark: false,
             },
             (_, Some(revision)) => WatchStart::After(revision),
@@ -504,14 +504,17 @@ mod tests {
     #[test]
     fn lists_look_where_kubernetes_looks() {
         for (text, want) in [
-            ("", At::Latest),
-            ("resourceVersion=0", At::Any),
-            ("resourceVersion=7", At::NotOlderThan(Revision(7))),
-            ("resourceVersion=7&limit=2", At::Exactly(Revision(7))),
-            ("resourceVersion=7&resourceVersionMatch=Exact", At::Exactly(Revision(7))),
+            ("", ReadAt::Latest),
+            ("resourceVersion=0", ReadAt::Any),
+            ("resourceVersion=7", ReadAt::NotOlderThan(Revision(7))),
+            ("resourceVersion=7&limit=2", ReadAt::Exactly(Revision(7))),
+            (
+                "resourceVersion=7&resourceVersionMatch=Exact",
+                ReadAt::Exactly(Revision(7)),
+            ),
             (
                 "resourceVersion=7&resourceVersionMatch=NotOlderThan&limit=2",
-                At::NotOlderThan(Revision(7)),
+                ReadAt::NotOlderThan(Revision(7)),
             ),
         ] {
             assert_eq!(Query::parse(text).list().expect(text).1, want, "{text}");

@@ -1,10 +1,11 @@
-//! Authorisation of a request that goes on. A watch outlives the moment in which it was allowed, so
-//! the stages that let it in are walked again now and then: a deleted account, an expired
-//! credential and a revoked right end it.
+//! Authorisation of a running watch. A watch outlives the decision that allowed it, so its request
+//! passes the stages again at each bookmark: a deleted account, an expired credential and a revoked
+//! right end it.
 
 use crate::{
     reply::Reply,
-    stage::{Destination, Parsed},
+    request::Parsed,
+    stage::Destination,
     status::{self, StatusReply},
     websocket,
 };
@@ -16,30 +17,30 @@ use insula_registry::{
 };
 use std::time::Duration;
 
-/// A check that takes longer decides nothing: the store or an issuer does not answer, and the next
-/// check asks again.
+/// Time of one check. A check that takes longer decides nothing: the store or an issuer does not
+/// answer, and the next check comes with the next bookmark.
 const TIME_MAX: Duration = Duration::from_secs(5);
 
-/// The parts of a request that say who asks and what for.
+/// The parts of a request that authentication and authorisation need.
 pub(crate) struct Credentials {
     uri: Uri,
-    /// Credentials, and whom their owner acts as.
+    /// Credentials and impersonation headers.
     headers: HeaderMap,
     peer: Option<PeerCertificate>,
 }
 
 impl Credentials {
-    /// Those of a request to read.
-    pub(crate) fn of(parsed: &Parsed) -> Self {
-        let decides =
+    /// Copies the credentials of a request without a body.
+    pub(crate) fn from_request(parsed: &Parsed) -> Self {
+        let is_credential =
             |name: &header::HeaderName| *name == header::AUTHORIZATION || name.as_str().starts_with("impersonate-");
-        let given = parsed.headers.iter().filter(|(name, _)| decides(name));
+        let given = parsed.headers.iter().filter(|(name, _)| is_credential(name));
         let mut headers: HeaderMap = given.map(|(name, value)| (name.clone(), value.clone())).collect();
-        let hidden = parsed
+        let protocol = parsed
             .upgrade
             .as_ref()
             .and_then(|_| websocket::credential(&parsed.headers));
-        if let Some(value) = hidden.and_then(|hidden| HeaderValue::from_bytes(&hidden).ok()) {
+        if let Some(value) = protocol.and_then(|credential| HeaderValue::from_bytes(&credential).ok()) {
             headers.append(header::AUTHORIZATION, value);
         }
         Credentials {
@@ -49,11 +50,11 @@ impl Credentials {
         }
     }
 
-    /// The refusal that the same request gets now, if it is one of the user: 401, 403, 404 or 410.
-    /// A server that cannot tell refuses nothing here.
+    /// Returns the refusal that the same request gets now, if it concerns the user: 401, 403, 404 or
+    /// 410. A server that cannot decide refuses nothing here.
     pub(crate) async fn refusal(&self, authenticator: &Authenticator, registry: &Registry) -> Option<StatusReply> {
-        let asked = tokio::time::timeout(TIME_MAX, self.ask(authenticator, registry)).await;
-        let status = match asked.ok()?.err()? {
+        let checked = tokio::time::timeout(TIME_MAX, self.check(authenticator, registry)).await;
+        let status = match checked.ok()?.err()? {
             Reply::Status(status) | Reply::Warned(status, _) => *status,
             Reply::NotFoundPage => status::status(&Error::UnknownResource),
             Reply::HomeIsComing => return None,
@@ -61,7 +62,7 @@ impl Credentials {
         matches!(status.code, 401 | 403 | 404 | 410).then_some(status)
     }
 
-    async fn ask(&self, authenticator: &Authenticator, registry: &Registry) -> Result<(), Reply> {
+    async fn check(&self, authenticator: &Authenticator, registry: &Registry) -> Result<(), Reply> {
         let mut request = Request::new(Body::empty());
         *request.uri_mut() = self.uri.clone();
         *request.headers_mut() = self.headers.clone();

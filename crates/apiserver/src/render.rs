@@ -4,10 +4,10 @@
 mod chunks;
 
 use crate::{
-    handle::{Answer, ResourceRequest, header_text},
     limits::Budget,
     negotiate::{self, Format, MetaVersion, Negotiated, Representation},
-    reply::{self, Reply},
+    reply::{self, Reply, header_text},
+    request::{Answer, Parsed},
     table::{self, Columns, IncludeObject, Layout},
 };
 use axum::response::Response;
@@ -52,21 +52,28 @@ pub struct Renderer {
 }
 
 impl Renderer {
-    /// The form of a request's answer.
-    pub fn new(request: &ResourceRequest<'_>, form: Negotiated) -> std::result::Result<Self, Reply> {
-        let query = &request.request.parsed.query;
-        let agent = header_text(&request.request.parsed.headers, header::USER_AGENT);
+    /// Returns the renderer of a request's answer.
+    ///
+    /// # Errors
+    /// 400 for an unknown `includeObject`.
+    pub(crate) fn new(
+        registry: &Arc<Registry>,
+        target: &Target,
+        parsed: &Parsed,
+        form: Negotiated,
+    ) -> std::result::Result<Self, Reply> {
+        let agent = header_text(&parsed.headers, header::USER_AGENT);
         let include = match form.representation {
-            Representation::Table(_) => IncludeObject::parse(query.get("includeObject"))?,
+            Representation::Table(_) => IncludeObject::parse(parsed.query.get("includeObject"))?,
             _ => IncludeObject::default(),
         };
         Ok(Renderer {
-            registry: request.server.registry.clone(),
-            target: request.server.registry.asking(&request.target).into_owned(),
+            registry: registry.clone(),
+            target: registry.asking(target).into_owned(),
             form,
-            pretty: form.pretty || negotiate::pretty(query.get("pretty"), agent.as_deref()),
+            pretty: form.pretty || negotiate::pretty(parsed.query.get("pretty"), agent.as_deref()),
             include,
-            budget: request.request.parsed.budget.clone(),
+            budget: parsed.budget.clone(),
         })
     }
 
@@ -125,7 +132,7 @@ impl Renderer {
                 self.chunks(form, list)
             }
             _ => {
-                self.budget.hold(self.held(&list, total))?;
+                self.budget.hold(self.bytes_in_flight(&list, total))?;
                 self.many(&list).await?
             }
         };
@@ -162,9 +169,9 @@ impl Renderer {
         list.entries.iter().all(|entry| is_stored(&self.target, entry))
     }
 
-    /// Bytes that a list holds when it is made as a whole: its objects, and as values where they
-    /// are not copied.
-    fn held(&self, list: &List, total: usize) -> usize {
+    /// Bytes in memory of a list that is rendered as a whole: those of its objects, or of parsed
+    /// values where it cannot be rendered from stored bytes.
+    fn bytes_in_flight(&self, list: &List, total: usize) -> usize {
         let copied = self.form.format == Format::Json && !self.pretty;
         match self.form.representation {
             Representation::Object | Representation::AggregatedDiscovery if copied => total,

@@ -76,8 +76,8 @@ impl Reply {
         }
     }
 
-    /// Tells the audit log what the client is told.
-    pub fn tell(&self, record: &Record) {
+    /// Records the refusal in the audit log.
+    pub fn record_in(&self, record: &Record) {
         match self {
             Reply::Status(status) | Reply::Warned(status, _) => record.status(&status.body),
             Reply::NotFoundPage => record.refused("nothing is served at this path"),
@@ -117,7 +117,15 @@ pub(crate) struct InChunks;
 /// The size from which answers are made while they are sent, where they can be.
 pub(crate) const IN_CHUNKS_BYTES_MIN: usize = 256 << 10;
 
-/// All `Accept` headers of a request as one.
+/// Returns the text of a header.
+pub fn header_text(headers: &HeaderMap, name: header::HeaderName) -> Option<String> {
+    headers
+        .get(name)
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned)
+}
+
+/// Joins all `Accept` headers of a request.
 pub fn accept_header(headers: &HeaderMap) -> Option<String> {
     let values: Vec<&str> = headers
         .get_all(header::ACCEPT)

@@ -1,176 +1,88 @@
-//! The stages of a request: `Parsed → Authenticated → Located → Authorized`. Each can be made only
-//! from the one before, so that nothing is served to somebody who was not asked for their name and
-//! their right.
+//! The stages of a request: `Parsed → Authenticated → Located → Authorized`. Each is made from the
+//! one before and from nothing else, so that no handler serves a request that was not
+//! authenticated and authorised.
 
 use crate::{
     impersonate,
-    limits::Budget,
-    path::{BadPath, ResourcePath, Rest, Route, parse},
-    query::{At, Query},
+    path::{BadPath, Rest, Route, parse},
+    query::ReadAt,
     reply::Reply,
+    request::{Parsed, RequestScope, VirtualWorkspace, logical_cluster},
     unlocated::{self, Sender},
-    views::{VirtualWorkspace, named_alone},
-    websocket::{self, Upgrade},
+    websocket,
 };
-use axum::body::Body;
-use http::{HeaderMap, Method, Request, Uri};
+use http::Method;
 use insula_api::{ClusterName, ClusterPath, Revision};
-use insula_auth::{
-    Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo, audit::Record, permit,
-};
+use insula_auth::{Attributes, ClusterFacts, EXTRA_CLUSTER, Forbidden, GROUP_AUTHENTICATED, Permit, UserInfo, permit};
 use insula_registry::{
-    Error, Registry,
-    access::{self, Authenticator, OnAuthenticated, PeerCertificate},
+    Error, ListOptions, Registry,
+    access::Authenticator,
     locate::{self, NotLocated},
     verbs::Token,
 };
 use insula_store::Snapshot;
 use std::{sync::Arc, time::Duration};
 
-/// How long a read waits for a revision that this server has not seen yet (kube-apiserver's watch
+/// Time that a read waits for a revision that this server has not seen yet (kube-apiserver's watch
 /// cache: 3 s).
 const REVISION_WAIT: Duration = Duration::from_secs(3);
-
-/// A request whose path makes sense.
-pub struct Parsed {
-    /// HTTP method.
-    pub method: Method,
-    /// Path and query as they came.
-    pub uri: Uri,
-    /// What the path names.
-    pub route: Route,
-    /// Query parameters.
-    pub query: Query,
-    /// Headers.
-    pub headers: HeaderMap,
-    /// Body, unread.
-    pub body: Body,
-    /// The certificate that came with the connection.
-    pub(crate) peer: Option<PeerCertificate>,
-    connection: Option<OnAuthenticated>,
-    /// A wish to go on as a WebSocket.
-    pub(crate) upgrade: Option<Upgrade>,
-    /// What is told of it afterwards.
-    pub(crate) record: Record,
-    /// On whose account it is answered: who showed the credential, whomever they act as. Empty
-    /// until that is known.
-    pub(crate) payer: Arc<str>,
-    /// The bytes that it holds.
-    pub(crate) budget: Budget,
-}
 
 /// A request whose sender is known.
 pub struct Authenticated {
     parsed: Parsed,
     user: UserInfo,
-    /// The user who showed the credential, where they act as another.
-    behind: Option<UserInfo>,
+    /// The owner of the credential, where they act as another user.
+    impersonator: Option<UserInfo>,
 }
 
 /// A request whose cluster exists.
 pub struct Located {
     parsed: Parsed,
     user: UserInfo,
-    behind: Option<UserInfo>,
-    place: RequestScope,
+    impersonator: Option<UserInfo>,
+    scope: RequestScope,
 }
 
-/// Where the path of a request leads.
+/// The server that a path leads to.
 pub(crate) enum Destination {
-    /// To what this server serves.
+    /// This server.
     Here(Box<Located>),
-    /// To another server.
+    /// Another server.
     Mounted(Box<Mounted>),
 }
 
-/// A request for a workspace whose content is elsewhere.
+/// A request for a workspace whose content is on another server.
 pub(crate) struct Mounted {
     pub(crate) parsed: Parsed,
     pub(crate) user: UserInfo,
-    /// Where the content is.
+    /// Address of the content.
     pub(crate) url: Arc<str>,
     /// The workspace.
     pub(crate) path: ClusterPath,
 }
 
-/// Where a request goes.
-#[derive(Clone)]
-pub struct RequestScope {
-    /// The latest state, which decides about the request: where its path leads, and who may do what
-    /// there.
-    pub snapshot: Snapshot,
-    /// The state that lists answer from, which may be an older one. It decides nothing.
-    pub read: Snapshot,
-    /// The cluster; `None` outside of any and for the wildcard.
-    pub cluster: Option<ClusterName>,
-    /// The path that the client used.
-    pub path: Option<ClusterPath>,
-    /// What is asked for in the cluster.
-    pub rest: Rest,
-    /// What the request looks through, where it is not in the cluster.
-    pub view: Option<VirtualWorkspace>,
-}
-
-/// A request that may be served: the only thing that handlers take.
+/// A request that may be served: the only one that handlers take.
 pub struct Authorized {
     /// The request.
     pub parsed: Parsed,
-    /// Who.
+    /// The user.
     pub user: Arc<UserInfo>,
-    /// The same as the cluster sees them in which they write: one that let them in vouches for
-    /// them.
+    /// The user as the cluster sees them in which they write: with the warrant of the virtual
+    /// workspace that let them in.
     pub(crate) writer: Arc<UserInfo>,
-    /// Where.
-    pub place: RequestScope,
-    /// What was permitted.
+    /// The state and the cluster.
+    pub scope: RequestScope,
+    /// The request in the terms of authorisation.
+    pub(crate) attributes: Arc<Attributes>,
+    /// The right that was granted.
     pub permit: Permit,
 }
 
 impl Parsed {
-    /// Reads the request line.
-    pub fn new(request: Request<Body>) -> Result<Parsed, Reply> {
-        let route = parse(request.uri().path()).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
-        Ok(Self::routed(request, route))
-    }
-
-    /// A gRPC call. It names its workspace in its message; one whose credential counts in that
-    /// workspace alone says it before.
-    pub(crate) fn call(request: Request<Body>, workspace: Option<ClusterPath>) -> Parsed {
-        let path = request.uri().path().to_owned();
-        let route = match workspace {
-            Some(workspace) => Route::Cluster {
-                path: Some(workspace),
-                rest: Rest::Other(path),
-            },
-            None => Route::Service(path),
-        };
-        Self::routed(request, route)
-    }
-
-    fn routed(request: Request<Body>, route: Route) -> Parsed {
-        let (mut parts, body) = request.into_parts();
-        let query = Query::parse(parts.uri.query().unwrap_or_default());
-        let peer = parts.extensions.get::<PeerCertificate>().cloned();
-        let connection = parts.extensions.remove::<OnAuthenticated>();
-        let upgrade = Upgrade::asked(&mut parts);
-        let record = parts.extensions.remove::<Record>().unwrap_or_default();
-        Parsed {
-            method: parts.method,
-            uri: parts.uri,
-            route,
-            query,
-            headers: parts.headers,
-            body,
-            peer,
-            connection,
-            upgrade,
-            record,
-            payer: Arc::default(),
-            budget: Budget::default(),
-        }
-    }
-
-    /// Finds out who asks, and as whom.
+    /// Authenticates the sender, and reads the user as whom they act.
+    ///
+    /// # Errors
+    /// 401 for a credential that is not valid, 400 for impersonation headers that name nobody.
     pub async fn authenticate(
         mut self,
         authenticator: &Authenticator,
@@ -180,20 +92,20 @@ impl Parsed {
             Route::Cluster { path, .. } => path.clone(),
             _ => None,
         };
-        let at = || {
+        let workspace = || {
             let (snapshot, path) = (registry.store.latest(), path?);
             let cluster = locate::locate(&snapshot, &path).ok()?;
             Some((snapshot, cluster))
         };
-        let given = self.headers.get_all(http::header::AUTHORIZATION).iter();
-        let hidden = self.upgrade.as_ref().and_then(|_| websocket::credential(&self.headers));
-        let credentials = given.map(|value| value.as_bytes()).chain(hidden.as_deref());
+        let headers = self.headers.get_all(http::header::AUTHORIZATION).iter();
+        let protocol = self.upgrade.as_ref().and_then(|_| websocket::credential(&self.headers));
+        let credentials = headers.map(|value| value.as_bytes()).chain(protocol.as_deref());
         let caller = authenticator
-            .authenticate(self.peer.as_ref(), credentials, at)
+            .authenticate(self.peer.as_ref(), credentials, workspace)
             .await
             .map_err(|why| {
                 tracing::info!(%why, "authentication failed");
-                self.record.about(attributes(&self, None));
+                self.record.about(self.attributes.clone());
                 self.record.refused(why);
                 Reply::unauthorized()
             })?;
@@ -201,163 +113,182 @@ impl Parsed {
             connection.tell(&caller);
         }
         self.payer = caller.account_name().into();
-        self.go_home(&caller)?;
-        self.record.about(attributes(&self, None));
+        self.route_to_own_cluster(&caller)?;
+        self.record.about(self.attributes.clone());
         self.record.known(&caller);
-        match impersonate::asked(&self.headers)? {
+        match impersonate::requested_user(&self.headers)? {
             Some(user) => {
                 self.record.acts_as(&user);
                 Ok(Authenticated {
                     parsed: self,
                     user,
-                    behind: Some(caller),
+                    impersonator: Some(caller),
                 })
             }
             None => Ok(Authenticated {
                 parsed: self,
                 user: caller,
-                behind: None,
+                impersonator: None,
             }),
         }
     }
-}
 
-impl Parsed {
-    /// Whoever comes from a cluster and names none means their own, as in kcp: programs know the
-    /// server's address alone.
-    fn go_home(&mut self, caller: &UserInfo) -> Result<(), Reply> {
+    /// Routes a request that names no cluster to the cluster of its service account, as kcp does:
+    /// programs know the server's address alone.
+    fn route_to_own_cluster(&mut self, caller: &UserInfo) -> Result<(), Reply> {
         let path = self.uri.path();
-        let named = match self.route {
+        let is_named = match self.route {
             Route::Server(_) | Route::Service(_) | Route::Virtual { .. } => true,
             Route::Cluster { .. } | Route::NoCluster => path.starts_with("/clusters"),
         };
-        if let (false, Some([home])) = (named, caller.extra.get(EXTRA_CLUSTER).map(Vec::as_slice)) {
-            let path = format!("/clusters/{home}{path}");
-            self.route = parse(&path).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
+        if let (false, Some([own])) = (is_named, caller.extra.get(EXTRA_CLUSTER).map(Vec::as_slice)) {
+            let path = format!("/clusters/{own}{path}");
+            let route = parse(&path).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
+            self.set_route(route);
         }
         Ok(())
     }
 }
 
 impl Authenticated {
-    /// On whose account the request is answered.
+    /// The account whose limits the request counts against.
     pub fn payer(&self) -> &Arc<str> {
         &self.parsed.payer
     }
 
-    /// The request, the user, and who acts as that user.
+    /// The request, the user, and the owner of the credential where that is another.
     pub(crate) fn into_parts(self) -> (Parsed, UserInfo, Option<UserInfo>) {
-        (self.parsed, self.user, self.behind)
+        (self.parsed, self.user, self.impersonator)
     }
 
     /// Finds the cluster, and the state that the request sees.
+    ///
+    /// # Errors
+    /// 400 for parameters of a read that make no sense, the refusal of a revision that cannot be
+    /// read, and of a workspace that cannot be entered.
     pub(crate) async fn locate(self, registry: &Registry) -> Result<Destination, Reply> {
         let Authenticated {
             parsed,
             mut user,
-            behind,
+            impersonator,
         } = self;
-        let token = parsed.query.get("continue");
-        let read = snapshot(registry, read_at(&parsed)?, token).await?;
+        let (at, list_options) = read_options(&parsed).map_err(|error| Reply::error(&error))?;
+        let read = snapshot(registry, at, parsed.query.get("continue")).await?;
         // Rights that were taken away do not come back with an old revision.
-        let snapshot = match read_at(&parsed)? {
-            At::Exactly(_) => snapshot(registry, At::Latest, None).await?,
-            At::Latest | At::Any | At::NotOlderThan(_) => read.clone(),
+        let snapshot = match at {
+            ReadAt::Exactly(_) => snapshot(registry, ReadAt::Latest, None).await?,
+            ReadAt::Latest | ReadAt::Any | ReadAt::NotOlderThan(_) => read.clone(),
         };
-        let (cluster, path, rest) = match &parsed.route {
-            Route::Server(path) | Route::Service(path) => (None, None, Rest::Other(path.clone())),
-            Route::NoCluster => (None, None, Rest::Other(parsed.uri.path().to_owned())),
-            Route::Cluster { path: None, rest } => (None, None, rest.clone()),
-            Route::Cluster { path: Some(path), rest } => {
-                let cluster = match locate::locate(&snapshot, path) {
-                    // Acting as another ends where a workspace is on another server, which knows
-                    // nobody by less than a name.
-                    Err(NotLocated::Mounted { url }) if behind.is_none() && user.is_in(GROUP_AUTHENTICATED) => {
-                        let path = path.clone();
-                        return Ok(Destination::Mounted(Box::new(Mounted {
-                            parsed,
-                            user,
-                            url,
-                            path,
-                        })));
-                    }
-                    _ if unlocated::is_health(&parsed) && !path.split_first().0.is_system() => None,
-                    Ok(cluster) => Some(cluster),
-                    Err(why) => {
-                        let (user, behind) = (&user, behind.as_ref());
-                        let sender = Sender { user, behind };
-                        return Err(unlocated::refusal(&parsed, &snapshot, sender, &why));
-                    }
-                };
-                (cluster, Some(path.clone()), rest.clone())
+        let sender = Sender {
+            user: &user,
+            impersonator: impersonator.as_ref(),
+        };
+        let cluster = match find_cluster(&parsed, &snapshot, sender)? {
+            FoundCluster::Here(cluster) => cluster,
+            FoundCluster::Mounted { url, path } => {
+                return Ok(Destination::Mounted(Box::new(Mounted {
+                    parsed,
+                    user,
+                    url,
+                    path,
+                })));
             }
-            // Whether there is such a cluster is told to those alone whom it lets in.
-            Route::Virtual { cluster, rest, .. } => (cluster.clone(), None, rest.clone()),
+        };
+        let (path, rest) = match &parsed.route {
+            Route::Server(path) | Route::Service(path) => (None, Rest::Other(path.clone())),
+            Route::NoCluster => (None, Rest::Other(parsed.uri.path().to_owned())),
+            Route::Cluster { path, rest } => (path.clone(), rest.clone()),
+            Route::Virtual { rest, .. } => (None, rest.clone()),
         };
         let view = match &parsed.route {
-            Route::Virtual { workspace, .. } => Some(VirtualWorkspace::of(workspace)),
+            Route::Virtual { workspace, .. } => Some(VirtualWorkspace::from(workspace)),
             _ => None,
         };
         parsed.record.located(cluster.as_ref(), path.as_ref());
-        let place = RequestScope {
+        let scope = RequestScope {
+            logical_cluster: logical_cluster(&snapshot, cluster.as_ref()),
             snapshot,
             read,
+            list_options,
             cluster,
             path,
             rest,
             view,
         };
-        let home = match &place.view {
+        let home = match &scope.view {
             Some(view) => view.home(),
-            None => place.cluster.as_ref(),
+            None => scope.cluster.as_ref(),
         };
-        if let (Some(_), Some(cluster)) = (&behind, home) {
+        if let (Some(_), Some(cluster)) = (&impersonator, home) {
             impersonate::confine(&mut user, cluster);
         }
         Ok(Destination::Here(Box::new(Located {
             parsed,
             user,
-            behind,
-            place,
+            impersonator,
+            scope,
         })))
     }
 }
 
-/// Reads say which state they look at; writes decide on the latest.
-fn read_at(parsed: &Parsed) -> Result<At, Reply> {
-    let (Route::Cluster {
-        rest: Rest::Resource(path),
-        ..
-    }
-    | Route::Virtual {
-        rest: Rest::Resource(path),
-        ..
-    }) = &parsed.route
-    else {
-        return Ok(At::Latest);
-    };
-    if parsed.method != Method::GET {
-        return Ok(At::Latest);
-    }
-    let at = if path.watch_prefix || parsed.query.flag("watch") {
-        // A watch looks for its own state when it knows that it may.
-        Ok(At::Latest)
-    } else if path.name.is_some() {
-        parsed.query.get_at()
-    } else {
-        parsed.query.list().map(|(_, at)| at)
-    };
-    at.map_err(|error| Reply::error(&error))
+/// The cluster that a path leads to.
+enum FoundCluster {
+    /// A cluster of this server; `None` outside of any and for the wildcard.
+    Here(Option<ClusterName>),
+    /// A mount: its content is on another server.
+    Mounted { url: Arc<str>, path: ClusterPath },
 }
 
-/// The state at which a read looks; `token` is that of the page that it goes on from.
-pub async fn snapshot(registry: &Registry, at: At, token: Option<&str>) -> Result<Snapshot, Reply> {
+/// Finds the cluster of a route. Virtual workspaces do not check that theirs exists: they tell it
+/// to those alone whom the cluster lets in.
+fn find_cluster(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>) -> Result<FoundCluster, Reply> {
+    let path = match &parsed.route {
+        Route::Cluster { path: Some(path), .. } => path,
+        Route::Virtual { cluster, .. } => return Ok(FoundCluster::Here(cluster.clone())),
+        Route::Server(_) | Route::Service(_) | Route::NoCluster | Route::Cluster { path: None, .. } => {
+            return Ok(FoundCluster::Here(None));
+        }
+    };
+    let is_itself = sender.impersonator.is_none() && sender.user.is_in(GROUP_AUTHENTICATED);
+    match locate::locate(snapshot, path) {
+        // Impersonation ends where a workspace is on another server, which takes no more than
+        // names.
+        Err(NotLocated::Mounted { url }) if is_itself => Ok(FoundCluster::Mounted {
+            url,
+            path: path.clone(),
+        }),
+        _ if unlocated::is_health(parsed) && !path.split_first().0.is_system() => Ok(FoundCluster::Here(None)),
+        Ok(cluster) => Ok(FoundCluster::Here(Some(cluster))),
+        Err(why) => Err(unlocated::refusal(parsed, snapshot, sender, &why)),
+    }
+}
+
+/// Returns the state that a request reads, and the parameters of a GET of a collection. Writes
+/// decide on the latest state; a watch chooses its own once it is authorised.
+fn read_options(parsed: &Parsed) -> Result<(ReadAt, Option<ListOptions>), Error> {
+    match parsed.resource_path() {
+        Some(path) if parsed.method == Method::GET && !(path.watch_prefix || parsed.query.flag("watch")) => {
+            match &path.name {
+                Some(_) => Ok((parsed.query.get_at()?, None)),
+                None => parsed.query.list().map(|(options, at)| (at, Some(options))),
+            }
+        }
+        _ => Ok((ReadAt::Latest, None)),
+    }
+}
+
+/// Returns the state at which a read looks; `token` is that of the page that it goes on from.
+///
+/// # Errors
+/// 410 for a revision that is compacted, 504 for one that this server has not seen, 503 for a store
+/// that does not answer.
+pub async fn snapshot(registry: &Registry, at: ReadAt, token: Option<&str>) -> Result<Snapshot, Reply> {
     let store = &registry.store;
     let failed = |error: insula_store::SnapshotError| Reply::error(&Error::Unavailable(error.to_string()));
     match at {
-        At::Any => Ok(store.latest()),
-        At::Latest => store.snapshot(Revision(0)).await.map_err(failed),
-        At::NotOlderThan(revision) => match tokio::time::timeout(REVISION_WAIT, store.snapshot(revision)).await {
+        ReadAt::Any => Ok(store.latest()),
+        ReadAt::Latest => store.snapshot(Revision(0)).await.map_err(failed),
+        ReadAt::NotOlderThan(revision) => match tokio::time::timeout(REVISION_WAIT, store.snapshot(revision)).await {
             Ok(found) => found.map_err(failed),
             Err(_) => {
                 let current = store.latest().revision();
@@ -367,7 +298,7 @@ pub async fn snapshot(registry: &Registry, at: At, token: Option<&str>) -> Resul
                 }))
             }
         },
-        At::Exactly(revision) => store.at(revision).map_err(|gone| match gone {
+        ReadAt::Exactly(revision) => store.at(revision).map_err(|gone| match gone {
             insula_store::Gone::Compacted { .. } => Reply::error(&Token::expired(token)),
             insula_store::Gone::Future { asked, latest } => Reply::error(&Error::RevisionTooLarge {
                 wanted: asked,
@@ -378,40 +309,46 @@ pub async fn snapshot(registry: &Registry, at: At, token: Option<&str>) -> Resul
 }
 
 impl Located {
-    /// Asks the chain.
+    /// Asks the chain of authorizers.
+    ///
+    /// # Errors
+    /// 403, and 404 for a virtual workspace that does not exist.
     pub fn authorize(self) -> Result<Authorized, Reply> {
         let Located {
             parsed,
             user,
-            behind,
-            place,
+            impersonator,
+            scope,
         } = self;
-        let asked = attributes(&parsed, place.cluster.clone());
+        let attributes = Attributes {
+            cluster: scope.cluster.clone(),
+            ..parsed.attributes.clone()
+        };
         let refused = |forbidden: Forbidden| {
             tracing::info!(user = user.name, reason = forbidden.reason, "forbidden");
             parsed.record.decided(false, &forbidden.reason, &forbidden.trail);
-            Reply::forbidden(&insula_auth::forbidden_message(&user, &asked), &asked)
+            Reply::forbidden(&insula_auth::forbidden_message(&user, &attributes), &attributes)
         };
-        let (question, facts) = place.question(&asked)?;
-        if let Some(caller) = &behind {
-            impersonate::allowed(caller, &user, question.cluster.as_ref(), &facts).map_err(|refused| {
-                let (wish, forbidden) = *refused;
+        let (required, facts) = required_right(&scope, &attributes)?;
+        if let Some(caller) = &impersonator {
+            impersonate::allowed(caller, &user, required.cluster.as_ref(), &facts).map_err(|refused| {
+                let (impersonation, forbidden) = *refused;
                 parsed.record.decided(false, &forbidden.reason, &forbidden.trail);
                 parsed.record.refused(&forbidden.message);
-                Reply::forbidden(&forbidden.message, &wish)
+                Reply::forbidden(&forbidden.message, &impersonation)
             })?;
         }
-        let permit = permit(&user, question, &facts).map_err(refused)?;
+        let permit = permit(&user, required, &facts).map_err(refused)?;
         parsed.record.decided(true, permit.reason(), permit.trail());
         let user = Arc::new(user);
-        let writer = match &place.view {
+        let writer = match &scope.view {
             Some(view) => {
-                view.lets(&place, &user, &asked).map_err(|closed| {
-                    tracing::info!(user = user.name, reason = closed.why(), "forbidden");
-                    parsed.record.decided(false, closed.why(), permit.trail());
-                    closed.reply(&user, &asked)
+                view.check(&scope, &user, &attributes).map_err(|refusal| {
+                    tracing::info!(user = user.name, reason = refusal.reason(), "forbidden");
+                    parsed.record.decided(false, refusal.reason(), permit.trail());
+                    refusal.reply(&user, &attributes)
                 })?;
-                Arc::new(view.warranted(&place, &user, &asked))
+                Arc::new(view.warranted(&scope, &user, &attributes))
             }
             None => user.clone(),
         };
@@ -419,144 +356,51 @@ impl Located {
             parsed,
             user,
             writer,
-            place,
+            scope,
+            attributes: Arc::new(attributes),
             permit,
         })
     }
 }
 
-impl RequestScope {
-    /// What is asked of the chain: what the request is about, or, of one that looks at clusters
-    /// from outside, whether it may look.
-    fn question(&self, asked: &Attributes) -> Result<(Attributes, ClusterFacts), Reply> {
-        let asked = match &self.view {
-            Some(view) => view.question(asked).ok_or(Reply::NotFoundPage)?,
-            None => asked.clone(),
-        };
-        let facts = match &asked.cluster {
-            Some(cluster) => access::facts(&self.snapshot, cluster),
-            None => ClusterFacts::default(),
-        };
-        Ok((asked, facts))
-    }
+/// Returns the right that a request needs, with the facts to decide about it: its own attributes,
+/// or the right to use the virtual workspace that it goes through.
+fn required_right(scope: &RequestScope, attributes: &Attributes) -> Result<(Attributes, ClusterFacts), Reply> {
+    let required = match &scope.view {
+        Some(view) => view.required_right(attributes).ok_or(Reply::NotFoundPage)?,
+        None => attributes.clone(),
+    };
+    let facts = match &required.cluster {
+        Some(cluster) => scope.facts(cluster),
+        None => ClusterFacts::default(),
+    };
+    Ok((required, facts))
 }
 
 impl Authorized {
-    /// Whether the caller may create what the path names, where a patch comes to that.
+    /// Checks that the user may create the object that the path names, for an update or a patch
+    /// that comes to that.
+    ///
+    /// # Errors
+    /// 403.
     pub fn may_create(&self) -> Result<(), Reply> {
-        let asked = Attributes {
+        let attributes = Attributes {
             verb: "create".into(),
-            ..attributes(&self.parsed, self.place.cluster.clone())
+            ..Attributes::clone(&self.attributes)
         };
-        let (question, facts) = self.place.question(&asked)?;
-        permit(&self.user, question, &facts).map_err(|forbidden| {
+        let (required, facts) = required_right(&self.scope, &attributes)?;
+        permit(&self.user, required, &facts).map_err(|forbidden| {
             let record = &self.parsed.record;
             record.decided(false, &forbidden.reason, &forbidden.trail);
             record.refused("the object does not exist, and making it takes the verb create");
-            Reply::forbidden(&insula_auth::forbidden_message(&self.user, &asked), &asked)
+            Reply::forbidden(&insula_auth::forbidden_message(&self.user, &attributes), &attributes)
         })?;
-        match &self.place.view {
-            Some(view) => view.lets(&self.place, &self.user, &asked).map_err(|closed| {
-                self.parsed.record.decided(false, closed.why(), self.permit.trail());
-                closed.reply(&self.user, &asked)
+        match &self.scope.view {
+            Some(view) => view.check(&self.scope, &self.user, &attributes).map_err(|refusal| {
+                self.parsed.record.decided(false, refusal.reason(), self.permit.trail());
+                refusal.reply(&self.user, &attributes)
             }),
             None => Ok(()),
         }
-    }
-}
-
-/// What a request asks for, in the words of authorisation. The identity that a resource may be
-/// named with says whose API is meant, and is no part of its name there: roles and policies would
-/// not know it.
-pub(crate) fn attributes(parsed: &Parsed, cluster: Option<ClusterName>) -> Attributes {
-    let method = parsed.method.as_str().to_ascii_lowercase();
-    match &parsed.route {
-        Route::Cluster {
-            rest: Rest::Resource(path),
-            ..
-        }
-        | Route::Virtual {
-            rest: Rest::Resource(path),
-            ..
-        } => {
-            let ResourcePath {
-                group,
-                version,
-                namespace,
-                resource,
-                name,
-                subresource,
-                ..
-            } = path.clone();
-            let is_namespace = resource == "namespaces" && group.is_empty();
-            let verb = verb(parsed, path);
-            let name = name.unwrap_or_default();
-            // Who may list or watch objects of certain names may do so if the request says that it
-            // is about one of them.
-            let selected = (name.is_empty() && matches!(verb, "list" | "watch"))
-                .then(|| parsed.query.selected_name())
-                .flatten();
-            Attributes {
-                verb: verb.into(),
-                group,
-                version,
-                resource: named_alone(&resource).to_owned(),
-                subresource: subresource.unwrap_or_default(),
-                // A namespace's own requests are judged inside it, as Kubernetes does.
-                namespace: namespace.unwrap_or_else(|| if is_namespace { name.clone() } else { String::new() }),
-                name: selected.unwrap_or(name),
-                path: String::new(),
-                cluster,
-                is_resource_request: true,
-            }
-        }
-        Route::Cluster { rest, .. } | Route::Virtual { rest, .. } => Attributes {
-            verb: method,
-            path: path_of(rest),
-            cluster,
-            ..Attributes::default()
-        },
-        Route::Server(path) | Route::Service(path) => Attributes {
-            verb: method,
-            path: path.clone(),
-            ..Attributes::default()
-        },
-        Route::NoCluster => Attributes {
-            verb: method,
-            path: parsed.uri.path().to_owned(),
-            ..Attributes::default()
-        },
-    }
-}
-
-fn path_of(rest: &Rest) -> String {
-    match rest {
-        Rest::CoreVersions => "/api".into(),
-        Rest::Groups => "/apis".into(),
-        Rest::Group(group) => format!("/apis/{group}"),
-        Rest::GroupVersion { group, version } if group.is_empty() => format!("/api/{version}"),
-        Rest::GroupVersion { group, version } => format!("/apis/{group}/{version}"),
-        Rest::OpenApiV2 => "/openapi/v2".into(),
-        Rest::OpenApiV3(None) => "/openapi/v3".into(),
-        Rest::OpenApiV3(Some(path)) => format!("/openapi/v3/{path}"),
-        Rest::Other(path) => path.clone(),
-        Rest::Resource(_) => String::new(),
-    }
-}
-
-/// Kubernetes' verb of a request for objects.
-pub fn verb(parsed: &Parsed, path: &ResourcePath) -> &'static str {
-    match parsed.method {
-        Method::GET | Method::HEAD if path.watch_prefix || (path.name.is_none() && parsed.query.flag("watch")) => {
-            "watch"
-        }
-        Method::GET | Method::HEAD if path.name.is_none() => "list",
-        Method::GET | Method::HEAD => "get",
-        Method::POST => "create",
-        Method::PUT => "update",
-        Method::PATCH => "patch",
-        Method::DELETE if path.name.is_none() => "deletecollection",
-        Method::DELETE => "delete",
-        _ => "",
     }
 }

@@ -1,16 +1,15 @@
 //! Refusals of requests for workspaces that cannot be entered: unknown ones, unavailable ones,
 //! mounts that are closed.
 //!
-//! Which workspaces there are is no secret to those who may read them where they are, or may enter
-//! them. Everybody else reads what they would read if the workspace were there and closed to them:
-//! 403, byte for byte. So answers tell nobody which names exist, and `kubectl ws` says "access
-//! denied" of each.
+//! Users who may read a Workspace in its parent, or may enter it, learn why it cannot be entered.
+//! Everybody else gets the answer for a workspace that exists and does not let them in: 403, byte for
+//! byte. So answers do not tell which names exist, and `kubectl ws` says "access denied" of each.
 
 use crate::{
     impersonate,
     path::{Rest, Route},
     reply::Reply,
-    stage::{Parsed, attributes},
+    request::Parsed,
 };
 use http::Method;
 use insula_api::ClusterName;
@@ -21,11 +20,12 @@ use insula_registry::{
 };
 use insula_store::Snapshot;
 
-/// The sender of a request: who they act as, and who showed the credential where that is another.
+/// The sender of a request: the user as whom they act, and the owner of the credential where that is
+/// another.
 #[derive(Clone, Copy)]
 pub(crate) struct Sender<'a> {
     pub(crate) user: &'a UserInfo,
-    pub(crate) behind: Option<&'a UserInfo>,
+    pub(crate) impersonator: Option<&'a UserInfo>,
 }
 
 /// Returns true for the paths that answer the same for every workspace, whether it exists or not:
@@ -45,7 +45,7 @@ pub(crate) fn is_health(parsed: &Parsed) -> bool {
 pub(crate) fn refusal(parsed: &Parsed, snapshot: &Snapshot, sender: Sender<'_>, why: &NotLocated) -> Reply {
     parsed.record.refused(why);
     // A borrowed identity is not yet known to be the caller's to borrow.
-    let caller = sender.behind.unwrap_or(sender.user);
+    let caller = sender.impersonator.unwrap_or(sender.user);
     match why {
         NotLocated::UnknownWorkspace { parent, name } if may_read(snapshot, caller, parent, name) => unknown(parsed),
         NotLocated::Unavailable { parent, name, phase }
@@ -77,22 +77,22 @@ fn unknown(parsed: &Parsed) -> Reply {
 /// The refusal that [`crate::stage::Located::authorize`] gives for a workspace in which the sender
 /// has no rights.
 fn closed(parsed: &Parsed, sender: Sender<'_>) -> Reply {
-    let Sender { user, behind } = sender;
-    // A cluster that is nobody's: nothing is known of it, and so nothing is allowed.
+    let Sender { user, impersonator } = sender;
+    // No facts: nothing is allowed.
     let facts = ClusterFacts::default();
-    if let Some(caller) = behind
+    if let Some(caller) = impersonator
         && let Err(refused) = impersonate::allowed(caller, user, Some(&ClusterName::root()), &facts)
     {
-        let (wish, forbidden) = *refused;
-        return Reply::forbidden(&forbidden.message, &wish);
+        let (impersonation, forbidden) = *refused;
+        return Reply::forbidden(&forbidden.message, &impersonation);
     }
-    let asked = attributes(parsed, None);
-    Reply::forbidden(&forbidden_message(user, &asked), &asked)
+    let attributes = &parsed.attributes;
+    Reply::forbidden(&forbidden_message(user, attributes), attributes)
 }
 
 /// Returns true for callers who may read a Workspace in its parent.
 fn may_read(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name: &str) -> bool {
-    let asked = Attributes {
+    let right = Attributes {
         verb: "get".into(),
         group: "tenancy.kcp.io".into(),
         version: "v1alpha1".into(),
@@ -102,7 +102,7 @@ fn may_read(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name: 
         is_resource_request: true,
         ..Attributes::default()
     };
-    permit(caller, asked, &access::facts(snapshot, parent)).is_ok()
+    permit(caller, right, &access::facts(snapshot, parent)).is_ok()
 }
 
 /// Returns true for callers whom a workspace lets in when it is available.
@@ -110,11 +110,11 @@ fn may_enter(snapshot: &Snapshot, caller: &UserInfo, parent: &ClusterName, name:
     let Some(cluster) = locate::cluster_of(snapshot, parent, name) else {
         return false;
     };
-    let asked = Attributes {
+    let right = Attributes {
         verb: "access".into(),
         path: "/".into(),
         cluster: Some(cluster.clone()),
         ..Attributes::default()
     };
-    permit(caller, asked, &access::facts(snapshot, &cluster)).is_ok()
+    permit(caller, right, &access::facts(snapshot, &cluster)).is_ok()
 }

@@ -1,17 +1,17 @@
 //! Watches over WebSocket, for browsers: each event is one message, text for JSON and binary for
 //! protobuf.
 //!
-//! The handshake is here, frames are tungstenite's. As with kube-apiserver a client has nothing to
-//! say: what it sends is read to answer its pings and to notice its leaving, and thrown away. The
-//! conversation outlives its request, so whoever owns the connection runs it ([`Afterwards`]).
+//! The handshake is here, frames are tungstenite's. As with kube-apiserver the server reads what a
+//! client sends only to answer pings and to notice its close, and discards it. The stream outlives
+//! its request, so the owner of the connection runs it ([`Afterwards`]).
 
-use crate::{frames::Frames, negotiate::Format, reply::Reply, status, stream::Events};
+use crate::{negotiate::Format, reply::Reply, status};
 use base64::{
     Engine,
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use bytes::Bytes;
-use futures_util::{SinkExt, StreamExt, future::BoxFuture};
+use futures_util::{SinkExt, Stream, StreamExt, future::BoxFuture};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request};
 use hyper::upgrade::{OnUpgrade, Upgraded};
 use hyper_util::rt::TokioIo;
@@ -26,40 +26,41 @@ use tokio_tungstenite::{
     },
 };
 
-/// RFC 6455: proves that the server knows what it is asked for.
+/// Salt by which a server proves that it speaks WebSocket (RFC 6455).
 const ACCEPT_SALT: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
-/// A token in the only header that a browser lets a page fill
+/// Prefix of a token in the only header that a browser lets a page set
 /// (`pkg/authentication/request/websocket`).
 const BEARER: &str = "base64url.bearer.authorization.k8s.io.";
-/// A client that takes nothing for this long is gone.
+/// Time to send one message. A client that takes none for this long is gone.
 const SEND_TIME: Duration = Duration::from_secs(10);
-/// Keeps proxies from ending a quiet connection.
+/// Period of pings, which keep proxies from closing a quiet connection.
 const PING_PERIOD: Duration = Duration::from_secs(30);
-/// Clients have nothing to say, and buffers are made before they say it.
+/// Bytes of a client's message. Clients send nothing but control frames, and buffers are allocated
+/// before they do.
 const RECEIVED_BYTES_MAX: usize = 4 << 10;
 
-/// Runs what goes on after the answer as a part of the request's connection. A request extension,
-/// made by whoever owns the connection.
+/// Runs a task after the answer as a part of the request's connection. A request extension, made by
+/// the owner of the connection.
 #[derive(Clone)]
 pub struct Afterwards(Arc<dyn Fn(BoxFuture<'static, ()>) + Send + Sync>);
 
 impl Afterwards {
-    /// Whatever runs a future.
+    /// Wraps a function that runs a future.
     pub fn new(run: impl Fn(BoxFuture<'static, ()>) + Send + Sync + 'static) -> Self {
         Afterwards(Arc::new(run))
     }
 }
 
-/// A request's wish to go on as a WebSocket.
+/// A request that asks for a WebSocket.
 pub(crate) struct Upgrade {
     connection: OnUpgrade,
     afterwards: Afterwards,
 }
 
 impl Upgrade {
-    /// What a request asks for; nothing where it cannot be had (HTTP/2), which is an ordinary
-    /// request.
-    pub(crate) fn asked(request: &mut request::Parts) -> Option<Upgrade> {
+    /// Reads a request; `None` for one that asks for no WebSocket, or over a connection that cannot
+    /// be upgraded (HTTP/2): it is served as an ordinary request.
+    pub(crate) fn from_request(request: &mut request::Parts) -> Option<Upgrade> {
         if !is_websocket(&request.headers) {
             return None;
         }
@@ -69,19 +70,26 @@ impl Upgrade {
         })
     }
 
-    /// Answers with the end of the handshake, after which events are sent until they end.
-    pub(crate) fn send(
+    /// Answers with the end of the handshake, after which the events of each batch are sent until
+    /// the batches end.
+    ///
+    /// # Errors
+    /// 400 for a handshake without a key.
+    pub(crate) fn send<E>(
         self,
         request: &HeaderMap,
-        events: Events,
+        batches: impl Stream<Item = E> + Send + 'static,
         format: Format,
-    ) -> Result<Response<axum::body::Body>, Reply> {
+    ) -> Result<Response<axum::body::Body>, Reply>
+    where
+        E: IntoIterator<Item = Bytes, IntoIter: Send> + Send,
+    {
         let mut response = handshake(request)?;
         *response.body_mut() = axum::body::Body::empty();
         let Upgrade { connection, afterwards } = self;
         (afterwards.0)(Box::pin(async move {
             match connection.await {
-                Ok(upgraded) => converse(upgraded, events, format).await,
+                Ok(upgraded) => converse(upgraded, batches, format).await,
                 Err(error) => tracing::debug!(%error, "the connection ended before it was a WebSocket"),
             }
         }));
@@ -89,14 +97,14 @@ impl Upgrade {
     }
 }
 
-/// Whether a request asks for a WebSocket.
+/// Returns true for requests that ask for a WebSocket.
 pub(crate) fn is_websocket(request: &HeaderMap) -> bool {
     let named = |name: HeaderName, wanted: &str| values(request, &name).any(|value| value.eq_ignore_ascii_case(wanted));
     named(header::UPGRADE, "websocket") && named(header::CONNECTION, "upgrade")
 }
 
-/// The credential that a page put among the subprotocols, as an `Authorization` header would say
-/// it.
+/// Returns the credential that a page put among the subprotocols, in the form of an `Authorization`
+/// header.
 pub(crate) fn credential(request: &HeaderMap) -> Option<Vec<u8>> {
     let encoded = protocols(request).find_map(|protocol| protocol.strip_prefix(BEARER))?;
     let token = URL_SAFE_NO_PAD.decode(encoded.trim_end_matches('=')).ok()?;
@@ -107,14 +115,15 @@ fn protocols(request: &HeaderMap) -> impl Iterator<Item = &str> {
     values(request, &header::SEC_WEBSOCKET_PROTOCOL)
 }
 
-/// The parts of a list that may be spread over several headers.
+/// Splits a list that may be spread over several headers.
 fn values<'a>(request: &'a HeaderMap, name: &HeaderName) -> impl Iterator<Item = &'a str> {
     let texts = request.get_all(name).iter().filter_map(|value| value.to_str().ok());
     texts.flat_map(|text| text.split(',')).map(str::trim)
 }
 
-/// The server's half. Kubernetes' subprotocols say how the bytes of commands and logs are put into
-/// frames; events are sent alike in all of them, so that the first that a client offers is taken.
+/// Returns the server's half of the handshake. Kubernetes' subprotocols define the framing of
+/// commands and logs; events are the same in all of them, so the first one that a client offers is
+/// taken.
 fn handshake(request: &HeaderMap) -> Result<Response<axum::body::Body>, Reply> {
     let key = request.get(header::SEC_WEBSOCKET_KEY).filter(|key| !key.is_empty());
     let version = request.get(header::SEC_WEBSOCKET_VERSION);
@@ -142,7 +151,10 @@ fn handshake(request: &HeaderMap) -> Result<Response<axum::body::Body>, Reply> {
 /// The client went away.
 struct Left;
 
-async fn converse(upgraded: Upgraded, events: Events, format: Format) {
+async fn converse<E>(upgraded: Upgraded, batches: impl Stream<Item = E>, format: Format)
+where
+    E: IntoIterator<Item = Bytes, IntoIter: Send> + Send,
+{
     let config = WebSocketConfig::default()
         .read_buffer_size(RECEIVED_BYTES_MAX)
         .write_buffer_size(0)
@@ -151,17 +163,17 @@ async fn converse(upgraded: Upgraded, events: Events, format: Format) {
     let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
     let mut pings = interval(PING_PERIOD);
     pings.reset();
-    // One stream for all turns of the loop: what the client sends does not begin its checks anew.
-    let mut events = pin!(events.stream());
+    // Pinned outside of the loop: a message from the client does not restart the stream's next step.
+    let mut batches = pin!(batches);
     loop {
         let sent = tokio::select! {
-            next = events.next() => match next {
-                Some(frames) => send(&mut socket, frames, format).await,
+            next = batches.next() => match next {
+                Some(events) => send(&mut socket, events, format).await,
                 None => break,
             },
             received = socket.next() => match received {
                 Some(Ok(message)) if message.is_close() => {
-                    // Reading on is what sends the answer.
+                    // Reading on sends the answer to the close.
                     drop(timeout(SEND_TIME, socket.next()).await);
                     return;
                 }
@@ -185,8 +197,8 @@ async fn converse(upgraded: Upgraded, events: Events, format: Format) {
 
 type Socket = WebSocketStream<TokioIo<Upgraded>>;
 
-async fn send(socket: &mut Socket, frames: Frames, format: Format) -> Result<(), Left> {
-    for event in frames.each() {
+async fn send(socket: &mut Socket, events: impl IntoIterator<Item = Bytes>, format: Format) -> Result<(), Left> {
+    for event in events {
         let message = match format {
             Format::Protobuf => Message::Binary(event),
             Format::Json | Format::Yaml => Message::Text(Utf8Bytes::try_from(event).map_err(|_| Left)?),
@@ -234,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_ask_for_it() {
+    fn upgrade_requests_are_recognised() {
         let upgrade = ("upgrade", "WebSocket");
         assert!(is_websocket(&request(&[
             upgrade,
@@ -248,9 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn pages_hide_their_token_in_a_protocol() {
-        let hidden = "binary.k8s.io, base64url.bearer.authorization.k8s.io.dG8ta2Vu";
-        let found = credential(&request(&[("sec-websocket-protocol", hidden)]));
+    fn tokens_in_a_subprotocol_are_read() {
+        let offered = "binary.k8s.io, base64url.bearer.authorization.k8s.io.dG8ta2Vu";
+        let found = credential(&request(&[("sec-websocket-protocol", offered)]));
         assert_eq!(found.as_deref(), Some(&b"Bearer to-ken"[..]));
         for none in ["binary.k8s.io", "base64url.bearer.authorization.k8s.io.***"] {
             assert_eq!(credential(&request(&[("sec-websocket-protocol", none)])), None);

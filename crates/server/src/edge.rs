@@ -22,7 +22,7 @@ use axum::{
 };
 use http::{Method, StatusCode, header::CONTENT_LENGTH};
 use insula_api::Rng;
-use insula_apiserver::{ApiServer, handle};
+use insula_apiserver::{ApiServer, RequestKind, ResourceClass};
 use insula_auth::audit::Log;
 use tower::ServiceExt;
 use tracing::Instrument;
@@ -87,7 +87,7 @@ impl Edge {
             Protocol::Health => routed(&self.health, request).await,
             protocol => self.in_flight(protocol, request).await,
         };
-        let kind = response.extensions().get::<handle::Kind>().copied().unwrap_or_default();
+        let kind = response.extensions().get::<RequestKind>().copied().unwrap_or_default();
         self.metrics
             .request(verb(kind), class(kind), code(&response), started.elapsed());
         response
@@ -163,7 +163,7 @@ fn without_body(mut response: Response) -> Response {
     response.map(|_| Body::empty())
 }
 
-fn verb(kind: handle::Kind) -> Verb {
+fn verb(kind: RequestKind) -> Verb {
     match kind.verb {
         "get" => Verb::Get,
         "list" => Verb::List,
@@ -177,12 +177,12 @@ fn verb(kind: handle::Kind) -> Verb {
     }
 }
 
-fn class(kind: handle::Kind) -> Class {
+fn class(kind: RequestKind) -> Class {
     match kind.class {
-        handle::Class::NonResource => Class::NonResource,
-        handle::Class::System => Class::System,
-        handle::Class::Bound => Class::Bound,
-        handle::Class::Local => Class::Local,
-        handle::Class::Call => Class::Call,
+        ResourceClass::NonResource => Class::NonResource,
+        ResourceClass::System => Class::System,
+        ResourceClass::Bound => Class::Bound,
+        ResourceClass::Local => Class::Local,
+        ResourceClass::Call => Class::Call,
     }
 }

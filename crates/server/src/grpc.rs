@@ -16,9 +16,8 @@ use http::{
 use insula_admin::{Method, Services, status};
 use insula_api::ClusterPath;
 use insula_apiserver::{
-    ApiServer,
+    ApiServer, RequestKind, ResourceClass,
     call::{Access, Call, Caller},
-    handle,
 };
 use tonic::{Code, Status};
 
@@ -65,9 +64,9 @@ impl Calls {
             Ok(response) => response,
             Err(refusal) => refusal.into_http(),
         };
-        response.extensions_mut().insert(handle::Kind {
+        response.extensions_mut().insert(RequestKind {
             verb: known.unwrap_or(&UNKNOWN).verb,
-            class: handle::Class::Call,
+            class: ResourceClass::Call,
         });
         response
     }

@@ -1,4 +1,4 @@
-//! OpenAPI over HTTP: tags, the redirect to the right hash, what may be kept for ever.
+//! OpenAPI over HTTP: tags, redirects to the right hash, and caching.
 
 use super::{Cache, V2, Wanted, location};
 use crate::{discovery, gzip, negotiate};
@@ -9,18 +9,18 @@ use insula_registry::{Result, Served};
 
 /// A document under its own hash never changes.
 const FOR_EVER: &str = "public, immutable";
-/// What stands for ever in `Expires`: a year.
+/// Seconds until `Expires` of a document that never changes: a year.
 const FOR_EVER_SECONDS: i64 = 365 * 24 * 3600;
 
-/// What is asked for, beside the document.
+/// Parts of a request that an OpenAPI v3 answer depends on, beside the document.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Conditions<'a> {
     /// The request's headers.
     pub headers: &'a HeaderMap,
     /// The query's hash.
     pub hash: Option<&'a str>,
-    /// What stands before `/openapi` in the request's path (`/clusters/root`), for a redirect to
-    /// lead to the same place.
+    /// Prefix of `/openapi` in the request's path (`/clusters/root`), for a redirect to lead to the
+    /// same cluster.
     pub base: &'a str,
     /// The time of the request.
     pub now: Timestamp,
@@ -41,20 +41,20 @@ pub fn index(served: &[Served], headers: &HeaderMap) -> Response<Bytes> {
 ///
 /// # Errors
 /// The document is broken.
-pub fn v3(cache: &Cache, served: &[Served], path: &str, asked: Asked<'_>) -> Result<Option<Response<Bytes>>> {
+pub fn v3(cache: &Cache, served: &[Served], path: &str, conditions: Conditions<'_>) -> Result<Option<Response<Bytes>>> {
     let Some(wanted) = super::v3(served, path) else {
         return Ok(None);
     };
-    let accepts = all(asked.headers, header::ACCEPT);
-    if negotiate::first_offer(accepts.as_deref(), &[("json", ())]).is_none() {
+    let accepts = all(conditions.headers, header::ACCEPT);
+    if negotiate::first_supported(accepts.as_deref(), &[("json", ())]).is_none() {
         return Ok(Some(empty(StatusCode::NOT_ACCEPTABLE)));
     }
-    Ok(Some(match asked.hash.filter(|hash| !hash.is_empty()) {
-        None => document(cache, &wanted, asked.headers)?,
+    Ok(Some(match conditions.hash.filter(|hash| !hash.is_empty()) {
+        None => document(cache, &wanted, conditions.headers)?,
         Some(hash) if hash == wanted.hash => {
-            let mut response = document(cache, &wanted, asked.headers)?;
+            let mut response = document(cache, &wanted, conditions.headers)?;
             insert(&mut response, header::CACHE_CONTROL, FOR_EVER);
-            if let Some(expires) = Timestamp(asked.now.0 + FOR_EVER_SECONDS).http_date() {
+            if let Some(expires) = Timestamp(conditions.now.0 + FOR_EVER_SECONDS).http_date() {
                 insert(&mut response, header::EXPIRES, &expires);
             }
             response
@@ -66,28 +66,28 @@ pub fn v3(cache: &Cache, served: &[Served], path: &str, asked: Asked<'_>) -> Res
             insert(
                 &mut response,
                 header::LOCATION,
-                &format!("{}{}", asked.base, location(path, &wanted.hash)),
+                &format!("{}{}", conditions.base, location(path, &wanted.hash)),
             );
             response
         }
     }))
 }
 
-/// Answers `/openapi/v2`, in protobuf to clients that would rather have it than JSON.
+/// Answers `/openapi/v2`, in protobuf to clients that prefer it to JSON.
 ///
 /// # Errors
 /// The document is broken.
 pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Result<Response<Bytes>> {
     let accepts = all(headers, header::ACCEPT);
-    match negotiate::first_offer(accepts.as_deref(), &V2_ASKED) {
+    match negotiate::first_supported(accepts.as_deref(), &V2_MEDIA_TYPES) {
         Some(form) => document(cache, &super::v2(served, form), headers),
         None => Ok(empty(StatusCode::NOT_ACCEPTABLE)),
     }
 }
 
-/// How clients ask for OpenAPI v2: the first spelling of protobuf is no media type by the letter,
-/// and the one that they send.
-const V2_ASKED: [(&str, V2); 3] = [
+/// Media types of OpenAPI v2. The first spelling of protobuf is no media type by the letter, and the
+/// one that clients send.
+const V2_MEDIA_TYPES: [(&str, V2); 3] = [
     ("json", V2::Json),
     ("com.github.proto-openapi.spec.v2@v1.0+protobuf", V2::Protobuf),
     ("com.github.proto-openapi.spec.v2.v1.0+protobuf", V2::Protobuf),

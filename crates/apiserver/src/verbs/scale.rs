@@ -1,15 +1,14 @@
-//! `/scale`: an `autoscaling/v1` Scale that reads and writes the replicas of any resource (seed:
-//! subresources for custom resources; rules of kube's `apiextensions-apiserver`
-//! `registry/customresource`).
+//! `/scale`: an `autoscaling/v1` Scale that reads and writes the replicas of any resource, by the
+//! rules of `registry/customresource` in Kubernetes' `apiextensions-apiserver`.
 
+use super::{ResourceRequest, write::apply_patch};
 use crate::{
     apply::configuration,
     body::Expected,
-    handle::{Answer, ResourceRequest, header_text},
-    negotiate::{self, Offer, PatchType, Patches, Representation},
-    reply::{self, Reply},
+    negotiate::{self, PatchType, Patches, Representation, Supported},
+    reply::{self, Reply, header_text},
+    request::Answer,
     table::{self, Columns, IncludeObject, Layout},
-    writes::apply_patch,
 };
 use http::header;
 use insula_api::{FieldError, FieldPath, Json};
@@ -21,15 +20,15 @@ use serde_json::json;
 const API_VERSION: &str = "autoscaling/v1";
 
 /// Serves GET, PUT and PATCH.
-pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
-    let form = request.negotiate(Offer::Object)?;
+pub(crate) async fn serve(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
+    let form = request.negotiate(Supported::Object)?;
     let paths = request.target.api_version()?.scale.clone().ok_or(Reply::NotFoundPage)?;
     let scale = match verb {
         "get" => {
             let entry = request
                 .server
                 .registry
-                .get(&request.request.place.snapshot, &request.target, &request.name)?;
+                .get(&request.request.scope.snapshot, &request.target, &request.name)?;
             show(&request.server.registry, &request.target, &entry, &paths).await?
         }
         "update" => {
@@ -37,8 +36,8 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
                 kind: "Scale",
                 implied: Some(API_VERSION),
             };
-            let wanted = request.body_of(expected).await?.value;
-            write(request, &paths, move |_| Ok(wanted.clone()), "UpdateOptions").await?
+            let wanted = request.body_of_kind(expected).await?.value;
+            update(request, &paths, move |_| Ok(wanted.clone()), "UpdateOptions").await?
         }
         "patch" => {
             let content_type = header_text(&request.request.parsed.headers, header::CONTENT_TYPE);
@@ -49,7 +48,7 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
             } else {
                 let patch = request.decode_patch(&bytes)?;
                 let wanted = move |shown: &Json| apply_patch(kind, shown, &patch);
-                write(request, &paths, wanted, "PatchOptions").await?
+                update(request, &paths, wanted, "PatchOptions").await?
             }
         }
         _ => return Err(request.not_supported(verb)),
@@ -64,7 +63,7 @@ pub(crate) async fn handle(request: &mut ResourceRequest<'_>, verb: &str) -> Ans
     ))
 }
 
-/// A Scale as it is, as a row, or as its metadata.
+/// Returns a Scale in a representation: itself, a row, or its metadata.
 fn represented(
     request: &ResourceRequest<'_>,
     scale: Json,
@@ -81,19 +80,21 @@ fn represented(
     })
 }
 
-/// The Scale of an object.
+/// Returns the Scale of a stored object.
 async fn show(registry: &Registry, target: &Target, entry: &Entry, paths: &Scale) -> Result<Json> {
     let object = registry.show(target, entry).await?;
-    of_object(&object, paths)
+    scale_from(&object, paths)
 }
 
-fn of_object(object: &Json, paths: &Scale) -> Result<Json> {
-    let replicas = at(object, &paths.spec_replicas).and_then(Json::as_i64).ok_or_else(|| {
-        Error::Internal(format!(
-            "the spec replicas field {:?} does not exist",
-            paths.spec_replicas
-        ))
-    })?;
+fn scale_from(object: &Json, paths: &Scale) -> Result<Json> {
+    let replicas = field(object, &paths.spec_replicas)
+        .and_then(Json::as_i64)
+        .ok_or_else(|| {
+            Error::Internal(format!(
+                "the spec replicas field {:?} does not exist",
+                paths.spec_replicas
+            ))
+        })?;
     let metadata = &object["metadata"];
     let mut shown = json!({});
     for field in ["name", "namespace", "uid", "resourceVersion", "creationTimestamp"] {
@@ -101,16 +102,16 @@ fn of_object(object: &Json, paths: &Scale) -> Result<Json> {
             shown[field] = value.clone();
         }
     }
-    let mut status = json!({"replicas": at(object, &paths.status_replicas).and_then(Json::as_i64).unwrap_or(0)});
+    let mut status = json!({"replicas": field(object, &paths.status_replicas).and_then(Json::as_i64).unwrap_or(0)});
     let selector = if paths.selector.is_empty() {
         None
     } else {
-        at(object, &paths.selector).and_then(Json::as_str)
+        field(object, &paths.selector).and_then(Json::as_str)
     };
     if let Some(selector) = selector {
         status["selector"] = json!(selector);
     }
-    // A Scale does not say none.
+    // A Scale leaves out zero replicas.
     let spec = if replicas == 0 {
         json!({})
     } else {
@@ -119,8 +120,8 @@ fn of_object(object: &Json, paths: &Scale) -> Result<Json> {
     Ok(json!({"kind": "Scale", "apiVersion": API_VERSION, "metadata": shown, "spec": spec, "status": status}))
 }
 
-/// Puts the replicas of a wanted Scale into the object: the only thing that a Scale can change.
-async fn write(
+/// Sets the replicas of the object to those of a wanted Scale: nothing else of it can be changed.
+async fn update(
     request: &mut ResourceRequest<'_>,
     paths: &Scale,
     wanted: impl Fn(&Json) -> Result<Json> + Send + Sync,
@@ -131,7 +132,7 @@ async fn write(
     let api = request.target.served.api.clone();
     let name = request.name.clone();
     let change = |current: &Json| -> Result<Json> {
-        let shown = of_object(current, paths).unwrap_or_else(|_| {
+        let shown = scale_from(current, paths).unwrap_or_else(|_| {
             json!({"kind": "Scale", "apiVersion": API_VERSION, "metadata": {
                 "name": current["metadata"]["name"], "resourceVersion": current["metadata"]["resourceVersion"]}, "spec": {}})
         });
@@ -142,7 +143,7 @@ async fn write(
                 let at = FieldPath::new("spec").child("replicas");
                 api.invalid(&name, vec![FieldError::invalid(&at, replicas, "must be an integer")])
             })?,
-            None if patches && at(current, &paths.spec_replicas).is_none() => return Err(no_replicas(paths)),
+            None if patches && field(current, &paths.spec_replicas).is_none() => return Err(no_replicas(paths)),
             None => 0,
         };
         let mut new = current.clone();
@@ -157,8 +158,8 @@ async fn write(
     Ok(show(registry, &request.target, &written.entry, paths).await?)
 }
 
-/// Server-side apply of a Scale: the replicas alone are applied to the object. Others' fields are
-/// told of as a Scale's.
+/// Applies a Scale (server-side apply): its replicas alone are applied to the object. Conflicts name
+/// the fields of the Scale.
 async fn apply_scale(
     request: &mut ResourceRequest<'_>,
     paths: &Scale,
@@ -213,7 +214,7 @@ fn no_replicas(paths: &Scale) -> Error {
     ))
 }
 
-/// A Scale that is written must be one, and that of the object.
+/// Checks that a written object is a Scale, and that of the object.
 fn check_scale(api: &Api, name: &str, scale: &Json, current: &Json) -> Result<()> {
     let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
     let (version, kind) = (text(&scale["apiVersion"]), text(&scale["kind"]));
@@ -251,17 +252,18 @@ fn segments(path: &str) -> impl Iterator<Item = &str> {
     path.trim_start_matches('.').split('.')
 }
 
-fn at<'a>(object: &'a Json, path: &str) -> Option<&'a Json> {
-    segments(path).try_fold(object, |value, field| value.get(field))
+/// Returns the value at a path such as `.spec.replicas`.
+fn field<'a>(object: &'a Json, path: &str) -> Option<&'a Json> {
+    segments(path).try_fold(object, |value, name| value.get(name))
 }
 
 fn set(object: &mut Json, path: &str, value: Json) {
-    let mut at = object;
-    for field in segments(path) {
-        if !at.is_object() {
-            *at = json!({});
+    let mut parent = object;
+    for name in segments(path) {
+        if !parent.is_object() {
+            *parent = json!({});
         }
-        at = &mut at[field];
+        parent = &mut parent[name];
     }
-    *at = value;
+    *parent = value;
 }

@@ -1,4 +1,5 @@
-//! Events of a watch as bytes: in JSON one a line, in protobuf one a message.
+//! The watch encoder: events of a watch as bytes, one line each in JSON, one message each in
+//! protobuf.
 
 use crate::{
     negotiate::{Format, Negotiated},
@@ -19,20 +20,20 @@ use std::sync::Arc;
 
 /// Encoded events, one behind the other.
 #[derive(Default)]
-pub(crate) struct Frames {
+pub(crate) struct EncodedEvents {
     bytes: Vec<u8>,
-    /// Where each event ends.
+    /// End of each event in `bytes`.
     ends: Vec<usize>,
 }
 
-impl Frames {
-    /// Whether there is nothing to send.
+impl EncodedEvents {
+    /// Returns true if there is nothing to send.
     pub(crate) fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// Each event by itself.
-    pub(crate) fn each(self) -> impl Iterator<Item = Bytes> {
+    /// Splits the bytes into events.
+    pub(crate) fn split(self) -> impl Iterator<Item = Bytes> {
         let mut rest = Bytes::from(self.bytes);
         let mut begin = 0;
         self.ends.into_iter().map(move |end| {
@@ -41,14 +42,14 @@ impl Frames {
         })
     }
 
-    /// What a stream carries: lines of JSON tell by themselves where they end, messages are told
-    /// their length.
-    pub(crate) fn streamed(self, format: Format) -> Bytes {
+    /// Returns the bytes of an HTTP stream: JSON lines as they are, protobuf messages with their
+    /// length before each.
+    pub(crate) fn into_stream_bytes(self, format: Format) -> Bytes {
         if format != Format::Protobuf {
             return self.bytes.into();
         }
         let mut out = BytesMut::with_capacity(self.bytes.len() + 4 * self.ends.len());
-        for event in self.each() {
+        for event in self.split() {
             out.put_u32(u32::try_from(event.len()).unwrap_or(u32::MAX));
             out.put_slice(&event);
         }
@@ -70,7 +71,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Events as this writes objects.
+    /// Returns an encoder that writes objects as a renderer does.
     pub(crate) fn new(renderer: Renderer, form: Negotiated) -> Self {
         let format = form.format;
         Encoder {
@@ -80,19 +81,19 @@ impl Encoder {
         }
     }
 
-    /// How events are written.
+    /// The format of the events.
     pub(crate) fn format(&self) -> Format {
         self.format
     }
 
-    /// Changes of objects, up to one that cannot be shown. Cancelled, it has done nothing but to
-    /// `out`.
+    /// Encodes changes of objects, up to one that cannot be rendered. Cancellation changes nothing
+    /// but `out`.
     pub(crate) async fn events(
         &mut self,
         target: &Target,
         cache: &Arc<Cache>,
         events: &[Event],
-        out: &mut Frames,
+        out: &mut EncodedEvents,
     ) -> Result<()> {
         let mut shown = cache.show(target, events.iter().map(|event| &event.entry));
         let mut done = Ok(());
@@ -106,7 +107,7 @@ impl Encoder {
         done
     }
 
-    async fn event<'e, E>(&self, event: &'e Event, shown: &mut Show<'e, E>, out: &mut Frames) -> Result<()>
+    async fn event<'e, E>(&self, event: &'e Event, shown: &mut Show<'e, E>, out: &mut EncodedEvents) -> Result<()>
     where
         E: Iterator<Item = &'e Entry> + Clone,
     {
@@ -118,7 +119,7 @@ impl Encoder {
         };
         if self.format == Format::Protobuf {
             let object = self.renderer.event_value(of, shown).await?;
-            self.said(kind, &object, out);
+            self.encode(kind, &object, out);
             return Ok(());
         }
         let begin = out.bytes.len();
@@ -137,26 +138,26 @@ impl Encoder {
         }
     }
 
-    /// Where the watch stands.
-    pub(crate) fn bookmark(&self, revision: Revision, initial_end: bool, out: &mut Frames) {
+    /// Encodes a bookmark at a revision.
+    pub(crate) fn bookmark(&self, revision: Revision, initial_end: bool, out: &mut EncodedEvents) {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        self.said("BOOKMARK", &self.renderer.bookmark(metadata), out);
+        self.encode("BOOKMARK", &self.renderer.bookmark(metadata), out);
     }
 
-    /// Why the watch ends.
-    pub(crate) fn error(&self, error: &Error, out: &mut Frames) {
+    /// Encodes the error that ends the watch.
+    pub(crate) fn error(&self, error: &Error, out: &mut EncodedEvents) {
         self.refusal(&status::status(error), out);
     }
 
-    /// The same, where it is known how a client is told.
-    pub(crate) fn refusal(&self, status: &StatusReply, out: &mut Frames) {
-        self.said("ERROR", &status.body, out);
+    /// Encodes the Status that ends the watch.
+    pub(crate) fn refusal(&self, status: &StatusReply, out: &mut EncodedEvents) {
+        self.encode("ERROR", &status.body, out);
     }
 
-    fn said(&self, kind: &str, object: &Json, out: &mut Frames) {
+    fn encode(&self, kind: &str, object: &Json, out: &mut EncodedEvents) {
         match self.format {
             // What is asked for in protobuf is metadata, and Status: both are written in it.
             Format::Protobuf => out.push(&protobuf::event(kind, object).unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! What was sent and answered, for the audit log, where its policy wants that.
+//! Answers in the audit log, where its policy records them.
 
 use crate::reply::{self, InChunks};
 use axum::body::{Body, to_bytes};
@@ -6,11 +6,11 @@ use http::{HeaderMap, Response, header};
 use insula_api::Json;
 use insula_auth::audit::{Level, Record};
 
-/// Answers that are larger are not recorded: a line of the log has to stay readable.
+/// Bytes of an answer that is recorded: a line of the log has to stay readable.
 const ANSWER_BYTES_MAX: usize = reply::IN_CHUNKS_BYTES_MIN;
 
-/// The answer, told to the record. One that goes on is not an object.
-pub(crate) async fn response(record: &Record, response: Response<Body>) -> Response<Body> {
+/// Records an answer. The stream of a watch is no object, and is not recorded.
+pub(crate) async fn record_response(record: &Record, response: Response<Body>) -> Response<Body> {
     if record.level() < Level::RequestResponse || record.is_open() {
         return response;
     }
@@ -27,14 +27,14 @@ pub(crate) async fn response(record: &Record, response: Response<Body>) -> Respo
             }
             Response::from_parts(head, Body::from(bytes))
         }
-        // What we write ourselves is in memory.
+        // Bodies of this server's own answers are in memory, and have no errors.
         Err(error) => {
             reply::Reply::error(&insula_registry::Error::Internal(error.to_string())).respond(&HeaderMap::new())
         }
     }
 }
 
-/// The object of an answer, if it is one that fits.
+/// Returns the object of an answer, if it is one and fits.
 fn object(headers: &HeaderMap, bytes: &[u8]) -> Option<Json> {
     let kind = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     if bytes.len() > ANSWER_BYTES_MAX {

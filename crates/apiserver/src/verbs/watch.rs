@@ -1,14 +1,15 @@
-//! Watches on the wire: events flushed as they come.
+//! Watches: streams of events, each flushed as it comes.
 
+use super::ResourceRequest;
 use crate::{
-    frames::{Encoder, Frames},
-    handle::{Answer, ResourceRequest},
     limits::WatchPermit,
-    negotiate::{Format, Offer},
-    query::{At, WatchStart},
+    negotiate::{Format, Supported},
+    query::{ReadAt, WatchStart},
     reauthorize::Credentials,
     reply::{self, Reply},
+    request::Answer,
     stage,
+    watch_encoder::{EncodedEvents, Encoder},
 };
 use axum::body::Body;
 use bytes::Bytes;
@@ -60,19 +61,19 @@ pub(crate) enum Events {
     /// What happens.
     Running(Box<Running>),
     /// These, and no more.
-    Last(Option<Frames>),
+    Last(Option<EncodedEvents>),
 }
 
 impl Events {
     /// All events, as far as they are asked for.
-    pub(crate) fn stream(self) -> impl Stream<Item = Frames> {
+    pub(crate) fn stream(self) -> impl Stream<Item = EncodedEvents> {
         unfold(self, |mut events| async move {
             let frames = events.frames().await?;
             Some((frames, events))
         })
     }
 
-    async fn frames(&mut self) -> Option<Frames> {
+    async fn frames(&mut self) -> Option<EncodedEvents> {
         match self {
             Events::Running(running) => running.frames().await,
             Events::Last(frames) => frames.take(),
@@ -82,7 +83,7 @@ impl Events {
 
 /// Starts a watch.
 pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
-    let negotiated = request.negotiate(Offer::Watch)?;
+    let negotiated = request.negotiate(Supported::Watch)?;
     let query = &request.request.parsed.query;
     let (mut options, start) = query.watch()?;
     if !request.name.is_empty() {
@@ -96,21 +97,21 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let place = request
         .server
         .limits
-        .watch(&request.request.parsed.payer, request.request.place.cluster.as_ref())
+        .watch(&request.request.parsed.payer, request.request.scope.cluster.as_ref())
         .map_err(Reply::from)?;
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();
     let registry = request.server.registry.clone();
     let target = registry.asking_to_watch(&request.target).into_owned();
     // From the state that resolved and authorised the request, whatever is waited for from here on.
-    let dependencies = Dependencies::of(&registry, &target, request.request.place.snapshot.revision());
+    let dependencies = Dependencies::follow(&registry, &target, request.request.scope.snapshot.revision());
     let events = match begin(&registry, target, options, start).await {
         Ok((watch, initial_end)) => Events::Running(Box::new(Running {
             authenticator: request.server.authenticator.clone(),
             encoder,
             unsent: VecDeque::new(),
             dependencies,
-            credentials: Credentials::of(&request.request.parsed),
+            credentials: Credentials::from_request(&request.request.parsed),
             is_review_due: false,
             registry,
             watch,
@@ -125,14 +126,17 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
         })),
         // A revision that is gone is told within the stream: that is where clients look for it.
         Err(Begin::Expired(error)) => {
-            let mut frames = Frames::default();
+            let mut frames = EncodedEvents::default();
             encoder.error(&error, &mut frames);
             Events::Last(Some(frames))
         }
         Err(Begin::Refused(reply)) => return Err(reply),
     };
     let mut response = match request.request.parsed.upgrade.take() {
-        Some(upgrade) => upgrade.send(&request.request.parsed.headers, events, format)?,
+        Some(upgrade) => {
+            let batches = events.stream().map(EncodedEvents::split);
+            upgrade.send(&request.request.parsed.headers, batches, format)?
+        }
         None => streamed(events, format),
     };
     reply::add_warnings(&mut response, &request.warnings);
@@ -143,7 +147,7 @@ pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
 fn streamed(events: Events, format: Format) -> Response<Body> {
     let frames = events
         .stream()
-        .map(move |frames| Ok::<Bytes, Infallible>(frames.streamed(format)));
+        .map(move |events| Ok::<Bytes, Infallible>(events.into_stream_bytes(format)));
     let mut response = reply::bytes(200, Vec::new(), content_type(format));
     *response.body_mut() = Body::from_stream(frames);
     response
@@ -174,13 +178,13 @@ async fn begin(
         }
         WatchStart::After(revision) => {
             // A server that lags behind another waits until it has seen the revision.
-            stage::snapshot(registry, At::NotOlderThan(revision), None)
+            stage::snapshot(registry, ReadAt::NotOlderThan(revision), None)
                 .await
                 .map_err(Begin::Refused)?;
             Ok((registry.watch_after(revision, target, options).map_err(refused)?, None))
         }
         WatchStart::Now => {
-            let now = stage::snapshot(registry, At::Latest, None)
+            let now = stage::snapshot(registry, ReadAt::Latest, None)
                 .await
                 .map_err(Begin::Refused)?
                 .revision();
@@ -209,8 +213,8 @@ enum Wake {
 
 impl Running {
     /// The next events; `None` at the end. Cancelling loses nothing.
-    async fn frames(&mut self) -> Option<Frames> {
-        let mut out = Frames::default();
+    async fn frames(&mut self) -> Option<EncodedEvents> {
+        let mut out = EncodedEvents::default();
         while !self.ended {
             if self.is_review_due {
                 self.review(&mut out).await;
@@ -285,7 +289,7 @@ impl Running {
     }
 
     /// Checks that the user may still watch; says why not, or else where the watch stands.
-    async fn review(&mut self, out: &mut Frames) {
+    async fn review(&mut self, out: &mut EncodedEvents) {
         let refusal = self.credentials.refusal(&self.authenticator, &self.registry).await;
         self.is_review_due = false;
         match refusal {
@@ -299,7 +303,7 @@ impl Running {
 
     /// Encodes the next of the events that have come. An object that cannot be shown ends the watch
     /// with an ERROR.
-    async fn encode(&mut self, out: &mut Frames) {
+    async fn encode(&mut self, out: &mut EncodedEvents) {
         let (target, cache) = (&self.watch.target, &self.registry.cache);
         let mut bytes = 0;
         let fits = |event: &&Event| {
@@ -318,7 +322,7 @@ impl Running {
     }
 
     /// Where to go on, for clients that want to know and have all that came before.
-    fn bookmark(&self, out: &mut Frames) {
+    fn bookmark(&self, out: &mut EncodedEvents) {
         let is_complete = self.unsent.is_empty() && self.watch.is_live() && self.initial_end.is_none();
         if self.bookmarks && is_complete {
             self.encoder.bookmark(self.watch.position(), false, out);

@@ -28,8 +28,8 @@ enum Source {
 }
 
 impl Dependencies {
-    /// Follows what a watch of `target` depends on, from a revision on.
-    pub(super) fn of(registry: &Registry, target: &Target, after: Revision) -> Dependencies {
+    /// Follows the state that a watch of `target` depends on, from a revision on.
+    pub(super) fn follow(registry: &Registry, target: &Target, after: Revision) -> Dependencies {
         let [first, second] = definition(target);
         let follow = |scope: Option<Scope>| scope.map_or(Source::None, |scope| Source::follow(registry, scope, after));
         Dependencies([first, second, cluster(target)].map(follow))

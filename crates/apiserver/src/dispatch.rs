@@ -1,0 +1,251 @@
+//! Dispatch of requests: from the HTTP request through all stages to the handler that answers it.
+
+use crate::{
+    audit, discovery, documents,
+    fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
+    gzip,
+    limits::Held,
+    mounts,
+    path::{ResourcePath, Rest, Route},
+    reply::{self, Reply},
+    request::{Answer, Parsed, RequestKind, ResourceClass},
+    resolve::{resolve, unknown},
+    server::ApiServer,
+    stage::{Authorized, Destination},
+    status,
+    verbs::{ResourceRequest, scale, watch},
+    virtual_workspace::ResolvedResource,
+};
+use axum::body::Body;
+use http::{HeaderValue, Request, Response, header};
+use insula_auth::audit::Record;
+use insula_registry::{Error, Named, Origin, Part, ScopeKind, Served, Target, ids};
+use std::sync::Arc;
+
+impl ApiServer {
+    /// Serves one request over HTTP.
+    pub async fn serve(&self, request: Request<Body>) -> Response<Body> {
+        let headers = request.headers().clone();
+        let record = request.extensions().get::<Record>().cloned().unwrap_or_default();
+        let mut kind = RequestKind::default();
+        let time = self.limits.settings.request_time;
+        let served = serve(self, request, &mut kind);
+        let response = match self.guarded(time, &record, served).await {
+            Ok(response) => response,
+            Err(refusal) => refusal.respond(&headers),
+        };
+        let response = audit::record_response(&record, response).await;
+        let mut response = gzip::compress(response, &headers);
+        let no_cache = HeaderValue::from_static("no-cache, private");
+        response.headers_mut().entry(header::CACHE_CONTROL).or_insert(no_cache);
+        response.extensions_mut().insert(kind);
+        response
+    }
+}
+
+/// Serves a request through all stages, and notes its kind on the way.
+async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut RequestKind) -> Answer {
+    let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
+    let (authenticated, permit) = server.admit(Parsed::new(request)?).await?;
+    let mut authorized = match authenticated.locate(&server.registry).await? {
+        Destination::Here(located) => located.authorize()?,
+        Destination::Mounted(mounted) => return mounts::forward(&server.limits, &*server.mounts, *mounted).await,
+    };
+    refuse_inactive(&authorized)?;
+    let (tenant, in_workspace) = match &authorized.scope.cluster {
+        Some(cluster) => {
+            let permit = server.limits.in_workspace(cluster).map_err(Reply::from)?;
+            (Tenant::Workspace(cluster.clone()), Some(permit))
+        }
+        None => (Tenant::User(authorized.parsed.payer.clone()), None),
+    };
+    let slot = match meter {
+        Some(meter) => server.fair_share.turn(&meter, &tenant).await,
+        None => Ok(ThrottleSlot::default()),
+    };
+    let slot = slot.map_err(|spent| status::too_many_requests(&spent.to_string()))?;
+    let parsed = &mut authorized.parsed;
+    parsed.budget = server.limits.budget(&parsed.payer, in_workspace.as_ref());
+    // A watch takes a permit of its own instead.
+    let held = Held::new((permit, in_workspace, parsed.budget.clone()));
+    let mut response = slot.hold(answer(server, authorized, kind)).await?;
+    if kind.verb != "watch" {
+        response.extensions_mut().insert(held);
+    }
+    Ok(response)
+}
+
+async fn answer(server: &ApiServer, authorized: Authorized, kind: &mut RequestKind) -> Answer {
+    match authorized.scope.rest.clone() {
+        Rest::Resource(path) => resource(server, authorized, path, kind).await,
+        Rest::CoreVersions => documents::core_versions(server, &authorized),
+        Rest::Groups => documents::groups(server, &authorized),
+        Rest::Group(group) => documents::group(server, &authorized, &group),
+        Rest::GroupVersion { group, version } => documents::group_version(server, &authorized, &group, &version),
+        Rest::OpenApiV2 => documents::openapi_v2(server, &authorized),
+        Rest::OpenApiV3(None) => documents::openapi_v3_index(server, &authorized),
+        Rest::OpenApiV3(Some(path)) => documents::openapi_v3(server, &authorized, &path),
+        Rest::Other(path) => other(&authorized, &path),
+    }
+}
+
+/// Refuses requests to a cluster that is switched off, except for those about its LogicalCluster,
+/// by which it is switched on again.
+fn refuse_inactive(request: &Authorized) -> Result<(), Reply> {
+    let Some(cluster) = &request.scope.cluster else {
+        return Ok(());
+    };
+    let about_itself = match &request.scope.rest {
+        Rest::Resource(path) => path.group == "core.kcp.io" && path.resource == "logicalclusters",
+        Rest::OpenApiV2 | Rest::OpenApiV3(_) => true,
+        _ => false,
+    };
+    if about_itself || !request.scope.is_inactive() {
+        return Ok(());
+    }
+    let named = Named {
+        group: "core.kcp.io".into(),
+        resource: "logicalclusters".into(),
+    };
+    Err(status::forbidden(&named, cluster.as_str(), "logical cluster is marked inactive").into())
+}
+
+fn other(request: &Authorized, path: &str) -> Answer {
+    match (path, &request.parsed.route) {
+        ("/version", _) => documents::version(request),
+        ("/healthz" | "/livez" | "/readyz", Route::Cluster { .. }) => {
+            Ok(reply::bytes(200, b"ok".to_vec(), "text/plain; charset=utf-8"))
+        }
+        ("/metrics", Route::Cluster { .. }) => Err(status::not_in_workspaces().into()),
+        _ => Err(Reply::NotFoundPage),
+    }
+}
+
+/// Answers a request for objects.
+async fn resource(server: &ApiServer, request: Authorized, path: ResourcePath, kind: &mut RequestKind) -> Answer {
+    let ResolvedResource {
+        cluster,
+        served,
+        view_scope,
+    } = resolve(&server.registry, &request, &path)?;
+    let verb = request.parsed.verb;
+    kind.verb = verb;
+    kind.class = match served.origin {
+        Origin::System => ResourceClass::System,
+        Origin::Bound { .. } => ResourceClass::Bound,
+        Origin::Local { .. } => ResourceClass::Local,
+    };
+    let version = served
+        .served_versions()
+        .find(|v| *v.name == *path.version)
+        .map(|v| v.name.clone())
+        .ok_or_else(|| unknown(&path))?;
+    let namespace = namespace_of(&served, &path).ok_or_else(|| unknown(&path))?;
+    if served.api.scope == ScopeKind::Namespaced
+        && namespace.is_none()
+        && !(request.parsed.method == http::Method::GET && path.name.is_none())
+    {
+        return Err(unknown(&path));
+    }
+    let warnings = deprecation(&served, &version);
+    let mut request = ResourceRequest {
+        server,
+        request,
+        target: Target {
+            cluster,
+            served,
+            version,
+            namespace,
+            view_scope,
+        },
+        name: path.name.unwrap_or_default(),
+        warnings: warnings.clone(),
+    };
+    let answer = subresource(&mut request, path.subresource.as_deref().unwrap_or_default(), verb).await;
+    answer.map_err(|refusal| refusal.warn(warnings))
+}
+
+/// Calls the verb of an object's subresource; the empty one is the object itself.
+async fn subresource(request: &mut ResourceRequest<'_>, subresource: &str, verb: &str) -> Answer {
+    let served = &request.target.served;
+    match subresource {
+        "" if served.api.strategy.traits().review => request.review(verb).await,
+        "" => main(request, verb).await,
+        "status" if request.target.api_version()?.status => part(request, verb, Part::Status).await,
+        "approval" if discovery::has_approval(served) => part(request, verb, Part::Approval).await,
+        "scale" if request.target.api_version()?.scale.is_some() => scale::serve(request, verb).await,
+        "token" if served.resource_id() == ids::serviceaccounts() => request.token(verb).await,
+        "finalize" if is_namespaces(served) => finalize(request, verb).await,
+        _ => Err(Reply::error(&served.api.not_found(&request.name))),
+    }
+}
+
+async fn main(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
+    match (verb, request.name.is_empty()) {
+        ("get", _) => request.get().await,
+        ("list", _) => request.list().await,
+        ("watch", _) => watch::watch(request).await,
+        ("create", true) => request.create().await,
+        ("update", false) => request.update(Part::Main).await,
+        ("patch", false) => request.patch(Part::Main).await,
+        ("delete", false) => request.delete().await,
+        // The deletion of a namespace deletes its content: namespaces are deleted one at a time.
+        ("deletecollection", _) if is_namespaces(&request.target.served) => Err(request.not_supported(verb)),
+        ("deletecollection", _) => request.delete_collection().await,
+        ("patch", true) => Err(Reply::error(&Error::BadRequest("name must be provided".into()))),
+        _ => Err(request.not_supported(verb)),
+    }
+}
+
+/// Calls a verb on a part of an object that is read and written by itself: its status, or the
+/// approval of a CertificateSigningRequest.
+async fn part(request: &mut ResourceRequest<'_>, verb: &str, part: Part) -> Answer {
+    match verb {
+        "get" => request.get().await,
+        "update" => request.update(part).await,
+        "patch" => request.patch(part).await,
+        _ => Err(request.not_supported(verb)),
+    }
+}
+
+/// Answers a namespace's `/finalize`: the only way for a client to change `spec.finalizers`.
+async fn finalize(request: &mut ResourceRequest<'_>, verb: &str) -> Answer {
+    match verb {
+        "update" => request.update(Part::Finalizers).await,
+        _ => Err(Reply::error(&Error::MethodNotAllowed)),
+    }
+}
+
+fn is_namespaces(served: &Served) -> bool {
+    served.api.group.is_empty() && &*served.api.names.plural == "namespaces"
+}
+
+/// Returns the namespace of a path; `None` where the path does not fit the resource's scope.
+fn namespace_of(served: &Served, path: &ResourcePath) -> Option<Option<Arc<str>>> {
+    match (served.api.scope, &path.namespace) {
+        (ScopeKind::Namespaced, namespace) => Some(namespace.as_deref().map(Arc::from)),
+        (ScopeKind::Cluster, None) => Some(None),
+        (ScopeKind::Cluster, Some(_)) => None,
+    }
+}
+
+/// Returns the warning about a deprecated version: its author's text, or the best version to use
+/// instead.
+fn deprecation(served: &Served, version: &str) -> Vec<String> {
+    let Some(text) = served.version(version).and_then(|v| v.deprecated.clone()) else {
+        return Vec::new();
+    };
+    if text != format!("{} {} is deprecated", served.api_version(version), served.names().kind) {
+        return vec![text];
+    }
+    let ranked = discovery::versions(std::slice::from_ref(served), served.group());
+    let usable = |candidate: &&str| served.version(candidate).is_some_and(|v| v.deprecated.is_none());
+    match ranked.into_iter().take_while(|ranked| *ranked != version).find(usable) {
+        Some(better) => vec![format!(
+            "{text}; use {} {}",
+            served.api_version(better),
+            served.names().kind
+        )],
+        None => vec![text],
+    }
+}

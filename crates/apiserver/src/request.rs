@@ -1,0 +1,334 @@
+//! Requests as every stage sees them: the parsed request line, the scope that its path leads to,
+//! and the answer.
+//!
+//! These types are below the stages, the virtual workspaces and the verbs, which add their own
+//! methods to them. The query is decoded, and the verb and the attributes are derived, once for
+//! each route: see [`Parsed::set_route`].
+
+use crate::{
+    limits::Budget,
+    path::{BadPath, ResourcePath, Rest, Route, Virtual, parse},
+    query::Query,
+    reply::Reply,
+    websocket::Upgrade,
+};
+use axum::body::Body;
+use http::{HeaderMap, Method, Request, Response, Uri};
+use insula_api::{ClusterName, ClusterPath};
+use insula_auth::{Attributes, ClusterFacts, audit::Record};
+use insula_registry::{
+    Error, ListOptions,
+    access::{self, OnAuthenticated, PeerCertificate},
+    exports::ExportName,
+    lifecycle::{LifecycleController, LifecyclePhase},
+    locate::{self, LogicalClusterView},
+};
+use insula_store::Snapshot;
+use std::sync::Arc;
+
+/// The result of a handler.
+pub type Answer = Result<Response<Body>, Reply>;
+
+/// Labels of a request in metrics, known once its resource is resolved. A response extension.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RequestKind {
+    /// Kubernetes' verb; empty for requests that are not about objects.
+    pub verb: &'static str,
+    /// Origin of the resource.
+    pub class: ResourceClass,
+}
+
+/// Origin of a request's resource. A closed set: it labels metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ResourceClass {
+    /// Discovery, OpenAPI, or nothing that is served.
+    #[default]
+    NonResource,
+    /// A built-in kind.
+    System,
+    /// Bound from an export.
+    Bound,
+    /// Defined in the cluster by a CustomResourceDefinition.
+    Local,
+    /// A gRPC call, which has no resource.
+    Call,
+}
+
+/// A request whose path makes sense.
+pub struct Parsed {
+    /// HTTP method.
+    pub method: Method,
+    /// Path and query as they came.
+    pub uri: Uri,
+    /// The target that the path names.
+    pub route: Route,
+    /// Kubernetes' verb; empty for requests that are not about objects.
+    pub verb: &'static str,
+    /// Attributes for authorisation, without a cluster: that is known when the request is located.
+    pub(crate) attributes: Attributes,
+    /// Query parameters.
+    pub query: Query,
+    /// Headers.
+    pub headers: HeaderMap,
+    /// Body, unread.
+    pub body: Body,
+    /// The certificate that came with the connection.
+    pub(crate) peer: Option<PeerCertificate>,
+    pub(crate) connection: Option<OnAuthenticated>,
+    /// The upgrade to a WebSocket, if the client asks for one.
+    pub(crate) upgrade: Option<Upgrade>,
+    /// The request's record in the audit log.
+    pub(crate) record: Record,
+    /// The account whose limits the request counts against: that of the credential, whomever its
+    /// owner acts as. Empty until the request is authenticated.
+    pub(crate) payer: Arc<str>,
+    /// Bytes in flight of the request.
+    pub(crate) budget: Budget,
+}
+
+impl Parsed {
+    /// Reads the request line.
+    ///
+    /// # Errors
+    /// 400 for a path that cannot be a request.
+    pub fn new(request: Request<Body>) -> Result<Parsed, Reply> {
+        let route = parse(request.uri().path()).map_err(|BadPath(text)| Reply::error(&Error::BadRequest(text)))?;
+        Ok(Self::routed(request, route))
+    }
+
+    /// Reads the head of a gRPC call. The call names its workspace in its message; one whose
+    /// credential counts in that workspace alone names it in a header as well.
+    pub(crate) fn call(request: Request<Body>, workspace: Option<ClusterPath>) -> Parsed {
+        let path = request.uri().path().to_owned();
+        let route = match workspace {
+            Some(workspace) => Route::Cluster {
+                path: Some(workspace),
+                rest: Rest::Other(path),
+            },
+            None => Route::Service(path),
+        };
+        Self::routed(request, route)
+    }
+
+    fn routed(request: Request<Body>, route: Route) -> Parsed {
+        let (mut parts, body) = request.into_parts();
+        let query = Query::parse(parts.uri.query().unwrap_or_default());
+        let peer = parts.extensions.get::<PeerCertificate>().cloned();
+        let connection = parts.extensions.remove::<OnAuthenticated>();
+        let upgrade = Upgrade::from_request(&mut parts);
+        let record = parts.extensions.remove::<Record>().unwrap_or_default();
+        let mut parsed = Parsed {
+            method: parts.method,
+            uri: parts.uri,
+            route: Route::NoCluster,
+            verb: "",
+            attributes: Attributes::default(),
+            query,
+            headers: parts.headers,
+            body,
+            peer,
+            connection,
+            upgrade,
+            record,
+            payer: Arc::default(),
+            budget: Budget::default(),
+        };
+        parsed.set_route(route);
+        parsed
+    }
+
+    /// Sets the route, and derives the verb and the attributes from it.
+    pub(crate) fn set_route(&mut self, route: Route) {
+        self.route = route;
+        self.verb = self.resource_path().map_or("", |path| self.verb_for(path));
+        self.attributes = self.derive_attributes();
+    }
+
+    /// The path to objects, of a request that is about objects.
+    pub(crate) fn resource_path(&self) -> Option<&ResourcePath> {
+        match &self.route {
+            Route::Cluster {
+                rest: Rest::Resource(path),
+                ..
+            }
+            | Route::Virtual {
+                rest: Rest::Resource(path),
+                ..
+            } => Some(path),
+            _ => None,
+        }
+    }
+
+    /// Kubernetes' verb of a request for objects.
+    fn verb_for(&self, path: &ResourcePath) -> &'static str {
+        match self.method {
+            Method::GET | Method::HEAD if path.watch_prefix || (path.name.is_none() && self.query.flag("watch")) => {
+                "watch"
+            }
+            Method::GET | Method::HEAD if path.name.is_none() => "list",
+            Method::GET | Method::HEAD => "get",
+            Method::POST => "create",
+            Method::PUT => "update",
+            Method::PATCH => "patch",
+            Method::DELETE if path.name.is_none() => "deletecollection",
+            Method::DELETE => "delete",
+            _ => "",
+        }
+    }
+
+    /// The request in the terms of authorisation. The identity that a resource may be named with
+    /// selects the API's exporter, and is no part of its name there: roles and policies would not
+    /// know it.
+    fn derive_attributes(&self) -> Attributes {
+        let Some(path) = self.resource_path() else {
+            return Attributes {
+                verb: self.method.as_str().to_ascii_lowercase(),
+                path: self.non_resource_path(),
+                ..Attributes::default()
+            };
+        };
+        let ResourcePath {
+            group,
+            version,
+            namespace,
+            resource,
+            name,
+            subresource,
+            ..
+        } = path.clone();
+        let is_namespace = resource == "namespaces" && group.is_empty();
+        let name = name.unwrap_or_default();
+        // A right to list or watch objects of certain names covers a request whose field selector
+        // is for one of them.
+        let selected = (name.is_empty() && matches!(self.verb, "list" | "watch"))
+            .then(|| self.query.selected_name())
+            .flatten();
+        Attributes {
+            verb: self.verb.into(),
+            group,
+            version,
+            resource: without_identity(&resource).to_owned(),
+            subresource: subresource.unwrap_or_default(),
+            // A namespace's own requests are judged inside it, as Kubernetes does.
+            namespace: namespace.unwrap_or_else(|| if is_namespace { name.clone() } else { String::new() }),
+            name: selected.unwrap_or(name),
+            path: String::new(),
+            cluster: None,
+            is_resource_request: true,
+        }
+    }
+
+    /// The path that rules for non-resource URLs are compared with.
+    fn non_resource_path(&self) -> String {
+        match &self.route {
+            Route::Cluster { rest, .. } | Route::Virtual { rest, .. } => path_of(rest),
+            Route::Server(path) | Route::Service(path) => path.clone(),
+            Route::NoCluster => self.uri.path().to_owned(),
+        }
+    }
+}
+
+fn path_of(rest: &Rest) -> String {
+    match rest {
+        Rest::CoreVersions => "/api".into(),
+        Rest::Groups => "/apis".into(),
+        Rest::Group(group) => format!("/apis/{group}"),
+        Rest::GroupVersion { group, version } if group.is_empty() => format!("/api/{version}"),
+        Rest::GroupVersion { group, version } => format!("/apis/{group}/{version}"),
+        Rest::OpenApiV2 => "/openapi/v2".into(),
+        Rest::OpenApiV3(None) => "/openapi/v3".into(),
+        Rest::OpenApiV3(Some(path)) => format!("/openapi/v3/{path}"),
+        Rest::Other(path) => path.clone(),
+        Rest::Resource(_) => String::new(),
+    }
+}
+
+/// Returns a plural resource without the identity of its exporter (`widgets:1f3a…`).
+pub(crate) fn without_identity(resource: &str) -> &str {
+    resource.split_once(':').map_or(resource, |(name, _)| name)
+}
+
+/// The state and the part of the installation that a located request is about.
+#[derive(Clone)]
+pub struct RequestScope {
+    /// The latest state. It decides about the request: which cluster its path leads to, and who has
+    /// which rights there.
+    pub snapshot: Snapshot,
+    /// The state that lists answer from, which may be an older one. It decides nothing.
+    pub read: Snapshot,
+    /// Parameters of a GET of a collection, parsed.
+    pub list_options: Option<ListOptions>,
+    /// The cluster; `None` outside of any and for the wildcard.
+    pub cluster: Option<ClusterName>,
+    /// The LogicalCluster of `cluster` in `snapshot`; system clusters have none.
+    pub logical_cluster: Option<Arc<LogicalClusterView>>,
+    /// The path that the client used.
+    pub path: Option<ClusterPath>,
+    /// The part of the path behind the cluster.
+    pub rest: Rest,
+    /// The virtual workspace through which the request sees the cluster.
+    pub view: Option<VirtualWorkspace>,
+}
+
+impl RequestScope {
+    /// Facts for authorisation in a cluster, at the latest state.
+    pub(crate) fn facts(&self, cluster: &ClusterName) -> ClusterFacts {
+        match self.cluster.as_ref() == Some(cluster) {
+            true => access::facts_with(&self.snapshot, cluster, self.logical_cluster.as_deref()),
+            false => access::facts(&self.snapshot, cluster),
+        }
+    }
+
+    /// Returns true for a cluster that an administrator has switched off.
+    pub(crate) fn is_inactive(&self) -> bool {
+        self.logical_cluster.as_ref().is_some_and(|view| view.inactive)
+    }
+}
+
+/// Reads the LogicalCluster of a scope's cluster.
+pub(crate) fn logical_cluster(snapshot: &Snapshot, cluster: Option<&ClusterName>) -> Option<Arc<LogicalClusterView>> {
+    locate::logical_cluster(snapshot, cluster?)
+}
+
+/// A virtual workspace: a view of clusters from outside, as its path names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum VirtualWorkspace {
+    /// An export: the objects that its consumers show its provider.
+    Export(ExportName),
+    /// The schemas behind the bindings of a cluster, to read.
+    Schemas(ClusterName),
+    /// An initializer or terminator: the workspaces that wait for it.
+    LifecycleController(LifecycleController),
+    /// A path under `/services` that names none.
+    Unknown,
+}
+
+impl From<&Virtual> for VirtualWorkspace {
+    fn from(workspace: &Virtual) -> Self {
+        let controller = |phase, name| {
+            LifecycleController::parse(phase, name)
+                .map_or(VirtualWorkspace::Unknown, VirtualWorkspace::LifecycleController)
+        };
+        match workspace {
+            Virtual::ApiExport { cluster, name } => VirtualWorkspace::Export(ExportName {
+                cluster: cluster.clone(),
+                name: name.as_str().into(),
+            }),
+            Virtual::ApiResourceSchemas { cluster } => VirtualWorkspace::Schemas(cluster.clone()),
+            Virtual::Initializing(name) => controller(LifecyclePhase::Initializing, name),
+            Virtual::Terminating(name) => controller(LifecyclePhase::Terminating, name),
+        }
+    }
+}
+
+impl VirtualWorkspace {
+    /// The cluster in which the right to use the virtual workspace is granted.
+    pub(crate) fn home(&self) -> Option<&ClusterName> {
+        match self {
+            VirtualWorkspace::Export(export) => Some(&export.cluster),
+            VirtualWorkspace::Schemas(consumer) => Some(consumer),
+            VirtualWorkspace::LifecycleController(lifecycle) => Some(&lifecycle.cluster),
+            VirtualWorkspace::Unknown => None,
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! The API server: the parts that every request shares.
+
+use crate::{fair_share, limits, mounts::Forward, openapi};
+use insula_registry::{Registry, access::Authenticator};
+use std::{sync::Arc, time::Duration};
+use tokio::sync::watch;
+
+/// The API server of a registry, over HTTP and gRPC.
+pub struct ApiServer {
+    /// The objects.
+    pub registry: Arc<Registry>,
+    /// Forwards requests to the servers that workspaces are mounted from.
+    pub mounts: Arc<dyn Forward>,
+    /// Authenticates the senders of requests.
+    pub authenticator: Arc<Authenticator>,
+    /// Limits of each user and each workspace.
+    pub limits: limits::Limits,
+    /// Shares of CPU time between tenants.
+    pub fair_share: fair_share::FairShare,
+    /// OpenAPI documents, made when they are requested.
+    pub openapi: openapi::Cache,
+    /// Turns true when the server drains: watches end.
+    pub closing: watch::Receiver<bool>,
+    /// Period of a watch's bookmarks. At each bookmark the user's right to the watch is checked
+    /// again.
+    pub bookmark_period: Duration,
+}

@@ -1,0 +1,187 @@
+//! Verbs of requests for objects, a file each, over a [`ResourceRequest`].
+//!
+//! A verb negotiates the form of its answer, reads its parameters and the body, calls one verb of
+//! the registry, and renders the result.
+
+pub(crate) mod get;
+mod home;
+mod list;
+mod review;
+pub(crate) mod scale;
+pub(crate) mod watch;
+mod write;
+
+use crate::{
+    body, discovery,
+    limits::Budget,
+    negotiate::{self, Negotiated, Supported},
+    render::Renderer,
+    reply::{self, Reply, header_text},
+    server::ApiServer,
+    stage::Authorized,
+    status,
+};
+use axum::body::Body;
+use http::{HeaderMap, header};
+use http_body_util::{BodyExt, Limited};
+use insula_api::Json;
+use insula_registry::{Error, Target, WriteOptions};
+
+/// Bytes of names of programs as field managers; longer names are cut.
+const MANAGER_BYTES_MAX: usize = 128;
+
+/// A request for objects of one resource.
+pub struct ResourceRequest<'a> {
+    /// The server.
+    pub server: &'a ApiServer,
+    /// The request, its user and its scope.
+    pub request: Authorized,
+    /// The resource, version, cluster and namespace.
+    pub target: Target,
+    /// Object name; empty for collections.
+    pub name: String,
+    /// Warnings of every answer, even of a refusal.
+    pub warnings: Vec<String>,
+}
+
+impl ResourceRequest<'_> {
+    /// The refusal of a verb that the resource does not have. Custom resources name the verb and
+    /// the resource in a 405, built-ins do not.
+    pub fn not_supported(&self, verb: &str) -> Reply {
+        let api = &self.target.served.api;
+        match api.strategy.traits().built_in {
+            true => Reply::error(&Error::MethodNotAllowed),
+            false => status::not_supported(&api.named(), verb).into(),
+        }
+    }
+
+    /// Chooses the form of the answer.
+    pub fn negotiate(&self, supported: Supported) -> Result<Negotiated, Reply> {
+        let headers = &self.request.parsed.headers;
+        negotiate::accept(reply::accept_header(headers).as_deref(), supported).map_err(Reply::from)
+    }
+
+    /// Returns the renderer of a form.
+    pub fn renderer(&self, negotiated: Negotiated) -> Result<Renderer, Reply> {
+        let registry = &self.server.registry;
+        Renderer::new(registry, &self.target, &self.request.parsed, negotiated)
+    }
+
+    pub(crate) fn header(&self, name: header::HeaderName) -> Option<String> {
+        header_text(&self.request.parsed.headers, name)
+    }
+
+    /// Returns the field manager of a write: the one that the query names, or the program of
+    /// `User-Agent` up to its version.
+    pub(crate) fn manager(&self) -> String {
+        let named = self.request.parsed.query.get("fieldManager");
+        if let Some(named) = named.filter(|named| !named.is_empty()) {
+            return named.to_owned();
+        }
+        let agent = self.header(header::USER_AGENT).unwrap_or_default();
+        let program = agent.split('/').next().unwrap_or_default();
+        let mut name = String::new();
+        for c in program.chars().filter(|c| !c.is_control()) {
+            if name.len() + c.len_utf8() > MANAGER_BYTES_MAX {
+                break;
+            }
+            name.push(c);
+        }
+        name
+    }
+
+    /// Reads `dryRun` and `fieldValidation`, for a kind of options.
+    pub fn write_options(&self, kind: &str) -> Result<WriteOptions<'_>, Reply> {
+        let (dry_run, field_validation) = self.request.parsed.query.write(kind)?;
+        Ok(WriteOptions {
+            user: &self.request.writer,
+            dry_run,
+            field_validation,
+            duplicates: Vec::new(),
+            record: self.request.parsed.record.clone(),
+            manager: self.manager(),
+        })
+    }
+
+    /// Reads the body's bytes, up to the limit.
+    pub async fn read_body(&mut self) -> Result<Vec<u8>, Reply> {
+        let body = std::mem::take(&mut self.request.parsed.body);
+        read_limited(
+            body,
+            &self.request.parsed.headers,
+            self.server.limits.settings.body_bytes,
+            &self.request.parsed.budget,
+        )
+        .await
+    }
+
+    /// Reads the body as an object of the resource.
+    pub(crate) async fn body(&mut self) -> Result<body::Decoded, Reply> {
+        let served = &self.target.served;
+        let kind = served.names().kind.clone();
+        let implied = discovery::is_built_in(served).then(|| served.api_version(&self.target.version));
+        let expected = body::Expected {
+            kind: &kind,
+            implied: implied.as_deref(),
+        };
+        self.body_of_kind(expected).await
+    }
+
+    /// Reads the body as an object of a kind.
+    pub async fn body_of_kind(&mut self, expected: body::Expected<'_>) -> Result<body::Decoded, Reply> {
+        let bytes = self.read_body().await?;
+        let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
+        let decoded = body::decode_object(&bytes, format, expected).map_err(Reply::from)?;
+        self.request.parsed.record.sent(&decoded.value);
+        Ok(decoded)
+    }
+
+    /// Reads a body that may be empty.
+    pub(crate) async fn optional_body(&mut self) -> Result<Option<Json>, Reply> {
+        let bytes = self.read_body().await?;
+        if bytes.is_empty() {
+            return Ok(None);
+        }
+        let format = negotiate::body_format(self.header(header::CONTENT_TYPE).as_deref())?;
+        let sent = body::decode(&bytes, format).map_err(Reply::from)?.value;
+        self.request.parsed.record.sent(&sent);
+        Ok(Some(sent))
+    }
+}
+
+/// Step in which the bytes of a body of unknown length are taken from the budget. Larger than
+/// [`crate::limits`] leaves uncounted.
+const BODY_STEP_BYTES: usize = 256 << 10;
+
+/// Reads a body within a limit and a budget.
+async fn read_limited(body: Body, headers: &HeaderMap, max: usize, budget: &Budget) -> Result<Vec<u8>, Reply> {
+    let max = max.min(body::BODY_BYTES_MAX);
+    let too_large = || Reply::error(&Error::TooLarge(format!("limit is {max}")));
+    let announced = header_text(headers, header::CONTENT_LENGTH).and_then(|text| text.parse::<usize>().ok());
+    if announced.is_some_and(|length| length > max) {
+        return Err(too_large());
+    }
+    if headers
+        .get(header::CONTENT_ENCODING)
+        .is_some_and(|encoding| encoding != "identity")
+    {
+        return Err(status::unsupported_among("identity encoding").into());
+    }
+    let mut body = Limited::new(body, max);
+    let mut reserved = announced.unwrap_or_default();
+    budget.hold(reserved)?;
+    let mut bytes = Vec::new();
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| match error.is::<http_body_util::LengthLimitError>() {
+            true => too_large(),
+            false => Reply::error(&Error::BadRequest(format!("the body could not be read: {error}"))),
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        if bytes.len() + data.len() > reserved {
+            budget.hold(BODY_STEP_BYTES)?;
+            reserved += BODY_STEP_BYTES;
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok(bytes)
+}

@@ -1,0 +1,75 @@
+//! Requests that are answered and not stored: reviews, and tokens for service accounts.
+
+use super::ResourceRequest;
+use crate::{
+    body,
+    negotiate::Supported,
+    reply::{self, Reply},
+    request::Answer,
+};
+use insula_registry::{
+    Error,
+    accounts::{self, Asked},
+    reviews::{self, Asker},
+};
+
+impl ResourceRequest<'_> {
+    /// Answers a review of access or of a token.
+    pub(crate) async fn review(&mut self, verb: &str) -> Answer {
+        if verb != "create" {
+            return Err(Reply::error(&Error::MethodNotAllowed));
+        }
+        // Neither a table nor metadata is an answer.
+        let form = self.negotiate(Supported::Document)?;
+        let sent = self.body().await?.value;
+        self.check_namespace(&sent)?;
+        let asker = Asker {
+            snapshot: &self.request.scope.snapshot,
+            user: &self.request.user,
+            manager: &self.manager(),
+            now: self.server.registry.clock.now(),
+        };
+        let scope = || Some((self.request.scope.snapshot.clone(), self.target.cluster.clone()));
+        let authenticated = match reviews::asked_token(&self.target, &sent) {
+            Some((token, audiences)) => Some(self.server.authenticator.by_token(token, &audiences, scope).await),
+            None => None,
+        };
+        let answer = reviews::answer(asker, &self.target, sent, authenticated)?;
+        Ok(reply::document(
+            201,
+            &answer,
+            form.format,
+            form.format.content_type(),
+            form.pretty,
+        ))
+    }
+
+    /// Issues a token for a service account.
+    pub(crate) async fn token(&mut self, verb: &str) -> Answer {
+        let authenticator = self.server.authenticator.clone();
+        let (Some(accounts), "create") = (&authenticator.accounts, verb) else {
+            return Err(Reply::error(&Error::MethodNotAllowed));
+        };
+        let form = self.negotiate(Supported::Document)?;
+        let (version, kind) = accounts::TOKEN_REQUEST;
+        let expected = body::Expected {
+            kind,
+            implied: Some(version),
+        };
+        let sent = self.body_of_kind(expected).await?.value;
+        let asked = Asked {
+            snapshot: &self.request.scope.snapshot,
+            target: &self.target,
+            name: &self.name,
+            manager: &self.manager(),
+        };
+        let answer = accounts.token(&*self.server.registry.rng, &asked, sent)?;
+        Ok(reply::document(
+            201,
+            &answer,
+            form.format,
+            form.format.content_type(),
+            form.pretty,
+        ))
+    }
+}

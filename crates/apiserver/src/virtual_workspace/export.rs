@@ -1,0 +1,143 @@
+//! The virtual workspace of an export: objects that the consumers of an export show its provider,
+//! in one consumer's cluster or in all of them.
+
+use super::outcome::{Refusal, ResolvedResource};
+use crate::{path::ResourcePath, reply::Reply, request::RequestScope};
+use insula_api::ClusterName;
+use insula_auth::{Attributes, EXTRA_CLUSTER, EXTRA_SCOPES, EXTRA_WARRANT, GROUP_KCP_ADMIN, UserInfo};
+use insula_registry::{
+    Registry,
+    exports::ExportName,
+    view::{AccessRequest, AllClusters, Denied, ViaExport, ViewScope},
+};
+use serde_json::json;
+use std::sync::Arc;
+
+/// Subresources that an export shows. The others are served in the cluster alone.
+const SUBRESOURCES: [&str; 3] = ["", "status", "scale"];
+
+/// Returns the right that the provider's users need: the verb on `apiexports/content`.
+pub(super) fn required_right(export: &ExportName, attributes: &Attributes) -> Attributes {
+    Attributes {
+        verb: attributes.verb.clone(),
+        group: "apis.kcp.io".into(),
+        resource: "apiexports".into(),
+        subresource: "content".into(),
+        name: export.name.to_string(),
+        cluster: Some(export.cluster.clone()),
+        is_resource_request: true,
+        ..Attributes::default()
+    }
+}
+
+/// Checks that the consumer grants the request: its own API, or a claim that it accepted.
+pub(super) fn check(
+    export: &ExportName,
+    scope: &RequestScope,
+    user: &UserInfo,
+    attributes: &Attributes,
+) -> Result<(), Refusal> {
+    if !export.exists(&scope.snapshot) {
+        return Err(Refusal::Absent);
+    }
+    let (Some(cluster), true) = (&scope.cluster, attributes.is_resource_request) else {
+        return Ok(());
+    };
+    let request = AccessRequest {
+        group: &attributes.group,
+        resource: &attributes.resource,
+        verb: &attributes.verb,
+    };
+    // Status of bindings and exports is written by controllers only, whatever was claimed.
+    let is_system_status =
+        attributes.group == "apis.kcp.io" && !attributes.subresource.is_empty() && attributes.verb != "get";
+    let through = ViaExport {
+        export: export.clone(),
+        verb: "",
+        user: Arc::new(user.clone()),
+        asked: Arc::new(attributes.clone()),
+    };
+    let grant = match SUBRESOURCES.contains(&&*attributes.subresource) && !is_system_status {
+        true => through.right(&scope.snapshot, cluster, request),
+        false => Err(Denied::NoReason),
+    };
+    match grant {
+        Ok(_) => Ok(()),
+        Err(denied) => Err(Refusal::Denied(denied.why().into())),
+    }
+}
+
+/// Returns the user with a warrant of the consumer's cluster: the export's bindings have granted
+/// the request there, and the cluster's roles know nothing of the user.
+pub(super) fn warranted(scope: &RequestScope, user: &UserInfo) -> UserInfo {
+    let mut user = user.clone();
+    if let Some(cluster) = &scope.cluster {
+        let warrant = json!({
+            "user": "system:serviceaccount:default:rest",
+            "groups": [GROUP_KCP_ADMIN],
+            "extra": {EXTRA_CLUSTER: [cluster.as_str()], EXTRA_SCOPES: [format!("cluster:{cluster}")]},
+        });
+        let warrants = user.extra.entry(EXTRA_WARRANT.to_owned()).or_default();
+        warrants.push(warrant.to_string());
+    }
+    user
+}
+
+/// The request that is resolved: its sender and what authorisation compared.
+pub(crate) struct Resolution<'a> {
+    /// Kubernetes' verb.
+    pub(crate) verb: &'static str,
+    /// The user.
+    pub(crate) user: &'a Arc<UserInfo>,
+    /// The request's own attributes.
+    pub(crate) attributes: &'a Arc<Attributes>,
+    /// The attributes of the right that the permit is for.
+    pub(crate) permitted: &'a Attributes,
+}
+
+/// Resolves a resource through the export; `None` where the export does not serve it.
+pub(super) fn resolve(
+    registry: &Registry,
+    export: &ExportName,
+    scope: &RequestScope,
+    (path, plural): (&ResourcePath, &str),
+    request: &Resolution<'_>,
+) -> Result<Option<ResolvedResource>, Reply> {
+    let (catalog, snapshot) = (&registry.catalog, &scope.snapshot);
+    let through = ViaExport {
+        export: export.clone(),
+        verb: request.verb,
+        user: request.user.clone(),
+        asked: request.attributes.clone(),
+    };
+    let Some(cluster) = &scope.cluster else {
+        let served = export.resolve(catalog, snapshot, &path.group, plural);
+        return Ok(served.map(|served| ResolvedResource {
+            cluster: export.cluster.clone(),
+            served,
+            view_scope: AllClusters::consumers(through),
+        }));
+    };
+    let access = AccessRequest {
+        group: &path.group,
+        resource: plural,
+        verb: request.verb,
+    };
+    let denied = |denied: Denied| Refusal::Denied(denied.why().into()).reply(request.user, request.permitted);
+    let grant = through.right(snapshot, cluster, access).map_err(denied)?;
+    let served = export.resolve_in((catalog, snapshot), cluster, (&path.group, plural), &grant);
+    Ok(served.map_err(denied)?.map(|served| ResolvedResource {
+        cluster: cluster.clone(),
+        served,
+        view_scope: ViewScope::ViaExport(through),
+    }))
+}
+
+/// Prefix of the virtual workspace's paths.
+pub(super) fn base(export: &ExportName, cluster: Option<&ClusterName>) -> String {
+    let cluster = cluster.map_or("*", ClusterName::as_str);
+    format!(
+        "/services/apiexport/{}/{}/clusters/{cluster}",
+        export.cluster, export.name
+    )
+}

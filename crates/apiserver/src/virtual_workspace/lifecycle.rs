@@ -1,0 +1,132 @@
+//! The virtual workspace of an initializer or a terminator: the LogicalClusters that wait for it,
+//! and, within each of these, its LogicalCluster and its content.
+
+use super::outcome::{Refusal, ResolvedResource};
+use crate::{path::ResourcePath, request::RequestScope};
+use insula_api::ClusterName;
+use insula_auth::{Attributes, ClusterFacts, UserInfo, permit};
+use insula_registry::{
+    Registry, Served, ids,
+    lifecycle::LifecycleController,
+    view::{AllClusters, ViewScope},
+};
+
+/// Returns the right that users need: the lifecycle verb on the type, in the type's cluster.
+pub(super) fn required_right(lifecycle: &LifecycleController) -> Attributes {
+    Attributes {
+        verb: lifecycle.verb().into(),
+        group: "tenancy.kcp.io".into(),
+        version: "v1alpha1".into(),
+        resource: "workspacetypes".into(),
+        name: lifecycle.workspace_type.to_string(),
+        cluster: Some(lifecycle.cluster.clone()),
+        is_resource_request: true,
+        ..Attributes::default()
+    }
+}
+
+/// Returns true for requests about LogicalClusters themselves.
+fn is_about_clusters(group: &str, resource: &str) -> bool {
+    group == "core.kcp.io" && resource == "logicalclusters"
+}
+
+/// Returns the user as whom a request is served.
+pub(super) fn user(
+    lifecycle: &LifecycleController,
+    scope: &RequestScope,
+    caller: &UserInfo,
+    attributes: &Attributes,
+) -> UserInfo {
+    match &scope.cluster {
+        Some(cluster) if !is_about_clusters(&attributes.group, &attributes.resource) => {
+            lifecycle.works_as(&scope.snapshot, cluster, caller)
+        }
+        _ => lifecycle.stands_for(caller),
+    }
+}
+
+/// Checks that the cluster waits for the controller and that the request is one of its own.
+pub(super) fn check(
+    lifecycle: &LifecycleController,
+    scope: &RequestScope,
+    caller: &UserInfo,
+    attributes: &Attributes,
+) -> Result<(), Refusal> {
+    let denied = || Refusal::Denied("access denied".into());
+    let about_clusters = is_about_clusters(&attributes.group, &attributes.resource);
+    let reads = matches!(attributes.verb.as_str(), "get" | "list" | "watch");
+    let Some(cluster) = &scope.cluster else {
+        return match !attributes.is_resource_request || about_clusters {
+            true => Ok(()),
+            false => Err(Refusal::Absent),
+        };
+    };
+    if !lifecycle.is_awaited(&scope.snapshot, cluster) {
+        return Err(Refusal::Denied(lifecycle.refusal().into()));
+    }
+    if about_clusters {
+        let own_entry = attributes.subresource == "status" && matches!(attributes.verb.as_str(), "update" | "patch");
+        return match own_entry || reads {
+            true => Ok(()),
+            false => Err(denied()),
+        };
+    }
+    let facts = ClusterFacts {
+        entered: true,
+        unfinished: false,
+        ..scope.facts(cluster)
+    };
+    let user = user(lifecycle, scope, caller, attributes);
+    let discovers = !attributes.is_resource_request && reads;
+    match discovers || permit(&user, attributes.clone(), &facts).is_ok() {
+        true => Ok(()),
+        false => Err(denied()),
+    }
+}
+
+/// Returns the APIs of the cluster, or LogicalClusters across all of them.
+pub(super) fn served(registry: &Registry, scope: &RequestScope) -> Vec<Served> {
+    let catalog = &registry.catalog;
+    match &scope.cluster {
+        Some(cluster) => catalog.served(&scope.snapshot, cluster),
+        None => {
+            let clusters = catalog.system().get("core.kcp.io", "logicalclusters");
+            clusters.cloned().into_iter().collect()
+        }
+    }
+}
+
+/// Resolves a resource; `None` where it is not served.
+pub(super) fn resolve(
+    registry: &Registry,
+    lifecycle: &LifecycleController,
+    scope: &RequestScope,
+    path: &ResourcePath,
+) -> Option<ResolvedResource> {
+    let catalog = &registry.catalog;
+    match &scope.cluster {
+        Some(cluster) => Some(ResolvedResource {
+            served: catalog.resolve(&scope.snapshot, cluster, &path.group, &path.resource)?,
+            cluster: cluster.clone(),
+            view_scope: ViewScope::For(lifecycle.clone()),
+        }),
+        None => {
+            let served = catalog.system().get(&path.group, &path.resource)?;
+            (served.resource_id() == ids::logicalclusters()).then(|| ResolvedResource {
+                cluster: ClusterName::root(),
+                served: served.clone(),
+                view_scope: AllClusters::everywhere(lifecycle.labels()),
+            })
+        }
+    }
+}
+
+/// Prefix of the virtual workspace's paths.
+pub(super) fn base(lifecycle: &LifecycleController, cluster: Option<&ClusterName>) -> String {
+    let cluster = cluster.map_or("*", ClusterName::as_str);
+    format!(
+        "/services/{}/{}/clusters/{cluster}",
+        lifecycle.service(),
+        lifecycle.name()
+    )
+}

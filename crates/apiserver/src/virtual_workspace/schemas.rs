@@ -1,0 +1,69 @@
+//! The virtual workspace of a consumer's schemas: the APIResourceSchemas behind the bindings of a
+//! cluster, to read.
+
+use super::outcome::{Refusal, ResolvedResource};
+use crate::{path::ResourcePath, request::RequestScope};
+use insula_api::ClusterName;
+use insula_auth::Attributes;
+use insula_registry::{
+    Registry, Served,
+    view::{AllClusters, ViewScope, schemas_behind},
+};
+
+/// Returns the right that users need: whoever may read bindings may read what they bind.
+pub(super) fn required_right(consumer: &ClusterName) -> Attributes {
+    Attributes {
+        verb: "get".into(),
+        group: "apis.kcp.io".into(),
+        resource: "apibindings".into(),
+        cluster: Some(consumer.clone()),
+        is_resource_request: true,
+        ..Attributes::default()
+    }
+}
+
+/// Checks that a request reads.
+pub(super) fn check(attributes: &Attributes) -> Result<(), Refusal> {
+    match &*attributes.verb {
+        "get" | "list" | "watch" => Ok(()),
+        _ => Err(Refusal::Denied(
+            "only read-only access is allowed to apiresourceschemas".into(),
+        )),
+    }
+}
+
+/// Returns the API of APIResourceSchemas.
+pub(super) fn served(registry: &Registry) -> Option<Served> {
+    let system = registry.catalog.system();
+    system.get("apis.kcp.io", "apiresourceschemas").cloned()
+}
+
+/// Resolves a request for schemas; `None` for another resource. A schema that is named is read in
+/// the cluster of its exporter.
+pub(super) fn resolve(
+    registry: &Registry,
+    consumer: &ClusterName,
+    scope: &RequestScope,
+    (path, plural): (&ResourcePath, &str),
+) -> Option<ResolvedResource> {
+    let served = served(registry)?;
+    if *path.group != *served.api.group || plural != &*served.api.names.plural {
+        return None;
+    }
+    let exporter = path.name.as_ref().and_then(|name| {
+        let mut behind = schemas_behind(&scope.snapshot, consumer).into_iter();
+        behind.find(|key| *key.name == **name).map(|key| key.cluster)
+    });
+    Some(match exporter {
+        Some(cluster) => ResolvedResource {
+            cluster,
+            served,
+            view_scope: ViewScope::Within,
+        },
+        None => ResolvedResource {
+            cluster: consumer.clone(),
+            served,
+            view_scope: AllClusters::schemas_of(consumer.clone()),
+        },
+    })
+}
