@@ -135,17 +135,38 @@ pub fn accept_header(headers: &HeaderMap) -> Option<String> {
     (!values.is_empty()).then(|| values.join(","))
 }
 
-/// A JSON document in a format; in protobuf, one of those that are written in it.
+/// Answers with a JSON document in a format; 500 if it cannot be written in that format.
 pub fn document(code: u16, body: &Json, format: Format, content_type: &'static str, pretty: bool) -> Response<Body> {
-    let text = match format {
-        Format::Json if pretty => serde_json::to_string_pretty(body)
-            .map(|text| text + "\n")
-            .unwrap_or_default(),
-        Format::Json => body.to_string() + "\n",
-        Format::Yaml => serde_saphyr::to_string(body).unwrap_or_default(),
-        Format::Protobuf => return bytes(code, protobuf::encode(body).unwrap_or_default(), content_type),
-    };
-    bytes(code, text.into_bytes(), content_type)
+    match encoded(body, format, pretty) {
+        Ok(encoded) => bytes(code, encoded, content_type),
+        Err(error) => {
+            tracing::error!(error, ?format, "an answer cannot be encoded");
+            let failed = status::status(&Error::Internal(error));
+            let text = failed.body.to_string() + "\n";
+            bytes(failed.code, text.into_bytes(), Format::Json.content_type())
+        }
+    }
+}
+
+/// Encodes a document.
+///
+/// # Errors
+/// The reason for which the format cannot hold the document.
+fn encoded(body: &Json, format: Format, pretty: bool) -> Result<Vec<u8>, String> {
+    match format {
+        Format::Json if pretty => {
+            let text = serde_json::to_string_pretty(body).map_err(|error| error.to_string())?;
+            Ok((text + "\n").into_bytes())
+        }
+        Format::Json => Ok((body.to_string() + "\n").into_bytes()),
+        Format::Yaml => {
+            let text = serde_saphyr::to_string(body).map_err(|error| error.to_string())?;
+            Ok(text.into_bytes())
+        }
+        Format::Protobuf => {
+            protobuf::encode(body).ok_or_else(|| format!("kind {} is not written in protobuf", body["kind"]))
+        }
+    }
 }
 
 /// What Go's `http.Error` writes.
@@ -210,6 +231,16 @@ fn fitting(warnings: &[String]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn documents_that_cannot_be_encoded_are_answered_with_500() {
+        let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget"});
+        let content_type = Format::Protobuf.content_type();
+        let response = document(200, &widget, Format::Protobuf, content_type, false);
+        assert_eq!(response.status(), 500);
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+    }
 
     #[test]
     fn warnings_come_once_and_have_an_end() {

@@ -119,8 +119,7 @@ impl Encoder {
         };
         if self.format == Format::Protobuf {
             let object = self.renderer.event_value(of, shown).await?;
-            self.encode(kind, &object, out);
-            return Ok(());
+            return self.encode(kind, &object, out);
         }
         let begin = out.bytes.len();
         out.bytes.extend_from_slice(b"{\"type\":\"");
@@ -139,12 +138,12 @@ impl Encoder {
     }
 
     /// Encodes a bookmark at a revision.
-    pub(crate) fn bookmark(&self, revision: Revision, initial_end: bool, out: &mut EncodedEvents) {
+    pub(crate) fn bookmark(&self, revision: Revision, initial_end: bool, out: &mut EncodedEvents) -> Result<()> {
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if initial_end {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
-        self.encode("BOOKMARK", &self.renderer.bookmark(metadata), out);
+        self.encode("BOOKMARK", &self.renderer.bookmark(metadata), out)
     }
 
     /// Encodes the error that ends the watch.
@@ -154,16 +153,24 @@ impl Encoder {
 
     /// Encodes the Status that ends the watch.
     pub(crate) fn refusal(&self, status: &StatusReply, out: &mut EncodedEvents) {
-        self.encode("ERROR", &status.body, out);
+        if let Err(error) = self.encode("ERROR", &status.body, out) {
+            tracing::error!(%error, "the end of a watch cannot be encoded");
+        }
     }
 
-    fn encode(&self, kind: &str, object: &Json, out: &mut EncodedEvents) {
+    /// Encodes one event. Negotiation admits protobuf for metadata alone, which is written in it,
+    /// as `Status` is.
+    fn encode(&self, kind: &str, object: &Json, out: &mut EncodedEvents) -> Result<()> {
         match self.format {
-            // What is asked for in protobuf is metadata, and Status: both are written in it.
-            Format::Protobuf => out.push(&protobuf::event(kind, object).unwrap_or_default()),
+            Format::Protobuf => {
+                let event = protobuf::event(kind, object)
+                    .ok_or_else(|| Error::Internal(format!("kind {} is not written in protobuf", object["kind"])))?;
+                out.push(&event);
+            }
             Format::Json | Format::Yaml => {
-                out.push(format!("{}\n", json!({"type": kind, "object": object})).as_bytes())
+                out.push(format!("{}\n", json!({"type": kind, "object": object})).as_bytes());
             }
         }
+        Ok(())
     }
 }

@@ -8,7 +8,7 @@ use crate::{
     reauthorize::Credentials,
     reply::{self, Reply},
     request::Answer,
-    stage,
+    stage::{self, Authorized},
     watch_encoder::{EncodedEvents, Encoder},
 };
 use axum::body::Body;
@@ -25,58 +25,58 @@ mod dependencies;
 mod times;
 
 use dependencies::Dependencies;
-use times::{Tick, Times, lasting};
+use times::{Tick, Times, watch_timeout};
 
-/// Bytes of objects that are encoded at once, rounded up to a whole event: what a client does not
-/// take is not encoded.
+/// Bytes of objects that are encoded at once, rounded up to a whole event: events that the client
+/// does not read are not encoded.
 const STEP_BYTES: usize = 128 << 10;
 
-/// Everything that a running watch holds.
+/// The state of a running watch.
 pub(crate) struct Running {
     registry: Arc<Registry>,
     authenticator: Arc<Authenticator>,
     watch: Watch,
     encoder: Encoder,
-    /// Events that the watch has given and that are still to be encoded.
+    /// Events that the watch has returned and that are still to be encoded.
     unsent: VecDeque<Event>,
     dependencies: Dependencies,
     credentials: Credentials,
-    /// True when it is time to check again that the user may watch.
+    /// True when the user's right to the watch is to be checked again.
     is_review_due: bool,
     times: Times,
-    /// Whether the client wants bookmarks.
+    /// True if the client wants bookmarks.
     bookmarks: bool,
-    /// Whether the end of the initial state is still to be marked, and the revision of that state.
+    /// Revision of the initial state, as long as its end is still to be marked.
     initial_end: Option<Revision>,
     closing: watch::Receiver<bool>,
-    /// Where it ends, once that is known.
+    /// Revision at which the watch ends, once that is known.
     last: Option<Revision>,
     ended: bool,
-    _place: WatchPermit,
+    _permit: WatchPermit,
     _record: Open,
 }
 
-/// What a watch sends.
+/// The events of a watch.
 pub(crate) enum Events {
-    /// What happens.
+    /// A running watch.
     Running(Box<Running>),
-    /// These, and no more.
+    /// Events that are already encoded, and no more.
     Last(Option<EncodedEvents>),
 }
 
 impl Events {
-    /// All events, as far as they are asked for.
+    /// Streams the events in batches, each encoded when it is polled for.
     pub(crate) fn stream(self) -> impl Stream<Item = EncodedEvents> {
         unfold(self, |mut events| async move {
-            let frames = events.frames().await?;
-            Some((frames, events))
+            let batch = events.next_batch().await?;
+            Some((batch, events))
         })
     }
 
-    async fn frames(&mut self) -> Option<EncodedEvents> {
+    async fn next_batch(&mut self) -> Option<EncodedEvents> {
         match self {
-            Events::Running(running) => running.frames().await,
-            Events::Last(frames) => frames.take(),
+            Events::Running(running) => running.next_batch().await,
+            Events::Last(batch) => batch.take(),
         }
     }
 }
@@ -84,81 +84,79 @@ impl Events {
 /// Starts a watch.
 pub(crate) async fn watch(request: &mut ResourceRequest<'_>) -> Answer {
     let negotiated = request.negotiate(Supported::Watch)?;
-    let query = &request.request.parsed.query;
-    let (mut options, start) = query.watch()?;
+    let server = request.server;
+    let Authorized { parsed, scope, .. } = &request.request;
+    let (mut options, start) = parsed.query.watch()?;
     if !request.name.is_empty() {
-        options
-            .fields
-            .terms
-            .push(("metadata.name".into(), request.name.clone(), true));
+        let by_name = ("metadata.name".into(), request.name.clone(), true);
+        options.fields.terms.push(by_name);
     }
-    let timeout = lasting(query.timeout_seconds()?, request.server.registry.rng.next_u64());
-    let bookmarks = query.flag("allowWatchBookmarks");
-    let place = request
-        .server
-        .limits
-        .watch(&request.request.parsed.payer, request.request.scope.cluster.as_ref())
-        .map_err(Reply::from)?;
+    let timeout = watch_timeout(parsed.query.timeout_seconds()?, server.registry.rng.next_u64());
+    let bookmarks = parsed.query.flag("allowWatchBookmarks");
+    let permit = server.limits.watch(&parsed.payer, scope.cluster.as_ref())?;
     let encoder = Encoder::new(request.renderer(negotiated)?, negotiated);
     let format = encoder.format();
-    let registry = request.server.registry.clone();
+    let registry = server.registry.clone();
     let target = registry.asking_to_watch(&request.target).into_owned();
-    // From the state that resolved and authorised the request, whatever is waited for from here on.
-    let dependencies = Dependencies::follow(&registry, &target, request.request.scope.snapshot.revision());
+    // From the state that resolved and authorised the request, so that no change is missed while
+    // the watch begins.
+    let dependencies = Dependencies::follow(&registry, &target, scope.snapshot.revision());
+    let credentials = Credentials::from_request(parsed);
     let events = match begin(&registry, target, options, start).await {
         Ok((watch, initial_end)) => Events::Running(Box::new(Running {
-            authenticator: request.server.authenticator.clone(),
+            authenticator: server.authenticator.clone(),
             encoder,
             unsent: VecDeque::new(),
             dependencies,
-            credentials: Credentials::from_request(&request.request.parsed),
+            credentials,
             is_review_due: false,
             registry,
             watch,
-            times: Times::new(timeout, request.server.bookmark_period),
+            times: Times::new(timeout, server.bookmark_period),
             bookmarks,
             initial_end,
-            closing: request.server.closing.clone(),
+            closing: server.closing.clone(),
             last: None,
             ended: false,
-            _place: place,
+            _permit: permit,
             _record: request.request.parsed.record.open(),
         })),
-        // A revision that is gone is told within the stream: that is where clients look for it.
+        // Clients expect the error of a compacted revision within the stream.
         Err(Begin::Expired(error)) => {
-            let mut frames = EncodedEvents::default();
-            encoder.error(&error, &mut frames);
-            Events::Last(Some(frames))
+            let mut last = EncodedEvents::default();
+            encoder.error(&error, &mut last);
+            Events::Last(Some(last))
         }
         Err(Begin::Refused(reply)) => return Err(reply),
     };
-    let mut response = match request.request.parsed.upgrade.take() {
-        Some(upgrade) => {
-            let batches = events.stream().map(EncodedEvents::split);
-            upgrade.send(&request.request.parsed.headers, batches, format)?
-        }
+    let parsed = &mut request.request.parsed;
+    let mut response = match parsed.upgrade.take() {
+        Some(upgrade) => upgrade.send(&parsed.headers, events.stream().map(EncodedEvents::split), format)?,
         None => streamed(events, format),
     };
     reply::add_warnings(&mut response, &request.warnings);
     Ok(response)
 }
 
-/// An answer that goes on as long as there are events.
+/// Answers with a body that lasts as long as there are events.
 fn streamed(events: Events, format: Format) -> Response<Body> {
-    let frames = events
+    let batches = events
         .stream()
         .map(move |events| Ok::<Bytes, Infallible>(events.into_stream_bytes(format)));
     let mut response = reply::bytes(200, Vec::new(), content_type(format));
-    *response.body_mut() = Body::from_stream(frames);
+    *response.body_mut() = Body::from_stream(batches);
     response
 }
 
+/// The refusal of a watch that did not begin.
 enum Begin {
+    /// The revision is compacted.
     Expired(Error),
     Refused(Reply),
 }
 
-/// The watch, and the revision whose state it starts with if the end of that state is to be marked.
+/// Begins a watch. Returns it with the revision of its initial state, if the end of that state is to
+/// be marked.
 async fn begin(
     registry: &Registry,
     target: Target,
@@ -200,20 +198,20 @@ fn content_type(format: Format) -> &'static str {
     }
 }
 
-/// What a running watch waits for.
+/// An occasion that a running watch waits for.
 enum Wake {
     Events(Result<Vec<Event>, Error>),
-    /// The state that it depends on may be another one.
+    /// The state that the watch depends on may have changed.
     Changed,
-    /// All that happened before the end has been told.
+    /// All events before the end are encoded.
     Last,
     Time(Tick),
     Closing,
 }
 
 impl Running {
-    /// The next events; `None` at the end. Cancelling loses nothing.
-    async fn frames(&mut self) -> Option<EncodedEvents> {
+    /// Returns the next batch of events; `None` at the end. Cancellation loses nothing.
+    async fn next_batch(&mut self) -> Option<EncodedEvents> {
         let mut out = EncodedEvents::default();
         while !self.ended {
             if self.is_review_due {
@@ -223,19 +221,17 @@ impl Running {
             } else if self.watch.is_live()
                 && let Some(revision) = self.initial_end.take()
             {
-                self.encoder.bookmark(revision, true, &mut out);
+                let marked = self.encoder.bookmark(revision, true, &mut out);
+                self.end_on_error(marked, &mut out);
             } else {
                 match self.wake().await {
                     Wake::Events(Ok(events)) => self.unsent = events.into(),
-                    Wake::Events(Err(error)) => {
-                        self.ended = true;
-                        self.encoder.error(&error, &mut out);
-                    }
+                    Wake::Events(Err(error)) => self.end_on_error(Err(error), &mut out),
                     Wake::Changed => self.last = self.ends_at(),
                     Wake::Time(Tick::Bookmark) => self.is_review_due = true,
                     Wake::Last | Wake::Closing | Wake::Time(Tick::End) => {
                         self.ended = true;
-                        // The last thing a client learns is where to go on.
+                        // The last event tells the client at which revision to go on.
                         self.bookmark(&mut out);
                     }
                 }
@@ -243,8 +239,7 @@ impl Running {
             if !out.is_empty() {
                 return Some(out);
             }
-            // A watch that has nothing to send for all its looking must not keep a thread from
-            // others.
+            // A watch whose changes are all filtered out must not keep its thread from others.
             if self.unsent.is_empty() {
                 tokio::task::yield_now().await;
             }
@@ -252,7 +247,8 @@ impl Running {
         None
     }
 
-    /// Events come last: a busy watch, too, notices that it has to end.
+    /// Waits for the next occasion. Events have the lowest priority, so that a busy watch ends in
+    /// time.
     async fn wake(&mut self) -> Wake {
         let Running {
             watch,
@@ -279,16 +275,16 @@ impl Running {
         }
     }
 
-    /// The revision at which the watch turned out to have to end. What happened up to it is still
-    /// told: a definition that is deleted takes its objects along, and may be gone itself before
-    /// their events were looked at.
+    /// Returns the revision at which the watch has to end, if its dependencies no longer hold. Events
+    /// up to it are still sent: a deleted definition deletes its objects, and may be gone before
+    /// their events are encoded.
     fn ends_at(&self) -> Option<Revision> {
         let snapshot = self.registry.store.latest();
         let holds = dependencies::hold(&self.registry, &self.watch.target, &snapshot);
         (!holds).then(|| snapshot.revision())
     }
 
-    /// Checks that the user may still watch; says why not, or else where the watch stands.
+    /// Checks that the user may still watch: ends with the refusal, or sends a bookmark.
     async fn review(&mut self, out: &mut EncodedEvents) {
         let refusal = self.credentials.refusal(&self.authenticator, &self.registry).await;
         self.is_review_due = false;
@@ -301,8 +297,8 @@ impl Running {
         }
     }
 
-    /// Encodes the next of the events that have come. An object that cannot be shown ends the watch
-    /// with an ERROR.
+    /// Encodes the next unsent events. An object that cannot be rendered ends the watch with an
+    /// ERROR.
     async fn encode(&mut self, out: &mut EncodedEvents) {
         let (target, cache) = (&self.watch.target, &self.registry.cache);
         let mut bytes = 0;
@@ -315,17 +311,23 @@ impl Running {
         let step = &self.unsent.make_contiguous()[..count];
         let shown = self.encoder.events(target, cache, step, out).await;
         self.unsent.drain(..count);
-        if let Err(error) = shown {
-            self.encoder.error(&error, out);
+        self.end_on_error(shown, out);
+    }
+
+    /// Ends the watch with an ERROR event if its last step failed.
+    fn end_on_error(&mut self, step: Result<(), Error>, out: &mut EncodedEvents) {
+        if let Err(error) = step {
             self.ended = true;
+            self.encoder.error(&error, out);
         }
     }
 
-    /// Where to go on, for clients that want to know and have all that came before.
-    fn bookmark(&self, out: &mut EncodedEvents) {
+    /// Sends a bookmark to clients that want one and have all events before it.
+    fn bookmark(&mut self, out: &mut EncodedEvents) {
         let is_complete = self.unsent.is_empty() && self.watch.is_live() && self.initial_end.is_none();
         if self.bookmarks && is_complete {
-            self.encoder.bookmark(self.watch.position(), false, out);
+            let marked = self.encoder.bookmark(self.watch.position(), false, out);
+            self.end_on_error(marked, out);
         }
     }
 }

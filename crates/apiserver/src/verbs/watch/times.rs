@@ -1,30 +1,29 @@
-//! When a watch has something to say though nothing happens: now and then where it stands, and at
-//! last that it is over.
+//! Timers of a watch: its bookmarks, and its end.
 
 use std::{pin::Pin, time::Duration};
 use tokio::time::{Sleep, sleep};
 
-/// A watch without `timeoutSeconds` ends after this time and a random part of it more, as
-/// kube-apiserver's do.
+/// Shortest time of a watch without `timeoutSeconds`; a random part of it is added, as in
+/// kube-apiserver.
 const TIMEOUT_MIN: Duration = Duration::from_secs(1800);
 
-/// How long a watch lasts: as it is asked, or so that those that began together do not end
-/// together.
-pub(super) fn lasting(asked_seconds: Option<u64>, random: u64) -> Duration {
-    match asked_seconds {
+/// Returns the duration of a watch: `timeoutSeconds`, or a random one, so that watches that began
+/// together do not end together.
+pub(super) fn watch_timeout(timeout_seconds: Option<u64>, random: u64) -> Duration {
+    match timeout_seconds {
         Some(seconds) => Duration::from_secs(seconds),
         None => TIMEOUT_MIN + TIMEOUT_MIN.mul_f64((random % 1000) as f64 / 1000.0),
     }
 }
 
-/// The times of a watch.
+/// The timers of a watch.
 pub(super) struct Times {
     end: Pin<Box<Sleep>>,
     bookmark: Pin<Box<Sleep>>,
     period: Duration,
 }
 
-/// What it is time for.
+/// A timer that fired.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Tick {
     Bookmark,
@@ -32,15 +31,15 @@ pub(super) enum Tick {
 }
 
 impl Times {
-    pub(super) fn new(lasting: Duration, period: Duration) -> Times {
+    pub(super) fn new(timeout: Duration, period: Duration) -> Times {
         Times {
-            end: Box::pin(sleep(lasting)),
+            end: Box::pin(sleep(timeout)),
             bookmark: Box::pin(sleep(period)),
             period,
         }
     }
 
-    /// The next time. Cancelling loses nothing.
+    /// Waits for the next timer. Cancellation loses nothing.
     pub(super) async fn next(&mut self) -> Tick {
         tokio::select! {
             biased;
@@ -59,9 +58,9 @@ mod tests {
 
     #[test]
     fn watches_last_half_an_hour_to_an_hour() {
-        assert_eq!(lasting(Some(7), 500), Duration::from_secs(7));
+        assert_eq!(watch_timeout(Some(7), 500), Duration::from_secs(7));
         for (random, seconds) in [(0, 1800), (500, 2700), (999, 3598), (1000, 1800), (u64::MAX, 2907)] {
-            assert_eq!(lasting(None, random).as_secs(), seconds, "{random}");
+            assert_eq!(watch_timeout(None, random).as_secs(), seconds, "{random}");
         }
     }
 
