@@ -9,13 +9,10 @@ use insula_api::{FieldError, Json};
 use insula_registry::{Cause, Denial, Error, Named};
 use serde_json::{Map, json};
 
-/// What a mux answers for a path that nothing is registered at: plain text, not a Status.
-pub const PAGE_NOT_FOUND: &str = "404 page not found\n";
-
 /// Media types that bodies and answers may have, as 406 and 415 list them.
 const MEDIA_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// Seconds after which a client may ask again.
+/// Seconds after which a client may send a request again.
 const RETRY_AFTER_SECONDS: u32 = 1;
 
 /// A `Status` object with its HTTP code.
@@ -29,7 +26,7 @@ pub struct StatusReply {
     pub retry_after: Option<u32>,
 }
 
-/// A registry error as clients see it.
+/// Returns the Status of a registry error.
 pub fn status(error: &Error) -> StatusReply {
     let message = error.to_string();
     match error {
@@ -144,30 +141,30 @@ pub fn status(error: &Error) -> StatusReply {
     }
 }
 
-/// The verb is not one of a custom resource's.
+/// 405: the verb is not one of the resource's.
 pub fn not_supported(resource: &Named, verb: &str) -> StatusReply {
     let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
     failure(405, "MethodNotAllowed", message).details(named(resource, ""))
 }
 
-/// The verb is not one that all clusters together have.
+/// 405: the verb is not one of the wildcard cluster's.
 pub fn across_not_supported(resource: &Named, verb: &str) -> StatusReply {
     let message = format!("{verb} is not supported on resources of kind \"{resource}\" in the `*` logical cluster");
     failure(405, "MethodNotAllowed", message).details(named(resource, ""))
 }
 
-/// No credentials, or wrong ones.
+/// 401: the request has no credentials, or wrong ones.
 pub fn unauthorized() -> StatusReply {
     failure(401, "Unauthorized", "Unauthorized".into())
 }
 
-/// The caller may not do this. `why` says who, what and where; `name` is empty for collections; a
-/// resource without a name of its own stands for a plain path.
+/// 403: the caller lacks a right. `why` names the user, the right and the scope; `name` is empty for
+/// collections; an empty resource stands for a plain path.
 pub fn forbidden(resource: &Named, name: &str, why: &str) -> StatusReply {
     forbidden_with(resource, name, why, None)
 }
 
-/// The caller may not ask for this path.
+/// 403: the caller may not request this path.
 pub fn forbidden_path(why: &str) -> StatusReply {
     forbidden_with(&Named::default(), "", why, None)
 }
@@ -191,45 +188,34 @@ fn forbidden_with(resource: &Named, name: &str, why: &str, cause: Option<&Cause>
     failure(403, "Forbidden", message).details(details)
 }
 
-/// The resource exists, the verb does not (`delete` on a scale, say).
-pub fn verb_not_supported(verb: &str, resource: &Named) -> StatusReply {
-    let message = format!("{verb} is not supported on resources of kind \"{resource}\"");
-    failure(405, "MethodNotAllowed", message).details(named(resource, ""))
-}
-
-/// Nobody handles this HTTP method here.
-pub fn method_not_allowed() -> StatusReply {
-    status(&Error::MethodNotAllowed)
-}
-
-/// No form of the answer is one that the client takes.
+/// 406: the client accepts no form of the answer.
 pub fn not_acceptable() -> StatusReply {
     not_acceptable_because(format!("only the following media types are accepted: {MEDIA_TYPES}"))
 }
 
-/// As [`not_acceptable`], with a reason of its own.
+/// 406 with a message of its own.
 pub fn not_acceptable_because(message: String) -> StatusReply {
     failure(406, "NotAcceptable", message)
 }
 
-/// A body whose `Content-Type` nobody reads.
+/// 415: the body has a `Content-Type` that is not read.
 pub fn unsupported_media_type() -> StatusReply {
     unsupported_among(MEDIA_TYPES)
 }
 
-/// As [`unsupported_media_type`], listing what would be read (patch types).
+/// 415 that lists the media types that are read (patch types).
 pub fn unsupported_among(accepted: &str) -> StatusReply {
     let message =
         format!("the body of the request was in an unknown format - accepted media types include: {accepted}");
     failure(415, "UnsupportedMediaType", message)
 }
 
-/// A patch type that a built-in resource's route does not take.
+/// 415: a built-in resource's route does not take the patch type.
 pub fn unsupported_route() -> StatusReply {
     failure(415, "UnsupportedMediaType", "415: Unsupported Media Type".into()).details(Map::new())
 }
 
-/// A path of the whole server, asked for in a workspace (kcp
+/// 501: a path of the whole server is requested in a workspace (kcp
 /// `pkg/server/filters/shardlevelpaths.go`).
 pub fn not_in_workspaces() -> StatusReply {
     failure(
@@ -239,31 +225,31 @@ pub fn not_in_workspaces() -> StatusReply {
     )
 }
 
-/// The answer took longer than it may.
+/// 504: the answer took longer than the limit.
 pub fn timeout() -> StatusReply {
     let message = "Timeout: request did not complete within the allotted timeout".into();
     failure(504, "Timeout", message).details(Map::new())
 }
 
-/// Somebody is over a limit: which one.
+/// 429: a user, a workspace or the server is at a limit.
 pub fn too_many_requests(why: &str) -> StatusReply {
     let message = format!("Too many requests, please try again later: {why}");
     status(&Error::TooManyRequests(message))
 }
 
-/// A bug: the handler panicked. The story is in the log, under the request's id.
+/// 500: the handler panicked. The panic is in the log, under the request's id.
 pub fn panicked() -> StatusReply {
     status(&Error::Internal(
         "the server failed on this request; its log has the story under the request's id".into(),
     ))
 }
 
-/// A malformed request.
+/// 400: a malformed request.
 pub fn bad_request(message: impl Into<String>) -> StatusReply {
     failure(400, "BadRequest", message.into())
 }
 
-/// What DELETE answers once the object is gone.
+/// 200: the answer to a DELETE whose object is gone.
 pub fn deleted(resource: &Named, name: &str, uid: &str) -> StatusReply {
     let mut details = named(resource, name);
     if !uid.is_empty() {

@@ -191,7 +191,7 @@ fn answers_that_never_reach_the_registry() {
         Some(json!({})),
     );
     check(
-        &verb_not_supported("delete", &resource("example.io", "widgets")),
+        &not_supported(&resource("example.io", "widgets"), "delete"),
         405,
         "MethodNotAllowed",
         r#"delete is not supported on resources of kind "widgets.example.io""#,
