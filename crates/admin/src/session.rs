@@ -1,5 +1,5 @@
-//! Access of gRPC calls: the edge that they share with HTTP has found out who calls; here each
-//! right is asked for.
+//! Sessions: authorisation of gRPC calls. The edge has authenticated the caller; a session asks for
+//! each right at one state.
 
 use crate::{status, workers::WorkerPool};
 use insula_api::{ClusterName, ClusterPath, Revision, Timestamp};
@@ -17,17 +17,17 @@ use insula_store::Snapshot;
 use std::sync::Arc;
 use tonic::{Request, Status};
 
-/// A name that no cluster has: rights there are those that somebody has everywhere.
-const NOWHERE: &str = "nowhere";
+/// A name that no cluster has: rights there are those that a user has everywhere.
+const NO_CLUSTER: &str = "nowhere";
 
-/// State that every service holds.
+/// The admin services' shared state.
 #[derive(Clone)]
 pub struct AdminService {
-    /// The HTTP face, whose edge and limits the services share.
+    /// The API server, whose edge and limits the services share.
     pub api: Arc<ApiServer>,
-    /// Threads for what takes long.
+    /// Threads for calls that take long.
     pub workers: Arc<WorkerPool>,
-    /// Facts that `ClusterService.GetInfo` tells.
+    /// Facts of `ClusterService.GetInfo`.
     pub info: Arc<Info>,
 }
 
@@ -44,7 +44,7 @@ pub struct Info {
     pub started: Timestamp,
 }
 
-/// A call that is being answered: its caller, and the state that is looked at.
+/// A call that is being answered: its caller, and the state that it reads.
 pub struct Session {
     /// The caller.
     pub caller: Arc<Caller>,
@@ -53,7 +53,7 @@ pub struct Session {
     request_id: String,
 }
 
-/// A workspace that a call may look at.
+/// A workspace in which the caller has a right.
 pub struct Located {
     /// Its logical cluster.
     pub cluster: ClusterName,
@@ -61,8 +61,8 @@ pub struct Located {
     pub path: ClusterPath,
 }
 
-/// A resource and a verb, as the chain is asked about them.
-pub(crate) fn asked(verb: &str, group: &str, resource: &str, name: &str) -> Attributes {
+/// Returns the right to a verb on a resource.
+pub(crate) fn right(verb: &str, group: &str, resource: &str, name: &str) -> Attributes {
     Attributes {
         verb: verb.into(),
         group: group.into(),
@@ -77,19 +77,19 @@ fn forbidden(forbidden: Forbidden) -> Status {
     Status::permission_denied(forbidden.message)
 }
 
-/// The caller, whom the edge has put among the extensions.
+/// Returns the caller, whom the edge has put among the extensions.
 pub(crate) fn caller<T>(request: &Request<T>) -> Result<&Arc<Caller>, Status> {
     let caller = request.extensions().get::<Arc<Caller>>();
     caller.ok_or_else(|| Status::unauthenticated("Unauthorized"))
 }
 
 impl AdminService {
-    /// The objects.
+    /// Returns the registry of objects.
     pub fn registry(&self) -> &Registry {
         &self.api.registry
     }
 
-    /// Begins to answer a call at the latest state.
+    /// Begins the session of a call at the latest state.
     pub async fn begin<T>(&self, request: &Request<T>) -> Result<Session, Status> {
         let caller = Arc::clone(caller(request)?);
         let snapshot = self.api.registry.store.snapshot(Revision(0)).await;
@@ -102,15 +102,15 @@ impl AdminService {
         })
     }
 
-    /// Has a workspace answer a call, and pay for it, within its limits.
-    pub async fn enter(&self, visit: &Session, cluster: &ClusterName) -> Result<Entered, Status> {
-        let entered = self.api.enter(&visit.caller, cluster).await;
+    /// Enters a workspace with a call, which counts against the workspace's limits from here on.
+    pub async fn enter(&self, session: &Session, cluster: &ClusterName) -> Result<Entered, Status> {
+        let entered = self.api.enter(&session.caller, cluster).await;
         entered.map_err(|refusal| status::refused(&refusal))
     }
 }
 
 impl Session {
-    /// The header of each reply.
+    /// Returns the header of each reply.
     pub fn header(&self) -> Option<ResponseHeader> {
         Some(ResponseHeader {
             cluster_id: "root".into(),
@@ -120,7 +120,7 @@ impl Session {
         })
     }
 
-    /// The user, for calls that are about no workspace.
+    /// Returns the user, for calls that are about no workspace.
     pub fn user(&self) -> Result<&UserInfo, Status> {
         self.caller.user().map_err(|refused| {
             self.caller.record().refused(&refused.message);
@@ -128,9 +128,9 @@ impl Session {
         })
     }
 
-    /// Asks the chain for a right in a cluster.
-    pub fn permit(&self, cluster: &ClusterName, asked: Attributes) -> Result<(), Status> {
-        let decided = self.caller.permit(&self.snapshot, cluster, asked);
+    /// Asks the authorizers for a right in a cluster.
+    pub fn permit(&self, cluster: &ClusterName, right: Attributes) -> Result<(), Status> {
+        let decided = self.caller.permit(&self.snapshot, cluster, right);
         let record = self.caller.record();
         match decided {
             Ok(permit) => record.decided(true, permit.reason(), permit.trail()),
@@ -143,26 +143,26 @@ impl Session {
         Ok(())
     }
 
-    /// Finds a workspace in which the caller has a right. Without it, a workspace that exists and
-    /// one that does not are answered with the same words.
-    pub fn locate(&self, path: &str, asked: &Attributes) -> Result<Located, Status> {
+    /// Finds a workspace in which the caller has a right. Without the right, the answer is the same
+    /// for a workspace that exists and for one that does not.
+    pub fn locate(&self, path: &str, right: &Attributes) -> Result<Located, Status> {
         let path = ClusterPath::parse(path).map_err(|error| {
             Status::invalid_argument(format!("workspace: {error}; write a path such as root:org:team"))
         })?;
         match locate::locate(&self.snapshot, &path) {
             Ok(cluster) => {
                 self.caller.record().located(Some(&cluster), Some(&path));
-                self.permit(&cluster, asked.clone())?;
+                self.permit(&cluster, right.clone())?;
                 Ok(Located { cluster, path })
             }
-            Err(why) => Err(self.not_located(&path, &why, asked)),
+            Err(why) => Err(self.not_located(&path, &why, right)),
         }
     }
 
-    /// The answer about a workspace that cannot be entered. Why is for those who may read it in the
-    /// workspace above.
-    fn not_located(&self, path: &ClusterPath, why: &NotLocated, asked: &Attributes) -> Status {
-        let told = match why {
+    /// Returns the status for a workspace that cannot be entered. Callers who may read it in its
+    /// parent learn the reason.
+    fn not_located(&self, path: &ClusterPath, why: &NotLocated, right: &Attributes) -> Status {
+        let reason = match why {
             NotLocated::UnknownCluster(_) => None,
             NotLocated::UnknownWorkspace { parent, name } => {
                 let text = format!("workspaces.tenancy.kcp.io {name:?} not found");
@@ -180,16 +180,16 @@ impl Session {
             }
         };
         let record = self.caller.record();
-        if let Some((Some(parent), name, told)) = told
-            && let above = self::asked("get", "tenancy.kcp.io", "workspaces", name)
+        if let Some((Some(parent), name, status)) = reason
+            && let above = self::right("get", "tenancy.kcp.io", "workspaces", name)
             && self.caller.permit(&self.snapshot, &parent, above).is_ok()
         {
             record.refused(why);
-            return told;
+            return status;
         }
-        let nowhere = ClusterName::parse(NOWHERE).expect("a name");
-        let refused = self.permit(&nowhere, asked.clone()).err();
+        let no_cluster = ClusterName::parse(NO_CLUSTER).expect("a name");
+        let refused = self.permit(&no_cluster, right.clone()).err();
         record.refused(why);
-        refused.unwrap_or_else(|| Status::permission_denied(self.caller.forbidden_message(asked)))
+        refused.unwrap_or_else(|| Status::permission_denied(self.caller.forbidden_message(right)))
     }
 }

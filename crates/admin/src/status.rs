@@ -1,26 +1,31 @@
-//! Errors as gRPC tells them: one exhaustive match. Messages are those that HTTP clients read.
+//! Refusals of the edge as gRPC statuses: one exhaustive match. Messages are those that HTTP clients
+//! read.
 
-use insula_apiserver::call::Refusal;
-use insula_registry::Error;
+use insula_apiserver::call::{Refusal, RefusalReason};
 use tonic::{Code, Status};
 
 /// The metadata by which a server says when a call may be made again (gRFC A6).
 const PUSHBACK: &str = "grpc-retry-pushback-ms";
 
-/// A refusal of the edge.
+/// Returns the status of a refusal.
 pub fn refused(refusal: &Refusal) -> Status {
-    let code = match refusal.code {
-        400 | 415 => Code::InvalidArgument,
-        401 => Code::Unauthenticated,
-        403 => Code::PermissionDenied,
-        404 => Code::NotFound,
-        413 | 429 => Code::ResourceExhausted,
-        503 => Code::Unavailable,
-        504 => Code::DeadlineExceeded,
-        _ => Code::Internal,
+    let Refusal {
+        reason,
+        message,
+        retry_after,
+    } = refusal;
+    let code = match reason {
+        RefusalReason::BadRequest => Code::InvalidArgument,
+        RefusalReason::Unauthenticated => Code::Unauthenticated,
+        RefusalReason::Forbidden => Code::PermissionDenied,
+        RefusalReason::NotFound => Code::NotFound,
+        RefusalReason::LimitReached => Code::ResourceExhausted,
+        RefusalReason::Unavailable => Code::Unavailable,
+        RefusalReason::Timeout => Code::DeadlineExceeded,
+        RefusalReason::Internal => Code::Internal,
     };
-    let mut status = Status::new(code, refusal.message.clone());
-    if let Some(seconds) = refusal.retry_after {
+    let mut status = Status::new(code, message.clone());
+    if let Some(seconds) = *retry_after {
         let metadata = status.metadata_mut();
         metadata.insert(PUSHBACK, (u64::from(seconds) * 1_000).into());
         metadata.insert("retry-after", seconds.into());
@@ -28,23 +33,20 @@ pub fn refused(refusal: &Refusal) -> Status {
     status
 }
 
-/// A verb's error.
-pub fn status(error: &Error) -> Status {
-    let code = match error {
-        Error::NotFound { .. } | Error::UnknownResource => Code::NotFound,
-        Error::AlreadyExists { .. } | Error::NoFreeName { .. } => Code::AlreadyExists,
-        Error::Conflict { .. } | Error::ApplyConflict(_) => Code::Aborted,
-        Error::Invalid { .. } | Error::BadRequest(_) | Error::Mistyped(_) | Error::BadPatch | Error::TooLarge(_) => {
-            Code::InvalidArgument
-        }
-        Error::Forbidden { .. } | Error::Denied { .. } | Error::Refused { .. } => Code::PermissionDenied,
-        Error::MethodNotAllowed | Error::UnsupportedMediaType(_) => Code::Unimplemented,
-        Error::Expired { .. } | Error::RevisionTooLarge { .. } => Code::OutOfRange,
-        Error::Conversion(_) | Error::Webhook(_) => Code::FailedPrecondition,
-        Error::Internal(_) => Code::Internal,
-        Error::Unavailable(_) => Code::Unavailable,
-        Error::TooManyRequests(_) | Error::InsufficientStorage(_) => Code::ResourceExhausted,
-        Error::Warned { error, warnings: _ } => return status(error),
-    };
-    Status::new(code, error.to_string())
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_say_when_to_call_again() {
+        let refusal = Refusal {
+            reason: RefusalReason::LimitReached,
+            message: "too many".to_owned(),
+            retry_after: Some(2),
+        };
+        let status = refused(&refusal);
+        assert_eq!((status.code(), status.message()), (Code::ResourceExhausted, "too many"));
+        assert_eq!(status.metadata().get(PUSHBACK).expect("a pushback"), "2000");
+        assert_eq!(status.metadata().get("retry-after").expect("a time"), "2");
+    }
 }

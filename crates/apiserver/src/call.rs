@@ -1,9 +1,9 @@
-//! gRPC calls: what they share with requests over HTTP, before and while a service answers them.
+//! gRPC calls: admission, limits and time, as for requests over HTTP.
 //!
-//! A call is admitted at the same [edge](crate::edge) and then handed to a service, with its
-//! [`Caller`] among its extensions. The service learns from the message which workspace the call is
-//! about, asks [`Caller::permit`] for each right, and then [enters](ApiServer::enter) the
-//! workspace: from there on it pays for the call.
+//! The [edge](crate::edge) admits a call and hands it to a service, with its [`Caller`] among its
+//! extensions. The service reads the workspace from the message, asks [`Caller::permit`] for each
+//! right, and then [enters](ApiServer::enter) the workspace: from there on the call counts against
+//! the workspace's limits.
 
 use crate::{
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
@@ -32,38 +32,59 @@ use std::{
 };
 use tokio::time::{Sleep, sleep};
 
-/// A gRPC call and what its headers say about it.
+/// A gRPC call with the parameters of its headers.
 pub struct Call {
     /// The request, its body unread.
     pub request: Request<Body>,
-    /// The workspace whose own issuers may vouch for the caller.
+    /// The workspace whose own issuers may authenticate the caller.
     pub workspace: Option<ClusterPath>,
-    /// The time that the client gives it.
+    /// The deadline that the client sets.
     pub time: Option<Duration>,
-    /// Callers that may make it.
+    /// Access that the method takes.
     pub access: Access,
     /// True when its answer is a stream, which counts as a watch.
     pub streams: bool,
 }
 
-/// Callers that may make a call.
+/// Access that a method takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Anybody; credentials are not looked at. For health.
+    /// None: credentials are not read. For health.
     Open,
-    /// Whoever shows a credential.
+    /// A valid credential.
     Authenticated,
 }
 
-/// A refusal in HTTP's terms.
+/// The refusal of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refusal {
-    /// The status code.
-    pub code: u16,
+    /// The kind of refusal, which decides about the code in the protocol of the call.
+    pub reason: RefusalReason,
     /// For people.
     pub message: String,
     /// Seconds after which the call may be made again.
     pub retry_after: Option<u32>,
+}
+
+/// Kinds of refusals of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// The call is malformed.
+    BadRequest,
+    /// The caller shows no valid credential.
+    Unauthenticated,
+    /// The caller lacks a right.
+    Forbidden,
+    /// The target does not exist.
+    NotFound,
+    /// A limit of the caller, the workspace or the server is reached.
+    LimitReached,
+    /// The server cannot answer now.
+    Unavailable,
+    /// The call was not answered in its time.
+    Timeout,
+    /// The server failed.
+    Internal,
 }
 
 impl From<Reply> for Refusal {
@@ -72,8 +93,18 @@ impl From<Reply> for Refusal {
             Reply::Status(status) | Reply::Warned(status, _) => *status,
             Reply::NotFoundPage | Reply::HomeIsComing => status::bad_request("nothing is served at this path"),
         };
+        let reason = match status.code {
+            400 | 415 => RefusalReason::BadRequest,
+            401 => RefusalReason::Unauthenticated,
+            403 => RefusalReason::Forbidden,
+            404 => RefusalReason::NotFound,
+            413 | 429 => RefusalReason::LimitReached,
+            503 => RefusalReason::Unavailable,
+            504 => RefusalReason::Timeout,
+            _ => RefusalReason::Internal,
+        };
         Refusal {
-            code: status.code,
+            reason,
             message: status.message().to_owned(),
             retry_after: status.retry_after,
         }
@@ -83,24 +114,24 @@ impl From<Reply> for Refusal {
 /// The sender of an admitted call. An extension of the request that a service gets.
 pub struct Caller {
     user: UserInfo,
-    /// The user who showed the credential, where they act as another.
+    /// The owner of the credential, where they act as another user.
     impersonator: Option<UserInfo>,
     payer: Arc<str>,
     meter: Option<Arc<ConnectionMeter>>,
     record: Record,
 }
 
-/// A workspace that answers a call and pays for it.
+/// A workspace that answers a call, with the permits of the call.
 pub struct Entered {
     _permit: CountedPermit,
-    turn: ThrottleSlot,
+    slot: ThrottleSlot,
 }
 
 impl ApiServer {
     /// Serves a gRPC call through the edge.
     ///
     /// # Errors
-    /// The refusal of a call that came to no service, or did not end in its time.
+    /// The refusal of a call that is not admitted, or not answered in its time.
     pub async fn call<F>(&self, call: Call, serve: impl FnOnce(Request<Body>) -> F) -> Result<Response<Body>, Refusal>
     where
         F: Future<Output = Response<Body>>,
@@ -123,8 +154,8 @@ impl ApiServer {
             access,
             streams,
         } = call;
-        // What the client gives counts for all of a stream; our own limit is for what comes before
-        // it.
+        // The client's deadline holds for a whole stream; the server's limit only until the stream
+        // begins.
         let end = time.filter(|_| streams).map(|time| Box::pin(sleep(time)));
         let (request, payer, permit) = match access {
             Access::Open => (request, Arc::from(USER_ANONYMOUS), None),
@@ -132,7 +163,7 @@ impl ApiServer {
                 let meter = request.extensions().get::<Arc<ConnectionMeter>>().cloned();
                 let (authenticated, permit) = self.admit(Parsed::call(request, workspace)).await?;
                 let (request, caller) = authenticated.into_call(meter)?;
-                self.charge(&caller).await?;
+                self.charge_caller(&caller).await?;
                 (request, caller.payer.clone(), Some(permit))
             }
         };
@@ -142,49 +173,49 @@ impl ApiServer {
         };
         let response = serve(request).await;
         Ok(response.map(|body| {
-            let answered = Answered {
+            let answer = AnswerBody {
                 body: Some(body),
                 end,
                 _held: held,
             };
-            Body::new(answered)
+            Body::new(answer)
         }))
     }
 
-    /// Has the caller pay for the connection, until a workspace does.
-    async fn charge(&self, caller: &Caller) -> Result<(), Reply> {
+    /// Charges the connection to the caller, until the call enters a workspace.
+    async fn charge_caller(&self, caller: &Caller) -> Result<(), Reply> {
         let Some(meter) = &caller.meter else { return Ok(()) };
-        let turn = self.fair_share.turn(meter, &Tenant::User(caller.payer.clone())).await;
-        turn.map(drop)
+        let slot = self.fair_share.turn(meter, &Tenant::User(caller.payer.clone())).await;
+        slot.map(drop)
             .map_err(|spent| status::too_many_requests(&spent.to_string()).into())
     }
 
-    /// Has a workspace answer a call of somebody who may make it: from here on it pays for it,
-    /// within its limits.
+    /// Enters a workspace with an authorised call, which counts against the workspace's limits from
+    /// here on.
     ///
     /// # Errors
-    /// The limit that the workspace is at.
+    /// The limit that the workspace has reached.
     pub async fn enter(&self, caller: &Caller, cluster: &ClusterName) -> Result<Entered, Refusal> {
         let refused = |status| Refusal::from(Reply::from(status));
         let permit = self.limits.in_workspace(cluster).map_err(refused)?;
-        let turn = match &caller.meter {
+        let slot = match &caller.meter {
             Some(meter) => self.fair_share.turn(meter, &Tenant::Workspace(cluster.clone())).await,
             None => Ok(ThrottleSlot::default()),
         };
-        let turn = turn.map_err(|spent| refused(status::too_many_requests(&spent.to_string())))?;
-        Ok(Entered { _permit: permit, turn })
+        let slot = slot.map_err(|spent| refused(status::too_many_requests(&spent.to_string())))?;
+        Ok(Entered { _permit: permit, slot })
     }
 }
 
 impl Entered {
-    /// Does what the workspace was entered for.
-    pub async fn hold<T>(self, work: impl Future<Output = T>) -> T {
-        self.turn.hold(work).await
+    /// Does the work of the call within the workspace's throttle slot.
+    pub async fn run<T>(self, work: impl Future<Output = T>) -> T {
+        self.slot.hold(work).await
     }
 }
 
 impl Authenticated {
-    /// The call with its caller, who is not anonymous.
+    /// Returns the call with its caller, who is not anonymous.
     fn into_call(self, meter: Option<Arc<ConnectionMeter>>) -> Result<(Request<Body>, Arc<Caller>), Reply> {
         let (parsed, user, impersonator) = self.into_parts();
         if user.name == USER_ANONYMOUS {
@@ -208,7 +239,7 @@ impl Authenticated {
 }
 
 impl Caller {
-    /// The name of the account that pays while no workspace does.
+    /// The account whose limits the call counts against, as long as it has entered no workspace.
     pub fn payer(&self) -> &Arc<str> {
         &self.payer
     }
@@ -218,7 +249,7 @@ impl Caller {
         &self.record
     }
 
-    /// The user as whom the caller acts beside all workspaces.
+    /// Returns the user as whom the caller acts outside of workspaces.
     ///
     /// # Errors
     /// The caller may not act as that user there.
@@ -229,49 +260,49 @@ impl Caller {
         Ok(&self.user)
     }
 
-    /// The message of a refusal, as it is told where nothing else may be.
+    /// Returns the message of a refusal that tells nothing of the cluster.
     pub fn forbidden_message(&self, attributes: &Attributes) -> String {
         insula_auth::forbidden_message(&self.user, attributes)
     }
 
-    /// Asks for a right in a cluster at a state. Who acts as another is asked for the right to do
-    /// so there, as over HTTP.
+    /// Asks for a right in a cluster at a state. Impersonation takes the right to it there, as over
+    /// HTTP.
     ///
     /// # Errors
     /// The refusal.
-    pub fn permit(&self, snapshot: &Snapshot, cluster: &ClusterName, asked: Attributes) -> Result<Permit, Forbidden> {
-        let asked = Attributes {
+    pub fn permit(&self, snapshot: &Snapshot, cluster: &ClusterName, right: Attributes) -> Result<Permit, Forbidden> {
+        let right = Attributes {
             cluster: Some(cluster.clone()),
-            ..asked
+            ..right
         };
         let facts = access::facts(snapshot, cluster);
         let Some(caller) = &self.impersonator else {
-            return permit(&self.user, asked, &facts);
+            return permit(&self.user, right, &facts);
         };
         let mut user = self.user.clone();
         impersonate::confine(&mut user, cluster);
         impersonate::allowed(caller, &user, Some(cluster), &facts).map_err(|refused| refused.1)?;
-        permit(&user, asked, &facts)
+        permit(&user, right, &facts)
     }
 }
 
-/// The body of an answer. It keeps the permit of its call until it has been sent, ends with the
-/// time that the client gave, and keeps a panic inside, as the guard does before it.
-struct Answered {
-    /// Nothing after its end.
+/// The body of an answer. It holds the permit of its call until it is sent, ends at the client's
+/// deadline, and turns a panic into a status, as the guard does before the body.
+struct AnswerBody {
+    /// `None` after its end.
     body: Option<Body>,
     end: Option<Pin<Box<Sleep>>>,
     _held: Option<Box<dyn Any + Send>>,
 }
 
-/// The codes of gRPC that a stream may be broken off with.
+/// Codes of gRPC with which a stream is broken off.
 #[derive(Debug, Clone, Copy)]
 enum Broken {
     DeadlineExceeded = 4,
     Internal = 13,
 }
 
-impl Answered {
+impl AnswerBody {
     fn broken_off(&mut self, code: Broken) -> Option<Result<Frame<Bytes>, axum::Error>> {
         self.body = None;
         let mut trailers = HeaderMap::new();
@@ -280,7 +311,7 @@ impl Answered {
     }
 }
 
-impl HttpBody for Answered {
+impl HttpBody for AnswerBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -1,12 +1,13 @@
-//! `ConversionService`: trying rules without publishing them. The engine is the one that serves.
+//! `ConversionService`: validation and trial of conversion rules that are not published, with the
+//! engine that serves.
 
-use crate::session::{AdminService, Located, Session, asked};
+use crate::session::{AdminService, Located, Session, right};
 use insula_api::{FieldError, Json, ObjectKey};
 use insula_conversion::LossPolicy;
 use insula_proto::{
     admin::v1::{
         ConvertRequest, ConvertResponse, FieldViolation, InlineRules, StoredRules, ValidateRequest, ValidateResponse,
-        conversion_service_server::ConversionService, convert_request::Source,
+        conversion_service_server::ConversionService, convert_request,
     },
     value,
 };
@@ -18,13 +19,13 @@ use tonic::{Request, Response, Status};
 #[tonic::async_trait]
 impl ConversionService for AdminService {
     async fn validate(&self, request: Request<ValidateRequest>) -> Result<Response<ValidateResponse>, Status> {
-        let visit = self.begin(&request).await?;
+        let session = self.begin(&request).await?;
         let ValidateRequest {
             schema,
             rules,
             workspace,
         } = request.into_inner();
-        let located = visit.trying(&workspace, rules.is_some())?;
+        let located = session.locate_trial(&workspace, rules.is_some())?;
         let registry = Arc::clone(&self.api.registry);
         let verdict = move || {
             let schema = object("schema", schema)?.ok_or_else(|| Status::invalid_argument("schema: is required"))?;
@@ -36,29 +37,29 @@ impl ConversionService for AdminService {
                 Err(errors) => errors.iter().map(violation).collect(),
             })
         };
-        let violations: Vec<FieldViolation> = self.aside(&visit, &located, verdict).await?;
+        let violations: Vec<FieldViolation> = self.run_blocking(&session, &located, verdict).await?;
         Ok(Response::new(ValidateResponse {
-            header: visit.header(),
+            header: session.header(),
             valid: violations.is_empty(),
             violations,
         }))
     }
 
     async fn convert(&self, request: Request<ConvertRequest>) -> Result<Response<ConvertResponse>, Status> {
-        let visit = self.begin(&request).await?;
+        let session = self.begin(&request).await?;
         let ConvertRequest {
             source,
             object: sent,
             to_version,
         } = request.into_inner();
         let (located, source) = match source {
-            Some(Source::Inline(inline)) => {
-                let located = visit.trying(&inline.workspace, inline.rules.is_some())?;
-                (located, Given::Inline(inline))
+            Some(convert_request::Source::Inline(inline)) => {
+                let located = session.locate_trial(&inline.workspace, inline.rules.is_some())?;
+                (located, Source::Inline(inline))
             }
-            Some(Source::Stored(stored)) => {
-                let (located, schema, rules) = visit.stored(&stored)?;
-                (located, Given::Stored(schema, rules))
+            Some(convert_request::Source::Stored(stored)) => {
+                let (located, schema, rules) = session.stored(&stored)?;
+                (located, Source::Stored(schema, rules))
             }
             None => return Err(Status::invalid_argument("source: give inline or stored")),
         };
@@ -67,53 +68,53 @@ impl ConversionService for AdminService {
             let (schema, rules) = source.read()?;
             convert(&schema, rules.as_ref(), &sent, &to_version)
         };
-        let object = self.aside(&visit, &located, converted).await?;
+        let object = self.run_blocking(&session, &located, converted).await?;
         Ok(Response::new(ConvertResponse {
-            header: visit.header(),
+            header: session.header(),
             object: Some(object),
         }))
     }
 }
 
-/// Origin of schema and rules.
-enum Given {
+/// Schema and rules of a request.
+enum Source {
     Inline(InlineRules),
     Stored(Json, Option<Json>),
 }
 
-impl Given {
+impl Source {
     fn read(self) -> Result<(Json, Option<Json>), Status> {
         match self {
-            Given::Inline(InlineRules { schema, rules, .. }) => {
+            Source::Inline(InlineRules { schema, rules, .. }) => {
                 let schema = object("inline.schema", schema)?;
                 let schema = schema.ok_or_else(|| Status::invalid_argument("inline.schema: is required"))?;
                 Ok((schema, object("inline.rules", rules)?))
             }
-            Given::Stored(schema, rules) => Ok((schema, rules)),
+            Source::Stored(schema, rules) => Ok((schema, rules)),
         }
     }
 }
 
 impl AdminService {
-    /// Does what takes long on threads beside those that answer, at the cost of a workspace.
-    async fn aside<T: Send + 'static>(
+    /// Runs work that takes long on the worker pool, charged to a workspace.
+    async fn run_blocking<T: Send + 'static>(
         &self,
-        visit: &Session,
+        session: &Session,
         located: &Located,
         work: impl FnOnce() -> Result<T, Status> + Send + 'static,
     ) -> Result<T, Status> {
-        let entered = self.enter(visit, &located.cluster).await?;
-        let done = entered.hold(self.workers.run(&located.cluster, work)).await;
+        let entered = self.enter(session, &located.cluster).await?;
+        let done = entered.run(self.workers.run(&located.cluster, work)).await;
         done.unwrap_or_else(|| Err(Status::unavailable("the server is shutting down")))
     }
 }
 
 impl Session {
-    /// The workspace in which a schema is tried. To try one computes as much as to create it, so
-    /// that it takes the same right.
-    fn trying(&self, workspace: &str, with_rules: bool) -> Result<Located, Status> {
+    /// Finds the workspace in which a schema is tried. A trial costs as much as the creation, and
+    /// takes the same right.
+    fn locate_trial(&self, workspace: &str, with_rules: bool) -> Result<Located, Status> {
         let workspace = if workspace.is_empty() { "root" } else { workspace };
-        let create = |resource| asked("create", "apis.kcp.io", resource, "");
+        let create = |resource| right("create", "apis.kcp.io", resource, "");
         let located = self.locate(workspace, &create("apiresourceschemas"))?;
         if with_rules {
             self.permit(&located.cluster, create("apiconversions"))?;
@@ -121,10 +122,10 @@ impl Session {
         Ok(located)
     }
 
-    /// A schema of a workspace, and the rules of its name.
+    /// Reads a schema of a workspace, and the rules of its name.
     fn stored(&self, stored: &StoredRules) -> Result<(Located, Json, Option<Json>), Status> {
         let name = &stored.schema_name;
-        let get = |resource| asked("get", "apis.kcp.io", resource, name);
+        let get = |resource| right("get", "apis.kcp.io", resource, name);
         let located = self.locate(&stored.workspace, &get("apiresourceschemas"))?;
         self.permit(&located.cluster, get("apiconversions"))?;
         let find = |resource| {
@@ -164,7 +165,7 @@ fn convert(schema: &Json, rules: Option<&Json>, sent: &Json, to_version: &str) -
     value::from_json(map).map_err(|error| Status::out_of_range(error.to_string()))
 }
 
-/// An APIResourceSchema with rules, compiled as the binding reconciler does it.
+/// Compiles an APIResourceSchema with rules, as the binding reconciler does.
 fn compiled(schema: &Json, rules: Option<&Json>) -> Result<Api, Vec<FieldError>> {
     let spec = compile::spec_of_schema(schema);
     let rules = rules.map(|rules| &rules["spec"]);

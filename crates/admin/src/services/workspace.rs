@@ -1,6 +1,6 @@
-//! `WorkspaceService`: the tree of workspaces, as far as the caller may see it.
+//! `WorkspaceService`: the tree of workspaces, as far as the caller may read it.
 
-use crate::session::{AdminService, Located, Session, asked};
+use crate::session::{AdminService, Located, Session, right};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Scope, Timestamp};
 use insula_auth::Attributes;
 use insula_proto::admin::v1::{
@@ -16,10 +16,10 @@ use tonic::{Request, Response, Status};
 /// Workspaces in a page where the caller names no size, and the most that a page holds.
 const PAGE_DEFAULT: usize = 100;
 const PAGE_MAX: usize = 1000;
-/// Workspaces that one `Tree` tells.
+/// Workspaces that one `Tree` returns.
 const TREE_MAX: usize = 100_000;
 
-/// Who names no workspace means the one at the top.
+/// Returns a path, or `root` for an empty one.
 fn or_root(path: &str) -> &str {
     if path.is_empty() { "root" } else { path }
 }
@@ -27,34 +27,34 @@ fn or_root(path: &str) -> &str {
 #[tonic::async_trait]
 impl WorkspaceService for AdminService {
     async fn list(&self, request: Request<ListRequest>) -> Result<Response<ListResponse>, Status> {
-        let visit = self.begin(&request).await?;
-        let asked = request.into_inner();
-        let located = visit.locate(or_root(&asked.parent), &listing())?;
-        let entered = self.enter(&visit, &located.cluster).await?;
-        entered.hold(async { list(&visit, &located, &asked) }).await
+        let session = self.begin(&request).await?;
+        let request = request.into_inner();
+        let located = session.locate(or_root(&request.parent), &listing())?;
+        let entered = self.enter(&session, &located.cluster).await?;
+        entered.run(async { list(&session, &located, &request) }).await
     }
 
     async fn get(&self, request: Request<GetRequest>) -> Result<Response<GetResponse>, Status> {
-        let visit = self.begin(&request).await?;
+        let session = self.begin(&request).await?;
         let path = request.into_inner().workspace;
         let path =
             ClusterPath::parse(&path).map_err(|error| Status::invalid_argument(format!("workspace: {error}")))?;
         let (located, named) = match path.parent() {
-            None => (visit.locate(path.as_str(), &reading())?, None),
+            None => (session.locate(path.as_str(), &reading())?, None),
             Some(parent) => {
-                let above = asked("get", "tenancy.kcp.io", "workspaces", path.base());
-                let located = visit.locate(parent.as_str(), &above).or_else(|refusal| {
-                    // An owner sees their workspace even where they may not see its parent.
-                    let own = visit.locate(path.as_str(), &reading());
+                let above = right("get", "tenancy.kcp.io", "workspaces", path.base());
+                let located = session.locate(parent.as_str(), &above).or_else(|refusal| {
+                    // An owner may read their workspace without a right in its parent.
+                    let own = session.locate(path.as_str(), &reading());
                     own.map_err(|_| refusal)
                 })?;
                 (located, Some(parent))
             }
         };
-        let entered = self.enter(&visit, &located.cluster).await?;
-        let workspace = entered.hold(async { get(&visit, &located, &path, named) }).await?;
+        let entered = self.enter(&session, &located.cluster).await?;
+        let workspace = entered.run(async { get(&session, &located, &path, named) }).await?;
         Ok(Response::new(GetResponse {
-            header: visit.header(),
+            header: session.header(),
             workspace: Some(workspace),
         }))
     }
@@ -62,15 +62,15 @@ impl WorkspaceService for AdminService {
     type TreeStream = Pin<Box<dyn Stream<Item = Result<TreeResponse, Status>> + Send>>;
 
     async fn tree(&self, request: Request<TreeRequest>) -> Result<Response<Self::TreeStream>, Status> {
-        let visit = self.begin(&request).await?;
+        let session = self.begin(&request).await?;
         let TreeRequest { root, max_depth } = request.into_inner();
-        let Located { cluster, path } = visit.locate(or_root(&root), &listing())?;
-        let entered = self.enter(&visit, &cluster).await?;
+        let Located { cluster, path } = session.locate(or_root(&root), &listing())?;
+        let entered = self.enter(&session, &cluster).await?;
         let first = entered
-            .hold(async { describe_cluster(&visit, &cluster, &path) })
+            .run(async { describe_cluster(&session, &cluster, &path) })
             .await?;
         let walk = Walk {
-            visit,
+            session,
             max_depth,
             next: Some(first),
             open: Vec::new(),
@@ -81,23 +81,23 @@ impl WorkspaceService for AdminService {
 }
 
 fn listing() -> Attributes {
-    asked("list", "tenancy.kcp.io", "workspaces", "")
+    right("list", "tenancy.kcp.io", "workspaces", "")
 }
 
-/// The right by which somebody sees a workspace from within.
+/// The right by which a user reads a workspace from within.
 fn reading() -> Attributes {
-    asked("get", "core.kcp.io", "logicalclusters", "cluster")
+    right("get", "core.kcp.io", "logicalclusters", "cluster")
 }
 
-fn list(visit: &Session, located: &Located, asked: &ListRequest) -> Result<Response<ListResponse>, Status> {
+fn list(session: &Session, located: &Located, request: &ListRequest) -> Result<Response<ListResponse>, Status> {
     let cluster = &located.cluster;
-    let size = match usize::try_from(asked.page_size) {
+    let size = match usize::try_from(request.page_size) {
         Ok(0) => PAGE_DEFAULT,
         Ok(size) => size.min(PAGE_MAX),
         Err(_) => return Err(Status::invalid_argument("page_size: must not be negative")),
     };
     // The token is the last name of the page before, with the parent it belongs to.
-    let after = match asked.page_token.as_str() {
+    let after = match request.page_token.as_str() {
         "" => None,
         token => {
             let name = token.strip_prefix(&format!("{cluster}/"));
@@ -106,63 +106,63 @@ fn list(visit: &Session, located: &Located, asked: &ListRequest) -> Result<Respo
         }
     };
     let scope = Scope::cluster(ids::workspaces(), cluster.clone());
-    let mut found = visit.snapshot.range(&scope, after.as_ref(), size + 1);
+    let mut found = session.snapshot.range(&scope, after.as_ref(), size + 1);
     let more = found.len() > size;
     found.truncate(size);
     let next = found
         .last()
         .filter(|_| more)
         .map(|last| format!("{cluster}/{}", last.key.name));
-    let path = canonical(visit, cluster, located.path.clone());
+    let path = canonical(session, cluster, located.path.clone());
     Ok(Response::new(ListResponse {
-        header: visit.header(),
+        header: session.header(),
         workspaces: found.iter().map(|entry| describe(entry, &path)).collect(),
         next_page_token: next.unwrap_or_default(),
     }))
 }
 
-/// A workspace as its parent knows it; one without a parent as it knows itself.
+/// Describes a workspace by its Workspace in the parent; one without a parent by its LogicalCluster.
 fn get(
-    visit: &Session,
+    session: &Session,
     located: &Located,
     path: &ClusterPath,
     parent: Option<ClusterPath>,
 ) -> Result<Workspace, Status> {
     let Some(parent) = parent else {
-        return describe_cluster(visit, &located.cluster, path);
+        return describe_cluster(session, &located.cluster, path);
     };
-    // Whoever reads the workspace from within was located there.
-    let above = locate::locate(&visit.snapshot, &parent).unwrap_or_else(|_| located.cluster.clone());
+    // A caller without a right in the parent was located in the workspace itself.
+    let above = locate::locate(&session.snapshot, &parent).unwrap_or_else(|_| located.cluster.clone());
     let key = ObjectKey::cluster_scoped(ids::workspaces(), above.clone(), path.base());
-    let entry = visit.snapshot.get(&key);
+    let entry = session.snapshot.get(&key);
     let entry =
         entry.ok_or_else(|| Status::not_found(format!("workspaces.tenancy.kcp.io {:?} not found", path.base())))?;
-    Ok(describe(&entry, &canonical(visit, &above, parent)))
+    Ok(describe(&entry, &canonical(session, &above, parent)))
 }
 
 /// A walk through a tree of workspaces at one state: parents before their children, siblings by
-/// name. It holds one place for each level, whatever the number of workspaces.
+/// name. It holds one cursor for each level, whatever the number of workspaces.
 struct Walk {
-    visit: Session,
+    session: Session,
     max_depth: u32,
-    /// The first workspace, until it was told.
+    /// The first workspace, until it is returned.
     next: Option<Workspace>,
-    /// Workspaces whose children are being told, the first one at the bottom.
+    /// Workspaces whose children are being returned, the first one at the bottom.
     open: Vec<Level>,
     left: usize,
 }
 
-/// A workspace whose children are being told.
+/// A workspace whose children are being returned.
 struct Level {
     cluster: ClusterName,
     path: ClusterPath,
-    /// The child that was told last.
+    /// The child that was returned last.
     after: Option<ObjectKey>,
 }
 
 impl Walk {
-    /// Goes down into a workspace. Children are told only to those who may list them; one that has
-    /// no cluster yet has none.
+    /// Descends into a workspace, if the caller may list its children. A workspace without a cluster
+    /// has none.
     fn descend(&mut self, workspace: &Workspace) {
         let depth = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
         let (Ok(cluster), Ok(path)) = (
@@ -171,7 +171,7 @@ impl Walk {
         ) else {
             return;
         };
-        let Session { caller, snapshot, .. } = &self.visit;
+        let Session { caller, snapshot, .. } = &self.session;
         let within = self.max_depth == 0 || depth < self.max_depth;
         if within && caller.permit(snapshot, &cluster, listing()).is_ok() {
             self.open.push(Level {
@@ -182,11 +182,11 @@ impl Walk {
         }
     }
 
-    /// The next child of the deepest workspace that has one left.
+    /// Returns the next child of the deepest workspace that has one left.
     fn child(&mut self) -> Option<Workspace> {
         while let Some(level) = self.open.last_mut() {
             let scope = Scope::cluster(ids::workspaces(), level.cluster.clone());
-            let found = self.visit.snapshot.range(&scope, level.after.as_ref(), 1);
+            let found = self.session.snapshot.range(&scope, level.after.as_ref(), 1);
             if let Some(entry) = found.first() {
                 level.after = Some(entry.key.clone());
                 return Some(describe(entry, &level.path));
@@ -211,17 +211,17 @@ impl Iterator for Walk {
         let depth = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
         self.descend(&workspace);
         Some(Ok(TreeResponse {
-            header: self.visit.header(),
+            header: self.session.header(),
             workspace: Some(workspace),
             depth,
         }))
     }
 }
 
-fn canonical(visit: &Session, cluster: &ClusterName, asked: ClusterPath) -> ClusterPath {
-    let known = locate::path_of(&visit.snapshot, cluster);
+fn canonical(session: &Session, cluster: &ClusterName, given: ClusterPath) -> ClusterPath {
+    let known = locate::path_of(&session.snapshot, cluster);
     if known.as_str() == cluster.as_str() {
-        asked
+        given
     } else {
         known
     }
@@ -274,12 +274,12 @@ fn describe(entry: &Entry, parent: &ClusterPath) -> Workspace {
     }
 }
 
-/// A cluster without a Workspace above it: `root`, or one asked for by its own name.
-fn describe_cluster(visit: &Session, cluster: &ClusterName, path: &ClusterPath) -> Result<Workspace, Status> {
-    let entry = visit.snapshot.get(&ids::logical_cluster(cluster));
+/// Describes a cluster by its LogicalCluster: `root`, or one that is named directly.
+fn describe_cluster(session: &Session, cluster: &ClusterName, path: &ClusterPath) -> Result<Workspace, Status> {
+    let entry = session.snapshot.get(&ids::logical_cluster(cluster));
     let entry = entry.ok_or_else(|| Status::not_found(format!("workspace {path} has no LogicalCluster")))?;
     let object = entry.object.body_value();
-    let path = locate::path_of(&visit.snapshot, cluster);
+    let path = locate::path_of(&session.snapshot, cluster);
     Ok(Workspace {
         path: path.to_string(),
         name: path.base().to_owned(),
