@@ -1,7 +1,6 @@
-//! The gRPC admin services: the same registry, the same edge and chain of access as over HTTP,
-//! another wire.
+//! The gRPC admin services, over the registry, the edge and the authorizers of the HTTP API.
 //!
-//! Health is for everybody; reflection and every service are for those who show a credential.
+//! Health takes no credential; reflection and every other service take one.
 
 mod services;
 mod session;
@@ -24,12 +23,12 @@ use prost_types::FileDescriptorSet;
 use std::collections::BTreeMap;
 use tonic::{Request, Status, service::Routes};
 
-/// Bytes of a message that names things. Objects come to `ConversionService` alone.
+/// Bytes of a message without objects: `ConversionService` alone takes objects.
 const NAMES_BYTES_MAX: usize = 64 << 10;
-/// Bytes of a message that anybody may send: the name of a service.
+/// Bytes of a message that takes no credential: the name of a service.
 const OPEN_BYTES_MAX: usize = 1 << 10;
 
-/// The services, and what the edge has to know of their methods.
+/// The services, with the parameters of their methods for the edge.
 pub struct Services {
     /// The services.
     pub routes: Routes,
@@ -37,23 +36,23 @@ pub struct Services {
     pub methods: BTreeMap<String, Method>,
 }
 
-/// A method, as the edge sees it.
+/// The parameters of a method for the edge.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Method {
-    /// Callers that it takes.
+    /// Access that it takes.
     pub access: Access,
-    /// Kubernetes' verb for it, for metrics; empty where there is none.
+    /// Kubernetes' verb in metrics; empty where there is none.
     pub verb: &'static str,
-    /// True for a method that answers a stream.
+    /// True for a method that answers with a stream.
     pub streams: bool,
-    /// Bytes that a caller may send.
+    /// Bytes of a call's messages.
     pub bytes: usize,
 }
 
-/// All services of the admin port; objects in messages may have so many bytes.
+/// Returns all admin services; a message with objects has at most `object_bytes` bytes.
 ///
 /// # Errors
-/// Our own descriptors do not parse.
+/// The built-in descriptors do not parse.
 pub async fn services(session: AdminService, object_bytes: usize) -> Result<Services, tonic_reflection::server::Error> {
     let (reporter, health) = tonic_health::server::health_reporter();
     reporter.set_serving::<ClusterServiceServer<AdminService>>().await;
@@ -64,15 +63,15 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
             .register_encoded_file_descriptor_set(FILE_DESCRIPTOR_SET)
             .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
     };
-    // Whoever acts as another here does so beside all workspaces.
-    let known = |request: Request<()>| -> Result<Request<()>, Status> {
+    // Reflection is about no workspace: impersonation takes the right to it outside of workspaces.
+    let authorize = |request: Request<()>| -> Result<Request<()>, Status> {
         let caller = session::caller(&request)?;
         caller
             .user()
             .map_err(|refused| Status::permission_denied(refused.message))?;
         Ok(request)
     };
-    let guard = tonic::service::InterceptorLayer::new(known);
+    let guard = tonic::service::InterceptorLayer::new(authorize);
     let v1 = descriptors().build_v1()?.max_decoding_message_size(NAMES_BYTES_MAX);
     let v1alpha = descriptors()
         .build_v1alpha()?
@@ -91,7 +90,7 @@ pub async fn services(session: AdminService, object_bytes: usize) -> Result<Serv
     })
 }
 
-/// The methods of all descriptors.
+/// Returns the methods of all descriptors by path.
 fn methods(object_bytes: usize) -> Result<BTreeMap<String, Method>, prost::DecodeError> {
     let mut methods = BTreeMap::new();
     for encoded in [

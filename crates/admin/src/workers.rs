@@ -1,8 +1,8 @@
 //! Threads for calls that take long: compiling rules, searching for what they lose, converting.
 //!
-//! As many calls are at work as there are cores, one of each workspace. Those of a workspace wait
-//! for each other before they wait for a core, so that a flood of one workspace leaves the others
-//! the turns that they had.
+//! As many calls run as there are cores, at most one of each workspace. Calls of a workspace queue
+//! for each other before they queue for a core, so that a flood of one workspace does not delay the
+//! others.
 
 use insula_api::ClusterName;
 use insula_registry::representation::Workers;
@@ -14,10 +14,10 @@ use std::{
 };
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
-/// Queues of workspaces that are gone are forgotten when there are so many.
+/// Number of queues from which unused ones are removed.
 const SWEEP_MIN: usize = 256;
 
-/// Threads, and the queues before them.
+/// A pool of threads with a queue for each workspace.
 pub struct WorkerPool {
     workers: Workers,
     cores: Arc<Semaphore>,
@@ -25,7 +25,7 @@ pub struct WorkerPool {
 }
 
 impl WorkerPool {
-    /// A pool of these workers.
+    /// Returns a pool of workers.
     pub fn new(workers: Workers) -> Self {
         WorkerPool {
             cores: Arc::new(Semaphore::new(workers.width.max(1))),
@@ -34,8 +34,9 @@ impl WorkerPool {
         }
     }
 
-    /// Does work at a workspace's cost, and waits for it. What was begun ends, even if nobody waits
-    /// any more; until then it keeps its place. A panic goes on in the caller.
+    /// Runs work that is charged to a workspace, and waits for it. Work that has begun ends even if
+    /// its caller is gone, and holds its core until then. A panic continues in the caller. Returns
+    /// `None` when the pool shuts down.
     pub async fn run<T: Send + 'static>(
         &self,
         cluster: &ClusterName,
@@ -44,23 +45,23 @@ impl WorkerPool {
         let queue = self.queue(cluster);
         let own = queue.clone().acquire_owned().await.ok()?;
         let core = self.cores.clone().acquire_owned().await.ok()?;
-        let (tell, told) = oneshot::channel();
+        let (sender, receiver) = oneshot::channel();
         let (payer, pay) = (cluster.clone(), self.workers.pay.clone());
         (self.workers.start)(Box::new(move || {
             let _held: [OwnedSemaphorePermit; 2] = [own, core];
             let (mut work, mut done) = (Some(work), None);
             let mut once = || done = work.take().map(|work| catch_unwind(AssertUnwindSafe(work)));
             pay(&payer, &mut once);
-            // Nobody may be there any more.
-            let _ = done.map(|done| tell.send(done));
+            // The caller may be gone.
+            let _ = done.map(|done| sender.send(done));
         }));
-        let done: Result<T, Box<dyn Any + Send>> = told.await.ok()?;
+        let done: Result<T, Box<dyn Any + Send>> = receiver.await.ok()?;
         drop(queue);
         Some(done.unwrap_or_else(|panic| resume_unwind(panic)))
     }
 
     fn queue(&self, cluster: &ClusterName) -> Arc<Semaphore> {
-        // It is whole between any two statements.
+        // The map is consistent between any two statements.
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(queue) = queues.get(cluster).and_then(Weak::upgrade) {
             return queue;

@@ -1,4 +1,4 @@
-//! `ClusterService`: what this installation is.
+//! `ClusterService`: facts about this installation.
 
 use crate::session::AdminService;
 use insula_proto::admin::v1::{GetInfoRequest, GetInfoResponse, Identity, cluster_service_server::ClusterService};
@@ -7,11 +7,11 @@ use tonic::{Request, Response, Status};
 #[tonic::async_trait]
 impl ClusterService for AdminService {
     async fn get_info(&self, request: Request<GetInfoRequest>) -> Result<Response<GetInfoResponse>, Status> {
-        let visit = self.begin(&request).await?;
-        let user = visit.user()?;
+        let session = self.begin(&request).await?;
+        let user = session.user()?;
         let info = &self.info;
         Ok(Response::new(GetInfoResponse {
-            header: visit.header(),
+            header: session.header(),
             version: info.version.clone(),
             kubernetes_version: info.kubernetes_version.clone(),
             external_url: self.registry().external_url.clone(),

@@ -1,4 +1,4 @@
-//! One file a service.
+//! The admin services, one file each.
 
 mod cluster;
 mod conversion;
