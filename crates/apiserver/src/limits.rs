@@ -1,5 +1,8 @@
-//! What one user, and all users of one workspace, may have open and send. Who is over a limit is
-//! told which, and when to come again; nobody else notices.
+//! Limits of each user, of each workspace and of the server: requests in flight, open watches,
+//! requests in a second, and bytes in flight.
+//!
+//! A request above a limit gets 429 with the limit's name and `Retry-After`; other users and
+//! workspaces are not affected.
 
 mod bytes;
 
@@ -18,66 +21,65 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 pub(crate) use bytes::Budget;
 
-/// Whoever sent nothing for a second may send so much at once: a second's requests.
+/// Burst of the rate limit: a second's requests at once.
 const BURST_MICROS: i64 = 1_000_000;
-/// Entries of those who have nothing open are looked for when there are so many, and again when
-/// they have doubled.
+/// Number of entries from which idle ones are removed; doubled by what is left after a sweep.
 const SWEEP_MIN: usize = 1_024;
 
-/// What may be open, and how long and large a request may be.
+/// Limits of the server and of each user and workspace.
 #[derive(Debug, Clone)]
 pub struct Settings {
     /// Bytes of a request's body (kube-apiserver: 3 MiB); more than [`crate::body::BODY_BYTES_MAX`]
     /// is never read.
     pub body_bytes: usize,
-    /// Time to answer a request that is not a watch.
+    /// Time to answer a request that is no watch.
     pub request_time: Duration,
-    /// Requests that are being answered, of all users.
+    /// Requests in flight, of all users.
     pub requests: usize,
-    /// Bytes in flight of all requests and answers.
+    /// Bytes in flight, of all requests and answers.
     pub bytes: usize,
-    /// What one user may.
+    /// Limits of one user.
     pub user: Share,
-    /// What all users of a workspace may.
+    /// Limits of one workspace, for all of its users together.
     pub workspace: Share,
 }
 
-/// What one of many may have.
+/// Limits of one user or one workspace.
 #[derive(Debug, Clone, Copy)]
 pub struct Share {
-    /// Requests that are being answered; the next one gets 429.
+    /// Requests in flight.
     pub requests: usize,
     /// Open watches.
     pub watches: usize,
-    /// Requests begun in a second.
+    /// Requests in a second.
     pub rate: usize,
-    /// Bytes in flight of their requests and answers.
+    /// Bytes in flight of requests and answers.
     pub bytes: usize,
 }
 
-/// What is counted.
+/// A kind of permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum What {
+enum PermitKind {
     Requests,
     Watches,
 }
 
-/// What somebody has open.
+/// Usage of one user or one workspace.
 #[derive(Debug, Default)]
-struct Open {
+struct Usage {
     requests: usize,
     watches: usize,
     bytes: usize,
-    /// Until when the requests so far would have kept them busy at their rate, in microseconds of
-    /// monotonic time.
+    /// Monotonic time in microseconds at which the requests so far would end, sent one after another
+    /// at the rate's pace.
     busy_until: i64,
 }
 
-impl Open {
-    fn count(&mut self, what: What) -> &mut usize {
-        match what {
-            What::Requests => &mut self.requests,
-            What::Watches => &mut self.watches,
+impl Usage {
+    fn count(&mut self, kind: PermitKind) -> &mut usize {
+        match kind {
+            PermitKind::Requests => &mut self.requests,
+            PermitKind::Watches => &mut self.watches,
         }
     }
 
@@ -86,39 +88,40 @@ impl Open {
     }
 }
 
-/// Everybody of a kind who has something open or had a moment ago: others have no entry.
-struct Book {
-    whose: &'static str,
+/// Usage of all users, or of all workspaces. Idle ones have no entry.
+struct UsageTable {
+    /// Noun of refusals: `the user`.
+    subject: &'static str,
     share: Share,
-    open: DashMap<Arc<str>, Open>,
+    entries: DashMap<Arc<str>, Usage>,
     sweep_at: AtomicUsize,
     clock: Arc<dyn Clock>,
 }
 
-/// Counts by user and by workspace.
+/// The limits, with the usage of users and workspaces.
 pub struct Limits {
-    /// How much.
+    /// The configured limits.
     pub settings: Settings,
-    users: Arc<Book>,
-    workspaces: Arc<Book>,
+    users: Arc<UsageTable>,
+    workspaces: Arc<UsageTable>,
     all: Arc<Semaphore>,
     bytes: Arc<bytes::Total>,
 }
 
-/// A place that is given back when it is dropped.
+/// A permit of one user or one workspace, released when it is dropped.
 pub struct CountedPermit {
-    book: Arc<Book>,
+    table: Arc<UsageTable>,
     name: Arc<str>,
-    what: What,
+    kind: PermitKind,
 }
 
-/// A place among the requests that are being answered.
+/// A permit for a request in flight.
 pub struct InFlightPermit {
     _user: CountedPermit,
     _all: OwnedSemaphorePermit,
 }
 
-/// Whatever a request holds until the last byte of its answer is sent. A response extension.
+/// Permits that a request holds until the last byte of its answer is sent. A response extension.
 #[derive(Clone)]
 pub struct Held {
     _held: Arc<dyn Any + Send + Sync>,
@@ -131,38 +134,41 @@ impl Held {
     }
 }
 
-/// A place for a watch: its user's, and its workspace's where it is in one.
+/// A permit for an open watch: of its user, and of its workspace where it is in one.
 pub struct WatchPermit {
     _user: CountedPermit,
     _workspace: Option<CountedPermit>,
 }
 
 impl Limits {
-    /// Nothing is open yet.
+    /// Returns limits without usage.
     pub fn new(settings: Settings, clock: &Arc<dyn Clock>) -> Self {
         let all = Arc::new(Semaphore::new(settings.requests));
         let bytes = bytes::Total::new(settings.bytes);
-        let book = |whose, share| {
-            Arc::new(Book {
-                whose,
+        let table = |subject, share| {
+            Arc::new(UsageTable {
+                subject,
                 share,
-                open: DashMap::new(),
+                entries: DashMap::new(),
                 sweep_at: AtomicUsize::new(SWEEP_MIN),
                 clock: clock.clone(),
             })
         };
         Limits {
-            users: book("the user", settings.user),
-            workspaces: book("the workspace", settings.workspace),
+            users: table("the user", settings.user),
+            workspaces: table("the workspace", settings.workspace),
             settings,
             all,
             bytes,
         }
     }
 
-    /// A place for a request of a user.
+    /// Takes a permit for a request of a user.
+    ///
+    /// # Errors
+    /// 429: the limit of the user or of the server is reached.
     pub fn request(&self, user: &str) -> Result<InFlightPermit, StatusReply> {
-        let own = Book::take(&self.users, user.into(), What::Requests)?;
+        let own = UsageTable::acquire(&self.users, user.into(), PermitKind::Requests)?;
         let all = self.all.clone().try_acquire_owned();
         let all = all.map_err(|_| {
             let most = self.settings.requests;
@@ -171,28 +177,35 @@ impl Limits {
         Ok(InFlightPermit { _user: own, _all: all })
     }
 
-    /// A place for a request in a workspace, of somebody who may send it: others have no share in
-    /// it.
+    /// Takes a permit for an authorised request in a workspace. Others do not count: they could use
+    /// up the limit of a workspace that they have no access to.
+    ///
+    /// # Errors
+    /// 429: the limit of the workspace is reached.
     pub fn in_workspace(&self, cluster: &ClusterName) -> Result<CountedPermit, StatusReply> {
-        Book::take(&self.workspaces, cluster.as_str().into(), What::Requests)
+        UsageTable::acquire(&self.workspaces, cluster.as_str().into(), PermitKind::Requests)
     }
 
-    /// The bytes that a request of a user holds; none yet.
+    /// Returns the budget of bytes in flight of a request.
     pub(crate) fn budget(&self, user: &Arc<str>, in_workspace: Option<&CountedPermit>) -> Budget {
         let user = (self.users.clone(), user.clone());
-        let workspace = in_workspace.map(|place| (place.book.clone(), place.name.clone()));
+        let workspace = in_workspace.map(|permit| (permit.table.clone(), permit.name.clone()));
         Budget::new(&self.bytes, [Some(user), workspace])
     }
 
-    /// Counts the open watches of all users. Walks the users that have something open.
+    /// Counts the open watches of all users, in time proportional to the number of users.
     pub fn open_watches(&self) -> usize {
-        self.users.open.iter().map(|open| open.watches).sum()
+        self.users.entries.iter().map(|usage| usage.watches).sum()
     }
 
-    /// A place for a watch.
+    /// Takes a permit for a watch.
+    ///
+    /// # Errors
+    /// 429: the limit of the user or of the workspace is reached.
     pub fn watch(&self, user: &str, cluster: Option<&ClusterName>) -> Result<WatchPermit, StatusReply> {
-        let user = Book::take(&self.users, user.into(), What::Watches)?;
-        let workspace = cluster.map(|cluster| Book::take(&self.workspaces, cluster.as_str().into(), What::Watches));
+        let user = UsageTable::acquire(&self.users, user.into(), PermitKind::Watches)?;
+        let workspace =
+            cluster.map(|cluster| UsageTable::acquire(&self.workspaces, cluster.as_str().into(), PermitKind::Watches));
         Ok(WatchPermit {
             _user: user,
             _workspace: workspace.transpose()?,
@@ -200,61 +213,61 @@ impl Limits {
     }
 }
 
-impl Book {
-    fn take(book: &Arc<Book>, name: Arc<str>, what: What) -> Result<CountedPermit, StatusReply> {
-        book.sweep();
+impl UsageTable {
+    fn acquire(table: &Arc<UsageTable>, name: Arc<str>, kind: PermitKind) -> Result<CountedPermit, StatusReply> {
+        table.sweep();
         let Share {
             requests,
             watches,
             rate,
             ..
-        } = book.share;
-        let whose = book.whose;
-        // The entry's lock orders this with the end of others.
-        let mut open = book.open.entry(name.clone()).or_default();
-        let (most, things) = match what {
-            What::Requests => (requests, "requests being answered"),
-            What::Watches => (watches, "open watches"),
+        } = table.share;
+        let subject = table.subject;
+        // The entry's lock serialises this with the release of other permits.
+        let mut usage = table.entries.entry(name.clone()).or_default();
+        let (most, things) = match kind {
+            PermitKind::Requests => (requests, "requests being answered"),
+            PermitKind::Watches => (watches, "open watches"),
         };
-        if *open.count(what) >= most {
-            let why = format!("{whose} has {most} {things}, and may have no more");
+        if *usage.count(kind) >= most {
+            let why = format!("{subject} has {most} {things}, and may have no more");
             return Err(status::too_many_requests(&why));
         }
-        if what == What::Requests {
-            let now = book.clock.monotonic_micros();
-            let busy_until = open.busy_until.max(now);
+        if kind == PermitKind::Requests {
+            let now = table.clock.monotonic_micros();
+            let busy_until = usage.busy_until.max(now);
             if busy_until - now > BURST_MICROS {
-                let why = format!("{whose} sent {rate} requests in a second, and may send no more");
+                let why = format!("{subject} sent {rate} requests in a second, and may send no more");
                 return Err(status::too_many_requests(&why));
             }
-            open.busy_until = busy_until + BURST_MICROS / i64::try_from(rate.max(1)).unwrap_or(i64::MAX);
+            usage.busy_until = busy_until + BURST_MICROS / i64::try_from(rate.max(1)).unwrap_or(i64::MAX);
         }
-        *open.count(what) += 1;
-        drop(open);
+        *usage.count(kind) += 1;
+        drop(usage);
         Ok(CountedPermit {
-            book: book.clone(),
+            table: table.clone(),
             name,
-            what,
+            kind,
         })
     }
 
-    /// Forgets those who have nothing open, now and then.
+    /// Removes idle entries once their number has doubled.
     fn sweep(&self) {
-        let length = self.open.len();
+        let length = self.entries.len();
         if length < self.sweep_at.load(Ordering::Relaxed) {
             return;
         }
         let now = self.clock.monotonic_micros();
-        self.open.retain(|_, open| !open.is_idle(now));
+        self.entries.retain(|_, usage| !usage.is_idle(now));
         self.sweep_at
-            .store((self.open.len() * 2).max(SWEEP_MIN), Ordering::Relaxed);
+            .store((self.entries.len() * 2).max(SWEEP_MIN), Ordering::Relaxed);
     }
 }
 
 impl Drop for CountedPermit {
     fn drop(&mut self) {
-        if let Some(mut open) = self.book.open.get_mut(&self.name) {
-            *open.count(self.what) -= 1;
+        if let Some(mut usage) = self.table.entries.get_mut(&self.name) {
+            *usage.count(self.kind) -= 1;
         }
     }
 }
@@ -265,7 +278,7 @@ mod tests {
     use insula_api::Timestamp;
     use std::sync::atomic::AtomicI64;
 
-    /// Monotonic time, and what the wall clock shows beside it.
+    /// Monotonic time, and the wall clock's difference from it.
     struct Still(AtomicI64, AtomicI64);
 
     impl Clock for Still {
@@ -306,29 +319,29 @@ mod tests {
         ClusterName::parse(name).expect("a name")
     }
 
-    /// Why there is no place.
-    fn why<T>(refused: Result<T, StatusReply>) -> String {
+    /// Returns the message of a refusal; empty for a permit.
+    fn message<T>(refused: Result<T, StatusReply>) -> String {
         let Err(refused) = refused else { return String::new() };
         assert_eq!((refused.code, refused.retry_after), (429, Some(1)));
         refused.body["message"].as_str().expect("a text").to_owned()
     }
 
     #[test]
-    fn places_come_back() {
+    fn permits_are_released() {
         let (limits, _) = limits(1_000);
         let (a, b) = (cluster("a"), cluster("b"));
-        let held: Vec<WatchPermit> = (0..2).map(|_| limits.watch("u", Some(&a)).expect("a place")).collect();
-        let full = why(limits.watch("u", None));
+        let held: Vec<WatchPermit> = (0..2).map(|_| limits.watch("u", Some(&a)).expect("a permit")).collect();
+        let full = message(limits.watch("u", None));
         assert!(
             full.ends_with("the user has 2 open watches, and may have no more"),
             "{full}"
         );
-        let full = why(limits.watch("v", Some(&a)));
+        let full = message(limits.watch("v", Some(&a)));
         assert!(
             full.ends_with("the workspace has 2 open watches, and may have no more"),
             "{full}"
         );
-        assert!(limits.watch("v", Some(&b)).is_ok(), "others are not touched");
+        assert!(limits.watch("v", Some(&b)).is_ok(), "other workspaces are not affected");
         drop(held);
         assert!(limits.watch("u", Some(&a)).is_ok());
     }
@@ -336,19 +349,19 @@ mod tests {
     #[test]
     fn requests_are_counted_by_user_by_workspace_and_together() {
         let (limits, _) = limits(1_000);
-        let held: Vec<InFlightPermit> = (0..2).map(|_| limits.request("u").expect("a place")).collect();
-        let full = why(limits.request("u"));
+        let held: Vec<InFlightPermit> = (0..2).map(|_| limits.request("u").expect("a permit")).collect();
+        let full = message(limits.request("u"));
         assert!(
             full.ends_with("the user has 2 requests being answered, and may have no more"),
             "{full}"
         );
-        let _other = limits.request("v").expect("a place");
-        assert!(why(limits.request("w")).ends_with("the server answers 3 requests at once, and no more"));
+        let _other = limits.request("v").expect("a permit");
+        assert!(message(limits.request("w")).ends_with("the server answers 3 requests at once, and no more"));
         drop(held);
         assert!(limits.request("w").is_ok());
         let a = cluster("a");
-        let _held: Vec<CountedPermit> = (0..2).map(|_| limits.in_workspace(&a).expect("a place")).collect();
-        assert!(why(limits.in_workspace(&a)).contains("the workspace has 2 requests"));
+        let _held: Vec<CountedPermit> = (0..2).map(|_| limits.in_workspace(&a).expect("a permit")).collect();
+        assert!(message(limits.in_workspace(&a)).contains("the workspace has 2 requests"));
         assert!(limits.in_workspace(&cluster("b")).is_ok());
     }
 
@@ -357,7 +370,7 @@ mod tests {
         let (limits, clock) = limits(10);
         let sent = |count: usize| (0..count).filter(|_| limits.request("u").is_ok()).count();
         assert_eq!(sent(100), 11);
-        assert!(why(limits.request("u")).ends_with("the user sent 10 requests in a second, and may send no more"));
+        assert!(message(limits.request("u")).ends_with("the user sent 10 requests in a second, and may send no more"));
         assert!(limits.request("v").is_ok());
         clock.0.store(300_000, Ordering::Relaxed);
         assert_eq!(sent(100), 3);
@@ -367,30 +380,30 @@ mod tests {
     fn bytes_are_counted_by_user_by_workspace_and_together() {
         let (limits, _) = limits(10);
         let (a, b) = (limits.in_workspace(&cluster("a")), limits.in_workspace(&cluster("b")));
-        let (a, b) = (a.expect("a place"), b.expect("a place"));
-        let of = |user: &str, place| limits.budget(&user.into(), place);
-        let large = of("u", Some(&a));
-        assert!(
-            large.hold(1_500_000).is_ok(),
-            "who holds nothing else may hold more than the limit"
-        );
-        assert!(large.hold(100_000).is_ok(), "and go on");
+        let (a, b) = (a.expect("a permit"), b.expect("a permit"));
+        let budget = |user: &str, workspace| limits.budget(&user.into(), workspace);
+        let large = budget("u", Some(&a));
+        assert!(large.hold(1_500_000).is_ok(), "one request alone may exceed the limit");
+        assert!(large.hold(100_000).is_ok(), "and go on reading");
         let text = "requests and answers of the user hold 1000000 bytes, and may hold no more at once";
-        assert!(why(of("u", Some(&b)).hold(100_000)).ends_with(text));
-        assert!(of("u", Some(&b)).hold(10_000).is_ok(), "what is small is not counted");
-        assert!(why(of("v", Some(&a)).hold(100_000)).contains("of the workspace"));
-        let other = of("v", None);
+        assert!(message(budget("u", Some(&b)).hold(100_000)).ends_with(text));
+        assert!(
+            budget("u", Some(&b)).hold(10_000).is_ok(),
+            "small requests are not counted"
+        );
+        assert!(message(budget("v", Some(&a)).hold(100_000)).contains("of the workspace"));
+        let other = budget("v", None);
         assert!(other.hold(800_000).is_ok());
-        assert!(why(of("w", None).hold(800_000)).contains("of the server"));
+        assert!(message(budget("w", None).hold(800_000)).contains("of the server"));
         drop(large);
-        assert!(of("u", Some(&a)).hold(1_000_000).is_ok(), "all of it is given back");
+        assert!(budget("u", Some(&a)).hold(1_000_000).is_ok(), "all bytes are released");
         drop(other);
-        assert_eq!(limits.users.open.iter().map(|open| open.bytes).sum::<usize>(), 0);
+        assert_eq!(limits.users.entries.iter().map(|usage| usage.bytes).sum::<usize>(), 0);
     }
 
-    /// A wall clock that was set back by 15 s had everybody refused for 14.
+    /// A wall clock that was set back by 15 s refused all requests for 14 s.
     #[test]
-    fn a_wall_clock_that_is_set_back_refuses_nobody() {
+    fn a_wall_clock_that_is_set_back_refuses_no_request() {
         let (limits, clock) = limits(10);
         assert!((0..5).all(|_| limits.request("u").is_ok()));
         clock.0.store(500_000, Ordering::Relaxed);
@@ -399,12 +412,16 @@ mod tests {
     }
 
     #[test]
-    fn who_is_gone_is_forgotten() {
+    fn idle_entries_are_removed() {
         let (limits, clock) = limits(10);
         for n in 0..10 * SWEEP_MIN {
             clock.0.fetch_add(1_000, Ordering::Relaxed);
             assert!(limits.request(&format!("user-{n}")).is_ok());
         }
-        assert!(limits.users.open.len() <= SWEEP_MIN, "{}", limits.users.open.len());
+        assert!(
+            limits.users.entries.len() <= SWEEP_MIN,
+            "{}",
+            limits.users.entries.len()
+        );
     }
 }

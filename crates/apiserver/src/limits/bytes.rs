@@ -1,33 +1,33 @@
-//! Bytes in flight: what the bodies of requests, and answers that are made as a whole, keep in
-//! memory.
+//! Bytes in flight: memory of request bodies, and of answers that are rendered as a whole.
 //!
-//! A request holds its bytes from before they are read or made until the last byte of its answer is
-//! sent. The user, the workspace and the server have a limit each. Whoever holds nothing else may
-//! go beyond it: a list that is larger than a limit is answered, one at a time.
+//! A request reserves its bytes before they are read or rendered, and releases them when the last
+//! byte of its answer is sent. The user, the workspace and the server have a limit each. A request
+//! may exceed a limit if no other request counts against it: a list that is larger than the limit is
+//! answered, one at a time.
 
-use super::{Book, Open};
+use super::{Usage, UsageTable};
 use crate::status::{self, StatusReply};
 use std::sync::{
     Arc, Mutex, PoisonError,
     atomic::{AtomicUsize, Ordering},
 };
 
-/// Less than this is not counted: the limits of requests bound how often it is there.
+/// Bytes of a request that are not counted: the limits of requests in flight bound their sum.
 pub(crate) const SMALL_BYTES: usize = 64 << 10;
 
-/// The bytes that one request holds. Clones are of the same request; the last one gives the bytes
-/// back.
+/// The bytes in flight of one request. Clones belong to the same request; the last one releases the
+/// bytes.
 #[derive(Clone, Default)]
 pub(crate) struct Budget(Option<Arc<Request>>);
 
 struct Request {
     server: Arc<Total>,
-    /// The user's, and the workspace's where there is one.
-    books: [Option<(Arc<Book>, Arc<str>)>; 2],
+    /// The user, and the workspace where there is one.
+    subjects: [Option<(Arc<UsageTable>, Arc<str>)>; 2],
     held: Mutex<usize>,
 }
 
-/// The bytes of all requests.
+/// Bytes in flight of all requests.
 pub(super) struct Total {
     most: usize,
     held: AtomicUsize,
@@ -48,55 +48,55 @@ impl Total {
     }
 }
 
-impl Book {
+impl UsageTable {
     fn take_bytes(&self, name: &Arc<str>, own: usize, bytes: usize) -> Result<(), StatusReply> {
         let most = self.share.bytes;
-        let mut open = self.open.entry(name.clone()).or_default();
-        let Open { bytes: held, .. } = &mut *open;
+        let mut usage = self.entries.entry(name.clone()).or_default();
+        let Usage { bytes: held, .. } = &mut *usage;
         if *held > own && *held + bytes > most {
-            return Err(refused(self.whose, most));
+            return Err(refused(self.subject, most));
         }
         *held += bytes;
         Ok(())
     }
 
-    fn give_back_bytes(&self, name: &Arc<str>, bytes: usize) {
-        if let Some(mut open) = self.open.get_mut(name) {
-            open.bytes -= bytes;
+    fn release_bytes(&self, name: &Arc<str>, bytes: usize) {
+        if let Some(mut usage) = self.entries.get_mut(name) {
+            usage.bytes -= bytes;
         }
     }
 }
 
-fn refused(whose: &str, most: usize) -> StatusReply {
+fn refused(subject: &str, most: usize) -> StatusReply {
     status::too_many_requests(&format!(
-        "requests and answers of {whose} hold {most} bytes, and may hold no more at once"
+        "requests and answers of {subject} hold {most} bytes, and may hold no more at once"
     ))
 }
 
 impl Budget {
-    pub(super) fn new(server: &Arc<Total>, books: [Option<(Arc<Book>, Arc<str>)>; 2]) -> Self {
+    pub(super) fn new(server: &Arc<Total>, subjects: [Option<(Arc<UsageTable>, Arc<str>)>; 2]) -> Self {
         Budget(Some(Arc::new(Request {
             server: server.clone(),
-            books,
+            subjects,
             held: Mutex::new(0),
         })))
     }
 
-    /// Holds bytes that are to be read or made, beside those before.
+    /// Reserves bytes that are about to be read or rendered, beside those before.
     ///
     /// # Errors
-    /// The limit that others of the user, of the workspace or of the server have reached.
+    /// 429: the limit that other requests of the user, the workspace or the server have reached.
     pub(crate) fn hold(&self, bytes: usize) -> Result<(), StatusReply> {
         let Some(request) = self.0.as_ref().filter(|_| bytes > SMALL_BYTES) else {
             return Ok(());
         };
         let mut own = request.held.lock().unwrap_or_else(PoisonError::into_inner);
         request.server.take(*own, bytes)?;
-        for (taken, (book, name)) in request.books.iter().flatten().enumerate() {
-            if let Err(refusal) = book.take_bytes(name, *own, bytes) {
+        for (taken, (table, name)) in request.subjects.iter().flatten().enumerate() {
+            if let Err(refusal) = table.take_bytes(name, *own, bytes) {
                 request.server.held.fetch_sub(bytes, Ordering::AcqRel);
-                for (book, name) in request.books.iter().flatten().take(taken) {
-                    book.give_back_bytes(name, bytes);
+                for (table, name) in request.subjects.iter().flatten().take(taken) {
+                    table.release_bytes(name, bytes);
                 }
                 return Err(refusal);
             }
@@ -113,8 +113,8 @@ impl Drop for Request {
             return;
         }
         self.server.held.fetch_sub(held, Ordering::AcqRel);
-        for (book, name) in self.books.iter().flatten() {
-            book.give_back_bytes(name, held);
+        for (table, name) in self.subjects.iter().flatten() {
+            table.release_bytes(name, held);
         }
     }
 }
