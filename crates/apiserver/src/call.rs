@@ -185,9 +185,12 @@ impl ApiServer {
     /// Charges the connection to the caller, until the call enters a workspace.
     async fn charge_caller(&self, caller: &Caller) -> Result<(), Reply> {
         let Some(meter) = &caller.meter else { return Ok(()) };
-        let slot = self.fair_share.turn(meter, &Tenant::User(caller.payer.clone())).await;
+        let slot = self
+            .fair_share
+            .throttle_slot(meter, &Tenant::User(caller.payer.clone()))
+            .await;
         slot.map(drop)
-            .map_err(|spent| status::too_many_requests(&spent.to_string()).into())
+            .map_err(|refusal| status::too_many_requests(&refusal.to_string()).into())
     }
 
     /// Enters a workspace with an authorised call, which counts against the workspace's limits from
@@ -199,10 +202,14 @@ impl ApiServer {
         let refused = |status| Refusal::from(Reply::from(status));
         let permit = self.limits.in_workspace(cluster).map_err(refused)?;
         let slot = match &caller.meter {
-            Some(meter) => self.fair_share.turn(meter, &Tenant::Workspace(cluster.clone())).await,
+            Some(meter) => {
+                self.fair_share
+                    .throttle_slot(meter, &Tenant::Workspace(cluster.clone()))
+                    .await
+            }
             None => Ok(ThrottleSlot::default()),
         };
-        let slot = slot.map_err(|spent| refused(status::too_many_requests(&spent.to_string())))?;
+        let slot = slot.map_err(|refusal| refused(status::too_many_requests(&refusal.to_string())))?;
         Ok(Entered { _permit: permit, slot })
     }
 }
@@ -210,7 +217,7 @@ impl ApiServer {
 impl Entered {
     /// Does the work of the call within the workspace's throttle slot.
     pub async fn run<T>(self, work: impl Future<Output = T>) -> T {
-        self.slot.hold(work).await
+        self.slot.run(work).await
     }
 }
 

@@ -60,15 +60,15 @@ async fn serve(server: &ApiServer, request: Request<Body>, kind: &mut RequestKin
         None => (Tenant::User(authorized.parsed.payer.clone()), None),
     };
     let slot = match meter {
-        Some(meter) => server.fair_share.turn(&meter, &tenant).await,
+        Some(meter) => server.fair_share.throttle_slot(&meter, &tenant).await,
         None => Ok(ThrottleSlot::default()),
     };
-    let slot = slot.map_err(|spent| status::too_many_requests(&spent.to_string()))?;
+    let slot = slot.map_err(|refusal| status::too_many_requests(&refusal.to_string()))?;
     let parsed = &mut authorized.parsed;
     parsed.budget = server.limits.budget(&parsed.payer, in_workspace.as_ref());
     // A watch takes a permit of its own instead.
     let held = Held::new((permit, in_workspace, parsed.budget.clone()));
-    let mut response = slot.hold(answer(server, authorized, kind)).await?;
+    let mut response = slot.run(answer(server, authorized, kind)).await?;
     if kind.verb != "watch" {
         response.extensions_mut().insert(held);
     }

@@ -2,7 +2,7 @@
 //! have threads of their own.
 //!
 //! A connection, and each of its requests, is a task that is measured whenever it runs. When the
-//! tenant who pays for it falls [behind](insula_apiserver::shares), the task goes on in the other
+//! tenant who pays for it falls [throttled](insula_apiserver::fair_share), the task goes on in the other
 //! lane, and comes back later; its [socket](crate::socket) is watched there, too. What is spawned
 //! on the way (a request of a connection) begins where that runs.
 //!
@@ -129,7 +129,7 @@ impl PriorityRuntimes {
     }
 
     fn lane(&self, meter: &ConnectionMeter) -> Priority {
-        match meter.is_behind(self.begun.elapsed()) {
+        match meter.is_throttled(self.begun.elapsed()) {
             true => Priority::Low,
             false => Priority::Normal,
         }
@@ -284,7 +284,7 @@ mod tests {
         let mut go_on_until = async |behind: bool| {
             loop {
                 let name = threads.recv().await.expect("it goes on");
-                other.is_behind(priority.begun.elapsed());
+                other.is_throttled(priority.begun.elapsed());
                 for (meter, name) in [(&other, "quiet"), (&meter, "loud")] {
                     fair_share.charge_to(meter, &Tenant::User(name.into()));
                 }

@@ -1,9 +1,9 @@
-//! Turns of a workspace that used all that it may.
+//! Throttle slots: the queue of a workspace above its CPU cap.
 //!
-//! Its requests are computed one after the other, each as soon as the account allows. So they
-//! disturb others by one request at a time. Refused, they would come again all at once, after the
-//! second that clients are told to wait. Who waits too long for a turn is refused all the same, or
-//! a flood would fill the memory.
+//! Its requests run one at a time, each as soon as the workspace's usage has decayed to the cap. So
+//! they slow others down by one request at a time. Refused at once, they would all be retried
+//! together after the second of `Retry-After`. A request that waits too long is refused all the
+//! same: a flood would fill the memory.
 
 use super::{ConnectionMeter, FairShare, Limit, Tenant, TenantUsage};
 use std::{pin::pin, time::Duration};
@@ -12,64 +12,73 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-/// Who waits longer is told to come again.
-const PATIENCE: Duration = Duration::from_secs(1);
-/// What takes longer waits for something else, such as a webhook or a disk, and others of its
-/// workspace go on.
-const TURN: Duration = Duration::from_millis(50);
+/// Time that a request waits for its slot before it is refused.
+const WAIT_MAX: Duration = Duration::from_secs(1);
+/// Time after which a request gives its slot to the next one of its workspace: one that takes longer
+/// waits for something else, such as a webhook or a disk.
+const SLOT_TIME: Duration = Duration::from_millis(50);
 
-/// A workspace used all that it may, and others of its requests come first.
+/// The refusal of a request above the workspace's CPU cap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the workspace used {percent} % of the server's cores lately, and may use no more while others ask")]
-pub(crate) struct Spent {
+pub(crate) struct OverCpuLimit {
     percent: usize,
 }
 
-/// A request that may be computed: of a workspace that used all that it may, the only one.
+/// The right of a request to run. In a workspace above its cap one request at a time has it; others
+/// have one without a permit.
 #[derive(Debug, Default)]
 pub(crate) struct ThrottleSlot(Option<OwnedSemaphorePermit>);
 
 impl FairShare {
-    /// Waits until the tenant may compute. From here on it pays for the connection.
-    pub(crate) async fn turn(&self, meter: &ConnectionMeter, tenant: &Tenant) -> Result<ThrottleSlot, Spent> {
-        let account = self.charge_to(meter, tenant);
+    /// Waits until a request of the tenant may run. From here on the connection is charged to the
+    /// tenant.
+    ///
+    /// # Errors
+    /// The workspace was above its cap for too long.
+    pub(crate) async fn throttle_slot(
+        &self,
+        meter: &ConnectionMeter,
+        tenant: &Tenant,
+    ) -> Result<ThrottleSlot, OverCpuLimit> {
+        let usage = self.charge_to(meter, tenant);
         let (Tenant::Workspace(_), Some(limit)) = (tenant, self.0.limit) else {
             return Ok(ThrottleSlot::default());
         };
-        // Nobody overtakes those who wait.
-        if account.turns.available_permits() > 0 && account.rest(limit.seconds, meter.now()).is_zero() {
+        // No request overtakes those that wait.
+        if usage.slots.available_permits() > 0 && usage.delay(limit.seconds, meter.now()).is_zero() {
             return Ok(ThrottleSlot::default());
         }
-        let turn = timeout(PATIENCE, account.turn(limit, meter)).await;
-        let turn = turn.map_err(|_| Spent { percent: limit.percent })?;
-        // Somebody else may have asked on the connection meanwhile.
-        meter.pay_from(&account);
-        Ok(turn)
+        let slot = timeout(WAIT_MAX, usage.wait_for_slot(limit, meter)).await;
+        let slot = slot.map_err(|_| OverCpuLimit { percent: limit.percent })?;
+        // A request of another tenant may have come on the connection meanwhile.
+        meter.charge_usage(&usage);
+        Ok(slot)
     }
 }
 
 impl TenantUsage {
-    async fn turn(&self, limit: Limit, meter: &ConnectionMeter) -> ThrottleSlot {
-        let turn = self.turns.clone().acquire_owned().await;
+    async fn wait_for_slot(&self, limit: Limit, meter: &ConnectionMeter) -> ThrottleSlot {
+        let permit = self.slots.clone().acquire_owned().await;
         loop {
-            let rest = self.rest(limit.seconds, meter.now());
-            if rest.is_zero() {
-                // Nobody closes it.
-                return ThrottleSlot(turn.ok());
+            let delay = self.delay(limit.seconds, meter.now());
+            if delay.is_zero() {
+                // The semaphore is never closed.
+                return ThrottleSlot(permit.ok());
             }
-            sleep(rest).await;
+            sleep(delay).await;
         }
     }
 }
 
 impl ThrottleSlot {
-    /// Does what the turn is for.
-    pub(crate) async fn hold<T>(self, work: impl Future<Output = T>) -> T {
+    /// Does the work of the request within the slot.
+    pub(crate) async fn run<T>(self, work: impl Future<Output = T>) -> T {
         if self.0.is_none() {
             return work.await;
         }
         let mut work = pin!(work);
-        match timeout(TURN, &mut work).await {
+        match timeout(SLOT_TIME, &mut work).await {
             Ok(done) => done,
             Err(_) => {
                 drop(self);
@@ -91,9 +100,9 @@ mod tests {
 
     const SECOND: Duration = Duration::from_secs(1);
 
-    /// A workspace that used so many seconds of two cores, of which it may use a quarter, while
-    /// somebody else is there.
-    fn spent(seconds: u32) -> (FairShare, ConnectionMeter, Tenant) {
+    /// A workspace that is capped at a quarter of two cores, has used some CPU seconds, and is not
+    /// alone.
+    fn with_usage(seconds: u32) -> (FairShare, ConnectionMeter, Tenant) {
         let fair_share = FairShare::new(2, 25);
         let loud = Tenant::Workspace(ClusterName::parse("loud").expect("a name"));
         let (meter, other) = (fair_share.meter(Duration::ZERO), fair_share.meter(Duration::ZERO));
@@ -104,25 +113,25 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn requests_come_one_after_the_other() {
-        let (fair_share, meter, loud) = spent(1);
-        let turn = || fair_share.turn(&meter, &loud);
-        assert!(turn().now_or_never().is_none(), "it waits");
-        // Time goes on while it waits, and less than a second ago somebody else asked.
-        let (first, _) = join(turn(), async { meter.is_behind(SECOND / 10 * 9) }).await;
-        let first = first.expect("a turn");
+    async fn requests_above_the_cap_run_one_at_a_time() {
+        let (fair_share, meter, loud) = with_usage(1);
+        let slot = || fair_share.throttle_slot(&meter, &loud);
+        assert!(slot().now_or_never().is_none(), "it waits");
+        // Usage decays while it waits, and the other tenant's request is less than a second old.
+        let (first, _) = join(slot(), async { meter.is_throttled(SECOND / 10 * 9) }).await;
+        let first = first.expect("a slot");
         assert!(first.0.is_some());
-        assert!(turn().now_or_never().is_none(), "the first one has not ended");
+        assert!(slot().now_or_never().is_none(), "the first one has not ended");
         drop(first);
-        let second = turn().now_or_never().expect("nobody else waits").expect("a turn");
-        assert!(second.0.is_none(), "it has used less by now");
+        let second = slot().now_or_never().expect("no other request waits").expect("a slot");
+        assert!(second.0.is_none(), "its usage has decayed");
     }
 
     #[tokio::test]
-    async fn who_waits_too_long_is_refused() {
-        let (fair_share, meter, loud) = spent(1_000);
+    async fn requests_that_wait_too_long_are_refused() {
+        let (fair_share, meter, loud) = with_usage(1_000);
         let refused = fair_share
-            .turn(&meter, &loud)
+            .throttle_slot(&meter, &loud)
             .await
             .expect_err("it is over its limit for seconds");
         let text = "the workspace used 25 % of the server's cores lately, and may use no more while others ask";
@@ -130,21 +139,21 @@ mod tests {
         let user = Tenant::User("loud".into());
         assert!(
             fair_share
-                .turn(&meter, &user)
+                .throttle_slot(&meter, &user)
                 .now_or_never()
-                .is_some_and(|turn| turn.is_ok()),
-            "the limit is for workspaces"
+                .is_some_and(|slot| slot.is_ok()),
+            "the cap is for workspaces"
         );
     }
 
     #[tokio::test]
-    async fn what_waits_for_something_else_holds_up_nobody() {
-        let (fair_share, meter, loud) = spent(0);
-        let account = fair_share.charge_to(&meter, &loud);
+    async fn a_request_that_takes_long_gives_up_its_slot() {
+        let (fair_share, meter, loud) = with_usage(0);
+        let usage = fair_share.charge_to(&meter, &loud);
         let limit = fair_share.0.limit.expect("a limit");
-        let first = account.turn(limit, &meter).await;
-        let first = pin!(first.hold(pending::<()>()));
-        let next = pin!(account.turn(limit, &meter));
+        let first = usage.wait_for_slot(limit, &meter).await;
+        let first = pin!(first.run(pending::<()>()));
+        let next = pin!(usage.wait_for_slot(limit, &meter));
         assert!(matches!(select(first, next).await, Either::Right(_)));
     }
 }
