@@ -40,7 +40,7 @@ pub struct Info {
     pub kubernetes_version: String,
     /// `embedded`, `etcd` or `memory`.
     pub store: String,
-    /// When the server started.
+    /// Time at which the server started.
     pub started: Timestamp,
 }
 

@@ -1,5 +1,5 @@
-//! Refusals of the edge as gRPC statuses: one exhaustive match. Messages are those that HTTP clients
-//! read.
+//! Refusals of the edge as gRPC statuses: one exhaustive match. Messages are those that HTTP
+//! clients read.
 
 use insula_apiserver::call::{Refusal, RefusalReason};
 use tonic::{Code, Status};

@@ -1,5 +1,5 @@
-//! What clients send as `application/apply-patch+yaml`: YAML or JSON, read as strictly as they ask
-//! for.
+//! Configurations of server-side apply (`application/apply-patch+yaml`): YAML or JSON, decoded by
+//! the requested field validation.
 
 use crate::{
     body::{self, Decoded},
@@ -17,11 +17,11 @@ pub(crate) struct Configuration {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Reads a configuration. Keys that come twice are told of or refused, as is asked for; unknown
-/// fields always are, by whom it is applied to.
+/// Decodes a configuration. Duplicate keys are reported or refused, by the field validation;
+/// unknown fields are always refused, when it is applied.
 pub(crate) fn configuration(bytes: &[u8], validation: FieldValidation) -> Result<Configuration, Reply> {
     let Decoded { value, duplicates } = decode(bytes)?;
-    // Looked for once more, with lines: nearly no configuration has any.
+    // A second pass for their lines: hardly any configuration has duplicate keys.
     let repeated = match duplicates.is_empty() {
         true => Vec::new(),
         false => body::repeated_keys(bytes),
@@ -46,7 +46,7 @@ pub(crate) fn configuration(bytes: &[u8], validation: FieldValidation) -> Result
     Ok(Configuration { value, warnings })
 }
 
-/// Most clients send JSON, which may be nested deeper than YAML.
+/// Decodes JSON first: most clients send it, and it may be nested deeper than YAML.
 fn decode(bytes: &[u8]) -> Result<Decoded, Reply> {
     let json = bytes.trim_ascii_start().first() == Some(&b'{');
     let decoded = match json.then(|| body::decode(bytes, Format::Json)) {

@@ -1,9 +1,9 @@
-//! Request bodies: JSON, YAML or protobuf to a value, with what a strict client wants to know about
-//! it.
+//! Request bodies: decoding of JSON, YAML and protobuf, with the duplicate keys that strict field
+//! validation reports.
 //!
-//! One visitor builds the value from either text and notes duplicate keys on the way (the last one
-//! wins, as in Go). Sizes are checked before anything is parsed; depth, aliases and nodes are
-//! bounded while it is.
+//! One visitor builds the value from either text format and notes duplicate keys (the last one
+//! wins, as in Go). Sizes are checked before parsing; depth, aliases and nodes are bounded during
+//! it.
 
 use crate::{
     negotiate::Format,
@@ -24,13 +24,14 @@ use std::{
 
 /// Largest body (kube-apiserver's limit for every resource).
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Deepest nesting of lists and maps. Kubernetes takes 10,000; nothing real comes near this.
+/// Deepest nesting of lists and maps. Kubernetes takes 10,000; real objects stay far below this
+/// limit.
 pub const DEPTH_MAX: usize = 120;
-/// The same for YAML, whose parser needs far more stack for each level.
+/// Deepest nesting in YAML, whose parser needs far more stack for each level.
 const YAML_DEPTH_MAX: usize = 64;
 /// Duplicate keys that are reported.
 const DUPLICATES_MAX: usize = 100;
-/// Scalars, lists and maps of a YAML body, after aliases are replaced by what they stand for.
+/// Scalars, lists and maps of a YAML body, with aliases expanded.
 const YAML_NODES_MAX: usize = 500_000;
 /// Parser events that aliases may add.
 const YAML_REPLAYED_EVENTS_MAX: usize = 100_000;
@@ -42,26 +43,26 @@ const SUMMARY_BYTES: usize = 30;
 pub struct Decoded {
     /// The value.
     pub value: Json,
-    /// Paths of keys that came twice: `spec.foo`, `spec.list[0].a`.
+    /// Paths of duplicate keys: `spec.foo`, `spec.list[0].a`.
     pub duplicates: Vec<String>,
 }
 
-/// Why a body cannot be read.
+/// The error of a body that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 enum DecodeError {
-    /// Too large to be looked at.
+    /// The body is too large to be parsed.
     #[error("limit is {BODY_BYTES_MAX}")]
     TooLarge,
-    /// Not JSON. In the words of Go's decoder.
+    /// The body is no JSON; in the words of Go's decoder.
     #[error("{0}")]
     Json(String),
     /// JSON with a number that no float can hold.
     #[error("json: cannot unmarshal number {0} into Go value of type float64")]
     Number(String),
-    /// Not YAML.
+    /// The body is no YAML.
     #[error("yaml: {0}")]
     Yaml(String),
-    /// Not Kubernetes' protobuf, or of a kind that is not read in it.
+    /// The body is not Kubernetes' protobuf, or of a kind that is not read in it.
     #[error(transparent)]
     Protobuf(#[from] ProtobufError),
 }
@@ -85,7 +86,7 @@ fn too_large() -> StatusReply {
     status::status(&insula_registry::Error::TooLarge(DecodeError::TooLarge.to_string()))
 }
 
-/// Reads any body, e.g. delete options.
+/// Decodes any body, e.g. delete options.
 ///
 /// # Errors
 /// 400 with what is wrong with it, 413.
@@ -93,7 +94,7 @@ pub fn decode(bytes: &[u8], format: Format) -> Result<Decoded, StatusReply> {
     read(bytes, format).map_err(StatusReply::from)
 }
 
-/// Paths of keys that come twice in a JSON body; none if it is no JSON.
+/// Returns the paths of duplicate keys in a JSON body; none if it is no JSON.
 pub fn duplicates(bytes: &[u8]) -> Vec<String> {
     read(bytes, Format::Json)
         .map(|decoded| decoded.duplicates)
@@ -114,18 +115,17 @@ fn read(bytes: &[u8], format: Format) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// What the URL says that a body holds.
+/// The type of object that the URL implies.
 #[derive(Debug, Clone, Copy)]
 pub struct Expected<'a> {
     /// The kind.
     pub kind: &'a str,
-    /// For Kubernetes' own kinds, which need not say again what the URL says (some clients leave it
-    /// out): `group/version`.
+    /// `group/version` of built-in kinds, which may leave it out of the body, as some clients do.
     pub implied: Option<&'a str>,
 }
 
 impl Expected<'_> {
-    /// Fills in what a body left out, if it may.
+    /// Fills in `apiVersion` and `kind` that a body may leave out.
     fn complete(&self, value: &mut Json) {
         let (Some(api_version), Json::Object(map)) = (self.implied, value) else {
             return;
@@ -139,9 +139,8 @@ impl Expected<'_> {
     }
 }
 
-/// Reads an object of a kind: it must be a map with an `apiVersion` and `kind` in texts, and its
-/// metadata must have the types that metadata has. Whether they fit the URL is for the registry to
-/// say.
+/// Decodes an object of a kind: a map with an `apiVersion` and `kind` in texts, whose metadata has
+/// the types of metadata. The registry checks that they fit the URL.
 ///
 /// # Errors
 /// 400 in Kubernetes' words, 413.
@@ -164,7 +163,7 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
             let told: TypeMeta = serde_json::from_slice(bytes).unwrap_or_default();
             not_handled(&told.kind, &told.api_version, &error.to_string())
         }
-        // Only kinds of Kubernetes' own have it, whatever the bytes are.
+        // Only built-in kinds have a protobuf form.
         DecodeError::Protobuf(_) if expected.implied.is_none() => {
             status::unsupported_among("application/json, application/yaml")
         }
@@ -183,7 +182,7 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
     Ok(decoded)
 }
 
-/// What a body says it is, read without looking at anything else.
+/// `apiVersion` and `kind` of a body, decoded without the rest.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 struct TypeMeta {
@@ -192,9 +191,9 @@ struct TypeMeta {
 }
 
 enum Problem {
-    /// It is no object of any kind.
+    /// The body is no object.
     Unrecognized(String),
-    /// It is one, with a field that cannot be read.
+    /// The body is an object with a field that cannot be decoded.
     Field(String),
 }
 
@@ -231,7 +230,7 @@ fn check_object(value: &Json, bytes: &[u8]) -> Result<(), Problem> {
     }
 }
 
-/// Metadata's times, which Go reads while it decodes.
+/// Returns the error of a time in metadata: Go parses times when it decodes.
 fn bad_time(metadata: &Json) -> Option<String> {
     let texts = ["creationTimestamp", "deletionTimestamp"]
         .into_iter()
@@ -253,7 +252,7 @@ fn go_kind(value: &Json) -> &'static str {
     }
 }
 
-/// The beginning of a body.
+/// Returns the first bytes of a body for an error.
 fn summary(bytes: &[u8]) -> String {
     match bytes.len() {
         0 => "<empty>".to_owned(),
@@ -284,8 +283,8 @@ fn decode_yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     build_yaml(bytes, &notes).map(|value| notes.decoded(value))
 }
 
-/// Keys that come twice in a body that is read as YAML, as Go's decoder tells of them; none if it
-/// is no YAML.
+/// Returns the duplicate keys of a YAML body with their lines, in the words of Go's decoder; none
+/// if it is no YAML.
 pub fn repeated_keys(bytes: &[u8]) -> Vec<String> {
     let notes = Notes {
         lines: Some(Cell::new(0)),
@@ -324,7 +323,7 @@ fn build_yaml(bytes: &[u8], notes: &Notes) -> Result<Json, DecodeError> {
     value.map_err(|error| DecodeError::Yaml(yaml_error(&error)))
 }
 
-/// What is wrong with a YAML body. Of one that grows beyond what is read, the limits are told.
+/// Returns the message of a YAML error. That of a body above a limit names the limits.
 fn yaml_error(error: &serde_saphyr::Error) -> String {
     match error {
         serde_saphyr::Error::Budget { .. } => format!(
@@ -334,12 +333,12 @@ fn yaml_error(error: &serde_saphyr::Error) -> String {
     }
 }
 
-/// What is noted while a value is built.
+/// Notes of duplicate keys while a value is built.
 #[derive(Default)]
 struct Notes {
     path: RefCell<String>,
     duplicates: RefCell<Vec<String>>,
-    /// The line of the key that was read last, where that is of interest.
+    /// Line of the last key, if lines are wanted.
     lines: Option<Cell<usize>>,
     /// Duplicates with their lines.
     repeated: RefCell<Vec<String>>,
@@ -353,7 +352,7 @@ impl Notes {
         }
     }
 
-    /// Runs `inner` one step deeper in the path.
+    /// Runs `inner` with a path that is one step longer.
     fn below<T>(&self, step: impl fmt::Display, inner: impl FnOnce() -> T) -> T {
         use fmt::Write;
         let length = self.path.borrow().len();
@@ -387,8 +386,7 @@ impl Notes {
     }
 }
 
-/// Builds a value. Numbers are what Go makes of them: an `int64` where they fit one, else a float;
-/// `1.0` is `1`.
+/// Builds a value. Numbers are as in Go: an `int64` where they fit one, else a float; `1.0` is `1`.
 #[derive(Clone, Copy)]
 struct Build<'a> {
     notes: &'a Notes,
@@ -498,7 +496,7 @@ impl<'de> Visitor<'de> for Build<'_> {
     }
 }
 
-/// A key: text, or in YAML a scalar that is turned into its text.
+/// A key: a text, or in YAML a scalar in its text form.
 struct Key<'a>(&'a Notes);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
@@ -530,8 +528,8 @@ impl Visitor<'_> for Key<'_> {
     }
 }
 
-/// The number that an error is about that is beyond every float: the parser stops within or behind
-/// it.
+/// Returns the number of an error about a number that no float can hold: the parser stops within or
+/// behind it.
 fn number_beyond(error: &serde_json::Error, bytes: &[u8]) -> Option<String> {
     if !error.to_string().starts_with("number out of range") {
         return None;
@@ -544,7 +542,7 @@ fn number_beyond(error: &serde_json::Error, bytes: &[u8]) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes[begin..end]).into_owned())
 }
 
-/// `serde_json`'s error in the words of Go's `encoding/json`, which clients and people know.
+/// Returns a `serde_json` error in the words of Go's `encoding/json`.
 fn go_json_error(error: &serde_json::Error, bytes: &[u8]) -> String {
     if error.is_eof() {
         return "unexpected end of JSON input".to_owned();
@@ -575,7 +573,7 @@ fn go_json_error(error: &serde_json::Error, bytes: &[u8]) -> String {
     }
 }
 
-/// The byte that a position of `serde_json` (from 1, the column in bytes) is at.
+/// Returns the byte index of a `serde_json` position (line and column from 1, the column in bytes).
 fn offset_of(bytes: &[u8], line: usize, column: usize) -> usize {
     let start = match line {
         0 | 1 => 0,

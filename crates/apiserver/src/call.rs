@@ -60,7 +60,7 @@ pub enum Access {
 pub struct Refusal {
     /// The kind of refusal, which decides about the code in the protocol of the call.
     pub reason: RefusalReason,
-    /// For people.
+    /// Message for people.
     pub message: String,
     /// Seconds after which the call may be made again.
     pub retry_after: Option<u32>,

@@ -1,5 +1,5 @@
-//! What is served, for clients to find: the documents of `/api`, `/apis`, `/apis/<group>`,
-//! `/apis/<group>/<version>` and their aggregated form. Pure functions of what a cluster serves.
+//! Discovery documents: `/api`, `/apis`, `/apis/<group>`, `/apis/<group>/<version>` and their
+//! aggregated form. Pure functions of the APIs that a cluster serves.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::Json;
@@ -8,11 +8,11 @@ use serde_json::json;
 use sha2::{Digest, Sha256, Sha512};
 use std::{cmp::Reverse, collections::BTreeMap};
 
-/// Version of Kubernetes whose API this is.
+/// Version of Kubernetes whose API is served.
 const KUBERNETES_MAJOR: &str = "1";
 const KUBERNETES_MINOR: &str = "36";
 
-/// Verbs of a custom resource, in the order that clients know.
+/// Verbs of a custom resource, in Kubernetes' order.
 const CUSTOM_VERBS: &[&str] = &[
     "delete",
     "deletecollection",
@@ -34,12 +34,12 @@ const BUILT_IN_VERBS: &[&str] = &[
     "update",
     "watch",
 ];
-/// Verbs of a resource that goes away.
+/// Verbs of a custom resource that is being deleted.
 const TERMINATING_VERBS: &[&str] = &["delete", "deletecollection", "get", "list", "watch"];
 const SUBRESOURCE_VERBS: &[&str] = &["get", "patch", "update"];
 
-/// `/version`, of the whole server and in a workspace. `insula` is this program's version; commit
-/// and date are those that the build was told.
+/// Returns `/version`, for the whole server and in a workspace. `insula` is this program's version;
+/// commit and date are set when it is built.
 pub fn version(insula: &str) -> Json {
     json!({
         "major": KUBERNETES_MAJOR,
@@ -62,7 +62,7 @@ fn go_architecture() -> &'static str {
     }
 }
 
-/// `/api`. `address` is `host:port` as clients reach this server.
+/// Returns `/api`. `address` is `host:port` as clients reach this server.
 pub fn core_versions(address: &str) -> Json {
     json!({
         "kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": addresses(address),
@@ -73,8 +73,8 @@ fn addresses(address: &str) -> Json {
     json!([{"clientCIDR": "0.0.0.0/0", "serverAddress": address}])
 }
 
-/// `/apis`: every group but the core one, by name. Kubernetes' own say where the server is, as
-/// there.
+/// Returns `/apis`: every group but the core one, by name. Kubernetes' own groups have the server's
+/// address, as in Kubernetes.
 pub fn groups(served: &[Served], address: &str) -> Json {
     let group = |(name, of_group): (&str, Vec<&Served>)| {
         let mut body = group_body(&of_group, name)?;
@@ -87,7 +87,7 @@ pub fn groups(served: &[Served], address: &str) -> Json {
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
 }
 
-/// `/apis/<group>`, of what is served in it.
+/// Returns `/apis/<group>`.
 pub fn group(served: &[Served], name: &str) -> Option<Json> {
     let mut body = group_body(&in_group(served, name), name)?;
     body["kind"] = json!("APIGroup");
@@ -108,9 +108,9 @@ fn in_group<'a>(served: &'a [Served], group: &str) -> Vec<&'a Served> {
     served.iter().filter(|one| **one.group() == *group).collect()
 }
 
-/// The groups but the core one, each with what is in it. Clients take the first group that has a
-/// name: Kubernetes' own come first, as there, so that nobody's `roles` are taken for them, and
-/// other spellings of a group last.
+/// Returns the groups but the core one, each with its APIs. Clients resolve a resource name in the
+/// first group that has it: Kubernetes' own groups come first, so that a tenant's `roles` are not
+/// taken for theirs, and aliases of groups come last.
 fn by_group(served: &[Served]) -> Vec<(&str, Vec<&Served>)> {
     let mut groups: BTreeMap<(Rank, &str), Vec<&Served>> = BTreeMap::new();
     for one in served.iter().filter(|one| !one.group().is_empty()) {
@@ -134,7 +134,7 @@ enum Rank {
     Alias,
 }
 
-/// The versions of a group, the preferred one first.
+/// Returns the versions of a group, the preferred one first.
 pub fn versions<'a>(served: &'a [Served], group: &str) -> Vec<&'a str> {
     ranked(&in_group(served, group))
 }
@@ -149,8 +149,8 @@ fn ranked<'a>(of_group: &[&'a Served]) -> Vec<&'a str> {
     versions
 }
 
-/// Sorts versions as people rank them: `v10`, `v2`, `v1`, `v11beta2`, `v10beta3`, `v3alpha1`, then
-/// others by name.
+/// Sorts versions by Kubernetes' priority: `v10`, `v2`, `v1`, `v11beta2`, `v10beta3`, `v3alpha1`,
+/// then others by name.
 fn priority(version: &str) -> (u8, Reverse<u64>, Reverse<u64>, &str) {
     let other = (3, Reverse(0), Reverse(0), version);
     let Some(rest) = version.strip_prefix('v') else {
@@ -169,8 +169,8 @@ fn priority(version: &str) -> (u8, Reverse<u64>, Reverse<u64>, &str) {
     staged.map_or(other, |(rank, minor)| (rank, Reverse(major), Reverse(minor), ""))
 }
 
-/// `/apis/<group>/<version>`, and `/api/v1` for the core group: resources by name, each followed by
-/// its subresources.
+/// Returns `/apis/<group>/<version>`, and `/api/v1` for the core group: resources by name, each
+/// followed by its subresources.
 pub fn resources(served: &[Served], group: &str, version: &str) -> Option<Json> {
     let found = of_version(&in_group(served, group), version);
     if found.is_empty() {
@@ -190,7 +190,7 @@ pub fn resources(served: &[Served], group: &str, version: &str) -> Option<Json> 
     Some(list)
 }
 
-/// What a version of a group serves, by resource name.
+/// Returns the APIs of a version of a group, by resource name.
 fn of_version<'a>(of_group: &[&'a Served], version: &str) -> Vec<(&'a Served, &'a ApiVersion)> {
     let mut found: Vec<_> = of_group
         .iter()
@@ -200,10 +200,10 @@ fn of_version<'a>(of_group: &[&'a Served], version: &str) -> Vec<(&'a Served, &'
     found
 }
 
-/// A subresource as discovery shows it.
+/// A subresource in discovery.
 struct Subresource {
     name: &'static str,
-    /// Group, version and kind of its body where they are not the resource's own.
+    /// Group, version and kind of its body, if they differ from the resource's own.
     body: Option<(&'static str, &'static str, &'static str)>,
     verbs: &'static [&'static str],
 }
@@ -249,7 +249,7 @@ fn subresources(served: &Served, version: &ApiVersion) -> Vec<Subresource> {
     found
 }
 
-/// Requests for certificates are granted through a path of its own.
+/// Returns true for CertificateSigningRequests, which have the subresource `approval`.
 pub(crate) fn has_approval(served: &Served) -> bool {
     **served.group() == *"certificates.k8s.io" && *served.names().plural == *"certificatesigningrequests"
 }
@@ -263,7 +263,7 @@ fn verbs(served: &Served) -> Vec<&'static str> {
         (false, true) => BUILT_IN_VERBS,
         (false, false) => CUSTOM_VERBS,
     };
-    // A namespace takes everything in it along, so that they go one at a time.
+    // The deletion of a namespace deletes its content: namespaces are deleted one at a time.
     let is_namespace = served.group().is_empty() && *served.names().plural == *"namespaces";
     all.iter()
         .copied()
@@ -271,7 +271,7 @@ fn verbs(served: &Served) -> Vec<&'static str> {
         .collect()
 }
 
-/// Kubernetes' own kinds, which clients know by another order of verbs and a terser `responseKind`.
+/// Returns true for built-in kinds, which have another order of verbs and a shorter `responseKind`.
 pub(crate) fn is_built_in(served: &Served) -> bool {
     served.api.strategy.traits().built_in
 }
@@ -311,7 +311,7 @@ fn insert_lists(entry: &mut Json, served: &Served) {
     }
 }
 
-/// Tells clients when the storage version changed, without saying what it is.
+/// Returns a hash of the storage version, by which clients notice a change of it.
 fn storage_version_hash(served: &Served) -> String {
     let version = served
         .alias
@@ -321,13 +321,13 @@ fn storage_version_hash(served: &Served) -> String {
     STANDARD.encode(&digest[..8])
 }
 
-/// `/api` in its aggregated form: the core group.
+/// Returns `/api` in its aggregated form: the core group.
 pub fn aggregated_core(served: &[Served]) -> Json {
     let item = aggregated_group(&in_group(served, ""), "");
     group_discovery_list(item.into_iter().collect())
 }
 
-/// `/apis` in its aggregated form: every other group.
+/// Returns `/apis` in its aggregated form: every other group.
 pub fn aggregated_groups(served: &[Served]) -> Json {
     group_discovery_list(
         by_group(served)
@@ -365,7 +365,7 @@ fn aggregated_group(of_group: &[&Served], name: &str) -> Option<Json> {
 
 fn aggregated_resource(served: &Served, version: &ApiVersion) -> Json {
     let names = served.names();
-    // Built-ins leave out what is the same as where they stand.
+    // Built-ins leave out a group and version that equal those of the document.
     let own = match is_built_in(served) {
         true => json!({"group": "", "version": "", "kind": &*names.kind}),
         false => json!({"group": &**served.group(), "version": &*version.name, "kind": &*names.kind}),
@@ -394,12 +394,12 @@ fn aggregated_resource(served: &Served, version: &ApiVersion) -> Json {
     entry
 }
 
-/// A strong entity tag without its quotes: SHA-512 in upper-case hex, as kube-apiserver's.
+/// Returns a strong entity tag without its quotes: SHA-512 in upper-case hex, as in kube-apiserver.
 pub fn etag(bytes: &[u8]) -> String {
     hex_upper(&Sha512::digest(bytes))
 }
 
-/// Whether an `If-None-Match` header names a tag.
+/// Returns true if an `If-None-Match` header names a tag.
 pub fn etag_matches(header: Option<&str>, tag: &str) -> bool {
     header.is_some_and(|header| {
         header

@@ -74,7 +74,7 @@ struct TenantUsages {
 /// Cap on the CPU share of a workspace while other tenants are active.
 #[derive(Clone, Copy)]
 struct Limit {
-    /// Of all cores.
+    /// Hundredths of all cores.
     percent: usize,
     /// Decayed usage at the cap, in CPU seconds.
     seconds: f64,
@@ -322,8 +322,8 @@ mod tests {
     }
 
     /// Runs two tenants on two cores in steps of ten milliseconds: one uses `works` milliseconds of
-    /// CPU time, the other one sends a small request if `asks`. Returns the steps in which the first
-    /// one is throttled.
+    /// CPU time, the other one sends a small request if `asks`. Returns the steps in which the
+    /// first one is throttled.
     fn beside(works: impl Fn(u32) -> u32, asks: impl Fn(u32) -> bool) -> Vec<bool> {
         let mut now = Duration::ZERO;
         let fair_share = FairShare::new(2, 100);

@@ -5,7 +5,7 @@ use insula_registry::{Served, compile};
 use serde_json::json;
 use std::sync::Arc;
 
-/// `spec` of a definition of `widgets.example.io` with these versions.
+/// Returns the `spec` of a definition of `widgets.example.io` with some versions.
 pub(crate) fn widgets(versions: Json) -> Json {
     json!({
         "group": "example.io", "scope": "Namespaced",
@@ -14,7 +14,7 @@ pub(crate) fn widgets(versions: Json) -> Json {
     })
 }
 
-/// What a definition serves.
+/// Returns the API of a definition.
 pub(crate) fn served(spec: &Json) -> Served {
     let definition = compile::Definition {
         spec,

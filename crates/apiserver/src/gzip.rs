@@ -1,9 +1,9 @@
-//! Large answers are compressed for clients that accept gzip.
+//! Compression of large answers for clients that accept gzip.
 //!
-//! Kubernetes' rule: a whole answer of 128 KiB or more, never a watch. Go's clients accept gzip
-//! without being told to, so this is what most lists look like on the wire. An answer is compressed
-//! piece by piece while it is sent: no piece keeps a thread for long, and a client that reads
-//! slowly or goes away costs no work beyond what it took.
+//! As in Kubernetes, whole answers of 128 KiB or more are compressed, and watches never. Go's
+//! clients accept gzip by default, so most lists are compressed on the wire. An answer is
+//! compressed piece by piece while it is sent: no piece keeps a thread for long, and the server
+//! does no work for pieces that a client does not read.
 
 use crate::reply::InChunks;
 use axum::body::{Body, HttpBody};
@@ -13,12 +13,12 @@ use http::{HeaderMap, HeaderValue, Response, header};
 use http_body_util::BodyExt;
 use std::io::Write;
 
-/// Smaller answers travel as they are (kube-apiserver: the same).
+/// Bytes of the smallest answer that is compressed, as in kube-apiserver.
 const BYTES_MIN: u64 = 128 << 10;
-/// What is compressed before others get their turn: less than a millisecond's work.
+/// Bytes that are compressed before the task yields: less than a millisecond's work.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// The answer, compressed if it is large and its client accepts that.
+/// Compresses an answer that is large and whose client accepts gzip.
 pub(crate) fn compress(response: Response<Body>, request: &HeaderMap) -> Response<Body> {
     let length = response.body().size_hint().exact();
     let large = length.is_some_and(|bytes| bytes >= BYTES_MIN) || response.extensions().get::<InChunks>().is_some();
@@ -26,7 +26,7 @@ pub(crate) fn compress(response: Response<Body>, request: &HeaderMap) -> Respons
         return response;
     }
     let mut response = response.map(|body| {
-        // Lists repeat themselves: the fastest level takes off most of what the best would.
+        // Lists are repetitive: the fastest level is nearly as good as the best one.
         let packing = Packing {
             body,
             left: Bytes::new(),
@@ -41,7 +41,7 @@ pub(crate) fn compress(response: Response<Body>, request: &HeaderMap) -> Respons
     response
 }
 
-/// Says that a body is compressed, and that another client may get another one.
+/// Sets the headers of a compressed body, which depends on `Accept-Encoding`.
 pub(crate) fn mark<T>(response: &mut Response<T>) {
     let headers = response.headers_mut();
     headers.remove(header::CONTENT_LENGTH);
@@ -49,7 +49,7 @@ pub(crate) fn mark<T>(response: &mut Response<T>) {
     headers.append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
 }
 
-/// Whether a client accepts gzip: names it, and not with a quality of zero.
+/// Returns true for clients that name gzip with a quality above zero.
 pub(crate) fn accepts(request: &HeaderMap) -> bool {
     let values = request.get_all(header::ACCEPT_ENCODING).iter();
     values
@@ -63,16 +63,16 @@ pub(crate) fn accepts(request: &HeaderMap) -> bool {
         })
 }
 
-/// A body on its way through the encoder.
+/// A body that is being compressed.
 struct Packing {
     body: Body,
     left: Bytes,
-    /// None when the last byte was given out.
+    /// `None` after the last byte.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 
 impl Packing {
-    /// The next compressed bytes; `None` at the end.
+    /// Returns the next compressed bytes; `None` at the end.
     async fn next(&mut self) -> Result<Option<Bytes>, axum::Error> {
         while let Some(encoder) = &mut self.encoder {
             if self.left.is_empty() {

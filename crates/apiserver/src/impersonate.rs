@@ -1,5 +1,5 @@
-//! Impersonation (`Impersonate-*`): the user that the headers name, and the sender's right to act as
-//! that user.
+//! Impersonation (`Impersonate-*`): the user that the headers name, and the sender's right to act
+//! as that user.
 //!
 //! An impersonated identity counts in the workspace of the request, and nowhere else. So the verb
 //! `impersonate` in a workspace is enough to act as its users; names of the system, and the extra

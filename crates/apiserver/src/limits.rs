@@ -70,8 +70,8 @@ struct Usage {
     requests: usize,
     watches: usize,
     bytes: usize,
-    /// Monotonic time in microseconds at which the requests so far would end, sent one after another
-    /// at the rate's pace.
+    /// Monotonic time in microseconds at which the requests so far would end, sent one after
+    /// another at the rate's pace.
     busy_until: i64,
 }
 

@@ -1,15 +1,15 @@
-//! Which form an answer takes (`Accept`), which form a body has (`Content-Type`), and whether JSON
-//! is indented.
+//! Content negotiation: the form of an answer (`Accept`), the format of a body (`Content-Type`),
+//! and indentation of JSON.
 //!
-//! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of media_ranges: the first
-//! that can be met wins, by quality first. A range with an unknown `as`, `g` or `v` is one that
-//! cannot be met; other parameters (`profile`, `stream`, `charset`) say nothing here. Objects are
-//! not written in protobuf, so that `application/vnd.kubernetes.protobuf,application/json` falls
+//! `application/json;as=Table;v=v1;g=meta.k8s.io,application/json` is a list of media ranges: the
+//! first supported one of the highest quality is chosen. A range with an unknown `as`, `g` or `v`
+//! is not supported; other parameters (`profile`, `stream`, `charset`) are ignored. Objects are not
+//! written in protobuf, so that `application/vnd.kubernetes.protobuf,application/json` falls
 //! through to JSON; their metadata is.
 
 use crate::status::{self, StatusReply};
 
-/// How a value is written.
+/// The serialization of a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// JSON.
@@ -51,10 +51,10 @@ impl MetaVersion {
     }
 }
 
-/// What is written.
+/// The representation of an object or a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Representation {
-    /// The thing itself.
+    /// The object or list itself.
     #[default]
     Object,
     /// Rows for people.
@@ -67,14 +67,14 @@ pub enum Representation {
     AggregatedDiscovery,
 }
 
-/// What is asked for, which decides the representations on supported.
+/// The kind of answer, which decides about the supported representations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Supported {
     /// One object, or the answer to a write.
     Object,
     /// A list.
     List,
-    /// A watch: frames of objects in any form.
+    /// A watch: events with objects in any form.
     Watch,
     /// `/api` and `/apis`.
     Discovery,
@@ -85,11 +85,11 @@ pub enum Supported {
 /// The form of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Negotiated {
-    /// How it is written.
+    /// The serialization.
     pub format: Format,
-    /// What is written.
+    /// The representation of an object or a list.
     pub representation: Representation,
-    /// The media type itself asked for indentation (`pretty=1`).
+    /// True if the media type has `pretty=1`.
     pub pretty: bool,
 }
 
@@ -105,8 +105,8 @@ impl Negotiated {
     }
 }
 
-/// The form that an `Accept` header gets; without one, JSON. Several headers are joined by commas
-/// first.
+/// Chooses the form of an answer by the `Accept` header; JSON without one. Several headers are
+/// joined by commas first.
 ///
 /// # Errors
 /// 406 where no range can be met.
@@ -131,8 +131,8 @@ pub fn accept(header: Option<&str>, supported: Supported) -> Result<Negotiated, 
     }
 }
 
-/// The form of an error: that of the first media type that is spoken at all, whatever it should be
-/// transformed to.
+/// Chooses the format of an error: that of the first supported media type, whatever its
+/// representation.
 pub fn accept_error(header: Option<&str>) -> Format {
     media_ranges(header)
         .iter()
@@ -140,8 +140,8 @@ pub fn accept_error(header: Option<&str>) -> Format {
         .unwrap_or_default()
 }
 
-/// The first range of an `Accept` header that one of `supported` (subtypes of `application`) meets;
-/// without one, the first supported.
+/// Returns the value of the supported subtype of `application` that the `Accept` header prefers;
+/// the first one without a header.
 pub(crate) fn first_supported<T: Copy>(header: Option<&str>, supported: &[(&str, T)]) -> Option<T> {
     let meets = |media: &MediaType, subtype: &str| {
         ["application", "*"].contains(&media.kind.as_str()) && [subtype, "*"].contains(&media.subtype.as_str())
@@ -213,8 +213,8 @@ fn format_of(media: &MediaType) -> Option<Format> {
     }
 }
 
-/// Whether JSON is indented: as the `pretty` parameter says, else for people's tools (curl, wget,
-/// browsers).
+/// Returns true if JSON is to be indented: by the `pretty` parameter, else for interactive clients
+/// (curl, wget, browsers).
 pub fn pretty(query: Option<&str>, user_agent: Option<&str>) -> bool {
     match query {
         Some(value) if !value.is_empty() => matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True"),
@@ -224,7 +224,7 @@ pub fn pretty(query: Option<&str>, user_agent: Option<&str>) -> bool {
     }
 }
 
-/// How a body is written; without a `Content-Type` it is JSON.
+/// Returns the format of a body by its `Content-Type`; JSON without one.
 ///
 /// # Errors
 /// 415 for what is not read.
@@ -241,7 +241,7 @@ pub fn body_format(content_type: Option<&str>) -> Result<Format, StatusReply> {
     }
 }
 
-/// How a PATCH changes an object.
+/// The type of a PATCH.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PatchType {
     /// RFC 6902.
@@ -266,7 +266,7 @@ impl PatchType {
     }
 }
 
-/// What a resource's PATCH takes.
+/// The patch types of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patches {
     /// Custom resources: no strategic merge.
@@ -290,7 +290,7 @@ impl Patches {
     }
 }
 
-/// The kind of a PATCH by its `Content-Type`.
+/// Returns the type of a PATCH by its `Content-Type`.
 ///
 /// # Errors
 /// 415 for what the resource does not take.
@@ -315,16 +315,16 @@ pub fn patch_type(content_type: Option<&str>, patches: Patches) -> Result<PatchT
     })
 }
 
-/// One entry of an `Accept` header.
+/// A media range of an `Accept` header.
 struct MediaRange {
     media: MediaType,
     /// Thousandths.
     quality: u16,
 }
 
-/// Wishes by quality; among equals exact types come before ranges, then the order of the header
-/// holds. A clause that is no media type is passed over, as is one that is wanted not at all
-/// (`q=0`).
+/// Parses an `Accept` header into media ranges by quality; among equals exact types come before
+/// wildcards, then the order of the header holds. Clauses that are no media type, and those of
+/// quality zero, are ignored.
 fn media_ranges(header: Option<&str>) -> Vec<MediaRange> {
     let mut media_ranges: Vec<MediaRange> = split_outside_quotes(header.unwrap_or_default(), ',')
         .filter_map(MediaType::parse)
@@ -347,7 +347,7 @@ fn quality(text: Option<&str>) -> u16 {
     (value * 1000.0) as u16
 }
 
-/// `type/subtype;name=value;…` in lower case (values as they are).
+/// A media type `type/subtype;name=value;…`, in lower case except for the values.
 #[derive(Debug, PartialEq, Eq)]
 struct MediaType {
     kind: String,
@@ -359,7 +359,8 @@ impl MediaType {
     fn parse(text: &str) -> Option<MediaType> {
         let mut parts = split_outside_quotes(text, ';');
         let (kind, subtype) = parts.next()?.trim().split_once('/')?;
-        // `…spec.v2@v1.0+protobuf` is none by the letter, and what clients ask OpenAPI for.
+        // `…spec.v2@v1.0+protobuf` is no media type by the letter, and clients request OpenAPI with
+        // it.
         if !is_token(kind) || !subtype.split('@').all(is_token) {
             return None;
         }
@@ -389,7 +390,7 @@ impl MediaType {
     }
 }
 
-/// RFC 9110's token: what names and plain values are made of.
+/// Returns true for a token of RFC 9110: names and unquoted values.
 fn is_token(text: &str) -> bool {
     !text.is_empty()
         && text

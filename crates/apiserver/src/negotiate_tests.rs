@@ -3,7 +3,7 @@ use super::*;
 const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io";
 const V1: MetaVersion = MetaVersion::V1;
 
-/// What a range gets; nothing where it cannot be met.
+/// The negotiated form; `None` for 406.
 type Form = Option<(Format, Representation)>;
 
 fn got(header: &str, supported: Supported) -> Form {

@@ -1,10 +1,10 @@
-//! OpenAPI documents of what a cluster serves: version 3 for each group version, and version 2 in
-//! one piece.
+//! OpenAPI documents of a cluster's APIs: version 3 for each group version, and version 2 in one
+//! piece.
 //!
-//! Documents are made when asked for and kept by content: a hash over the fingerprints of the APIs
-//! that make a group version names its document before it exists, so that the index costs no
-//! document and a thousand tenants of one API share one. Version 2 is put together of a part for
-//! each group version, so that a change costs its own part and no other.
+//! Documents are made on request and cached by content: a hash over the fingerprints of a group
+//! version's APIs names its document before it is made, so that the index costs no document and a
+//! thousand tenants of one API share one. Version 2 is composed of a part for each group version,
+//! so that a change of an API costs its own part and no other.
 
 mod gnostic;
 mod packed;
@@ -25,9 +25,9 @@ use std::{
     sync::{Mutex, MutexGuard, PoisonError},
 };
 
-/// Compressed bytes of documents that are kept, over all tenants.
+/// Compressed bytes of cached documents, of all tenants.
 const CACHE_BYTES_MAX: usize = 32 << 20;
-/// Changes whenever documents of the same APIs would look different.
+/// Version of the documents' form: to be changed whenever documents of the same APIs change.
 const FORM: &str = concat!("3 ", env!("CARGO_PKG_VERSION"));
 
 const COMPONENTS: &str = "#/components/schemas/";
@@ -37,17 +37,17 @@ const PATCH: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Patch";
 const STATUS: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.Status";
 const SCALE: &str = "io.k8s.api.autoscaling.v1.Scale";
 
-/// How OpenAPI v2 is written.
+/// A format of OpenAPI v2.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum V2 {
-    /// As everything else.
+    /// JSON.
     Json,
-    /// As gnostic reads it.
+    /// Protobuf in gnostic's messages.
     Protobuf,
 }
 
 impl V2 {
-    /// The type that the answer names.
+    /// Returns the `Content-Type` of the answer.
     pub fn content_type(self) -> &'static str {
         match self {
             V2::Json => "application/json",
@@ -56,16 +56,16 @@ impl V2 {
     }
 }
 
-/// A document that has its name, and need not be made.
+/// A document that is named by its content, before it is made.
 pub struct Wanted<'a> {
     /// Entity tag and `hash` parameter.
     pub hash: String,
-    /// Of version 2; otherwise of version 3.
+    /// Format of a version 2 document; `None` for version 3.
     form: Option<V2>,
     parts: Vec<Part<'a>>,
 }
 
-/// What a document says of one group version.
+/// The part of a document for one group version.
 struct Part<'a> {
     hash: String,
     apis: Vec<ApiOf<'a>>,
@@ -73,7 +73,7 @@ struct Part<'a> {
 
 type ApiOf<'a> = (&'a Served, &'a ApiVersion);
 
-/// `/openapi/v3`: where the documents are.
+/// Returns `/openapi/v3`: the paths of the documents.
 pub fn index(served: &[Served]) -> Json {
     let paths: Map<String, Json> = group_versions(served)
         .iter()
@@ -85,7 +85,7 @@ pub fn index(served: &[Served]) -> Json {
     json!({"paths": paths})
 }
 
-/// `/openapi/v3/<path>`, with a path such as `api/v1` or `apis/example.io/v1`.
+/// Returns `/openapi/v3/<path>`, with a path such as `api/v1` or `apis/example.io/v1`.
 pub fn v3<'a>(served: &'a [Served], path: &str) -> Option<Wanted<'a>> {
     let path = path.trim_matches('/');
     let apis = group_versions(served).remove(path)?;
@@ -101,7 +101,7 @@ pub fn v3<'a>(served: &'a [Served], path: &str) -> Option<Wanted<'a>> {
     })
 }
 
-/// `/openapi/v2`.
+/// Returns `/openapi/v2`.
 pub fn v2(served: &[Served], form: V2) -> Wanted<'_> {
     let part = |(path, apis): (String, Vec<_>)| Part {
         hash: format!("{form:?} {}", hash_of(&path, &apis)),
@@ -117,16 +117,16 @@ pub fn v2(served: &[Served], form: V2) -> Wanted<'_> {
     }
 }
 
-/// The group that a path of `/openapi/v3` is about.
+/// Returns the group of a path below `/openapi/v3`.
 pub fn group_of(path: &str) -> &str {
     let rest = path.trim_matches('/').strip_prefix("apis/");
     rest.and_then(|rest| rest.split_once('/'))
         .map_or("", |(group, _)| group)
 }
 
-/// Parts of documents that were made, oldest out first.
+/// A cache of parts of documents. The oldest part is evicted first.
 pub struct Cache {
-    /// Where they are made: many large schemas take a while.
+    /// Executor that makes the parts: many large schemas take a while.
     aside: BlockingExecutor,
     kept: Mutex<Kept>,
 }
@@ -150,11 +150,11 @@ struct Kept {
     bytes: usize,
 }
 
-/// A part: in version 2, definitions and paths; in version 3 all in one.
+/// A finished part: in version 2, definitions and paths; in version 3 all in one.
 type Made = [Piece; 2];
 
 impl Cache {
-    /// Makes documents where `aside` says.
+    /// Returns an empty cache whose parts are made on an executor.
     pub fn new(aside: BlockingExecutor) -> Self {
         Cache {
             aside,
@@ -162,7 +162,7 @@ impl Cache {
         }
     }
 
-    /// A document as a gzip stream: what nearly every client wants.
+    /// Returns a document as a gzip stream, which nearly every client accepts.
     pub(crate) fn gzip(&self, wanted: &Wanted<'_>) -> Bytes {
         let parts = self.parts(wanted);
         let of = |at: usize| parts.iter().map(move |part| part[at].clone());
@@ -182,7 +182,7 @@ impl Cache {
         }
     }
 
-    /// A document as it is.
+    /// Returns a document without compression.
     ///
     /// # Errors
     /// Broken compressed data.
@@ -201,7 +201,8 @@ impl Cache {
             ],
             Some(form) => v2::part(&part.apis, form),
         };
-        // Made without the lock: two who ask at once both make a part, and nobody else waits.
+        // Made without the lock: two concurrent requests may both make a part, and no other one
+        // waits.
         if found.iter().any(Option::is_none) {
             (self.aside)(&mut || {
                 for (found, part) in found.iter_mut().zip(&wanted.parts) {
@@ -228,18 +229,18 @@ impl Cache {
         made
     }
 
-    /// A panic elsewhere leaves at worst a part that is not counted.
+    /// A poisoned lock leaves at worst a part that is not counted.
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Where a document is, without a prefix: clients put their own before it.
+/// Returns the path of a document without a prefix: clients add their own.
 pub fn location(path: &str, hash: &str) -> String {
     format!("/openapi/v3/{}?hash={hash}", path.trim_matches('/'))
 }
 
-/// What is served by path, each by resource name.
+/// Groups APIs by the path of their document, each by resource name.
 fn group_versions(served: &[Served]) -> BTreeMap<String, Vec<ApiOf<'_>>> {
     let mut found: BTreeMap<String, Vec<ApiOf<'_>>> = BTreeMap::new();
     for one in served {
@@ -257,7 +258,7 @@ fn group_versions(served: &[Served]) -> BTreeMap<String, Vec<ApiOf<'_>>> {
     found
 }
 
-/// Names the document of a group version by what it is made of.
+/// Returns the hash of a group version's document, over the fingerprints of its APIs.
 fn hash_of(path: &str, apis: &[ApiOf<'_>]) -> String {
     let mut hash = Sha512::new();
     hash.update(format!("{FORM} {path}"));
@@ -292,7 +293,7 @@ fn v3_document(apis: &[ApiOf<'_>]) -> Json {
     })
 }
 
-/// The schemas of a kind and of its list.
+/// Returns the schemas of a kind and of its list.
 fn components(served: &Served, version: &ApiVersion, mut schema: Json) -> [(String, Json); 2] {
     let (group, names) = (served.group(), served.names());
     let gvk = |kind: &str| json!([{"group": &**group, "version": &*version.name, "kind": kind}]);
@@ -327,7 +328,8 @@ fn components(served: &Served, version: &ApiVersion, mut schema: Json) -> [(Stri
     ]
 }
 
-/// `io.example.v1.Widget`: the group's labels from the right, version, kind.
+/// Returns a component's name such as `io.example.v1.Widget`: the group's labels from the right,
+/// version, kind.
 fn component(group: &str, version: &str, kind: &str) -> String {
     match group {
         "" => format!("io.k8s.api.core.{version}.{kind}"),
@@ -371,7 +373,7 @@ fn references(value: &Json, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Schemas that every document may refer to.
+/// Returns the schemas that every document may refer to.
 fn common() -> Map<String, Json> {
     serde_json::from_str(include_str!("openapi/meta.json")).expect("openapi/meta.json holds a map of schemas")
 }

@@ -1,15 +1,15 @@
-//! From URL paths to what is asked for. Past here nobody splits a path.
+//! URL paths, parsed into routes. No later stage splits a path.
 
 use insula_api::{ClusterName, ClusterPath};
 
-/// What a path names.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Route {
     /// A path of the whole server: health, version, metrics.
     Server(String),
     /// A path in a logical cluster (`None`: the wildcard `*`).
     Cluster { path: Option<ClusterPath>, rest: Rest },
-    /// A path in a virtual workspace: what it shows of one cluster, or of all (`None`: the wildcard
+    /// A path in a virtual workspace, for one cluster or for all of them (`None`: the wildcard
     /// `*`).
     Virtual {
         workspace: Virtual,
@@ -22,11 +22,12 @@ pub enum Route {
     NoCluster,
 }
 
-/// A view on clusters from outside, under `/services`. Clusters are named in it, never reached by a
-/// path of workspaces.
+/// A virtual workspace as its path under `/services` names it, with names of clusters and never
+/// with paths of workspaces.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Virtual {
-    /// `/services/apiexport/<cluster>/<export>`: what the export's consumers let its provider see.
+    /// `/services/apiexport/<cluster>/<export>`: the objects that the export's consumers show its
+    /// provider.
     ApiExport { cluster: ClusterName, name: String },
     /// `/services/initializingworkspaces/<initializer>`
     Initializing(String),
@@ -36,7 +37,7 @@ pub enum Virtual {
     ApiResourceSchemas { cluster: ClusterName },
 }
 
-/// What the part behind the cluster names.
+/// The target of the part of a path behind the cluster.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Rest {
     /// `/api`
@@ -76,12 +77,12 @@ pub struct ResourcePath {
     pub watch_prefix: bool,
 }
 
-/// The path cannot be a request of ours; the text goes into a 400.
+/// A path that is no request; the text goes into a 400.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BadPath(pub String);
 
-/// Reads a path as it came over the wire. Encoded bytes are decoded once; a segment that decodes to
-/// something with a `/`, `.` or `..` is refused, so that what is authorised is what is served.
+/// Parses a path as it came over the wire. Encoded bytes are decoded once; a segment that decodes
+/// to `.`, `..` or a text with `/` is refused, so that the authorised path is the served one.
 pub fn parse(raw: &str) -> Result<Route, BadPath> {
     let segments = segments(raw)?;
     let parts: Vec<&str> = segments.iter().map(String::as_str).collect();
@@ -106,7 +107,7 @@ pub fn parse(raw: &str) -> Result<Route, BadPath> {
         ["healthz" | "livez" | "readyz" | "version" | "metrics", ..] => {
             Ok(Route::Server(format!("/{}", parts.join("/"))))
         }
-        // Objects without a cluster are those of all clusters, as in kcp.
+        // Paths to objects without a cluster mean all clusters, as in kcp.
         rest => Ok(match parse_rest(rest)? {
             rest @ Rest::Resource(_) => Route::Cluster { path: None, rest },
             _ => Route::NoCluster,
@@ -114,7 +115,7 @@ pub fn parse(raw: &str) -> Result<Route, BadPath> {
     }
 }
 
-/// A path below `/services`, if there is such a virtual workspace.
+/// Parses a path below `/services`; `None` if there is no such virtual workspace.
 fn virtual_workspace(parts: &[&str]) -> Result<Option<Route>, BadPath> {
     let named = |cluster: &str| ClusterName::parse(cluster).ok();
     let (workspace, rest) = match parts {
@@ -125,7 +126,7 @@ fn virtual_workspace(parts: &[&str]) -> Result<Option<Route>, BadPath> {
         ["initializingworkspaces", name, rest @ ..] => (Some(Virtual::Initializing((*name).to_owned())), rest),
         ["terminatingworkspaces", name, rest @ ..] => (Some(Virtual::Terminating((*name).to_owned())), rest),
         ["apiresourceschema", cluster, rest @ ..] => {
-            // Clients of many clusters name one behind it, which makes no difference.
+            // Clients of many clusters append one, which makes no difference.
             let (["clusters", _, rest @ ..] | rest) = rest;
             let rest = parse_rest(rest)?;
             return Ok(named(cluster).map(|cluster| Route::Virtual {
@@ -207,8 +208,8 @@ fn parse_rest(parts: &[&str]) -> Result<Rest, BadPath> {
     })
 }
 
-/// Kubernetes' `RequestInfo`: `namespaces/<ns>/<resource>/…` is a namespaced path, except for the
-/// namespace's own `status` and `finalize`.
+/// Parses a path to objects as Kubernetes' `RequestInfo`: `namespaces/<ns>/<resource>/…` is a
+/// namespaced path, except for the namespace's own `status` and `finalize`.
 fn resource(group: &str, version: &str, mut parts: &[&str]) -> ResourcePath {
     let mut path = ResourcePath {
         group: group.into(),

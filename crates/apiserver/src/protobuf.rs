@@ -1,10 +1,10 @@
-//! Kubernetes' protobuf, as far as clients insist on it: kubectl and controller-runtime send
-//! objects of built-in kinds this way, and informers of metadata ask for it. A body is read into
-//! the same JSON as any other; what is written is metadata alone and `Status`. For whole objects
-//! all those clients take JSON too.
+//! Kubernetes' protobuf, as far as clients need it: kubectl and controller-runtime send objects of
+//! built-in kinds in it, and metadata informers request it. A body is decoded into the same JSON as
+//! any other; metadata and `Status` alone are encoded. All those clients take JSON for whole
+//! objects.
 //!
 //! A message is `k8s\0` and a `runtime.Unknown`: type (apiVersion, kind) and the object's own
-//! bytes. [`kinds`] has the tables that both directions go by.
+//! bytes. [`kinds`] has the tables of both directions.
 
 mod field;
 mod kinds;
@@ -20,26 +20,26 @@ use insula_api::{Json, Timestamp};
 use serde_json::{Map, json};
 
 const MAGIC: &[u8] = b"k8s\0";
-/// Messages in messages: the tables need six.
+/// Depth of nested messages: the tables need six.
 const DEPTH_MAX: usize = 8;
 
-/// Why bytes are no object of ours.
+/// The error of a body that cannot be decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtobufError {
-    /// Not `k8s\0` and an envelope, or cut short.
+    /// The body is not `k8s\0` and an envelope, or is truncated.
     #[error("the body is not Kubernetes' protobuf: {0}")]
     Malformed(&'static str),
     /// A kind that is read as JSON or YAML only.
     #[error("{api_version} {kind} is not read as protobuf; send application/json")]
     UnknownKind {
-        /// As sent.
+        /// Text of the body.
         api_version: String,
-        /// As sent.
+        /// Text of the body.
         kind: String,
     },
 }
 
-/// Reads a body.
+/// Decodes a body.
 ///
 /// # Errors
 /// It is malformed, or of a kind that is not read in this form.
@@ -86,7 +86,7 @@ impl<'a> Envelope<'a> {
     }
 }
 
-/// A message as JSON. Go writes empty strings, zeros and empty messages that its JSON leaves out,
+/// Decodes a message. Go encodes empty strings, zeros and empty messages that its JSON leaves out,
 /// so they are left out here.
 fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, Json>, ProtobufError> {
     let depth = depth
@@ -111,7 +111,7 @@ fn message(bytes: &[u8], fields: &[Field], depth: usize) -> Result<Map<String, J
         }
         let read = match (scalar(value, *kind, depth)?, repeats) {
             (Some(read), _) => read,
-            // In a list what is empty is an item: the core group among groups.
+            // An empty item of a list counts: the core group among groups.
             (None, true) => empty(*kind),
             (None, false) => continue,
         };
@@ -141,7 +141,7 @@ fn scalar(value: Value<'_>, kind: Type, depth: usize) -> Result<Option<Json>, Pr
     })
 }
 
-/// What a type has when nothing was written.
+/// Returns the zero value of a type.
 fn empty(kind: Type) -> Json {
     match kind {
         Type::Text | Type::Bytes => json!(""),
@@ -156,7 +156,7 @@ fn empty(kind: Type) -> Json {
     }
 }
 
-/// Seconds and nanoseconds; nothing for the moment that Go takes for none.
+/// Decodes seconds and nanoseconds; `None` for Go's zero time.
 fn time(bytes: &[u8]) -> Result<Option<(i64, u32)>, ProtobufError> {
     let (mut seconds, mut nanos) = (None, 0);
     for field in Fields(bytes) {
@@ -219,12 +219,12 @@ fn utf8(bytes: &[u8]) -> Result<String, ProtobufError> {
     String::from_utf8(bytes.to_vec()).map_err(|_| ProtobufError::Malformed("a text that is not UTF-8"))
 }
 
-/// The wire: a field's number and its value.
+/// A field on the wire: its number and its value.
 #[derive(Clone, Copy)]
 enum Value<'a> {
     Varint(u64),
     Bytes(&'a [u8]),
-    /// Fixed-width numbers: no field of ours has one.
+    /// Fixed-width numbers, which no field of the tables has.
     Fixed,
 }
 
@@ -296,7 +296,7 @@ mod tests {
     #[test]
     fn objects_are_read() {
         let entry = [field(1, b"k"), field(2, b"v")].concat();
-        // Go writes what is empty too: a generateName and a creationTimestamp.
+        // Go encodes empty fields: a generateName and a creationTimestamp.
         let meta = [field(1, b"a"), field(2, b""), field(8, b""), field(11, &entry)].concat();
         let config_map = [field(1, &meta), field(2, &entry), field(3, &entry), vec![4 << 3, 1]].concat();
         assert_eq!(
@@ -316,7 +316,7 @@ mod tests {
         );
     }
 
-    /// Reads what was written, by the same tables.
+    /// Decodes an encoded object, by the same tables.
     fn again(written: &[u8]) -> Json {
         let Envelope { api_version, kind, raw } = Envelope::open(written).expect("an envelope");
         let fields = kinds::written(&api_version, &kind).expect("is written");

@@ -11,31 +11,31 @@ use serde_json::json;
 #[derive(Debug, Clone, Default)]
 pub struct Query(Vec<(String, String)>);
 
-/// At which state a read looks.
+/// The state at which a read looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadAt {
     /// The latest, including every write acknowledged before.
     Latest,
-    /// Whatever this server has.
+    /// The latest state that this server has seen.
     Any,
-    /// Not older than.
+    /// A state at a revision or a later one.
     NotOlderThan(Revision),
-    /// Exactly.
+    /// The state at a revision.
     Exactly(Revision),
 }
 
-/// How a watch begins.
+/// The start of a watch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WatchStart {
-    /// With the state as it is, then what follows; `bookmark` marks where the state ends.
+    /// The state, then the changes after it; with `bookmark` a bookmark marks the end of the state.
     State { at: ReadAt, bookmark: bool },
-    /// With what follows a revision.
+    /// The changes after a revision.
     After(Revision),
-    /// With what follows the present, without the state.
+    /// The changes from now on, without the state.
     Now,
 }
 
-/// A text with its `%41`s decoded. What is no code stays as it is.
+/// Decodes the percent-encoded bytes of a text. Invalid codes stay as they are.
 pub fn percent_decoded(text: &str) -> String {
     let (mut out, mut bytes) = (Vec::new(), text.bytes());
     while let Some(byte) = bytes.next() {
@@ -70,7 +70,7 @@ impl Query {
         )
     }
 
-    /// The first value of a parameter.
+    /// Returns the first value of a parameter.
     pub fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(key, _)| key == name).map(|(_, value)| &**value)
     }
@@ -83,7 +83,8 @@ impl Query {
             .collect()
     }
 
-    /// A boolean as Kubernetes reads it: present means true, unless it says `0` or `false`.
+    /// Returns a boolean as Kubernetes reads it: a parameter that is present means true, unless it
+    /// is `0` or `false`.
     pub fn flag(&self, name: &str) -> bool {
         self.get(name).is_some_and(|value| value != "0" && value != "false")
     }
@@ -127,7 +128,7 @@ impl Query {
         FieldSelector::parse(self.text("fieldSelector")).map_err(|error| Error::BadRequest(error.to_string()))
     }
 
-    /// The one object that a field selector leaves of a list or a watch.
+    /// Returns the name of the one object that a field selector selects in a list or a watch.
     pub(crate) fn selected_name(&self) -> Option<String> {
         let terms = self.fields().ok()?.terms.into_iter();
         let mut names = terms.filter_map(|(field, name, equal)| (equal && field == "metadata.name").then_some(name));
@@ -137,7 +138,7 @@ impl Query {
         })
     }
 
-    /// `resourceVersion` of a GET.
+    /// Parses `resourceVersion` of a GET.
     pub fn get_at(&self) -> Result<ReadAt, Error> {
         Ok(match self.revision()? {
             None => ReadAt::Latest,
@@ -146,7 +147,7 @@ impl Query {
         })
     }
 
-    /// Parameters of a LIST, and at which state it looks (kube's delegator matrix).
+    /// Parses the parameters of a LIST, and the state at which it looks (kube's delegator matrix).
     pub fn list(&self) -> Result<(ListOptions, ReadAt), Error> {
         let limit = self.number("limit")?.max(0) as usize;
         self.timeout_seconds()?;
@@ -171,7 +172,8 @@ impl Query {
             (None, None, _) => ReadAt::Latest,
             (None, Some(Revision(0)), _) => ReadAt::Any,
             (None, Some(revision), "Exact") => ReadAt::Exactly(revision),
-            // Without a rule, a limited list at a revision has always meant exactly that revision.
+            // Without `resourceVersionMatch`, a limited list at a revision reads exactly that
+            // revision.
             (None, Some(revision), "") if limit > 0 => ReadAt::Exactly(revision),
             (None, Some(revision), _) => ReadAt::NotOlderThan(revision),
         };
@@ -224,7 +226,7 @@ impl Query {
         list_options_errors(errors)
     }
 
-    /// Parameters of a WATCH.
+    /// Parses the parameters of a WATCH.
     pub fn watch(&self) -> Result<(WatchOptions, WatchStart), Error> {
         let options = WatchOptions {
             labels: self.labels()?,
@@ -270,7 +272,7 @@ impl Query {
                 bookmark: bookmarks,
             },
             (Some(false), None | Some(Revision(0))) => WatchStart::Now,
-            // Without a revision the initial state is sent even to clients that did not ask for it.
+            // Without a revision the initial state is sent to every client.
             (None, None) => WatchStart::State {
                 at: ReadAt::Latest,
                 bookmark: bookmarks,
@@ -284,14 +286,14 @@ impl Query {
         Ok((options, start))
     }
 
-    /// Seconds that a watch may last.
+    /// Parses `timeoutSeconds`, the seconds that a watch may last.
     pub fn timeout_seconds(&self) -> Result<Option<u64>, Error> {
         Ok(Some(self.number("timeoutSeconds")?)
             .filter(|n| *n > 0)
             .map(|n| n as u64))
     }
 
-    /// `dryRun`, `fieldValidation` of a write to an object of this kind of options.
+    /// Parses `dryRun` and `fieldValidation` of a write with a kind of options.
     pub fn write(&self, options: &str) -> Result<(bool, FieldValidation), Error> {
         let mut errors = Vec::new();
         if options == "PatchOptions" && self.get("force").is_some() {
@@ -301,7 +303,7 @@ impl Query {
         self.checked_write(options, errors)
     }
 
-    /// What a server-side apply says: as [`Query::write`], and whether it takes what others own.
+    /// Parses the parameters of a server-side apply: those of [`Query::write`], and `force`.
     pub fn apply(&self) -> Result<(bool, FieldValidation, OnConflict), Error> {
         let mut errors = Vec::new();
         if self.text("fieldManager").is_empty() {
@@ -344,7 +346,7 @@ impl Query {
         Ok((!dry.is_empty(), validation))
     }
 
-    /// Options of a DELETE: the body wins over the query.
+    /// Parses the options of a DELETE: the body takes precedence over the query.
     pub fn delete(&self, body: Option<&Json>) -> Result<(DeleteOptions, bool), Error> {
         let none = Json::Null;
         let body = body.unwrap_or(&none);
@@ -417,7 +419,7 @@ fn check_manager(manager: &str, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// A text as Go's `%q` prints it.
+/// Quotes a text as Go's `%q` does.
 fn go_quoted(text: &str) -> String {
     let mut quoted = String::from("\"");
     for c in text.chars() {
@@ -434,7 +436,7 @@ fn go_quoted(text: &str) -> String {
     quoted
 }
 
-/// A body of a DELETE is options, in whichever group's name, whether it says so or not.
+/// Checks that the body of a DELETE is `DeleteOptions`, of any group, or has no kind.
 fn check_delete_options(body: &Json) -> Result<(), Error> {
     let kind = body["kind"].as_str().unwrap_or_default();
     if (kind.is_empty() || kind == "DeleteOptions") && (body.is_null() || body.is_object()) {

@@ -50,7 +50,8 @@ impl Credentials {
         }
     }
 
-    /// Returns the refusal that the same request gets now, if it concerns the user: 401, 403, 404 or
+    /// Returns the refusal that the same request gets now, if it concerns the user: 401, 403, 404
+    /// or
     /// 410. A server that cannot decide refuses nothing here.
     pub(crate) async fn refusal(&self, authenticator: &Authenticator, registry: &Registry) -> Option<StatusReply> {
         let checked = tokio::time::timeout(TIME_MAX, self.check(authenticator, registry)).await;

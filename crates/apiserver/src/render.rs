@@ -1,5 +1,4 @@
-//! Objects in the form that was negotiated: themselves, metadata only, or rows of a table; JSON or
-//! YAML.
+//! Rendering of objects in the negotiated form: whole objects, metadata only, or rows of a table.
 
 mod chunks;
 
@@ -22,26 +21,26 @@ use insula_store::Entry;
 use serde_json::json;
 use std::sync::Arc;
 
-/// How much of a list is written before others have a turn: some hundred microseconds.
+/// Bytes of a list that are rendered before the task yields: some hundred microseconds of work.
 const PAUSE_BYTES: usize = 512 << 10;
-/// Bytes that are written while one is read into a table.
+/// Cost of a table's row for each byte of its object, in bytes of a plain list.
 const TABLE_EFFORT: usize = 20;
 
-/// A value takes so many times the bytes that it was read from.
+/// Bytes in memory of a parsed value for each byte of its JSON.
 const VALUE_BYTES: usize = 4;
-/// A row of a table with its object's metadata, as a value.
+/// Bytes in memory of a table's row with its object's metadata.
 const ROW_BYTES: usize = 8 << 10;
 
-/// A form of a list that can be written in chunks.
+/// A form of a list that can be rendered in chunks.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// Objects as they are stored.
     Shown,
-    /// Metadata alone, which is read from the stored object whatever version that is in.
+    /// Metadata alone, read from the stored object in any version.
     Metadata(MetaVersion),
 }
 
-/// Writes objects of one target in one form.
+/// A renderer of objects of one target in one form.
 pub struct Renderer {
     registry: Arc<Registry>,
     target: Target,
@@ -77,7 +76,7 @@ impl Renderer {
         })
     }
 
-    /// One object.
+    /// Answers with one object.
     pub async fn object(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
         self.budget.hold(entry.object.body_len())?;
         let mut response = self.one(code, entry).await?;
@@ -85,8 +84,8 @@ impl Renderer {
         Ok(response)
     }
 
-    /// What a write left of an object. It has happened: of an object that the version cannot show,
-    /// its metadata are the answer.
+    /// Answers a write with its object. The write has happened: if the object cannot be converted
+    /// to the requested version, the answer is its metadata.
     pub async fn written(&self, code: u16, entry: &Entry, warnings: &[String]) -> Answer {
         let mut response = match self.one(code, entry).await {
             Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(code, &partial(entry, MetaVersion::V1)),
@@ -119,7 +118,7 @@ impl Renderer {
         Ok(self.document(code, &body))
     }
 
-    /// A list.
+    /// Answers with a list.
     pub async fn list(&self, list: List, warnings: &[String]) -> Answer {
         let total = list
             .entries
@@ -140,7 +139,7 @@ impl Renderer {
         Ok(response)
     }
 
-    /// What was deleted together, as [`Renderer::written`] shows it.
+    /// Answers a deletion of a collection with the deleted objects, as [`Renderer::written`] does.
     pub async fn deleted(&self, list: &List, warnings: &[String]) -> Answer {
         let mut response = match self.many(list).await {
             Err(Error::Conversion(_) | Error::Webhook(_)) => self.document(200, &partials(list, MetaVersion::V1)),
@@ -150,7 +149,7 @@ impl Renderer {
         Ok(response)
     }
 
-    /// The form of a list that is long enough for chunks, if it can be written in them.
+    /// Returns the form of a list that is large enough for chunks and can be rendered in them.
     fn in_chunks(&self, total: usize) -> Option<Form> {
         if total < reply::IN_CHUNKS_BYTES_MIN || self.form.format != Format::Json || self.pretty {
             return None;
@@ -164,7 +163,7 @@ impl Renderer {
         }
     }
 
-    /// Returns true where no object of a list has to be converted.
+    /// Returns true if no object of a list has to be converted.
     fn are_stored(&self, list: &List) -> bool {
         list.entries.iter().all(|entry| is_stored(&self.target, entry))
     }
@@ -232,8 +231,7 @@ impl Renderer {
         reply::document(code, body, self.form.format, self.form.content_type(), self.pretty)
     }
 
-    /// Stored bytes one behind the other: nothing is parsed unless somebody wants YAML or
-    /// indentation.
+    /// Concatenates stored bytes: nothing is parsed except for YAML and indentation.
     async fn objects(&self, entries: &[Entry], metadata: Json) -> Result<Response> {
         let api = &self.target.served.api;
         let total: usize = entries.iter().map(|entry| entry.object.body_len() + 48).sum();
@@ -261,9 +259,9 @@ impl Renderer {
         Ok(self.document(200, &body))
     }
 
-    /// A list up to its first item.
+    /// Renders a list up to its first item.
     fn head(&self, mut metadata: Json) -> Vec<u8> {
-        // Lists of kinds that Kubernetes has types for leave out what is empty.
+        // Lists of built-in kinds leave out empty fields.
         let typed = self.target.served.api.strategy.traits().built_in;
         if !typed && metadata.get("continue").is_none() {
             metadata["continue"] = json!("");
@@ -278,7 +276,7 @@ impl Renderer {
         [head.trim_end_matches('}'), "},\"items\":["].concat().into()
     }
 
-    /// The object of a watch event, the next one of those that are shown, as JSON.
+    /// Renders the object of a watch event, the next one of `shown`, as JSON.
     pub async fn event<'e, E>(&self, of: (&'e Entry, Columns), shown: &mut Show<'e, E>, out: &mut Vec<u8>) -> Result<()>
     where
         E: Iterator<Item = &'e Entry> + Clone,
@@ -292,7 +290,7 @@ impl Renderer {
         }
     }
 
-    /// The same as a value.
+    /// Returns the object of a watch event, the next one of `shown`.
     pub async fn event_value<'e, E>(
         &self,
         (entry, columns): (&'e Entry, Columns),
@@ -314,7 +312,7 @@ impl Renderer {
         }
     }
 
-    /// The object of a bookmark.
+    /// Returns the object of a bookmark.
     pub fn bookmark(&self, metadata: Json) -> Json {
         let (kind, api_version) = match self.form.representation {
             Representation::PartialMetadata(version) | Representation::PartialMetadataList(version) => {
@@ -332,12 +330,12 @@ impl Renderer {
         json!({"kind": kind, "apiVersion": api_version, "metadata": metadata})
     }
 
-    /// Objects as they are shown, one after the other.
+    /// Converts objects to the requested version, one after the other.
     fn show<'e>(&'e self, entries: &'e [Entry]) -> Show<'e, std::slice::Iter<'e, Entry>> {
         self.registry.cache.show(&self.target, entries.iter())
     }
 
-    /// The object as a value; a dry run's creation has no resourceVersion.
+    /// Returns an object as a value; one that a dry run created has no resourceVersion.
     async fn value(&self, entry: &Entry) -> Result<Json> {
         let mut value = self.registry.show(&self.target, entry).await?;
         if entry.revision == Revision(0)
@@ -353,7 +351,7 @@ impl Renderer {
         let (mut shown, mut pause) = (self.show(entries), Pause::default());
         let (mut rows, mut bytes) = (Vec::with_capacity(entries.len()), 0);
         for entry in entries {
-            // What is not written yet is nobody else's.
+            // An object of a dry run is not in the cache.
             let object = match entry.revision {
                 Revision(0) => self.value(entry).await?,
                 _ => shown.value().await?,
@@ -370,7 +368,7 @@ impl Renderer {
     }
 }
 
-/// An item of a typed list, which says what it is once for all of them.
+/// Removes the type of an item: lists of built-in kinds name it once.
 fn without_kind(mut value: Json) -> Json {
     if let Some(map) = value.as_object_mut() {
         map.remove("kind");
@@ -380,11 +378,11 @@ fn without_kind(mut value: Json) -> Json {
 }
 
 fn write_json(value: &Json, out: &mut Vec<u8>) {
-    // A value is JSON whatever is in it, and a Vec takes all of it.
+    // A value is always valid JSON, and writing to a Vec does not fail.
     let _ = serde_json::to_writer(out, value);
 }
 
-/// Lets others go on, every now and then.
+/// A counter that yields to other tasks each [`PAUSE_BYTES`] bytes.
 #[derive(Default)]
 struct Pause {
     next: usize,
@@ -399,7 +397,7 @@ impl Pause {
     }
 }
 
-/// Metadata of a table of one object.
+/// Returns the metadata of a table of one object.
 fn metadata_at(revision: Revision) -> Json {
     table::list_metadata(&revision.to_string(), None, None)
 }
@@ -408,7 +406,7 @@ fn list_metadata(list: &List) -> Json {
     table::list_metadata(&list.revision.to_string(), list.next.as_deref(), list.remaining)
 }
 
-/// Metadata alone: read from the stored bytes, whatever version they are in; nothing is converted.
+/// Returns the metadata of a stored object in any version; nothing is converted.
 fn partial(entry: &Entry, version: MetaVersion) -> Json {
     table::partial(&entry.object.value(entry.revision)["metadata"], version)
 }

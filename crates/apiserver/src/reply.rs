@@ -1,4 +1,4 @@
-//! Answers: refusals in the form that the client reads, and the headers that every answer has.
+//! Answers: refusals in the format that the client accepts, and the headers of all answers.
 
 use crate::{
     negotiate::{self, Format},
@@ -16,11 +16,11 @@ use insula_registry::{Error, Named};
 pub enum Reply {
     /// A Status.
     Status(Box<StatusReply>),
-    /// The same with warnings that were due before it was refused.
+    /// A Status with the warnings that preceded the refusal.
     Warned(Box<StatusReply>, Vec<String>),
-    /// What Go's mux says where no handler is.
+    /// The 404 page of Go's mux for a path without a handler.
     NotFoundPage,
-    /// The home workspace of who asks is being made: 429, with a wish to be asked again.
+    /// The user's home workspace is being created: 429 with `Retry-After`.
     HomeIsComing,
 }
 
@@ -37,7 +37,7 @@ impl From<Error> for Reply {
 }
 
 impl Reply {
-    /// An error of a verb.
+    /// Returns the refusal of a verb's error.
     pub fn error(error: &Error) -> Self {
         let reply = Reply::from(status::status(error));
         match error {
@@ -46,12 +46,12 @@ impl Reply {
         }
     }
 
-    /// 401.
+    /// Returns 401.
     pub fn unauthorized() -> Self {
         status::unauthorized().into()
     }
 
-    /// 403 with the message that authorisation wrote.
+    /// Returns 403 with the message of authorisation.
     pub fn forbidden(message: &str, attributes: &Attributes) -> Self {
         let mut reply = if attributes.is_resource_request {
             let named = Named {
@@ -66,7 +66,7 @@ impl Reply {
         reply.into()
     }
 
-    /// The same refusal, with warnings before those that it has.
+    /// Adds warnings before those that the refusal has.
     #[must_use]
     pub fn warn(self, warnings: Vec<String>) -> Self {
         match self {
@@ -85,7 +85,7 @@ impl Reply {
         }
     }
 
-    /// The answer, in the form that the request accepts.
+    /// Answers in the format that the request accepts.
     pub fn respond(self, request: &HeaderMap) -> Response<Body> {
         let (status, warnings) = match self {
             Reply::Status(status) => (status, Vec::new()),
@@ -110,11 +110,11 @@ impl Reply {
     }
 }
 
-/// Marks an answer that is made while it is sent. Such answers are large.
+/// A mark of answers that are rendered while they are sent, which are large.
 #[derive(Clone, Copy)]
 pub(crate) struct InChunks;
 
-/// The size from which answers are made while they are sent, where they can be.
+/// Bytes from which answers are rendered while they are sent, where they can be.
 pub(crate) const IN_CHUNKS_BYTES_MIN: usize = 256 << 10;
 
 /// Returns the text of a header.
@@ -169,7 +169,7 @@ fn encoded(body: &Json, format: Format, pretty: bool) -> Result<Vec<u8>, String>
     }
 }
 
-/// What Go's `http.Error` writes.
+/// Answers with plain text, as Go's `http.Error` does.
 fn plain(code: u16, text: &[u8]) -> Response<Body> {
     let mut response = bytes(code, text.to_vec(), "text/plain; charset=utf-8");
     let nosniff = HeaderValue::from_static("nosniff");
@@ -177,7 +177,7 @@ fn plain(code: u16, text: &[u8]) -> Response<Body> {
     response
 }
 
-/// Bytes as they are.
+/// Answers with bytes.
 pub fn bytes(code: u16, body: Vec<u8>, content_type: &'static str) -> Response<Body> {
     let mut response = Response::new(Body::from(body));
     *response.status_mut() = http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
@@ -187,12 +187,12 @@ pub fn bytes(code: u16, body: Vec<u8>, content_type: &'static str) -> Response<B
     response
 }
 
-/// Characters of all warnings of an answer, as in Kubernetes…
+/// Characters of all warnings of an answer, as in Kubernetes.
 const WARNINGS_CHARS_MAX: usize = 4096;
-/// …and of each one when they are more than that.
+/// Characters of each warning if all together exceed [`WARNINGS_CHARS_MAX`].
 const WARNING_CHARS_MAX: usize = 256;
 
-/// `Warning: 299 - "text"` for each text, once.
+/// Adds a header `Warning: 299 - "text"` for each distinct text.
 pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     for warning in fitting(warnings) {
         let quoted = warning
@@ -205,8 +205,8 @@ pub fn add_warnings(response: &mut Response<Body>, warnings: &[String]) {
     }
 }
 
-/// Each warning once. When they are too much together each one is cut, and those that still do not
-/// fit are left out.
+/// Returns the distinct warnings. If they are too long together, each one is cut, and those that
+/// still do not fit are left out.
 fn fitting(warnings: &[String]) -> Vec<String> {
     let mut once: Vec<&str> = Vec::new();
     for warning in warnings {

@@ -1,5 +1,5 @@
-//! Resolution of a path to objects: the API that serves them, and the objects of it that the request
-//! sees.
+//! Resolution of a path to objects: the API that serves them, and the objects of it that the
+//! request sees.
 
 use crate::{
     negotiate::{self, Representation, Supported},

@@ -158,8 +158,8 @@ pub fn unauthorized() -> StatusReply {
     failure(401, "Unauthorized", "Unauthorized".into())
 }
 
-/// 403: the caller lacks a right. `why` names the user, the right and the scope; `name` is empty for
-/// collections; an empty resource stands for a plain path.
+/// 403: the caller lacks a right. `why` names the user, the right and the scope; `name` is empty
+/// for collections; an empty resource stands for a plain path.
 pub fn forbidden(resource: &Named, name: &str, why: &str) -> StatusReply {
     forbidden_with(resource, name, why, None)
 }

@@ -1,8 +1,8 @@
-//! Objects as rows for people (`Table`), and as their metadata alone (`PartialObjectMetadata`).
+//! Tables (`Table`) and metadata-only objects (`PartialObjectMetadata`).
 //!
-//! A [`Layout`] says which columns a resource has; rows are made of objects one at a time, so that
-//! a list and each event of a watch take the same path. Metadata-only forms look at nothing but
-//! `metadata` and never need a conversion.
+//! A [`Layout`] has the columns of a resource; a row is made of one object, so that a list and each
+//! event of a watch take the same path. Metadata-only forms read `metadata` alone and never need a
+//! conversion.
 
 mod event;
 
@@ -39,7 +39,7 @@ const SECRET_DATA_TEXT: &str = "Data contains the secret data. Each key must con
 
 const NAME: Cell<'_> = Cell::Name { priority: 0 };
 
-/// What stands in `object` of each row.
+/// The `object` of each row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum IncludeObject {
     /// Nothing.
@@ -73,7 +73,7 @@ impl IncludeObject {
 #[derive(Debug)]
 pub struct Layout<'a> {
     cells: Vec<Cell<'a>>,
-    /// `rows` of an empty table is null, as that of resources without a printer of their own.
+    /// True if `rows` of an empty table is null, as for resources without a printer of their own.
     null_when_empty: bool,
 }
 
@@ -81,14 +81,14 @@ pub struct Layout<'a> {
 enum Cell<'a> {
     /// The name; the first but for one kind.
     Name { priority: i64 },
-    /// What an event says, in whichever spelling.
+    /// A part of an event, of either API group.
     Event(event::Part),
-    /// As a definition says.
+    /// A column of a definition.
     Column(&'a Column),
     /// Time since creation; the type differs between built-ins (`string`) and custom resources
     /// (`date`).
     Age { kind: &'static str },
-    /// Time of creation as it is.
+    /// Time of creation.
     Created,
     /// Text at a pointer.
     Text {
@@ -96,7 +96,7 @@ enum Cell<'a> {
         pointer: &'static str,
         text: &'static str,
     },
-    /// A number at a pointer; zero where there is none, as a Scale does not say none.
+    /// A number at a pointer; zero if it is absent, since a Scale leaves out zero.
     Number {
         name: &'static str,
         pointer: &'static str,
@@ -104,29 +104,29 @@ enum Cell<'a> {
     },
     /// The role of a binding, with its kind.
     Role { text: &'static str },
-    /// The subjects of one kind of a binding; shown to who asks for more.
+    /// The subjects of one kind of a binding; a column of the wide table.
     Subjects {
         name: &'static str,
         kind: &'static str,
         text: &'static str,
     },
-    /// How many items a list has.
+    /// The number of items of a list.
     Items {
         name: &'static str,
         field: &'static str,
         text: &'static str,
     },
-    /// How long a certificate is asked for.
+    /// The requested lifetime of a certificate.
     RequestedDuration,
-    /// What became of a request for a certificate.
+    /// The state of a CertificateSigningRequest.
     Verdict,
-    /// What a quota limits, with how much of it is used: `limits.…`, or all the rest.
+    /// The limits of a quota with their usage: `limits.…`, or all others.
     Quota {
         name: &'static str,
         limits: bool,
         text: &'static str,
     },
-    /// How many entries the maps of these names have.
+    /// The number of entries of some maps.
     Count {
         name: &'static str,
         fields: &'static [&'static str],
@@ -135,7 +135,8 @@ enum Cell<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// The layout of a resource: that of a built-in, else the definition's columns, else the age.
+    /// Returns the layout of a resource: that of a built-in, else the definition's columns, else
+    /// the age.
     pub fn of(served: &Served, version: &'a ApiVersion) -> Self {
         let names = served.names();
         let age = Cell::Age { kind: "string" };
@@ -259,7 +260,7 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// The layout of a Scale.
+    /// Returns the layout of a Scale.
     pub fn of_scale() -> Self {
         let number = |name, pointer, text| Cell::Number { name, pointer, text };
         Layout {
@@ -273,12 +274,12 @@ impl<'a> Layout<'a> {
         }
     }
 
-    /// `columnDefinitions`.
+    /// Returns `columnDefinitions`.
     pub fn definitions(&self) -> Json {
         self.cells.iter().map(Cell::definition).collect()
     }
 
-    /// A row of an object.
+    /// Returns the row of an object.
     pub fn row(&self, object: &Json, include: IncludeObject, version: MetaVersion, now: Timestamp) -> Json {
         let cells: Json = self.cells.iter().map(|cell| cell.value(object, now)).collect();
         let object = match include {
@@ -289,7 +290,7 @@ impl<'a> Layout<'a> {
         json!({"cells": cells, "object": object})
     }
 
-    /// A table. Of the tables of a watch only the first repeats the column definitions.
+    /// Returns a table. Of the tables of a watch only the first one has column definitions.
     pub fn table(&self, rows: Vec<Json>, version: MetaVersion, metadata: Json, columns: Columns) -> Json {
         let rows = if rows.is_empty() && self.null_when_empty {
             Json::Null
@@ -306,7 +307,7 @@ impl<'a> Layout<'a> {
         })
     }
 
-    /// The table of one object.
+    /// Returns the table of one object.
     pub fn single(
         &self,
         object: &Json,
@@ -321,16 +322,16 @@ impl<'a> Layout<'a> {
     }
 }
 
-/// Whether a table says what its columns are.
+/// Column definitions of a table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Columns {
-    /// It does.
+    /// The table has them.
     Defined,
-    /// A table before it in the same stream did.
+    /// An earlier table of the same stream has them.
     Known,
 }
 
-/// The columns of a binding; texts for users, groups and service accounts.
+/// Returns the columns of a binding, with texts for users, groups and service accounts.
 fn binding(role: &'static str, texts: [&'static str; 3]) -> Vec<Cell<'static>> {
     let [users, groups, accounts] = texts;
     let subjects = |name, kind, text| Cell::Subjects { name, kind, text };
@@ -446,7 +447,7 @@ fn definition(name: &str, kind: &str, format: &str, text: &str, priority: i64) -
     json!({"name": name, "type": kind, "format": format, "description": text, "priority": priority})
 }
 
-/// The cell of a definition's column; null where there is nothing, or nothing of the column's type.
+/// Returns the cell of a definition's column; null for a value that is absent or of another type.
 fn column_value(column: &Column, object: &Json, now: Timestamp) -> Json {
     let Some(value) = column.path.first(object) else {
         return Json::Null;
@@ -465,7 +466,7 @@ fn column_value(column: &Column, object: &Json, now: Timestamp) -> Json {
     }
 }
 
-/// The time since a moment, as people read it.
+/// Returns the time since a moment in kubectl's form.
 pub fn age(moment: &str, now: Timestamp) -> String {
     match Timestamp::parse(moment) {
         Some(then) => human_duration(now.since(then)),
@@ -473,7 +474,7 @@ pub fn age(moment: &str, now: Timestamp) -> String {
     }
 }
 
-/// Seconds with about two digits of precision: `5s`, `3m20s`, `47h`, `3d2h`, `2y40d`.
+/// Formats seconds with about two digits of precision: `5s`, `3m20s`, `47h`, `3d2h`, `2y40d`.
 pub fn human_duration(seconds: i64) -> String {
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86_400);
     let two = |large: i64, unit: &str, small: i64, below: &str| match small {
@@ -482,7 +483,7 @@ pub fn human_duration(seconds: i64) -> String {
     };
     match seconds {
         i64::MIN..-1 => "<invalid>".to_owned(),
-        // A clock that is a little behind.
+        // The clock may be a little behind.
         -1 => "0s".to_owned(),
         0..120 => format!("{seconds}s"),
         _ if minutes < 10 => two(minutes, "m", seconds % 60, "s"),
@@ -496,7 +497,7 @@ pub fn human_duration(seconds: i64) -> String {
     }
 }
 
-/// `metadata` of a list, table or metadata list; what is empty is left out.
+/// Returns `metadata` of a list, table or metadata list, without empty fields.
 pub fn list_metadata(revision: &str, next: Option<&str>, remaining: Option<usize>) -> Json {
     let mut metadata = Map::new();
     if !revision.is_empty() && revision != "0" {
@@ -511,12 +512,12 @@ pub fn list_metadata(revision: &str, next: Option<&str>, remaining: Option<usize
     Json::Object(metadata)
 }
 
-/// `PartialObjectMetadata` of an object's metadata.
+/// Returns `PartialObjectMetadata` of an object's metadata.
 pub fn partial(metadata: &Json, version: MetaVersion) -> Json {
     json!({"kind": "PartialObjectMetadata", "apiVersion": version.api_version(), "metadata": metadata})
 }
 
-/// `PartialObjectMetadataList` of what [`partial`] made.
+/// Returns `PartialObjectMetadataList` of items of [`partial`].
 pub fn partial_list(items: Vec<Json>, version: MetaVersion, metadata: Json) -> Json {
     json!({"kind": "PartialObjectMetadataList", "apiVersion": version.api_version(), "metadata": metadata, "items": items})
 }

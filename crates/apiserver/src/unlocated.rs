@@ -2,8 +2,9 @@
 //! mounts that are closed.
 //!
 //! Users who may read a Workspace in its parent, or may enter it, learn why it cannot be entered.
-//! Everybody else gets the answer for a workspace that exists and does not let them in: 403, byte for
-//! byte. So answers do not tell which names exist, and `kubectl ws` says "access denied" of each.
+//! Everybody else gets the answer for a workspace that exists and does not let them in: 403, byte
+//! for byte. So answers do not tell which names exist, and `kubectl ws` says "access denied" of
+//! each.
 
 use crate::{
     impersonate,
@@ -20,8 +21,8 @@ use insula_registry::{
 };
 use insula_store::Snapshot;
 
-/// The sender of a request: the user as whom they act, and the owner of the credential where that is
-/// another.
+/// The sender of a request: the user as whom they act, and the owner of the credential where that
+/// is another.
 #[derive(Clone, Copy)]
 pub(crate) struct Sender<'a> {
     pub(crate) user: &'a UserInfo,

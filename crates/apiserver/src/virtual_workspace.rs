@@ -1,8 +1,8 @@
 //! Virtual workspaces: views of clusters from outside.
 //!
 //! Requests for them pass all stages. Two questions differ: the right to use the virtual workspace,
-//! which is granted in its [home](VirtualWorkspace::home), and the check that the cluster shows what
-//! the request is about. Each kind of virtual workspace answers both in a file of its own.
+//! which is granted in its [home](VirtualWorkspace::home), and the check that the cluster shows
+//! what the request is about. Each kind of virtual workspace answers both in a file of its own.
 
 mod export;
 mod lifecycle;

@@ -163,7 +163,8 @@ where
     let mut socket = WebSocketStream::from_raw_socket(TokioIo::new(upgraded), Role::Server, Some(config)).await;
     let mut pings = interval(PING_PERIOD);
     pings.reset();
-    // Pinned outside of the loop: a message from the client does not restart the stream's next step.
+    // Pinned outside of the loop: a message from the client does not restart the stream's next
+    // step.
     let mut batches = pin!(batches);
     loop {
         let sent = tokio::select! {

@@ -121,7 +121,8 @@ fn list(session: &Session, located: &Located, request: &ListRequest) -> Result<R
     }))
 }
 
-/// Describes a workspace by its Workspace in the parent; one without a parent by its LogicalCluster.
+/// Describes a workspace by its Workspace in the parent; one without a parent by its
+/// LogicalCluster.
 fn get(
     session: &Session,
     located: &Located,
@@ -161,8 +162,8 @@ struct Level {
 }
 
 impl Walk {
-    /// Descends into a workspace, if the caller may list its children. A workspace without a cluster
-    /// has none.
+    /// Descends into a workspace, if the caller may list its children. A workspace without a
+    /// cluster has none.
     fn descend(&mut self, workspace: &Workspace) {
         let depth = u32::try_from(self.open.len()).unwrap_or(u32::MAX);
         let (Ok(cluster), Ok(path)) = (

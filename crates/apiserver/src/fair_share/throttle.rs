@@ -14,8 +14,8 @@ use tokio::{
 
 /// Time that a request waits for its slot before it is refused.
 const WAIT_MAX: Duration = Duration::from_secs(1);
-/// Time after which a request gives its slot to the next one of its workspace: one that takes longer
-/// waits for something else, such as a webhook or a disk.
+/// Time after which a request gives its slot to the next one of its workspace: one that takes
+/// longer waits for something else, such as a webhook or a disk.
 const SLOT_TIME: Duration = Duration::from_millis(50);
 
 /// The refusal of a request above the workspace's CPU cap.

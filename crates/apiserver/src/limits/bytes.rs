@@ -2,8 +2,8 @@
 //!
 //! A request reserves its bytes before they are read or rendered, and releases them when the last
 //! byte of its answer is sent. The user, the workspace and the server have a limit each. A request
-//! may exceed a limit if no other request counts against it: a list that is larger than the limit is
-//! answered, one at a time.
+//! may exceed a limit if no other request counts against it: a list that is larger than the limit
+//! is answered, one at a time.
 
 use super::{Usage, UsageTable};
 use crate::status::{self, StatusReply};

@@ -1,17 +1,17 @@
-//! OpenAPI v2 in protobuf, as gnostic's `openapi.v2.Document` has it. client-go's `OpenAPISchema()`
-//! takes nothing else: `kubectl explain --output plaintext-openapiv2`, kubectl's own validation and
-//! Argo CD go by it.
+//! OpenAPI v2 in protobuf: gnostic's `openapi.v2.Document`. client-go's `OpenAPISchema()` takes
+//! nothing else: `kubectl explain --output plaintext-openapiv2`, kubectl's own validation and Argo
+//! CD use it.
 //!
-//! The tables say under which number gnostic keeps what JSON has under a name. Where JSON has a
-//! map, gnostic has a list of pairs; where JSON allows one of several things, gnostic wraps each in
-//! a message of its own. What is free in form is kept as YAML, of which JSON is a part.
+//! The tables map names of JSON to gnostic's field numbers. JSON's maps are lists of pairs in
+//! gnostic; alternatives of JSON are wrapped in a message each. Values without a schema are YAML
+//! texts, and JSON is valid YAML.
 
 use crate::protobuf::write::{bytes, double, varint};
 use insula_api::Json;
 use serde_json::Map;
 
-/// A message: its fields, and where it keeps names that begin with `x-`; zero where it has no place
-/// for them.
+/// A message: its fields, and the number of the field for names that begin with `x-`; zero for a
+/// message without one.
 struct Message {
     fields: &'static [Field],
     extensions: u32,
@@ -20,7 +20,7 @@ struct Message {
 struct Field {
     number: u32,
     name: &'static str,
-    /// Messages around the value, by the number of the field that it has in each.
+    /// Messages around the value: the value's field number in each.
     within: &'static [u32],
     form: Form,
 }
@@ -34,9 +34,9 @@ enum Form {
     /// Any value, as YAML.
     Any,
     Message(&'static Message),
-    /// A map: pairs of name (1) and value (2, and what is around it) at a number.
+    /// A map: pairs of name (1) and value (2, with the messages around it) at a number.
     Pairs(u32, &'static [u32], &'static Message),
-    /// A parameter: whether it is in the body, the query or the path decides about its message.
+    /// A parameter, whose message depends on its place: body, query or path.
     Parameter,
     /// A schema or a boolean.
     SchemaOrBool,
@@ -164,7 +164,7 @@ static SCHEMA: Message = Message {
     extensions: 31,
 };
 
-/// A document of v2 in protobuf.
+/// Encodes a v2 document.
 pub(super) fn encoded(document: &Json) -> Vec<u8> {
     let mut out = Vec::new();
     message(&DOCUMENT, document, &mut out);
@@ -176,7 +176,7 @@ fn message(of: &Message, value: &Json, out: &mut Vec<u8>) {
     for field in of.fields {
         match map.get(field.name) {
             None => {}
-            // A value of any kind may be a list itself; those of `enum` come one by one.
+            // A value of any type may be a list itself; values of `enum` are encoded one by one.
             Some(Json::Array(list)) if field.name != "default" && field.name != "example" => {
                 list.iter().for_each(|item| put(field, item, out));
             }
@@ -246,7 +246,7 @@ fn text(number: u32, text: &str, out: &mut Vec<u8>) {
     bytes(number, text.as_bytes(), out);
 }
 
-/// A message within another. Its length stands before it, so it is written on its own first.
+/// Encodes a nested message. It is encoded on its own first, because its length precedes it.
 fn nested(number: u32, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
     let mut inner = Vec::new();
     write(&mut inner);
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What `protoc --decode_raw` would show: numbers, and what is at them.
+    /// Decodes a message as `protoc --decode_raw` does: field numbers with their values.
     fn shown(mut wire: &[u8]) -> Option<String> {
         fn number(wire: &mut &[u8]) -> Option<u64> {
             let (mut number, mut shift) = (0, 0);

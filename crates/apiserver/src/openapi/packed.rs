@@ -1,21 +1,20 @@
-//! Bytes that are kept compressed, in pieces that make one stream when they stand one behind the
-//! other.
+//! Compressed pieces that make one gzip stream when they are concatenated.
 //!
-//! A piece is deflated by itself and ends on a byte, so that what is in front of it and behind it
-//! does not matter. A gzip stream is then a head, the pieces, and the sums of all: nothing is
-//! compressed again where one piece of many changes. One member, because not every client reads a
+//! A piece is deflated by itself and ends on a byte boundary, so that it does not depend on its
+//! neighbours. A gzip stream is a header, the pieces, and their combined checksum: a change of one
+//! piece compresses no other one again. The stream has one member, because not every client reads a
 //! second one.
 
 use bytes::Bytes;
 use flate2::{Compress, Compression, Crc, FlushCompress, read::GzDecoder};
 use std::io::{self, Read};
 
-/// Method deflate, no name, no time, no system.
+/// Header of a gzip stream: deflate, without name, time and system.
 const HEAD: [u8; 10] = [0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 0xff];
-/// The last block: it is empty.
+/// The last block, which is empty.
 const LAST: [u8; 2] = [3, 0];
 
-/// Room for compressed bytes that is made at once.
+/// Initial capacity for compressed bytes.
 const ROOM_BYTES: usize = 32 << 10;
 
 /// Compressed bytes. Cheap to clone.
@@ -38,17 +37,17 @@ impl Piece {
         }
     }
 
-    /// Bytes that it takes.
+    /// Returns its compressed bytes.
     pub(super) fn size(&self) -> usize {
         self.deflated.len()
     }
 }
 
-/// Blocks of a deflate stream that end on a byte, none of which is the last one.
+/// Deflates bytes into blocks that end on a byte boundary, none of which is the last one.
 ///
-/// A flush is complete when a call leaves room in the output. Until then it has to be asked for
-/// again, which `flate2::write::DeflateEncoder::flush` does not do: it cuts off what does not fit
-/// its buffer of 32 KiB.
+/// A flush is complete when a call leaves capacity in the output. Until then it has to be repeated,
+/// which `flate2::write::DeflateEncoder::flush` does not do: it truncates output above its buffer
+/// of 32 KiB.
 fn deflate(bytes: &[u8]) -> Vec<u8> {
     let mut deflater = Compress::new(Compression::default(), false);
     let mut out = Vec::with_capacity(bytes.len() / 8 + ROOM_BYTES);
@@ -64,7 +63,7 @@ fn deflate(bytes: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Pieces as one gzip stream.
+/// Joins pieces into one gzip stream.
 pub(super) fn gzip(pieces: &[Piece]) -> Bytes {
     let size: usize = pieces.iter().map(Piece::size).sum();
     let mut out = Vec::with_capacity(HEAD.len() + size + LAST.len() + 8);
@@ -77,12 +76,12 @@ pub(super) fn gzip(pieces: &[Piece]) -> Bytes {
     }
     out.extend(LAST);
     out.extend(sum.sum().to_le_bytes());
-    // The length is kept by its last 32 bits.
+    // The trailer has the last 32 bits of the length.
     out.extend((length as u32).to_le_bytes());
     out.into()
 }
 
-/// The bytes that a gzip stream holds.
+/// Decompresses a gzip stream.
 ///
 /// # Errors
 /// It is no gzip stream.

@@ -73,20 +73,20 @@ const LIST: &[Parameter] = &[
 
 /// A verb on a path.
 struct Operation<'a> {
-    /// `get`, `put`, … as HTTP says.
+    /// HTTP method in lower case.
     method: &'static str,
-    /// What the operation id begins with.
+    /// Prefix of the operation id.
     verb: &'static str,
-    /// What comes before the kind in the operation id.
+    /// Part of the operation id before the kind.
     infix: &'static str,
     /// `x-kubernetes-action`.
     action: &'static str,
-    /// For people; the kind follows.
+    /// Beginning of the description; the kind follows.
     text: &'a str,
     parameters: &'static [Parameter],
-    /// The component that is sent, and whether it must be.
+    /// The component of the body, and true for a required one.
     request: Option<(&'a str, bool)>,
-    /// Codes and the component that answers.
+    /// Codes of success, and the component of the answer.
     codes: &'static [&'static str],
     response: &'a str,
 }
@@ -347,7 +347,7 @@ impl Writer<'_> {
         body
     }
 
-    /// `listGoldenExampleComV1`: what an operation id begins with.
+    /// Returns the beginning of an operation id: `listGoldenExampleComV1`.
     fn id(&self, verb: &str) -> String {
         let group = camel(self.served.group());
         let group = if group.is_empty() { "Core".to_owned() } else { group };
@@ -374,7 +374,8 @@ fn in_path(name: &str, text: &str) -> Json {
     json!({"name": name, "in": "path", "description": text, "required": true, "schema": schema})
 }
 
-/// `golden.example.com` is `GoldenExampleCom`; Kubernetes' own suffix is left out.
+/// Returns a group in camel case: `golden.example.com` is `GoldenExampleCom`; `.k8s.io` is left
+/// out.
 fn camel(group: &str) -> String {
     let short = group.strip_suffix(".k8s.io").unwrap_or(group);
     short.split(['.', '-']).map(capital).collect()

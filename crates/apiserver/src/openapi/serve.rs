@@ -85,8 +85,8 @@ pub fn v2(cache: &Cache, served: &[Served], headers: &HeaderMap) -> Result<Respo
     }
 }
 
-/// Media types of OpenAPI v2. The first spelling of protobuf is no media type by the letter, and the
-/// one that clients send.
+/// Media types of OpenAPI v2. The first spelling of protobuf is no media type by the letter, and
+/// the one that clients send.
 const V2_MEDIA_TYPES: [(&str, V2); 3] = [
     ("json", V2::Json),
     ("com.github.proto-openapi.spec.v2@v1.0+protobuf", V2::Protobuf),

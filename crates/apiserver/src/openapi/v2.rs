@@ -1,14 +1,14 @@
-//! OpenAPI v2, made of the v3 operations: the older words for the same.
+//! OpenAPI v2 documents, translated from the v3 operations.
 
 use super::{ApiOf, COMPONENTS, Made, V2, components, gnostic, packed::Piece, paths};
 use insula_api::Json;
 use serde_json::{Map, json};
 use std::sync::LazyLock;
 
-/// Begins, goes on from definitions to paths, ends.
+/// The bytes before the definitions, between definitions and paths, and after the paths.
 type Frame = [Piece; 3];
 
-/// What stands around the parts of a document: what all have in common.
+/// Returns the bytes around the parts of a document, which all documents share.
 pub(super) fn frame(form: V2) -> Frame {
     static JSON: LazyLock<Frame> = LazyLock::new(|| make_frame(V2::Json));
     static PROTOBUF: LazyLock<Frame> = LazyLock::new(|| make_frame(V2::Protobuf));
@@ -24,7 +24,7 @@ fn make_frame(form: V2) -> Frame {
         .into_iter()
         .map(|(name, schema)| (name, relocated(schema)))
         .collect();
-    // Neither map is empty, so that parts begin with a comma and nobody asks which is the first.
+    // Neither map is empty, so that every part begins with a comma.
     let paths = json!({"/version/": {"get": {
         "description": "get the version information for this server", "operationId": "getCodeVersion", "tags": ["version"],
         "produces": ["application/json"],
@@ -53,7 +53,7 @@ fn make_frame(form: V2) -> Frame {
     }
 }
 
-/// The definitions and paths of a group version.
+/// Returns the definitions and paths of a group version.
 pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
     let (mut definitions, mut paths) = (Map::new(), Map::new());
     for (served, version) in apis {
@@ -70,7 +70,7 @@ pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
                 .collect();
             Piece::of(members.as_bytes())
         }),
-        // A message that comes in several pieces is all of them together.
+        // A message in several pieces is merged by decoders.
         V2::Protobuf => [json!({"definitions": definitions}), json!({"paths": paths})]
             .map(|document| Piece::of(&gnostic::encoded(&document))),
     }
@@ -97,7 +97,7 @@ fn operation(mut operation: Json) -> Json {
     if let Some(body) = map.remove("requestBody") {
         let content = body["content"].as_object().cloned().unwrap_or_default();
         let mut consumed: Vec<&String> = content.keys().collect();
-        // A client that takes the first takes a patch of the plainest kind.
+        // Clients take the first type: the plainest kind of patch.
         consumed.sort_by_key(|kind| kind.starts_with("application/apply-patch"));
         map.insert("consumes".into(), json!(consumed));
         let schema = content
@@ -138,8 +138,7 @@ fn parameters(list: &Json) -> Json {
     list.as_array().into_iter().flatten().map(convert).collect()
 }
 
-/// References to the place of definitions in v2. An `allOf` of one reference is the reference
-/// itself.
+/// Rewrites references to v2's definitions. An `allOf` of one reference is the reference itself.
 fn relocated(schema: Json) -> Json {
     match schema {
         Json::Object(mut map) => {

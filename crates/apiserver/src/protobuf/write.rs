@@ -1,5 +1,4 @@
-//! JSON to the wire. Empty fields are left out, as readers take them for what they are without
-//! them.
+//! Encoding of JSON. Empty fields are left out: decoders take absent fields for empty ones.
 
 use super::{
     MAGIC,
@@ -9,12 +8,12 @@ use super::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, Timestamp};
 
-/// A varint, eight bytes, and bytes with their length before them.
+/// Wire types: a varint, eight bytes, and bytes with their length before them.
 const VARINT: u32 = 0;
 const FIXED64: u32 = 1;
 const BYTES: u32 = 2;
 
-/// An object in its envelope; nothing for kinds that are not written in this form.
+/// Encodes an object in its envelope; `None` for kinds that are not written in protobuf.
 pub fn encode(object: &Json) -> Option<Vec<u8>> {
     let (api_version, kind) = (object["apiVersion"].as_str()?, object["kind"].as_str()?);
     let fields = kinds::written(api_version, kind)?;
@@ -27,7 +26,8 @@ pub fn encode(object: &Json) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// An event of a watch: its type, and the object in its envelope. The event itself has none.
+/// Encodes an event of a watch: its type, and the object in its envelope. The event itself has no
+/// envelope.
 pub fn event(kind: &str, object: &Json) -> Option<Vec<u8>> {
     let mut raw = Vec::new();
     bytes(1, &encode(object)?, &mut raw);
@@ -49,8 +49,8 @@ fn message(object: &Json, fields: &[Field]) -> Vec<u8> {
     out
 }
 
-/// One value. What is not of the field's type is left out: stored metadata has been validated, and
-/// holds none.
+/// Encodes one value. A value of another type than the field's is left out: validated metadata has
+/// none.
 fn field(number: u32, value: &Json, kind: Type, out: &mut Vec<u8>) {
     match (kind, value) {
         (Type::Text, Json::String(text)) => bytes(number, text.as_bytes(), out),

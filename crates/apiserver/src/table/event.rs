@@ -1,5 +1,5 @@
-//! Events as rows. Both spellings of an event give the same row, and so do old and new ways to say
-//! when and how often.
+//! Events as rows. Events of both API groups give the same row, as do the old and new fields for
+//! times and counts.
 
 use super::{age, definition};
 use insula_api::{Json, Timestamp};
@@ -73,7 +73,7 @@ impl Part {
     }
 
     pub(super) fn value(self, event: &Json, now: Timestamp) -> Json {
-        // The first that is there: the core group's name of a field, else the other one.
+        // The first field that is present: by the core group's name, else by the other group's.
         let either = |core: &str, new: &str| event.get(core).or_else(|| event.get(new)).unwrap_or(&Json::Null);
         let text = |value: &Json| value.as_str().unwrap_or_default().to_owned();
         let about = either("involvedObject", "regarding");

@@ -1,5 +1,5 @@
-//! `GET /clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~`: the user's home workspace, created
-//! by the first request for it.
+//! `GET /clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces/~`: the user's home workspace,
+//! created by the first request for it.
 
 use super::ResourceRequest;
 use crate::{reply::Reply, status};

@@ -158,8 +158,8 @@ async fn update(
     Ok(show(registry, &request.target, &written.entry, paths).await?)
 }
 
-/// Applies a Scale (server-side apply): its replicas alone are applied to the object. Conflicts name
-/// the fields of the Scale.
+/// Applies a Scale (server-side apply): its replicas alone are applied to the object. Conflicts
+/// name the fields of the Scale.
 async fn apply_scale(
     request: &mut ResourceRequest<'_>,
     paths: &Scale,

@@ -155,8 +155,8 @@ enum Begin {
     Refused(Reply),
 }
 
-/// Begins a watch. Returns it with the revision of its initial state, if the end of that state is to
-/// be marked.
+/// Begins a watch. Returns it with the revision of its initial state, if the end of that state is
+/// to be marked.
 async fn begin(
     registry: &Registry,
     target: Target,
@@ -275,9 +275,9 @@ impl Running {
         }
     }
 
-    /// Returns the revision at which the watch has to end, if its dependencies no longer hold. Events
-    /// up to it are still sent: a deleted definition deletes its objects, and may be gone before
-    /// their events are encoded.
+    /// Returns the revision at which the watch has to end, if its dependencies no longer hold.
+    /// Events up to it are still sent: a deleted definition deletes its objects, and may be gone
+    /// before their events are encoded.
     fn ends_at(&self) -> Option<Revision> {
         let snapshot = self.registry.store.latest();
         let holds = dependencies::hold(&self.registry, &self.watch.target, &snapshot);

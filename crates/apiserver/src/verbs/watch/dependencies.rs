@@ -1,10 +1,9 @@
-//! State beside the watched objects that a watch depends on: the definition of its resource, and
-//! its logical cluster.
+//! Dependencies of a watch beside its objects: the definition of its resource, and its logical
+//! cluster.
 //!
-//! Cursors follow it from the revision on which the request was authorised, so that nothing in
-//! between is missed. A cursor whose place is no longer in the history goes on at the latest
-//! revision and counts as a change: whoever follows reads the latest state then, and finds there
-//! what the cursor could not tell.
+//! Cursors follow them from the revision at which the request was authorised, so that no change is
+//! missed. A cursor whose revision is compacted continues at the latest revision and counts as a
+//! change: the watch reads the latest state then, and finds the missed changes in it.
 
 use insula_api::{ClusterName, Revision, Scope};
 use insula_registry::{
@@ -14,16 +13,16 @@ use insula_registry::{
 use insula_store::{Cursor, Snapshot};
 use std::future::pending;
 
-/// Follows the state that a watch depends on.
+/// Cursors over the state that a watch depends on.
 pub(super) struct Dependencies([Source; 3]);
 
 /// A part of the state.
 enum Source {
     /// The watch does not depend on it.
     None,
-    /// Followed.
+    /// A cursor follows it.
     Followed(Cursor),
-    /// Not followed since its place is no longer in the history.
+    /// The cursor's revision is compacted.
     Lost(Scope),
 }
 
@@ -35,7 +34,7 @@ impl Dependencies {
         Dependencies([first, second, cluster(target)].map(follow))
     }
 
-    /// Waits until the state may be another one. Cancelling loses nothing.
+    /// Waits until the state may have changed. Cancellation loses nothing.
     pub(super) async fn changed(&mut self, registry: &Registry) {
         let [first, second, third] = &mut self.0;
         tokio::select! {
@@ -67,12 +66,12 @@ impl Source {
     }
 }
 
-/// The scopes in which a change may define the resource anew or remove it. Built-ins are never
-/// defined anew.
+/// Returns the scopes in which a change may redefine or remove the resource. Built-ins are never
+/// redefined.
 fn definition(target: &Target) -> [Option<Scope>; 2] {
     let within = |resource| Some(Scope::cluster(resource, target.cluster.clone()));
     let bundles = Some(Scope::cluster(ids::bundles(), ClusterName::bound_crds()));
-    // A view changes with its export, and what it shows with the export's schemas.
+    // The virtual workspace depends on its export, and on the export's schemas.
     if let ViewScope::AllClusters(across) = &target.view_scope {
         return match across.by {
             By::Provider(_) => [within(ids::apiexports()), bundles],
@@ -86,8 +85,8 @@ fn definition(target: &Target) -> [Option<Scope>; 2] {
     }
 }
 
-/// The scope of the logical cluster that is watched: it may be switched off, go, or need its
-/// initializer no more.
+/// Returns the scope of the watch's logical cluster: it may be switched off, be deleted, or no
+/// longer wait for the initializer.
 fn cluster(target: &Target) -> Option<Scope> {
     let is_one = !target.is_across() && !target.cluster.is_system();
     is_one.then(|| Scope::cluster(ids::logicalclusters(), target.cluster.clone()))
@@ -98,8 +97,8 @@ pub(super) fn hold(registry: &Registry, target: &Target, snapshot: &Snapshot) ->
     is_open(target, snapshot) && !is_redefined(registry, target, snapshot)
 }
 
-/// Returns true if the logical cluster lets its content be watched. It tells about itself even when
-/// it is switched off.
+/// Returns true if the logical cluster's content may be watched. Its LogicalCluster may be watched
+/// even when it is switched off.
 fn is_open(target: &Target, snapshot: &Snapshot) -> bool {
     if cluster(target).is_none() {
         return true;
@@ -116,7 +115,7 @@ fn is_open(target: &Target, snapshot: &Snapshot) -> bool {
 fn is_redefined(registry: &Registry, target: &Target, snapshot: &Snapshot) -> bool {
     let Target { cluster, served, .. } = target;
     if let ViewScope::AllClusters(across) = &target.view_scope {
-        // Other generations are shown as they come; the watch ends with the version.
+        // New generations do not end the watch; the end of its version does.
         let By::Provider(through) = &across.by else {
             return false;
         };
