@@ -1,16 +1,15 @@
 //! Who asks and what is known of a cluster when it is decided whether they may: shared by every
 //! door.
 
+pub use crate::facts::{facts, facts_with};
 use crate::{
     accounts::Accounts,
     issuers::{At, Issuers},
-    locate::{self, LogicalClusterView},
-    roles::RolesAt,
+    unauthenticated::Unauthenticated,
 };
 use bytes::Bytes;
-use insula_api::{ClusterName, Timestamp};
-use insula_auth::{ClusterFacts, GROUP_AUTHENTICATED, TokenFile, UserInfo, account::ISSUER, bearer, certificate, jwt};
-use insula_store::Snapshot;
+use insula_api::Timestamp;
+use insula_auth::{GROUP_AUTHENTICATED, TokenFile, UserInfo, account::ISSUER, bearer, certificate, jwt};
 use std::{
     borrow::Cow,
     sync::{Arc, OnceLock},
@@ -80,12 +79,6 @@ pub struct Authenticator {
     pub issuers: Option<Issuers>,
 }
 
-/// A credential was shown that is no good. What was wrong with it is for the log, not for the
-/// client.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct Unauthenticated(pub String);
-
 impl Authenticator {
     /// The user of a request: by bearer token, else by client certificate, else anonymous. A bad
     /// credential is refused and never falls back to anonymous. Who shows both means the token: it
@@ -142,27 +135,5 @@ impl Authenticator {
             }
         }
         Err(Unauthenticated("invalid bearer token".to_owned()))
-    }
-}
-
-/// Facts for authorisation in a cluster at a state.
-pub fn facts(snapshot: &Snapshot, cluster: &ClusterName) -> ClusterFacts {
-    facts_with(snapshot, cluster, locate::logical_cluster(snapshot, cluster).as_deref())
-}
-
-/// Facts for authorisation in a cluster whose LogicalCluster has been read from `snapshot` already.
-pub fn facts_with(
-    snapshot: &Snapshot,
-    cluster: &ClusterName,
-    logical_cluster: Option<&LogicalClusterView>,
-) -> ClusterFacts {
-    let owner = logical_cluster.and_then(|view| view.owner.as_deref());
-    ClusterFacts {
-        cluster: Some(cluster.clone()),
-        required_groups: logical_cluster.and_then(|view| view.required_groups.clone()),
-        admin_users: owner.map(str::to_owned).into_iter().collect(),
-        unfinished: logical_cluster.is_some_and(|view| view.phase == locate::Phase::Initializing),
-        roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
-        ..ClusterFacts::default()
     }
 }

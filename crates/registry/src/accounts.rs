@@ -3,10 +3,9 @@
 //! `pkg/serviceaccount`).
 
 use crate::{
-    Error, Named, Result, Target,
-    access::Unauthenticated,
-    ids,
+    Error, Named, Result, Target, ids,
     reviews::{self, texts},
+    unauthenticated::Unauthenticated,
 };
 use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, ObjectKey, ResourceId, Rng, Timestamp, Uid};
 use insula_auth::{
@@ -203,7 +202,7 @@ fn bound(snapshot: &Snapshot, target: &Target, namespace: &str, wanted: &Json) -
     let text = |field: &str| wanted[field].as_str().unwrap_or_default();
     let (version, kind, name) = (text("apiVersion"), text("kind"), text("name"));
     if (version, kind) != ("v1", "Secret") {
-        let version = crate::owners::group_version(version);
+        let version = crate::object::group_version(version);
         return Err(Error::BadRequest(format!(
             "cannot bind token to object of type {version}, Kind={kind}"
         )));
@@ -234,7 +233,7 @@ fn bound(snapshot: &Snapshot, target: &Target, namespace: &str, wanted: &Json) -
 fn invalid(name: &str, error: FieldError) -> Error {
     Error::Invalid {
         subject: Named {
-            group: reviews::AUTHENTICATION.into(),
+            group: ids::AUTHENTICATION.into(),
             resource: TOKEN_REQUEST.1.into(),
         },
         name: name.to_owned(),

@@ -6,9 +6,8 @@
 //! binding's status; so discovery, reads and writes change at one revision. What claims and bundles
 //! say is read once for each state of them, and kept with the object itself.
 
-use crate::exports::ExportName;
 use crate::proof::{BlockingExecutor, Proof, Prover};
-use crate::{Api, Origin, Served, System, compile, ids};
+use crate::{Api, Origin, Served, System, compile, ids, routes::ResourceRoute};
 use dashmap::DashMap;
 use insula_api::{ClusterName, FieldError, Json, Object, ObjectKey, Scope};
 use insula_store::{Entry, Snapshot};
@@ -33,65 +32,6 @@ pub struct Catalog {
     searched: Mutex<VecDeque<Arc<Api>>>,
     bundles: Served,
     prover: Prover,
-}
-
-/// What a claim says.
-#[derive(Debug)]
-pub struct ResourceRoute {
-    /// The APIBinding, unless a definition claims.
-    pub binding: Option<Arc<str>>,
-    /// The APIExport that the binding binds.
-    pub export: Option<ExportName>,
-    /// The CustomResourceDefinition, unless a binding claims.
-    pub definition: Option<Arc<str>>,
-    /// The bundle that serves; a definition without rules of its own serves itself.
-    pub bundle: Option<Arc<str>>,
-    /// The exporter's identity.
-    pub identity: Arc<str>,
-    /// The version that a definition's objects are stored in. A definition changes in place; here
-    /// it stands so that writes that were prepared for another storage version fail, since the
-    /// claim is a guard of each.
-    pub storage: Option<Arc<str>>,
-}
-
-impl ResourceRoute {
-    /// Reads a claim.
-    pub fn read(object: &Object) -> Self {
-        let value = object.body_value();
-        let text = |field: &str| value["spec"][field].as_str().filter(|s| !s.is_empty()).map(Arc::from);
-        ResourceRoute {
-            binding: text("binding"),
-            export: ExportName::read(&value["spec"]["export"]),
-            definition: text("definition"),
-            bundle: text("bundle"),
-            storage: text("storage"),
-            identity: text("identity").unwrap_or_else(|| "".into()),
-        }
-    }
-
-    /// The claim as an object.
-    pub fn write(&self, name: &str) -> Json {
-        let mut spec = serde_json::Map::new();
-        for (field, value) in [
-            ("binding", &self.binding),
-            ("definition", &self.definition),
-            ("bundle", &self.bundle),
-            ("storage", &self.storage),
-        ] {
-            if let Some(value) = value {
-                spec.insert(field.into(), Json::String(value.to_string()));
-            }
-        }
-        if let Some(export) = &self.export {
-            spec.insert("export".into(), export.write());
-        }
-        if !self.identity.is_empty() {
-            spec.insert("identity".into(), Json::String(self.identity.to_string()));
-        }
-        serde_json::json!({
-            "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Claim", "metadata": {"name": name}, "spec": spec,
-        })
-    }
 }
 
 type Compiled = Result<Arc<Api>, Vec<FieldError>>;

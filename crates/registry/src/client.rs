@@ -1,7 +1,11 @@
 //! The in-process client of controllers: a plan of writes, prepared like any other and committed as
 //! one transaction.
 
-use crate::{Registry, Result, SerializationPoint, prepare::CLUSTER_ANNOTATION, verbs};
+use crate::{
+    Registry, Result, SerializationPoint,
+    object::{CLUSTER_ANNOTATION, rewrite},
+    verbs,
+};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
 use insula_store::{Entry, Guard, Txn, Write};
 use serde_json::json;
@@ -112,7 +116,7 @@ impl Registry {
     /// A new object with the metadata that every object has. Fields that the reconciler set (a UID
     /// that others refer to) stay.
     fn stamp(&self, key: &ObjectKey, mut value: Json) -> Result<Object> {
-        let metadata = crate::prepare::metadata_of(&mut value);
+        let metadata = crate::object::metadata_of(&mut value);
         metadata.insert("name".into(), json!(&*key.name));
         if !key.namespace.is_empty() {
             metadata.insert("namespace".into(), json!(&*key.namespace));
@@ -127,7 +131,7 @@ impl Registry {
         annotations[CLUSTER_ANNOTATION] = json!(key.cluster.as_str());
         let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
         if served.is_some_and(|served| served.api.strategy.traits().generation) {
-            crate::prepare::metadata_of(&mut value)
+            crate::object::metadata_of(&mut value)
                 .entry("generation")
                 .or_insert_with(|| json!(1));
         }
@@ -138,7 +142,7 @@ impl Registry {
 
     /// A changed object: still in the version it was stored in, under the schema mark it had.
     fn restamp(&self, old: &Entry, value: &Json) -> Result<Object> {
-        verbs::rewrite(&old.object, value)
+        rewrite(&old.object, value)
     }
 
     fn held(&self, key: &ObjectKey, value: &Json) -> bool {

@@ -1,18 +1,20 @@
 //! What requests for a bound resource have to know of its export.
 
-use crate::{Origin, ResourceRoute, Served, ids, view::ExportOffer};
-use insula_api::{ClusterName, Json, Object, ObjectKey};
-use insula_store::Snapshot;
-use std::sync::Arc;
+pub(crate) mod offer;
+mod right;
+mod schemas;
+mod served;
 
-/// An export by where it is.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExportName {
-    /// Its cluster.
-    pub cluster: ClusterName,
-    /// Its name.
-    pub name: Arc<str>,
-}
+pub use crate::routes::ExportName;
+pub use right::{AccessRequest, Denied, Grant};
+pub use schemas::schemas_behind;
+pub(crate) use schemas::schemas_of;
+
+use crate::{Origin, Served, ids, routes::ResourceRoute};
+use insula_api::{ClusterName, Object};
+use insula_store::Snapshot;
+use offer::{Binding, ExportOffer};
+use std::sync::Arc;
 
 /// What an APIExport says, read once for each state of it.
 #[derive(Debug)]
@@ -24,21 +26,19 @@ pub struct ExportView {
 }
 
 impl ExportName {
-    /// The export's key.
-    pub fn key(&self) -> ObjectKey {
-        ObjectKey::cluster_scoped(ids::apiexports(), self.cluster.clone(), &self.name)
+    /// What it offers and claims.
+    pub(crate) fn said(&self, snapshot: &Snapshot) -> Option<Arc<ExportView>> {
+        Some(snapshot.get(&self.key())?.object.parsed(ExportView::read))
     }
 
-    /// As a claim tells it.
-    pub(crate) fn read(value: &Json) -> Option<Self> {
-        Some(ExportName {
-            cluster: ClusterName::parse(value["cluster"].as_str()?).ok()?,
-            name: value["name"].as_str()?.into(),
-        })
+    /// Whether there is such an export.
+    pub fn exists(&self, snapshot: &Snapshot) -> bool {
+        snapshot.get(&self.key()).is_some()
     }
 
-    pub(crate) fn write(&self) -> Json {
-        serde_json::json!({"cluster": self.cluster.as_str(), "name": &*self.name})
+    /// Returns true for a binding of this export.
+    pub(crate) fn is_bound_by(&self, binding: &Binding) -> bool {
+        binding.cluster == *self.cluster.as_str() && binding.export == *self.name
     }
 }
 

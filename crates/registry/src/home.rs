@@ -3,9 +3,9 @@
 
 use crate::{
     Intent, Plan, Registry, Result,
-    admission::{digest, user_json},
-    ids,
-    locate::{self, Phase},
+    admission::user_json,
+    digest, ids,
+    locate::{self, HOMES, Phase},
 };
 use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey};
 use insula_auth::UserInfo;
@@ -13,8 +13,6 @@ use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
 
-/// The first segment of paths to home workspaces: `user:alice`.
-const FIRST: &str = "user";
 /// A home that is not ready after so many seconds will not be.
 const CREATION_SECONDS_MAX: i64 = 60;
 
@@ -31,19 +29,6 @@ pub enum Home {
     Taken,
     /// It is there: as the Workspace that stands for it.
     There(Box<Entry>),
-}
-
-/// The cluster that a path below `user:` begins with, and the rest of the path.
-pub(crate) fn rewrite<'a>(snapshot: &Snapshot, path: &'a ClusterPath) -> Option<(ClusterName, Vec<&'a str>)> {
-    let (first, rest) = path.split_first();
-    let (user, below) = rest.split_first().filter(|_| first.as_str() == FIRST)?;
-    let cluster = digest::home_cluster(user);
-    let own = locate::logical_cluster(snapshot, &cluster)?;
-    let is_home = own
-        .path
-        .as_ref()
-        .is_some_and(|own| own.as_str() == format!("{FIRST}:{user}"));
-    is_home.then(|| (cluster, below.to_vec()))
 }
 
 impl Registry {
@@ -88,7 +73,7 @@ impl Registry {
             "status": {"phase": "Scheduling"},
         });
         // A name that is no part of a path leaves the cluster's own.
-        if let Ok(path) = ClusterPath::parse(&format!("{FIRST}:{}", user.name)) {
+        if let Ok(path) = ClusterPath::parse(&format!("{HOMES}:{}", user.name)) {
             logical["metadata"]["annotations"]["kcp.io/path"] = json!(path.as_str());
         }
         let plan = Plan::of(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);

@@ -6,6 +6,15 @@ use std::sync::LazyLock;
 /// Group of the objects that no tenant sees: claims, bundles and registers.
 pub const INTERNAL: &str = "internal.insula.io";
 
+/// Group of roles and their bindings.
+pub const RBAC: &str = "rbac.authorization.k8s.io";
+
+/// Group of the reviews of access.
+pub const AUTHORIZATION: &str = "authorization.k8s.io";
+
+/// Group of the reviews of identity.
+pub const AUTHENTICATION: &str = "authentication.k8s.io";
+
 macro_rules! resource {
     ($($(#[$doc:meta])* $name:ident = $group:expr, $plural:expr;)*) => {
         $($(#[$doc])* pub fn $name() -> ResourceId {

@@ -4,19 +4,17 @@
 //! Nothing is kept for a workspace: what a configuration compiles to is kept with its object, and
 //! keys are the server's matter, by where they come from.
 
-use crate::{access::Unauthenticated, admission::types, ids};
+pub use crate::issuer_list::read_all;
+use crate::{ids, unauthenticated::Unauthenticated, workspace_types};
 use futures_util::future::BoxFuture;
-use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, Object, ObjectKey};
+use insula_api::{Clock, ClusterName, FieldPath, Object, ObjectKey};
 use insula_auth::{
     EXTRA_CLUSTER, EXTRA_SCOPES, UserInfo,
-    jwt::{Giver, ISSUERS_MAX, Issuer, JwtAuthenticator, JwtError, Keys, compile},
+    jwt::{Giver, Issuer, JwtError, Keys},
 };
 use insula_store::Snapshot;
 use parking_lot::RwLock;
-use std::{collections::BTreeSet, fmt, sync::Arc};
-
-/// Issuers of one configuration of a workspace. A type may name several of these.
-const WORKSPACE_ISSUERS_MAX: usize = 16;
+use std::{fmt, sync::Arc};
 
 /// A workspace in a state.
 pub type At = (Snapshot, ClusterName);
@@ -122,7 +120,7 @@ impl Issuers {
 /// The issuers that may vouch for users of a workspace: those that its type names, from the type's
 /// own cluster.
 fn of_workspace(snapshot: &Snapshot, cluster: &ClusterName) -> Vec<Arc<Issuer>> {
-    let Some(found) = types::of_cluster(snapshot, cluster) else {
+    let Some(found) = workspace_types::of_cluster(snapshot, cluster) else {
         return Vec::new();
     };
     let resource = ids::workspaceauthenticationconfigurations;
@@ -149,48 +147,4 @@ impl Configuration {
         let issuers = issuers.unwrap_or_default().into_iter().map(Arc::new).collect();
         Configuration { issuers }
     }
-}
-
-/// What is wrong with a WorkspaceAuthenticationConfiguration.
-pub(crate) fn check(object: &Json) -> Vec<FieldError> {
-    let at = FieldPath::new("spec").child("jwt");
-    read_all(&object["spec"]["jwt"], Giver::Workspace, &at)
-        .err()
-        .unwrap_or_default()
-}
-
-/// Compiles a list of issuers.
-///
-/// # Errors
-/// Everything that is wrong with it.
-pub fn read_all(jwt: &Json, giver: Giver, at: &FieldPath) -> Result<Vec<Issuer>, Vec<FieldError>> {
-    let max = match giver {
-        Giver::Operator => ISSUERS_MAX,
-        Giver::Workspace => WORKSPACE_ISSUERS_MAX,
-    };
-    let listed = jwt.as_array().map(Vec::as_slice).unwrap_or_default();
-    if listed.len() > max {
-        return Err(vec![FieldError::too_many(at, listed.len(), max)]);
-    }
-    let (mut issuers, mut errors) = (Vec::new(), Vec::new());
-    let mut seen = BTreeSet::new();
-    for (i, value) in listed.iter().enumerate() {
-        let at = at.index(i);
-        let config: JwtAuthenticator = match serde_json::from_value(value.clone()) {
-            Ok(config) => config,
-            Err(error) => {
-                errors.push(FieldError::invalid_text(&at, "object", error.to_string()));
-                continue;
-            }
-        };
-        if !seen.insert(config.issuer.url.clone()) {
-            let at = at.child("issuer").child("url");
-            errors.push(FieldError::duplicate(&at, &Json::from(config.issuer.url.as_str())));
-        }
-        match compile(&config, giver, &at) {
-            Ok(issuer) => issuers.push(issuer),
-            Err(wrong) => errors.extend(wrong),
-        }
-    }
-    if errors.is_empty() { Ok(issuers) } else { Err(errors) }
 }

@@ -1,6 +1,6 @@
 //! Objects with meaning: what each cluster serves, and the verbs on it.
 //!
-//! The path of a write: [`verbs`] read one snapshot, [`before`] brings the object into its stored
+//! The path of a write: [`verbs`] read one snapshot, [`prepare`] brings the object into its stored
 //! form, [`admission`] looks at its surroundings, and the store commits it under guards for
 //! everything that was decided upon. Every door (HTTP, virtual workspaces, gRPC, controllers) comes
 //! through here.
@@ -8,14 +8,19 @@
 pub mod access;
 pub mod accounts;
 pub mod admission;
+mod asking;
+pub mod bundle;
 mod catalog;
 mod client;
 pub mod compile;
 mod convert;
+pub mod digest;
 mod error;
 pub mod exports;
+pub mod facts;
 mod home;
 pub mod ids;
+mod issuer_list;
 pub mod issuers;
 pub mod lifecycle;
 pub mod locate;
@@ -23,9 +28,11 @@ mod metadata;
 mod metadata_only;
 mod migrate;
 pub mod names;
+pub mod object;
 mod object_limit;
 mod outbound;
 mod owners;
+mod policies;
 mod policy;
 pub mod prepare;
 mod proof;
@@ -34,34 +41,42 @@ pub mod representation;
 mod resource;
 pub mod reviews;
 mod roles;
+pub mod routes;
+pub mod rules;
 mod serialization_point;
+pub mod stored;
 pub mod strategies;
 mod strategy;
 mod system;
+pub mod target;
+pub mod unauthenticated;
 pub mod verbs;
 pub mod view;
 mod webhook;
+pub mod workspace_types;
 
-pub use catalog::{Catalog, ResourceRoute};
+pub use catalog::Catalog;
 pub use client::{Intent, Plan};
 pub use error::{Cause, Denial, Error, Named, Result};
 pub use home::Home;
+pub use object::Part;
 pub use outbound::{Call, Endpoint, Outbound};
 pub use policy::{ExpressionWarning, type_check};
-pub use prepare::Part;
 pub use proof::{BlockingExecutor, Proof, Prover};
 pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Respelled, Scale, ScopeKind, Served};
+pub use routes::ResourceRoute;
 pub use serialization_point::SerializationPoint;
 pub use strategy::{Custom, OnDelete, Strategy, Traits};
 pub use system::System;
+pub use target::Target;
 pub use verbs::{
-    Change, Configured, DeleteOptions, Deleted, Deletion, Event, EventKind, FOREGROUND, FieldValidation, IfAbsent,
-    List, ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written,
-    mark_deleted,
+    Change, Configured, DeleteOptions, Deleted, Deletion, Event, FOREGROUND, FieldValidation, IfAbsent, List,
+    ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
 };
+pub use view::EventKind;
 pub use webhook::PendingCalls;
 
-use insula_api::{Clock, ClusterName, Rng};
+use insula_api::{Clock, Rng};
 use insula_store::Store;
 use std::sync::Arc;
 
@@ -113,52 +128,6 @@ impl Registry {
             policies: policy::Policies::default(),
             quotas: quota::CreateLocks::default(),
             answers: Arc::default(),
-        }
-    }
-}
-
-/// What a verb works on: a resource in a version, in one cluster and, for namespaced objects, one
-/// namespace or all.
-#[derive(Debug, Clone)]
-pub struct Target {
-    /// The logical cluster.
-    pub cluster: ClusterName,
-    /// The resource as the cluster serves it.
-    pub served: Served,
-    /// The request's version.
-    pub version: Arc<str>,
-    /// The namespace; `None` for cluster-scoped resources and for lists over all namespaces.
-    pub namespace: Option<Arc<str>>,
-    /// How much of it is looked at, and through what. Across all clusters, the cluster is the one
-    /// of those who look.
-    pub view_scope: view::ViewScope,
-}
-
-impl Target {
-    /// The version's schema and subresources.
-    pub fn api_version(&self) -> Result<&ApiVersion> {
-        self.served.version(&self.version).ok_or(Error::UnknownResource)
-    }
-
-    /// The key of an object.
-    pub fn key(&self, name: &str) -> insula_api::ObjectKey {
-        insula_api::ObjectKey {
-            resource: self.served.resource_id(),
-            cluster: self.cluster.clone(),
-            namespace: self.namespace.clone().unwrap_or_else(|| "".into()),
-            name: name.into(),
-        }
-    }
-
-    /// The keys that a list covers.
-    pub fn scope(&self) -> insula_api::Scope {
-        match self.is_across() {
-            true => insula_api::Scope::everywhere(self.served.resource_id()),
-            false => insula_api::Scope {
-                resource: Some(self.served.resource_id()),
-                cluster: Some(self.cluster.clone()),
-                namespace: self.namespace.clone(),
-            },
         }
     }
 }

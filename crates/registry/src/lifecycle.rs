@@ -6,20 +6,20 @@
 //! takes it off the cluster's list.
 
 use crate::{
-    Error,
-    admission::{
-        digest,
-        logicalcluster::{INITIALIZER_GROUP, TERMINATOR_GROUP},
-        types,
-    },
-    ids,
+    digest, ids,
     locate::{self, LogicalClusterView, Phase},
+    workspace_types,
 };
 use insula_api::{ClusterName, Json, LabelSelector};
 use insula_auth::{EXTRA_SCOPES, GROUP_AUTHENTICATED, PolicyRule, UserInfo};
 use insula_store::{Guard, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
+
+/// The group of whoever finishes workspaces for an initializer; its virtual workspace gives it.
+pub const INITIALIZER_GROUP: &str = "system:kcp:initializer:";
+/// The group of whoever clears workspaces for a terminator.
+pub const TERMINATOR_GROUP: &str = "system:kcp:terminator:";
 
 /// When it is its turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -155,7 +155,7 @@ impl LifecycleController {
     }
 
     fn rules(&self, snapshot: &Snapshot) -> Vec<PolicyRule> {
-        let found = types::get(snapshot, &self.cluster, &self.workspace_type);
+        let found = workspace_types::get(snapshot, &self.cluster, &self.workspace_type);
         found.map_or(Vec::new(), |found| match self.phase {
             LifecyclePhase::Initializing => found.view.initializer_rules.clone(),
             LifecyclePhase::Terminating => found.view.terminator_rules.clone(),
@@ -196,9 +196,4 @@ fn owner(snapshot: &Snapshot, cluster: &ClusterName) -> Option<UserInfo> {
         name: name.to_string(),
         extra: [(EXTRA_SCOPES.to_owned(), vec![format!("cluster:{cluster}")])].into(),
     })
-}
-
-/// A refusal of something that is done in a cluster which does not wait for it.
-pub(crate) fn refused(lifecycle: &LifecycleController, target: &crate::Target) -> Error {
-    target.served.api.forbidden("", lifecycle.refusal())
 }

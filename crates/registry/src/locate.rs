@@ -1,6 +1,6 @@
 //! From workspace paths to logical clusters.
 
-use crate::{home, ids};
+use crate::{digest, ids};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
 use insula_auth::RequiredGroups;
 use insula_store::Snapshot;
@@ -42,6 +42,9 @@ impl fmt::Display for NotLocated {
     }
 }
 
+/// The first segment of paths to home workspaces: `user:alice`.
+pub const HOMES: &str = "user";
+
 /// What routing has to know of a Workspace, read once for each state of it.
 #[derive(Debug)]
 struct Route {
@@ -71,7 +74,7 @@ pub fn is_inactive(snapshot: &Snapshot, cluster: &ClusterName) -> bool {
 /// Follows a path: the first segment names a cluster, each further one a Workspace in the cluster
 /// found so far.
 pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, NotLocated> {
-    let (mut cluster, rest) = home::rewrite(snapshot, path).unwrap_or_else(|| path.split_first());
+    let (mut cluster, rest) = home_of(snapshot, path).unwrap_or_else(|| path.split_first());
     if !exists(snapshot, &cluster) {
         return Err(NotLocated::UnknownCluster(cluster));
     }
@@ -103,6 +106,19 @@ pub fn locate(snapshot: &Snapshot, path: &ClusterPath) -> Result<ClusterName, No
         };
     }
     Ok(cluster)
+}
+
+/// The cluster that a path below `user:` begins with, and the rest of the path.
+fn home_of<'a>(snapshot: &Snapshot, path: &'a ClusterPath) -> Option<(ClusterName, Vec<&'a str>)> {
+    let (first, rest) = path.split_first();
+    let (user, below) = rest.split_first().filter(|_| first.as_str() == HOMES)?;
+    let cluster = digest::home_cluster(user);
+    let own = logical_cluster(snapshot, &cluster)?;
+    let is_home = own
+        .path
+        .as_ref()
+        .is_some_and(|own| own.as_str() == format!("{HOMES}:{user}"));
+    is_home.then(|| (cluster, below.to_vec()))
 }
 
 /// The cluster of a Workspace, whether it is available or not.

@@ -1,9 +1,8 @@
 //! The rules of `metadata`, the same for every resource, in Kubernetes' words.
 
 use crate::{
-    FOREGROUND, ORPHAN, Served,
+    FOREGROUND, ORPHAN, Served, ids,
     names::{self, NameRule},
-    roles,
 };
 use insula_api::{FieldError, FieldPath, Json, Rng};
 use serde_json::{Map, json};
@@ -99,7 +98,7 @@ fn text<'a>(value: &'a Json, field: &str) -> &'a str {
 fn name_rule(served: &Served) -> NameRule {
     match (&*served.api.group, &*served.api.names.plural) {
         ("", "namespaces") => NameRule::Label,
-        (roles::GROUP, _) => NameRule::PathSegment,
+        (ids::RBAC, _) => NameRule::PathSegment,
         _ if served.api.path_segment_names => NameRule::PathSegment,
         _ => NameRule::Subdomain,
     }

@@ -3,9 +3,11 @@
 //! version.
 
 use crate::{
-    Result, metadata, owners,
-    prepare::{Context, Draft, keep_old_metadata, metadata_of, refuse},
-    representation,
+    Result, metadata,
+    object::{metadata_of, refuse},
+    owners,
+    prepare::{Context, Draft, keep_old_metadata},
+    stored,
 };
 use insula_api::Json;
 use insula_store::Entry;
@@ -19,7 +21,7 @@ pub(crate) fn seen(context: &Context<'_>, old: &Entry) -> Json {
     json!({
         "apiVersion": context.served.api_version(&context.version.name),
         "kind": &*context.served.names().kind,
-        "metadata": representation::stored_value(old)["metadata"].take(),
+        "metadata": stored::stored_value(old)["metadata"].take(),
     })
 }
 

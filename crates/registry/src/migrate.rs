@@ -1,6 +1,6 @@
 //! A stored object in today's storage version: what a write that changes nothing would store.
 
-use crate::{Error, Registry, Result, Served, owners, representation};
+use crate::{Error, Registry, Result, Served, owners, stored};
 use insula_api::Object;
 use insula_conversion::{Stored, ToStore};
 use insula_store::Entry;
@@ -52,5 +52,5 @@ fn moved(served: &Served, entry: &Entry) -> Result<ToStore> {
     served
         .get(stored, storage)
         .and_then(|seen| served.put(&seen, storage, Some(stored)))
-        .map_err(|failed| failed.or(|error| representation::read_error(served, entry, storage, error)))
+        .map_err(|failed| failed.or(|error| stored::read_error(served, entry, storage, error)))
 }

@@ -6,8 +6,9 @@
 
 use crate::{
     ApiVersion, Error, Origin, Part, Respelled, Result, Served,
-    prepare::{CLUSTER_ANNOTATION, Context, metadata_of},
-    representation,
+    object::{CLUSTER_ANNOTATION, group_version, metadata_of},
+    prepare::Context,
+    stored,
 };
 use insula_api::{Json, Object};
 use insula_apply::{Element, FieldSet, Managers, OnConflict, Retirement, Shape, Versions, Writer};
@@ -136,7 +137,7 @@ pub(crate) fn apply(
     on_conflict: OnConflict,
 ) -> Result<(Json, Managers)> {
     let mut live = match old {
-        Some(entry) => representation::value(context.served, entry, &context.version.name)?,
+        Some(entry) => stored::value(context.served, entry, &context.version.name)?,
         None => json!({}),
     };
     let known = match old {
@@ -176,14 +177,6 @@ pub(crate) fn apply(
         }
     }
     Ok((object, applied.managers))
-}
-
-/// Group and version as messages about kinds name them: with a slash, even for the core group.
-pub(crate) fn group_version(api_version: &str) -> String {
-    match api_version.contains('/') {
-        true => api_version.to_owned(),
-        false => format!("/{api_version}"),
-    }
 }
 
 fn writer<'a>(context: &Context<'_>, manager: &'a str, api_version: &'a str, ignored: &'a FieldSet) -> Writer<'a> {
@@ -295,7 +288,7 @@ pub(crate) fn are_stale(served: &Served, entry: &Entry) -> bool {
 /// object as it is to be stored, and `entry` as it is.
 pub(crate) fn retire(served: &Served, entry: &Entry, value: &mut Json) -> Result<()> {
     let storage = &served.api.storage_version().name;
-    let mut live = representation::value(served, entry, storage)?;
+    let mut live = stored::value(served, entry, storage)?;
     let Some(managers) = Managers::read(&take(&mut live)) else {
         return Ok(());
     };
@@ -367,7 +360,7 @@ impl Versions for Seen<'_> {
             (Some(spelling), None) => return Ok(spelling.stored(object.clone(), &served.api)),
             (None, None) | (Some(_), Some(_)) => {}
         }
-        let own = representation::unalias(served, object);
+        let own = stored::unalias(served, object);
         let own = own.as_ref().unwrap_or(object);
         let value = self.old.map(|old| old.object.body_value());
         let stored = self.old.zip(value.as_ref()).map(|(old, value)| Stored {

@@ -9,18 +9,17 @@
 //! may change what the client sent; nothing after it does.
 
 use crate::{
-    ApiVersion, Error, Origin, Result, ScopeKind, Served,
+    ApiVersion, Error, Origin, Part, Result, ScopeKind, Served,
     metadata::{self, generated_name},
+    object::{annotate_cluster, metadata_of, refuse},
     owners::{self, By},
-    policy, representation,
+    policy, stored,
+    view::WrittenObject,
 };
 use insula_api::{Clock, ClusterName, FieldError, FieldErrorKind, FieldPath, Json, Object, Rng, Timestamp, Uid};
 use insula_conversion::Stored;
 use insula_store::{Entry, TXN_BYTES_MAX};
-use serde_json::{Map, json};
-
-/// Every object says which cluster it is in, as kcp's clients expect.
-pub const CLUSTER_ANNOTATION: &str = "kcp.io/cluster";
+use serde_json::json;
 
 /// Written under no schema that serves: read through defaulting and pruning.
 const UNMARKED: u64 = 0;
@@ -30,31 +29,6 @@ const BESIDE_BYTES_MAX: usize = 16 << 10;
 
 /// A Scale counts in 32 bits.
 const REPLICAS_MAX: i64 = i32::MAX as i64;
-
-/// Which part of an object a write may change.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
-    /// All but status, where status is a subresource.
-    Main,
-    /// Only status.
-    Status,
-    /// Only the replicas, through the scale subresource.
-    Scale,
-    /// Only whether a request for a certificate is granted: a part of its status.
-    Approval,
-    /// Only what a namespace waits for before it goes: `spec.finalizers`.
-    Finalizers,
-}
-
-impl Part {
-    /// Whether nothing but the status may change.
-    pub(crate) fn is_of_status(self) -> bool {
-        match self {
-            Part::Status | Part::Approval => true,
-            Part::Main | Part::Scale | Part::Finalizers => false,
-        }
-    }
-}
 
 /// Where and in which version a write happens.
 pub struct Context<'a> {
@@ -97,6 +71,14 @@ impl Draft {
         policy::New::Stored {
             value: &self.value,
             residual: self.residual.as_deref(),
+        }
+    }
+
+    /// The object as a grant may complete it.
+    pub(crate) fn held(&mut self) -> WrittenObject<'_> {
+        WrittenObject {
+            stored: &mut self.value,
+            shown: self.shown.as_mut(),
         }
     }
 
@@ -232,7 +214,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
         served, version, part, ..
     } = *context;
     let now = context.clock.now();
-    let old_seen = representation::value(served, old, &version.name)?;
+    let old_seen = stored::value(served, old, &version.name)?;
     let name = old.object.meta.name.to_string();
     let sent = owners::take(&mut new);
     if part.is_of_status() {
@@ -268,7 +250,7 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
     refuse(served, &name, errors)?;
     owners::updated(context, old, old_seen, &mut new, sent);
 
-    let old_stored = representation::stored_value(old);
+    let old_stored = stored::stored_value(old);
     let (mut stored, residual) = to_storage(context, &new, Some(old))?;
     let strategy = &served.api.strategy;
     strategy.default(&mut stored);
@@ -291,14 +273,6 @@ pub fn update(context: &Context<'_>, mut new: Json, old: &Entry) -> Result<Draft
         shown: shown(context, new),
         warnings,
     })
-}
-
-pub(crate) fn refuse(served: &Served, name: &str, errors: Vec<FieldError>) -> Result<()> {
-    if errors.is_empty() {
-        Ok(())
-    } else {
-        Err(served.api.invalid(name, errors))
-    }
 }
 
 /// Of an item that comes twice, Kubernetes' own kinds name the key, and others the item.
@@ -341,11 +315,11 @@ fn to_storage(context: &Context<'_>, new: &Json, old: Option<&Entry>) -> Result<
         version: old.object.version(),
         residual: old.object.residual(),
     });
-    let own = representation::unalias(context.served, new);
+    let own = stored::unalias(context.served, new);
     let owned = context
         .served
         .put(own.as_ref().unwrap_or(new), version, stored)
-        .map_err(|failed| failed.or(|error| representation::write_error(context.served, new, error)))?;
+        .map_err(|failed| failed.or(|error| stored::write_error(context.served, new, error)))?;
     Ok((owned.value, owned.residual))
 }
 
@@ -372,7 +346,7 @@ fn errors_as_stored(context: &Context<'_>, stored: &Json, old: Option<&Entry>) -
     Ok(match old {
         None => insula_schema::validate(&shown, &storage.schema),
         Some(old) => {
-            let was = representation::value(served, old, &storage.name)?;
+            let was = stored::value(served, old, &storage.name)?;
             insula_schema::validate_update(&shown, &was, &storage.schema).errors
         }
     })
@@ -443,41 +417,6 @@ fn own_new_metadata(context: &Context<'_>, new: &mut Json, now: Timestamp) -> Re
     }
     annotate_cluster(metadata, cluster);
     Ok(())
-}
-
-/// The object's metadata as a map, made where there is none.
-pub(crate) fn metadata_of(object: &mut Json) -> &mut Map<String, Json> {
-    if !object["metadata"].is_object() {
-        object["metadata"] = json!({});
-    }
-    object["metadata"].as_object_mut().expect("was just made one")
-}
-
-fn annotate_cluster(metadata: &mut Map<String, Json>, cluster: &ClusterName) {
-    let annotations = metadata.entry("annotations").or_insert_with(|| json!({}));
-    if let Some(annotations) = annotations.as_object_mut() {
-        annotations.insert(CLUSTER_ANNOTATION.into(), json!(cluster.as_str()));
-    }
-}
-
-/// Writes on an object where it is. Whether that stood there already.
-pub(crate) fn place(object: &mut Json, cluster: &ClusterName) -> bool {
-    if *object == Json::Null || !object["metadata"]["annotations"][CLUSTER_ANNOTATION].is_null() {
-        return true;
-    }
-    annotate_cluster(metadata_of(object), cluster);
-    false
-}
-
-/// Takes the word about where an object is off it.
-pub(crate) fn unplace(object: &mut Json) {
-    let metadata = metadata_of(object);
-    if let Some(Json::Object(annotations)) = metadata.get_mut("annotations") {
-        annotations.remove(CLUSTER_ANNOTATION);
-        if annotations.is_empty() {
-            metadata.remove("annotations");
-        }
-    }
 }
 
 /// A write to `/status` is the old object with a new status; built-ins take labels and annotations

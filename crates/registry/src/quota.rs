@@ -6,7 +6,7 @@
 //! A quota counts in its namespace; annotated [`CLUSTER_SCOPED`] it counts in the whole workspace,
 //! as in kcp. Who creates where no quota is looks into an empty range, and nothing more.
 
-use crate::{Catalog, Result, ScopeKind, Served, Target, ids, verbs};
+use crate::{Catalog, Result, ScopeKind, Served, Target, ids, object::rewrite};
 use dashmap::DashMap;
 use futures_util::lock::{Mutex, OwnedMutexGuard};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
@@ -187,7 +187,7 @@ pub(crate) fn charge(
         }
         let Json::Object(used) = used else { continue };
         value["status"] = status(&value, used);
-        let object = verbs::rewrite(&entry.object, &value)?;
+        let object = rewrite(&entry.object, &value)?;
         charged.push((
             Guard::At(entry.key.clone(), entry.revision),
             Write::Put(entry.key, Arc::new(object)),

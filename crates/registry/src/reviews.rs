@@ -1,20 +1,11 @@
 //! Access reviews: questions that are answered at once, from the snapshot of their request, by the
 //! chain that lets requests in (`pkg/registry/authorization`, `pkg/registry/authentication`).
 
-use crate::{
-    Error, Named, Result, Target,
-    access::{self, Unauthenticated},
-    roles::RolesAt,
-};
+use crate::{Error, Named, Result, Target, facts::facts, ids, roles::RolesAt, unauthenticated::Unauthenticated};
 use insula_api::{ClusterName, FieldError, FieldPath, Json, Timestamp};
 use insula_auth::{Attributes, Decision, UserInfo, authorize};
 use insula_store::Snapshot;
 use serde_json::{Map, json};
-
-/// Group of the reviews of access.
-pub(crate) const AUTHORIZATION: &str = "authorization.k8s.io";
-/// Group of the reviews of identity.
-pub(crate) const AUTHENTICATION: &str = "authentication.k8s.io";
 
 /// Who asks, when and where.
 #[derive(Debug, Clone, Copy)]
@@ -105,7 +96,7 @@ pub fn answer(asker: Asker<'_>, target: &Target, mut review: Json, known: Option
 }
 
 fn decided(snapshot: &Snapshot, cluster: &ClusterName, user: &UserInfo, spec: &Json) -> Json {
-    let facts = access::facts(snapshot, cluster);
+    let facts = facts(snapshot, cluster);
     // Reasons are the operator's matter, as in kcp.
     match authorize(user, &attributes(cluster, spec), &facts) {
         Decision::Allow { .. } => json!({"allowed": true, "reason": "access granted"}),
@@ -205,7 +196,7 @@ fn check_namespace(spec: &Json, namespace: &str) -> Result<()> {
 fn invalid(error: FieldError) -> Error {
     Error::Invalid {
         subject: Named {
-            group: AUTHORIZATION.into(),
+            group: ids::AUTHORIZATION.into(),
             resource: "".into(),
         },
         name: String::new(),

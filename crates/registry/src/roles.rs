@@ -4,7 +4,7 @@
 //! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so
 //! that a change is effective with the very revision that makes it.
 
-use crate::{exports, ids, lifecycle};
+use crate::{exports, ids, lifecycle, rules};
 use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
 use insula_auth::{Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
 use insula_store::Snapshot;
@@ -14,9 +14,6 @@ use std::{
     ops::ControlFlow,
     sync::{Arc, LazyLock},
 };
-
-/// API group of roles and bindings.
-pub(crate) const GROUP: &str = "rbac.authorization.k8s.io";
 
 const BOOTSTRAP_YAML: &str = include_str!("../../../config/bootstrap/roles.yaml");
 
@@ -41,32 +38,11 @@ static BOOTSTRAP: LazyLock<Bootstrap> = LazyLock::new(|| {
     let name = |document: &Json| document["metadata"]["name"].as_str().unwrap_or_default().to_owned();
     Bootstrap {
         roles: of("ClusterRole")
-            .map(|role| (name(role), Arc::new(rules(role))))
+            .map(|role| (name(role), Arc::new(rules::rules(role))))
             .collect(),
         bindings: of("ClusterRoleBinding").map(read_binding).collect(),
     }
 });
-
-/// The rules of a role.
-pub(crate) fn rules(role: &Json) -> Vec<PolicyRule> {
-    read_rules(&role["rules"])
-}
-
-/// A list of rules.
-pub(crate) fn read_rules(list: &Json) -> Vec<PolicyRule> {
-    let texts = |value: &Json| {
-        let list = value.as_array().into_iter().flatten();
-        list.filter_map(Json::as_str).map(str::to_owned).collect()
-    };
-    let rule = |rule: &Json| PolicyRule {
-        verbs: texts(&rule["verbs"]),
-        api_groups: texts(&rule["apiGroups"]),
-        resources: texts(&rule["resources"]),
-        resource_names: texts(&rule["resourceNames"]),
-        non_resource_urls: texts(&rule["nonResourceURLs"]),
-    };
-    list.as_array().into_iter().flatten().map(rule).collect()
-}
 
 fn read_binding(binding: &Json) -> Binding {
     let own = binding["metadata"]["namespace"].as_str().unwrap_or_default();
@@ -113,7 +89,7 @@ impl RolesAt {
     /// The rules of a role, by what a binding's reference says; nothing where there is no such
     /// role.
     pub(crate) fn rules_of(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Vec<PolicyRule>>> {
-        let read = |object: &Object| rules(&object.body_value());
+        let read = |object: &Object| rules::rules(&object.body_value());
         let cluster = self.cluster.clone();
         let key = match namespace {
             Some(namespace) => ObjectKey {

@@ -1,7 +1,10 @@
 //! APIBindings: a complete reference to an export that is there, and selectors that select.
 
-use super::{Operation, Review, digest, spaced};
 use crate::{Result, strategies};
+use crate::{
+    admission::{Operation, Review, spaced},
+    digest,
+};
 use insula_api::{ClusterName, ClusterPath, FieldError, FieldPath, Json};
 use serde_json::json;
 

@@ -1,11 +1,14 @@
 //! APIConversions: rules that compile against the schema or definition of their name. Where there
 //! is none yet they wait, and only their form is checked.
 
-use super::{
-    Review, bundle,
-    usage::{self, Usage},
-};
 use crate::{Result, ids};
+use crate::{
+    admission::{
+        Review,
+        usage::{self, Usage},
+    },
+    bundle,
+};
 use insula_api::{FieldPath, Json, ObjectKey, Scope};
 
 pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {

@@ -1,7 +1,10 @@
 //! APIResourceSchemas: definitions with names of their own, which never change.
 
-use super::{Review, bundle, spaced, usage};
 use crate::Result;
+use crate::{
+    admission::{Review, spaced, usage},
+    bundle,
+};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_schema::validate_definition;
 use serde_json::json;

@@ -3,7 +3,7 @@
 //! CertificateSigning and CertificateSubjectRestriction).
 
 use super::{Operation, Review};
-use crate::{Part, Result, prepare, strategies};
+use crate::{Part, Result, object::refuse, strategies};
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;
 
@@ -30,7 +30,7 @@ pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) ->
     }
     let now = json!(review.now.to_string());
     stamp(new, old, &now);
-    prepare::refuse(review.served, name(new), changes(review, new, old))?;
+    refuse(review.served, name(new), changes(review, new, old))?;
     may_change(review, new, old)
 }
 

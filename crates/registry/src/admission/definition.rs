@@ -1,8 +1,11 @@
 //! CustomResourceDefinitions: not in the groups that are the server's own, and fit for the
 //! conversion rules of their name.
 
-use super::{Operation, Review, bundle, usage::Usage};
 use crate::{Result, ids};
+use crate::{
+    admission::{Operation, Review, usage::Usage},
+    bundle,
+};
 use insula_api::{FieldError, FieldPath, Json, ObjectKey};
 
 pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {

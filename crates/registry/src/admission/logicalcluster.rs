@@ -1,7 +1,11 @@
 //! LogicalClusters: made and ended by the server, finished by initializers.
 
 use super::{Operation, Review};
-use crate::{Error, Named, Result, locate::REQUIRED_GROUPS};
+use crate::{
+    Error, Named, Result,
+    lifecycle::{INITIALIZER_GROUP, TERMINATOR_GROUP},
+    locate::REQUIRED_GROUPS,
+};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_auth::RequiredGroups;
 
@@ -54,10 +58,6 @@ pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option
     }
 }
 
-/// The group of whoever finishes workspaces for an initializer; its virtual workspace gives it.
-pub const INITIALIZER_GROUP: &str = "system:kcp:initializer:";
-/// The same of a terminator.
-pub const TERMINATOR_GROUP: &str = "system:kcp:terminator:";
 /// What only administrators of the platform say of a workspace: its users must not lift their own
 /// limits.
 const OPERATORS: [&str; 3] = [

@@ -6,15 +6,12 @@ mod apibinding;
 mod apiconversion;
 mod apiexport;
 mod apiresourceschema;
-pub mod bundle;
 mod certificate;
 mod definition;
-pub mod digest;
 mod endpointslice;
-pub mod logicalcluster;
+mod logicalcluster;
 mod rbac;
 mod reserved;
-pub mod types;
 mod usage;
 mod workspace;
 mod workspacetype;
@@ -22,10 +19,11 @@ mod workspacetype;
 #[cfg(test)]
 mod tests;
 
+pub use crate::{bundle, digest, workspace_types as types};
 pub use apiresourceschema::check as check_schema;
 pub(crate) use workspace::user_json;
 
-use crate::{Catalog, Error, Part, Result, Served, access, ids, locate, prepare, roles, strategies};
+use crate::{Catalog, Error, Part, Result, Served, facts::facts, ids, locate, object::refuse, strategies};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_store::Snapshot;
@@ -94,7 +92,7 @@ impl Review<'_> {
         let facts = ClusterFacts {
             entered: true,
             unfinished: false,
-            ..access::facts(self.snapshot, cluster)
+            ..facts(self.snapshot, cluster)
         };
         insula_auth::permit(self.user, attributes, &facts).is_ok()
     }
@@ -160,13 +158,13 @@ pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) ->
         ("certificates.k8s.io", "certificatesigningrequests") => certificate::review(review, new, old),
         ("", "events") => {
             let errors = strategies::review_event(new, old, review.served.alias.is_some());
-            prepare::refuse(
+            refuse(
                 review.served,
                 new["metadata"]["name"].as_str().unwrap_or_default(),
                 errors,
             )
         }
-        (roles::GROUP, _) => rbac::review(review, new, old),
+        (ids::RBAC, _) => rbac::review(review, new, old),
         _ => Ok(()),
     }
 }

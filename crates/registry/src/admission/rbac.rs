@@ -7,7 +7,7 @@
 //! bears it.
 
 use super::Review;
-use crate::{Error, Named, Result, access, prepare, roles, roles::RolesAt};
+use crate::{Error, Named, Result, facts::facts, ids, object, roles::RolesAt, rules};
 use insula_api::Json;
 use insula_auth::{Attributes, Decision, PolicyRule, authorize, grant_refusal, uncovered};
 
@@ -34,7 +34,7 @@ pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Res
 /// The object without the fields that need no check.
 fn checked(object: &Json) -> Json {
     let mut object = object.clone();
-    prepare::unplace(&mut object);
+    object::unplace(&mut object);
     if let Some(metadata) = object["metadata"].as_object_mut() {
         metadata.retain(|field, _| !UNCHECKED.contains(&&**field));
     }
@@ -47,7 +47,7 @@ fn role(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
     if may(review, "escalate", &resource, namespace, text(&new["metadata"]["name"])) {
         return Ok(());
     }
-    holds(review, new, namespace, &roles::rules(new))?;
+    holds(review, new, namespace, &rules::rules(new))?;
     // Taking an aggregation rule away is guarded like setting one: the gathered rules would stay.
     let aggregates = |role: &Json| role["aggregationRule"].is_object();
     if (aggregates(new) || old.is_some_and(aggregates)) && !missing(review, namespace, &everything()).is_empty() {
@@ -70,7 +70,7 @@ fn binding(review: &Review<'_>, new: &Json) -> Result<()> {
     let roles = RolesAt::new(review.snapshot, review.cluster);
     let rules = roles.rules_of(of, name).ok_or_else(|| Error::NotFound {
         resource: Named {
-            group: roles::GROUP.into(),
+            group: ids::RBAC.into(),
             resource: resource.into(),
         },
         name: name.to_owned(),
@@ -86,7 +86,7 @@ fn text(value: &Json) -> &str {
 fn may(review: &Review<'_>, verb: &str, resource: &str, namespace: &str, name: &str) -> bool {
     let attributes = Attributes {
         verb: verb.to_owned(),
-        group: roles::GROUP.to_owned(),
+        group: ids::RBAC.to_owned(),
         version: "v1".to_owned(),
         resource: resource.to_owned(),
         name: name.to_owned(),
@@ -95,7 +95,7 @@ fn may(review: &Review<'_>, verb: &str, resource: &str, namespace: &str, name: &
         is_resource_request: true,
         ..Attributes::default()
     };
-    let facts = access::facts(review.snapshot, review.cluster);
+    let facts = facts(review.snapshot, review.cluster);
     matches!(authorize(review.user, &attributes, &facts), Decision::Allow { .. })
 }
 

@@ -1,9 +1,12 @@
 //! Workspaces: which type, who owns them, where they may stand.
 
-use super::{Operation, Review, logicalcluster, types};
 use crate::{
     Result, ids,
     locate::{self, REQUIRED_GROUPS},
+};
+use crate::{
+    admission::{Operation, Review, logicalcluster},
+    workspace_types,
 };
 use insula_api::{ClusterName, ClusterPath, Json};
 use insula_auth::UserInfo;
@@ -46,7 +49,7 @@ fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
     if let Some(refused) = first_unusable(review, found.clone()) {
         return Err(review.forbid(new, unusable(&refused)));
     }
-    let child = types::lineage(review.snapshot, found).map_err(|why| review.forbid(new, why))?;
+    let child = workspace_types::lineage(review.snapshot, found).map_err(|why| review.forbid(new, why))?;
     fits(review, new, &child)
 }
 
@@ -77,7 +80,7 @@ fn may_use(review: &Review<'_>, cluster: &ClusterName, name: &str) -> bool {
 /// The first type that the caller may not use, of a type and all that it extends. What extends is
 /// looked at before what is extended, so that nobody learns what a type extends that is closed to
 /// them, nor whether it is there.
-fn first_unusable(review: &Review<'_>, start: types::Resolved) -> Option<types::TypeReference> {
+fn first_unusable(review: &Review<'_>, start: workspace_types::Resolved) -> Option<workspace_types::TypeReference> {
     let mut found = vec![start];
     let mut next = 0;
     while let Some(here) = found.get(next) {
@@ -85,10 +88,10 @@ fn first_unusable(review: &Review<'_>, start: types::Resolved) -> Option<types::
             return Some(here.reference.clone());
         }
         for wanted in here.view.clone().extends.iter() {
-            match types::at(review.snapshot, wanted) {
+            match workspace_types::at(review.snapshot, wanted) {
                 Some(base) if found.iter().any(|known| known.reference == base.reference) => {}
                 // A type that extends more than can be meant is refused by its lineage.
-                Some(base) if found.len() < types::EXTENDS_MAX => found.push(base),
+                Some(base) if found.len() < workspace_types::EXTENDS_MAX => found.push(base),
                 Some(_) => return None,
                 None if may_know(review, wanted) => {}
                 None => return Some(wanted.clone()),
@@ -99,7 +102,7 @@ fn first_unusable(review: &Review<'_>, start: types::Resolved) -> Option<types::
     None
 }
 
-fn unusable(reference: &types::TypeReference) -> String {
+fn unusable(reference: &workspace_types::TypeReference) -> String {
     format!("unable to use workspace type {reference}: missing verb='use' permission on workspacetype")
 }
 
@@ -124,17 +127,17 @@ fn required_groups(review: &Review<'_>, new: &mut Json) -> Result<()> {
     Ok(())
 }
 
-fn resolve(review: &Review<'_>, new: &Json) -> Result<types::Resolved> {
+fn resolve(review: &Review<'_>, new: &Json) -> Result<workspace_types::Resolved> {
     let unresolved = |what: &str| review.forbid(new, format!("workspace type {what:?} cannot be resolved"));
-    let wanted = match types::TypeReference::read(&new["spec"]["type"]) {
+    let wanted = match workspace_types::TypeReference::read(&new["spec"]["type"]) {
         Some(wanted) if wanted.path.is_empty() => {
-            let found = types::upwards(review.snapshot, review.cluster, &wanted.name);
+            let found = workspace_types::upwards(review.snapshot, review.cluster, &wanted.name);
             return found.ok_or_else(|| unresolved(&wanted.name));
         }
         Some(wanted) => wanted,
         None => default_child(review),
     };
-    if let Some(found) = types::at(review.snapshot, &wanted) {
+    if let Some(found) = workspace_types::at(review.snapshot, &wanted) {
         return Ok(found);
     }
     match may_know(review, &wanted) {
@@ -145,17 +148,17 @@ fn resolve(review: &Review<'_>, new: &Json) -> Result<types::Resolved> {
 
 /// Returns true for callers who may learn that a type is not there: those who might use it if it
 /// were.
-fn may_know(review: &Review<'_>, wanted: &types::TypeReference) -> bool {
+fn may_know(review: &Review<'_>, wanted: &workspace_types::TypeReference) -> bool {
     let path = ClusterPath::parse(&wanted.path).ok();
     let place = path.and_then(|path| locate::locate(review.snapshot, &path).ok());
     review.privileged() || place.is_some_and(|place| may_use(review, &place, &wanted.name))
 }
 
 /// The type of children that name none.
-fn default_child(review: &Review<'_>) -> types::TypeReference {
-    let parent = types::of_cluster(review.snapshot, review.cluster);
+fn default_child(review: &Review<'_>) -> workspace_types::TypeReference {
+    let parent = workspace_types::of_cluster(review.snapshot, review.cluster);
     let said = parent.and_then(|parent| parent.view.default_child.clone());
-    said.unwrap_or(types::TypeReference {
+    said.unwrap_or(workspace_types::TypeReference {
         path: "root".into(),
         name: "universal".into(),
     })
@@ -163,11 +166,11 @@ fn default_child(review: &Review<'_>) -> types::TypeReference {
 
 /// The limits of the type on its parents, and of the parent on its children; what a type extends
 /// counts as the type.
-fn fits(review: &Review<'_>, new: &Json, child: &[types::Resolved]) -> Result<()> {
-    let Some(parent) = types::of_cluster(review.snapshot, review.cluster) else {
+fn fits(review: &Review<'_>, new: &Json, child: &[workspace_types::Resolved]) -> Result<()> {
+    let Some(parent) = workspace_types::of_cluster(review.snapshot, review.cluster) else {
         return Ok(());
     };
-    let parent = types::lineage(review.snapshot, parent).map_err(|why| review.forbid(new, why))?;
+    let parent = workspace_types::lineage(review.snapshot, parent).map_err(|why| review.forbid(new, why))?;
     let refusal =
         limited("parent", child, &parent, |t| &t.parents).or_else(|| limited("child", &parent, child, |t| &t.children));
     refusal.map_or(Ok(()), |why| Err(review.forbid(new, why)))
@@ -177,15 +180,15 @@ fn fits(review: &Review<'_>, new: &Json, child: &[types::Resolved]) -> Result<()
 /// the workspace's own.
 fn limited(
     word: &str,
-    limiting: &[types::Resolved],
-    other: &[types::Resolved],
-    limit: fn(&types::TypeView) -> &types::Limit,
+    limiting: &[workspace_types::Resolved],
+    other: &[workspace_types::Resolved],
+    limit: fn(&workspace_types::TypeView) -> &workspace_types::Limit,
 ) -> Option<String> {
     let (own, others) = (&limiting.last()?.reference, &other.last()?.reference);
     limiting.iter().find_map(|one| match limit(&one.view) {
-        types::Limit::Any => None,
-        types::Limit::None => Some(format!("workspace type {own} cannot have any {word}")),
-        types::Limit::Types(allowed) => {
+        workspace_types::Limit::Any => None,
+        workspace_types::Limit::None => Some(format!("workspace type {own} cannot have any {word}")),
+        workspace_types::Limit::Types(allowed) => {
             if other.iter().any(|known| allowed.contains(&known.reference)) {
                 return None;
             }
@@ -195,8 +198,8 @@ fn limited(
             };
             Some(format!(
                 "workspace type {own}{extending} only allows {} {word} workspaces, but {word} type {others} only implements {}",
-                types::words(allowed),
-                types::words(other.iter().map(|known| &known.reference)),
+                workspace_types::words(allowed),
+                workspace_types::words(other.iter().map(|known| &known.reference)),
             ))
         }
     })

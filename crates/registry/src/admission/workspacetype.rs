@@ -50,7 +50,10 @@ fn bindable(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
             added["export"].as_str().unwrap_or_default(),
         );
         let may = |place: ClusterName| review.may_bind(&place, export);
-        if !super::types::is_built_in(path, export) && !review.privileged() && !review.place_of(path).is_some_and(may) {
+        if !crate::workspace_types::is_built_in(path, export)
+            && !review.privileged()
+            && !review.place_of(path).is_some_and(may)
+        {
             let why =
                 format!("unable to create or update WorkspaceType: no permission to bind to export {path}:{export}");
             return Err(review.forbid(new, why));

@@ -2,7 +2,7 @@
 //! that let the request in answers.
 
 use super::request::Request;
-use crate::access;
+use crate::facts::facts;
 use insula_auth::{Attributes, ClusterFacts, Decision, UserInfo, authorize};
 use insula_cel::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget};
 
@@ -17,7 +17,7 @@ impl<'a> Authorizer<'a> {
     pub(crate) fn new(request: &Request<'a>) -> Self {
         Authorizer {
             user: request.user,
-            facts: access::facts(request.snapshot, &request.target.cluster),
+            facts: facts(request.snapshot, &request.target.cluster),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Running a policy's programs on one request: pure, metered, each variable at most once and only
 //! if something reads it.
 
-use super::compile::{CompiledPolicy, Expression, NamedExpression};
+use crate::policies::compile::{CompiledPolicy, Expression, NamedExpression};
 use insula_api::Json;
 use insula_cel::{Activation, Authorize, Budget, EvalError, OBJECT_COST_MAX, Outcome, ResourceCheck};
 use serde_json::Map;

@@ -5,10 +5,12 @@
 //! change is effective with the very revision that makes it, and a workspace without bindings pays
 //! one look into an empty range.
 
-use super::{
-    compile::CompiledPolicy,
-    request::Request,
-    spec::{BindingSpec, PolicySpec},
+use crate::{
+    policies::{
+        compile::CompiledPolicy,
+        spec::{BindingSpec, PolicySpec},
+    },
+    policy::request::Request,
 };
 use dashmap::DashMap;
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Scope};

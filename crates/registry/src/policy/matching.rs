@@ -1,7 +1,7 @@
 //! Does a policy, or a binding, concern a request? Kubernetes' rules
 //! (`admission/plugin/policy/matching`).
 
-use super::spec::{MatchResources, Rule};
+use crate::policies::spec::{MatchResources, Rule};
 use insula_api::{Json, LabelSelector, Labels};
 use std::sync::Arc;
 

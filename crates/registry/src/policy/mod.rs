@@ -1,13 +1,10 @@
-//! Admission policies: what a workspace says about its own writes, in CEL.
+//! Admission policies at a write: which policies of a workspace concern it, and what they decide.
 //!
-//! [`spec`] reads what policies and bindings say, [`compile`] makes programs of it in the
-//! [`environment`] that Kubernetes gives them, [`validate`] tells what is wrong. At a write,
 //! [`hooks`] finds the policies that are bound, [`matching`] says whether they concern the
-//! [`request`], [`params`] are what bindings give, and [`evaluate`] runs the programs.
+//! [`request`], [`params`] are what bindings give, and [`evaluate`] runs the programs that
+//! [`crate::policies`] compiled.
 
 mod authorizer;
-mod compile;
-mod environment;
 mod evaluate;
 mod hooks;
 mod matching;
@@ -15,11 +12,9 @@ mod mutating;
 mod params;
 mod patch;
 mod request;
-mod spec;
 #[cfg(test)]
 mod tests;
 mod type_check;
-pub(crate) mod validate;
 mod validating;
 mod webhooks;
 

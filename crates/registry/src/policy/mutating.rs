@@ -1,17 +1,19 @@
 //! MutatingAdmissionPolicies at a write: they change what was sent before anything else looks at
 //! it.
 
-use super::{
-    authorizer::Authorizer,
-    compile::CompiledMutation,
-    evaluate::{Condition, Evaluation, Inputs},
-    hooks::{Binding, Hook, Policies},
-    matching::{self, ResourceVersion},
-    params, patch,
-    request::{New, Request},
-    webhooks::Mutators,
+use crate::{Catalog, Denial, Error, Result, Target, ids, object::metadata_of, stored};
+use crate::{
+    policies::compile::CompiledMutation,
+    policy::{
+        authorizer::Authorizer,
+        evaluate::{Condition, Evaluation, Inputs},
+        hooks::{Binding, Hook, Policies},
+        matching::{self, ResourceVersion},
+        params, patch,
+        request::{New, Request},
+        webhooks::Mutators,
+    },
 };
-use crate::{Catalog, Denial, Error, Result, Target, ids, prepare::metadata_of, representation};
 use insula_api::Json;
 use insula_cel::{Budget, OBJECT_COST_MAX};
 use std::{collections::BTreeSet, sync::Arc};
@@ -296,9 +298,9 @@ impl Invocation<'_> {
 
 /// An object that was sent, or changed by a policy, in another version.
 pub(super) fn convert(target: &Target, object: &Json, to: &str) -> Result<Json> {
-    let own = representation::unalias(&target.served, object);
+    let own = stored::unalias(&target.served, object);
     target
         .served
         .convert(own.as_ref().unwrap_or(object), to)
-        .map_err(|failed| failed.or(|error| representation::write_error(&target.served, object, error)))
+        .map_err(|failed| failed.or(|error| stored::write_error(&target.served, object, error)))
 }

@@ -1,7 +1,7 @@
 //! The objects that a binding gives to its policy as `params`.
 
-use super::spec::{ParamKind, ParamRef};
-use crate::{Catalog, ScopeKind, Served, representation};
+use crate::policies::spec::{ParamKind, ParamRef};
+use crate::{Catalog, ScopeKind, Served, stored};
 use insula_api::{ClusterName, Json, LabelSelector, ObjectKey, Scope};
 use insula_store::Snapshot;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ pub(crate) fn collect(
         return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
     }
     let values = found.iter().map(|entry| {
-        representation::value(&source.served, entry, &source.version)
+        stored::value(&source.served, entry, &source.version)
             .map(Some)
             .map_err(|error| error.to_string())
     });

@@ -1,7 +1,7 @@
 //! A write as policies see it: in the version that a policy is about, with its surroundings.
 
 use super::matching::{ResourceVersion, Subject};
-use crate::{Named, Part, Result, Served, Target, admission::Operation, exports, ids, representation};
+use crate::{Named, Part, Result, Served, Target, admission::Operation, exports, ids, stored};
 use insula_api::{ClusterName, Json, Labels, ObjectKey};
 use insula_auth::{UserInfo, audit::Record};
 use insula_cel::ResourceCheck;
@@ -178,7 +178,7 @@ impl<'a> Request<'a> {
         let Some(entry) = self.namespace_entry() else {
             return Json::Null;
         };
-        let mut namespace = representation::stored_value(&entry);
+        let mut namespace = stored::stored_value(&entry);
         for hidden in ["managedFields", "ownerReferences", "selfLink"] {
             namespace["metadata"]
                 .as_object_mut()
@@ -230,10 +230,10 @@ impl<'a> Request<'a> {
             New::Nothing => return Ok(Json::Null),
             New::Sent(value) if seen_as.version == self.target.version => value.clone(),
             New::Sent(value) => {
-                let own = representation::unalias(self.served(), value);
+                let own = stored::unalias(self.served(), value);
                 self.served()
                     .convert(own.as_ref().unwrap_or(value), &seen_as.version)
-                    .map_err(|failed| failed.or(|error| representation::write_error(self.served(), value, error)))?
+                    .map_err(|failed| failed.or(|error| stored::write_error(self.served(), value, error)))?
             }
             New::Stored { value, residual } => {
                 // What no version can show stays in the one that it is stored in.
@@ -247,9 +247,9 @@ impl<'a> Request<'a> {
                             version,
                             residual,
                         };
-                        self.served().get(stored, &seen_as.version).map_err(|failed| {
-                            failed.or(|error| representation::write_error(self.served(), value, error))
-                        })?
+                        self.served()
+                            .get(stored, &seen_as.version)
+                            .map_err(|failed| failed.or(|error| stored::write_error(self.served(), value, error)))?
                     }
                 }
             }
@@ -268,7 +268,7 @@ impl<'a> Request<'a> {
             alias: None,
             ..self.served().clone()
         };
-        let mut object = representation::value(&served, old, &seen_as.version)?;
+        let mut object = stored::value(&served, old, &seen_as.version)?;
         self.name_kind(&mut object, seen_as);
         Ok(object)
     }

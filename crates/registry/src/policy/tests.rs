@@ -1,10 +1,12 @@
 //! Policies over plain JSON: what compiles, and what evaluation says.
 
-use super::{
-    compile::{CompiledMutation, CompiledPolicy},
-    evaluate::{Evaluation, Inputs, Verdict},
-    spec::PolicySpec,
-    validate,
+use crate::{
+    policies::{
+        compile::{CompiledMutation, CompiledPolicy},
+        spec::PolicySpec,
+        validate,
+    },
+    policy::evaluate::{Evaluation, Inputs, Verdict},
 };
 use insula_api::Json;
 use insula_cel::{Authorize, AuthorizerCheck, AuthorizerDecision, Budget, CheckTarget, OBJECT_COST_MAX, ResourceCheck};

@@ -1,7 +1,7 @@
 //! Do a policy's expressions fit the types of the objects that they are about? Told in the policy's
 //! status; nothing is refused for it, since types may be unknown and may change.
 
-use super::{
+use crate::policies::{
     compile::{Expression, Want, compile_variables},
     environment::{Scope, field},
     spec::{PolicySpec, Rule},

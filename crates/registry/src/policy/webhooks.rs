@@ -4,19 +4,23 @@
 //! with the revision that makes it. Calling them is [`crate::webhook`]'s: here an answer is there,
 //! or the write is decided again once it is.
 
-use super::{
-    authorizer::Authorizer,
-    compile::CompiledPolicy,
-    evaluate::{Condition, Evaluation, Inputs},
-    matching::{self, ResourceVersion},
-    mutating::convert,
-    request::{New, Request, VersionedRequest, Views},
-    spec::{Hooks, MatchResources, WebhookSpec},
-};
 use crate::{
     Error, Result,
-    prepare::{place, unplace},
+    object::{place, unplace},
     webhook::{self, Answer, Question},
+};
+use crate::{
+    policies::{
+        compile::CompiledPolicy,
+        spec::{Hooks, MatchResources, WebhookSpec},
+    },
+    policy::{
+        authorizer::Authorizer,
+        evaluate::{Condition, Evaluation, Inputs},
+        matching::{self, ResourceVersion},
+        mutating::convert,
+        request::{New, Request, VersionedRequest, Views},
+    },
 };
 use base64::{Engine, engine::general_purpose::STANDARD};
 use insula_api::{Json, ResourceId, Scope};

@@ -1,10 +1,13 @@
 //! Objects that one request waits for, made in pieces by whoever has a hand free.
 
-use super::{
-    cache::{Assignment, Cache, Key},
-    encode, value,
-};
 use crate::{Error, Result, Target};
+use crate::{
+    representation::{
+        cache::{Assignment, Cache, Key},
+        encode,
+    },
+    stored::value,
+};
 use bytes::Bytes;
 use insula_store::Entry;
 use parking_lot::Mutex;

@@ -1,13 +1,15 @@
 //! Objects on their way to a client: what is there is copied, what is missing is made for all that
 //! follow at once.
 
-use super::{
-    cache::{Cache, Key},
-    encode,
-    job::Job,
-    passes_through, stored_value, value,
+use crate::{Error, Result, Target, asking};
+use crate::{
+    representation::{
+        cache::{Cache, Key},
+        encode,
+        job::Job,
+    },
+    stored::{passes_through, stored_value, value},
 };
-use crate::{Error, Result, Target, webhook};
 use bytes::Bytes;
 use insula_api::Json;
 use insula_store::Entry;
@@ -53,7 +55,7 @@ where
         // alone.
         if served.api.webhook.is_some() && !std::mem::replace(&mut self.asked, true) {
             let all = std::iter::once(entry).chain(self.entries.clone());
-            webhook::learn(self.target, all).await;
+            asking::learn(self.target, all).await;
         }
         if served.alias.is_some() || served.api.webhook.is_some() {
             out.extend_from_slice(&encode(&value(served, entry, version)?)?);

@@ -20,7 +20,7 @@ mod tests;
 pub(crate) use certificate::request as certificate_request;
 pub(crate) use event::{FIELDS as EVENT_FIELDS, review as review_event};
 
-use crate::{Custom, Strategy, reviews, roles};
+use crate::{Custom, Strategy, ids};
 use insula_api::Json;
 use std::sync::Arc;
 
@@ -42,11 +42,11 @@ pub fn of(group: &str, plural: &str) -> Arc<dyn Strategy> {
         (ADMISSION, "validatingadmissionpolicybindings") => Arc::new(policies::ValidatingBindings),
         (ADMISSION, "mutatingadmissionpolicies") => Arc::new(policies::MutatingPolicies),
         (ADMISSION, "mutatingadmissionpolicybindings") => Arc::new(policies::MutatingBindings),
-        (reviews::AUTHENTICATION | reviews::AUTHORIZATION, _) => Arc::new(rbac::Reviews),
-        (roles::GROUP, "roles") => Arc::new(rbac::Roles { namespaced: true }),
-        (roles::GROUP, "clusterroles") => Arc::new(rbac::Roles { namespaced: false }),
-        (roles::GROUP, "rolebindings") => Arc::new(rbac::Bindings { namespaced: true }),
-        (roles::GROUP, "clusterrolebindings") => Arc::new(rbac::Bindings { namespaced: false }),
+        (ids::AUTHENTICATION | ids::AUTHORIZATION, _) => Arc::new(rbac::Reviews),
+        (ids::RBAC, "roles") => Arc::new(rbac::Roles { namespaced: true }),
+        (ids::RBAC, "clusterroles") => Arc::new(rbac::Roles { namespaced: false }),
+        (ids::RBAC, "rolebindings") => Arc::new(rbac::Bindings { namespaced: true }),
+        (ids::RBAC, "clusterrolebindings") => Arc::new(rbac::Bindings { namespaced: false }),
         (ADMISSION, "validatingwebhookconfigurations") => Arc::new(policies::WebhookConfigurations::Validating),
         (ADMISSION, "mutatingwebhookconfigurations") => Arc::new(policies::WebhookConfigurations::Mutating),
         ("storagemigration.k8s.io", "storageversionmigrations") => Arc::new(migration::StorageVersionMigrations),

@@ -1,6 +1,6 @@
-//! Admission policies and their bindings. What they say is checked in [`crate::policy`].
+//! Admission policies and their bindings. What they say is checked in [`crate::policies`].
 
-use crate::{Strategy, Traits, policy};
+use crate::{Strategy, Traits, policies::validate};
 use insula_api::{FieldError, Json, Timestamp};
 use serde_json::json;
 
@@ -22,7 +22,7 @@ impl Strategy for ValidatingPolicies {
     }
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
-        policy::validate::validating_policy(new)
+        validate::validating_policy(new)
     }
 }
 
@@ -35,7 +35,7 @@ impl Strategy for ValidatingBindings {
     }
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
-        policy::validate::binding(new, true)
+        validate::binding(new, true)
     }
 }
 
@@ -48,7 +48,7 @@ impl Strategy for MutatingPolicies {
     }
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
-        policy::validate::mutating_policy(new)
+        validate::mutating_policy(new)
     }
 }
 
@@ -61,7 +61,7 @@ impl Strategy for MutatingBindings {
     }
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
-        policy::validate::binding(new, false)
+        validate::binding(new, false)
     }
 }
 
@@ -80,6 +80,6 @@ impl Strategy for WebhookConfigurations {
     }
 
     fn validate(&self, new: &Json) -> Vec<FieldError> {
-        policy::validate::webhook_configuration(new, matches!(self, WebhookConfigurations::Mutating))
+        validate::webhook_configuration(new, matches!(self, WebhookConfigurations::Mutating))
     }
 }

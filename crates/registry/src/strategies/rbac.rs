@@ -2,8 +2,8 @@
 
 use crate::{
     Strategy, Traits,
+    ids::RBAC as GROUP,
     names::{NameRule, name_problems},
-    roles::GROUP,
 };
 use insula_api::{FieldError, FieldPath, Json, LabelSelector};
 use serde_json::json;

@@ -1,6 +1,6 @@
 //! Workspaces, where they are, and who vouches for their users.
 
-use crate::{Strategy, Traits, issuers};
+use crate::{Strategy, Traits, issuer_list};
 use insula_api::{FieldError, Json, Timestamp};
 use serde_json::json;
 
@@ -39,6 +39,6 @@ pub(super) struct AuthenticationConfigurations;
 
 impl Strategy for AuthenticationConfigurations {
     fn validate(&self, new: &Json) -> Vec<FieldError> {
-        issuers::check(new)
+        issuer_list::check(new)
     }
 }

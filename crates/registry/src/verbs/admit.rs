@@ -6,7 +6,7 @@ use crate::{
     admission::{self, Operation, Review},
     policy,
     prepare::Draft,
-    representation,
+    stored,
 };
 use insula_store::{Entry, Snapshot};
 
@@ -67,7 +67,7 @@ impl Registry {
     /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the
     /// workspace.
     pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
-        let old = admission.old.map(representation::stored_value);
+        let old = admission.old.map(stored::stored_value);
         admission::review(
             self.review(admission),
             new.as_mut().map(|draft| &mut draft.value),

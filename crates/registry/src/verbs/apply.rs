@@ -7,7 +7,8 @@ use super::{
 };
 use crate::{
     Error, Part, Registry, Result, Target,
-    owners::{self, By, group_version},
+    object::group_version,
+    owners::{self, By},
 };
 use insula_api::Json;
 use insula_apply::OnConflict;

@@ -7,7 +7,7 @@ use crate::{
     Error, Part, Registry, Result, Target, metadata_only,
     owners::{self, By},
     prepare::{self, Context, Draft},
-    representation,
+    stored,
 };
 use insula_api::Json;
 use insula_apply::{Managers, OnConflict};
@@ -59,7 +59,7 @@ impl Registry {
         let (mut new, patched) = match change {
             Change::Replace(new) => (new.clone(), false),
             Change::Patch(patch) => {
-                let seen = match representation::value(&target.served, old, &version.name) {
+                let seen = match stored::value(&target.served, old, &version.name) {
                     Ok(seen) => seen,
                     Err(unreadable) => return self.changed_metadata(&context, admission, old, patch, unreadable),
                 };
@@ -78,7 +78,7 @@ impl Registry {
         };
         check_identity(target, name, &new, old, patched)?;
         if part == Part::Main && self.is_stuck(target, old) && self.mutations(admission).is_none() {
-            let seen = representation::value(&target.served, old, &version.name)?;
+            let seen = stored::value(&target.served, old, &version.name)?;
             if metadata_only::is_one(&context, &new, &seen) {
                 return metadata_only::update(&context, new, old);
             }

@@ -4,7 +4,11 @@ use super::{
     admit::Admission,
     write::{ATTEMPTS_MAX, WriteOptions, commit_error},
 };
-use crate::{Error, ListOptions, OnDelete, Part, Registry, Result, Strategy, Target, admission::Operation, prepare};
+use crate::{
+    Error, ListOptions, OnDelete, Part, Registry, Result, Strategy, Target,
+    admission::Operation,
+    object::{metadata_of, rewrite},
+};
 use futures_util::future::join_all;
 use insula_api::{Json, Object, Timestamp};
 use insula_store::{CommitError, Entry, Guard, Txn, Write};
@@ -202,7 +206,7 @@ pub fn mark_deleted(
 ) -> Option<Json> {
     let mut value = old.body_value();
     let hold = strategy.on_delete(&mut value, now);
-    let metadata = prepare::metadata_of(&mut value);
+    let metadata = metadata_of(&mut value);
     if let Some(propagation) = propagation {
         wait_for_dependents(metadata, propagation);
     }
@@ -244,13 +248,6 @@ fn wait_for_dependents(metadata: &mut serde_json::Map<String, Json>, propagation
     if metadata["finalizers"].as_array().is_some_and(Vec::is_empty) {
         metadata.remove("finalizers");
     }
-}
-
-/// The same object with other JSON in the same version: residual and schema mark stay.
-pub(crate) fn rewrite(old: &Object, value: &Json) -> Result<Object> {
-    Object::new(value, old.residual().map(Box::from))
-        .map(|object| object.written_under(old.schema()))
-        .map_err(|error| Error::Internal(error.to_string()))
 }
 
 fn check_preconditions(target: &Target, want: &Preconditions, old: &Entry) -> Result<()> {

@@ -11,9 +11,8 @@ mod write;
 
 pub use apply::{Configured, IfAbsent};
 pub use change::{Change, Patch};
-pub(crate) use delete::rewrite;
 pub use delete::{DeleteOptions, Deleted, Deletion, FOREGROUND, ORPHAN, Preconditions, Propagation, mark_deleted};
 pub use read::{List, ListOptions, Token};
-pub use watch::{Event, EventKind, Watch, WatchOptions, gone};
+pub use watch::{Event, Watch, WatchOptions, gone};
 pub(crate) use write::commit_error;
 pub use write::{FieldValidation, WriteOptions, Written};

@@ -3,9 +3,10 @@
 
 use super::read::{check_fields, selects, served_since};
 use crate::{
-    Error, Registry, Result, Target, ids,
+    Error, EventKind, Registry, Result, Target,
+    asking::{learn, looks_inside},
+    ids,
     view::{Sighted, ViewScope},
-    webhook::{learn, looks_inside},
 };
 use futures_util::future::{Either, select};
 use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, ResourceId, Revision};
@@ -25,17 +26,6 @@ pub struct WatchOptions {
     pub labels: LabelSelector,
     /// Fields that must match.
     pub fields: FieldSelector,
-}
-
-/// What happened to an object, as the watcher sees it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventKind {
-    /// It appeared, or began to match.
-    Added,
-    /// It changed.
-    Modified,
-    /// It went, or ceased to match.
-    Deleted,
 }
 
 /// An event. A deleted object is shown as it last matched, at the revision of the change.
@@ -195,7 +185,7 @@ impl Registry {
 
     fn begin(&self, after: Revision, target: Target, options: WatchOptions) -> Result<Watch> {
         let cursor = self.store.watch(target.scope(), after).map_err(gone)?;
-        let sighted = Sighted::of(self, &target, after).map_err(gone)?;
+        let sighted = Sighted::of(&*self.store, &target, after).map_err(gone)?;
         Ok(Watch {
             options,
             initial: Initial {

@@ -6,7 +6,7 @@ use super::check::{UnknownFields, check_fields, check_type};
 use crate::{
     Error, Origin, Part, Registry, Result, Target,
     admission::Operation,
-    ids,
+    ids, object, object_limit,
     owners::By,
     prepare::{self, Context},
     quota,
@@ -125,7 +125,7 @@ impl Registry {
             let name = body["metadata"]["name"].as_str().unwrap_or_default();
             let mut guards = self.surroundings(&snapshot, target, name)?;
             let settled = match limits.object_limit {
-                Some(limit) => Some(self.settle(&snapshot, target, name, limit)?),
+                Some(limit) => Some(object_limit::settle(&self.catalog, &snapshot, target, name, limit)?),
                 None => None,
             };
             let context = self.context(target, version, Part::Main, by);
@@ -146,7 +146,7 @@ impl Registry {
                 warnings.extend(mutations.apply(&mut body)?);
             }
             let mut draft = prepare::create(&context, std::mem::take(&mut body))?;
-            guards.extend(target.hold(&snapshot, Some(&mut draft))?);
+            guards.extend(target.hold(&snapshot, Some(draft.held()))?);
             let key = target.key(draft.value["metadata"]["name"].as_str().unwrap_or_default());
             let admission = Admission {
                 name: &key.name,
@@ -173,7 +173,7 @@ impl Registry {
             warnings.append(&mut draft.warnings);
             if options.dry_run {
                 // It says where an object is, and this one is nowhere.
-                prepare::unplace(&mut draft.value);
+                object::unplace(&mut draft.value);
             }
             let (object, shown) = draft.finish(&target.served)?;
             let object = Arc::new(object);
@@ -290,7 +290,7 @@ impl Registry {
             let mut draft = self
                 .changed(&admission, &old, change, noted)
                 .map_err(|refusal| self.explained(&admission, refusal))?;
-            let held = target.hold(&snapshot, Some(&mut draft))?;
+            let held = target.hold(&snapshot, Some(draft.held()))?;
             let mut warnings = noted.clone();
             warnings.extend(self.admit(&admission, Some(&mut draft))?);
             warnings.append(&mut draft.warnings);
@@ -379,7 +379,7 @@ impl Registry {
             let snapshot = self.store.latest();
             let limits = Limits {
                 quotas: quota::limiting(&snapshot, target),
-                object_limit: self.population_limit(&snapshot, target),
+                object_limit: object_limit::of_target(self.objects_per_workspace, &snapshot, target),
             };
             (snapshot, limits)
         };

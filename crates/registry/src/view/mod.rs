@@ -6,37 +6,11 @@
 //! the state that it is decided on, and what let it through is a guard of its commit
 //! (CVE-2025-29922 was a door without that).
 
-mod offer;
-mod right;
-mod schemas;
-mod served;
 mod view_scope;
 mod watching;
 
-pub use right::{AccessRequest, Denied, Grant};
-pub use schemas::schemas_behind;
+pub use crate::exports::{AccessRequest, Denied, Grant, schemas_behind};
+pub(crate) use view_scope::WrittenObject;
 pub use view_scope::{AllClusters, By, ViaExport, ViewScope};
+pub use watching::EventKind;
 pub(crate) use watching::Sighted;
-
-pub(crate) use offer::ExportOffer;
-
-use crate::exports::{ExportName, ExportView};
-use insula_store::Snapshot;
-use offer::Binding;
-use std::sync::Arc;
-
-impl ExportName {
-    /// What it offers and claims.
-    fn said(&self, snapshot: &Snapshot) -> Option<Arc<ExportView>> {
-        Some(snapshot.get(&self.key())?.object.parsed(ExportView::read))
-    }
-
-    /// Whether there is such an export.
-    pub fn exists(&self, snapshot: &Snapshot) -> bool {
-        snapshot.get(&self.key()).is_some()
-    }
-
-    fn is_bound_by(&self, binding: &Binding) -> bool {
-        binding.cluster == *self.cluster.as_str() && binding.export == *self.name
-    }
-}

@@ -1,16 +1,11 @@
 //! How much a verb looks at, and through what: a cluster from within, one cluster through an
 //! export, or all at once.
 
-use super::{Denied, Grant, right::AccessRequest, schemas::schemas_behind};
+use crate::exports::{AccessRequest, Denied, Grant, schemas_behind};
 use crate::{
-    Catalog, Origin, Served, Target,
-    exports::ExportName,
-    ids,
-    lifecycle::{self, LifecycleController},
-    prepare::Draft,
-    roles::RolesAt,
+    Catalog, Origin, Served, Target, exports::ExportName, ids, lifecycle::LifecycleController, roles::RolesAt,
 };
-use insula_api::{ClusterName, LabelSelector, Object, ObjectKey, Scope};
+use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Scope};
 use insula_auth::{Attributes, ClusterFacts, UserInfo};
 use insula_store::{Entry, Guard, Snapshot};
 use parking_lot::RwLock;
@@ -77,6 +72,14 @@ impl ViaExport {
         };
         insula_auth::leaves_to(&self.user, &asked, &facts)
     }
+}
+
+/// An object that a write brings, which a grant may complete with labels.
+pub(crate) struct WrittenObject<'a> {
+    /// The object in its storage version.
+    pub(crate) stored: &'a mut Json,
+    /// The object in the version of the request, where readers of that version get it as written.
+    pub(crate) shown: Option<&'a mut Json>,
 }
 
 /// Who looks at many clusters.
@@ -211,12 +214,14 @@ impl Target {
 
     /// What must hold when a write is committed, and the object kept within what the writer may
     /// touch.
-    pub(crate) fn hold(&self, snapshot: &Snapshot, draft: Option<&mut Draft>) -> crate::Result<Option<Guard>> {
+    pub(crate) fn hold(&self, snapshot: &Snapshot, draft: Option<WrittenObject<'_>>) -> crate::Result<Option<Guard>> {
         let through = match &self.view_scope {
             ViewScope::Within => return Ok(None),
             ViewScope::For(lifecycle) => {
                 let guard = lifecycle.hold(snapshot, &self.cluster);
-                return guard.map(Some).ok_or_else(|| lifecycle::refused(lifecycle, self));
+                return guard
+                    .map(Some)
+                    .ok_or_else(|| self.served.api.forbidden("", lifecycle.refusal()));
             }
             ViewScope::ViaExport(through) => through,
             ViewScope::AllClusters(_) => return Err(crate::Error::MethodNotAllowed),
@@ -226,11 +231,11 @@ impl Target {
         let right = right.map_err(|denied| forbidden("", denied.why()))?;
         if let Some(draft) = draft {
             let binds = self.served.resource_id() == ids::apibindings();
-            if binds && through.export.is_named_by(snapshot, &self.cluster, &draft.value) {
+            if binds && through.export.is_named_by(snapshot, &self.cluster, draft.stored) {
                 let why = "whoever provides an export cannot bind it for others, nor answer its permission claims";
                 return Err(forbidden("", why));
             }
-            for shown in std::iter::once(&mut draft.value).chain(&mut draft.shown) {
+            for shown in std::iter::once(draft.stored).chain(draft.shown) {
                 let kept = right.keep(shown);
                 kept.map_err(|why| forbidden(shown["metadata"]["name"].as_str().unwrap_or_default(), &why))?;
             }

@@ -1,11 +1,25 @@
 //! What a change of a binding shows and hides: to accept a claim makes objects appear, to reject it
 //! makes them go, for those who watch as for those who list. So does binding another schema.
 
-use super::{By, Grant, ViaExport, ViewScope, offer::Binding, schemas::schemas_of};
-use crate::{EventKind, Registry, Target, ids};
+use crate::{Target, ids};
+use crate::{
+    exports::{Grant, offer::Binding, schemas_of},
+    view::{By, ViaExport, ViewScope},
+};
 use insula_api::{ClusterName, Object, Revision, Scope};
-use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
+use insula_store::{Change, Cursor, Entry, Gone, Snapshot, Store};
 use std::{ops::ControlFlow, sync::Arc};
+
+/// What happened to an object, as the watcher sees it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventKind {
+    /// It appeared, or began to match.
+    Added,
+    /// It changed.
+    Modified,
+    /// It went, or ceased to match.
+    Deleted,
+}
 
 type Turned = Vec<(EventKind, Entry)>;
 
@@ -17,7 +31,7 @@ pub(crate) struct Sighted {
 impl Sighted {
     /// The bindings, and a cursor on their changes. Nothing where objects come and go by themselves
     /// alone: from within, in an export's own API, and of bindings.
-    pub(crate) fn of(registry: &Registry, target: &Target, after: Revision) -> Result<Option<(Sighted, Cursor)>, Gone> {
+    pub(crate) fn of(store: &dyn Store, target: &Target, after: Revision) -> Result<Option<(Sighted, Cursor)>, Gone> {
         let (by, cluster) = match &target.view_scope {
             ViewScope::Within | ViewScope::For(_) => return Ok(None),
             ViewScope::ViaExport(through) => (By::Provider(through.clone()), Some(target.cluster.clone())),
@@ -26,7 +40,7 @@ impl Sighted {
         let cluster: Option<ClusterName> = match &by {
             By::Everybody => return Ok(None),
             By::Provider(through) => {
-                let is_own = through.export.owns(&registry.store.latest(), &target.served);
+                let is_own = through.export.owns(&store.latest(), &target.served);
                 if is_own || target.served.resource_id() == ids::apibindings() {
                     return Ok(None);
                 }
@@ -39,7 +53,7 @@ impl Sighted {
             cluster,
             namespace: None,
         };
-        let cursor = registry.store.watch(scope, after)?;
+        let cursor = store.watch(scope, after)?;
         Ok(Some((Sighted { by }, cursor)))
     }
 

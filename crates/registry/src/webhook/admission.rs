@@ -66,7 +66,7 @@ fn check(hook: &Hook, review: &Json, uid: &str) -> Result<(), String> {
     if got != (format!("{GROUP}/v1"), "AdmissionReview".to_owned()) {
         return Err(format!(
             "expected webhook response of {GROUP}/v1, Kind=AdmissionReview, got {}, Kind={}",
-            crate::owners::group_version(&got.0),
+            crate::object::group_version(&got.0),
             got.1
         ));
     }

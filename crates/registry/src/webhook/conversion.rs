@@ -152,7 +152,7 @@ impl Review<'_> {
                 "failed: expected webhook response of {}, Kind={}, got {}, Kind={}",
                 want.0,
                 want.1,
-                crate::owners::group_version(got.0),
+                crate::object::group_version(got.0),
                 got.1
             ));
         }

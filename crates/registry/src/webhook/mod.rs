@@ -3,7 +3,7 @@
 //! Between a request and the store everything is a function of a snapshot: nothing there waits or
 //! calls. Where it needs what only a webhook knows, it looks among the answers of the request. A
 //! question without an answer is noted, the function ends in an error, and whoever called it
-//! ([`Registry::settled`]) asks all open questions at once and calls it again. So the core stays
+//! (`Registry::settled`) asks all open questions at once and calls it again. So the core stays
 //! without a wait, a list asks one question about all of its objects, and nothing is committed on
 //! half an answer.
 //!
@@ -24,17 +24,12 @@ pub(crate) use admission::Hook;
 pub(crate) use conversion::Webhook;
 pub(crate) use response_cache::ResponseCache;
 
-use crate::{Call, Endpoint, Error, Outbound, Registry, Result, Target, exports, ids, representation};
+use crate::{Call, Endpoint, Error, Outbound, Result};
 use futures_util::future::{join, join_all};
-use insula_api::{Clock, ClusterName, FieldSelector, Json, ResourceId, Rng, Scope, Timestamp, Uid};
-use insula_store::{Entry, Snapshot};
+use insula_api::{Clock, ClusterName, Json, Rng, Timestamp, Uid};
 use parking_lot::Mutex;
 use sha2::{Digest, Sha256};
-use std::{borrow::Cow, collections::HashMap, fmt, future::Future, sync::Arc};
-
-/// Runs of one request. An update asks for the old object, the new one and what policies and owners
-/// see of both; each attempt that somebody else was faster than asks anew.
-const RUNS_MAX: usize = 32;
+use std::{collections::HashMap, fmt, sync::Arc};
 
 /// What a webhook says: JSON, or why there is none.
 pub(crate) type Answer = std::result::Result<Arc<Json>, Arc<str>>;
@@ -127,20 +122,22 @@ impl fmt::Debug for PendingCalls {
 }
 
 impl PendingCalls {
-    fn new(registry: &Registry) -> Self {
+    /// The calls of one request: no call was made yet.
+    pub(crate) fn new(clock: &dyn Clock, rng: Arc<dyn Rng>, outbound: Arc<dyn Outbound>) -> Self {
         PendingCalls {
             known: Mutex::default(),
-            now: (registry.clock.now(), registry.clock.now_micros()),
-            rng: registry.rng.clone(),
-            outbound: registry.outbound.clone(),
+            now: (clock.now(), clock.now_micros()),
+            rng,
+            outbound,
             shared: None,
         }
     }
 
-    fn of_watch(registry: &Registry) -> Self {
+    /// The same for a watch, which looks for responses that other watches got first.
+    pub(crate) fn sharing(self, responses: Arc<ResponseCache>, clock: Arc<dyn Clock>) -> Self {
         PendingCalls {
-            shared: Some((registry.answers.clone(), registry.clock.clone())),
-            ..PendingCalls::new(registry)
+            shared: Some((responses, clock)),
+            ..self
         }
     }
 
@@ -166,19 +163,20 @@ impl PendingCalls {
         }
     }
 
-    fn begin_run(&self) {
+    /// Begins another run of the request: randomness is handed out from the start again.
+    pub(crate) fn begin_run(&self) {
         self.known.lock().seen = 0;
     }
 
     /// Forgets everything: for those who live longer than a request.
-    fn forget(&self) {
+    pub(crate) fn forget(&self) {
         let mut known = self.known.lock();
         known.answers.clear();
         known.open.clear();
     }
 
     /// Asks what is open. `false`: nothing was.
-    async fn answer(&self, cluster: &ClusterName) -> bool {
+    pub(crate) async fn answer(&self, cluster: &ClusterName) -> bool {
         let open = std::mem::take(&mut self.known.lock().open);
         if open.is_empty() {
             return false;
@@ -239,110 +237,6 @@ impl Rng for PendingCalls {
         buffer.copy_from_slice(&known.drawn[from..to]);
         known.seen = to;
     }
-}
-
-impl Registry {
-    /// A target that can ask conversion webhooks; the same one where there is nobody to ask.
-    pub fn asking<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        self.asking_if(target, target.served.api.webhook.is_some(), PendingCalls::new)
-    }
-
-    /// The same for a watch, which shares what it is told with others of its kind.
-    pub fn asking_to_watch<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        self.asking_if(target, target.served.api.webhook.is_some(), PendingCalls::of_watch)
-    }
-
-    /// The same for a write, which admission webhooks may have to say something about.
-    pub(crate) fn asking_to_write<'t>(&self, target: &'t Target) -> Cow<'t, Target> {
-        let converts = target.served.api.webhook.is_some();
-        let has_questions = converts || self.has_admission_webhooks(target);
-        self.asking_if(target, has_questions, PendingCalls::new)
-    }
-
-    fn has_admission_webhooks(&self, target: &Target) -> bool {
-        let snapshot = self.store.latest();
-        let kinds = [
-            ids::validatingwebhookconfigurations(),
-            ids::mutatingwebhookconfigurations(),
-        ];
-        let homes = exports::homes_of_hooks(&snapshot, &target.cluster, &target.served);
-        let has = |home: &ClusterName, kind: &ResourceId| {
-            let scope = Scope::cluster(kind.clone(), home.clone());
-            !snapshot.range(&scope, None, 1).is_empty()
-        };
-        homes.iter().any(|home| kinds.iter().any(|kind| has(home, kind)))
-    }
-
-    fn asking_if<'t>(
-        &self,
-        target: &'t Target,
-        has_questions: bool,
-        questions: impl FnOnce(&Registry) -> PendingCalls,
-    ) -> Cow<'t, Target> {
-        if !has_questions || target.served.questions.is_some() {
-            return Cow::Borrowed(target);
-        }
-        let mut target = target.clone();
-        target.served.questions = Some(Arc::new(questions(self)));
-        Cow::Owned(target)
-    }
-
-    /// Runs something until it has no open questions.
-    pub(crate) async fn settled<T, F>(&self, target: &Target, run: impl Fn() -> F) -> Result<T>
-    where
-        F: Future<Output = Result<T>>,
-    {
-        let Some(questions) = &target.served.questions else {
-            return run().await;
-        };
-        for _ in 0..RUNS_MAX {
-            questions.begin_run();
-            let done = run().await;
-            if !questions.answer(&target.cluster).await {
-                return done;
-            }
-        }
-        Err(Error::Webhook(
-            format!("webhooks were asked {RUNS_MAX} times, and there was no end of it").into(),
-        ))
-    }
-
-    /// An object in the target's version, whoever has to be asked for it.
-    pub async fn show(&self, target: &Target, entry: &Entry) -> Result<Json> {
-        let target = self.asking(target);
-        learn(&target, std::iter::once(entry)).await;
-        representation::value(&target.serving(&entry.key), entry, &target.version)
-    }
-}
-
-impl Registry {
-    /// Learns what selecting objects by their fields needs, where a webhook makes the version that
-    /// the fields are of.
-    pub async fn prepare_to_select(&self, target: &Target, snapshot: &Snapshot, fields: &FieldSelector) {
-        if target.served.questions.is_some() && looks_inside(fields) {
-            let all = snapshot.range(&target.scope(), None, usize::MAX);
-            learn(target, all.iter()).await;
-        }
-    }
-}
-
-/// Whether a selector looks at fields that are not the same in all versions.
-pub(crate) fn looks_inside(fields: &FieldSelector) -> bool {
-    fields.terms.iter().any(|(field, ..)| !field.starts_with("metadata."))
-}
-
-/// Learns what showing objects in the target's version needs. Earlier answers are forgotten: every
-/// reading asks anew, but what watches of today share.
-pub(crate) async fn learn<'e>(target: &Target, entries: impl Iterator<Item = &'e Entry>) {
-    let Some(questions) = &target.served.questions else {
-        return;
-    };
-    questions.forget();
-    for entry in entries {
-        // Whatever else is wrong with it is told when it is shown.
-        drop(representation::value(&target.served, entry, &target.version));
-    }
-    questions.answer(&target.cluster).await;
 }
 
 /// A call with a review of its own name.

@@ -1,7 +1,7 @@
 //! The schemas behind the bindings of a cluster: for those who may read its bindings, wherever the
 //! schemas are.
 
-use super::offer::Binding;
+use crate::exports::offer::Binding;
 use crate::ids;
 use insula_api::{ClusterName, Object, ObjectKey, Scope};
 use insula_store::Snapshot;
@@ -19,7 +19,7 @@ pub fn schemas_behind(snapshot: &Snapshot, consumer: &ClusterName) -> BTreeSet<O
 }
 
 /// The same of one binding.
-pub(super) fn schemas_of(binding: &Object) -> BTreeSet<ObjectKey> {
+pub(crate) fn schemas_of(binding: &Object) -> BTreeSet<ObjectKey> {
     let said = binding.parsed(Binding::read);
     let Ok(cluster) = ClusterName::parse(&said.cluster) else {
         return BTreeSet::new();

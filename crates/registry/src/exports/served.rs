@@ -1,13 +1,11 @@
 //! Which APIs a view has: what the export offers, what it claims, and the bindings to it.
 
-use super::{
-    Grant,
+use crate::exports::{
+    Denied, Grant,
     offer::{Binding, ExportOffer, Offered},
-    right::Denied,
 };
 use crate::{
-    Api, Catalog, Origin, Served,
-    admission::bundle,
+    Api, Catalog, Origin, Served, bundle,
     exports::{ExportName, ExportView},
     ids,
 };
@@ -87,7 +85,7 @@ impl ExportName {
     }
 
     /// Whether an API is the export's own.
-    pub(super) fn owns(&self, snapshot: &Snapshot, served: &Served) -> bool {
+    pub(crate) fn owns(&self, snapshot: &Snapshot, served: &Served) -> bool {
         let said = self.said(snapshot);
         said.is_some_and(|said| !said.offer.identity.is_empty() && *said.offer.identity == *served.identity)
     }

@@ -16,7 +16,7 @@ pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
     let (spec, metadata) = (&schema["spec"], &schema["metadata"]);
     let mut annotations = json!({
         "apis.kcp.io/bound-crd": "",
-        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::prepare::CLUSTER_ANNOTATION],
+        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::object::CLUSTER_ANNOTATION],
         "apis.kcp.io/schema-name": metadata["name"],
     });
     if let Some(approved) = metadata["annotations"].get(APPROVED) {
@@ -38,7 +38,7 @@ pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
 pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
     let metadata = &definition["metadata"];
     let annotations = json!({
-        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::prepare::CLUSTER_ANNOTATION],
+        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::object::CLUSTER_ANNOTATION],
         "apis.kcp.io/schema-name": metadata["name"],
     });
     let name = metadata["uid"].as_str().unwrap_or_default();
@@ -119,7 +119,7 @@ fn spokes(spec: &Json) -> impl Iterator<Item = (usize, &Json)> {
 }
 
 /// Errors of a bundle's rules, pointed at where the schema's author wrote them.
-pub(super) fn point_into_schema(schema: &Json, errors: Vec<FieldError>) -> Vec<FieldError> {
+pub(crate) fn point_into_schema(schema: &Json, errors: Vec<FieldError>) -> Vec<FieldError> {
     let spec = &schema["spec"];
     let in_conversion = !spec["conversion"]["conversions"].is_null();
     let place = |path: &str| -> Option<String> {

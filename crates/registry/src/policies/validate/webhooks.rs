@@ -1,12 +1,12 @@
 //! What is wrong with a webhook configuration.
 
-use super::{
+use crate::policies::validate::{
     FAILURE_POLICIES, REINVOCATION_POLICIES, check_conditions, one_of,
     resources::{MATCH_POLICIES, check_rule, check_selector},
 };
 use crate::{
     names::{NameRule, name_problems},
-    policy::{compile::CompiledPolicy, spec::Hooks},
+    policies::{compile::CompiledPolicy, spec::Hooks},
 };
 use insula_api::{FieldError, FieldPath, Json};
 use serde_json::json;

@@ -1,13 +1,13 @@
 //! Workspace types: which one a name means, what it extends, and who may stand below whom.
 
-use crate::{ids, locate, roles};
+use crate::{ids, locate, rules};
 use insula_api::{ClusterName, ClusterPath, Json, ObjectKey};
 use insula_auth::PolicyRule;
 use insula_store::Snapshot;
 use std::{collections::BTreeSet, sync::Arc};
 
 /// Types that a type extends, counted through; a circle ends here too.
-pub(super) const EXTENDS_MAX: usize = 32;
+pub(crate) const EXTENDS_MAX: usize = 32;
 
 /// `spec.type` of a workspace or an entry of `extend.with`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,8 +111,8 @@ impl TypeView {
         TypeView {
             initializer: spec["initializer"] == true,
             terminator: spec["terminator"] == true,
-            initializer_rules: roles::read_rules(&spec["initializerPermissions"]),
-            terminator_rules: roles::read_rules(&spec["terminatorPermissions"]),
+            initializer_rules: rules::read_rules(&spec["initializerPermissions"]),
+            terminator_rules: rules::read_rules(&spec["terminatorPermissions"]),
             maintains: maintains(object),
             extends: items(&spec["extend"]["with"])
                 .iter()
@@ -272,7 +272,7 @@ pub fn is_built_in(path: &str, export: &str) -> bool {
 }
 
 /// `[a:b c:d]`, in order.
-pub(super) fn words<'a>(references: impl IntoIterator<Item = &'a TypeReference>) -> String {
+pub(crate) fn words<'a>(references: impl IntoIterator<Item = &'a TypeReference>) -> String {
     let words: BTreeSet<String> = references.into_iter().map(TypeReference::to_string).collect();
     format!("[{}]", words.into_iter().collect::<Vec<_>>().join(" "))
 }

@@ -4,11 +4,11 @@
 mod resources;
 mod webhooks;
 
-use super::{
+use crate::names::{NameRule, name_problems, qualified_name_problems};
+use crate::policies::{
     compile::{CompiledMutation, CompiledPolicy, Expression},
     spec::{AuditAnnotation, BindingSpec, Mutation, ParamKind, ParamRef, PolicySpec, Validation},
 };
-use crate::names::{NameRule, name_problems, qualified_name_problems};
 use insula_api::{FieldError, FieldPath, Json};
 use resources::{check_match_resources, check_selector};
 

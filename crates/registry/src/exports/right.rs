@@ -1,7 +1,7 @@
 //! What a provider may do in one cluster, and with which objects.
 
-use super::offer::{Binding, ExportOffer, Selection};
-use crate::{ResourceRoute, exports::ExportName, ids, locate};
+use crate::exports::offer::{Binding, ExportOffer, Selection};
+use crate::{exports::ExportName, ids, locate, routes::ResourceRoute};
 use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey, Revision, Scope};
 use insula_store::{Entry, Guard, Snapshot};
 use std::sync::Arc;
@@ -68,7 +68,7 @@ enum Objects {
 
 impl Grant {
     /// Whether it is about an object.
-    pub(super) fn covers(&self, object: &Object) -> bool {
+    pub(crate) fn covers(&self, object: &Object) -> bool {
         match &self.objects {
             Objects::Own => true,
             Objects::Bindings { of, claimed } => {
@@ -85,18 +85,18 @@ impl Grant {
     }
 
     /// Whether another right is about the same objects.
-    pub(super) fn is_as_wide_as(&self, other: &Grant) -> bool {
+    pub(crate) fn is_as_wide_as(&self, other: &Grant) -> bool {
         self.objects == other.objects
     }
 
     /// What must still be there when something is written by it.
-    pub(super) fn guard(&self) -> Guard {
+    pub(crate) fn guard(&self) -> Guard {
         let (key, revision) = self.given_by.clone();
         Guard::At(key, revision)
     }
 
     /// Keeps a written object within the right.
-    pub(super) fn keep(&self, object: &mut Json) -> Result<(), String> {
+    pub(crate) fn keep(&self, object: &mut Json) -> Result<(), String> {
         match &self.objects {
             Objects::Own | Objects::Bindings { claimed: None, .. } => Ok(()),
             Objects::Claimed { of, .. } | Objects::Bindings { claimed: Some(of), .. } => of.keep(object),
@@ -105,12 +105,12 @@ impl Grant {
 
     /// Whether it is about an API of another export, whose owner may leave less to those who are
     /// not its tenants.
-    pub(super) fn is_to_anothers(&self) -> bool {
+    pub(crate) fn is_to_anothers(&self) -> bool {
         matches!(&self.objects, Objects::Claimed { identity, .. } if !identity.is_empty())
     }
 
     /// Whose API the resource has to be.
-    pub(super) fn identity<'a>(&'a self, own: &'a str) -> &'a str {
+    pub(crate) fn identity<'a>(&'a self, own: &'a str) -> &'a str {
         match &self.objects {
             Objects::Own => own,
             Objects::Bindings { .. } => "",
@@ -121,7 +121,7 @@ impl Grant {
 
 impl ExportName {
     /// Whether a binding in a cluster names this export.
-    pub(super) fn is_named_by(&self, snapshot: &Snapshot, cluster: &ClusterName, binding: &Json) -> bool {
+    pub(crate) fn is_named_by(&self, snapshot: &Snapshot, cluster: &ClusterName, binding: &Json) -> bool {
         let export = &binding["spec"]["reference"]["export"];
         let path = export["path"].as_str().unwrap_or_default();
         let named = match path.is_empty() {
@@ -185,7 +185,7 @@ impl ExportName {
     }
 
     /// The right that one binding gives by its accepted claims.
-    pub(super) fn right_by(
+    pub(crate) fn right_by(
         &self,
         offer: &ExportOffer,
         entry: &Entry,

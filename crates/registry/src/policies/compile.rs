@@ -1,7 +1,7 @@
 //! A policy's expressions as programs. Compiled once for each content, and shared by all clusters
 //! that have it.
 
-use super::{
+use crate::policies::{
     environment::{Scope, declare, field},
     spec::PolicySpec,
 };

@@ -1,9 +1,9 @@
 //! What is wrong with the requests that a policy or a binding says it is about.
 
-use super::one_of;
+use crate::policies::validate::one_of;
 use crate::{
     names::{NameRule, name_problems},
-    policy::spec::{MatchResources, Rule},
+    policies::spec::{MatchResources, Rule},
 };
 use insula_api::{FieldError, FieldPath, Json, LabelSelector};
 use serde_json::json;

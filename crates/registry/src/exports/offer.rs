@@ -8,44 +8,44 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ExportOffer {
     /// Empty until it has one.
     pub(crate) identity: String,
-    pub(super) resources: Vec<Offered>,
-    pub(super) claims: Vec<Terms>,
+    pub(crate) resources: Vec<Offered>,
+    pub(crate) claims: Vec<Terms>,
 }
 
 /// A resource that an export offers.
 #[derive(Debug)]
 pub(crate) struct Offered {
-    pub(super) group: String,
-    pub(super) resource: String,
+    pub(crate) group: String,
+    pub(crate) resource: String,
     /// Name of its APIResourceSchema.
-    pub(super) schema: String,
+    pub(crate) schema: String,
 }
 
 /// What a claim is on, and what may be done with it.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Terms {
-    pub(super) group: String,
-    pub(super) resource: String,
+    pub(crate) group: String,
+    pub(crate) resource: String,
     /// Whose API it is; empty for what is built in.
-    pub(super) identity: String,
-    pub(super) verbs: BTreeSet<String>,
+    pub(crate) identity: String,
+    pub(crate) verbs: BTreeSet<String>,
 }
 
 /// An APIBinding.
 #[derive(Debug)]
-pub(super) struct Binding {
+pub(crate) struct Binding {
     /// The cluster of the export, as the server found it.
-    pub(super) cluster: String,
-    pub(super) export: String,
+    pub(crate) cluster: String,
+    pub(crate) export: String,
     /// The claims that its owner accepted.
-    pub(super) accepted: Vec<(Terms, Selection)>,
+    pub(crate) accepted: Vec<(Terms, Selection)>,
     /// Names of the schemas that are bound.
-    pub(super) schemas: BTreeSet<String>,
+    pub(crate) schemas: BTreeSet<String>,
 }
 
 /// The objects that a claim is accepted for.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Selection {
+pub(crate) struct Selection {
     selector: LabelSelector,
     /// Labels that must have these values.
     labels: BTreeMap<String, String>,
@@ -88,20 +88,20 @@ impl Terms {
     }
 
     /// Whether both are about the same resource of the same API.
-    pub(super) fn is_about(&self, other: &Terms) -> bool {
+    pub(crate) fn is_about(&self, other: &Terms) -> bool {
         self.group == other.group && self.resource == other.resource && self.identity == other.identity
     }
 
     /// Whether a verb is in both. As in kcp, `*` counts only where both say it: what one side
     /// widens waits for the other.
-    pub(super) fn agree_on(&self, other: &Terms, verb: &str) -> bool {
+    pub(crate) fn agree_on(&self, other: &Terms, verb: &str) -> bool {
         let both = |verb: &str| self.verbs.contains(verb) && other.verbs.contains(verb);
         both(verb) || both("*")
     }
 }
 
 impl Binding {
-    pub(super) fn read(object: &Object) -> Binding {
+    pub(crate) fn read(object: &Object) -> Binding {
         let value = object.body_value();
         let accepted = list(&value["spec"]["permissionClaims"]).filter(|claim| claim["state"] == "Accepted");
         Binding {
@@ -133,7 +133,7 @@ impl Selection {
         })
     }
 
-    pub(super) fn matches(&self, labels: &Labels) -> bool {
+    pub(crate) fn matches(&self, labels: &Labels) -> bool {
         self.selector.matches(labels)
     }
 
@@ -141,7 +141,7 @@ impl Selection {
     ///
     /// # Errors
     /// It has another value of one, or is not selected for another reason.
-    pub(super) fn keep(&self, object: &mut Json) -> Result<(), String> {
+    pub(crate) fn keep(&self, object: &mut Json) -> Result<(), String> {
         for (key, wanted) in &self.labels {
             if !object["metadata"]["labels"].is_object() {
                 object["metadata"]["labels"] = Json::Object(serde_json::Map::new());
