@@ -1,7 +1,9 @@
 //! Runs of a request that needs responses of webhooks: until no call is open.
 
-use crate::{Error, Registry, Result, Target, exports, ids, stored, webhook::PendingCalls};
+use crate::Registry;
+use insula_access::Target;
 use insula_api::{ClusterName, FieldSelector, Json, ResourceId, Scope};
+use insula_catalog::{Error, Result, exports, ids, stored, webhook::PendingCalls};
 use insula_store::{Entry, Snapshot};
 use std::{borrow::Cow, future::Future, sync::Arc};
 

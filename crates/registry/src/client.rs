@@ -1,12 +1,12 @@
 //! The in-process client of controllers: a plan of writes, prepared like any other and committed as
 //! one transaction.
 
-use crate::{
-    Registry, Result, SerializationPoint,
-    object::{CLUSTER_ANNOTATION, rewrite},
-    verbs,
-};
+use crate::{Registry, verbs};
 use insula_api::{Json, Object, ObjectKey, Revision, Uid};
+use insula_catalog::{
+    Result, SerializationPoint,
+    object::{CLUSTER_ANNOTATION, rewrite},
+};
 use insula_store::{Entry, Guard, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;
@@ -60,8 +60,8 @@ impl Plan {
 
 impl Registry {
     /// Commits a plan. Updates that change nothing are left out; a plan of nothing else commits
-    /// nothing and answers `None`. Conflicts come back as [`crate::Error::Conflict`]: decide again
-    /// on a fresh snapshot.
+    /// nothing and answers `None`. Conflicts come back as [`insula_catalog::Error::Conflict`]:
+    /// decide again on a fresh snapshot.
     pub async fn apply(&self, plan: &Plan) -> Result<Option<Revision>> {
         let (mut guards, mut writes) = (Vec::new(), Vec::new());
         for intent in &plan.intents {
@@ -116,7 +116,7 @@ impl Registry {
     /// A new object with the metadata that every object has. Fields that the reconciler set (a UID
     /// that others refer to) stay.
     fn stamp(&self, key: &ObjectKey, mut value: Json) -> Result<Object> {
-        let metadata = crate::object::metadata_of(&mut value);
+        let metadata = insula_catalog::object::metadata_of(&mut value);
         metadata.insert("name".into(), json!(&*key.name));
         if !key.namespace.is_empty() {
             metadata.insert("namespace".into(), json!(&*key.namespace));
@@ -131,13 +131,13 @@ impl Registry {
         annotations[CLUSTER_ANNOTATION] = json!(key.cluster.as_str());
         let served = self.catalog.system().get(&key.resource.group, &key.resource.resource);
         if served.is_some_and(|served| served.api.strategy.traits().generation) {
-            crate::object::metadata_of(&mut value)
+            insula_catalog::object::metadata_of(&mut value)
                 .entry("generation")
                 .or_insert_with(|| json!(1));
         }
         Object::new(&value, None)
             .map(|object| object.written_under(self.written_under(key)))
-            .map_err(|error| crate::Error::Internal(format!("{key:?}: {error}")))
+            .map_err(|error| insula_catalog::Error::Internal(format!("{key:?}: {error}")))
     }
 
     /// A changed object: still in the version it was stored in, under the schema mark it had.

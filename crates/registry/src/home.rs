@@ -1,14 +1,14 @@
 //! Home workspaces: a workspace for each user, without a parent. It has no Workspace object; what
 //! stands for it is made up of its LogicalCluster.
 
-use crate::{
-    Intent, Plan, Registry, Result,
-    admission::user_json,
-    digest, ids,
-    locate::{self, HOMES, Phase},
-};
+use crate::{Intent, Plan, Registry};
+use insula_admission::kinds::user_json;
 use insula_api::{ClusterName, ClusterPath, Json, Object, ObjectKey};
 use insula_auth::UserInfo;
+use insula_catalog::{
+    Result, digest, ids,
+    locate::{self, HOMES, Phase},
+};
 use insula_store::{Entry, Snapshot};
 use serde_json::json;
 use std::sync::Arc;
@@ -78,7 +78,7 @@ impl Registry {
         }
         let plan = Plan::of(vec![Intent::Create(ids::logical_cluster(&cluster), logical)]);
         match self.apply(&plan).await {
-            Ok(_) | Err(crate::Error::Conflict { .. }) => Ok(()),
+            Ok(_) | Err(insula_catalog::Error::Conflict { .. }) => Ok(()),
             Err(error) => Err(error),
         }
     }

@@ -1,80 +1,53 @@
-//! Objects with meaning: what each cluster serves, and the verbs on it.
+//! Objects with meaning: the verbs on what each cluster serves.
 //!
 //! The path of a write: [`verbs`] read one snapshot, [`prepare`] brings the object into its stored
-//! form, [`admission`] looks at its surroundings, and the store commits it under guards for
-//! everything that was decided upon. Every door (HTTP, virtual workspaces, gRPC, controllers) comes
-//! through here.
+//! form, `insula_admission` looks at its surroundings, and the store commits it under guards for
+//! everything that was decided upon. Every edge (HTTP, virtual workspaces, gRPC, controllers) comes
+//! through here, and finds the crates below under their old paths, too.
 
-pub mod access;
-pub mod accounts;
-pub mod admission;
 mod asking;
-pub mod bundle;
-mod catalog;
 mod client;
-pub mod compile;
-mod convert;
-pub mod digest;
-mod error;
-pub mod exports;
-pub mod facts;
 mod home;
-pub mod ids;
-mod issuer_list;
-pub mod issuers;
-pub mod lifecycle;
-pub mod locate;
 mod metadata;
 mod metadata_only;
 mod migrate;
-pub mod names;
-pub mod object;
-mod object_limit;
-mod outbound;
 mod owners;
-mod policies;
-mod policy;
 pub mod prepare;
-mod proof;
-pub mod quota;
 pub mod representation;
-mod resource;
-pub mod reviews;
-mod roles;
-pub mod routes;
-pub mod rules;
-mod serialization_point;
-pub mod stored;
-pub mod strategies;
-mod strategy;
-mod system;
-pub mod target;
-pub mod unauthenticated;
 pub mod verbs;
-pub mod view;
-mod webhook;
-pub mod workspace_types;
 
-pub use catalog::Catalog;
 pub use client::{Intent, Plan};
-pub use error::{Cause, Denial, Error, Named, Result};
 pub use home::Home;
-pub use object::Part;
-pub use outbound::{Call, Endpoint, Outbound};
-pub use policy::{ExpressionWarning, type_check};
-pub use proof::{BlockingExecutor, Proof, Prover};
-pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Respelled, Scale, ScopeKind, Served};
-pub use routes::ResourceRoute;
-pub use serialization_point::SerializationPoint;
-pub use strategy::{Custom, OnDelete, Strategy, Traits};
-pub use system::System;
-pub use target::Target;
 pub use verbs::{
     Change, Configured, DeleteOptions, Deleted, Deletion, Event, FOREGROUND, FieldValidation, IfAbsent, List,
     ListOptions, ORPHAN, Patch, Preconditions, Propagation, Watch, WatchOptions, WriteOptions, Written, mark_deleted,
 };
-pub use view::EventKind;
-pub use webhook::PendingCalls;
+
+pub use insula_access::{EventKind, Target, accounts, issuers, lifecycle, reviews};
+pub use insula_admission::{ExpressionWarning, quota, type_check};
+pub use insula_catalog::{
+    Alias, Api, ApiVersion, BlockingExecutor, Call, Catalog, Cause, Column, Custom, Denial, Endpoint, Error, Named,
+    Names, OnDelete, Origin, Outbound, Part, PendingCalls, Proof, Prover, ResourceRoute, Respelled, Result, Scale,
+    ScopeKind, SerializationPoint, Served, Strategy, System, Traits, compile, exports, ids, locate, names,
+};
+
+/// Credentials and the facts of an access decision (`insula_access`).
+pub mod access {
+    pub use insula_access::{Authenticator, OnAuthenticated, PeerCertificate, Unauthenticated, facts, facts_with};
+}
+
+/// Rules of our own kinds (`insula_admission`), and the values that they share with controllers.
+pub mod admission {
+    pub use insula_access::workspace_types as types;
+    pub use insula_admission::kinds::check_schema;
+    pub use insula_catalog::{bundle, digest};
+}
+
+/// Views of clusters (`insula_access`) and what an export may do in them (`insula_catalog`).
+pub mod view {
+    pub use insula_access::view::{AllClusters, By, ViaExport, ViewScope};
+    pub use insula_catalog::exports::{AccessRequest, Denied, Grant, schemas_behind};
+}
 
 use insula_api::{Clock, Rng};
 use insula_store::Store;
@@ -105,9 +78,9 @@ pub struct Registry {
     pub event_ttl_seconds: u64,
     /// Calls webhooks; nobody, if nothing is said.
     pub outbound: Arc<dyn Outbound>,
-    policies: policy::Policies,
+    policies: insula_admission::policy::Policies,
     quotas: quota::CreateLocks,
-    answers: Arc<webhook::ResponseCache>,
+    answers: Arc<insula_catalog::webhook::ResponseCache>,
 }
 
 impl Registry {
@@ -124,8 +97,8 @@ impl Registry {
             homes: true,
             objects_per_workspace: 0,
             event_ttl_seconds: 3600,
-            outbound: Arc::new(outbound::Nobody),
-            policies: policy::Policies::default(),
+            outbound: Arc::new(insula_catalog::Nobody),
+            policies: insula_admission::policy::Policies::default(),
             quotas: quota::CreateLocks::default(),
             answers: Arc::default(),
         }

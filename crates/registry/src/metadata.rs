@@ -1,10 +1,11 @@
 //! The rules of `metadata`, the same for every resource, in Kubernetes' words.
 
-use crate::{
-    FOREGROUND, ORPHAN, Served, ids,
+use crate::{FOREGROUND, ORPHAN};
+use insula_api::{FieldError, FieldPath, Json, Rng};
+use insula_catalog::{
+    Served, ids,
     names::{self, NameRule},
 };
-use insula_api::{FieldError, FieldPath, Json, Rng};
 use serde_json::{Map, json};
 
 /// Metadata fields that a client may send; all else is unknown.

@@ -3,13 +3,15 @@
 //! version.
 
 use crate::{
-    Result, metadata,
-    object::{metadata_of, refuse},
-    owners,
+    metadata, owners,
     prepare::{Context, Draft, keep_old_metadata},
-    stored,
 };
 use insula_api::Json;
+use insula_catalog::{
+    Result,
+    object::{metadata_of, refuse},
+    stored,
+};
 use insula_store::Entry;
 use serde_json::{Map, json};
 

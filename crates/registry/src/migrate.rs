@@ -1,7 +1,8 @@
 //! A stored object in today's storage version: what a write that changes nothing would store.
 
-use crate::{Error, Registry, Result, Served, owners, stored};
+use crate::{Registry, owners};
 use insula_api::Object;
+use insula_catalog::{Error, Result, Served, stored};
 use insula_conversion::{Stored, ToStore};
 use insula_store::Entry;
 

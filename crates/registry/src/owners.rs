@@ -4,14 +4,14 @@
 //! in the request's version, without what only this server puts there; and how an object looks in
 //! the versions of its other owners.
 
-use crate::{
-    ApiVersion, Error, Origin, Part, Respelled, Result, Served,
-    object::{CLUSTER_ANNOTATION, group_version, metadata_of},
-    prepare::Context,
-    stored,
-};
+use crate::prepare::Context;
 use insula_api::{Json, Object};
 use insula_apply::{Element, FieldSet, Managers, OnConflict, Retirement, Shape, Versions, Writer};
+use insula_catalog::{
+    ApiVersion, Error, Origin, Part, Respelled, Result, Served,
+    object::{CLUSTER_ANNOTATION, group_version, metadata_of},
+    stored,
+};
 use insula_conversion::Stored;
 use insula_store::Entry;
 use serde_json::json;

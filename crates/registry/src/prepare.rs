@@ -1,22 +1,25 @@
 //! What happens to an object between a request and the store: one order for every resource and
 //! every door.
 //!
-//! What was sent has passed the mutating policies of the workspace ([`crate::policy`]) before it
-//! comes here. Create: metadata that the server owns → prune, default (request's version) →
-//! validate metadata and schema → convert to the storage version → strategy: default,
+//! What was sent has passed the mutating policies of the workspace ([`insula_admission::policy`])
+//! before it comes here. Create: metadata that the server owns → prune, default (request's version)
+//! → validate metadata and schema → convert to the storage version → strategy: default,
 //! prepare_for_create, validate, canonicalize → object. Update: the same with what the old object
 //! keeps; schema errors of fields that did not change are let pass (ratcheting). The strategy alone
 //! may change what the client sent; nothing after it does.
 
 use crate::{
-    ApiVersion, Error, Origin, Part, Result, ScopeKind, Served,
     metadata::{self, generated_name},
-    object::{annotate_cluster, metadata_of, refuse},
     owners::{self, By},
-    policy, stored,
-    view::WrittenObject,
 };
+use insula_access::view::WrittenObject;
+use insula_admission::policy;
 use insula_api::{Clock, ClusterName, FieldError, FieldErrorKind, FieldPath, Json, Object, Rng, Timestamp, Uid};
+use insula_catalog::{
+    ApiVersion, Error, Origin, Part, Result, ScopeKind, Served,
+    object::{annotate_cluster, metadata_of, refuse},
+    stored,
+};
 use insula_conversion::Stored;
 use insula_store::{Entry, TXN_BYTES_MAX};
 use serde_json::json;

@@ -5,10 +5,11 @@
 //! in a [`Cache`] of bounded size: a piece at a time, in turns between tenants, where many objects
 //! are asked for ([`Workers`]).
 
-pub use crate::stored::{stored_value, value};
-use crate::{Error, Result, Target, stored::passes_through};
 use bytes::Bytes;
+use insula_access::Target;
 use insula_api::Json;
+pub use insula_catalog::stored::{stored_value, value};
+use insula_catalog::{Error, Result, stored::passes_through};
 use insula_store::Entry;
 
 mod cache;

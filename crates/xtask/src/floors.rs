@@ -33,8 +33,8 @@ pub const FLOORS: [Floor; 7] = [
     },
     Floor {
         name: "heart",
-        crates: &["registry"],
-        what: "objects with meaning: catalog, verbs, strategy, admission, client",
+        crates: &["catalog", "access", "admission", "registry"],
+        what: "objects with meaning: what is served, who may, what must hold, verbs",
     },
     Floor {
         name: "faces",
@@ -54,13 +54,19 @@ pub const FLOORS: [Floor; 7] = [
 ];
 
 /// Who may name whom on the same floor.
-pub const SAME_FLOOR: [(&str, &str); 8] = [
+pub const SAME_FLOOR: [(&str, &str); 14] = [
     ("auth", "cel"),
     ("schema", "cel"),
     ("conversion", "cel"),
     ("conversion", "schema"),
     ("apply", "schema"),
     ("store-etcd", "store"),
+    ("access", "catalog"),
+    ("admission", "catalog"),
+    ("admission", "access"),
+    ("registry", "catalog"),
+    ("registry", "access"),
+    ("registry", "admission"),
     ("admin", "apiserver"),
     ("insula", "server"),
 ];

@@ -6,9 +6,10 @@ use super::{
     scheduler::{self, ConversionScheduler},
     show::Show,
 };
-use crate::{Result, Served, Target};
 use bytes::Bytes;
+use insula_access::Target;
 use insula_api::{Json, Object};
+use insula_catalog::{Result, Served};
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{

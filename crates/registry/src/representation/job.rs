@@ -1,14 +1,12 @@
 //! Objects that one request waits for, made in pieces by whoever has a hand free.
 
-use crate::{Error, Result, Target};
-use crate::{
-    representation::{
-        cache::{Assignment, Cache, Key},
-        encode,
-    },
-    stored::value,
+use crate::representation::{
+    cache::{Assignment, Cache, Key},
+    encode,
 };
 use bytes::Bytes;
+use insula_access::Target;
+use insula_catalog::{Error, Result, stored::value};
 use insula_store::Entry;
 use parking_lot::Mutex;
 use std::{

@@ -1,17 +1,21 @@
 //! Objects on their way to a client: what is there is copied, what is missing is made for all that
 //! follow at once.
 
-use crate::{Error, Result, Target, asking};
 use crate::{
+    asking,
     representation::{
         cache::{Cache, Key},
         encode,
         job::Job,
     },
-    stored::{passes_through, stored_value, value},
 };
 use bytes::Bytes;
+use insula_access::Target;
 use insula_api::Json;
+use insula_catalog::{
+    Error, Result,
+    stored::{passes_through, stored_value, value},
+};
 use insula_store::Entry;
 use std::{collections::VecDeque, sync::Arc};
 

@@ -2,10 +2,12 @@
 //! when the test says so.
 
 use super::{Cache, Work, Workers};
-use crate::{Change, FieldValidation, Origin, Part, Registry, Result, Served, Target, WriteOptions, compile, ids};
+use crate::{Change, FieldValidation, Registry, WriteOptions};
 use futures_util::{FutureExt, future::join};
+use insula_access::Target;
 use insula_api::{Clock, ClusterName, Json, Object, ObjectKey, Revision, Rng, Timestamp};
 use insula_auth::UserInfo;
+use insula_catalog::{Origin, Part, Result, Served, compile, ids};
 use insula_store::{Entry, MemoryStore, Store, Txn, Write};
 use parking_lot::Mutex;
 use serde_json::json;
@@ -81,7 +83,7 @@ pub(crate) fn target(served: &Served, tenant: &str) -> Target {
         served: served.clone(),
         version: "v2".into(),
         namespace: None,
-        view_scope: crate::view::ViewScope::Within,
+        view_scope: insula_access::view::ViewScope::Within,
     }
 }
 

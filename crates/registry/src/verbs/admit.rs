@@ -1,13 +1,13 @@
 //! Whose word a write needs: the kinds' own rules, and the policies of the workspace.
 
 use super::write::WriteOptions;
-use crate::{
-    Error, Part, Registry, Result, Target,
-    admission::{self, Operation, Review},
+use crate::{Registry, prepare::Draft};
+use insula_access::Target;
+use insula_admission::{
+    kinds::{self, Operation, Review},
     policy,
-    prepare::Draft,
-    stored,
 };
+use insula_catalog::{Error, Part, Result, stored};
 use insula_store::{Entry, Snapshot};
 
 /// A write that is about to happen.
@@ -61,14 +61,14 @@ impl Registry {
 
     /// A refusal of what was sent, with what only its surroundings can tell.
     pub(crate) fn explained(&self, admission: &Admission<'_>, refusal: Error) -> Error {
-        admission::explain(&self.review(admission), refusal)
+        kinds::explain(&self.review(admission), refusal)
     }
 
     /// Asks everybody whose word a write needs: the kinds' own rules, then the policies of the
     /// workspace.
     pub(crate) fn admit(&self, admission: &Admission<'_>, mut new: Option<&mut Draft>) -> Result<Vec<String>> {
         let old = admission.old.map(stored::stored_value);
-        admission::review(
+        kinds::review(
             self.review(admission),
             new.as_mut().map(|draft| &mut draft.value),
             old.as_ref(),

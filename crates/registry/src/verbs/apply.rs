@@ -6,12 +6,13 @@ use super::{
     write::{WriteOptions, Written},
 };
 use crate::{
-    Error, Part, Registry, Result, Target,
-    object::group_version,
+    Registry,
     owners::{self, By},
 };
+use insula_access::Target;
 use insula_api::Json;
 use insula_apply::OnConflict;
+use insula_catalog::{Error, Part, Result, object::group_version};
 
 /// Looks at an object that comes and goes while a configuration is applied to it.
 const ATTEMPTS_MAX: usize = 5;

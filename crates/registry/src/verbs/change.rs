@@ -4,13 +4,14 @@
 use super::admit::Admission;
 use super::check::{UnknownFields, check_fields, check_identity, check_patched};
 use crate::{
-    Error, Part, Registry, Result, Target, metadata_only,
+    Registry, metadata_only,
     owners::{self, By},
     prepare::{self, Context, Draft},
-    stored,
 };
+use insula_access::Target;
 use insula_api::Json;
 use insula_apply::{Managers, OnConflict};
+use insula_catalog::{Error, Part, Result, stored};
 use insula_store::Entry;
 
 /// What a patch makes of an object.

@@ -2,8 +2,10 @@
 //! the URL, builds on the state that is there, and has no fields that nobody knows.
 
 use super::write::{FieldValidation, WriteOptions};
-use crate::{Error, Result, Target, metadata};
+use crate::metadata;
+use insula_access::Target;
 use insula_api::{FieldError, FieldPath, Json};
+use insula_catalog::{Error, Result};
 use insula_store::Entry;
 use serde_json::json;
 
@@ -30,7 +32,7 @@ pub(super) fn check_type(target: &Target, body: &Json) -> Result<()> {
         }
         let errors = vec![FieldError::invalid(&at, &json!(given), format!("must be {want}"))];
         // The message is about what was sent.
-        let subject = crate::Named {
+        let subject = insula_catalog::Named {
             resource: given.into(),
             ..target.served.api.kind()
         };
@@ -164,7 +166,7 @@ fn check_revision(target: &Target, name: &str, given: &str, old: &Entry) -> Resu
 /// A refusal of a patch as a whole: Kubernetes names neither kind nor object there.
 fn nameless(error: FieldError) -> Error {
     Error::Invalid {
-        subject: crate::Named::default(),
+        subject: insula_catalog::Named::default(),
         name: String::new(),
         errors: vec![error],
     }

@@ -4,13 +4,15 @@ use super::{
     admit::Admission,
     write::{ATTEMPTS_MAX, WriteOptions, commit_error},
 };
-use crate::{
-    Error, ListOptions, OnDelete, Part, Registry, Result, Strategy, Target,
-    admission::Operation,
+use crate::{ListOptions, Registry};
+use futures_util::future::join_all;
+use insula_access::Target;
+use insula_admission::kinds::Operation;
+use insula_api::{Json, Object, Timestamp};
+use insula_catalog::{
+    Error, OnDelete, Part, Result, Strategy,
     object::{metadata_of, rewrite},
 };
-use futures_util::future::join_all;
-use insula_api::{Json, Object, Timestamp};
 use insula_store::{CommitError, Entry, Guard, Txn, Write};
 use serde_json::json;
 use std::sync::Arc;

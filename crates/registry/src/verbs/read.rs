@@ -1,8 +1,10 @@
 //! Get and list: a snapshot, a range of keys, selectors, pages.
 
-use crate::{Error, Registry, Result, Target, ids, representation, view::ViewScope};
+use crate::{Registry, representation};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use insula_access::{Target, view::ViewScope};
 use insula_api::{ClusterName, FieldSelector, Json, LabelSelector, ObjectKey, Revision};
+use insula_catalog::{Error, Result, ids};
 use insula_store::{Entry, Snapshot};
 use std::ops::ControlFlow;
 
@@ -289,7 +291,7 @@ fn text_at(body: &Json, path: &str) -> String {
 
 /// Refuses fields that the resource does not select by.
 pub(crate) fn check_fields(target: &Target, fields: &FieldSelector) -> Result<()> {
-    let namespaced = target.served.api.scope == crate::ScopeKind::Namespaced;
+    let namespaced = target.served.api.scope == insula_catalog::ScopeKind::Namespaced;
     let built_in = target.served.api.strategy.traits().built_in;
     let selectable = &target.api_version()?.selectable;
     for (field, _, _) in &fields.terms {

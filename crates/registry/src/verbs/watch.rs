@@ -3,13 +3,16 @@
 
 use super::read::{check_fields, selects, served_since};
 use crate::{
-    Error, EventKind, Registry, Result, Target,
+    Registry,
     asking::{learn, looks_inside},
-    ids,
-    view::{Sighted, ViewScope},
 };
 use futures_util::future::{Either, select};
+use insula_access::{
+    EventKind, Target,
+    view::{Sighted, ViewScope},
+};
 use insula_api::{ClusterName, FieldSelector, LabelSelector, Object, ObjectKey, ResourceId, Revision};
+use insula_catalog::{Error, Result, ids};
 use insula_store::{Change, Cursor, Entry, Gone, Snapshot};
 use std::{collections::VecDeque, ops::ControlFlow, pin::pin, sync::Arc};
 

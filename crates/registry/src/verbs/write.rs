@@ -4,15 +4,15 @@ use super::admit::Admission;
 use super::change::Change;
 use super::check::{UnknownFields, check_fields, check_type};
 use crate::{
-    Error, Origin, Part, Registry, Result, Target,
-    admission::Operation,
-    ids, object, object_limit,
+    Registry,
     owners::By,
     prepare::{self, Context},
-    quota,
 };
+use insula_access::Target;
+use insula_admission::{kinds::Operation, object_limit, quota};
 use insula_api::{Clock, Json, ObjectKey, Revision, Rng};
 use insula_auth::{UserInfo, audit::Record};
+use insula_catalog::{Error, Origin, Part, Result, ids, object};
 use insula_store::{CommitError, Entry, Guard, Snapshot, Txn, Write};
 use std::sync::Arc;
 
@@ -350,7 +350,7 @@ impl Registry {
     pub(super) fn context<'a>(
         &'a self,
         target: &'a Target,
-        version: &'a crate::ApiVersion,
+        version: &'a insula_catalog::ApiVersion,
         part: Part,
         by: By<'a>,
     ) -> Context<'a> {
@@ -418,10 +418,10 @@ impl Registry {
             guards.push(open_workspace(snapshot, target, name)?);
         }
         if let Some(namespace) = &target.namespace
-            && api.scope == crate::ScopeKind::Namespaced
+            && api.scope == insula_catalog::ScopeKind::Namespaced
         {
             let key = ObjectKey::cluster_scoped(ids::namespaces(), target.cluster.clone(), namespace);
-            let resource = crate::Named {
+            let resource = insula_catalog::Named {
                 group: "".into(),
                 resource: "namespaces".into(),
             };
@@ -460,7 +460,7 @@ fn open_workspace(snapshot: &Snapshot, target: &Target, name: &str) -> Result<Gu
 
 fn namespace_terminating(target: &Target, name: &str, namespace: &str) -> Error {
     let why = format!("unable to create new content in namespace {namespace} because it is being terminated");
-    let cause = crate::Cause {
+    let cause = insula_catalog::Cause {
         reason: "NamespaceTerminating".into(),
         message: format!("namespace {namespace} is being terminated"),
         field: "metadata.namespace".into(),
@@ -477,7 +477,7 @@ fn namespace_terminating(target: &Target, name: &str, namespace: &str) -> Error 
 pub(crate) fn commit_error(error: CommitError) -> Error {
     match error {
         CommitError::Conflict { key, .. } => Error::Conflict {
-            resource: crate::Named {
+            resource: insula_catalog::Named {
                 group: key.resource.group.clone(),
                 resource: key.resource.resource.clone(),
             },

@@ -1,0 +1,138 @@
+//! Who asks and what is known of a cluster when it is decided whether they may: shared by every
+//! door.
+
+use crate::{
+    accounts::Accounts,
+    issuers::{At, Issuers},
+    unauthenticated::Unauthenticated,
+};
+use bytes::Bytes;
+use insula_api::Timestamp;
+use insula_auth::{GROUP_AUTHENTICATED, TokenFile, UserInfo, account::ISSUER, bearer, certificate, jwt};
+use std::{
+    borrow::Cow,
+    sync::{Arc, OnceLock},
+};
+
+/// The certificate (DER) that a client showed on its connection, already verified against our CA.
+///
+/// Whose it is gets read once for the connection, not for each of its requests.
+#[derive(Debug, Clone)]
+pub struct PeerCertificate(Arc<Peer>);
+
+#[derive(Debug)]
+struct Peer {
+    der: Bytes,
+    user: OnceLock<Result<(UserInfo, Timestamp), Unauthenticated>>,
+}
+
+impl PeerCertificate {
+    /// The certificate of a new connection.
+    pub fn new(der: Bytes) -> Self {
+        PeerCertificate(Arc::new(Peer {
+            der,
+            user: OnceLock::new(),
+        }))
+    }
+
+    /// The account of the user, if the certificate names one.
+    pub fn account(&self) -> Option<Cow<'_, str>> {
+        self.user().as_ref().ok().map(|(user, _)| user.account_name())
+    }
+
+    /// The user, and the last second in which the certificate is valid.
+    fn user(&self) -> &Result<(UserInfo, Timestamp), Unauthenticated> {
+        let read = || certificate::user(&self.0.der).map_err(|error| Unauthenticated(error.to_string()));
+        self.0.user.get_or_init(read)
+    }
+}
+
+/// Tells the connection of a request that its sender showed a good credential. A request extension,
+/// made by whoever owns the connection: one that stays a stranger's is the first to be closed when
+/// there are too many.
+#[derive(Clone)]
+pub struct OnAuthenticated(Arc<dyn Fn(&str) + Send + Sync>);
+
+impl OnAuthenticated {
+    /// Whatever takes the name of the account.
+    pub fn new(told: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        OnAuthenticated(Arc::new(told))
+    }
+
+    /// Tells who it is, unless it is nobody.
+    pub fn tell(&self, user: &UserInfo) {
+        if user.is_in(GROUP_AUTHENTICATED) {
+            (self.0)(&user.account_name());
+        }
+    }
+}
+
+/// Turns credentials into users.
+#[derive(Debug, Default)]
+pub struct Authenticator {
+    /// Static tokens.
+    pub tokens: TokenFile,
+    /// Tokens of service accounts.
+    pub accounts: Option<Accounts>,
+    /// Tokens of other issuers.
+    pub issuers: Option<Issuers>,
+}
+
+impl Authenticator {
+    /// The user of a request: by bearer token, else by client certificate, else anonymous. A bad
+    /// credential is refused and never falls back to anonymous. Who shows both means the token: it
+    /// comes with the request, the certificate with its connection. `at` is the workspace that the
+    /// request is for, whose own issuers may know a token; it waits only where an issuer's keys
+    /// have to be fetched, and for a bounded time.
+    pub async fn authenticate<'a>(
+        &self,
+        peer: Option<&PeerCertificate>,
+        authorization: impl IntoIterator<Item = &'a [u8]>,
+        at: impl FnOnce() -> Option<At>,
+    ) -> Result<UserInfo, Unauthenticated> {
+        match bearer::token(authorization).map_err(|error| Unauthenticated(error.to_string()))? {
+            Some(token) => self.by_token(token, &[], at).await.map(|(user, _)| user),
+            None => peer.map_or_else(|| Ok(UserInfo::anonymous()), |peer| self.by_certificate(peer)),
+        }
+    }
+
+    /// The user of a connection, which may last longer than the certificate that began it.
+    fn by_certificate(&self, peer: &PeerCertificate) -> Result<UserInfo, Unauthenticated> {
+        let (user, last) = peer.user().clone()?;
+        let now = self.accounts.as_ref().map(|accounts| accounts.clock.now());
+        match now.is_some_and(|now| now > last) {
+            true => Err(Unauthenticated("the client certificate has expired".to_owned())),
+            false => Ok(user),
+        }
+    }
+
+    /// Whose a token is, if it is for one of `audiences`; none of them means this server. Says,
+    /// too, for which of them it is, where it says so itself: a static token does not, and is for
+    /// this server.
+    pub async fn by_token(
+        &self,
+        token: &str,
+        audiences: &[String],
+        at: impl FnOnce() -> Option<At>,
+    ) -> Result<(UserInfo, Vec<String>), Unauthenticated> {
+        let server = [ISSUER.to_owned()];
+        let audiences = if audiences.is_empty() { &server } else { audiences };
+        let for_server = audiences.contains(&server[0]);
+        if let Some(user) = self.tokens.lookup(token).filter(|_| for_server) {
+            return Ok((user.clone(), Vec::new()));
+        }
+        // Other tokens have no dots.
+        if token.contains('.') {
+            let named = jwt::issuer_of(token).filter(|named| for_server && named != ISSUER);
+            if let (Some(issuers), Some(named)) = (&self.issuers, named)
+                && let Some(answered) = issuers.user(token, &named, at).await
+            {
+                return answered.map(|user| (user, Vec::new()));
+            }
+            if let Some(accounts) = &self.accounts {
+                return accounts.user(token, audiences);
+            }
+        }
+        Err(Unauthenticated("invalid bearer token".to_owned()))
+    }
+}

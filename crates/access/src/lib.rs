@@ -1,0 +1,24 @@
+//! Authentication, and the facts of authorization: credentials and their users, roles, reviews of
+//! access, lifecycle controllers of workspaces, and views of other clusters through exports.
+//!
+//! Every answer is a function of one snapshot. Nothing is kept for a user, a cluster or an export,
+//! so that a change of a role or a binding is effective with the revision that makes it.
+
+pub mod accounts;
+mod authenticator;
+mod facts;
+pub mod issuers;
+pub mod lifecycle;
+pub mod reviews;
+pub mod roles;
+pub mod rules;
+mod target;
+mod unauthenticated;
+pub mod view;
+pub mod workspace_types;
+
+pub use authenticator::{Authenticator, OnAuthenticated, PeerCertificate};
+pub use facts::{facts, facts_with};
+pub use target::Target;
+pub use unauthenticated::Unauthenticated;
+pub use view::EventKind;

@@ -1,0 +1,171 @@
+//! The rules that a user holds in a cluster: bindings and roles as they are in one snapshot, and
+//! those of `config/bootstrap/roles.yaml`, which are in every cluster.
+//!
+//! Nothing is kept for a cluster or a user: what a role or binding says is kept with its object, so
+//! that a change is effective with the very revision that makes it.
+
+use crate::{lifecycle, rules};
+use insula_api::{ClusterName, Json, Object, ObjectKey, Scope};
+use insula_auth::{Identities, PolicyRule, Roles, Subject, SubjectKind, UserInfo};
+use insula_catalog::{exports, ids};
+use insula_store::Snapshot;
+use std::{
+    collections::HashMap,
+    fmt,
+    ops::ControlFlow,
+    sync::{Arc, LazyLock},
+};
+
+const BOOTSTRAP_YAML: &str = include_str!("../../../config/bootstrap/roles.yaml");
+
+/// A binding as it is used.
+#[derive(Debug)]
+struct Binding {
+    subjects: Vec<Subject>,
+    of_namespace: bool,
+    role: String,
+}
+
+/// What every cluster has.
+struct Bootstrap {
+    roles: HashMap<String, Arc<Vec<PolicyRule>>>,
+    bindings: Vec<Binding>,
+}
+
+static BOOTSTRAP: LazyLock<Bootstrap> = LazyLock::new(|| {
+    let documents: Vec<Json> =
+        serde_saphyr::from_multiple(BOOTSTRAP_YAML).expect("config/bootstrap/roles.yaml is YAML");
+    let of = |kind: &'static str| documents.iter().filter(move |document| document["kind"] == kind);
+    let name = |document: &Json| document["metadata"]["name"].as_str().unwrap_or_default().to_owned();
+    Bootstrap {
+        roles: of("ClusterRole")
+            .map(|role| (name(role), Arc::new(rules::rules(role))))
+            .collect(),
+        bindings: of("ClusterRoleBinding").map(read_binding).collect(),
+    }
+});
+
+fn read_binding(binding: &Json) -> Binding {
+    let own = binding["metadata"]["namespace"].as_str().unwrap_or_default();
+    let subject = |subject: &Json| {
+        let text = |field: &str| subject[field].as_str().unwrap_or_default();
+        let kind = match text("kind") {
+            "User" => SubjectKind::User,
+            "Group" => SubjectKind::Group,
+            "ServiceAccount" => SubjectKind::ServiceAccount,
+            _ => return None,
+        };
+        let namespace = Some(text("namespace")).filter(|named| !named.is_empty()).unwrap_or(own);
+        let (name, namespace) = (text("name").to_owned(), namespace.to_owned());
+        Some(Subject { kind, name, namespace })
+    };
+    let subjects = binding["subjects"].as_array().into_iter().flatten();
+    Binding {
+        subjects: subjects.filter_map(subject).collect(),
+        of_namespace: binding["roleRef"]["kind"] == "Role",
+        role: binding["roleRef"]["name"].as_str().unwrap_or_default().to_owned(),
+    }
+}
+
+/// The roles of one cluster in one state.
+pub struct RolesAt {
+    snapshot: Snapshot,
+    cluster: ClusterName,
+}
+
+impl fmt::Debug for RolesAt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RolesAt({} at {})", self.cluster, self.snapshot.revision())
+    }
+}
+
+impl RolesAt {
+    /// The roles of a cluster in the state of a snapshot.
+    pub fn new(snapshot: &Snapshot, cluster: &ClusterName) -> Self {
+        RolesAt {
+            snapshot: snapshot.clone(),
+            cluster: cluster.clone(),
+        }
+    }
+
+    /// The rules of a role, by what a binding's reference says; nothing where there is no such
+    /// role.
+    pub fn rules_of(&self, namespace: Option<&str>, name: &str) -> Option<Arc<Vec<PolicyRule>>> {
+        let read = |object: &Object| rules::rules(&object.body_value());
+        let cluster = self.cluster.clone();
+        let key = match namespace {
+            Some(namespace) => ObjectKey {
+                namespace: namespace.into(),
+                ..ObjectKey::cluster_scoped(ids::roles(), cluster, name)
+            },
+            None => ObjectKey::cluster_scoped(ids::clusterroles(), cluster, name),
+        };
+        match self.snapshot.get(&key) {
+            Some(role) => Some(role.object.parsed(read)),
+            None if namespace.is_none() => BOOTSTRAP.roles.get(name).cloned(),
+            None => None,
+        }
+    }
+
+    /// All rules that the user holds, for the cluster and for a namespace.
+    pub fn held(&self, user: &UserInfo, namespace: &str) -> Vec<PolicyRule> {
+        let mut held = Vec::new();
+        let user = &Identities::of(user, Some(&self.cluster));
+        self.find(user, namespace, &mut |rule| {
+            held.push(rule.clone());
+            false
+        });
+        held
+    }
+
+    fn by(
+        &self,
+        binding: &Binding,
+        namespace: Option<&str>,
+        user: &Identities<'_>,
+        found: &mut dyn FnMut(&PolicyRule) -> bool,
+    ) -> bool {
+        let is_meant = |subject: &Subject| user.iter().any(|user| subject.is(user));
+        binding.subjects.iter().any(is_meant) && {
+            let rules = self.rules_of(namespace.filter(|_| binding.of_namespace), &binding.role);
+            rules.is_some_and(|rules| rules.iter().any(found))
+        }
+    }
+}
+
+impl Roles for RolesAt {
+    fn find(&self, user: &Identities<'_>, namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool {
+        let mut is_found = BOOTSTRAP
+            .bindings
+            .iter()
+            .any(|binding| self.by(binding, None, user, found))
+            || user
+                .iter()
+                .flat_map(|user| lifecycle::rules(&self.snapshot, &self.cluster, user))
+                .any(|rule| found(&rule));
+        let mut look = |scope: Scope, namespace: Option<&str>| {
+            if is_found {
+                return;
+            }
+            self.snapshot.for_each(&scope, |entry| {
+                let binding = entry.object.parsed(|object| read_binding(&object.body_value()));
+                is_found = self.by(&binding, namespace, user, found);
+                match is_found {
+                    true => ControlFlow::Break(()),
+                    false => ControlFlow::Continue(()),
+                }
+            });
+        };
+        look(Scope::cluster(ids::clusterrolebindings(), self.cluster.clone()), None);
+        if !namespace.is_empty() {
+            let scope = Scope::namespace(ids::rolebindings(), self.cluster.clone(), namespace);
+            look(scope, Some(namespace));
+        }
+        is_found
+    }
+
+    fn ceiling(&self, group: &str, resource: &str) -> Option<Arc<dyn Roles>> {
+        let exporter = exports::policy_of(&self.snapshot, &self.cluster, group, resource)?;
+        Some(Arc::new(RolesAt::new(&self.snapshot, &exporter)))
+    }
+}

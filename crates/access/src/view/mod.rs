@@ -1,0 +1,13 @@
+//! What an export lets its provider see and do in the clusters that bind it.
+//!
+//! A view is a function of a snapshot: of the export, of a cluster's bindings to it, and of the
+//! claim that routes a resource there. Nothing is copied and nothing is kept for an export or a
+//! consumer, so what is taken away is gone with the write that takes it. Each write asks again in
+//! the state that it is decided on, and what let it through is a guard of its commit
+//! (CVE-2025-29922 was a door without that).
+
+mod view_scope;
+mod watching;
+
+pub use view_scope::{AllClusters, By, ViaExport, ViewScope, WrittenObject};
+pub use watching::{EventKind, Sighted};

@@ -1,0 +1,351 @@
+//! How much a verb looks at, and through what: a cluster from within, one cluster through an
+//! export, or all at once.
+
+use crate::{Target, lifecycle::LifecycleController, roles::RolesAt};
+use insula_api::{ClusterName, Json, LabelSelector, Object, ObjectKey, Scope};
+use insula_auth::{Attributes, ClusterFacts, UserInfo};
+use insula_catalog::{
+    Catalog, Origin, Served,
+    exports::{AccessRequest, Denied, ExportName, Grant, schemas_behind},
+    ids,
+};
+use insula_store::{Entry, Guard, Snapshot};
+use parking_lot::RwLock;
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+/// What a target shows of a resource.
+#[derive(Debug, Clone, Default)]
+pub enum ViewScope {
+    /// The cluster from within: everything.
+    #[default]
+    Within,
+    /// The cluster through an export.
+    ViaExport(ViaExport),
+    /// All clusters at once: to look at only.
+    AllClusters(Arc<AllClusters>),
+    /// The cluster from within, for one that it waits for.
+    For(LifecycleController),
+}
+
+/// Access through an export: by whom, and to do what.
+#[derive(Debug, Clone)]
+pub struct ViaExport {
+    /// The export.
+    pub export: ExportName,
+    /// Kubernetes' verb.
+    pub verb: &'static str,
+    /// The caller, as the maximal permission policy of a claimed API judges them.
+    pub user: Arc<UserInfo>,
+    /// The request, as that policy judges it. Its cluster is replaced by each that is looked at.
+    pub asked: Arc<Attributes>,
+}
+
+impl ViaExport {
+    /// What a cluster lets the caller do: what it lets the export's provider do, less what the
+    /// owner of a claimed API leaves to nobody.
+    ///
+    /// # Errors
+    /// The cluster does not let them, or the policy does not.
+    pub fn right(&self, snapshot: &Snapshot, cluster: &ClusterName, wish: AccessRequest<'_>) -> Result<Grant, Denied> {
+        let right = self.export.right(snapshot, cluster, wish)?;
+        match self.is_left(&right, snapshot, cluster) {
+            true => Ok(right),
+            false => Err(Denied::Policy),
+        }
+    }
+
+    /// Returns true for rights that no maximal permission policy takes away.
+    pub fn is_left(&self, right: &Grant, snapshot: &Snapshot, cluster: &ClusterName) -> bool {
+        if !right.is_to_anothers() {
+            return true;
+        }
+        let asked = Attributes {
+            cluster: Some(cluster.clone()),
+            ..(*self.asked).clone()
+        };
+        let facts = ClusterFacts {
+            cluster: Some(cluster.clone()),
+            roles: Some(Arc::new(RolesAt::new(snapshot, cluster))),
+            ..ClusterFacts::default()
+        };
+        insula_auth::leaves_to(&self.user, &asked, &facts)
+    }
+}
+
+/// An object that a write brings, which a grant may complete with labels.
+pub struct WrittenObject<'a> {
+    /// The object in its storage version.
+    pub stored: &'a mut Json,
+    /// The object in the version of the request, where readers of that version get it as written.
+    pub shown: Option<&'a mut Json>,
+}
+
+/// Who looks at many clusters.
+#[derive(Debug, Clone, Default)]
+pub enum By {
+    /// Whoever may look everywhere.
+    #[default]
+    Everybody,
+    /// An export's provider, where it is let.
+    Provider(ViaExport),
+    /// A cluster that looks for the schemas behind its bindings.
+    Consumer(ClusterName),
+}
+
+/// All clusters, or those that somebody may look into.
+#[derive(Debug, Default)]
+pub struct AllClusters {
+    /// Who looks.
+    pub by: By,
+    /// Labels that objects must have to be seen.
+    pub labels: LabelSelector,
+    /// Clusters that serve another generation of the API than the target: most serve the same, and
+    /// stand nowhere.
+    others: RwLock<BTreeMap<ClusterName, Served>>,
+}
+
+impl AllClusters {
+    /// All clusters that let a provider look.
+    pub fn consumers(through: ViaExport) -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
+            by: By::Provider(through),
+            ..AllClusters::default()
+        }))
+    }
+
+    /// The schemas behind the bindings of a cluster.
+    pub fn schemas_of(consumer: ClusterName) -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
+            by: By::Consumer(consumer),
+            ..AllClusters::default()
+        }))
+    }
+
+    /// All clusters, and in them the objects with some labels.
+    pub fn everywhere(labels: LabelSelector) -> ViewScope {
+        ViewScope::AllClusters(Arc::new(AllClusters {
+            labels,
+            ..AllClusters::default()
+        }))
+    }
+
+    /// Learns what a cluster serves.
+    fn learn(&self, catalog: &Catalog, snapshot: &Snapshot, target: &Target, cluster: &ClusterName) {
+        let (served, api) = (&target.served, &target.served.api);
+        if served.origin == Origin::System {
+            return;
+        }
+        let found = catalog
+            .resolve(snapshot, cluster, &api.group, &api.names.plural)
+            .filter(|found| found.identity == served.identity && found.api.fingerprint != api.fingerprint)
+            // Where the version is not served any more or yet, the newest schema shows it.
+            .filter(|found| found.served_versions().any(|version| version.name == target.version));
+        match found {
+            Some(found) => drop(self.others.write().insert(cluster.clone(), found)),
+            None if self.others.read().contains_key(cluster) => drop(self.others.write().remove(cluster)),
+            None => {}
+        }
+    }
+}
+
+impl Target {
+    /// Returns the access that the target needs through an export.
+    pub fn wish<'a>(&'a self, through: &'a ViaExport) -> AccessRequest<'a> {
+        AccessRequest {
+            group: &self.served.api.group,
+            resource: &self.served.api.names.plural,
+            verb: through.verb,
+        }
+    }
+
+    /// Whether it is all clusters that are looked at.
+    #[inline]
+    pub fn is_across(&self) -> bool {
+        matches!(self.view_scope, ViewScope::AllClusters(_))
+    }
+
+    /// The API that shows an object: what its own cluster serves.
+    #[inline]
+    pub fn serving(&self, key: &ObjectKey) -> Cow<'_, Served> {
+        if let ViewScope::AllClusters(across) = &self.view_scope
+            && let Some(served) = across.others.read().get(&key.cluster)
+        {
+            return Cow::Owned(served.clone());
+        }
+        Cow::Borrowed(&self.served)
+    }
+
+    /// The target as an object's own cluster serves it.
+    #[inline]
+    pub fn generation(&self, key: &ObjectKey) -> Cow<'_, Target> {
+        match self.serving(key) {
+            Cow::Borrowed(_) => Cow::Borrowed(self),
+            Cow::Owned(served) => Cow::Owned(Target { served, ..self.clone() }),
+        }
+    }
+
+    /// The ranges of keys that hold what is looked at, in order. Objects of an export's own API lie
+    /// together, whoever's they are; those of other APIs lie among everybody's, and only consumers'
+    /// are looked at.
+    pub fn ranges(&self, snapshot: &Snapshot) -> Vec<Scope> {
+        let resource = self.served.resource_id();
+        let ViewScope::AllClusters(across) = &self.view_scope else {
+            return vec![self.scope()];
+        };
+        let in_clusters = |clusters: BTreeSet<ClusterName>| {
+            let scope = |cluster| Scope {
+                resource: Some(resource.clone()),
+                cluster: Some(cluster),
+                namespace: self.namespace.clone(),
+            };
+            clusters.into_iter().map(scope).collect()
+        };
+        match &across.by {
+            By::Provider(through)
+                if self.served.origin == Origin::System || !through.export.owns(snapshot, &self.served) =>
+            {
+                in_clusters(through.export.consumers(snapshot))
+            }
+            By::Consumer(consumer) => {
+                let schemas = schemas_behind(snapshot, consumer).into_iter();
+                in_clusters(schemas.map(|schema| schema.cluster).collect())
+            }
+            By::Everybody | By::Provider(_) => vec![self.scope()],
+        }
+    }
+
+    /// What must hold when a write is committed, and the object kept within what the writer may
+    /// touch.
+    pub fn hold(&self, snapshot: &Snapshot, draft: Option<WrittenObject<'_>>) -> insula_catalog::Result<Option<Guard>> {
+        let through = match &self.view_scope {
+            ViewScope::Within => return Ok(None),
+            ViewScope::For(lifecycle) => {
+                let guard = lifecycle.hold(snapshot, &self.cluster);
+                return guard
+                    .map(Some)
+                    .ok_or_else(|| self.served.api.forbidden("", lifecycle.refusal()));
+            }
+            ViewScope::ViaExport(through) => through,
+            ViewScope::AllClusters(_) => return Err(insula_catalog::Error::MethodNotAllowed),
+        };
+        let forbidden = |name: &str, why: &str| self.served.api.forbidden(name, why);
+        let right = through.right(snapshot, &self.cluster, self.wish(through));
+        let right = right.map_err(|denied| forbidden("", denied.why()))?;
+        if let Some(draft) = draft {
+            let binds = self.served.resource_id() == ids::apibindings();
+            if binds && through.export.is_named_by(snapshot, &self.cluster, draft.stored) {
+                let why = "whoever provides an export cannot bind it for others, nor answer its permission claims";
+                return Err(forbidden("", why));
+            }
+            for shown in std::iter::once(draft.stored).chain(draft.shown) {
+                let kept = right.keep(shown);
+                kept.map_err(|why| forbidden(shown["metadata"]["name"].as_str().unwrap_or_default(), &why))?;
+            }
+        }
+        Ok(Some(right.guard()))
+    }
+
+    /// Eyes for what a snapshot holds.
+    pub fn looking<'a>(&'a self, catalog: &'a Catalog, snapshot: &'a Snapshot) -> VisibilityFilter<'a> {
+        VisibilityFilter {
+            target: self,
+            catalog,
+            snapshot,
+            last: None,
+            schemas: match &self.view_scope {
+                ViewScope::AllClusters(across) => match &across.by {
+                    By::Consumer(consumer) => schemas_behind(snapshot, consumer),
+                    By::Everybody | By::Provider(_) => BTreeSet::new(),
+                },
+                ViewScope::Within | ViewScope::ViaExport(_) | ViewScope::For(_) => BTreeSet::new(),
+            },
+        }
+    }
+}
+
+/// Tells what of a snapshot a target shows. Objects come cluster by cluster, so that the last right
+/// is remembered.
+pub struct VisibilityFilter<'a> {
+    target: &'a Target,
+    catalog: &'a Catalog,
+    snapshot: &'a Snapshot,
+    last: Option<(ClusterName, Option<Grant>)>,
+    /// What a consumer looks for.
+    schemas: BTreeSet<ObjectKey>,
+}
+
+impl VisibilityFilter<'_> {
+    /// Whether an object is shown.
+    pub fn sees(&mut self, key: &ObjectKey, object: &Object) -> bool {
+        let target = self.target;
+        let through = match &target.view_scope {
+            ViewScope::Within | ViewScope::For(_) => return true,
+            ViewScope::ViaExport(through) => through,
+            ViewScope::AllClusters(across) => {
+                // System clusters are the server's own, whoever looks.
+                if key.cluster.is_system()
+                    || target
+                        .namespace
+                        .as_ref()
+                        .is_some_and(|namespace| *namespace != key.namespace)
+                    || !across.labels.matches(&object.meta.labels)
+                {
+                    return false;
+                }
+                match &across.by {
+                    By::Provider(through) => through,
+                    By::Consumer(_) => return self.schemas.contains(key),
+                    By::Everybody => {
+                        if self.last.as_ref().is_none_or(|(last, _)| *last != key.cluster) {
+                            across.learn(self.catalog, self.snapshot, target, &key.cluster);
+                            self.last = Some((key.cluster.clone(), None));
+                        }
+                        return true;
+                    }
+                }
+            }
+        };
+        if self.last.as_ref().is_none_or(|(last, _)| *last != key.cluster) {
+            let right = through.right(self.snapshot, &key.cluster, target.wish(through));
+            let right = right
+                .ok()
+                .filter(|right| *right.identity(&target.served.identity) == *target.served.identity);
+            if let (Some(_), ViewScope::AllClusters(across)) = (&right, &target.view_scope) {
+                across.learn(self.catalog, self.snapshot, target, &key.cluster);
+            }
+            self.last = Some((key.cluster.clone(), right));
+        }
+        let right = self.last.as_ref().and_then(|(_, right)| right.as_ref());
+        right.is_some_and(|right| right.covers(object))
+    }
+
+    /// The same for an entry.
+    #[inline]
+    pub fn sees_entry(&mut self, entry: &Entry) -> bool {
+        self.sees(&entry.key, &entry.object)
+    }
+
+    /// Returns true for an object of an older state that may be shown in this one, too: what it was
+    /// then may be seen today, and so may what it is today. One that is gone is shown to those who
+    /// would see it if it came back.
+    pub fn still_sees(&mut self, key: &ObjectKey, old: &Object) -> bool {
+        if matches!(self.target.view_scope, ViewScope::Within | ViewScope::For(_)) {
+            return true;
+        }
+        self.sees(key, old)
+            && match self.snapshot.get(key) {
+                Some(present) => self.sees(key, &present.object),
+                None => !self.is_of_waiting(),
+            }
+    }
+
+    /// Returns true where labels of objects say who may look at them: what is gone waits for
+    /// nobody.
+    fn is_of_waiting(&self) -> bool {
+        matches!(&self.target.view_scope, ViewScope::AllClusters(across) if !across.labels.is_empty())
+    }
+}

@@ -1,0 +1,147 @@
+//! APIExports: schemas that fit their resources, and claims that say whose API they mean.
+
+use crate::kinds::{Review, usage::Usage};
+use insula_api::{FieldError, FieldPath, Json, Object, ObjectKey, aggregate};
+use insula_catalog::{Result, ids};
+
+/// Kubernetes' resources that every workspace has, with kcp's own.
+const BUILT_IN: &[(&str, &[&str])] = &[
+    (
+        "",
+        &[
+            "namespaces",
+            "configmaps",
+            "events",
+            "resourcequotas",
+            "secrets",
+            "serviceaccounts",
+        ],
+    ),
+    (
+        "rbac.authorization.k8s.io",
+        &["clusterroles", "clusterrolebindings", "roles", "rolebindings"],
+    ),
+    ("certificates.k8s.io", &["certificatesigningrequests"]),
+    ("coordination.k8s.io", &["leases"]),
+    (
+        "admissionregistration.k8s.io",
+        &[
+            "mutatingwebhookconfigurations",
+            "validatingwebhookconfigurations",
+            "validatingadmissionpolicies",
+            "validatingadmissionpolicybindings",
+            "mutatingadmissionpolicies",
+            "mutatingadmissionpolicybindings",
+        ],
+    ),
+    ("events.k8s.io", &["events"]),
+    ("apiextensions.k8s.io", &["customresourcedefinitions"]),
+    (
+        "authorization.k8s.io",
+        &["subjectaccessreviews", "localsubjectaccessreviews"],
+    ),
+    ("authentication.k8s.io", &["tokenreviews"]),
+    ("core.kcp.io", &["logicalclusters"]),
+];
+
+fn is_built_in(group: &str, resource: &str) -> bool {
+    group == "apis.kcp.io"
+        || BUILT_IN
+            .iter()
+            .any(|(known, all)| *known == group && all.contains(&resource))
+}
+
+pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
+    let spec = FieldPath::new("spec");
+    let text = |value: &Json, field: &str| value[field].as_str().unwrap_or_default().to_owned();
+    let mut errors = Vec::new();
+    for (i, resource) in new["spec"]["resources"].as_array().into_iter().flatten().enumerate() {
+        let (group, name, schema) = (
+            text(resource, "group"),
+            text(resource, "name"),
+            text(resource, "schema"),
+        );
+        let group = if group.is_empty() { "core" } else { &group };
+        let suffix = format!(".{name}.{group}");
+        if !schema.ends_with(&suffix) {
+            let at = spec.child("resources").index(i).child("schema");
+            errors.push(FieldError::invalid(
+                &at,
+                &Json::from(schema),
+                format!("must end in {suffix}"),
+            ));
+        }
+    }
+    for (i, claim) in new["spec"]["permissionClaims"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        if text(claim, "identityHash").is_empty() && !is_built_in(&text(claim, "group"), &text(claim, "resource")) {
+            let at = spec.child("permissionClaims").index(i).child("identityHash");
+            let why = "identityHash is required for API types that are not built-in";
+            errors.push(FieldError::invalid(&at, &Json::from(""), why));
+        }
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(review.forbid(new, aggregate(&errors)))
+    }
+}
+
+/// Another schema in the place of one must have every version in which objects of its tenants are
+/// stored.
+pub(super) fn review_change(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let Some(old) = old.filter(|old| old["spec"]["resources"] != new["spec"]["resources"]) else {
+        return Ok(());
+    };
+    let identity = old["status"]["identityHash"].as_str().unwrap_or_default();
+    let resources = |export: &Json| export["spec"]["resources"].as_array().cloned().unwrap_or_default();
+    let before = resources(old);
+    let is_same = |a: &Json, b: &Json| ["group", "name"].iter().all(|field| a[*field] == b[*field]);
+    let mut errors = Vec::new();
+    for (i, resource) in resources(new).iter().enumerate() {
+        let changed = before
+            .iter()
+            .any(|known| is_same(known, resource) && known["schema"] != resource["schema"]);
+        let Some(versions) = changed.then(|| versions_of(review, resource)).flatten() else {
+            continue;
+        };
+        let text = |field: &str| resource[field].as_str().unwrap_or_default();
+        let claim = ids::claim(review.cluster, text("group"), text("name")).name;
+        let lacks = |object: &Object| !versions.iter().any(|version| version == object.version());
+        let usage = Usage::claimed(
+            review.snapshot,
+            |entry, said| entry.key.name == claim && !identity.is_empty() && *said.identity == *identity,
+            lacks,
+        );
+        if !usage.is_empty() {
+            let stored: Vec<&str> = usage.versions.iter().map(String::as_str).collect();
+            let why = format!(
+                "lacks {}, in which {} are stored: keep it in spec.versions, not served if it is to go, until they \
+                 were written in another storage version",
+                stored.join(", "),
+                usage.words(review.snapshot)
+            );
+            let at = FieldPath::new("spec").child("resources").index(i).child("schema");
+            errors.push(FieldError::invalid(&at, &resource["schema"], why));
+        }
+    }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        let name = new["metadata"]["name"].as_str().unwrap_or_default();
+        Err(review.served.api.invalid(name, errors))
+    }
+}
+
+/// The versions of the schema that a resource of an export names, if it is there already.
+fn versions_of(review: &Review<'_>, resource: &Json) -> Option<Vec<String>> {
+    let name = resource["schema"].as_str()?;
+    let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), review.cluster.clone(), name);
+    let schema = review.snapshot.get(&key)?.object.body_value();
+    let versions = schema["spec"]["versions"].as_array()?.iter();
+    Some(versions.filter_map(|v| v["name"].as_str().map(str::to_owned)).collect())
+}

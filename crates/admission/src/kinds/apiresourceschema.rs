@@ -1,0 +1,152 @@
+//! APIResourceSchemas: definitions with names of their own, which never change.
+
+use crate::kinds::{Review, spaced, usage};
+use insula_api::{FieldError, FieldPath, Json};
+use insula_catalog::{Result, bundle};
+use insula_schema::validate_definition;
+use serde_json::json;
+
+/// Groups of Kubernetes without a dot in their name.
+const SHORT_GROUPS: [&str; 5] = ["apps", "batch", "extensions", "policy", "autoscaling"];
+/// What definitions report at their root where all versions have the same, and where schemas have
+/// it.
+const MOVED: [(&str, &str); 4] = [
+    ("spec.validation", "spec.versions[0].schema"),
+    (
+        "spec.additionalPrinterColumns",
+        "spec.versions[0].additionalPrinterColumns",
+    ),
+    ("spec.subresources", "spec.versions[0].subresources"),
+    ("spec.selectableFields", "spec.versions[0].selectableFields"),
+];
+
+pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    if let Some(old) = old {
+        if new["spec"] == old["spec"] {
+            return Ok(());
+        }
+        let error = FieldError::invalid_text(&FieldPath::new("spec"), "", "is immutable");
+        return Err(review.forbid(new, spaced(&[error])));
+    }
+    let errors = check(new);
+    if !errors.is_empty() {
+        return Err(review.forbid(new, spaced(&errors)));
+    }
+    check_rules(review, new)
+}
+
+/// What is wrong with a schema by itself: its name, its versions and what they describe. Rules are
+/// not looked at.
+pub fn check(schema: &Json) -> Vec<FieldError> {
+    let mut errors = check_name(schema);
+    errors.extend(check_definition(schema));
+    errors
+}
+
+/// A schema that serves stored objects stays: whoever binds its export next must find them in the
+/// same form.
+pub(super) fn review_deletion(review: &Review<'_>, old: &Json) -> Result<()> {
+    let usage = usage::of_schema(review.snapshot, text(old, "/metadata/uid"));
+    if usage.is_empty() {
+        return Ok(());
+    }
+    let why = format!(
+        "it serves {}: let the APIExports offer another schema in its place first",
+        usage.words(review.snapshot)
+    );
+    Err(review.forbid(old, why))
+}
+
+fn text<'a>(value: &'a Json, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Json::as_str).unwrap_or_default()
+}
+
+/// `<prefix>.<plural>.<group>`
+fn check_name(schema: &Json) -> Vec<FieldError> {
+    let (name, plural) = (text(schema, "/metadata/name"), text(schema, "/spec/names/plural"));
+    let group = text(schema, "/spec/group");
+    let suffix = format!(".{plural}.{}", if group.is_empty() { "core" } else { group });
+    let at = FieldPath::new("metadata").child("name");
+    let why = match name.strip_suffix(&suffix) {
+        Some(prefix) if is_label(prefix) => return Vec::new(),
+        Some(_) => format!("must match ^[a-z]([-a-z0-9]*[a-z0-9])?$ in front of {suffix}"),
+        None => format!("must end in {suffix}"),
+    };
+    vec![FieldError::invalid(&at, &json!(name), why)]
+}
+
+fn is_label(text: &str) -> bool {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
+    text.starts_with(|c: char| c.is_ascii_lowercase())
+        && text.ends_with(inner)
+        && text.chars().all(|c| inner(c) || c == '-')
+}
+
+/// The rules of definitions, with the paths of schemas.
+fn check_definition(schema: &Json) -> Vec<FieldError> {
+    let mut spec = bundle::definition_of(&schema["spec"]);
+    spec["conversion"] = json!({"strategy": "None"});
+    let versions = spec["versions"].as_array().into_iter().flatten();
+    let storage: Vec<Json> = versions
+        .filter(|v| v["storage"] == true)
+        .map(|v| v["name"].clone())
+        .collect();
+    let group = text(schema, "/spec/group").to_owned();
+    let definition = json!({
+        "metadata": {"annotations": schema["metadata"]["annotations"]},
+        "spec": spec,
+        "status": {"storedVersions": storage},
+    });
+    let mut errors = Vec::new();
+    let at = FieldPath::new("spec").child("group");
+    if group == "core" {
+        errors.push(FieldError::invalid(
+            &at,
+            &json!(group),
+            "must be empty string for the core group",
+        ));
+    }
+    let free = group.is_empty() || group == "core" || SHORT_GROUPS.contains(&&*group);
+    let found = validate_definition(&definition)
+        .into_iter()
+        .filter(|error| !(error.field.as_str().starts_with("status.") || free && error.field == at));
+    let mut found: Vec<FieldError> = found.map(moved).collect();
+    // What is wrong inside of schemas is told in the order of its text, as Kubernetes does.
+    let inside = |error: &FieldError| error.field.as_str().contains("openAPIV3Schema");
+    let first = found.iter().position(inside).unwrap_or_default();
+    let last = found.iter().rposition(inside).map_or(first, |last| last + 1);
+    if found[first..last].iter().all(inside) {
+        found[first..last].sort_by_cached_key(ToString::to_string);
+    }
+    errors.extend(found);
+    errors
+}
+
+/// The same error where schemas have it.
+fn moved(error: FieldError) -> FieldError {
+    let path = error.field.as_str();
+    let moved = MOVED
+        .iter()
+        .find_map(|(from, to)| Some(format!("{to}{}", path.strip_prefix(from)?)));
+    match moved {
+        Some(path) => FieldError {
+            field: FieldPath::new(&path),
+            ..error
+        },
+        None => error,
+    }
+}
+
+/// Rules that stand in the schema itself must convert between its versions. Those of an
+/// APIConversion may come later.
+fn check_rules(review: &Review<'_>, schema: &Json) -> Result<()> {
+    let invalid = |errors| Err(review.served.api.invalid(text(schema, "/metadata/name"), errors));
+    match insula_conversion::rules_in_schema(schema) {
+        Err(errors) => invalid(errors),
+        Ok(None) => Ok(()),
+        Ok(Some(_)) => match review.catalog.prove(&bundle::of_schema(schema, None)) {
+            Ok(_) => Ok(()),
+            Err(errors) => invalid(bundle::point_into_schema(schema, errors)),
+        },
+    }
+}

@@ -1,0 +1,115 @@
+//! CustomResourceDefinitions: not in the groups that are the server's own, and fit for the
+//! conversion rules of their name.
+
+use crate::kinds::{Operation, Review, usage::Usage};
+use insula_api::{FieldError, FieldPath, Json, ObjectKey};
+use insula_catalog::{Result, bundle, ids};
+
+pub(super) fn review(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    if review.operation == Operation::Create {
+        check_place(review, new)?;
+    }
+    if let Some(old) = old {
+        check_stored_versions(review, new, old)?;
+    }
+    if old.is_none_or(|old| old["spec"] != new["spec"]) {
+        check_rules(review, new)?;
+    }
+    Ok(())
+}
+
+/// A version in which objects are stored stays in `status.storedVersions`, and so in the
+/// definition.
+fn check_stored_versions(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
+    let versions = |object: &Json| {
+        object["status"]["storedVersions"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    let kept = versions(new);
+    let gone: Vec<Json> = versions(old)
+        .into_iter()
+        .filter(|version| !kept.contains(version))
+        .collect();
+    if gone.is_empty() {
+        return Ok(());
+    }
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let usage = Usage::claimed(
+        review.snapshot,
+        |entry, claim| entry.key.cluster == *review.cluster && claim.definition.as_deref() == Some(name),
+        |object| gone.iter().any(|version| version == object.version()),
+    );
+    if usage.is_empty() {
+        return Ok(());
+    }
+    let at = FieldPath::new("status").child("storedVersions");
+    let stored: Vec<&str> = usage.versions.iter().map(String::as_str).collect();
+    let why = format!(
+        "{} are stored in {}: a StorageVersionMigration of this resource writes them anew, and takes it out",
+        usage.words(review.snapshot),
+        stored.join(", ")
+    );
+    let error = FieldError::invalid(&at, &Json::Array(kept), why);
+    Err(review.served.api.invalid(name, vec![error]))
+}
+
+/// Says of a version that may not go yet how much is stored in it. Only where the server itself
+/// writes objects anew, by the rules of an APIConversion: other definitions are as in Kubernetes,
+/// to the letter.
+pub(super) fn explain(review: &Review<'_>, name: &str, mut errors: Vec<FieldError>) -> Vec<FieldError> {
+    for error in &mut errors {
+        if !error.field.as_str().starts_with("status.storedVersions[") {
+            continue;
+        }
+        let version = error.value.trim_matches('"');
+        let usage = Usage::claimed(
+            review.snapshot,
+            |entry, claim| {
+                entry.key.cluster == *review.cluster
+                    && claim.definition.as_deref() == Some(name)
+                    && claim.bundle.is_some()
+            },
+            |object| object.version() == version,
+        );
+        if !usage.is_empty() {
+            let words = usage.words(review.snapshot);
+            error.detail += &format!("; still to be written anew: {words}, see the condition StorageMigrating");
+        }
+    }
+    errors
+}
+
+/// An APIConversion of the definition's name must still convert between its versions.
+fn check_rules(review: &Review<'_>, new: &Json) -> Result<()> {
+    let name = new["metadata"]["name"].as_str().unwrap_or_default();
+    let key = ObjectKey::cluster_scoped(ids::apiconversions(), review.cluster.clone(), name);
+    let Some(conversion) = review.snapshot.get(&key) else {
+        return Ok(());
+    };
+    let bundle = bundle::of_definition(new, &conversion.object.body_value());
+    match review.catalog.prove(&bundle) {
+        Ok(_) => Ok(()),
+        Err(mut errors) => {
+            for error in &mut errors {
+                error.detail = format!("{} (in the APIConversion of this name: change it first)", error.detail);
+            }
+            Err(review.served.api.invalid(name, errors))
+        }
+    }
+}
+
+fn check_place(review: &Review<'_>, new: &Json) -> Result<()> {
+    let group = new["spec"]["group"].as_str().unwrap_or_default();
+    let plural = new["spec"]["names"]["plural"].as_str().unwrap_or_default();
+    let reserved = |domain: &str| group == domain || group.ends_with(&format!(".{domain}"));
+    if reserved("apis.kcp.io") || reserved(ids::INTERNAL) {
+        return Err(review.forbid(new, format!("{group} is a reserved group")));
+    }
+    if review.catalog.system().get(group, plural).is_some() {
+        let why = format!("{plural}.{group} is served by every workspace already: choose another name or group");
+        return Err(review.forbid(new, why));
+    }
+    Ok(())
+}

@@ -1,0 +1,24 @@
+//! APIExportEndpointSlices: their author may bind the export, which is there. Who may not bind it
+//! learns nothing of it.
+
+use crate::kinds::{Operation, Review};
+use insula_api::{ClusterName, Json};
+use insula_catalog::Result;
+
+pub(super) fn review(review: &Review<'_>, new: &Json) -> Result<()> {
+    if review.operation != Operation::Create {
+        return Ok(());
+    }
+    let export = &new["spec"]["export"];
+    let (path, name) = (
+        export["path"].as_str().unwrap_or_default(),
+        export["name"].as_str().unwrap_or_default(),
+    );
+    let bindable = |cluster: ClusterName| review.has_export(&cluster, name) && review.may_bind(&cluster, name);
+    if !review.place_of(path).is_some_and(bindable) {
+        let place = if path.is_empty() { review.cluster.as_str() } else { path };
+        let why = format!("unable to create APIExportEndpointSlice: no permission to bind to export {place}:{name}");
+        return Err(review.forbid(new, why));
+    }
+    Ok(())
+}

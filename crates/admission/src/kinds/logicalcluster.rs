@@ -1,0 +1,190 @@
+//! LogicalClusters: made and ended by the server, finished by initializers.
+
+use crate::kinds::{Operation, Review};
+use insula_access::lifecycle::{INITIALIZER_GROUP, TERMINATOR_GROUP};
+use insula_api::{FieldError, FieldPath, Json};
+use insula_auth::RequiredGroups;
+use insula_catalog::{Error, Named, Result, locate::REQUIRED_GROUPS};
+
+pub(super) fn review(review: &Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
+    if let (true, Some(new)) = (review.privileged(), &new) {
+        check_required_groups(review, new, old)?;
+    }
+    if review.is_master() {
+        return Ok(());
+    }
+    match (review.operation, new, old) {
+        (Operation::Create, Some(new), _) => Err(review.forbid(new, "LogicalCluster cannot be created")),
+        (Operation::Delete, _, Some(old)) if old["spec"]["directlyDeletable"] != true => {
+            Err(review.forbid(old, "LogicalCluster cannot be deleted"))
+        }
+        (Operation::Update, Some(new), Some(old)) => update(review, new, old),
+        _ => Ok(()),
+    }
+}
+
+/// Leaves an annotation as it was.
+pub(super) fn keep(new: &mut Json, old: &Json, key: &str) {
+    let annotations = &mut new["metadata"]["annotations"];
+    if let Some(kept) = old["metadata"]["annotations"].get(key) {
+        annotations[key] = kept.clone();
+    } else if let Some(annotations) = annotations.as_object_mut() {
+        annotations.remove(key);
+    }
+}
+
+/// A list of groups that nobody can be in would lock a workspace.
+pub(super) fn check_required_groups(review: &Review<'_>, new: &Json, old: Option<&Json>) -> Result<()> {
+    let of = |object: &Json| {
+        object["metadata"]["annotations"][REQUIRED_GROUPS]
+            .as_str()
+            .map(str::to_owned)
+    };
+    match of(new) {
+        Some(text) if old.and_then(of).as_ref() != Some(&text) => match RequiredGroups::parse(&text) {
+            Ok(_) => Ok(()),
+            Err(why) => {
+                let at = FieldPath::new("metadata").child("annotations").key(REQUIRED_GROUPS);
+                Err(review.forbid(
+                    new,
+                    FieldError::invalid(&at, &Json::from(text), why.to_string()).to_string(),
+                ))
+            }
+        },
+        _ => Ok(()),
+    }
+}
+
+/// What only administrators of the platform say of a workspace: its users must not lift their own
+/// limits.
+const OPERATORS: [&str; 3] = [
+    "core.kcp.io/inactive",
+    "core.kcp.io/max-total-objects",
+    "tenancy.kcp.io/phase",
+];
+
+fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
+    for key in ["kcp.io/path", super::workspace::OWNER] {
+        if let Some(kept) = old["metadata"]["annotations"].get(key) {
+            new["metadata"]["annotations"][key] = kept.clone();
+        }
+    }
+    if !review.privileged() {
+        keep(new, old, REQUIRED_GROUPS);
+        operators_only(review, new, old)?;
+    }
+    // Deletion of the content cannot be skipped.
+    for finalizer in old["metadata"]["finalizers"].as_array().into_iter().flatten() {
+        if let Some(own @ ("core.kcp.io/logicalcluster-deletion" | "kcp.io/has-terminators")) = finalizer.as_str() {
+            insula_catalog::strategies::add_finalizer(new, own);
+        }
+    }
+    let spec = FieldPath::new("spec");
+    for field in ["initializers", "createdBy", "owner", "directlyDeletable", "terminators"] {
+        if new["spec"].get(field) != old["spec"].get(field) {
+            let error = match field {
+                "initializers" | "terminators" => return Err(review.forbid(new, format!("spec.{field} is immutable"))),
+                _ => FieldError::invalid(&spec.child(field), &new["spec"][field], "field is immutable"),
+            };
+            return Err(review.forbid(new, error.to_string()));
+        }
+    }
+    lists(review, new, old)?;
+    let (from, to) = (phase(old), phase(new));
+    if from != to {
+        if !list(new, "initializers").is_empty() && from == "Initializing" {
+            return Err(review.forbid(new, "status.initializers is not empty"));
+        }
+        let ordinal = |phase: &str| {
+            ["", "Scheduling", "Initializing", "Ready"]
+                .iter()
+                .position(|p| *p == phase)
+        };
+        let forward = matches!((ordinal(&from), ordinal(&to)), (Some(from), Some(to)) if from < to);
+        if !forward {
+            return Err(review.forbid(new, format!("cannot transition from {from:?} to {to:?}")));
+        }
+    }
+    Ok(())
+}
+
+fn phase(object: &Json) -> String {
+    object["status"]["phase"].as_str().unwrap_or_default().to_owned()
+}
+
+fn list(object: &Json, field: &str) -> Vec<Json> {
+    object["status"][field].as_array().cloned().unwrap_or_default()
+}
+
+fn operators_only(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
+    for (map, key) in ["labels", "annotations"]
+        .into_iter()
+        .flat_map(|map| OPERATORS.map(|key| (map, key)))
+    {
+        let at = |object: &Json| object["metadata"][map].get(key).cloned();
+        match (at(old), at(new)) {
+            (was, is) if was == is => {}
+            // What a client leaves out stays: a PUT of a manifest is no attack.
+            (Some(was), None) => new["metadata"][map][key] = was,
+            _ => {
+                let why =
+                    format!("metadata.{map}[{key}] can only be changed by system privileged users: leave it as it is");
+                return Err(review.forbid(new, why));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// `status.initializers` and `status.terminators` only get shorter, and each entry is taken out by
+/// the one who it stands for or by an administrator of the platform. Whoever stands for one changes
+/// nothing else.
+fn lists(review: &Review<'_>, new: &Json, old: &Json) -> Result<()> {
+    for (field, word, group) in [
+        ("initializers", "initializer", INITIALIZER_GROUP),
+        ("terminators", "terminator", TERMINATOR_GROUP),
+    ] {
+        let (was, is) = (list(old, field), list(new, field));
+        if is.iter().any(|entry| !was.contains(entry)) {
+            let why = match (field, phase(old).as_str()) {
+                ("initializers", "Initializing") | ("terminators", _) => format!("status.{field} must not grow"),
+                _ => format!("status.{field} is immutable after initialization"),
+            };
+            return Err(review.forbid(new, why));
+        }
+        let own = review.user.groups.iter().find_map(|name| name.strip_prefix(group));
+        let gone: Vec<&Json> = was.iter().filter(|entry| !is.contains(entry)).collect();
+        match own {
+            Some(own) if gone != [own] => return Err(only_removing(field, word, own, &is)),
+            Some(own) => {
+                let mut rest = (old["status"].clone(), new["status"].clone());
+                for side in [&mut rest.0, &mut rest.1] {
+                    side.as_object_mut().map(|status| status.remove(field));
+                }
+                if rest.0 != rest.1 || old["spec"] != new["spec"] {
+                    let why = format!("only removing the {own:?} {word} is supported: leave everything else as it is");
+                    return Err(review.forbid(new, why));
+                }
+            }
+            None if !gone.is_empty() && !review.privileged() => {
+                let why = format!("status.{field} is for those who stand for its entries: use their virtual workspace");
+                return Err(review.forbid(new, why));
+            }
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn only_removing(field: &str, word: &str, own: &str, is: &[Json]) -> Error {
+    let at = FieldPath::new("status").child(field);
+    let why = format!("only removing the {own:?} {word} is supported");
+    Error::Invalid {
+        subject: Named {
+            group: "tenancy.kcp.io".into(),
+            resource: "Workspace".into(),
+        },
+        name: "cluster".to_owned(),
+        errors: vec![FieldError::invalid(&at, &Json::from(is), why)],
+    }
+}

@@ -1,0 +1,212 @@
+//! What a write to one of our kinds must find in its surroundings: one file a kind. Runs on the
+//! storage version, after the strategy and before the commit, and reads the same snapshot as the
+//! rest of the request.
+
+mod apibinding;
+mod apiconversion;
+mod apiexport;
+mod apiresourceschema;
+mod certificate;
+mod definition;
+mod endpointslice;
+mod logicalcluster;
+mod rbac;
+mod reserved;
+mod usage;
+mod workspace;
+mod workspacetype;
+
+#[cfg(test)]
+mod tests;
+
+pub use apiresourceschema::check as check_schema;
+pub use workspace::user_json;
+
+use insula_access::facts;
+use insula_api::{ClusterName, ClusterPath, Json, ObjectKey, Timestamp};
+use insula_auth::{Attributes, ClusterFacts, UserInfo};
+use insula_catalog::{Catalog, Error, Part, Result, Served, ids, locate, object::refuse, strategies};
+use insula_store::Snapshot;
+
+/// What is done to the object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// It is new.
+    Create,
+    /// It changes.
+    Update,
+    /// Its deletion is asked for.
+    Delete,
+}
+
+/// A write and its surroundings.
+pub struct Review<'a> {
+    /// The present.
+    pub snapshot: &'a Snapshot,
+    /// What clusters serve.
+    pub catalog: &'a Catalog,
+    /// Who asks.
+    pub user: &'a UserInfo,
+    /// Where.
+    pub cluster: &'a ClusterName,
+    /// The resource.
+    pub served: &'a Served,
+    /// What is done.
+    pub operation: Operation,
+    /// Which part changes.
+    pub part: Part,
+    /// When.
+    pub now: Timestamp,
+}
+
+impl Review<'_> {
+    /// Whether the caller is one of the groups that may do what tenants may not.
+    pub fn privileged(&self) -> bool {
+        self.is_master() || self.own().is_in(insula_auth::GROUP_KCP_ADMIN)
+    }
+
+    /// Whether the caller may do what only the server itself does.
+    fn is_master(&self) -> bool {
+        self.own().is_in(insula_auth::GROUP_MASTERS)
+    }
+
+    /// The caller as the cluster sees them: a group that does not count here makes nobody
+    /// privileged.
+    fn own(&self) -> UserInfo {
+        self.user.within(Some(self.cluster))
+    }
+
+    /// Whether the caller has a right on an object of another cluster, which they need not be able
+    /// to enter: what is offered to others is asked for where it is. The object need not exist, so
+    /// that the answer does not tell whether it does.
+    fn may(&self, verb: &str, cluster: &ClusterName, group: &str, resource: &str, name: &str) -> bool {
+        let attributes = Attributes {
+            verb: verb.into(),
+            group: group.into(),
+            resource: resource.into(),
+            name: name.into(),
+            cluster: Some(cluster.clone()),
+            is_resource_request: true,
+            ..Attributes::default()
+        };
+        let facts = ClusterFacts {
+            entered: true,
+            unfinished: false,
+            ..facts(self.snapshot, cluster)
+        };
+        insula_auth::permit(self.user, attributes, &facts).is_ok()
+    }
+
+    /// Where a reference to another object leads: without a path, to one beside it.
+    fn place_of(&self, path: &str) -> Option<ClusterName> {
+        if path.is_empty() {
+            return Some(self.cluster.clone());
+        }
+        let path = ClusterPath::parse(path).ok()?;
+        locate::locate(self.snapshot, &path).ok()
+    }
+
+    /// Whether the caller may bind an export, there or not.
+    fn may_bind(&self, cluster: &ClusterName, export: &str) -> bool {
+        self.may("bind", cluster, "apis.kcp.io", "apiexports", export)
+    }
+
+    fn has_export(&self, cluster: &ClusterName, name: &str) -> bool {
+        let key = ObjectKey::cluster_scoped(ids::apiexports(), cluster.clone(), name);
+        self.snapshot.get(&key).is_some()
+    }
+
+    fn forbid(&self, object: &Json, why: impl Into<String>) -> Error {
+        self.served
+            .api
+            .forbidden(object["metadata"]["name"].as_str().unwrap_or_default(), why)
+    }
+}
+
+/// Looks at a write and may complete `new`. Refusals are kcp's: 403 for what its admission plugins
+/// refuse, 422 for what a kind's own rules do.
+pub fn review(review: Review<'_>, new: Option<&mut Json>, old: Option<&Json>) -> Result<()> {
+    let review = &review;
+    let Some(new) = new else {
+        return review_deletion(review, old);
+    };
+    reserved::review(review, new, old)?;
+    let api = &review.served.api;
+    match (&*api.group, &*api.names.plural) {
+        ("tenancy.kcp.io", "workspaces") => workspace::review(review, new, old),
+        ("tenancy.kcp.io", "workspacetypes") => {
+            workspacetype::review(review, new, old)?;
+            annotate_path(review, new);
+            Ok(())
+        }
+        ("core.kcp.io", "logicalclusters") => logicalcluster::review(review, Some(new), old),
+        ("apis.kcp.io", "apiresourceschemas") => apiresourceschema::review(review, new, old),
+        ("apis.kcp.io", "apiconversions") => apiconversion::review(review, new, old),
+        ("apis.kcp.io", "apiexports") => {
+            apiexport::review(review, new)?;
+            apiexport::review_change(review, new, old)?;
+            annotate_path(review, new);
+            Ok(())
+        }
+        ("apis.kcp.io", "apibindings") => {
+            apibinding::review(review, new, old)?;
+            annotate_path(review, new);
+            Ok(())
+        }
+        ("apis.kcp.io", "apiexportendpointslices") => endpointslice::review(review, new),
+        ("apiextensions.k8s.io", "customresourcedefinitions") => definition::review(review, new, old),
+        ("certificates.k8s.io", "certificatesigningrequests") => certificate::review(review, new, old),
+        ("", "events") => {
+            let errors = strategies::review_event(new, old, review.served.alias.is_some());
+            refuse(
+                review.served,
+                new["metadata"]["name"].as_str().unwrap_or_default(),
+                errors,
+            )
+        }
+        (ids::RBAC, _) => rbac::review(review, new, old),
+        _ => Ok(()),
+    }
+}
+
+/// A refusal by a kind's own rules, with what only a look at its surroundings can add.
+pub fn explain(review: &Review<'_>, refusal: Error) -> Error {
+    let api = &review.served.api;
+    match (&*api.group, &*api.names.plural, refusal) {
+        ("apiextensions.k8s.io", "customresourcedefinitions", Error::Invalid { subject, name, errors }) => {
+            let errors = definition::explain(review, &name, errors);
+            Error::Invalid { subject, name, errors }
+        }
+        (_, _, refusal) => refusal,
+    }
+}
+
+fn review_deletion(review: &Review<'_>, old: Option<&Json>) -> Result<()> {
+    let Some(old) = old else { return Ok(()) };
+    let api = &review.served.api;
+    let name = old["metadata"]["name"].as_str().unwrap_or_default();
+    match (&*api.group, &*api.names.plural, name) {
+        ("", "namespaces", "default" | "kube-system" | "kube-public") => {
+            Err(review.forbid(old, "this namespace may not be deleted"))
+        }
+        ("core.kcp.io", "logicalclusters", _) if *review.cluster == ClusterName::root() => {
+            Err(review.forbid(old, "LogicalCluster cannot be deleted"))
+        }
+        ("core.kcp.io", "logicalclusters", _) => logicalcluster::review(review, None, Some(old)),
+        ("apis.kcp.io", "apiresourceschemas", _) => apiresourceschema::review_deletion(review, old),
+        ("apis.kcp.io", "apiconversions", _) => apiconversion::review_deletion(review, old),
+        _ => Ok(()),
+    }
+}
+
+/// `kcp.io/path`: the canonical path of the workspace that an object is in.
+fn annotate_path(review: &Review<'_>, new: &mut Json) {
+    let path = locate::path_of(review.snapshot, review.cluster);
+    new["metadata"]["annotations"]["kcp.io/path"] = Json::String(path.to_string());
+}
+
+/// kcp's plugins print several errors like Go prints a list.
+fn spaced(errors: &[insula_api::FieldError]) -> String {
+    let words: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    format!("[{}]", words.join(" "))
+}

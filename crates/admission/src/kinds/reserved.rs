@@ -1,0 +1,52 @@
+//! Labels and annotations that the server writes for itself: `internal.….kcp.io/…`, and
+//! `….internal.….kcp.io/…`.
+
+use crate::kinds::{Operation, Review};
+use insula_api::Json;
+use insula_catalog::Result;
+use std::collections::BTreeSet;
+
+fn is_reserved(key: &str) -> bool {
+    key.split_once('/')
+        .is_some_and(|(domain, _)| domain.ends_with(".kcp.io") && domain.split('.').any(|part| part == "internal"))
+}
+
+/// Tenants may neither set nor change them. What a client leaves out stays: a PUT of a manifest is
+/// no attack.
+pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
+    if review.privileged() {
+        return Ok(());
+    }
+    for map in ["labels", "annotations"] {
+        let keys = |object: &Json| -> BTreeSet<String> {
+            let map = object["metadata"][map].as_object();
+            map.into_iter()
+                .flatten()
+                .map(|(key, _)| key.clone())
+                .filter(|key| is_reserved(key))
+                .collect()
+        };
+        let before = old.map(keys).unwrap_or_default();
+        for key in keys(new) {
+            let kept = old.is_some_and(|old| old["metadata"][map][&key] == new["metadata"][map][&key]);
+            if !kept {
+                let verb = if review.operation == Operation::Create {
+                    "set"
+                } else {
+                    "changed"
+                };
+                let why = format!("metadata.{map}[{key}] is the server's and cannot be {verb}: leave it out");
+                return Err(review.forbid(new, why));
+            }
+        }
+        if let Some(old) = old {
+            for key in before {
+                if !new["metadata"][map].is_object() {
+                    new["metadata"][map] = Json::Object(serde_json::Map::new());
+                }
+                new["metadata"][map][&key] = old["metadata"][map][&key].clone();
+            }
+        }
+    }
+    Ok(())
+}

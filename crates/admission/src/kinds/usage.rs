@@ -1,0 +1,97 @@
+//! What stored objects need of an API: which workspaces have how many, and in which versions. Asked
+//! when somebody takes a version, a schema or rules away; the answer names them.
+
+use insula_api::{ClusterName, Object, ResourceId, Scope};
+use insula_catalog::{ResourceRoute, ids, locate};
+use insula_store::{Entry, Snapshot};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ops::ControlFlow,
+};
+
+/// Workspaces that a refusal names.
+const NAMED_MAX: usize = 5;
+
+/// Objects by workspace.
+#[derive(Debug, Default)]
+pub(super) struct Usage {
+    objects: BTreeMap<ClusterName, usize>,
+    /// The versions that they are stored in.
+    pub(super) versions: BTreeSet<String>,
+}
+
+impl Usage {
+    /// Objects of every workspace whose claim is one of these, as far as they are meant.
+    pub(super) fn claimed(
+        snapshot: &Snapshot,
+        is_one: impl Fn(&Entry, &ResourceRoute) -> bool,
+        is_meant: impl Fn(&Object) -> bool,
+    ) -> Self {
+        let mut usage = Usage::default();
+        snapshot.for_each(&Scope::everywhere(ids::claims()), |claim| {
+            let said = claim.object.parsed(ResourceRoute::read);
+            if is_one(claim, &said)
+                && let Some((plural, group)) = claim.key.name.split_once('.')
+            {
+                let resource = ResourceId {
+                    group: if group == "core" { "" } else { group }.into(),
+                    resource: plural.into(),
+                    identity: said.identity.clone(),
+                };
+                usage.count(snapshot, &claim.key.cluster, resource, &is_meant);
+            }
+            ControlFlow::Continue(())
+        });
+        usage
+    }
+
+    fn count(
+        &mut self,
+        snapshot: &Snapshot,
+        cluster: &ClusterName,
+        resource: ResourceId,
+        is_meant: impl Fn(&Object) -> bool,
+    ) {
+        snapshot.for_each(&Scope::cluster(resource, cluster.clone()), |entry| {
+            if is_meant(&entry.object) {
+                *self.objects.entry(cluster.clone()).or_default() += 1;
+                if !self.versions.contains(entry.object.version()) {
+                    self.versions.insert(entry.object.version().to_owned());
+                }
+            }
+            ControlFlow::Continue(())
+        });
+    }
+
+    /// Whether there is nothing.
+    pub(super) fn is_empty(&self) -> bool {
+        self.objects.is_empty()
+    }
+
+    /// `3 objects in 2 workspaces (root:bob: 2, root:eve: 1)`.
+    pub(super) fn words(&self, snapshot: &Snapshot) -> String {
+        let total: usize = self.objects.values().sum();
+        let mut by_count: Vec<(&ClusterName, &usize)> = self.objects.iter().collect();
+        by_count.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+        let named = by_count
+            .iter()
+            .take(NAMED_MAX)
+            .map(|(cluster, count)| format!("{}: {count}", locate::path_of(snapshot, cluster)));
+        let mut named: Vec<String> = named.collect();
+        if by_count.len() > NAMED_MAX {
+            named.push("…".to_owned());
+        }
+        let plural = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+        format!(
+            "{} in {} ({})",
+            plural(total, "object"),
+            plural(by_count.len(), "workspace"),
+            named.join(", ")
+        )
+    }
+}
+
+/// Everything that a schema's bundle serves.
+pub(super) fn of_schema(snapshot: &Snapshot, uid: &str) -> Usage {
+    Usage::claimed(snapshot, |_, claim| claim.bundle.as_deref() == Some(uid), |_| true)
+}

@@ -1,0 +1,236 @@
+//! Workspaces: which type, who owns them, where they may stand.
+
+use crate::kinds::{Operation, Review, logicalcluster};
+use insula_access::workspace_types;
+use insula_api::{ClusterName, ClusterPath, Json};
+use insula_auth::UserInfo;
+use insula_catalog::{
+    Result, ids,
+    locate::{self, REQUIRED_GROUPS},
+};
+use serde_json::json;
+
+pub(super) const OWNER: &str = "experimental.tenancy.kcp.io/owner";
+
+pub(super) fn review(review: &Review<'_>, new: &mut Json, old: Option<&Json>) -> Result<()> {
+    match (review.operation, old) {
+        (Operation::Create, _) => create(review, new),
+        (_, Some(old)) => update(review, new, old),
+        (_, None) => Ok(()),
+    }
+}
+
+fn create(review: &Review<'_>, new: &mut Json) -> Result<()> {
+    if !review.is_master() {
+        for (field, name) in [("cluster", "Cluster"), ("URL", "URL")] {
+            if !new["spec"][field].is_null() {
+                let why = format!("spec.{name} can only be set by system privileged users");
+                return Err(review.forbid(new, why));
+            }
+        }
+        new["metadata"]["annotations"][OWNER] = json!(user_json(review.user).to_string());
+    }
+    required_groups(review, new)?;
+    if new["spec"]["mount"].is_object() {
+        return mount(review, new);
+    }
+    let found = resolve(review, new)?;
+    new["spec"]["type"] = found.reference.write();
+    for (key, value) in &found.view.labels {
+        if !new["metadata"]["labels"].is_object() {
+            new["metadata"]["labels"] = json!({});
+        }
+        if new["metadata"]["labels"].get(key).is_none() {
+            new["metadata"]["labels"][key] = json!(value);
+        }
+    }
+    if let Some(refused) = first_unusable(review, found.clone()) {
+        return Err(review.forbid(new, unusable(&refused)));
+    }
+    let child = workspace_types::lineage(review.snapshot, found).map_err(|why| review.forbid(new, why))?;
+    fits(review, new, &child)
+}
+
+/// A mount has no content here, and so no type.
+fn mount(review: &Review<'_>, new: &Json) -> Result<()> {
+    if !new["spec"]["type"].is_null() && !review.privileged() {
+        return Err(review.forbid(
+            new,
+            "spec.mount and spec.type cannot be set together: a mount has its content elsewhere",
+        ));
+    }
+    for field in ["apiVersion", "kind", "name"] {
+        if new["spec"]["mount"]["ref"][field]
+            .as_str()
+            .unwrap_or_default()
+            .is_empty()
+        {
+            return Err(review.forbid(new, format!("spec.mount.ref.{field} must be set")));
+        }
+    }
+    Ok(())
+}
+
+fn may_use(review: &Review<'_>, cluster: &ClusterName, name: &str) -> bool {
+    review.may("use", cluster, "tenancy.kcp.io", "workspacetypes", name)
+}
+
+/// The first type that the caller may not use, of a type and all that it extends. What extends is
+/// looked at before what is extended, so that nobody learns what a type extends that is closed to
+/// them, nor whether it is there.
+fn first_unusable(review: &Review<'_>, start: workspace_types::Resolved) -> Option<workspace_types::TypeReference> {
+    let mut found = vec![start];
+    let mut next = 0;
+    while let Some(here) = found.get(next) {
+        if !may_use(review, &here.cluster, &here.reference.name) {
+            return Some(here.reference.clone());
+        }
+        for wanted in here.view.clone().extends.iter() {
+            match workspace_types::at(review.snapshot, wanted) {
+                Some(base) if found.iter().any(|known| known.reference == base.reference) => {}
+                // A type that extends more than can be meant is refused by its lineage.
+                Some(base) if found.len() < workspace_types::EXTENDS_MAX => found.push(base),
+                Some(_) => return None,
+                None if may_know(review, wanted) => {}
+                None => return Some(wanted.clone()),
+            }
+        }
+        next += 1;
+    }
+    None
+}
+
+fn unusable(reference: &workspace_types::TypeReference) -> String {
+    format!("unable to use workspace type {reference}: missing verb='use' permission on workspacetype")
+}
+
+/// A child requires the groups that its parent does. Only the server itself, and a master, may say
+/// something else.
+fn required_groups(review: &Review<'_>, new: &mut Json) -> Result<()> {
+    let given = new["metadata"]["annotations"].get(REQUIRED_GROUPS).cloned();
+    if review.is_master() && given.is_some() {
+        return logicalcluster::check_required_groups(review, new, None);
+    }
+    let parent = review.snapshot.get(&ids::logical_cluster(review.cluster));
+    let parent = parent.map(|parent| parent.object.body_value()["metadata"]["annotations"][REQUIRED_GROUPS].clone());
+    match parent.filter(Json::is_string) {
+        Some(groups) => new["metadata"]["annotations"][REQUIRED_GROUPS] = groups,
+        None if given.is_some() => {
+            new["metadata"]["annotations"]
+                .as_object_mut()
+                .map(|annotations| annotations.remove(REQUIRED_GROUPS));
+        }
+        None => {}
+    }
+    Ok(())
+}
+
+fn resolve(review: &Review<'_>, new: &Json) -> Result<workspace_types::Resolved> {
+    let unresolved = |what: &str| review.forbid(new, format!("workspace type {what:?} cannot be resolved"));
+    let wanted = match workspace_types::TypeReference::read(&new["spec"]["type"]) {
+        Some(wanted) if wanted.path.is_empty() => {
+            let found = workspace_types::upwards(review.snapshot, review.cluster, &wanted.name);
+            return found.ok_or_else(|| unresolved(&wanted.name));
+        }
+        Some(wanted) => wanted,
+        None => default_child(review),
+    };
+    if let Some(found) = workspace_types::at(review.snapshot, &wanted) {
+        return Ok(found);
+    }
+    match may_know(review, &wanted) {
+        true => Err(unresolved(&wanted.to_string())),
+        false => Err(review.forbid(new, unusable(&wanted))),
+    }
+}
+
+/// Returns true for callers who may learn that a type is not there: those who might use it if it
+/// were.
+fn may_know(review: &Review<'_>, wanted: &workspace_types::TypeReference) -> bool {
+    let path = ClusterPath::parse(&wanted.path).ok();
+    let place = path.and_then(|path| locate::locate(review.snapshot, &path).ok());
+    review.privileged() || place.is_some_and(|place| may_use(review, &place, &wanted.name))
+}
+
+/// The type of children that name none.
+fn default_child(review: &Review<'_>) -> workspace_types::TypeReference {
+    let parent = workspace_types::of_cluster(review.snapshot, review.cluster);
+    let said = parent.and_then(|parent| parent.view.default_child.clone());
+    said.unwrap_or(workspace_types::TypeReference {
+        path: "root".into(),
+        name: "universal".into(),
+    })
+}
+
+/// The limits of the type on its parents, and of the parent on its children; what a type extends
+/// counts as the type.
+fn fits(review: &Review<'_>, new: &Json, child: &[workspace_types::Resolved]) -> Result<()> {
+    let Some(parent) = workspace_types::of_cluster(review.snapshot, review.cluster) else {
+        return Ok(());
+    };
+    let parent = workspace_types::lineage(review.snapshot, parent).map_err(|why| review.forbid(new, why))?;
+    let refusal =
+        limited("parent", child, &parent, |t| &t.parents).or_else(|| limited("child", &parent, child, |t| &t.children));
+    refusal.map_or(Ok(()), |why| Err(review.forbid(new, why)))
+}
+
+/// Why one side's limits do not let the other side be its parent or child. The last type of each is
+/// the workspace's own.
+fn limited(
+    word: &str,
+    limiting: &[workspace_types::Resolved],
+    other: &[workspace_types::Resolved],
+    limit: fn(&workspace_types::TypeView) -> &workspace_types::Limit,
+) -> Option<String> {
+    let (own, others) = (&limiting.last()?.reference, &other.last()?.reference);
+    limiting.iter().find_map(|one| match limit(&one.view) {
+        workspace_types::Limit::Any => None,
+        workspace_types::Limit::None => Some(format!("workspace type {own} cannot have any {word}")),
+        workspace_types::Limit::Types(allowed) => {
+            if other.iter().any(|known| allowed.contains(&known.reference)) {
+                return None;
+            }
+            let extending = match one.reference == *own {
+                true => String::new(),
+                false => format!(" extends {}, which", one.reference),
+            };
+            Some(format!(
+                "workspace type {own}{extending} only allows {} {word} workspaces, but {word} type {others} only implements {}",
+                workspace_types::words(allowed),
+                workspace_types::words(other.iter().map(|known| &known.reference)),
+            ))
+        }
+    })
+}
+
+fn update(review: &Review<'_>, new: &mut Json, old: &Json) -> Result<()> {
+    if review.is_master() {
+        return Ok(());
+    }
+    if let Some(owner) = old["metadata"]["annotations"].get(OWNER) {
+        new["metadata"]["annotations"][OWNER] = owner.clone();
+    }
+    logicalcluster::keep(new, old, REQUIRED_GROUPS);
+    for (field, name) in [("cluster", "Cluster"), ("URL", "URL")] {
+        if new["spec"][field] != old["spec"][field] {
+            let why = format!("spec.{name} can only be changed by system privileged users");
+            return Err(review.forbid(new, why));
+        }
+    }
+    Ok(())
+}
+
+/// Kubernetes' `UserInfo`.
+pub fn user_json(user: &UserInfo) -> Json {
+    let mut value = json!({"username": user.name});
+    if !user.uid.is_empty() {
+        value["uid"] = json!(user.uid);
+    }
+    if !user.groups.is_empty() {
+        value["groups"] = json!(user.groups);
+    }
+    if !user.extra.is_empty() {
+        value["extra"] = json!(user.extra);
+    }
+    value
+}

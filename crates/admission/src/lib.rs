@@ -1,0 +1,13 @@
+//! Admission of writes: the rules of our own kinds, admission policies and webhooks of workspaces,
+//! quotas, and the limit of objects in a workspace.
+//!
+//! Runs on the storage version, after the strategy of the kind and before the commit, and reads the
+//! same snapshot as the rest of the request.
+
+pub mod kinds;
+pub mod object_limit;
+pub mod policy;
+pub mod quota;
+
+pub use kinds::{Operation, Review};
+pub use policy::{ExpressionWarning, type_check};

@@ -1,0 +1,100 @@
+//! The policies about a workspace's writes that are bound, compiled once for each content and
+//! shared by all workspaces.
+//!
+//! Nothing is kept for a workspace: what a policy says is kept with the policy's object, so that a
+//! change is effective with the very revision that makes it, and a workspace without bindings pays
+//! one look into an empty range.
+
+use crate::policy::request::Request;
+use dashmap::DashMap;
+use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Scope};
+use insula_catalog::policies::{
+    compile::CompiledPolicy,
+    spec::{BindingSpec, PolicySpec},
+};
+use insula_store::Snapshot;
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, Weak};
+
+/// Compiled policies by content.
+#[derive(Debug, Default)]
+pub struct Policies {
+    compiled: DashMap<[u8; 32], Weak<CompiledPolicy>>,
+}
+
+/// A policy with its bindings.
+#[derive(Debug)]
+pub(crate) struct Hook {
+    /// The cluster of the policy, its bindings and their parameters.
+    pub(crate) home: ClusterName,
+    pub(crate) name: Arc<str>,
+    pub(crate) policy: Arc<CompiledPolicy>,
+    pub(crate) bindings: Vec<Binding>,
+}
+
+/// A binding.
+#[derive(Debug)]
+pub(crate) struct Binding {
+    pub(crate) name: Arc<str>,
+    pub(crate) spec: Arc<BindingSpec>,
+}
+
+impl Policies {
+    /// The program of a policy.
+    pub(crate) fn compiled(&self, policy: &Object) -> Arc<CompiledPolicy> {
+        let compile = |policy: &Object| {
+            let value = policy.body_value();
+            let content: [u8; 32] = Sha256::digest(value["spec"].to_string()).into();
+            if let Some(known) = self.compiled.get(&content).and_then(|weak| weak.upgrade()) {
+                return known;
+            }
+            let compiled = Arc::new(CompiledPolicy::compile(PolicySpec::read(&value)));
+            self.compiled.insert(content, Arc::downgrade(&compiled));
+            // What nothing uses any more goes now and then, so that churn leaves nothing behind.
+            if self.compiled.len().is_power_of_two() {
+                self.compiled.retain(|_, policy| policy.strong_count() > 0);
+            }
+            compiled
+        };
+        Arc::clone(&policy.parsed(compile))
+    }
+
+    /// The bound policies that are about a write: the exporter's of what is bound, then the
+    /// workspace's own.
+    pub(crate) fn hooks(&self, request: &Request<'_>, bindings: &ResourceId, policies: &ResourceId) -> Vec<Hook> {
+        let homes = request.homes_of_hooks().into_iter();
+        homes
+            .flat_map(|home| self.at(request.snapshot, &home, bindings.clone(), policies))
+            .collect()
+    }
+
+    /// The bound policies of a cluster, in order of their names.
+    fn at(&self, snapshot: &Snapshot, cluster: &ClusterName, bindings: ResourceId, policies: &ResourceId) -> Vec<Hook> {
+        let found = snapshot.range(&Scope::cluster(bindings, cluster.clone()), None, usize::MAX);
+        let mut hooks: Vec<Hook> = Vec::new();
+        for entry in found {
+            let spec = entry.object.parsed(|object| BindingSpec::read(&object.body_value()));
+            let binding = Binding {
+                name: entry.key.name.clone(),
+                spec,
+            };
+            let name = &binding.spec.policy_name;
+            match hooks.binary_search_by(|hook| (*hook.name).cmp(name)) {
+                Ok(at) => hooks[at].bindings.push(binding),
+                Err(at) => {
+                    let key = ObjectKey::cluster_scoped(policies.clone(), cluster.clone(), name);
+                    // A binding of no policy waits for it.
+                    let Some(policy) = snapshot.get(&key) else { continue };
+                    let hook = Hook {
+                        home: cluster.clone(),
+                        name: policy.key.name.clone(),
+                        policy: self.compiled(&policy.object),
+                        bindings: vec![binding],
+                    };
+                    hooks.insert(at, hook);
+                }
+            }
+        }
+        hooks
+    }
+}

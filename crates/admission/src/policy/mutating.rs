@@ -1,0 +1,306 @@
+//! MutatingAdmissionPolicies at a write: they change what was sent before anything else looks at
+//! it.
+
+use crate::policy::{
+    authorizer::Authorizer,
+    evaluate::{Condition, Evaluation, Inputs},
+    hooks::{Binding, Hook, Policies},
+    matching::{self, ResourceVersion},
+    params, patch,
+    request::{New, Request},
+    webhooks::Mutators,
+};
+use insula_access::Target;
+use insula_api::Json;
+use insula_catalog::{
+    Catalog, Denial, Error, Result, ids, object::metadata_of, policies::compile::CompiledMutation, stored,
+};
+use insula_cel::{Budget, OBJECT_COST_MAX};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// The mutating policies of a workspace and the write that they may change.
+pub struct Mutations<'a> {
+    catalog: &'a Catalog,
+    request: Request<'a>,
+    hooks: Vec<Hook>,
+    webhooks: Option<Mutators>,
+}
+
+/// One policy by one binding with one parameter.
+struct Invocation<'h> {
+    hook: &'h Hook,
+    binding: &'h Binding,
+    params: Option<Json>,
+    seen_as: ResourceVersion,
+}
+
+/// Policy, binding, and the parameter's namespace and name.
+type InvocationKey = (Arc<str>, Arc<str>, String);
+
+/// Done, or why not.
+type Done = std::result::Result<(), String>;
+
+/// What a policy could not do.
+struct Problem {
+    message: String,
+    denial: Denial,
+}
+
+/// Who was asked, and who has to be asked again.
+#[derive(Default)]
+struct Rounds {
+    /// Invoked so far, of those who want to know of later changes.
+    invoked: BTreeSet<InvocationKey>,
+    again: BTreeSet<InvocationKey>,
+}
+
+impl<'a> Mutations<'a> {
+    /// The policies that are bound in the write's workspace; nothing where there are none.
+    pub fn find(policies: &Policies, catalog: &'a Catalog, request: Request<'a>) -> Option<Self> {
+        if request.is_exempt() {
+            return None;
+        }
+        let (bindings, kinds) = (ids::mutatingadmissionpolicybindings(), ids::mutatingadmissionpolicies());
+        let hooks = policies.hooks(&request, &bindings, &kinds);
+        let webhooks = Mutators::find(&request);
+        (!hooks.is_empty() || webhooks.is_some()).then_some(Mutations {
+            catalog,
+            request,
+            hooks,
+            webhooks,
+        })
+    }
+
+    /// Lets policies and then webhooks change an object that was sent, complete with its defaults.
+    /// Gives what the sender should know.
+    pub fn apply(&self, new: &mut Json) -> Result<Vec<String>> {
+        let mut warnings = Vec::new();
+        self.apply_policies(new)?;
+        if let Some(webhooks) = &self.webhooks {
+            webhooks.apply(&self.request, new, &mut warnings)?;
+        }
+        Ok(warnings)
+    }
+
+    /// Policies that ask for it are asked once more when others changed the object behind them.
+    fn apply_policies(&self, new: &mut Json) -> Result<()> {
+        let mut rounds = Rounds::default();
+        self.round(new, &mut rounds, None)?;
+        if rounds.again.is_empty() {
+            return Ok(());
+        }
+        let again = std::mem::take(&mut rounds.again);
+        self.round(new, &mut rounds, Some(&again))
+    }
+
+    fn round(&self, new: &mut Json, rounds: &mut Rounds, only: Option<&BTreeSet<InvocationKey>>) -> Result<()> {
+        let mut problems = Vec::new();
+        let invocations = self.invocations(new, &mut problems);
+        let namespace = self.request.namespace_object();
+        for invocation in &invocations {
+            let key = invocation.key();
+            if only.is_some_and(|only| !only.contains(&key)) {
+                continue;
+            }
+            let before = new.clone();
+            let outcome = self.invoke(invocation, new, &namespace);
+            if let Err(message) = outcome {
+                invocation
+                    .hook
+                    .fails(Some(invocation.binding), &message, Denial::Mutation, &mut problems);
+            }
+            if *new != before {
+                rounds.again.append(&mut rounds.invoked);
+            }
+            if invocation.hook.policy.spec.reinvocation_policy == "IfNeeded" {
+                rounds.invoked.insert(key);
+            }
+        }
+        self.refuse(problems)
+    }
+
+    /// Whom the write concerns, decided on the object as it is before any of them.
+    fn invocations(&self, new: &Json, problems: &mut Vec<Problem>) -> Vec<Invocation<'_>> {
+        let request = &self.request;
+        let subject = request.subject(New::Sent(new));
+        let snapshot = request.snapshot;
+        let mut found = Vec::new();
+        for hook in &self.hooks {
+            let (spec, cluster) = (&hook.policy.spec, &hook.home);
+            let Some(constraints) = &spec.match_constraints else {
+                continue;
+            };
+            let mut fails = |binding, why: &str| hook.misconfigured(binding, why, problems);
+            let seen_as = match matching::matches(&subject, constraints) {
+                Ok(Some(seen_as)) => seen_as,
+                Ok(None) => continue,
+                Err(why) => {
+                    fails(None, &why);
+                    continue;
+                }
+            };
+            let source = spec
+                .param_kind
+                .as_ref()
+                .map(|kind| params::source(self.catalog, snapshot, cluster, kind));
+            let source = match source.transpose() {
+                Ok(source) => source,
+                Err(why) => {
+                    fails(None, &why);
+                    continue;
+                }
+            };
+            for binding in &hook.bindings {
+                let concerned = match &binding.spec.match_resources {
+                    None => Ok(true),
+                    Some(resources) => matching::matches(&subject, resources).map(|found| found.is_some()),
+                };
+                let param_ref = binding.spec.param_ref.as_ref();
+                let params = concerned.and_then(|concerned| match concerned {
+                    true => params::collect(snapshot, cluster, request.namespace(), source.as_ref(), param_ref),
+                    false => Ok(Vec::new()),
+                });
+                match params {
+                    Err(why) => fails(Some(binding), &why),
+                    Ok(params) => found.extend(params.into_iter().map(|params| Invocation {
+                        hook,
+                        binding,
+                        params,
+                        seen_as: seen_as.clone(),
+                    })),
+                }
+            }
+        }
+        found
+    }
+
+    /// Lets one policy make its changes, in the version that it is about.
+    fn invoke(&self, invocation: &Invocation<'_>, new: &mut Json, namespace: &Json) -> Done {
+        let request = &self.request;
+        let (policy, seen_as) = (&invocation.hook.policy, &invocation.seen_as);
+        let target = request.target;
+        let convert = |object: &Json, to: &str| convert(target, object, to).map_err(|error| error.to_string());
+        let own_version = *seen_as.version == *target.version;
+        let mut object = match own_version {
+            true => request
+                .object(New::Sent(new), seen_as)
+                .map_err(|error| error.to_string())?,
+            false => convert(new, &seen_as.version)?,
+        };
+        let old_object = request.old_object(seen_as).map_err(|error| error.to_string())?;
+        let own = request.subject(New::Sent(new)).resource;
+        let described = request.describe(seen_as, &own);
+        let params = invocation.params.as_ref().unwrap_or(&Json::Null);
+        let (authorizer, resource) = (Authorizer::new(request), request.checked());
+        let inputs = Inputs {
+            object: &Json::Null,
+            old_object: &old_object,
+            params,
+            request: &described,
+            namespace,
+            authorizer: &authorizer,
+            request_resource: &resource,
+        };
+        let conditions = Inputs {
+            object: &object,
+            ..inputs
+        };
+        match Evaluation::new(policy, conditions).conditions() {
+            Condition::Holds => {}
+            Condition::Fails => return Ok(()),
+            Condition::Error(why) => return Err(why),
+        }
+        let api = &target.served.api;
+        let schema = &api.version(&seen_as.version).ok_or("the version is not served")?.schema;
+        for mutation in &policy.mutations {
+            let (CompiledMutation::JsonPatch(expression) | CompiledMutation::ApplyConfiguration(expression)) = mutation;
+            let mut budget = Budget::new(OBJECT_COST_MAX);
+            let inputs = Inputs {
+                object: &object,
+                ..inputs
+            };
+            let change = Evaluation::new(policy, inputs)
+                .value(expression, &mut budget)
+                .map_err(|failure| failure.to_string())?;
+            match mutation {
+                CompiledMutation::JsonPatch(_) => patch::json_patch(&mut object, change)?,
+                CompiledMutation::ApplyConfiguration(_) => {
+                    patch::apply_configuration(&mut object, &change, schema.root())?;
+                }
+            }
+            insula_schema::prune(&mut object, schema);
+            insula_schema::default(&mut object, schema);
+        }
+        let mut changed = match own_version {
+            true => object,
+            false => convert(&object, &target.version)?,
+        };
+        // What the object is, and the revision that it builds on, are the sender's to say.
+        changed["apiVersion"] = new["apiVersion"].clone();
+        changed["kind"] = new["kind"].clone();
+        let revision = new["metadata"].get("resourceVersion").cloned();
+        let metadata = metadata_of(&mut changed);
+        match revision {
+            Some(revision) => drop(metadata.insert("resourceVersion".into(), revision)),
+            None => drop(metadata.remove("resourceVersion")),
+        }
+        *new = changed;
+        Ok(())
+    }
+
+    fn refuse(&self, problems: Vec<Problem>) -> Result<()> {
+        let Some(first) = problems.first() else { return Ok(()) };
+        Err(Error::Denied {
+            resource: self.request.named(),
+            name: self.request.name.to_owned(),
+            denial: first.denial,
+            message: first.message.clone(),
+            causes: problems.iter().map(|problem| problem.message.clone()).collect(),
+        })
+    }
+}
+
+impl Hook {
+    fn misconfigured(&self, binding: Option<&Binding>, why: &str, problems: &mut Vec<Problem>) {
+        let what = if binding.is_some() { "binding" } else { "policy" };
+        let why = format!("failed to configure {what}: {why}");
+        self.fails(binding, &why, Denial::Forbidden, problems);
+    }
+
+    fn fails(&self, binding: Option<&Binding>, why: &str, denial: Denial, problems: &mut Vec<Problem>) {
+        if self.policy.spec.ignores_failure() {
+            return;
+        }
+        let message = match binding {
+            Some(binding) => format!(
+                "policy '{}' with binding '{}' denied request: {why}",
+                self.name, binding.name
+            ),
+            None => format!("policy {:?} denied request: {why}", self.name),
+        };
+        problems.push(Problem { message, denial });
+    }
+}
+
+impl Invocation<'_> {
+    fn key(&self) -> InvocationKey {
+        let text = |field: &str| {
+            let params = self.params.as_ref();
+            params
+                .and_then(|params| params["metadata"][field].as_str())
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let params = format!("{}/{}", text("namespace"), text("name"));
+        (self.hook.name.clone(), self.binding.name.clone(), params)
+    }
+}
+
+/// An object that was sent, or changed by a policy, in another version.
+pub(super) fn convert(target: &Target, object: &Json, to: &str) -> Result<Json> {
+    let own = stored::unalias(&target.served, object);
+    target
+        .served
+        .convert(own.as_ref().unwrap_or(object), to)
+        .map_err(|failed| failed.or(|error| stored::write_error(&target.served, object, error)))
+}

@@ -1,0 +1,95 @@
+//! The objects that a binding gives to its policy as `params`.
+
+use insula_api::{ClusterName, Json, LabelSelector, ObjectKey, Scope};
+use insula_catalog::{
+    Catalog, ScopeKind, Served,
+    policies::spec::{ParamKind, ParamRef},
+    stored,
+};
+use insula_store::Snapshot;
+use std::sync::Arc;
+
+/// What serves a kind of parameters, and in which version they are read.
+pub(crate) struct ParamSource {
+    served: Served,
+    version: Arc<str>,
+}
+
+/// Finds what serves a kind. `Err`: why the policy cannot be used.
+pub(crate) fn source(
+    catalog: &Catalog,
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    kind: &ParamKind,
+) -> Result<ParamSource, String> {
+    let (group, version) = kind.group_version();
+    let mut served = catalog.served(snapshot, cluster).into_iter();
+    let found = served.find(|served| {
+        **served.group() == *group
+            && *served.names().kind == *kind.kind
+            && served.served_versions().any(|known| &*known.name == version)
+    });
+    match found {
+        Some(served) => Ok(ParamSource {
+            served,
+            version: version.into(),
+        }),
+        None => Err(format!("failed to find resource referenced by paramKind: '{kind}'")),
+    }
+}
+
+/// The parameters of a binding; `None` is one evaluation without any. `Err`: why the binding cannot
+/// be used.
+pub(crate) fn collect(
+    snapshot: &Snapshot,
+    cluster: &ClusterName,
+    namespace: &str,
+    source: Option<&ParamSource>,
+    param_ref: Option<&ParamRef>,
+) -> Result<Vec<Option<Json>>, String> {
+    let (Some(source), Some(param_ref)) = (source, param_ref) else {
+        return Ok(vec![None]);
+    };
+    let namespace = match (source.served.api.scope, param_ref.namespace.as_str()) {
+        (ScopeKind::Cluster, "") => "",
+        (ScopeKind::Cluster, _) => {
+            return Err("paramRef.namespace must not be provided for a cluster-scoped `paramKind`".to_owned());
+        }
+        (ScopeKind::Namespaced, "") if namespace.is_empty() => {
+            return Err(
+                "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources".to_owned(),
+            );
+        }
+        (ScopeKind::Namespaced, "") => namespace,
+        (ScopeKind::Namespaced, given) => given,
+    };
+    let key = ObjectKey {
+        resource: source.served.resource_id(),
+        cluster: cluster.clone(),
+        namespace: namespace.into(),
+        name: param_ref.name.as_str().into(),
+    };
+    let found = match &param_ref.selector {
+        Some(selector) => {
+            let selector = LabelSelector::from_json(selector).map_err(|error| error.to_string())?;
+            let scope = Scope {
+                resource: Some(key.resource),
+                cluster: Some(key.cluster),
+                namespace: Some(key.namespace),
+            };
+            let mut all = snapshot.range(&scope, None, usize::MAX);
+            all.retain(|entry| selector.matches(&entry.object.meta.labels));
+            all
+        }
+        None => snapshot.get(&key).into_iter().collect(),
+    };
+    if found.is_empty() && param_ref.parameter_not_found_action == "Deny" {
+        return Err("no params found for policy binding with `Deny` parameterNotFoundAction".to_owned());
+    }
+    let values = found.iter().map(|entry| {
+        stored::value(&source.served, entry, &source.version)
+            .map(Some)
+            .map_err(|error| error.to_string())
+    });
+    values.collect()
+}

@@ -1,0 +1,286 @@
+//! Admission webhooks at a write: who is asked, and what follows from the answers.
+//!
+//! Like policies they are looked up where a write is decided, so that a configuration is effective
+//! with the revision that makes it. Calling them is [`insula_catalog::webhook`]'s: here an answer
+//! is there, or the write is decided again once it is.
+
+use crate::policy::{
+    authorizer::Authorizer,
+    evaluate::{Condition, Evaluation, Inputs},
+    matching::{self, ResourceVersion},
+    mutating::convert,
+    request::{New, Request, VersionedRequest, Views},
+};
+use base64::{Engine, engine::general_purpose::STANDARD};
+use insula_api::{Json, ResourceId, Scope};
+use insula_catalog::{
+    Error, Result,
+    object::{place, unplace},
+    policies::{
+        compile::CompiledPolicy,
+        spec::{Hooks, MatchResources, WebhookSpec},
+    },
+    webhook::{self, Answer, Question},
+};
+use std::{collections::BTreeSet, sync::Arc};
+
+/// A webhook of a configuration, ready to be asked.
+#[derive(Debug)]
+pub(crate) struct Webhook {
+    spec: WebhookSpec,
+    constraints: MatchResources,
+    conditions: CompiledPolicy,
+    /// Nothing where nobody can be called: a failure like another.
+    hook: Option<Arc<webhook::Hook>>,
+}
+
+/// All webhooks of a kind of configuration that are about a write: the exporter's of what is bound,
+/// then the workspace's own, each in order of configurations' names.
+fn find(request: &Request<'_>, kind: &ResourceId, mutating: bool) -> Vec<Arc<Vec<Webhook>>> {
+    let read = |entry: &insula_store::Entry| {
+        entry.object.parsed(|object| {
+            let hooks = Hooks::read(&object.body_value()).webhooks;
+            let ready = hooks.into_iter().map(|spec| Webhook::new(spec, mutating));
+            ready.collect::<Vec<Webhook>>()
+        })
+    };
+    let homes = request.homes_of_hooks().into_iter();
+    let at = |home| {
+        request
+            .snapshot
+            .range(&Scope::cluster(kind.clone(), home), None, usize::MAX)
+    };
+    homes.flat_map(at).map(|entry| read(&entry)).collect()
+}
+
+impl Webhook {
+    fn new(spec: WebhookSpec, mutating: bool) -> Self {
+        let known = ["v1", "v1beta1"];
+        let review = spec
+            .admission_review_versions
+            .iter()
+            .find_map(|version| known.into_iter().find(|known| version == known));
+        let endpoint = webhook::conversion::endpoint(&spec.client_config);
+        let hook = review.zip(endpoint).map(|(review, endpoint)| {
+            Arc::new(webhook::Hook {
+                endpoint,
+                review,
+                timeout_seconds: u32::try_from(spec.timeout_seconds).unwrap_or(1),
+                mutating,
+            })
+        });
+        Webhook {
+            constraints: spec.constraints(),
+            conditions: CompiledPolicy::compile(spec.as_policy()),
+            hook,
+            spec,
+        }
+    }
+
+    /// The version in which it sees a write that it is about.
+    fn sees(&self, subject: &matching::Subject<'_>) -> Result<Option<ResourceVersion>> {
+        if self.spec.rules.is_empty() {
+            return Ok(None);
+        }
+        matching::matches(subject, &self.constraints).map_err(Error::Internal)
+    }
+
+    /// Whether its conditions on a write hold.
+    fn holds(&self, request: &Request<'_>, view: &VersionedRequest, namespace: &Json) -> Result<bool> {
+        if self.conditions.conditions.is_empty() {
+            return Ok(true);
+        }
+        let (authorizer, resource) = (Authorizer::new(request), request.checked());
+        let inputs = Inputs {
+            object: &view.object,
+            old_object: &view.old_object,
+            params: &Json::Null,
+            request: &view.request,
+            namespace,
+            authorizer: &authorizer,
+            request_resource: &resource,
+        };
+        match Evaluation::new(&self.conditions, inputs).conditions() {
+            Condition::Holds => Ok(true),
+            Condition::Fails => Ok(false),
+            Condition::Error(why) => Err(request.target.served.api.forbidden(request.name, why)),
+        }
+    }
+
+    /// What it says of an object; nothing where it has not been asked yet.
+    fn ask(&self, request: &Request<'_>, view: &VersionedRequest, object: &Json) -> Result<Option<Answer>> {
+        let Some(questions) = &request.target.served.questions else {
+            // Its configuration came while the write was on its way.
+            return Err(Error::TooManyRequests(
+                "the admission webhooks of the workspace have just changed, please try again".into(),
+            ));
+        };
+        let Some(hook) = &self.hook else {
+            return Ok(Some(Err("failed to call webhook: it cannot be called".into())));
+        };
+        let mut asked = view.request.clone();
+        asked["object"] = object.clone();
+        asked["oldObject"] = view.old_object.clone();
+        Ok(questions.ask(Question::Admit {
+            hook: hook.clone(),
+            request: asked,
+        }))
+    }
+
+    /// The response of a webhook that lets the write pass; nothing where a failure is ignored.
+    fn settle(&self, request: &Request<'_>, answer: Answer, warnings: &mut Vec<String>) -> Result<Option<Arc<Json>>> {
+        let name = &self.spec.name;
+        let response = match answer {
+            Ok(response) => response,
+            Err(why) if self.spec.failure_policy == "Ignore" => {
+                tracing::warn!(cluster = %request.target.cluster, webhook = name, %why, "an admission webhook failed, which is ignored");
+                return Ok(None);
+            }
+            Err(why) => return Err(Error::Internal(format!("failed calling webhook {name:?}: {why}"))),
+        };
+        let said = response["warnings"].as_array().into_iter().flatten();
+        warnings.extend(said.filter_map(Json::as_str).map(str::to_owned));
+        for (key, value) in response["auditAnnotations"].as_object().into_iter().flatten() {
+            request
+                .record
+                .note(&format!("{name}/{key}"), value.as_str().unwrap_or_default());
+        }
+        match response["allowed"] == true {
+            true => Ok(Some(response)),
+            false => Err(denied(name, &response["status"])),
+        }
+    }
+}
+
+/// A refusal in the webhook's words.
+fn denied(name: &str, status: &Json) -> Error {
+    let text = |field: &str| status[field].as_str().unwrap_or_default();
+    let by = format!("admission webhook {name:?} denied the request");
+    let message = match (text("message"), text("reason")) {
+        ("", "") => format!("{by} without explanation"),
+        ("", reason) => format!("{by}: {reason}"),
+        (message, _) => format!("{by}: {message}"),
+    };
+    let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok());
+    Error::Refused {
+        message,
+        // A refusal is no success, whatever the webhook says.
+        code: code.filter(|code| (400..600).contains(code)).unwrap_or(400),
+        reason: text("reason").to_owned(),
+        details: status["details"].clone(),
+    }
+}
+
+/// Asks all validating webhooks about a write at once. The first refusal is what the sender reads.
+pub fn validate(request: &Request<'_>, new: New<'_>) -> Result<Vec<String>> {
+    let mut warnings = Vec::new();
+    if request.is_exempt() {
+        return Ok(warnings);
+    }
+    let found = find(request, &insula_catalog::ids::validatingwebhookconfigurations(), false);
+    if found.is_empty() {
+        return Ok(warnings);
+    }
+    let subject = request.subject(new);
+    let mut views = Views::new(request, new, subject.resource.clone());
+    let mut asked = Vec::new();
+    for hook in found.iter().flat_map(|hooks| hooks.iter()) {
+        let Some(seen_as) = hook.sees(&subject)? else { continue };
+        let view = views.view(&seen_as)?;
+        if hook.holds(request, &view, views.namespace())? {
+            asked.push((hook, hook.ask(request, &view, &view.object)?));
+        }
+    }
+    for (hook, answer) in asked {
+        // The run ends here if somebody has not been asked: all questions are open by now.
+        hook.settle(request, answer.ok_or_else(unasked)?, &mut warnings)?;
+    }
+    Ok(warnings)
+}
+
+fn unasked() -> Error {
+    Error::Webhook("an admission webhook has not been asked yet".into())
+}
+
+/// The mutating webhooks that are about a write.
+pub(super) struct Mutators(Vec<Arc<Vec<Webhook>>>);
+
+impl Mutators {
+    /// Nothing where there are none.
+    pub(super) fn find(request: &Request<'_>) -> Option<Self> {
+        let found = find(request, &insula_catalog::ids::mutatingwebhookconfigurations(), true);
+        (!found.is_empty()).then_some(Mutators(found))
+    }
+
+    /// Lets them change an object that was sent, one after the other. Those that ask for it are
+    /// asked once more when others changed the object behind them.
+    pub(super) fn apply(&self, request: &Request<'_>, new: &mut Json, warnings: &mut Vec<String>) -> Result<()> {
+        let hooks: Vec<&Webhook> = self.0.iter().flat_map(|hooks| hooks.iter()).collect();
+        let (mut asked, mut again) = (BTreeSet::new(), BTreeSet::new());
+        for (place, hook) in hooks.iter().enumerate() {
+            if hook.change(request, new, warnings)? {
+                again.append(&mut asked);
+            }
+            if hook.spec.reinvocation_policy == "IfNeeded" {
+                asked.insert(place);
+            }
+        }
+        for place in again {
+            hooks[place].change(request, new, warnings)?;
+        }
+        Ok(())
+    }
+}
+
+impl Webhook {
+    /// Lets it change the object, in the version that it is about. Whether it did.
+    fn change(&self, request: &Request<'_>, new: &mut Json, warnings: &mut Vec<String>) -> Result<bool> {
+        let target = request.target;
+        let subject = request.subject(New::Sent(new));
+        let Some(seen_as) = self.sees(&subject)? else {
+            return Ok(false);
+        };
+        let mut views = Views::new(request, New::Sent(new), subject.resource.clone());
+        let view = views.view(&seen_as)?;
+        if !self.holds(request, &view, views.namespace())? {
+            return Ok(false);
+        }
+        // Whoever judges objects of many workspaces has to know whose this is.
+        let mut placed = view.object.clone();
+        let has_place = place(&mut placed, &target.cluster);
+        let answer = self.ask(request, &view, &placed)?.ok_or_else(unasked)?;
+        let Some(response) = self.settle(request, answer, warnings)? else {
+            return Ok(false);
+        };
+        let encoded = response["patch"].as_str().unwrap_or_default();
+        if encoded.is_empty() || *new == Json::Null {
+            return Ok(false);
+        }
+        let mut patched = self.patched(&placed, encoded).map_err(Error::Internal)?;
+        if !has_place {
+            unplace(&mut patched);
+        }
+        let mut patched = match *seen_as.version == *target.version {
+            true => patched,
+            false => convert(target, &patched, &target.version)?,
+        };
+        patched["apiVersion"] = new["apiVersion"].clone();
+        patched["kind"] = new["kind"].clone();
+        let schema = &target.api_version()?.schema;
+        insula_schema::prune(&mut patched, schema);
+        insula_schema::drop_nulls(&mut patched, schema);
+        insula_schema::default(&mut patched, schema);
+        let changed = patched != *new;
+        *new = patched;
+        Ok(changed)
+    }
+
+    fn patched(&self, object: &Json, encoded: &str) -> std::result::Result<Json, String> {
+        let told = |why: String| format!("admission webhook {:?}: {why}", self.spec.name);
+        let bytes = STANDARD.decode(encoded).map_err(|error| told(error.to_string()))?;
+        let patch: Json = serde_json::from_slice(&bytes).map_err(|error| told(error.to_string()))?;
+        let mut patched = object.clone();
+        insula_apply::json_patch(&mut patched, &patch).map_err(|error| told(error.to_string()))?;
+        Ok(patched)
+    }
+}

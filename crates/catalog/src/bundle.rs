@@ -1,0 +1,175 @@
+//! What a schema and its conversion rules come to: the bundle that every tenant bound to it is
+//! served from.
+//!
+//! Admission compiles it to find out what is wrong before it is stored; the binding reconciler
+//! writes it.
+
+use crate::ids;
+use insula_api::{FieldError, FieldPath, Json};
+use serde_json::{Map, json};
+
+/// Annotations of a schema that its bundle keeps.
+const APPROVED: &str = "api-approved.kubernetes.io";
+
+/// The bundle of an APIResourceSchema and, if there is one, the APIConversion of its name.
+pub fn of_schema(schema: &Json, conversion: Option<&Json>) -> Json {
+    let (spec, metadata) = (&schema["spec"], &schema["metadata"]);
+    let mut annotations = json!({
+        "apis.kcp.io/bound-crd": "",
+        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::object::CLUSTER_ANNOTATION],
+        "apis.kcp.io/schema-name": metadata["name"],
+    });
+    if let Some(approved) = metadata["annotations"].get(APPROVED) {
+        annotations[APPROVED] = approved.clone();
+    }
+    let rules = match conversion {
+        Some(conversion) => Some(conversion["spec"].clone()),
+        None => rules_in(spec),
+    };
+    assemble(
+        metadata["uid"].as_str().unwrap_or_default(),
+        annotations,
+        definition_of(spec),
+        rules,
+    )
+}
+
+/// The bundle of a CustomResourceDefinition with an APIConversion of its name.
+pub fn of_definition(definition: &Json, conversion: &Json) -> Json {
+    let metadata = &definition["metadata"];
+    let annotations = json!({
+        "apis.kcp.io/schema-cluster": metadata["annotations"][crate::object::CLUSTER_ANNOTATION],
+        "apis.kcp.io/schema-name": metadata["name"],
+    });
+    let name = metadata["uid"].as_str().unwrap_or_default();
+    let mut bundle = assemble(
+        name,
+        annotations,
+        definition["spec"].clone(),
+        Some(conversion["spec"].clone()),
+    );
+    if let Some(accepted) = definition["status"].get("acceptedNames") {
+        bundle["status"] = json!({"acceptedNames": accepted});
+    }
+    bundle
+}
+
+fn assemble(name: &str, annotations: Json, spec: Json, rules: Option<Json>) -> Json {
+    let mut bundle = json!({
+        "apiVersion": format!("{}/v1", ids::INTERNAL), "kind": "Bundle",
+        "metadata": {"name": name, "annotations": annotations},
+        "spec": spec,
+    });
+    if let Some(rules) = rules {
+        bundle["rules"] = rules;
+    }
+    bundle
+}
+
+/// A schema's `spec` in the form of a CustomResourceDefinition's.
+pub fn definition_of(spec: &Json) -> Json {
+    let mut out = Map::new();
+    for field in ["group", "names", "scope", "nameValidation"] {
+        if let Some(value) = spec.get(field) {
+            out.insert(field.into(), value.clone());
+        }
+    }
+    let versions = spec["versions"].as_array().into_iter().flatten().map(|version| {
+        let mut version = version.clone();
+        if let Some(fields) = version.as_object_mut() {
+            fields.remove("conversion");
+            let schema = fields.remove("schema").unwrap_or(Json::Null);
+            fields.insert("schema".into(), json!({"openAPIV3Schema": schema}));
+        }
+        version
+    });
+    out.insert("versions".into(), versions.collect());
+    Json::Object(out)
+}
+
+/// The rules that stand in a schema, in the spelling of an APIConversion's `spec`.
+fn rules_in(spec: &Json) -> Option<Json> {
+    let conversion = &spec["conversion"];
+    if !conversion["conversions"].is_null() || !conversion["hub"].is_null() {
+        let mut rules = Map::new();
+        for field in ["hub", "conversions"] {
+            if let Some(value) = conversion.get(field) {
+                rules.insert(field.into(), value.clone());
+            }
+        }
+        return Some(Json::Object(rules));
+    }
+    let spokes: Vec<Json> = spokes(spec)
+        .map(|(_, version)| {
+            let mut spoke = version["conversion"].clone();
+            spoke["version"] = version["name"].clone();
+            spoke
+        })
+        .collect();
+    let hub = spec.get("hubVersion").filter(|hub| hub.is_string());
+    (hub.is_some() || !spokes.is_empty()).then(|| match hub {
+        Some(hub) => json!({"hub": hub, "conversions": spokes}),
+        None => json!({"conversions": spokes}),
+    })
+}
+
+fn spokes(spec: &Json) -> impl Iterator<Item = (usize, &Json)> {
+    let versions = spec["versions"].as_array().into_iter().flatten().enumerate();
+    versions.filter(|(_, version)| version["conversion"].is_object())
+}
+
+/// Errors of a bundle's rules, pointed at where the schema's author wrote them.
+pub fn point_into_schema(schema: &Json, errors: Vec<FieldError>) -> Vec<FieldError> {
+    let spec = &schema["spec"];
+    let in_conversion = !spec["conversion"]["conversions"].is_null();
+    let place = |path: &str| -> Option<String> {
+        let rest = path.strip_prefix("spec.conversions")?;
+        if in_conversion {
+            return Some(format!("spec.conversion.conversions{rest}"));
+        }
+        let (index, rest) = rest.strip_prefix('[')?.split_once(']')?;
+        let (version, _) = spokes(spec).nth(index.parse().ok()?)?;
+        Some(format!("spec.versions[{version}].conversion{rest}"))
+    };
+    let moved = errors.into_iter().map(|error| match place(error.field.as_str()) {
+        Some(path) => FieldError {
+            field: FieldPath::new(&path),
+            ..error
+        },
+        None => error,
+    });
+    moved.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_of_every_spelling_become_one() {
+        let by_pair = json!({"conversion": {"strategy": "None", "hub": "v1", "conversions": [{"from": "v1"}]}});
+        assert_eq!(
+            rules_in(&by_pair),
+            Some(json!({"hub": "v1", "conversions": [{"from": "v1"}]}))
+        );
+        let by_version =
+            json!({"hubVersion": "v1", "versions": [{"name": "v1"}, {"name": "v2", "conversion": {"toHub": []}}]});
+        assert_eq!(
+            rules_in(&by_version),
+            Some(json!({"hub": "v1", "conversions": [{"version": "v2", "toHub": []}]}))
+        );
+        assert_eq!(
+            rules_in(&json!({"conversion": {"strategy": "None"}, "versions": [{"name": "v1"}]})),
+            None
+        );
+    }
+
+    #[test]
+    fn errors_point_where_the_rule_was_written() {
+        let schema =
+            json!({"spec": {"hubVersion": "v1", "versions": [{"name": "v1"}, {"name": "v2", "conversion": {}}]}});
+        let error = FieldError::required(&FieldPath::new("spec.conversions[0].toHub[1]"), "x");
+        let moved = point_into_schema(&schema, vec![error]);
+        assert_eq!(moved[0].field.as_str(), "spec.versions[1].conversion.toHub[1]");
+    }
+}

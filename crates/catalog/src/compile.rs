@@ -1,0 +1,252 @@
+//! From definitions to [`Api`]s, once for each content.
+//!
+//! A definition is the `spec` of a CustomResourceDefinition; bundles, built-in kinds and our own
+//! kinds all have that form, so that there is one kind of kind.
+
+use crate::{Api, ApiVersion, Column, Custom, Names, Scale, ScopeKind, Strategy, webhook::Webhook};
+use insula_api::{FieldError, FieldPath, Json};
+use insula_conversion::{Bundle, RuleSet, VersionSchema};
+use insula_schema::{JsonPath, Structural};
+use sha2::{Digest, Sha256};
+use std::sync::{Arc, OnceLock};
+
+/// What an API is compiled from.
+pub struct Definition<'a> {
+    /// `spec` of a CustomResourceDefinition.
+    pub spec: &'a Json,
+    /// Names in the place of `spec.names`, e.g. the accepted ones; may be partial.
+    pub accepted_names: Option<&'a Json>,
+    /// Conversion rules, in any spelling.
+    pub rules: Option<&'a Json>,
+    /// Whether versions keep the conversion laws, or lose fields as plain definitions do.
+    pub strategy: insula_conversion::LossPolicy,
+}
+
+/// The 64 bits of SHA-256 that tell definitions apart.
+pub fn fingerprint(definition: &Definition<'_>) -> u64 {
+    let mut hash = Sha256::new();
+    for part in [Some(definition.spec), definition.accepted_names, definition.rules] {
+        hash.update(part.map(Json::to_string).unwrap_or_default().as_bytes());
+        hash.update([0]);
+    }
+    hash.update([matches!(definition.strategy, insula_conversion::LossPolicy::Lossless) as u8]);
+    let digest = hash.finalize();
+    let (first, _) = digest.split_first_chunk::<8>().expect("a SHA-256 has 32 bytes");
+    u64::from_le_bytes(*first)
+}
+
+/// Compiles a definition that admission has accepted. Errors are what a person must look at, with
+/// field paths.
+pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>) -> Result<Api, Vec<FieldError>> {
+    let spec = definition.spec;
+    let text = |pointer: &str| spec.pointer(pointer).and_then(Json::as_str).unwrap_or_default();
+    let group: Arc<str> = text("/group").into();
+    let versions_at = FieldPath::new("spec").child("versions");
+    let mut versions = Vec::new();
+    let mut storage = None;
+    for (i, version) in list(spec, "/versions").iter().enumerate() {
+        if version["storage"] == true {
+            storage = Some(i);
+        }
+        versions.push(compile_version(
+            version,
+            text("/names/kind"),
+            &group,
+            &versions_at.index(i),
+        )?);
+    }
+    let Some(storage) = storage else {
+        return Err(vec![FieldError::invalid_text(
+            &versions_at,
+            "",
+            "must have exactly one version marked as storage version",
+        )]);
+    };
+    let rules = match definition.rules {
+        Some(rules) => Some(insula_conversion::parse_rules(rules, &FieldPath::new("spec"))?),
+        None => None,
+    };
+    // Rules are the better converter: nobody is asked where there are some.
+    let webhook = match definition.rules {
+        None => Webhook::read(&group, &spec["conversion"]),
+        Some(_) => None,
+    };
+    let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
+    // Kinds with a strategy of their own are the server's: their rules are known to be fit.
+    let dear = match strategy {
+        None => bundle.too_dear(&FieldPath::new("spec")),
+        Some(_) => Vec::new(),
+    };
+    if !dear.is_empty() {
+        return Err(dear);
+    }
+    Ok(Api {
+        names: names(&spec["names"], definition.accepted_names),
+        scope: if text("/scope") == "Cluster" {
+            ScopeKind::Cluster
+        } else {
+            ScopeKind::Namespaced
+        },
+        group,
+        versions,
+        storage,
+        bundle,
+        webhook,
+        strategy: strategy.unwrap_or_else(|| Arc::new(Custom)),
+        path_segment_names: text("/nameValidation") == "PathSegmentName",
+        fingerprint: fingerprint(definition),
+        proof: OnceLock::new(),
+        spelling: OnceLock::new(),
+    })
+}
+
+fn compile_bundle(
+    group: &str,
+    versions: &[ApiVersion],
+    storage: usize,
+    rules: Option<&RuleSet>,
+    strategy: insula_conversion::LossPolicy,
+) -> Result<Bundle, Vec<FieldError>> {
+    let schemas = versions
+        .iter()
+        .map(|v| VersionSchema {
+            name: v.name.to_string(),
+            served: v.served,
+            schema: v.schema.clone(),
+        })
+        .collect();
+    Bundle::compile(
+        group,
+        schemas,
+        &versions[storage].name,
+        rules,
+        strategy,
+        &FieldPath::new("spec"),
+    )
+}
+
+fn compile_version(version: &Json, kind: &str, group: &str, at: &FieldPath) -> Result<ApiVersion, Vec<FieldError>> {
+    let name = version["name"].as_str().unwrap_or_default();
+    let openapi = version.pointer("/schema/openAPIV3Schema").cloned().unwrap_or_else(|| {
+        serde_json::json!({
+            "type": "object", "x-kubernetes-preserve-unknown-fields": true
+        })
+    });
+    let schema = Structural::parse_trusted(&openapi).map_err(|mut errors| {
+        for error in &mut errors {
+            error.detail = format!("{} (in {})", error.detail, at.child("schema"));
+        }
+        errors
+    })?;
+    let status = version.pointer("/subresources/status").is_some_and(Json::is_object);
+    let scale = version
+        .pointer("/subresources/scale")
+        .filter(|s| s.is_object())
+        .map(|scale| Scale {
+            spec_replicas: string(scale, "specReplicasPath"),
+            status_replicas: string(scale, "statusReplicasPath"),
+            selector: string(scale, "labelSelectorPath"),
+        });
+    let columns = list(version, "/additionalPrinterColumns")
+        .iter()
+        .filter_map(column)
+        .collect();
+    let selectable = list(version, "/selectableFields")
+        .iter()
+        .map(|f| string(f, "jsonPath").trim_start_matches('.').to_owned())
+        .collect();
+    let deprecated = (version["deprecated"] == true).then(|| {
+        let own = string(version, "deprecationWarning");
+        if own.is_empty() {
+            format!("{group}/{name} {kind} is deprecated")
+        } else {
+            own
+        }
+    });
+    let name: Arc<str> = name.into();
+    let served = version["served"] == true;
+    Ok(ApiVersion {
+        name,
+        served,
+        deprecated,
+        schema: Arc::new(schema),
+        openapi,
+        status,
+        scale,
+        columns,
+        selectable,
+    })
+}
+
+/// Columns whose path does not parse are accepted by Kubernetes and stay empty.
+fn column(column: &Json) -> Option<Column> {
+    let json_path = string(column, "jsonPath");
+    Some(Column {
+        name: string(column, "name"),
+        kind: string(column, "type"),
+        format: string(column, "format"),
+        description: string(column, "description"),
+        priority: column["priority"].as_i64().unwrap_or(0),
+        path: JsonPath::parse(&json_path).ok()?,
+        json_path,
+    })
+}
+
+fn names(spec: &Json, accepted: Option<&Json>) -> Names {
+    let pick = |field: &str| -> &Json {
+        match accepted.map(|a| &a[field]) {
+            Some(value) if !value.is_null() && value != "" => value,
+            _ => &spec[field],
+        }
+    };
+    let text = |field: &str| pick(field).as_str().unwrap_or_default();
+    let strings = |value: &Json| -> Vec<String> {
+        value
+            .as_array()
+            .into_iter()
+            .flatten()
+            .filter_map(|s| s.as_str().map(str::to_owned))
+            .collect()
+    };
+    let kind = text("kind");
+    let or = |given: &str, otherwise: String| if given.is_empty() { otherwise } else { given.to_owned() };
+    Names {
+        plural: text("plural").into(),
+        singular: or(text("singular"), kind.to_lowercase()).into(),
+        list_kind: or(text("listKind"), format!("{kind}List")).into(),
+        kind: kind.into(),
+        // With accepted names only those short names are served that no other resource has.
+        short_names: strings(accepted.map_or(&spec["shortNames"], |a| &a["shortNames"])),
+        categories: strings(&spec["categories"]),
+    }
+}
+
+fn string(value: &Json, field: &str) -> String {
+    value[field].as_str().unwrap_or_default().to_owned()
+}
+
+fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
+    value
+        .pointer(pointer)
+        .and_then(Json::as_array)
+        .map_or(&[], Vec::as_slice)
+}
+
+/// An APIResourceSchema's `spec` in the form of a definition's: there the schema of a version
+/// stands one level deeper. Rules that its author put inside (options 1 and 2 of the conversion
+/// proposal) are left out; see [`insula_conversion::rules_in_schema`].
+pub fn spec_of_schema(schema: &Json) -> Json {
+    let mut spec = schema["spec"].clone();
+    for version in spec["versions"].as_array_mut().into_iter().flatten() {
+        if let Some(version) = version.as_object_mut() {
+            version.remove("conversion");
+            let openapi = version.remove("schema").unwrap_or(Json::Null);
+            version.insert("schema".into(), serde_json::json!({"openAPIV3Schema": openapi}));
+        }
+    }
+    if let Some(spec) = spec.as_object_mut() {
+        spec.remove("conversion");
+        spec.remove("hubVersion");
+    }
+    spec
+}

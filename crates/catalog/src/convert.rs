@@ -1,0 +1,171 @@
+//! How the objects of an API come from one version into another: by the rules of its bundle, or by
+//! the webhook of its definition. Everybody who reads or writes an object in a version comes
+//! through here.
+
+use crate::{Api, Error, Respelled, Served, webhook::Question};
+use insula_api::Json;
+use insula_conversion::{ConvertError, Stored, ToStore};
+use std::{fmt, sync::Arc};
+
+/// Why an object cannot be shown in a version.
+#[derive(Debug, Clone)]
+pub enum Failed {
+    /// A rule fails.
+    Rules(ConvertError),
+    /// The webhook does, or has not been asked yet.
+    Webhook(Arc<str>),
+}
+
+impl fmt::Display for Failed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Failed::Rules(error) => error.fmt(f),
+            Failed::Webhook(why) => f.write_str(why),
+        }
+    }
+}
+
+impl From<ConvertError> for Failed {
+    fn from(error: ConvertError) -> Self {
+        Failed::Rules(error)
+    }
+}
+
+impl Failed {
+    /// As a verb's error; what a rule's failure means there is the caller's to say.
+    pub fn or(self, rules: impl FnOnce(&ConvertError) -> Error) -> Error {
+        match self {
+            Failed::Rules(error) => rules(&error),
+            Failed::Webhook(why) => Error::Webhook(why),
+        }
+    }
+}
+
+type Converted<T> = Result<T, Failed>;
+
+impl Respelled {
+    /// A stored object under the names of the alias, which leaves empty texts out.
+    pub fn shown(&self, stored: Json) -> Json {
+        let names = self.fields.iter().map(|(stored, shown)| (*stored, *shown));
+        let mut shown = renamed(stored, names, &self.api);
+        if let Some(map) = shown.as_object_mut() {
+            map.retain(|_, value| value != "");
+        }
+        shown
+    }
+
+    /// The same back, with what the stored form does not leave out.
+    pub fn stored(&self, shown: Json, api: &Api) -> Json {
+        let names = self.fields.iter().map(|(stored, shown)| (*shown, *stored));
+        let mut stored = renamed(shown, names, api);
+        insula_schema::default(&mut stored, &api.storage_version().schema);
+        stored
+    }
+}
+
+/// An object with other names for its fields, as one of the API that calls them so.
+fn renamed<'a>(object: Json, names: impl Iterator<Item = (&'a str, &'a str)>, api: &Api) -> Json {
+    let Json::Object(mut map) = object else { return object };
+    for (from, to) in names {
+        if let Some(value) = map.remove(from) {
+            map.insert(to.to_owned(), value);
+        }
+    }
+    map.insert(
+        "apiVersion".to_owned(),
+        Json::String(api.api_version(&api.storage_version().name)),
+    );
+    Json::Object(map)
+}
+
+impl Served {
+    /// A stored object in a version.
+    pub fn get(&self, stored: Stored<'_>, to: &str) -> Converted<Json> {
+        if self.asks(stored.version, to) || self.respelled().is_some() {
+            return self.get_owned(stored.value.clone(), stored.version, stored.residual, to);
+        }
+        Ok(self
+            .api
+            .bundle
+            .get(stored, to, &mut insula_conversion::object_budget())?)
+    }
+
+    /// The same of an object that its caller needs no more.
+    pub(crate) fn get_owned(&self, value: Json, version: &str, residual: Option<&[u8]>, to: &str) -> Converted<Json> {
+        let mut budget = insula_conversion::object_budget();
+        if let Some(spelling) = self.respelled() {
+            let shown = spelling.shown(value);
+            return Ok(spelling.api.bundle.get_owned(shown, version, None, to, &mut budget)?);
+        }
+        let bundle = &self.api.bundle;
+        if !self.asks(version, to) {
+            return Ok(bundle.get_owned(value, version, residual, to, &mut budget)?);
+        }
+        // What is stored is completed in its own version before anybody converts it.
+        let complete = match bundle.schema(version) {
+            Some(_) => bundle.get_owned(value, version, residual, version, &mut budget)?,
+            None => value,
+        };
+        self.ask(complete, to)
+    }
+
+    /// An object of version `from`, as it is to be stored.
+    pub fn put(&self, new: &Json, from: &str, old: Option<Stored<'_>>) -> Converted<ToStore> {
+        let mut budget = insula_conversion::object_budget();
+        if let Some(spelling) = self.respelled() {
+            // What both spellings show is all that is stored: nothing of the old object is to be
+            // kept.
+            let mut owned = spelling.api.bundle.put(new, from, None, &mut budget)?;
+            owned.value = spelling.stored(owned.value, &self.api);
+            return Ok(owned);
+        }
+        let bundle = &self.api.bundle;
+        let storage = bundle.storage();
+        if !self.asks(from, storage) {
+            return Ok(bundle.put(new, from, old, &mut budget)?);
+        }
+        let converted = self.ask(new.clone(), storage)?;
+        Ok(bundle.put(&converted, storage, None, &mut budget)?)
+    }
+
+    /// An object in another version, without what is stored beside it.
+    pub fn convert(&self, object: &Json, to: &str) -> Converted<Json> {
+        let from = object["apiVersion"].as_str().unwrap_or_default();
+        let from = from.rsplit('/').next().unwrap_or_default();
+        if self.asks(from, to) {
+            return self.ask(object.clone(), to);
+        }
+        let mut budget = insula_conversion::object_budget();
+        Ok(self.api.bundle.convert(object, to, &mut budget)?)
+    }
+
+    /// Whether everything that was asked has been answered.
+    #[inline]
+    pub fn check_answers(&self) -> crate::Result<()> {
+        self.questions.as_ref().map_or(Ok(()), |questions| questions.check())
+    }
+
+    /// Whether only a webhook knows the way.
+    #[inline]
+    pub fn asks(&self, from: &str, to: &str) -> bool {
+        self.api.webhook.is_some() && from != to
+    }
+
+    fn ask(&self, object: Json, to: &str) -> Converted<Json> {
+        let unasked = || Failed::Webhook("the conversion webhook is not asked here".into());
+        let (Some(webhook), Some(questions)) = (&self.api.webhook, &self.questions) else {
+            return Err(unasked());
+        };
+        let question = Question::Convert {
+            webhook: webhook.clone(),
+            object,
+            to: to.into(),
+        };
+        let answer = questions.ask(question).ok_or_else(unasked)?;
+        let mut converted = (*answer.map_err(Failed::Webhook)?).clone();
+        if let Some(schema) = self.api.bundle.schema(to) {
+            insula_schema::prune(&mut converted, schema);
+        }
+        Ok(converted)
+    }
+}

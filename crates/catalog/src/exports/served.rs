@@ -1,0 +1,164 @@
+//! Which APIs a view has: what the export offers, what it claims, and the bindings to it.
+
+use crate::{
+    Api, Catalog, Origin, Served, bundle,
+    exports::{
+        Denied, ExportName, ExportView, Grant,
+        offer::{Binding, ExportOffer, Offered},
+    },
+    ids,
+};
+use insula_api::{ClusterName, ObjectKey, Scope};
+use insula_store::Snapshot;
+use std::{collections::BTreeSet, ops::ControlFlow, sync::Arc};
+
+impl ExportName {
+    /// Everything that the view has, with what is the provider's to read only.
+    pub fn served(&self, catalog: &Catalog, snapshot: &Snapshot) -> Vec<Served> {
+        let Some(said) = self.said(snapshot) else {
+            return Vec::new();
+        };
+        let offer = &said.offer;
+        let bindings = catalog.system().get("apis.kcp.io", "apibindings").cloned();
+        let own = offer
+            .resources
+            .iter()
+            .filter_map(|offered| self.offered(catalog, snapshot, offer, offered));
+        let claims = offer.claims.iter();
+        let claimed = claims.filter_map(|claim| match claim.identity.as_str() {
+            "" => catalog.system().get(&claim.group, &claim.resource).cloned(),
+            identity => of_identity(catalog, snapshot, (&claim.group, &claim.resource), identity),
+        });
+        let mut all: Vec<Served> = Vec::new();
+        for served in own.chain(claimed).chain(bindings) {
+            let same =
+                |known: &Served| known.group() == served.group() && known.names().plural == served.names().plural;
+            if !all.iter().any(same) {
+                all.push(served);
+            }
+        }
+        all
+    }
+
+    /// Whether the provider may change what the view has of a resource.
+    pub fn only_reads(&self, snapshot: &Snapshot, served: &Served) -> bool {
+        let (group, plural) = (&*served.api.group, &*served.api.names.plural);
+        let claimed = |offer: &ExportOffer| {
+            let claims = &offer.claims;
+            claims
+                .iter()
+                .any(|claim| claim.group == group && claim.resource == plural)
+        };
+        group == "apis.kcp.io"
+            && plural == "apibindings"
+            && !self.said(snapshot).is_some_and(|said| claimed(&said.offer))
+    }
+
+    /// A resource as the view shows it across all clusters.
+    pub fn resolve(&self, catalog: &Catalog, snapshot: &Snapshot, group: &str, plural: &str) -> Option<Served> {
+        let mut all = self.served(catalog, snapshot).into_iter();
+        all.find(|served| **served.group() == *group && *served.names().plural == *plural)
+    }
+
+    /// A resource as one cluster serves it, if that is what the provider has the right to.
+    ///
+    /// # Errors
+    /// It is another's.
+    pub fn resolve_in(
+        &self,
+        (catalog, snapshot): (&Catalog, &Snapshot),
+        cluster: &ClusterName,
+        (group, plural): (&str, &str),
+        right: &Grant,
+    ) -> Result<Option<Served>, Denied> {
+        let Some(served) = catalog.resolve(snapshot, cluster, group, plural) else {
+            return Ok(None);
+        };
+        let said = self.said(snapshot);
+        let meant = right.identity(said.as_ref().map_or("", |said| &said.offer.identity));
+        match &served.origin {
+            Origin::System if meant.is_empty() => Ok(Some(served)),
+            Origin::Bound { .. } if !meant.is_empty() && *served.identity == *meant => Ok(Some(served)),
+            Origin::System | Origin::Bound { .. } | Origin::Local { .. } => Err(Denied::NoReason),
+        }
+    }
+
+    /// Whether an API is the export's own.
+    pub fn owns(&self, snapshot: &Snapshot, served: &Served) -> bool {
+        let said = self.said(snapshot);
+        said.is_some_and(|said| !said.offer.identity.is_empty() && *said.offer.identity == *served.identity)
+    }
+
+    /// The clusters that bind the export.
+    pub fn consumers(&self, snapshot: &Snapshot) -> BTreeSet<ClusterName> {
+        let mut found = BTreeSet::new();
+        snapshot.for_each(&Scope::everywhere(ids::apibindings()), |entry| {
+            if self.is_bound_by(&entry.object.parsed(Binding::read)) {
+                found.insert(entry.key.cluster.clone());
+            }
+            ControlFlow::Continue(())
+        });
+        found
+    }
+
+    fn offered(
+        &self,
+        catalog: &Catalog,
+        snapshot: &Snapshot,
+        offer: &ExportOffer,
+        offered: &Offered,
+    ) -> Option<Served> {
+        let api = self.api(catalog, snapshot, &offered.schema)?;
+        let is_it = *api.group == *offered.group && *api.names.plural == *offered.resource;
+        is_it.then(|| Served {
+            identity: offer.identity.as_str().into(),
+            origin: Origin::Bound {
+                binding: self.name.clone(),
+            },
+            ..Served::system(api)
+        })
+    }
+
+    /// The API of a schema of the export: as the bundle has it that consumers are served from, once
+    /// there are any.
+    fn api(&self, catalog: &Catalog, snapshot: &Snapshot, schema: &str) -> Option<Arc<Api>> {
+        let key = ObjectKey::cluster_scoped(ids::apiresourceschemas(), self.cluster.clone(), schema);
+        let schema = snapshot.get(&key)?;
+        if let Some(bundle) = snapshot.get(&ids::bundle(&schema.object.meta.uid.to_string())) {
+            return catalog.compiled(&bundle.object).ok();
+        }
+        let compiled = schema
+            .object
+            .parsed(|schema| catalog.compile(&bundle::of_schema(&schema.body_value(), None)).ok());
+        Option::clone(&compiled)
+    }
+}
+
+/// The API of an identity: as the export has it whose identity it is.
+fn of_identity(
+    catalog: &Catalog,
+    snapshot: &Snapshot,
+    (group, plural): (&str, &str),
+    identity: &str,
+) -> Option<Served> {
+    let mut found = None;
+    snapshot.for_each(&Scope::everywhere(ids::apiexports()), |entry| {
+        let said = entry.object.parsed(ExportView::read);
+        let offer = &said.offer;
+        if offer.identity != identity {
+            return ControlFlow::Continue(());
+        }
+        let export = ExportName {
+            cluster: entry.key.cluster.clone(),
+            name: entry.key.name.clone(),
+        };
+        let mut resources = offer.resources.iter();
+        let offered = resources.find(|offered| offered.group == group && offered.resource == plural);
+        found = offered.and_then(|offered| export.offered(catalog, snapshot, offer, offered));
+        match found {
+            Some(_) => ControlFlow::Break(()),
+            None => ControlFlow::Continue(()),
+        }
+    });
+    found
+}

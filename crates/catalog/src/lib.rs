@@ -1,0 +1,42 @@
+//! The catalog of each logical cluster: resources and their compiled APIs, routes of names, exports
+//! and their permission claims, and the built-in kinds with their strategies.
+//!
+//! Everything here is a function of a snapshot and of values; nothing here reads a role or decides
+//! who may do what. Objects are converted here too, with the calls to webhooks that a conversion
+//! needs ([`webhook`]).
+
+pub mod bundle;
+mod catalog;
+pub mod compile;
+pub mod convert;
+pub mod digest;
+mod error;
+pub mod exports;
+pub mod ids;
+pub mod issuer_list;
+pub mod locate;
+pub mod names;
+pub mod object;
+mod outbound;
+pub mod policies;
+mod proof;
+mod resource;
+mod routes;
+mod serialization_point;
+pub mod stored;
+pub mod strategies;
+mod strategy;
+mod system;
+pub mod webhook;
+
+pub use catalog::Catalog;
+pub use error::{Cause, Denial, Error, Named, Result};
+pub use object::Part;
+pub use outbound::{Call, Endpoint, Nobody, Outbound};
+pub use proof::{BlockingExecutor, Proof, Prover};
+pub use resource::{Alias, Api, ApiVersion, Column, Names, Origin, Respelled, Scale, ScopeKind, Served};
+pub use routes::ResourceRoute;
+pub use serialization_point::SerializationPoint;
+pub use strategy::{Custom, OnDelete, Strategy, Traits};
+pub use system::System;
+pub use webhook::PendingCalls;
