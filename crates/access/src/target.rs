@@ -39,6 +39,12 @@ impl Target {
         }
     }
 
+    /// Returns true for the key of the route that the target was resolved by. Its revision is fixed
+    /// for the request, so a write that conflicts on it conflicts at every attempt.
+    pub fn is_routed_by(&self, key: &insula_api::ObjectKey) -> bool {
+        self.served.guard.as_ref().is_some_and(|(route, _)| route == key)
+    }
+
     /// The keys that a list covers.
     pub fn scope(&self) -> insula_api::Scope {
         match self.is_across() {

@@ -340,7 +340,8 @@ impl Registry {
                     self.cache.keep(target, &entry, shown);
                     return Ok(Written { entry, warnings });
                 }
-                Err(CommitError::Conflict { .. }) if attempt < ATTEMPTS_MAX && change.may_retry() => {}
+                Err(CommitError::Conflict { key, .. })
+                    if attempt < ATTEMPTS_MAX && change.may_retry() && !target.is_routed_by(&key) => {}
                 Err(CommitError::Conflict { .. }) => return Err(api.modified(name)),
                 Err(error) => return Err(commit_error(error)),
             }

@@ -17,19 +17,23 @@ impl Rng for Stubborn {
     }
 }
 
-/// What comes of a creation whose generated name is taken so many times.
-fn made(taken: usize) -> std::result::Result<String, Error> {
-    let mut registry = workspace(Arc::new(MemoryStore::new()), "one");
-    let target = target(&served(), "one");
-    let user = UserInfo::authenticated("alice", "", Vec::new());
-    let options = WriteOptions {
-        user: &user,
+fn options(user: &UserInfo) -> WriteOptions<'_> {
+    WriteOptions {
+        user,
         dry_run: false,
         field_validation: FieldValidation::Warn,
         duplicates: Vec::new(),
         manager: "test".into(),
         record: Record::default(),
-    };
+    }
+}
+
+/// What comes of a creation whose generated name is taken so many times.
+fn made(taken: usize) -> std::result::Result<String, Error> {
+    let mut registry = workspace(Arc::new(MemoryStore::new()), "one");
+    let target = target(&served(), "one");
+    let user = UserInfo::authenticated("alice", "", Vec::new());
+    let options = options(&user);
     let body = json!({"apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"generateName": "a-"}});
     let create = |registry: &Registry| {
         let created = registry.create(&target, body.clone(), &options).now_or_never();
@@ -48,4 +52,31 @@ fn eight_names_are_tried() {
     let letters = |c: char| "bcdfghjklmnpqrstvwxz2456789".contains(c);
     assert!(random.len() == 5 && random.chars().all(letters), "{name}");
     assert!(matches!(made(8), Err(Error::NoFreeName { .. })));
+}
+
+#[test]
+fn a_conflict_on_the_route_is_not_tried_again() {
+    let registry = workspace(Arc::new(MemoryStore::new()), "one");
+    let mut target = target(&served(), "one");
+    let user = UserInfo::authenticated("alice", "", Vec::new());
+    let options = options(&user);
+    let body = json!({"apiVersion": "example.io/v2", "kind": "Engine", "metadata": {"name": "a"}});
+    let created = registry.create(&target, body, &options).now_or_never();
+    created.expect("at once").expect("the name is free");
+    // The route that the request was resolved by is not as it was.
+    let route = ids::claim(&target.cluster, "example.io", "engines");
+    target.served.guard = Some((route, Revision(1)));
+    let attempts = Mutex::new(0);
+    let patch = |old: &Json| {
+        *attempts.lock() += 1;
+        let mut new = old.clone();
+        new["spec"] = json!({"padding": "x"});
+        Ok(new)
+    };
+    let change = Change::Patch(&patch);
+    let refused = registry
+        .update(&target, "a", change, Part::Main, &options)
+        .now_or_never();
+    assert!(matches!(refused.expect("at once"), Err(Error::Conflict { .. })));
+    assert_eq!(*attempts.lock(), 1);
 }
