@@ -324,11 +324,14 @@ impl CreateLocks {
     pub async fn take(&self, cluster: &ClusterName, namespace: Arc<str>) -> CreateLock {
         let place = (cluster.clone(), namespace);
         let lock = self.0.entry(place.clone()).or_default().clone();
-        CreateLock {
+        // Made before the wait: a creation that is cancelled while it waits forgets the lock, too.
+        let mut turn = CreateLock {
             places: self.0.clone(),
             place,
-            held: Some(lock.lock_owned().await),
-        }
+            held: None,
+        };
+        turn.held = Some(lock.lock_owned().await);
+        turn
     }
 }
 
@@ -338,5 +341,29 @@ impl Drop for CreateLock {
         // Who waits has a share of the lock; without any it is forgotten.
         self.places
             .remove_if(&self.place, |_, lock| Arc::strong_count(lock) == 1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use futures_util::FutureExt;
+
+    #[test]
+    fn a_cancelled_wait_leaves_no_lock() {
+        let locks = CreateLocks::default();
+        let cluster = ClusterName::parse("one").expect("a name");
+        let take = || locks.take(&cluster, "default".into());
+        let first = take().now_or_never().expect("nobody holds it");
+        let mut second = Box::pin(take());
+        assert!(second.as_mut().now_or_never().is_none(), "the first one holds it");
+        // Its drop sees that another one waits, and leaves the lock to that one.
+        drop(first);
+        drop(second);
+        assert!(locks.0.is_empty());
+        let third = take().now_or_never().expect("nobody holds it");
+        assert_eq!(locks.0.len(), 1);
+        drop(third);
+        assert!(locks.0.is_empty());
     }
 }
