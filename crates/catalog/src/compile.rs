@@ -3,7 +3,9 @@
 //! A definition is the `spec` of a CustomResourceDefinition; bundles, built-in kinds and our own
 //! kinds all have that form, so that there is one kind of kind.
 
-use crate::{Api, ApiVersion, Column, Custom, Names, Scale, ScopeKind, Strategy, webhook::Webhook};
+use crate::{
+    Api, ApiVersion, Column, Custom, Names, Scale, ScopeKind, Strategy, bundle::definition_of, webhook::Webhook,
+};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_conversion::{Bundle, RuleSet, VersionSchema};
 use insula_schema::{JsonPath, Structural};
@@ -232,21 +234,9 @@ fn list<'a>(value: &'a Json, pointer: &str) -> &'a [Json] {
         .map_or(&[], Vec::as_slice)
 }
 
-/// An APIResourceSchema's `spec` in the form of a definition's: there the schema of a version
-/// stands one level deeper. Rules that its author put inside (options 1 and 2 of the conversion
-/// proposal) are left out; see [`insula_conversion::rules_in_schema`].
+/// Returns an APIResourceSchema's `spec` in the form of a definition's: there the schema of a
+/// version stands one level deeper. Rules that its author put inside (options 1 and 2 of the
+/// conversion proposal) are left out; see [`insula_conversion::rules_in_schema`].
 pub fn spec_of_schema(schema: &Json) -> Json {
-    let mut spec = schema["spec"].clone();
-    for version in spec["versions"].as_array_mut().into_iter().flatten() {
-        if let Some(version) = version.as_object_mut() {
-            version.remove("conversion");
-            let openapi = version.remove("schema").unwrap_or(Json::Null);
-            version.insert("schema".into(), serde_json::json!({"openAPIV3Schema": openapi}));
-        }
-    }
-    if let Some(spec) = spec.as_object_mut() {
-        spec.remove("conversion");
-        spec.remove("hubVersion");
-    }
-    spec
+    definition_of(&schema["spec"])
 }
