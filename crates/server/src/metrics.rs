@@ -25,7 +25,6 @@ pub enum Verb {
     Create,
     Update,
     Patch,
-    Apply,
     Delete,
     DeleteCollection,
     /// Everything that is not about resources.
