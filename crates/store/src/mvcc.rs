@@ -67,6 +67,7 @@ impl Mvcc {
             return;
         };
         let mut state = self.state.write();
+        let bytes_before = state.history_bytes;
         for Commit { revision, writes } in commits {
             assert!(
                 revision > state.applied,
@@ -78,20 +79,10 @@ impl Mvcc {
             }
             state.applied = revision;
         }
-        if state.history_bytes > self.history_bytes_max {
-            let excess = state.history_bytes - self.history_bytes_max;
-            let mut freed = 0;
-            let oldest_kept = state.log.changes().find(|change| {
-                freed += crate::state::cost(change);
-                freed > excess
-            });
-            let floor = oldest_kept.map_or(state.applied, |change| change.revision);
-            state.floor = state.floor.max(floor);
-        }
-        // Also pays off what a pinned compaction had to leave, a bounded part each time.
-        let limit = self.trim_limit(&state);
-        state.trim(limit);
+        let added = state.history_bytes - bytes_before;
+        state.cap_history(self.history_bytes_max);
         let touched = state.log.take_touched();
+        self.trim_to(&mut state, bytes_before.saturating_sub(added));
         drop(state);
         self.reached.send_replace(last);
         touched.iter().for_each(|signal| signal.notify_waiters());
@@ -117,7 +108,7 @@ impl Mvcc {
         }
         state.move_to(revision, fresh);
         state.applied = revision;
-        state.floor = revision;
+        state.raise_floor(revision);
         state.log.lose(revision);
         let limit = self.trim_limit(&state);
         while state.trim(limit) {}
@@ -184,7 +175,7 @@ impl Mvcc {
                 latest: state.applied,
             });
         }
-        state.floor = state.floor.max(upto);
+        state.raise_floor(upto);
         loop {
             let limit = self.trim_limit(&state);
             if !state.trim(limit) {
@@ -219,6 +210,23 @@ impl Mvcc {
             if *count == 0 {
                 pins.remove(&revision);
             }
+        }
+    }
+
+    /// Trims one chunk of the history, and more until it has at most `bytes`, as far as the floor and
+    /// the pins allow.
+    ///
+    /// The caller asks for twice what it added: so the history stays below its cap however large a
+    /// batch is, and what a pin kept above the cap shrinks with every commit after it. A change is
+    /// trimmed once, so the work is in proportion to what was written.
+    fn trim_to(&self, state: &mut RwLockWriteGuard<'_, State>, bytes: usize) {
+        loop {
+            let limit = self.trim_limit(state);
+            if !state.trim(limit) || state.history_bytes <= bytes {
+                return;
+            }
+            // Readers get a turn between chunks.
+            RwLockWriteGuard::bump(state);
         }
     }
 

@@ -18,7 +18,10 @@ pub(crate) struct State {
     pub(crate) floor: Revision,
     pub(crate) log: Log,
     pub(crate) tallies: Tallies,
+    /// Cost of all changes in `log`, in bytes.
     pub(crate) history_bytes: usize,
+    /// The changes in `log` up to `floor`: their number, and their cost in bytes.
+    forgettable: (usize, usize),
 }
 
 /// One key's versions. Most keys have one, so the newest is inline.
@@ -96,6 +99,7 @@ impl State {
             log: Log::default(),
             tallies: Tallies::default(),
             history_bytes: 0,
+            forgettable: (0, 0),
         }
     }
 
@@ -229,13 +233,37 @@ impl State {
         }
     }
 
+    /// Makes `to` the floor, unless the floor is there already. Passes each change once.
+    pub(crate) fn raise_floor(&mut self, to: Revision) {
+        while let Some(change) = self.log.change(self.forgettable.0)
+            && change.revision <= to
+        {
+            self.forgettable.0 += 1;
+            self.forgettable.1 += cost(change);
+        }
+        self.floor = self.floor.max(to);
+    }
+
+    /// Raises the floor until the history from there on costs at most `bytes_max`.
+    pub(crate) fn cap_history(&mut self, bytes_max: usize) {
+        while self.history_bytes - self.forgettable.1 > bytes_max {
+            let Some(change) = self.log.change(self.forgettable.0) else {
+                return;
+            };
+            self.raise_floor(change.revision);
+        }
+    }
+
     /// Forgets up to `CHUNK` changes that nobody may read any more. Returns whether there are more.
     pub(crate) fn trim(&mut self, upto: Revision) -> bool {
         for _ in 0..CHUNK {
             let Some(change) = self.log.forget_oldest(upto) else {
                 return false;
             };
+            // `upto` is at most the floor, so that the change was counted when the floor passed it.
             self.history_bytes -= cost(&change);
+            self.forgettable.0 -= 1;
+            self.forgettable.1 -= cost(&change);
             let encoded = change.key.encode();
             let Some(slot) = self.keys.get_mut(&encoded) else {
                 continue;

@@ -158,9 +158,9 @@ impl Log {
         }
     }
 
-    /// All changes, oldest first.
-    pub(crate) fn changes(&self) -> impl Iterator<Item = &Arc<Change>> {
-        self.everything.changes.iter()
+    /// The change at an index from the oldest.
+    pub(crate) fn change(&self, index: usize) -> Option<&Change> {
+        self.everything.changes.get(index).map(Arc::as_ref)
     }
 
     /// Drops the oldest change, unless it came after `upto`.

@@ -131,6 +131,66 @@ fn history_is_bounded() {
     assert!(slow.try_next().is_err());
 }
 
+/// A batch of the committer may write many more keys than one chunk of the trimming has.
+#[test]
+fn history_is_bounded_with_large_batches() {
+    const LIMIT: usize = 1 << 20;
+    const WRITES: usize = 5_000;
+    let mvcc = Mvcc::with_history(Revision(1), LIMIT);
+    for n in 0..5 {
+        let object = put(1, key("widgets", "root"), 10).writes[0].1.clone();
+        let write = |m: usize| (key("widgets", &format!("c{m}")), object.clone());
+        mvcc.apply(vec![Commit {
+            revision: Revision(2 + n),
+            writes: (0..WRITES).map(write).collect(),
+        }]);
+        let bytes = mvcc.history_bytes();
+        assert!(bytes <= LIMIT, "{bytes} bytes after batch {n}");
+    }
+}
+
+/// One change may cost as much as thousands of those that it displaces.
+#[test]
+fn history_is_bounded_when_changes_grow() {
+    const LIMIT: usize = 4 << 20;
+    let mvcc = Mvcc::with_history(Revision(1), LIMIT);
+    let mut revision = 1;
+    let mut next = || {
+        revision += 1;
+        revision
+    };
+    for _ in 0..10_000 {
+        mvcc.apply(vec![put(next(), key("widgets", "small"), 1)]);
+    }
+    for _ in 0..10 {
+        mvcc.apply(vec![put(next(), key("widgets", "large"), 1 << 20)]);
+        let bytes = mvcc.history_bytes();
+        assert!(bytes <= LIMIT, "{bytes} bytes at {}", mvcc.applied());
+    }
+}
+
+/// A snapshot keeps its history beyond the cap. Once it is dropped the commits that follow trim
+/// what it kept, a bounded part each.
+#[test]
+fn history_that_a_snapshot_kept_is_trimmed_by_later_commits() {
+    const LIMIT: usize = 256 << 10;
+    let mvcc = Mvcc::with_history(Revision(1), LIMIT);
+    let pin = mvcc.latest();
+    let mut revision = 1;
+    let mut write = || {
+        revision += 1;
+        mvcc.apply(vec![put(revision, key("widgets", "root"), 10)]);
+        mvcc.history_bytes()
+    };
+    let kept = (0..5_000).map(|_| write()).last().unwrap();
+    assert!(kept > 4 * LIMIT, "{kept}");
+    assert_eq!(pin.get(&key("widgets", "root")), None);
+    drop(pin);
+    assert!(write() > LIMIT, "one commit trims a part");
+    let last = (0..20).map(|_| write()).last().unwrap();
+    assert!(last <= LIMIT, "{last}");
+}
+
 /// Tenants that come and go leave nothing behind once their history is compacted.
 #[test]
 fn compaction_forgets_tenants_that_left() {
