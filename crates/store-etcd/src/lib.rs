@@ -237,9 +237,19 @@ async fn load(members: &Members, keys: &Keys) -> Result<Loaded, MirrorError> {
     let loaded = mirror::load(&mut member.kv, keys).await;
     match &loaded {
         Ok(loaded) => {
-            // Only what nobody uses any more; another start makes up for a failure.
             let cleaned = sessions::delete_stale(keys, member.kv, loaded.revision);
-            let _ = tokio::time::timeout(options.attempt_timeout, cleaned).await;
+            let reason = match tokio::time::timeout(options.attempt_timeout, cleaned).await {
+                Ok(Ok(())) => None,
+                Ok(Err(error)) => Some(error.to_string()),
+                Err(_) => Some(members.silent(member.turn, options.attempt_timeout)),
+            };
+            if let Some(reason) = reason {
+                // Nobody uses these keys any more, so the start goes on.
+                tracing::warn!(
+                    reason,
+                    "sessions of ended servers stay in etcd; the next start deletes them"
+                );
+            }
         }
         Err(error) => members.failed(member.turn, &error.to_string()),
     }
@@ -292,13 +302,19 @@ impl Store for EtcdStore {
             self.origin.mvcc.compact(upto)?;
             if let (None, Ok(upto)) = (self.origin.status.end_reason(), i64::try_from(upto.0)) {
                 let options = self.members.options();
-                let compact = |mut kv: KvClient| async move { kv.compact(upto, None).await };
-                // It fails when another server was faster, which is as good, or when etcd is lost,
-                // see above.
-                let _ = self
+                let compact = |mut kv: KvClient| async move {
+                    match kv.compact(upto, None).await {
+                        // Another server was faster, which is as good.
+                        Err(error) if errors::compacted(&error) => Ok(()),
+                        done => done.map(drop),
+                    }
+                };
+                let compacted = self
                     .members
-                    .repeat(options.request_timeout, options.request_timeout, compact)
-                    .await;
+                    .repeat(options.request_timeout, options.request_timeout, compact);
+                if let Err(reason) = compacted.await {
+                    tracing::warn!(%upto, reason, "etcd was not compacted; the next compaction tries again");
+                }
             }
             Ok(())
         })
