@@ -298,7 +298,7 @@ pub async fn snapshot(registry: &Registry, at: ReadAt, token: Option<&str>) -> R
                 }))
             }
         },
-        ReadAt::Exactly(revision) => store.at(revision).map_err(|gone| match gone {
+        ReadAt::Exactly(revision) => store.at_revision(revision).map_err(|gone| match gone {
             insula_store::Gone::Compacted { .. } => Reply::error(&Token::expired(token)),
             insula_store::Gone::Future { asked, latest } => Reply::error(&Error::RevisionTooLarge {
                 wanted: asked,

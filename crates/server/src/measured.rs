@@ -32,8 +32,8 @@ impl Store for Measured {
         self.inner.snapshot(at_least)
     }
 
-    fn at(&self, exactly: Revision) -> Result<Snapshot, Gone> {
-        self.inner.at(exactly)
+    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+        self.inner.at_revision(exactly)
     }
 
     fn latest(&self) -> Snapshot {

@@ -39,9 +39,9 @@ impl Knowledge {
 enum Step {
     Done(Result<Revision, CommitError>),
     /// The transaction certainly did not happen: send it again.
-    Again,
+    Retry,
     /// It did not happen, and the member could not be used.
-    Elsewhere,
+    NextMember,
 }
 
 /// One sending of a transaction to one member, in one session.
@@ -63,7 +63,7 @@ impl EtcdStore {
         let knowledge = Mutex::new(Knowledge::not_sent("etcd does not answer".into()));
         let limit = self.members.options().request_timeout;
         let outcome = tokio::select! {
-            outcome = tokio::time::timeout(limit, self.commit_at_last(txn, &knowledge)) => outcome.ok(),
+            outcome = tokio::time::timeout(limit, self.commit_until_known(txn, &knowledge)) => outcome.ok(),
             reason = self.origin.status.ended() => {
                 knowledge.lock().reason = reason;
                 None
@@ -72,12 +72,12 @@ impl EtcdStore {
         outcome.unwrap_or_else(|| Err(knowledge.into_inner().error()))
     }
 
-    async fn commit_at_last(&self, txn: &Txn, knowledge: &Mutex<Knowledge>) -> Result<Revision, CommitError> {
+    async fn commit_until_known(&self, txn: &Txn, knowledge: &Mutex<Knowledge>) -> Result<Revision, CommitError> {
         let mut pauses = Pauses::default();
         loop {
             let session = self.sessions.get(&self.members, &self.origin).await;
             let session = session.map_err(CommitError::Unavailable)?;
-            let turn = self.members.turn();
+            let generation = self.members.generation();
             let limit = self.members.options().attempt_timeout;
             let step = match tokio::time::timeout(limit, self.members.current()).await {
                 Ok(Ok(member)) => {
@@ -94,19 +94,19 @@ impl EtcdStore {
                 }
                 Ok(Err(error)) => {
                     *knowledge.lock() = Knowledge::not_sent(error.to_string());
-                    Step::Elsewhere
+                    Step::NextMember
                 }
                 Err(_) => {
-                    *knowledge.lock() = Knowledge::not_sent(self.members.silent(turn, limit));
-                    Step::Elsewhere
+                    *knowledge.lock() = Knowledge::not_sent(self.members.silent(generation, limit));
+                    Step::NextMember
                 }
             };
             match step {
                 Step::Done(outcome) => return outcome,
-                Step::Again => {}
-                Step::Elsewhere => {
+                Step::Retry => {}
+                Step::NextMember => {
                     let reason = knowledge.lock().reason.clone();
-                    self.members.failed(turn, &reason);
+                    self.members.failed(generation, &reason);
                     self.members.pause(&mut pauses).await;
                 }
             }
@@ -139,13 +139,13 @@ impl Attempt<'_> {
                 Meaning::Refused => return Step::Done(Err(refusal(&error, self.txn))),
                 Meaning::NotExecuted => {
                     *self.knowledge.lock() = Knowledge::not_sent(error.to_string());
-                    return Step::Elsewhere;
+                    return Step::NextMember;
                 }
                 Meaning::Unknown => error.to_string(),
             },
-            Err(_) => self.store.members.silent(self.member.turn, limit),
+            Err(_) => self.store.members.silent(self.member.generation, limit),
         };
-        self.store.members.failed(self.member.turn, &reason);
+        self.store.members.failed(self.member.generation, &reason);
         self.knowledge.lock().reason = reason;
         self.resolve().await
     }
@@ -176,7 +176,7 @@ impl Attempt<'_> {
             Seen::At(revision) => Step::Done(Ok(revision)),
             Seen::Nothing => {
                 self.knowledge.lock().sent = false;
-                Step::Again
+                Step::Retry
             }
             Seen::Lost => Step::Done(Err(self.unknown("what happened meanwhile is compacted"))),
         }
@@ -231,7 +231,7 @@ impl Attempt<'_> {
             Ok(Verdict::Other(reason)) => return Step::Done(Err(CommitError::Unavailable(reason))),
             Err(error) => {
                 self.knowledge.lock().reason = error.to_string();
-                return Step::Elsewhere;
+                return Step::NextMember;
             }
         }
         match self
@@ -240,7 +240,7 @@ impl Attempt<'_> {
             .end(&self.session, &self.store.members, &self.store.origin)
             .await
         {
-            Ok(_) => Step::Again,
+            Ok(_) => Step::Retry,
             Err(reason) => Step::Done(Err(CommitError::Unavailable(reason))),
         }
     }

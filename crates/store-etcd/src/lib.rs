@@ -173,8 +173,8 @@ impl EtcdStore {
     /// Reads etcd's current revision, from its majority.
     async fn current(&self, limit: Duration, attempt: Duration) -> Result<Revision, String> {
         let known = self.origin.known();
-        let ask = |kv: KvClient| ask(kv, self.keys.tick());
-        let got = self.members.repeat(limit, attempt, ask).await?;
+        let read = |kv: KvClient| read_header(kv, self.keys.tick());
+        let got = self.members.repeat(limit, attempt, read).await?;
         self.origin.check(got.header(), known)
     }
 
@@ -228,9 +228,9 @@ impl EtcdStore {
 /// Loads from a member that answers.
 async fn load(members: &Members, keys: &Keys) -> Result<Loaded, MirrorError> {
     let options = members.options();
-    let ask = |kv: KvClient| ask(kv, keys.tick());
+    let read = |kv: KvClient| read_header(kv, keys.tick());
     members
-        .repeat(options.request_timeout, options.attempt_timeout, ask)
+        .repeat(options.request_timeout, options.attempt_timeout, read)
         .await
         .map_err(MirrorError::Ended)?;
     let mut member = members.current().await?;
@@ -241,7 +241,7 @@ async fn load(members: &Members, keys: &Keys) -> Result<Loaded, MirrorError> {
             let reason = match tokio::time::timeout(options.attempt_timeout, cleaned).await {
                 Ok(Ok(())) => None,
                 Ok(Err(error)) => Some(error.to_string()),
-                Err(_) => Some(members.silent(member.turn, options.attempt_timeout)),
+                Err(_) => Some(members.silent(member.generation, options.attempt_timeout)),
             };
             if let Some(reason) = reason {
                 // Nobody uses these keys any more, so the start goes on.
@@ -251,12 +251,12 @@ async fn load(members: &Members, keys: &Keys) -> Result<Loaded, MirrorError> {
                 );
             }
         }
-        Err(error) => members.failed(member.turn, &error.to_string()),
+        Err(error) => members.failed(member.generation, &error.to_string()),
     }
     loaded
 }
 
-async fn ask(mut kv: KvClient, key: Vec<u8>) -> Result<etcd_client::GetResponse, etcd_client::Error> {
+async fn read_header(mut kv: KvClient, key: Vec<u8>) -> Result<etcd_client::GetResponse, etcd_client::Error> {
     kv.get(key, Some(GetOptions::new().with_count_only())).await
 }
 
@@ -283,8 +283,8 @@ impl Store for EtcdStore {
         })
     }
 
-    fn at(&self, exactly: Revision) -> Result<Snapshot, Gone> {
-        self.origin.mvcc.at(exactly)
+    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+        self.origin.mvcc.at_revision(exactly)
     }
 
     fn latest(&self) -> Snapshot {

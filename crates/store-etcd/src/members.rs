@@ -29,14 +29,14 @@ pub(crate) struct Members {
     endpoints: Vec<String>,
     options: Options,
     /// Counts failures; the current endpoint is this modulo their number.
-    turn: watch::Sender<usize>,
+    generation: watch::Sender<usize>,
     connected: tokio::sync::Mutex<Option<Member>>,
 }
 
 /// A connection to one member.
 #[derive(Clone)]
 pub(crate) struct Member {
-    pub(crate) turn: usize,
+    pub(crate) generation: usize,
     pub(crate) endpoint: String,
     pub(crate) kv: KvClient,
     pub(crate) watch: WatchClient,
@@ -64,7 +64,7 @@ impl Members {
         Members {
             endpoints: endpoints.to_vec(),
             options,
-            turn: watch::Sender::new(first),
+            generation: watch::Sender::new(first),
             connected: tokio::sync::Mutex::default(),
         }
     }
@@ -76,16 +76,16 @@ impl Members {
     /// Connects to the current member, or returns the connection that there is.
     pub(crate) async fn current(&self) -> Result<Member, Error> {
         let mut connected = self.connected.lock().await;
-        let turn = *self.turn.borrow();
-        if let Some(member) = connected.as_ref().filter(|member| member.turn == turn) {
+        let generation = *self.generation.borrow();
+        if let Some(member) = connected.as_ref().filter(|member| member.generation == generation) {
             return Ok(member.clone());
         }
         *connected = None;
-        let endpoint = self.endpoint(turn);
+        let endpoint = self.endpoint(generation);
         let credentials = (self.options.credentials)().map_err(Error::Internal)?;
         let client = Client::connect([&endpoint], Some(connect_options(&self.options, credentials))).await?;
         let member = Member {
-            turn,
+            generation,
             endpoint,
             // The answers are our own objects: as large as somebody let them become, and in pages.
             kv: client.kv_client().max_decoding_message_size(MESSAGE_BYTES_MAX),
@@ -95,36 +95,37 @@ impl Members {
         Ok(member)
     }
 
-    fn endpoint(&self, turn: usize) -> String {
-        turn.checked_rem(self.endpoints.len())
+    fn endpoint(&self, generation: usize) -> String {
+        generation
+            .checked_rem(self.endpoints.len())
             .and_then(|index| self.endpoints.get(index))
             .cloned()
             .unwrap_or_default()
     }
 
     /// Returns the turn whose member [`Members::current`] would use.
-    pub(crate) fn turn(&self) -> usize {
-        *self.turn.borrow()
+    pub(crate) fn generation(&self) -> usize {
+        *self.generation.borrow()
     }
 
-    /// Makes the next member current, unless somebody else has done so since `turn`.
-    pub(crate) fn failed(&self, turn: usize, reason: &str) {
-        let moved = self.turn.send_if_modified(|now| {
-            let is_current = *now == turn;
+    /// Makes the next member current, unless somebody else has done so since `generation`.
+    pub(crate) fn failed(&self, generation: usize, reason: &str) {
+        let moved = self.generation.send_if_modified(|now| {
+            let is_current = *now == generation;
             if is_current {
                 *now = now.wrapping_add(1);
             }
             is_current
         });
         if moved {
-            tracing::debug!(endpoint = self.endpoint(turn), reason, "an etcd member failed");
+            tracing::debug!(endpoint = self.endpoint(generation), reason, "an etcd member failed");
         }
     }
 
-    /// Waits until another member than that of `turn` is current.
-    pub(crate) async fn moved(&self, turn: usize) {
+    /// Waits until another member than that of `generation` is current.
+    pub(crate) async fn moved(&self, generation: usize) {
         // The sender lives as long as `self`, so that this cannot fail.
-        let _ = self.turn.subscribe().wait_for(|now| *now != turn).await;
+        let _ = self.generation.subscribe().wait_for(|now| *now != generation).await;
     }
 
     /// Waits after a failure if all members have failed since the last wait.
@@ -152,15 +153,15 @@ impl Members {
         let attempts = async {
             let mut pauses = Pauses::default();
             loop {
-                let turn = self.turn();
+                let generation = self.generation();
                 let once = async { request(self.current().await?.kv).await };
                 let reason = match tokio::time::timeout(attempt, once).await {
                     Ok(Ok(answer)) => return Ok(answer),
                     Ok(Err(error)) if meaning(&error) == Meaning::Refused => return Err(error.to_string()),
                     Ok(Err(error)) => error.to_string(),
-                    Err(_) => self.silent(turn, attempt),
+                    Err(_) => self.silent(generation, attempt),
                 };
-                self.failed(turn, &reason);
+                self.failed(generation, &reason);
                 *last.lock() = reason;
                 self.pause(&mut pauses).await;
             }
@@ -172,8 +173,8 @@ impl Members {
     }
 
     /// Returns the reason for an attempt that timed out.
-    pub(crate) fn silent(&self, turn: usize, attempt: Duration) -> String {
-        format!("{} did not answer within {attempt:?}", self.endpoint(turn))
+    pub(crate) fn silent(&self, generation: usize, attempt: Duration) -> String {
+        format!("{} did not answer within {attempt:?}", self.endpoint(generation))
     }
 }
 

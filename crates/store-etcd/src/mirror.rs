@@ -128,8 +128,8 @@ impl Mirror {
         let mut pauses = Pauses::default();
         loop {
             let before = self.origin.known();
-            let turn = self.members.turn();
-            let error = match self.follow_until_error(turn).await {
+            let generation = self.members.generation();
+            let error = match self.follow_until_error(generation).await {
                 Err(MirrorError::Compacted) => match self.reload().await {
                     Ok(()) => continue,
                     Err(error) => error,
@@ -140,7 +140,7 @@ impl Mirror {
             let reason = error.to_string();
             // What is there cannot be read by way of another member either, but it costs nothing to
             // look.
-            self.members.failed(turn, &reason);
+            self.members.failed(generation, &reason);
             self.origin.status.lost(reason);
             if self.origin.known() > before {
                 pauses = Pauses::default();
@@ -149,17 +149,17 @@ impl Mirror {
         }
     }
 
-    /// Opens a watch at the member of `turn` and follows it until it breaks or another member is
+    /// Opens a watch at the member of `generation` and follows it until it breaks or another member is
     /// current.
-    async fn follow_until_error(&self, turn: usize) -> Result<Infallible, MirrorError> {
+    async fn follow_until_error(&self, generation: usize) -> Result<Infallible, MirrorError> {
         let limit = self.members.options().attempt_timeout;
-        let silent = || MirrorError::Ended(self.members.silent(turn, limit));
+        let silent = || MirrorError::Ended(self.members.silent(generation, limit));
         let (member, mut stream) = tokio::time::timeout(limit, self.open()).await.map_err(|_| silent())??;
         self.origin.status.following(&member.endpoint);
         loop {
             tokio::select! {
                 message = stream.message() => self.take(&next(message)?)?,
-                () = self.members.moved(member.turn) => {
+                () = self.members.moved(member.generation) => {
                     return Err(MirrorError::Ended(format!("{} has failed other requests", member.endpoint)));
                 }
             }
@@ -214,7 +214,8 @@ impl Mirror {
             self.origin.mvcc.advance(Revision(revision.unsigned_abs()));
         } else {
             let (commits, marks) = self.commits(message.events())?;
-            self.sessions.show(|| self.origin.mvcc.apply(commits), marks);
+            self.sessions
+                .apply_and_record(|| self.origin.mvcc.apply(commits), marks);
         }
         Ok(())
     }
@@ -237,7 +238,7 @@ impl Mirror {
             }
             if self.keys.is_session(kv.key()) {
                 marks.push(match event.event_type() {
-                    EventType::Put => Written::Mark(Mark::of(kv)),
+                    EventType::Put => Written::Mark(Mark::from_key_value(kv)),
                     EventType::Delete => Written::Deleted(kv.key().to_vec()),
                 });
             }
@@ -266,9 +267,9 @@ impl Mirror {
         match tokio::time::timeout(limit, alive).await {
             Ok(Ok(Verdict::Other(reason))) => return Err(MirrorError::Other(reason)),
             Ok(verdict) => drop(verdict?),
-            Err(_) => return Err(MirrorError::Ended(self.members.silent(member.turn, limit))),
+            Err(_) => return Err(MirrorError::Ended(self.members.silent(member.generation, limit))),
         }
-        let moved = self.members.moved(member.turn);
+        let moved = self.members.moved(member.generation);
         let loaded = tokio::select! {
             loaded = load(&mut member.kv, &self.keys) => loaded?,
             () = moved => return Err(MirrorError::Ended("another member is current".into())),
@@ -283,7 +284,7 @@ impl Mirror {
             return Err(MirrorError::Ended("it is another cluster".into()));
         }
         self.sessions
-            .forget(|| self.origin.mvcc.reload(revision, entries), last);
+            .apply_load(|| self.origin.mvcc.reload(revision, entries), last);
         Ok(())
     }
 }

@@ -83,7 +83,7 @@ impl Origin {
         if let Err(reason) = self.check(got.header(), known) {
             return Ok(Verdict::Other(reason));
         }
-        if last.is_some() && got.kvs().first().map(Mark::of) != last {
+        if last.is_some() && got.kvs().first().map(Mark::from_key_value) != last {
             let evidence = format!("its transactions up to revision {known} are others");
             return Ok(Verdict::Other(self.fail(&evidence)));
         }

@@ -60,7 +60,7 @@ pub(crate) struct Mark {
 }
 
 impl Mark {
-    pub(crate) fn of(kv: &KeyValue) -> Self {
+    pub(crate) fn from_key_value(kv: &KeyValue) -> Self {
         Mark {
             key: kv.key().to_vec(),
             revision: Revision(kv.mod_revision().unsigned_abs()),
@@ -227,13 +227,13 @@ impl Sessions {
     }
 
     /// Applies what the watch has shown, and tells the marks in it.
-    pub(crate) fn show(&self, apply: impl FnOnce(), written: Vec<Written>) {
+    pub(crate) fn apply_and_record(&self, apply: impl FnOnce(), written: Vec<Written>) {
         // Held over both, so that whoever saw the revision applied finds the marks told.
         let mut ledger = self.ledger.lock();
         apply();
         for change in written {
             match change {
-                Written::Mark(mark) => self.tell(&mut ledger, mark),
+                Written::Mark(mark) => self.record_mark(&mut ledger, mark),
                 Written::Deleted(key) => {
                     ledger.last.take_if(|last| last.key == key);
                 }
@@ -241,7 +241,7 @@ impl Sessions {
         }
     }
 
-    fn tell(&self, ledger: &mut Ledger, mark: Mark) {
+    fn record_mark(&self, ledger: &mut Ledger, mark: Mark) {
         if let Some(current) = ledger.current.as_mut().filter(|current| current.key == mark.key) {
             current.written = current.written.max(i64::try_from(mark.revision.0).unwrap_or(i64::MAX));
         }
@@ -257,7 +257,7 @@ impl Sessions {
     }
 
     /// Applies a new load, which does not tell what happened in between.
-    pub(crate) fn forget(&self, apply: impl FnOnce(), last: Option<Mark>) {
+    pub(crate) fn apply_load(&self, apply: impl FnOnce(), last: Option<Mark>) {
         let mut ledger = self.ledger.lock();
         ledger.waiting.clear();
         ledger.last = last;
@@ -310,7 +310,7 @@ pub(crate) async fn newest_mark(kv: &mut KvClient, keys: &Keys, revision: i64) -
         .with_sort(SortTarget::Mod, SortOrder::Descend)
         .with_limit(1);
     let newest = kv.get(start, Some(options)).await?;
-    Ok(newest.kvs().first().map(Mark::of))
+    Ok(newest.kvs().first().map(Mark::from_key_value))
 }
 
 #[cfg(test)]
@@ -331,12 +331,12 @@ mod tests {
         let [mut first, mut second, mut third] = [(); 3].map(|()| sessions.expect());
         let foreign = mark(&sessions, 8, second.number, 4);
         let own = mark(&sessions, 7, first.number, 5);
-        sessions.show(|| (), vec![foreign, own]);
+        sessions.apply_and_record(|| (), vec![foreign, own]);
         assert_eq!(first.seen(), Seen::At(Revision(5)));
         assert_eq!(second.seen(), Seen::Nothing, "another server's number");
         let last = sessions.last_mark(|| Revision(5)).0.map(|mark| mark.revision);
         assert_eq!(last, Some(Revision(5)));
-        sessions.forget(|| (), None);
+        sessions.apply_load(|| (), None);
         assert_eq!(
             third.seen(),
             Seen::Lost,

@@ -448,7 +448,7 @@ async fn a_loss_longer_than_history_reloads() {
         let mut cursor = cut_off.watch(everything(), second).unwrap();
         let idle = Scope::everywhere(ResourceId::local("example.io", "gadgets"));
         let mut idle = cut_off.watch(idle, second).unwrap();
-        let held = cut_off.at(second).unwrap();
+        let held = cut_off.at_revision(second).unwrap();
         wire.set(Traffic::Cut);
         other
             .commit(Txn {
@@ -478,7 +478,7 @@ async fn a_loss_longer_than_history_reloads() {
             [("kept".into(), first, first), ("new".into(), last, last)]
         );
         assert_eq!(names(&held).len(), 2, "a held view is what it was");
-        assert!(cut_off.at(second).is_err());
+        assert!(cut_off.at_revision(second).is_err());
         assert!(
             cursor.next().await.is_err() && idle.next().await.is_err(),
             "nobody can tell what they missed"

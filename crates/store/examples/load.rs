@@ -1,4 +1,4 @@
-//! How many durable creates a second the embedded store takes:
+//! Throughput of the embedded store in durable creates per second:
 //! `cargo run --release -p insula-store --example load [dir]`.
 #![allow(clippy::print_stdout, reason = "it prints figures")]
 #![allow(clippy::disallowed_methods, reason = "it measures time")]

@@ -1,4 +1,4 @@
-//! The file of a backup: every object of one revision, in key order, with checksums and a hash.
+//! Format of a backup file: every object of one revision, in key order, with checksums and a hash.
 //!
 //! ```text
 //! magic     "insula-backup 1\n"
@@ -9,7 +9,7 @@
 //! ```
 //!
 //! Nothing may follow the trailer. The hash leaves out the header, so that two backups of one state
-//! have the same.
+//! have the same hash.
 
 use crate::{Entry, embedded::checksum::checksum};
 use insula_api::{Object, ObjectKey, Revision};
@@ -22,37 +22,37 @@ use std::{
 };
 
 const MAGIC: &[u8; 16] = b"insula-backup 1\n";
-/// Of the magic, the part that all versions of the format share.
+/// Bytes of the magic that all versions of the format share.
 const MAGIC_SHARED: usize = 14;
-/// No object is larger: a transaction holds 1.5 MiB.
+/// Most bytes of a frame. No object is larger: a transaction holds at most 1.5 MiB.
 const FRAME_BYTES_MAX: usize = 16 << 20;
 const FRAME_HEAD: usize = 4 + 16;
 
 /// Header of a backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Header {
-    /// The revision whose state it holds.
+    /// Revision of the state in the backup.
     pub revision: Revision,
-    /// When it was taken, as in RFC 3339.
+    /// Time at which the backup was taken, in the format of RFC 3339.
     pub created: String,
-    /// The version of the program that took it.
+    /// Version of the program that took the backup.
     pub version: String,
-    /// The installation that it is of: the UID of the logical cluster `root`.
+    /// The installation that was backed up: the UID of the logical cluster `root`.
     pub installation: String,
 }
 
 /// Summary of a whole backup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Summary {
-    /// Its header.
+    /// Header of the backup.
     pub header: Header,
-    /// How many objects it has.
+    /// Number of objects.
     pub objects: u64,
-    /// The SHA-256 of its objects.
+    /// SHA-256 of the objects.
     pub hash: Hash,
 }
 
-/// A SHA-256, shown in hexadecimal digits.
+/// A SHA-256, displayed in hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Hash([u8; 32]);
 
@@ -68,29 +68,29 @@ impl fmt::Debug for Hash {
     }
 }
 
-/// Why a file is no backup to restore.
+/// Reason why a file cannot be restored.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// It begins with something else.
+    /// The file does not begin with the magic of a backup.
     #[error("not a backup of insula")]
     Foreign,
-    /// It is of a later version of the format.
+    /// The file has a later version of the format.
     #[error("a backup in a format that this version does not read")]
     Format,
-    /// It ends too early.
+    /// The file ends too early.
     #[error("the backup is cut off at byte {offset}, after {objects} objects")]
     Truncated {
-        /// Offset of its end.
+        /// Offset of the end, in bytes.
         offset: u64,
-        /// How many objects are whole.
+        /// Number of complete objects before the end.
         objects: u64,
     },
-    /// Some of its bytes are not what was written.
+    /// Some bytes differ from those that were written.
     #[error("the backup is damaged at byte {offset}: {reason}")]
     Damaged {
-        /// Offset of the damaged part.
+        /// Offset of the damaged part, in bytes.
         offset: u64,
-        /// The damage.
+        /// Description of the damage.
         reason: String,
     },
     /// The file cannot be read.
@@ -98,7 +98,7 @@ pub enum BackupError {
     Io(#[from] io::Error),
 }
 
-/// Makes the bytes of a backup.
+/// Encoder of a backup.
 pub struct Encoder {
     header: Header,
     objects: u64,
@@ -106,7 +106,7 @@ pub struct Encoder {
 }
 
 impl Encoder {
-    /// Begins a backup: appends magic and header.
+    /// Begins a backup: appends the magic and the header.
     pub fn begin(header: Header, out: &mut Vec<u8>) -> Self {
         out.extend_from_slice(MAGIC);
         let text = json!({
@@ -121,7 +121,7 @@ impl Encoder {
         }
     }
 
-    /// Appends an object. They come in key order.
+    /// Appends an object. The caller passes objects in key order.
     pub fn object(&mut self, entry: &Entry, out: &mut Vec<u8>) {
         let (key, stored) = (entry.key.encode(), entry.object.to_stored());
         let mut bytes = Vec::with_capacity(20 + key.len() + stored.len());
@@ -136,7 +136,7 @@ impl Encoder {
         self.hash.update(&out[from..]);
     }
 
-    /// Appends the trailer.
+    /// Appends the trailer and returns the summary of the backup.
     pub fn finish(self, out: &mut Vec<u8>) -> Summary {
         let hash = Hash(self.hash.finalize().into());
         out.extend_from_slice(&0u32.to_le_bytes());
@@ -156,8 +156,11 @@ fn frame(number: u64, bytes: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(bytes);
 }
 
-/// Reads a whole backup, verifies it, and gives each object to `visit`. What was given counts only
-/// when this returns `Ok`.
+/// Reads and verifies a whole backup, and passes each object to `visit`. The objects are valid only
+/// if this returns `Ok`.
+///
+/// # Errors
+/// [`BackupError`] for a file that is no whole backup, and any error of `visit`.
 pub fn read<E: From<BackupError>>(
     input: impl Read,
     mut visit: impl FnMut(&Header, Entry) -> Result<(), E>,
@@ -213,7 +216,7 @@ fn decode(bytes: &[u8]) -> Result<(Vec<u8>, Entry), String> {
     Ok((key.to_vec(), entry))
 }
 
-/// Length and checksum, and the bytes that they are of.
+/// Length and checksum of a frame, and its bytes.
 type Frame = ([u8; FRAME_HEAD], Vec<u8>);
 
 struct Reader<R> {
@@ -258,7 +261,7 @@ impl<R: Read> Reader<R> {
         Ok(frame)
     }
 
-    /// A frame, or the zero that the trailer begins with.
+    /// Reads a frame, or the zero length that the trailer begins with.
     fn frame(&mut self, number: u64) -> Result<Option<Frame>, BackupError> {
         let offset = self.offset;
         let mut head = [0; FRAME_HEAD];

@@ -1,18 +1,19 @@
-//! Objects in one order: revisions, snapshots, watches.
+//! Storage of objects under one total order of revisions, with snapshots and watches.
 //!
-//! [`Store`] is the contract. Its state is one structure in memory, [`Mvcc`], which is at once the
-//! store's index, the watch cache and the informer cache; engines differ in where a commit becomes
-//! durable before it shows there: [`MemoryStore`] nowhere, [`embedded::EmbeddedStore`] in a file,
-//! `insula-store-etcd` on an etcd cluster. All of them pass [`conformance`].
+//! [`Store`] is the contract. Its state is one structure in memory, [`Mvcc`]: the index of the
+//! store, the watch cache and the informer cache in one. Engines differ in where a commit becomes
+//! durable before [`Mvcc`] shows it: [`MemoryStore`] nowhere, [`embedded::EmbeddedStore`] in a
+//! file, `insula-store-etcd` on an etcd cluster. All engines pass [`conformance`].
 //!
 //! Revisions by example: put a → 2, put b → 3, delete a → 4. A snapshot at 3 holds a and b whatever
 //! comes after it; a watch after 2 gives {3: b put}, {4: a deleted}; after compaction to 4 a watch
 //! after 4 goes on and one after 2 is [`Gone`].
 //!
-//! This crate knows nothing of versions, conversion or tenants' rights.
+//! This crate knows nothing of API versions, conversion or authorization.
 
 pub mod backup;
 pub mod conformance;
+mod counts;
 pub mod embedded;
 mod memory;
 pub mod model;
@@ -20,7 +21,6 @@ mod mvcc;
 mod plan;
 mod snapshot;
 mod state;
-mod tally;
 mod txn;
 mod watch;
 
@@ -36,53 +36,82 @@ pub use watch::{Change, Cursor, Prior};
 /// A boxed future, so that `dyn Store` works.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Objects in one order. Everything the system believes is a fold over this.
+/// Storage of objects under one total order of revisions. The whole state of the system follows
+/// from the changes in this order.
 pub trait Store: Send + Sync {
-    /// All writes at one new revision, or none. When it answers, [`Store::latest`] shows them.
+    /// Applies all writes of a transaction at one new revision, or none of them. [`Store::latest`]
+    /// shows them by the time this returns.
     ///
-    /// A transaction that changes nothing (only deletes of absent keys) mints no revision and
-    /// answers the current one. Of two writes to one key the later counts. Dropping the future does
-    /// not undo a transaction that was handed over.
+    /// A transaction that changes nothing (only deletes of absent keys) takes no new revision and
+    /// returns the current one. Of two writes to one key the later one counts. Dropping the future
+    /// does not undo a transaction that was already queued.
+    ///
+    /// # Errors
+    /// The variant of [`CommitError`] says whether anything was written, and what a caller can do.
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>>;
 
-    /// A consistent view no older than `at_least`, waiting for it if need be: the caller bounds the
-    /// wait.
+    /// Returns a consistent view that is no older than `at_least`, and waits until there is one.
+    /// The caller bounds the wait.
     ///
-    /// `Revision(0)` asks for a view no older than any commit acknowledged before the call, by
-    /// whichever server.
+    /// `Revision(0)` asks for a view that includes every commit acknowledged before the call, by
+    /// any server.
+    ///
+    /// # Errors
+    /// Fails when the store cannot tell its current revision, or will never reach `at_least`.
     fn snapshot(&self, at_least: Revision) -> BoxFuture<'_, Result<Snapshot, SnapshotError>>;
 
-    /// The view at exactly this revision: lists at an exact revision, continue tokens.
-    fn at(&self, exactly: Revision) -> Result<Snapshot, Gone>;
+    /// Returns the view at exactly this revision, for lists with an exact `resourceVersion` and for
+    /// continue tokens.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is compacted, or newer than the latest one that this process has
+    /// applied.
+    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone>;
 
-    /// What this process has applied, without a wait.
+    /// Returns the view at the latest revision that this process has applied, without waiting.
     fn latest(&self) -> Snapshot;
 
-    /// Every change in `scope` after `after`: in order, whole revisions, each once. `Revision(0)`
-    /// is no special case: take a snapshot, and watch after its revision.
+    /// Returns a cursor over every change in `scope` after the revision `after`: in order, in whole
+    /// revisions, each change once. `Revision(0)` is no special case: take a snapshot, and watch
+    /// after its revision.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is compacted, or newer than the latest one that this process has
+    /// applied.
     fn watch(&self, scope: Scope, after: Revision) -> Result<Cursor, Gone>;
 
-    /// Forgets what was before `upto`: views and watches from `upto` on stay possible, older ones
-    /// are [`Gone`]. Compacting twice is no error; compacting the future is.
+    /// Discards the history before the revision `upto`. Views and watches from `upto` on stay
+    /// possible, older ones are [`Gone`]. Compacting twice is no error.
+    ///
+    /// # Errors
+    /// [`Gone::Future`] when `upto` is newer than the latest revision that this process has
+    /// applied.
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), Gone>>;
 
-    /// Why this store takes no commits any more, where only another start helps: a failed write to
-    /// disk, an etcd that was rolled back, a `close`.
+    /// Checks whether the store can ever take commits again.
+    ///
+    /// # Errors
+    /// The reason why only a restart helps: a failed write to disk, an etcd that was rolled back,
+    /// or a call of [`Store::close`].
     fn health(&self) -> Result<(), String>;
 
-    /// Why this store cannot be used now: it has ended, or what it depends on is away and may come
-    /// back. May ask others, and takes seconds when they are silent.
+    /// Checks whether the store can be used now. May send a request to what the store depends on,
+    /// and takes seconds when there is no answer.
+    ///
+    /// # Errors
+    /// The reason why the store cannot be used: it has ended, or what it depends on is unreachable
+    /// and may come back.
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(std::future::ready(self.health()))
     }
 
-    /// What keeps this store from taking all commits, while it takes some: a full disk. Looks
-    /// whether that is over.
+    /// Returns the reason why the store takes only some commits: a full disk. Checks first whether
+    /// there is space again.
     fn alarm(&self) -> Option<String> {
         None
     }
 
-    /// Finishes what was handed over, flushes, stops. Later commits are
+    /// Finishes the queued commits, flushes and stops. Later commits fail with
     /// [`CommitError::Unavailable`]; reads go on.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

@@ -1,5 +1,5 @@
-//! A store that keeps nothing: for tests, benchmarks and the simulator. A commit is done when the
-//! call returns, without a thread, so that a run under a seed replays.
+//! A store without durability, for tests, benchmarks and the simulator. A commit is done when the
+//! call returns, without a thread, so that a run with the same seed replays.
 
 use crate::{
     BoxFuture, CommitError, Cursor, Gone, Mvcc, Snapshot, SnapshotError, Store, Txn,
@@ -9,7 +9,7 @@ use insula_api::{Revision, Scope};
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The contract without durability.
+/// A store in memory alone.
 pub struct MemoryStore {
     mvcc: Arc<Mvcc>,
     /// Held while a transaction is decided and applied: one writer at a time. False once closed.
@@ -17,7 +17,7 @@ pub struct MemoryStore {
 }
 
 impl MemoryStore {
-    /// An empty store at revision 1.
+    /// Creates an empty store at revision 1.
     pub fn new() -> Self {
         MemoryStore {
             mvcc: Mvcc::new(Revision(1)),
@@ -60,8 +60,8 @@ impl Store for MemoryStore {
         })
     }
 
-    fn at(&self, exactly: Revision) -> Result<Snapshot, Gone> {
-        self.mvcc.at(exactly)
+    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+        self.mvcc.at_revision(exactly)
     }
 
     fn latest(&self) -> Snapshot {

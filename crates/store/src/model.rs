@@ -1,8 +1,8 @@
-//! The store as a map of maps: too slow and too simple to be wrong. Tests run it beside an engine
-//! and compare.
+//! Reference model of a store as a map of maps: slow, and simple enough to be right. Tests run it
+//! beside an engine and compare.
 //!
 //! By example: put a, put b, delete a on a model at 1 gives {1: {}, 2: {a}, 3: {a, b}, 4: {b}};
-//! compact(3) forgets 1 and 2.
+//! compact(3) discards 1 and 2.
 
 use crate::{CommitError, Entry, Gone, Txn, Write};
 use insula_api::{ObjectKey, Revision, Scope};
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Everything at one revision.
 pub type State = BTreeMap<ObjectKey, Entry>;
 
-/// What a store that nobody else writes to must look like.
+/// Expected contents of a store with one writer.
 #[derive(Debug, Clone)]
 pub struct Model {
     /// Every state since the last compaction.
@@ -19,21 +19,24 @@ pub struct Model {
 }
 
 impl Model {
-    /// An empty store at a revision.
+    /// Creates an empty store at a revision.
     pub fn new(revision: Revision) -> Self {
         Model {
             history: BTreeMap::from([(revision, State::new())]),
         }
     }
 
-    /// The newest revision and state.
+    /// Returns the newest revision and its state.
     pub fn latest(&self) -> (Revision, &State) {
         let (revision, state) = self.history.last_key_value().expect("compaction keeps the newest");
         (*revision, state)
     }
 
-    /// The state at a revision.
-    pub fn at(&self, revision: Revision) -> Result<&State, Gone> {
+    /// Returns the state at a revision.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is compacted or in the future.
+    pub fn at_revision(&self, revision: Revision) -> Result<&State, Gone> {
         let (latest, oldest) = (self.latest().0, self.oldest());
         self.history.get(&revision).ok_or(if revision > latest {
             Gone::Future {
@@ -48,12 +51,15 @@ impl Model {
         })
     }
 
-    /// The oldest revision that is known.
+    /// Returns the oldest revision that is known.
     pub fn oldest(&self) -> Revision {
         *self.history.first_key_value().expect("compaction keeps the newest").0
     }
 
-    /// What the store's commit must answer.
+    /// Commits a transaction and returns the expected result of the store's commit.
+    ///
+    /// # Errors
+    /// [`CommitError::Conflict`] when a guard does not hold.
     pub fn commit(&mut self, txn: &Txn) -> Result<Revision, CommitError> {
         let (now, state) = self.latest();
         for guard in &txn.guards {
@@ -100,7 +106,10 @@ impl Model {
         Ok(revision)
     }
 
-    /// What the store's compaction must answer.
+    /// Compacts and returns the expected result of the store's compaction.
+    ///
+    /// # Errors
+    /// [`Gone::Future`] when `upto` is newer than the latest revision.
     pub fn compact(&mut self, upto: Revision) -> Result<(), Gone> {
         let latest = self.latest().0;
         if upto > latest {
@@ -110,23 +119,33 @@ impl Model {
         Ok(())
     }
 
-    /// What a restart leaves of an engine that keeps no history: the newest state.
+    /// Drops the history, as a restart of an engine that keeps only the newest state does.
     pub fn restart(&mut self) {
         let latest = self.latest().0;
         self.history = self.history.split_off(&latest);
     }
 
-    /// The objects of a scope at a revision, in key order.
-    pub fn range(&self, scope: &Scope, at: Revision) -> Result<Vec<Entry>, Gone> {
+    /// Returns the objects of a scope at a revision, in key order.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is compacted or in the future.
+    pub fn range(&self, scope: &Scope, at_revision: Revision) -> Result<Vec<Entry>, Gone> {
         let prefix = scope.prefix();
         let inside = |entry: &&Entry| entry.key.encode().starts_with(&prefix);
-        Ok(self.at(at)?.values().filter(inside).cloned().collect())
+        Ok(self
+            .at_revision(at_revision)?
+            .values()
+            .filter(inside)
+            .cloned()
+            .collect())
     }
 
-    /// The keys of a scope that changed after a revision, with the revision of each change and what
-    /// was there before and after, in the order of revisions and within one of keys.
+    /// Returns the changes in a scope after a revision, ordered by revision and then by key.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is compacted or in the future.
     pub fn changes(&self, scope: &Scope, after: Revision) -> Result<Vec<ModelChange>, Gone> {
-        self.at(after)?;
+        self.at_revision(after)?;
         let prefix = scope.prefix();
         let mut changes = Vec::new();
         let states: Vec<_> = self.history.range(after..).collect();
@@ -149,15 +168,15 @@ impl Model {
     }
 }
 
-/// A change as the model tells it.
+/// A change of one key, as the model computes it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ModelChange {
-    /// When.
+    /// Revision of the change.
     pub revision: Revision,
-    /// Which key.
+    /// The key that changed.
     pub key: ObjectKey,
-    /// Before.
+    /// The object before the change; `None` for a creation.
     pub old: Option<Entry>,
-    /// After.
+    /// The object after the change; `None` for a deletion.
     pub new: Option<Entry>,
 }

@@ -1,17 +1,18 @@
-//! Every version of every object, in key order, since the last compaction.
+//! Multi-version state: every version of every object since the last compaction, in key order.
 //!
-//! By example, as key: revisions (`†` a deletion): put(a) put(b) delete(a) on a store at 1 gives a:
-//! 2, 4† and b: 3. A snapshot at 3 reads a@2, b@3. compact(4) leaves b: 3. With a snapshot at 3
-//! alive nothing after 3 is forgotten until it is dropped, although nobody can ask for 3 any more:
-//! a reader never sees a hole, and pays by holding memory.
+//! By example, as key: revisions (`†` is a deletion): put(a) put(b) delete(a) on a store at
+//! revision 1 gives a: 2, 4† and b: 3. A snapshot at 3 reads a@2, b@3. compact(4) leaves b: 3.
+//! While a snapshot at 3 is alive it pins the history after 3, although nobody can request revision
+//! 3 any more: a reader never sees a hole, and the history takes memory until the snapshot is
+//! dropped.
 
 use crate::{Entry, Gone, Snapshot, state::State, watch::Cursor};
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use parking_lot::{Mutex, RwLock, RwLockWriteGuard};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// History that is kept at most, in bytes of superseded objects and bookkeeping. Beyond it the
-/// oldest is compacted: a burst of writes between two compactions must not eat the memory.
+/// Cap of the history in bytes of superseded objects and bookkeeping. Above it the oldest history
+/// is compacted: a burst of writes between two compactions must not exhaust the memory.
 const HISTORY_BYTES_MAX: usize = 512 << 20;
 
 /// The writes of one revision: an object, or `None` for a deletion. A key appears once.
@@ -19,40 +20,41 @@ const HISTORY_BYTES_MAX: usize = 512 << 20;
 pub struct Commit {
     /// The revision.
     pub revision: Revision,
-    /// The changes, in the transaction's order.
+    /// The changes in the order of the transaction.
     pub writes: Vec<(ObjectKey, Option<Arc<Object>>)>,
 }
 
-/// The state of a store as this process has applied it. Shared by all engines; only they write to
-/// it.
+/// The state of a store as this process has applied it. All engines use it, and only an engine
+/// writes to it.
 pub struct Mvcc {
     state: RwLock<State>,
-    /// The revisions that live snapshots read at, with their number. Locked after `state`.
+    /// The revisions that live snapshots read at, with the number of snapshots of each. Locked
+    /// after `state`.
     pins: Mutex<BTreeMap<Revision, usize>>,
-    /// Repeats `State::applied` for those who wait for a revision.
+    /// Publishes `State::applied` to tasks that wait for a revision.
     reached: tokio::sync::watch::Sender<Revision>,
     history_bytes_max: usize,
 }
 
 impl Mvcc {
-    /// An empty state at a revision.
+    /// Creates an empty state at a revision.
     pub fn new(revision: Revision) -> Arc<Mvcc> {
         Self::load(revision, std::iter::empty())
     }
 
-    /// An empty state that keeps at most so many bytes of history, where the default is not wanted.
+    /// Creates an empty state with another cap of the history than the default, in bytes.
     pub fn with_history(revision: Revision, history_bytes_max: usize) -> Arc<Mvcc> {
         Arc::new(Self::build(revision, std::iter::empty(), history_bytes_max))
     }
 
-    /// The state at `revision`, of which nothing older is known: watches can start there and not
-    /// before.
+    /// Creates the state at `revision` from all its objects. No older history is known: watches can
+    /// start at `revision` and not before.
     pub fn load(revision: Revision, entries: impl IntoIterator<Item = Entry>) -> Arc<Mvcc> {
         Arc::new(Self::build(revision, entries, HISTORY_BYTES_MAX))
     }
 
     fn build(revision: Revision, entries: impl IntoIterator<Item = Entry>, history_bytes_max: usize) -> Mvcc {
-        let state = State::of(revision, entries);
+        let state = State::load(revision, entries);
         Mvcc {
             state: RwLock::new(state),
             pins: Mutex::default(),
@@ -61,7 +63,7 @@ impl Mvcc {
         }
     }
 
-    /// Shows commits, oldest first and each newer than all before, to everybody at once.
+    /// Applies commits, oldest first, each newer than all before. Readers see all of them at once.
     pub fn apply(&self, commits: Vec<Commit>) {
         let Some(last) = commits.last().map(|commit| commit.revision) else {
             return;
@@ -88,7 +90,7 @@ impl Mvcc {
         touched.iter().for_each(|signal| signal.notify_waiters());
     }
 
-    /// Moves on to a revision at which nothing of this store happened.
+    /// Moves on to a revision at which no object changed.
     pub fn advance(&self, revision: Revision) {
         let mut state = self.state.write();
         if revision > state.applied {
@@ -98,8 +100,8 @@ impl Mvcc {
         }
     }
 
-    /// Makes the state that of `entries` at `revision` when the changes in between are lost:
-    /// cursors are gone, snapshots keep what they read.
+    /// Replaces the state by `entries` at `revision` when the changes in between are lost. Cursors
+    /// become gone; snapshots keep the state that they read.
     pub fn reload(&self, revision: Revision, entries: Vec<Entry>) {
         let fresh: BTreeMap<Arc<[u8]>, Entry> = entries.into_iter().map(|e| (e.key.encode(), e)).collect();
         let mut state = self.state.write();
@@ -109,7 +111,7 @@ impl Mvcc {
         state.move_to(revision, fresh);
         state.applied = revision;
         state.raise_floor(revision);
-        state.log.lose(revision);
+        state.log.mark_lost(revision);
         let limit = self.trim_limit(&state);
         while state.trim(limit) {}
         state.log.wake_all();
@@ -123,42 +125,48 @@ impl Mvcc {
         let _ = self.reached.subscribe().wait_for(|applied| *applied >= revision).await;
     }
 
-    /// The latest revision applied.
+    /// Returns the latest revision that was applied.
     pub fn applied(&self) -> Revision {
         self.state.read().applied
     }
 
-    /// The oldest revision that may be asked for.
+    /// Returns the oldest revision that can be requested.
     pub fn floor(&self) -> Revision {
         self.state.read().floor
     }
 
-    /// What the history since the last compaction holds, roughly: a figure for metrics.
+    /// Returns the estimated size of the history since the last compaction in bytes, for metrics.
     pub fn history_bytes(&self) -> usize {
         self.state.read().history_bytes
     }
 
-    /// When the object of an encoded key was last written, and when it was created.
+    /// Returns the revisions at which the object of an encoded key was last written and created.
     pub(crate) fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
         self.state.read().current(encoded)
     }
 
-    /// The latest view.
+    /// Returns the latest view.
     pub fn latest(self: &Arc<Self>) -> Snapshot {
         let state = self.state.read();
         self.pin(state.applied);
         Snapshot::pinned(self.clone(), state.applied)
     }
 
-    /// The view at a revision.
-    pub fn at(self: &Arc<Self>, revision: Revision) -> Result<Snapshot, Gone> {
+    /// Returns the view at a revision.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is below the floor or not applied yet.
+    pub fn at_revision(self: &Arc<Self>, revision: Revision) -> Result<Snapshot, Gone> {
         let state = self.state.read();
         state.check(revision)?;
         self.pin(revision);
         Ok(Snapshot::pinned(self.clone(), revision))
     }
 
-    /// A cursor over the changes in a scope after a revision.
+    /// Returns a cursor over the changes in a scope after a revision.
+    ///
+    /// # Errors
+    /// [`Gone`] when the revision is below the floor or not applied yet.
     pub fn watch(self: &Arc<Self>, scope: Scope, after: Revision) -> Result<Cursor, Gone> {
         let mut state = self.state.write();
         state.check(after)?;
@@ -166,7 +174,10 @@ impl Mvcc {
         Ok(Cursor::new(self.clone(), scope, after, signal))
     }
 
-    /// Forgets what was before `upto`.
+    /// Discards the history before `upto`.
+    ///
+    /// # Errors
+    /// [`Gone::Future`] when `upto` is not applied yet.
     pub fn compact(&self, upto: Revision) -> Result<(), Gone> {
         let mut state = self.state.write();
         if upto > state.applied {
@@ -182,7 +193,7 @@ impl Mvcc {
                 state.log.shrink();
                 return Ok(());
             }
-            // Readers and the writer get a turn between chunks.
+            // Lets readers and the writer take the lock between chunks.
             RwLockWriteGuard::bump(&mut state);
         }
     }
@@ -191,8 +202,8 @@ impl Mvcc {
         look(&self.state.read())
     }
 
-    pub(crate) fn counted(&self, scope: &Scope, revision: Revision, count: usize) {
-        self.state.write().counted(scope, revision, count);
+    pub(crate) fn keep_count(&self, scope: &Scope, revision: Revision, count: usize) {
+        self.state.write().keep_count(scope, revision, count);
     }
 
     pub(crate) fn unsubscribe(&self, scope: &Scope) {
@@ -225,7 +236,7 @@ impl Mvcc {
             if !state.trim(limit) || state.history_bytes <= bytes {
                 return;
             }
-            // Readers get a turn between chunks.
+            // Lets readers take the lock between chunks.
             RwLockWriteGuard::bump(state);
         }
     }

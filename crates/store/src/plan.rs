@@ -1,12 +1,12 @@
-//! Deciding transactions: pure, over what is applied and what earlier transactions of the same
-//! batch will do.
+//! Decisions on transactions: pure functions of the applied state and of the earlier transactions
+//! in the same batch.
 
 use crate::{Commit, CommitError, Mvcc, Txn, Write};
 use insula_api::{Object, Revision};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// The keys that a batch changes, as they will be when it is durable; `None` is deleted. It is also
-/// what goes to disk: a key written twice in a batch is written there once.
+/// The keys that a batch changes, with their objects once the batch is durable; `None` is a
+/// deletion. It is also the write set of the disk: a key written twice in a batch goes there once.
 pub(crate) type Overlay = BTreeMap<Arc<[u8]>, Option<Pending>>;
 
 /// An object that is not durable yet.
@@ -16,15 +16,15 @@ pub(crate) struct Pending {
     pub(crate) object: Arc<Object>,
 }
 
-/// What becomes of one transaction whose guards hold.
+/// Effect of a transaction whose guards hold.
 pub(crate) enum Decision {
-    /// It changes something, at the revision that was offered.
+    /// The transaction changes objects, at the offered revision.
     Commit(Commit),
-    /// It changes nothing and takes no revision.
+    /// The transaction changes nothing and takes no revision.
     Nothing,
 }
 
-/// Checks the guards of `txn` and says what it does at revision `next`. The caller is the only
+/// Checks the guards of `txn` and returns its effect at revision `next`. The caller is the only
 /// writer of `mvcc`.
 pub(crate) fn decide(mvcc: &Mvcc, overlay: &mut Overlay, txn: Txn, next: Revision) -> Result<Decision, CommitError> {
     for guard in &txn.guards {
@@ -67,7 +67,7 @@ pub(crate) fn decide(mvcc: &Mvcc, overlay: &mut Overlay, txn: Txn, next: Revisio
     })
 }
 
-/// When a key was last written and when it was created, if it exists.
+/// Returns the revisions at which a key was last written and created, if it exists.
 fn current(mvcc: &Mvcc, overlay: &Overlay, encoded: &[u8]) -> Option<(Revision, Revision)> {
     match overlay.get(encoded) {
         Some(pending) => pending.as_ref().map(|pending| (pending.revision, pending.created)),

@@ -1,9 +1,9 @@
-//! A view of everything at one revision, for as long as it is held.
+//! Snapshots: consistent views of all objects at one revision.
 
 use crate::{
     Mvcc,
-    state::{CHUNK, Slot},
-    tally::MANY,
+    counts::COUNTED_MIN,
+    state::{CHUNK_ENTRIES, Slot},
 };
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use std::{
@@ -13,11 +13,11 @@ use std::{
     sync::Arc,
 };
 
-/// A consistent view. Cheap to take and to clone.
+/// A consistent view of all objects at one revision. Cheap to take and to clone.
 ///
-/// It keeps what it can read from being forgotten, so that it never fails and never shows a hole.
-/// Hold it for one request or one decision; to come back later keep its revision and ask
-/// [`crate::Store::at`].
+/// A snapshot pins the history that it reads, so that reads never fail and never show a hole. Hold
+/// it for one request or one decision; to come back later keep its revision and call
+/// [`crate::Store::at_revision`].
 #[derive(Clone)]
 pub struct Snapshot(Arc<Pin>);
 
@@ -29,13 +29,13 @@ struct Pin {
 /// An object as a snapshot sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Entry {
-    /// Its key.
+    /// Key of the object.
     pub key: ObjectKey,
     /// The object.
     pub object: Arc<Object>,
-    /// When it was last written: the object's `resourceVersion`.
+    /// Revision of the last write: the object's `resourceVersion`.
     pub revision: Revision,
-    /// When it was created.
+    /// Revision of the creation.
     pub created: Revision,
 }
 
@@ -46,23 +46,26 @@ impl Drop for Pin {
 }
 
 impl Snapshot {
-    /// The revision must be pinned already.
+    /// Creates a snapshot at a revision that the caller has pinned.
     pub(crate) fn pinned(mvcc: Arc<Mvcc>, revision: Revision) -> Self {
         Snapshot(Arc::new(Pin { mvcc, revision }))
     }
 
-    /// The revision that it shows.
+    /// Returns the revision of the view.
     pub fn revision(&self) -> Revision {
         self.0.revision
     }
 
-    /// The object of a key.
+    /// Returns the object of a key.
     pub fn get(&self, key: &ObjectKey) -> Option<Entry> {
         let encoded = key.encode();
-        self.0.mvcc.read(|state| state.keys.get(&encoded)?.at(self.0.revision))
+        self.0
+            .mvcc
+            .read(|state| state.keys.get(&encoded)?.at_revision(self.0.revision))
     }
 
-    /// Up to `limit` objects of a scope in key order, behind `after` if given.
+    /// Returns up to `limit` objects of a scope in key order, starting after the key `after` if
+    /// given.
     pub fn range(&self, scope: &Scope, after: Option<&ObjectKey>, limit: usize) -> Vec<Entry> {
         let mut found = Vec::new();
         if limit > 0 {
@@ -78,14 +81,14 @@ impl Snapshot {
         found
     }
 
-    /// Calls `visit` on the objects of a scope in key order until it breaks. It runs outside the
-    /// lock.
+    /// Calls `visit` on the objects of a scope in key order until it breaks. `visit` runs outside
+    /// the lock.
     pub fn for_each(&self, scope: &Scope, visit: impl FnMut(&Entry) -> ControlFlow<()>) {
         self.for_each_after(scope, None, visit);
     }
 
-    /// Calls `visit` on the objects of a scope behind a key, in key order, until it breaks. It runs
-    /// outside the lock.
+    /// Calls `visit` on the objects of a scope after a key, in key order, until it breaks. `visit`
+    /// runs outside the lock.
     pub fn for_each_after(
         &self,
         scope: &Scope,
@@ -95,8 +98,8 @@ impl Snapshot {
         self.walk(scope, after, |_| true, visit);
     }
 
-    /// Calls `visit` on the objects of a scope whose keys are wanted. Of all others no more is
-    /// touched than the key.
+    /// Calls `visit` on the objects of a scope whose keys are wanted. Other objects are skipped by
+    /// their key alone.
     pub fn for_each_wanted(
         &self,
         scope: &Scope,
@@ -115,13 +118,13 @@ impl Snapshot {
     ) {
         let mut walk = Walk::new(scope, after);
         let mut chunk = Vec::new();
-        // Small first, so that a page of ten does not read a thousand.
+        // The first chunk is small, so that a page of ten objects does not read a thousand.
         let mut size = 64;
         while !walk.done {
             self.0.mvcc.read(|state| {
                 walk.step(&state.keys, size, |slot| {
                     if wanted(&slot.key) {
-                        chunk.extend(slot.at(self.0.revision));
+                        chunk.extend(slot.at_revision(self.0.revision));
                     }
                 });
             });
@@ -130,29 +133,31 @@ impl Snapshot {
                     return;
                 }
             }
-            size = CHUNK;
+            size = CHUNK_ENTRIES;
         }
     }
 
-    /// How many objects a scope has. Walks them when they are few, or nobody has asked before.
+    /// Returns the number of objects in a scope. Counts them by a walk when they are few, or when
+    /// their number is requested for the first time.
     pub fn count(&self, scope: &Scope) -> usize {
         let (mvcc, revision) = (&self.0.mvcc, self.0.revision);
         if let Some(count) = mvcc.read(|state| state.count(scope, revision)) {
             return count;
         }
         let count = self.count_after(scope, None);
-        if count >= MANY {
-            mvcc.counted(scope, revision, count);
+        if count >= COUNTED_MIN {
+            mvcc.keep_count(scope, revision, count);
         }
         count
     }
 
-    /// How many objects a scope has behind a key. Walks them without touching an object.
+    /// Returns the number of objects in a scope after a key. Walks the keys without reading an
+    /// object.
     pub fn count_after(&self, scope: &Scope, after: Option<&ObjectKey>) -> usize {
         let (mut walk, mut count) = (Walk::new(scope, after), 0);
         while !walk.done {
             self.0.mvcc.read(|state| {
-                walk.step(&state.keys, CHUNK, |slot| {
+                walk.step(&state.keys, CHUNK_ENTRIES, |slot| {
                     count += usize::from(slot.exists_at(self.0.revision))
                 });
             });
@@ -161,8 +166,8 @@ impl Snapshot {
     }
 }
 
-/// A walk over a scope's keys in steps, each under its own hold of the lock. Keys that come or go
-/// between two steps make no difference at the snapshot's revision.
+/// A walk over the keys of a scope in steps, with the lock taken once for each step. Keys that are
+/// added or removed between two steps make no difference at the revision of the snapshot.
 struct Walk {
     prefix: Vec<u8>,
     next: Bound<Arc<[u8]>>,

@@ -1,30 +1,30 @@
-//! What is under the lock of [`crate::Mvcc`]: versions by key, and the history in the order in
-//! which it is forgotten.
+//! State under the lock of [`crate::Mvcc`]: the versions by key, and the history in the order in
+//! which it is trimmed.
 
-use crate::{Change, Entry, Gone, Prior, tally::Tallies, watch::Log};
+use crate::{Change, Entry, Gone, Prior, counts::Counts, watch::Log};
 use insula_api::{Object, ObjectKey, Revision, Scope};
 use std::{collections::BTreeMap, sync::Arc};
 
-/// What a change costs besides the object that it replaced: the key twice, links in the log.
+/// Bytes of a change besides the object that it replaced: the key twice, links in the log.
 const CHANGE_BYTES: usize = 256;
 
-/// Changes trimmed, and entries read, under one hold of the lock.
-pub(crate) const CHUNK: usize = 1000;
+/// Changes that are trimmed, or entries that are read, while the lock is held once.
+pub(crate) const CHUNK_ENTRIES: usize = 1000;
 
 pub(crate) struct State {
     pub(crate) keys: BTreeMap<Arc<[u8]>, Slot>,
     pub(crate) applied: Revision,
-    /// The oldest revision that may be asked for. Invariant: `floor <= applied`.
+    /// The oldest revision that can be requested. Invariant: `floor <= applied`.
     pub(crate) floor: Revision,
     pub(crate) log: Log,
-    pub(crate) tallies: Tallies,
+    pub(crate) counts: Counts,
     /// Cost of all changes in `log`, in bytes.
     pub(crate) history_bytes: usize,
     /// The changes in `log` up to `floor`: their number, and their cost in bytes.
     forgettable: (usize, usize),
 }
 
-/// One key's versions. Most keys have one, so the newest is inline.
+/// The versions of one key. Most keys have one version, so the newest is inline.
 pub(crate) struct Slot {
     pub(crate) key: ObjectKey,
     newest: Version,
@@ -41,7 +41,7 @@ struct Version {
 }
 
 impl Slot {
-    pub(crate) fn at(&self, revision: Revision) -> Option<Entry> {
+    pub(crate) fn at_revision(&self, revision: Revision) -> Option<Entry> {
         let version = if self.newest.revision <= revision {
             &self.newest
         } else {
@@ -69,8 +69,8 @@ impl Slot {
 }
 
 impl State {
-    /// The state at `revision`, of which nothing older is known.
-    pub(crate) fn of(revision: Revision, entries: impl IntoIterator<Item = Entry>) -> Self {
+    /// Creates the state at `revision`, without any older history.
+    pub(crate) fn load(revision: Revision, entries: impl IntoIterator<Item = Entry>) -> Self {
         let slots = entries.into_iter().map(|entry| {
             let Entry {
                 key,
@@ -97,13 +97,13 @@ impl State {
             applied: revision,
             floor: revision,
             log: Log::default(),
-            tallies: Tallies::default(),
+            counts: Counts::default(),
             history_bytes: 0,
             forgettable: (0, 0),
         }
     }
 
-    /// When the object of an encoded key was last written, and when it was created.
+    /// Returns the revisions at which the object of an encoded key was last written and created.
     pub(crate) fn current(&self, encoded: &[u8]) -> Option<(Revision, Revision)> {
         let newest = &self.keys.get(encoded)?.newest;
         newest.object.as_ref().map(|_| (newest.revision, newest.created))
@@ -147,14 +147,14 @@ impl State {
                     object: object.clone(),
                 };
                 slot.older.push(std::mem::replace(&mut slot.newest, newest));
-                // The same key, whose names are there already.
+                // The equal key that is stored already, so that its strings are shared.
                 key = slot.key.clone();
                 old
             }
         };
         match (&old, &object) {
-            (None, _) => self.tallies.created(&encoded),
-            (_, None) => self.tallies.deleted(&encoded),
+            (None, _) => self.counts.created(&encoded),
+            (_, None) => self.counts.deleted(&encoded),
             _ => {}
         }
         let change = Arc::new(Change {
@@ -167,26 +167,26 @@ impl State {
         self.log.push(&change);
     }
 
-    /// How many objects a scope has at a revision that is pinned, when that is known without a
+    /// Returns the number of objects in a scope at a pinned revision, if it is known without a
     /// walk.
     pub(crate) fn count(&self, scope: &Scope, revision: Revision) -> Option<usize> {
-        let now = self.tallies.of(scope)?;
-        now.checked_add_signed(-self.log.grown(scope, revision)?)
+        let now = self.counts.get(scope)?;
+        now.checked_add_signed(-self.log.growth(scope, revision)?)
     }
 
-    /// Keeps how many objects a scope has, of which somebody counted so many at a revision that is
-    /// pinned.
-    pub(crate) fn counted(&mut self, scope: &Scope, revision: Revision, count: usize) {
+    /// Keeps the number of objects in a scope from now on. `count` is the number at a pinned
+    /// revision.
+    pub(crate) fn keep_count(&mut self, scope: &Scope, revision: Revision, count: usize) {
         let now = self
             .log
-            .grown(scope, revision)
-            .and_then(|grown| count.checked_add_signed(grown));
+            .growth(scope, revision)
+            .and_then(|growth| count.checked_add_signed(growth));
         if let Some(now) = now {
-            self.tallies.keep(scope, now);
+            self.counts.keep(scope, now);
         }
     }
 
-    /// Whether a revision may be asked for.
+    /// Checks that a revision can be requested.
     pub(crate) fn check(&self, revision: Revision) -> Result<(), Gone> {
         if revision < self.floor {
             return Err(Gone::Compacted {
@@ -203,7 +203,8 @@ impl State {
         Ok(())
     }
 
-    /// Writes what differs from `fresh`, the state at a revision whose way there is not known.
+    /// Writes the differences to `fresh`, the state at a revision. The changes in between are
+    /// unknown.
     pub(crate) fn move_to(&mut self, revision: Revision, mut fresh: BTreeMap<Arc<[u8]>, Entry>) {
         let mut writes = Vec::new();
         for (encoded, slot) in &self.keys {
@@ -222,8 +223,7 @@ impl State {
                 .as_ref()
                 .map(|entry| (key.encode(), entry.revision, entry.created));
             self.write(revision, key, entry.map(|entry| entry.object));
-            // The versions are older than this process learns of them; nobody can ask for a
-            // revision in between.
+            // The versions are older than `revision`; nobody can request a revision in between.
             if let Some((encoded, revision, created)) = origin
                 && let Some(slot) = self.keys.get_mut(&encoded)
             {
@@ -254,9 +254,10 @@ impl State {
         }
     }
 
-    /// Forgets up to `CHUNK` changes that nobody may read any more. Returns whether there are more.
+    /// Trims up to [`CHUNK_ENTRIES`] of the oldest changes up to a revision. Returns true if there
+    /// may be more.
     pub(crate) fn trim(&mut self, upto: Revision) -> bool {
-        for _ in 0..CHUNK {
+        for _ in 0..CHUNK_ENTRIES {
             let Some(change) = self.log.forget_oldest(upto) else {
                 return false;
             };
@@ -280,7 +281,7 @@ impl State {
     }
 }
 
-/// A key lives as long as its object does: the name is kept once.
+/// Makes a key share the strings of its object, which lives as long as the key.
 fn share_names(key: &mut ObjectKey, object: &Object) {
     if key.name == object.meta.name {
         key.name = object.meta.name.clone();

@@ -1,23 +1,23 @@
-//! What is asked of a store, and the ways it can say no.
+//! Transactions, and the errors of a store.
 
 use insula_api::{Object, ObjectKey, Revision};
 use std::{collections::HashSet, fmt, sync::Arc};
 
-/// Guards, and as many writes, in one transaction. etcd's default is 128 (`--max-txn-ops`), of
-/// which the store on etcd needs one each for itself; every engine keeps it, so that what works on
-/// one works on all.
+/// Most guards in one transaction, and most writes. etcd's default is 128 (`--max-txn-ops`), of
+/// which the store on etcd needs one each for itself. Every engine has the same limit, so that a
+/// transaction that fits one engine fits all.
 pub const TXN_OPS_MAX: usize = 127;
 
-/// Bytes of keys and objects in one transaction. etcd refuses requests over 1.5 MiB
+/// Most bytes of keys and objects in one transaction. etcd refuses requests over 1.5 MiB
 /// (`--max-request-bytes`); the rest is room for framing.
 pub const TXN_BYTES_MAX: usize = 1536 * 1024 - 64 * 1024;
 
 /// Writes that happen together if every guard holds.
 #[derive(Debug, Clone, Default)]
 pub struct Txn {
-    /// What must be true for the writes to happen.
+    /// Conditions that all have to hold for the writes to happen.
     pub guards: Vec<Guard>,
-    /// What to write, at one revision.
+    /// Changes that happen at one revision.
     pub writes: Vec<Write>,
 }
 
@@ -35,45 +35,46 @@ pub enum Guard {
 /// A change to one key.
 #[derive(Debug, Clone)]
 pub enum Write {
-    /// Create or replace.
+    /// Creates or replaces an object.
     Put(ObjectKey, Arc<Object>),
-    /// Remove; nothing happens when it is absent.
+    /// Removes an object; does nothing when it is absent.
     Delete(ObjectKey),
 }
 
-/// Why a transaction was not acknowledged. The variant says what a caller can do.
+/// Reason why a transaction was not acknowledged. The variant says what a caller can do.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum CommitError {
     /// A guard failed and nothing was written: read again and decide again.
-    #[error("conflict on {key:?}: {}", found_words(*.found))]
+    #[error("conflict on {key:?}: {}", describe_found(*.found))]
     Conflict {
-        /// The first guard's key that failed.
+        /// The key of the first guard that failed.
         key: ObjectKey,
         /// The revision at which the object there was last written; `None` if there is none.
         found: Option<Revision>,
     },
-    /// Nothing was written, and never will be at this size: split it.
+    /// Nothing was written, and a transaction of this size never will be: split it.
     #[error("transaction of {got} {limit}, at most {max} fit")]
     TooLarge {
-        /// Which limit.
+        /// The limit that the transaction exceeds.
         limit: TxnLimit,
-        /// What the transaction has.
+        /// Size of the transaction, in the unit of the limit.
         got: usize,
-        /// What fits.
+        /// Largest size that fits, in the unit of the limit.
         max: usize,
     },
-    /// Nothing was written: there is no space for more than deletions, until somebody makes some.
+    /// Nothing was written: the disk is full, and only deletions are taken until there is space
+    /// again.
     #[error("{0}")]
     Full(String),
-    /// It may have happened or may still happen: read to find out.
+    /// The transaction may have happened or may still happen: read to find out.
     #[error("outcome unknown: {0}")]
     Unknown(String),
-    /// Nothing was written, the store takes no writes now.
+    /// Nothing was written: the store takes no writes now.
     #[error("store unavailable: {0}")]
     Unavailable(String),
 }
 
-/// What a transaction has too much of.
+/// Limit of a transaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TxnLimit {
     /// More than [`TXN_OPS_MAX`] guards.
@@ -94,52 +95,53 @@ impl fmt::Display for TxnLimit {
     }
 }
 
-fn found_words(found: Option<Revision>) -> String {
+fn describe_found(found: Option<Revision>) -> String {
     found.map_or_else(
         || "it does not exist".to_owned(),
         |revision| format!("it is at revision {revision}"),
     )
 }
 
-/// The revision cannot be read or watched from.
+/// Reason why a revision can neither be read nor be watched from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Gone {
-    /// Its history was compacted: list anew.
+    /// The history of the revision was compacted: list again.
     #[error("revision {asked} was compacted; the oldest is {oldest}")]
     Compacted {
-        /// The revision asked for.
+        /// The requested revision.
         asked: Revision,
-        /// The oldest that still works.
+        /// The oldest revision that can still be requested.
         oldest: Revision,
     },
-    /// This process has not seen it (yet).
+    /// This process has not applied the revision, or not yet.
     #[error("revision {asked} is in the future; the latest is {latest}")]
     Future {
-        /// The revision asked for.
+        /// The requested revision.
         asked: Revision,
-        /// The latest that was applied.
+        /// The latest revision that was applied.
         latest: Revision,
     },
 }
 
-/// Why no view could be had.
+/// Reason why there is no snapshot.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SnapshotError {
-    /// The store cannot tell its current revision, or will never reach the one asked for: try again
+    /// The store cannot tell its current revision, or will never reach the requested one: try again
     /// later.
     #[error("store unavailable: {0}")]
     Unavailable(String),
 }
 
 impl Guard {
-    /// The key that it is about.
+    /// Returns the key that the guard checks.
     pub fn key(&self) -> &ObjectKey {
         match self {
             Guard::Absent(key) | Guard::At(key, _) | Guard::Exists(key) => key,
         }
     }
 
-    /// Whether it holds for an object last written at `found`, or for none.
+    /// Returns true if the guard holds for an object last written at `found`; `None` stands for no
+    /// object.
     pub fn holds(&self, found: Option<Revision>) -> bool {
         match self {
             Guard::Absent(_) => found.is_none(),
@@ -150,7 +152,7 @@ impl Guard {
 }
 
 impl Write {
-    /// The key that it changes.
+    /// Returns the key that the write changes.
     pub fn key(&self) -> &ObjectKey {
         match self {
             Write::Put(key, _) | Write::Delete(key) => key,
@@ -159,7 +161,7 @@ impl Write {
 }
 
 impl Txn {
-    /// A transaction of one guard and one write.
+    /// Builds a transaction of one guard and one write.
     pub fn one(guard: Guard, write: Write) -> Self {
         Txn {
             guards: vec![guard],
@@ -167,7 +169,10 @@ impl Txn {
         }
     }
 
-    /// Whether it fits the limits that all engines share.
+    /// Checks the limits that all engines share.
+    ///
+    /// # Errors
+    /// [`CommitError::TooLarge`] with the first limit that the transaction exceeds.
     pub fn check_size(&self) -> Result<(), CommitError> {
         let bytes = self.bytes();
         for (limit, got, max) in [
@@ -182,7 +187,7 @@ impl Txn {
         Ok(())
     }
 
-    /// Bytes of its keys and objects.
+    /// Returns the size of the keys and objects in bytes.
     pub(crate) fn bytes(&self) -> usize {
         let key_len = |key: &ObjectKey| {
             let resource = &key.resource;

@@ -1,5 +1,5 @@
-//! Watches: cursors that pull from a shared log. There is no queue for each watcher: a slow one
-//! falls behind and, when what it has not read is forgotten, is told that it is [`Gone`].
+//! Watches: cursors that pull from a shared log. There is no queue for each watcher. A slow cursor
+//! falls behind, and fails with [`Gone`] once changes that it has not read are trimmed.
 
 use crate::{Gone, Mvcc};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
@@ -9,32 +9,32 @@ use std::{
 };
 use tokio::sync::Notify;
 
-/// Changes that one pull hands out, rounded up to a whole revision.
+/// Changes that one pull returns at most, rounded up to a whole revision.
 const PULL_MAX: usize = 1000;
 
-/// Bytes of objects that one pull hands out, rounded up to a whole revision. A cursor that is far
-/// behind keeps no more than this from being freed when the log forgets it.
+/// Bytes of objects that one pull returns at most, rounded up to a whole revision. A cursor far
+/// behind keeps no more than this in memory after the log has trimmed it.
 const PULL_BYTES_MAX: usize = 1 << 20;
 
-/// Changes that are looked at under one hold of the lock, rounded up to a whole revision: a cursor
-/// on one namespace far behind in a busy cluster must not stop the writer.
+/// Changes that are scanned while the lock is held once, rounded up to a whole revision: a cursor
+/// on one namespace that is far behind in a busy cluster must not stop the writer.
 const SCAN_MAX: usize = 4000;
 
-/// One key's change at a revision.
+/// A change of one key at a revision.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Change {
     /// The key.
     pub key: ObjectKey,
-    /// When it happened.
+    /// Revision of the change.
     pub revision: Revision,
-    /// What was there before; `None` is a creation.
+    /// The object before the change; `None` is a creation.
     pub old: Option<Prior>,
-    /// What is there now; `None` is a deletion.
+    /// The object after the change; `None` is a deletion.
     pub new: Option<Arc<Object>>,
 }
 
 impl Change {
-    /// Bytes of the object that the change wrote, or else deleted.
+    /// Returns the size in bytes of the object that the change wrote or deleted.
     fn bytes(&self) -> usize {
         let object = self.new.as_ref().or(self.old.as_ref().map(|old| &old.object));
         object.map_or(0, |object| object.size())
@@ -46,18 +46,18 @@ impl Change {
 pub struct Prior {
     /// The object.
     pub object: Arc<Object>,
-    /// When it had been written.
+    /// Revision at which it was written.
     pub revision: Revision,
 }
 
-/// The changes since compaction: all, by resource and by (resource, cluster), and who waits for
-/// them. A commit touches the three rings of each of its keys and wakes only their cursors, however
-/// many others there are.
+/// The changes since the last compaction, in one ring for all, one for each resource and one for
+/// each (resource, cluster), with the cursors that wait for them. A commit touches the three rings
+/// of each of its keys and wakes the cursors of these rings alone.
 #[derive(Default)]
 pub(crate) struct Log {
     everything: Ring,
     resources: HashMap<ResourceId, ResourceLog>,
-    /// Signals of the rings that grew since the last wake.
+    /// Signals of the rings that received changes since the last wake-up.
     touched: Vec<Arc<Notify>>,
 }
 
@@ -67,18 +67,19 @@ struct ResourceLog {
     clusters: HashMap<ClusterName, Ring>,
 }
 
-/// Most room that so many may keep: enough that a log of one length is not moved about.
-fn room(len: usize) -> usize {
+/// Returns the largest capacity that a collection of `len` items may keep. It is generous, so that
+/// a log of stable length is not reallocated.
+fn capacity_max(len: usize) -> usize {
     (len * 8).max(1024)
 }
 
-/// One scope's changes, oldest first. Lives while it holds a change or a cursor looks at it.
+/// The changes of one scope, oldest first. Exists while it holds a change or has a cursor.
 #[derive(Default)]
 struct Ring {
     changes: VecDeque<Arc<Change>>,
-    /// Changes up to here may be missing. A cursor at or behind it has seen all that there was.
+    /// Changes up to this revision may be missing. A cursor at or after it has seen all of them.
     lost: Revision,
-    /// Made for the first cursor: most rings have none.
+    /// Created with the first cursor: most rings have no cursor.
     signal: Option<Arc<Notify>>,
     cursors: usize,
 }
@@ -89,7 +90,7 @@ impl Ring {
     }
 
     fn shrink(&mut self) {
-        self.changes.shrink_to(room(self.changes.len()));
+        self.changes.shrink_to(capacity_max(self.changes.len()));
     }
 
     fn after(&self, revision: Revision) -> impl Iterator<Item = &Arc<Change>> {
@@ -98,12 +99,12 @@ impl Ring {
     }
 }
 
-/// What one look at a ring gives.
+/// Result of one scan of a ring.
 struct Pulled {
     changes: Vec<Arc<Change>>,
-    /// Everything in scope up to here is in `changes`.
+    /// Every change in scope up to this revision is in `changes`.
     reached: Revision,
-    /// Whether there was more to look at.
+    /// True if the scan stopped before the end of the ring.
     more: bool,
 }
 
@@ -158,12 +159,12 @@ impl Log {
         }
     }
 
-    /// The change at an index from the oldest.
+    /// Returns the change at an index, counted from the oldest.
     pub(crate) fn change(&self, index: usize) -> Option<&Change> {
         self.everything.changes.get(index).map(Arc::as_ref)
     }
 
-    /// Drops the oldest change, unless it came after `upto`.
+    /// Drops the oldest change, unless its revision is after `upto`.
     pub(crate) fn forget_oldest(&mut self, upto: Revision) -> Option<Arc<Change>> {
         let change = self.everything.changes.pop_front_if(|oldest| oldest.revision <= upto)?;
         self.everything.lost = self.everything.lost.max(change.revision);
@@ -179,17 +180,17 @@ impl Log {
         Some(change)
     }
 
-    /// Gives back the room of what was forgotten, where that was most of it.
+    /// Frees capacity that trimmed changes left behind.
     pub(crate) fn shrink(&mut self) {
         self.everything.shrink();
         for log in self.resources.values_mut() {
             log.all.shrink();
-            log.clusters.shrink_to(room(log.clusters.len()));
+            log.clusters.shrink_to(capacity_max(log.clusters.len()));
         }
     }
 
-    /// Makes every cursor before `revision` gone.
-    pub(crate) fn lose(&mut self, revision: Revision) {
+    /// Marks the changes up to `revision` as lost, which makes every cursor before it gone.
+    pub(crate) fn mark_lost(&mut self, revision: Revision) {
         self.everything.lost = self.everything.lost.max(revision);
         for log in self.resources.values_mut() {
             for ring in log.clusters.values_mut().chain([&mut log.all]) {
@@ -198,7 +199,8 @@ impl Log {
         }
     }
 
-    /// The signals of those who wait for what was pushed, to be rung outside the lock.
+    /// Takes the signals of the cursors that wait for pushed changes, to be notified outside the
+    /// lock.
     pub(crate) fn take_touched(&mut self) -> Vec<Arc<Notify>> {
         std::mem::take(&mut self.touched)
     }
@@ -252,7 +254,7 @@ impl Log {
         }
     }
 
-    /// Removes rings that hold nothing and that nobody looks at. What they lost is below the floor,
+    /// Removes rings without changes and cursors. The changes that they lost are below the floor,
     /// where no new cursor starts.
     fn tidy(&mut self, resource: &ResourceId, cluster: &ClusterName) {
         let Some(log) = self.resources.get_mut(resource) else {
@@ -266,22 +268,22 @@ impl Log {
         }
     }
 
-    /// By how many objects a scope has grown since a revision that is pinned. Nothing when too much
-    /// has happened to look at.
-    pub(crate) fn grown(&self, scope: &Scope, since: Revision) -> Option<isize> {
+    /// Returns the growth of a scope in objects since a pinned revision, or `None` when there are
+    /// more than [`SCAN_MAX`] changes to scan.
+    pub(crate) fn growth(&self, scope: &Scope, since: Revision) -> Option<isize> {
         let Some(ring) = self.ring(scope) else { return Some(0) };
         let mut after = ring.after(since);
-        let grown = after
+        let growth = after
             .by_ref()
             .take(SCAN_MAX)
             .filter(|change| in_scope(scope, &change.key));
-        let grown = grown.map(|change| match (&change.old, &change.new) {
+        let growth = growth.map(|change| match (&change.old, &change.new) {
             (None, Some(_)) => 1,
             (Some(_), None) => -1,
             _ => 0,
         });
-        let grown = grown.sum();
-        after.next().is_none().then_some(grown)
+        let growth = growth.sum();
+        after.next().is_none().then_some(growth)
     }
 
     fn ring(&self, scope: &Scope) -> Option<&Ring> {
@@ -296,11 +298,11 @@ impl Log {
     }
 }
 
-/// A place in the changes of a scope.
+/// A position in the changes of a scope.
 pub struct Cursor {
     mvcc: Arc<Mvcc>,
     scope: Scope,
-    /// Everything up to here was delivered or is out of scope.
+    /// Every change up to this revision was delivered or is out of scope.
     position: Revision,
     signal: Arc<Notify>,
 }
@@ -315,12 +317,16 @@ impl Cursor {
         }
     }
 
-    /// The next changes, at least one whole revision of them, when there are any. Dropping the
-    /// future loses nothing.
+    /// Waits for changes and returns them, at least one whole revision. Dropping the future loses
+    /// nothing.
+    ///
+    /// # Errors
+    /// [`Gone`] when changes that the cursor has not read were trimmed.
     pub async fn next(&mut self) -> Result<Vec<Arc<Change>>, Gone> {
         loop {
             let signal = self.signal.clone();
-            // Made before the look, so that a change between the look and the wait wakes it.
+            // Created before the pull, so that a change between the pull and the wait wakes the
+            // cursor.
             let woken = signal.notified();
             let changes = self.try_next()?;
             if !changes.is_empty() {
@@ -330,7 +336,10 @@ impl Cursor {
         }
     }
 
-    /// The changes that are there now: none, or whole revisions.
+    /// Returns the changes that are there now: none, or whole revisions.
+    ///
+    /// # Errors
+    /// [`Gone`] when changes that the cursor has not read were trimmed.
     pub fn try_next(&mut self) -> Result<Vec<Arc<Change>>, Gone> {
         loop {
             let Cursor {
@@ -355,8 +364,8 @@ impl Cursor {
         }
     }
 
-    /// Everything at or before this revision was delivered or is out of scope: a safe bookmark. It
-    /// moves with the store while nothing happens in the scope.
+    /// Returns a revision that is safe as a bookmark: every change up to it was delivered or is out
+    /// of scope. It advances with the store while nothing changes in the scope.
     pub fn position(&self) -> Revision {
         self.mvcc.read(|state| match state.log.ring(&self.scope) {
             None => state.applied,
@@ -367,8 +376,8 @@ impl Cursor {
                     .by_ref()
                     .take(SCAN_MAX)
                     .any(|change| in_scope(&self.scope, &change.key));
-                // With more than can be looked at the old place is still a true answer; the next
-                // pull moves it.
+                // With more changes than one scan reads the old position is still a correct answer;
+                // the next pull advances it.
                 if pending || after.next().is_some() {
                     self.position
                 } else {
@@ -378,13 +387,13 @@ impl Cursor {
         })
     }
 
-    /// Everything in scope at or before this revision was delivered. Unlike [`Cursor::position`] it
-    /// moves with pulls alone.
+    /// Returns the revision up to which every change in scope was delivered. Unlike
+    /// [`Cursor::position`] it advances with pulls alone.
     pub fn reached(&self) -> Revision {
         self.position
     }
 
-    /// What it watches.
+    /// Returns the scope of the cursor.
     pub fn scope(&self) -> &Scope {
         &self.scope
     }
@@ -396,8 +405,8 @@ impl Drop for Cursor {
     }
 }
 
-/// Whether a key of the ring is in the scope: rings are as narrow as a cluster, the namespace is
-/// looked at here.
+/// Returns true if a key of the ring is in the scope. A ring is at most as narrow as a cluster, so
+/// that the namespace is checked here.
 fn in_scope(scope: &Scope, key: &ObjectKey) -> bool {
     scope
         .namespace
@@ -461,6 +470,6 @@ mod tests {
         assert!(room_of(&log) >= Some(COUNT), "all of it is needed");
         while log.forget_oldest(Revision(COUNT as u64 - 1)).is_some() {}
         log.shrink();
-        assert!(room_of(&log) <= Some(2 * room(1)), "one change is left");
+        assert!(room_of(&log) <= Some(2 * capacity_max(1)), "one change is left");
     }
 }

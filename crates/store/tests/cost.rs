@@ -1,4 +1,4 @@
-//! What must cost nothing: cursors that wait while others write, history that nobody asks for.
+//! Bounds of cost: idle cursors while others write, and the history.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
@@ -125,8 +125,8 @@ fn history_is_bounded() {
     }
     let floor = mvcc.floor();
     assert!(floor > Revision(800) && floor < mvcc.applied(), "{floor}");
-    assert!(matches!(mvcc.at(Revision(2)), Err(Gone::Compacted { .. })));
-    assert!(mvcc.at(floor).unwrap().get(&key("widgets", "root")).is_some());
+    assert!(matches!(mvcc.at_revision(Revision(2)), Err(Gone::Compacted { .. })));
+    assert!(mvcc.at_revision(floor).unwrap().get(&key("widgets", "root")).is_some());
     let mut slow = slow;
     assert!(slow.try_next().is_err());
 }

@@ -180,7 +180,7 @@ fn history(draw: &mut Draw) -> History {
     }
 }
 
-/// How often a damaged store served what was acknowledged, and how often it was refused.
+/// Counts of damaged stores that served the acknowledged state, and of those that were refused.
 #[derive(Default, Debug)]
 struct Outcomes {
     served: usize,

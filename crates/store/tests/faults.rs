@@ -31,11 +31,11 @@ enum Pending {
 
 #[derive(Default)]
 struct Plates {
-    /// What a power cut leaves for certain.
+    /// Bytes that survive a power cut for certain.
     durable: Vec<u8>,
-    /// What the process reads.
+    /// Bytes that the process reads.
     current: Vec<u8>,
-    /// What it wrote since the last flush.
+    /// Writes since the last flush.
     pending: Vec<Pending>,
     flushes: usize,
     fail_flush: Option<usize>,
@@ -70,8 +70,8 @@ impl FaultDisk {
         FaultDisk(Arc::new(Mutex::new(plates)))
     }
 
-    /// What a power cut may leave: of what was not flushed any part, each write whole, torn between
-    /// sectors, or not at all.
+    /// Returns a state that a power cut may leave: any part of the writes that were not flushed,
+    /// each write whole, torn between sectors, or not at all.
     fn cut_power(&self, seed: u64) -> FaultDisk {
         let (plates, mut draw) = (self.0.lock().unwrap(), Draw(seed));
         let mut image = plates.durable.clone();
@@ -194,7 +194,7 @@ fn now<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-/// What all parts say, at which revision, or nothing.
+/// Returns the value that all parts agree on and its revision, or nothing.
 fn read_back(store: &EmbeddedStore) -> Option<(u64, Revision)> {
     let entries = store
         .latest()

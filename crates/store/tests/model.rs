@@ -131,7 +131,7 @@ impl<S: Store> World<S> {
             Op::Watch { scope: n, back: steps } => {
                 let (scope, after) = (scope(*n), back(&self.model, *steps));
                 let got = self.store.watch(scope.clone(), after);
-                assert_eq!(got.as_ref().err(), self.model.at(after).err().as_ref());
+                assert_eq!(got.as_ref().err(), self.model.at_revision(after).err().as_ref());
                 self.followers.extend(got.ok().map(|cursor| Follower {
                     cursor,
                     scope,
@@ -145,7 +145,7 @@ impl<S: Store> World<S> {
                 }
             }
             Op::Hold { back: steps } => {
-                if let Ok(view) = self.store.at(back(&self.model, *steps)) {
+                if let Ok(view) = self.store.at_revision(back(&self.model, *steps)) {
                     let entries = everything(&view);
                     self.held.push((view, entries));
                 }
@@ -195,7 +195,7 @@ impl<S: Store> World<S> {
         }
         for steps in 0..8 {
             let at = back(&self.model, steps);
-            match (self.store.at(at), self.model.at(at)) {
+            match (self.store.at_revision(at), self.model.at_revision(at)) {
                 (Ok(view), Ok(state)) => {
                     assert_eq!(everything(&view).len(), state.len());
                     assert!(

@@ -70,7 +70,7 @@ impl Initial {
     /// The next objects of the state. One that changed since can be read as long as the state is in
     /// the history.
     fn next(&mut self, registry: &Registry) -> Result<Vec<Event>> {
-        let (state, latest) = (registry.store.at(self.revision), registry.store.latest());
+        let (state, latest) = (registry.store.at_revision(self.revision), registry.store.latest());
         let (mut events, mut bytes) = (Vec::new(), 0);
         while events.len() < INITIAL_CHUNK && bytes < INITIAL_BYTES {
             let Some(key) = self.keys.front() else { break };
@@ -205,7 +205,7 @@ impl Registry {
 
     /// How everything was just after a change.
     fn just_after(&self, revision: Revision) -> Result<Snapshot> {
-        self.store.at(revision).map_err(gone)
+        self.store.at_revision(revision).map_err(gone)
     }
 }
 

@@ -154,7 +154,11 @@ pub(super) async fn delete_and_create_again(store: Arc<dyn Store>) {
         Some((fourth, fourth))
     );
     assert_eq!(
-        store.at(second).expect("kept").get(&key(text)).map(|e| e.created),
+        store
+            .at_revision(second)
+            .expect("kept")
+            .get(&key(text))
+            .map(|e| e.created),
         Some(first)
     );
 }

@@ -1,8 +1,8 @@
-//! What every engine must do, as named tests. An engine's own tests call [`run`], or [`run_case`]
+//! Conformance tests of the store contract. The tests of an engine call [`run`], or [`run_case`]
 //! for each name.
 //!
-//! A case gets an empty store to itself. Others may write elsewhere meanwhile (on etcd they do), so
-//! that no case expects revisions without gaps.
+//! Each case gets an empty store to itself. Other programs may write elsewhere meanwhile (on etcd
+//! they do), so that no case expects revisions without gaps.
 
 mod commits;
 mod views;
@@ -12,10 +12,10 @@ use crate::{BoxFuture, Change, Cursor, Guard, Store, Txn, Write};
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-/// A case: its name is the property.
+/// A test case, named after the property that it checks.
 pub type Case = (&'static str, fn(Arc<dyn Store>) -> BoxFuture<'static, ()>);
 
-/// No case waits longer for what must come.
+/// Longest time that a case waits for an expected event.
 const CASE_TIME_MAX: Duration = Duration::from_secs(60);
 
 macro_rules! cases {
@@ -136,7 +136,10 @@ async fn create(store: &Arc<dyn Store>, text: &str) -> Revision {
 
 /// The sizes of all objects in a scope, as a view shows them.
 fn listed(store: &Arc<dyn Store>, scope: &Scope, at: Revision) -> BTreeMap<ObjectKey, (i64, Revision)> {
-    let entries = store.at(at).expect("a known revision").range(scope, None, usize::MAX);
+    let entries = store
+        .at_revision(at)
+        .expect("a known revision")
+        .range(scope, None, usize::MAX);
     entries
         .into_iter()
         .map(|entry| (entry.key, (size(&entry.object), entry.revision)))

@@ -57,7 +57,7 @@ pub(super) async fn views_at_exact_revisions(store: Arc<dyn Store>) {
         want.push((commit(&store, vec![put("root/default/a", n)]).await, n));
     }
     for (revision, n) in want {
-        let view = store.at(revision).expect("not compacted");
+        let view = store.at_revision(revision).expect("not compacted");
         assert_eq!(view.revision(), revision);
         assert_eq!(
             view.get(&key("root/default/a")).map(|e| (size(&e.object), e.revision)),
@@ -65,7 +65,7 @@ pub(super) async fn views_at_exact_revisions(store: Arc<dyn Store>) {
         );
     }
     let asked = Revision(store.latest().revision().0 + 1_000_000);
-    assert!(matches!(store.at(asked), Err(Gone::Future { .. })));
+    assert!(matches!(store.at_revision(asked), Err(Gone::Future { .. })));
 }
 
 pub(super) async fn lists_are_ordered_and_paged(store: Arc<dyn Store>) {
@@ -197,20 +197,26 @@ pub(super) async fn compacted_views_are_gone(store: Arc<dyn Store>) {
     let second = commit(&store, vec![put("root/default/a", 1), put("root/default/b", 1)]).await;
     let third = commit(&store, vec![delete("root/default/b")]).await;
     store.compact(second).await.expect("it is past");
-    assert!(matches!(store.at(first), Err(Gone::Compacted { .. })));
-    let view = store.at(second).expect("the floor itself is kept");
+    assert!(matches!(store.at_revision(first), Err(Gone::Compacted { .. })));
+    let view = store.at_revision(second).expect("the floor itself is kept");
     assert_eq!(view.count(&Scope::everywhere(widgets())), 2);
-    assert_eq!(store.at(third).expect("kept").count(&Scope::everywhere(widgets())), 1);
+    assert_eq!(
+        store
+            .at_revision(third)
+            .expect("kept")
+            .count(&Scope::everywhere(widgets())),
+        1
+    );
     store.compact(first).await.expect("compacting twice is no error");
     let future = Revision(store.latest().revision().0 + 1_000_000);
     assert!(matches!(store.compact(future).await, Err(Gone::Future { .. })));
-    assert!(store.at(second).is_ok());
+    assert!(store.at_revision(second).is_ok());
 }
 
 pub(super) async fn held_snapshots_survive_compaction(store: Arc<dyn Store>) {
     let revisions = busy(&store, 40).await;
     let scope = Scope::everywhere(widgets());
-    let held = store.at(revisions[20]).expect("kept");
+    let held = store.at_revision(revisions[20]).expect("kept");
     let before = held.range(&scope, None, usize::MAX);
     let newest = store.latest().revision();
     store.compact(newest).await.expect("it is past");
@@ -220,7 +226,10 @@ pub(super) async fn held_snapshots_survive_compaction(store: Arc<dyn Store>) {
     )
     .await;
     assert_eq!(held.range(&scope, None, usize::MAX), before);
-    assert!(store.at(revisions[20]).is_err(), "held by one is not kept for all");
+    assert!(
+        store.at_revision(revisions[20]).is_err(),
+        "held by one is not kept for all"
+    );
     drop(held);
     commit(&store, vec![put("root/default/x", 1)]).await;
     store.compact(newest).await.expect("it is past");

@@ -12,7 +12,8 @@
 //! put a=2, delete b        c(a,2)
 //! ```
 //!
-//! XXH3 finds damage, not forgery: who may write these files may write anything into them.
+//! XXH3 detects damage, not forgery: a process that may write these files may write anything into
+//! them.
 
 use insula_api::Revision;
 use twox_hash::{XxHash3_64, XxHash3_128};
@@ -20,11 +21,11 @@ use twox_hash::{XxHash3_64, XxHash3_128};
 /// Keeps checksums of this format apart from those of another.
 const SEED: u64 = 0x696e_7375_6c61_0002;
 
-/// The sum of the checksums of all values.
+/// Sum of the checksums of all values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Digest(u128);
 
-/// A revision and a digest that belong together.
+/// A revision and the digest of the objects at it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Seal {
     pub(super) revision: Revision,
@@ -32,12 +33,12 @@ pub(super) struct Seal {
     pub(super) sum: u128,
 }
 
-/// The checksum of a value under its key.
+/// Returns the checksum of a value under its key.
 pub(crate) fn checksum(key: &[u8], value: &[u8]) -> u128 {
     XxHash3_128::oneshot_with_seed(XxHash3_64::oneshot_with_seed(SEED, key), value)
 }
 
-/// The checksum of a short record that has no key.
+/// Returns the checksum of a short record that has no key.
 pub(super) fn short(bytes: &[u8]) -> u64 {
     XxHash3_64::oneshot_with_seed(SEED, bytes)
 }
@@ -53,7 +54,7 @@ impl Digest {
         self.0 = self.0.wrapping_sub(checksum);
     }
 
-    /// The seal of a store that has this digest at a revision.
+    /// Returns the seal of a store with this digest at a revision.
     pub(super) fn seal(self, revision: Revision) -> Seal {
         let sum = self.0.wrapping_add(checksum(b"revision", &revision.0.to_le_bytes()));
         Seal { revision, sum }

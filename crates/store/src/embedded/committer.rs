@@ -1,5 +1,5 @@
-//! The thread that writes. It takes all that waits, decides it, makes it durable once, shows it,
-//! and answers.
+//! The committing thread. It takes all queued transactions, decides them, writes them with one
+//! flush, applies them and answers.
 
 use super::file::{ObjectFile, WriteError};
 use crate::{
@@ -10,8 +10,8 @@ use insula_api::Revision;
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, oneshot};
 
-/// Transactions in one flush. Larger batches would raise the latency of the first one more than the
-/// throughput.
+/// Transactions in one flush at most. Larger batches would raise the latency of the first
+/// transaction more than the throughput.
 const BATCH_MAX: usize = 1024;
 
 type Answer = oneshot::Sender<Result<Revision, CommitError>>;
@@ -21,7 +21,7 @@ pub(super) enum Job {
     Close { closed: oneshot::Sender<()> },
 }
 
-/// Why no more commits are taken, once there is a reason.
+/// Reason why the store takes no more commits, once there is one.
 #[derive(Default)]
 pub(super) struct Status(Mutex<Option<String>>);
 
@@ -30,7 +30,7 @@ impl Status {
         self.0.lock().clone().map_or(Ok(()), Err)
     }
 
-    pub(super) fn words(&self) -> String {
+    pub(super) fn reason(&self) -> String {
         self.0.lock().clone().unwrap_or_else(|| "the store stopped".into())
     }
 
@@ -39,7 +39,7 @@ impl Status {
     }
 }
 
-/// Marks the status however the thread ends, a panic included.
+/// Sets the status when the thread ends, even by a panic.
 struct StopOnDrop<'a>(&'a Status);
 
 impl Drop for StopOnDrop<'_> {
@@ -85,12 +85,12 @@ pub(super) fn run(mvcc: &Mvcc, status: &Status, mut file: ObjectFile, mut queue:
     }
     drop(file);
     if let Some(closed) = closed {
-        // Whoever closed may have stopped waiting.
+        // The caller of `close` may have stopped waiting.
         let _ = closed.send(());
     }
 }
 
-/// How many transactions have no more bytes than one flush may have; at least one.
+/// Returns the number of leading transactions that fit into the bytes of one flush; at least one.
 fn fitting(txns: &[(Txn, Answer)], bytes_max: u64) -> usize {
     let mut bytes = 0;
     let fits = |(txn, _): &&(Txn, Answer)| {
@@ -101,7 +101,7 @@ fn fitting(txns: &[(Txn, Answer)], bytes_max: u64) -> usize {
 }
 
 fn refuse(answer: Answer, reason: &str) {
-    // Whoever asked may have stopped waiting.
+    // The caller may have stopped waiting.
     let _ = answer.send(Err(CommitError::Unavailable(reason.to_owned())));
 }
 
@@ -136,7 +136,7 @@ fn write(mvcc: &Mvcc, status: &Status, file: &mut ObjectFile, txns: Vec<(Txn, An
         Ok(()) => {
             mvcc.apply(commits);
             for (answer, result) in answers {
-                // Whoever asked may have stopped waiting.
+                // The caller may have stopped waiting.
                 let _ = answer.send(result);
             }
             if let Err(error) = file.settle().and_then(|()| file.reclaim()) {
@@ -144,13 +144,13 @@ fn write(mvcc: &Mvcc, status: &Status, file: &mut ObjectFile, txns: Vec<(Txn, An
             }
         }
         Err(error) => {
-            // Never a second try: after a failed fsync the kernel may call the same pages clean,
-            // and lose them.
+            // Never retried: after a failed fsync the kernel may mark the same pages clean, and
+            // lose them.
             let reason = broken(&error);
             status.stop(reason.clone());
             for (answer, _) in answers {
-                // Also for conflicts: they may rest on a write of this batch that will turn out not
-                // to exist.
+                // Conflicts, too: they may result from a write of this batch that is not on disk
+                // after all.
                 let _ = answer.send(Err(CommitError::Unknown(reason.clone())));
             }
         }

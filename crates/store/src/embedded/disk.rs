@@ -13,23 +13,27 @@ use std::{
     },
 };
 
-/// Bytes that survive when they were synced. Called by one thread at a time for writing.
+/// A disk: bytes that survive once they are synced. One thread at a time writes.
 pub trait Disk: Send + Sync + 'static {
-    /// How many bytes there are.
+    /// Returns the length in bytes.
     fn len(&self) -> io::Result<u64>;
 
-    /// Whether there are none.
+    /// Returns true if the length is 0.
     fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
 
-    /// Fills the buffer from an offset; all of it must exist.
+    /// Fills the buffer from an offset.
+    ///
+    /// # Errors
+    /// Fails if the disk ends before the buffer is full.
     fn read(&self, offset: u64, out: &mut [u8]) -> io::Result<()>;
 
-    /// Writes at an offset below the length. May be lost, whole or in part, until the next sync.
+    /// Writes at an offset below the length. Until the next sync the write may be lost, whole or in
+    /// part.
     fn write(&self, offset: u64, data: &[u8]) -> io::Result<()>;
 
-    /// Grows with zeros, or cuts.
+    /// Extends the disk with zeros, or truncates it.
     fn set_len(&self, len: u64) -> io::Result<()>;
 
     /// Makes all writes so far durable.
@@ -61,7 +65,7 @@ impl Disk for FileDisk {
     }
 }
 
-/// A file whose blocks are there as soon as it is longer: the reserve.
+/// A file whose blocks are allocated as soon as it grows: the reserve.
 pub(super) struct AllocatedFile(pub(super) FileDisk);
 
 impl Disk for AllocatedFile {
@@ -83,7 +87,7 @@ impl Disk for AllocatedFile {
             return self.0.set_len(len);
         }
         let FileDisk(file) = &self.0;
-        // Asked first, since an allocation that fails may have taken all that there was.
+        // Checked first, since an allocation that fails may have taken all free space.
         let space = rustix::fs::fstatvfs(file)?;
         if space.f_bavail.saturating_mul(space.f_frsize) < len - before {
             return Err(io::ErrorKind::StorageFull.into());
@@ -119,12 +123,12 @@ fn write_zeros(file: &File, mut from: u64, to: u64) -> io::Result<()> {
     file.sync_data()
 }
 
-/// The disk under redb, shared with whoever opened it.
+/// The disk under redb, shared with the code that opened it.
 pub(super) struct Shared {
     disk: Box<dyn Disk>,
     reserve: Arc<Reserve>,
-    /// Set before redb closes. A file that was never closed cleanly is verified whole when it is
-    /// opened; a clean end would let the next start trust pages that nobody has looked at.
+    /// Set before redb closes. redb verifies a file that was not closed cleanly when it opens it;
+    /// after a clean end the next start would trust pages that nobody has verified.
     sealed: AtomicBool,
     last_read: AtomicU64,
 }
@@ -148,8 +152,8 @@ impl Shared {
         self.sealed.store(true, Ordering::Relaxed);
     }
 
-    /// The offset of the latest read. Pages are verified as they are read, so it is that of the
-    /// page that failed.
+    /// Returns the offset of the latest read in bytes. Pages are verified as they are read, so that
+    /// after a failure it is the offset of the damaged page.
     pub(super) fn last_read(&self) -> u64 {
         self.last_read.load(Ordering::Relaxed)
     }
@@ -165,8 +169,8 @@ impl Shared {
         Ok(&*self.disk)
     }
 
-    /// Writes, and takes from the reserve when there is no space. Only a write that was refused is
-    /// tried again, never a flush.
+    /// Writes, and releases a part of the reserve when there is no space. Retries only a refused
+    /// write, never a flush.
     fn with_reserve(&self, write: impl Fn(&dyn Disk) -> io::Result<()>) -> io::Result<()> {
         let disk = self.writable()?;
         loop {
@@ -178,7 +182,7 @@ impl Shared {
     }
 }
 
-/// What redb sees.
+/// The disk as redb uses it.
 pub(super) struct Backend(pub(super) Arc<Shared>);
 
 impl fmt::Debug for Backend {

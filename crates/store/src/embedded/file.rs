@@ -1,4 +1,5 @@
-//! What is on disk: a redb file with two tables, and the record of what was acknowledged.
+//! Files of the embedded store: a redb database with two tables, and the record of acknowledged
+//! commits.
 //!
 //! `objects`: encoded key → checksum (16 bytes, little endian), revision (8 bytes), created (8
 //! bytes), the object's stored form. The checksum covers the key and all that follows it.
@@ -36,7 +37,7 @@ const FORMAT: u64 = 2;
 const UNSEALED: u64 = 1;
 /// An empty store's revision. Not 0, which means "any" wherever clients write a revision.
 pub(super) const FIRST: Revision = Revision(1);
-/// redb writes its magic number last when it makes a file.
+/// redb writes its magic number last when it creates a file.
 const MAGIC: &[u8; 4] = b"redb";
 
 pub(super) struct ObjectFile {
@@ -48,14 +49,14 @@ pub(super) struct ObjectFile {
     unused: u64,
 }
 
-/// Location of a store.
+/// The disks of a store.
 pub(super) struct Disks {
     pub(super) objects: Box<dyn Disk>,
     pub(super) record: Box<dyn Disk>,
     pub(super) reserve: Arc<Reserve>,
 }
 
-/// Everything that was stored, and the file that it came from.
+/// Objects that were loaded, and the file that they came from.
 pub(super) struct Loaded {
     pub(super) file: ObjectFile,
     pub(super) revision: Revision,
@@ -69,8 +70,8 @@ fn unusable(error: impl Display) -> OpenError {
 }
 
 impl ObjectFile {
-    /// Opens, verifies and reads everything. What was never acknowledged to anybody may start anew;
-    /// all else is refused unless it verifies.
+    /// Opens the file, verifies it and reads all objects. A store that never acknowledged a commit
+    /// may start anew; any other store is refused unless it verifies.
     pub(super) fn open(disks: Disks, cache_bytes: usize) -> Result<Loaded, OpenError> {
         let Disks {
             objects,
@@ -99,7 +100,7 @@ impl ObjectFile {
             shared,
             digest: Digest::default(),
             record,
-            // Not known: what is unused is looked for once.
+            // Not known yet: the first full disk looks for unused space once.
             unused: u64::MAX,
         };
         let (found, revision) = file.prepare()?;
@@ -183,8 +184,8 @@ impl ObjectFile {
         Ok(entries)
     }
 
-    /// Compares what was read with the seal in the file, and with the record of what was
-    /// acknowledged.
+    /// Compares the objects that were read with the seal in the file, and with the record of
+    /// acknowledged commits.
     fn check_seal(&self, read: Seal) -> Result<(), OpenError> {
         let txn = self.database.begin_read().map_err(unusable)?;
         let meta = txn.open_table(META).map_err(unusable)?;
@@ -231,7 +232,7 @@ impl ObjectFile {
         Ok(txn.commit()?)
     }
 
-    /// Writes a batch, and returns when it is durable and on record.
+    /// Writes a batch, and returns when it is durable and noted in the record.
     pub(super) fn write(&mut self, overlay: &Overlay, revision: Revision) -> Result<(), WriteError> {
         let mut txn = self.database.begin_write().map_err(redb::Error::from)?;
         txn.set_durability(Durability::Immediate).map_err(redb::Error::from)?;
@@ -249,7 +250,7 @@ impl ObjectFile {
         Ok(self.record.note(seal)?)
     }
 
-    /// Adds objects with the revisions that they bring, to a store that nobody serves yet.
+    /// Adds objects with revisions of their own to a store that is not served yet.
     pub(super) fn fill(&mut self, entries: &[Entry], revision: Revision) -> Result<(), WriteError> {
         let overlay = entries.iter().map(|entry| {
             let pending = Pending {
@@ -262,8 +263,8 @@ impl ObjectFile {
         self.write(&overlay.collect(), revision)
     }
 
-    /// Makes the file smaller when the disk is full and what was deleted would fill the reserve
-    /// again. Called when the answers are sent.
+    /// Shrinks the file when the disk is full and the space of deleted objects would fill the
+    /// reserve again. Called when the answers are sent.
     pub(super) fn reclaim(&mut self) -> Result<(), WriteError> {
         let reserve = self.shared.reserve();
         if self.unused < reserve.wanting() || reserve.is_whole() {
@@ -275,7 +276,7 @@ impl ObjectFile {
         Ok(())
     }
 
-    /// The space kept for a full disk.
+    /// Returns the space that is reserved for a full disk.
     pub(super) fn reserve(&self) -> &Arc<Reserve> {
         self.shared.reserve()
     }
@@ -289,19 +290,19 @@ impl ObjectFile {
 impl Drop for ObjectFile {
     fn drop(&mut self) {
         self.shared.seal();
-        // Every commit is durable by itself; this one is for the record alone.
+        // Every commit is durable by itself; this flush is for the record alone.
         let _ = self.record.flush();
     }
 }
 
-/// Why a batch is not on disk, or not for certain.
+/// Reason why a batch is not on disk, or not for certain.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum WriteError {
     #[error(transparent)]
     File(#[from] redb::Error),
     #[error("acknowledged: {0}")]
     Record(#[from] std::io::Error),
-    /// An object on disk changed under this process, whose memory is right.
+    /// An object on disk changed under this process. The objects in memory are right.
     #[error("{0}; what is in memory is right: take a backup of this server before it ends")]
     Damaged(OpenError),
 }
@@ -336,7 +337,7 @@ fn write_objects(
     Ok(())
 }
 
-/// Returns true when redb made a database here at some time.
+/// Returns true if redb has created a database here.
 fn is_made(objects: &dyn Disk) -> std::io::Result<bool> {
     let mut magic = [0; MAGIC.len()];
     if objects.len()? < magic.len() as u64 {
@@ -346,9 +347,9 @@ fn is_made(objects: &dyn Disk) -> std::io::Result<bool> {
     Ok(magic != [0; MAGIC.len()])
 }
 
-/// Opens the database after redb has verified the checksum of every page that it uses. redb does so
-/// for a file that was not closed; one that was (by a version before format 2) is asked to be
-/// checked.
+/// Opens the database after redb has verified the checksum of every page in use. redb does so by
+/// itself for a file that was not closed; a file that was closed (by a version before format 2) is
+/// checked explicitly.
 fn open_verified(shared: &Arc<Shared>, cache_bytes: usize) -> Result<Database, OpenError> {
     let fresh = shared.is_empty().map_err(unusable)?;
     let (repaired, failed_at) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(u64::MAX)));
@@ -431,8 +432,8 @@ fn read_entry(key: &[u8], value: &[u8]) -> Result<Entry, OpenError> {
     })
 }
 
-/// Uses the neighbour's strings where they are equal: resource and cluster repeat in long runs of
-/// keys.
+/// Shares the strings of the key before where they are equal: resource and cluster repeat in long
+/// runs of keys.
 fn share_names(before: Option<&Entry>, entry: &mut Entry) {
     let Some(before) = before.map(|before| &before.key) else {
         return;

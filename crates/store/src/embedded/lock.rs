@@ -1,6 +1,6 @@
-//! One process for one directory: an exclusive lock on a file that says who holds it. The lock is
-//! the kernel's and goes with its process, so that a file left by a killed one, or its pid used
-//! anew, locks nobody out.
+//! Exclusive lock on the directory of a store: a locked file that describes its holder. The kernel
+//! releases the lock with the process, so that the file of a killed process, or a reused pid,
+//! blocks nobody.
 
 use super::OpenError;
 use std::{
@@ -9,12 +9,12 @@ use std::{
     path::Path,
 };
 
-/// Held from open until the last flush.
+/// The lock, held from open until the last flush.
 pub(super) struct DirLock {
     _file: File,
 }
 
-/// A lock file is read no further.
+/// Bytes that are read of a lock file at most.
 const HOLDER_BYTES_MAX: u64 = 512;
 
 impl DirLock {
@@ -33,7 +33,7 @@ impl DirLock {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 let mut text = String::new();
-                // Only words for a person; an unreadable file must not hide that it is locked.
+                // The text is for people only; an unreadable file must not hide that it is locked.
                 let _ = (&file).take(HOLDER_BYTES_MAX).read_to_string(&mut text);
                 let holder = if text.trim().is_empty() {
                     "another process".into()
@@ -58,7 +58,7 @@ impl DirLock {
     }
 }
 
-/// Opens or makes a file that only its owner reads.
+/// Opens or creates a file that only its owner can read.
 pub(super) fn private_file(path: &Path) -> std::io::Result<File> {
     let mut options = File::options();
     options.read(true).write(true).create(true).truncate(false);
@@ -67,7 +67,7 @@ pub(super) fn private_file(path: &Path) -> std::io::Result<File> {
     options.open(path)
 }
 
-/// Makes a directory that only its owner enters.
+/// Creates a directory that only its owner can enter.
 pub(super) fn make_dir(dir: &Path) -> std::io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);

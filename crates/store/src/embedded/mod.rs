@@ -1,4 +1,4 @@
-//! The durable engine in one file: redb written by one thread.
+//! The durable engine on one file: a redb database that one thread writes.
 //!
 //! ```text
 //! commit ─┐                   ┌ decide each on MVCC + batch ┐
@@ -6,10 +6,10 @@
 //! commit ─┘                   └ while the next batch forms ─┘
 //! ```
 //!
-//! Nothing is shown or answered before it is on disk. All objects are in memory; the file is read
-//! at open only, and the history from before it is not known: watches go on from the revision at
-//! open, older ones are gone. After a failed write or fsync nobody knows what the disk holds: this
-//! process never writes again, and a restart reads the truth.
+//! No commit is visible or acknowledged before it is on disk. All objects are in memory. The file
+//! is read at open only, and the history before that is not known: watches go on from the revision
+//! at open, older ones are gone. After a failed write or fsync the contents of the disk are
+//! uncertain: this process never writes again, and a restart reads what the disk holds.
 
 pub(crate) mod checksum;
 mod committer;
@@ -43,18 +43,19 @@ use tokio::sync::{mpsc, oneshot};
 pub use disk::Disk;
 pub use restore::{Restore, RestoreError};
 
-/// What can be chosen.
+/// Options of the embedded store.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// How the lock file describes this process besides its pid, e.g.
+    /// Description of this process in the lock file, besides its pid, e.g.
     /// `insula start, 127.0.0.1:6443, since 09:40`.
     pub holder: String,
-    /// Memory for pages of the file. Small, because reads never come here.
+    /// Bytes of memory for pages of the file. Small, because reads of objects never use the file.
     pub cache_bytes: usize,
-    /// Transactions that wait to be written; further ones wait to be queued.
+    /// Transactions that are queued for writing at most; further ones wait for a place in the
+    /// queue.
     pub queue: usize,
-    /// Bytes of disk that are kept for the time when it is full, so that deletions are still taken.
-    /// 0 for none.
+    /// Bytes of disk space that are reserved for a full disk, so that deletions are still taken. 0
+    /// for none.
     pub reserve_bytes: u64,
 }
 
@@ -69,53 +70,53 @@ impl Default for Options {
     }
 }
 
-/// Why a store could not be opened.
+/// Reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Another process has it.
+    /// Another process uses the directory.
     #[error("{} is in use by {holder}; stop it or choose another directory", .dir.display())]
     InUse {
         /// The directory.
         dir: PathBuf,
-        /// What the lock file says.
+        /// Description of that process, from the lock file.
         holder: String,
     },
-    /// The file system said no.
+    /// A file or directory cannot be used.
     #[error("cannot use {}", .path.display())]
     Io {
         /// The file or directory.
         path: PathBuf,
-        /// Why.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// redb cannot read its file, or write it.
+    /// redb can neither read nor write its file.
     #[error("the store's file is unusable: {0}. {RESTORE}")]
     File(String),
-    /// Written by another version.
+    /// The store was written in another format.
     #[error("the store has format {found}, this version reads {supported}")]
     Format {
-        /// What the file says.
+        /// Format of the file.
         found: u64,
-        /// What can be read.
+        /// Format that this version reads.
         supported: u64,
     },
-    /// An object does not verify or decode. Nothing is served from a store with holes.
+    /// An object does not verify or decode. A store with holes is not served.
     #[error("the stored object {key} is damaged: {reason}. {RESTORE}")]
     Damaged {
-        /// Its key.
+        /// Key of the object.
         key: String,
-        /// What is wrong.
+        /// Description of the damage.
         reason: String,
     },
-    /// Writes that were acknowledged are not there.
-    #[error("objects.redb {}, but revision {acknowledged} was acknowledged. {RESTORE}", found_words(*.found))]
+    /// Acknowledged writes are missing.
+    #[error("objects.redb {}, but revision {acknowledged} was acknowledged. {RESTORE}", describe_found(*.found))]
     Lost {
         /// The newest revision that verifies.
         found: Option<Revision>,
         /// The newest revision on record.
         acknowledged: Revision,
     },
-    /// Every object may verify, but together they are not what was acknowledged.
+    /// Each object may verify, but together they are not the acknowledged state.
     #[error("the store is damaged: {0}. {RESTORE}")]
     Inconsistent(String),
 }
@@ -123,7 +124,7 @@ pub enum OpenError {
 /// Advice against damage.
 const RESTORE: &str = "Nothing of it is served; restore a backup (insula backup restore)";
 
-fn found_words(found: Option<Revision>) -> String {
+fn describe_found(found: Option<Revision>) -> String {
     found.map_or_else(
         || "is missing or empty".to_owned(),
         |found| format!("ends at revision {found}"),
@@ -136,7 +137,7 @@ impl OpenError {
     }
 }
 
-/// The contract on one disk.
+/// A durable store on one disk.
 pub struct EmbeddedStore {
     mvcc: Arc<Mvcc>,
     status: Arc<Status>,
@@ -182,8 +183,8 @@ fn open_reserve(disk: Box<dyn Disk>, bytes: u64) -> Result<Arc<Reserve>, OpenErr
     Ok(Arc::new(reserve?))
 }
 
-/// Opens and verifies. redb may panic on bytes that it did not write; that is damage like any
-/// other.
+/// Opens and verifies the files. redb may panic on bytes that it did not write; such a panic counts
+/// as damage.
 fn open_guarded(disks: Disks, cache_bytes: usize) -> Result<Loaded, OpenError> {
     let opened = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| ObjectFile::open(disks, cache_bytes)));
     opened.unwrap_or_else(|panic| {
@@ -197,8 +198,11 @@ fn open_guarded(disks: Disks, cache_bytes: usize) -> Result<Loaded, OpenError> {
 }
 
 impl EmbeddedStore {
-    /// Opens the store in a directory, which is made (0700) if it is missing. Blocks while it reads
-    /// all objects.
+    /// Opens the store in a directory, which is created (mode 0700) if it is missing. Blocks while
+    /// it reads all objects.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the directory is in use, unreadable or damaged.
     pub fn open(dir: &Path, options: Options) -> Result<Self, OpenError> {
         let lock = DirLock::take(dir, &options.holder)?;
         let disks = open_files(dir, options.reserve_bytes)?;
@@ -206,9 +210,12 @@ impl EmbeddedStore {
         Self::start(loaded, Some(lock), &options)
     }
 
-    /// Opens the store on disks of the caller's, which nobody else uses: for fault tests and the
-    /// simulator. The third one is for the reserve; its length is space that the others cannot
-    /// have.
+    /// Opens the store on disks of the caller, for fault tests and the simulator. Nobody else may
+    /// use these disks. The third one holds the reserve; its length is space that the others cannot
+    /// use.
+    ///
+    /// # Errors
+    /// [`OpenError`] when the disks are unreadable or damaged.
     pub fn open_on([objects, record, reserve]: [Box<dyn Disk>; 3], options: Options) -> Result<Self, OpenError> {
         let disks = Disks {
             objects,
@@ -219,7 +226,7 @@ impl EmbeddedStore {
         Self::start(loaded, None, &options)
     }
 
-    /// The older format that the store had when it was opened, if it was upgraded.
+    /// Returns the older format that the store had before it was opened, if it was upgraded.
     pub fn upgraded_from(&self) -> Option<u64> {
         self.upgraded_from
     }
@@ -237,9 +244,9 @@ impl EmbeddedStore {
         let (jobs, queue) = mpsc::channel(options.queue.max(1));
         let spawned = {
             let (mvcc, status) = (mvcc.clone(), status.clone());
-            // The one thread that a library starts: fsync blocks, and a batch must form while the
-            // last one is flushed, whatever the caller's runtime is doing. It ends when the store
-            // is closed or dropped.
+            // The only thread that a library crate starts: fsync blocks, and the next batch must
+            // form while the last one is flushed, whatever the runtime of the caller does. The
+            // thread ends when the store is closed or dropped.
             std::thread::Builder::new().name("insula-commit".into()).spawn(move || {
                 committer::run(&mvcc, &status, file, queue);
                 drop(lock);
@@ -265,17 +272,17 @@ impl EmbeddedStore {
         let (answer, answered) = oneshot::channel();
         let jobs = self.jobs.as_ref().expect("the queue is there until drop");
         if jobs.send(Job::Commit { txn, answer }).await.is_err() {
-            return Err(CommitError::Unavailable(self.status.words()));
+            return Err(CommitError::Unavailable(self.status.reason()));
         }
         match answered.await {
             Ok(result) => result,
-            Err(_) => Err(CommitError::Unknown(self.status.words())),
+            Err(_) => Err(CommitError::Unknown(self.status.reason())),
         }
     }
 
     fn join(&self) {
         if let Some(committer) = self.committer.lock().take() {
-            // A panic over there has been seen: it marks the status.
+            // A panic of the thread is recorded already: it marks the status.
             let _ = committer.join();
         }
     }
@@ -283,7 +290,7 @@ impl EmbeddedStore {
 
 impl Drop for EmbeddedStore {
     fn drop(&mut self) {
-        // Waits for the last flush, so that whoever opens the directory next finds it free.
+        // Waits for the last flush, so that the directory is free for the next process.
         self.jobs = None;
         self.join();
     }
@@ -304,8 +311,8 @@ impl Store for EmbeddedStore {
         })
     }
 
-    fn at(&self, exactly: Revision) -> Result<Snapshot, Gone> {
-        self.mvcc.at(exactly)
+    fn at_revision(&self, exactly: Revision) -> Result<Snapshot, Gone> {
+        self.mvcc.at_revision(exactly)
     }
 
     fn latest(&self) -> Snapshot {
@@ -332,7 +339,7 @@ impl Store for EmbeddedStore {
         Box::pin(async move {
             let (closed, done) = oneshot::channel();
             let jobs = self.jobs.as_ref().expect("the queue is there until drop");
-            // Either way it has stopped: an error says that it had before.
+            // The thread has stopped in both cases: an error means that it had stopped before.
             if jobs.send(Job::Close { closed }).await.is_ok() {
                 let _ = done.await;
             }

@@ -1,14 +1,14 @@
-//! The record of what was acknowledged: the file `acknowledged` beside the objects.
+//! Record of acknowledged commits: the file `acknowledged` beside the objects.
 //!
-//! Two slots, written in turn, say up to which revision commits were acknowledged, with the seal of
-//! the objects then. A slot is written after its commit is on disk and before the commit is
-//! answered. redb falls back to an older commit when the newest does not verify; the record tells
+//! Two slots, written alternately, hold the latest acknowledged revision and the seal of the
+//! objects at it. A slot is written after its commit is on disk and before the commit is answered.
+//! redb falls back to an older commit when the newest does not verify; the record distinguishes
 //! that from a commit that was never acknowledged.
 //!
-//! The record is not flushed with each commit: a killed process leaves it to the kernel, which has
-//! it, and so every acknowledged commit of a killed process is on record. A power cut may take the
-//! last few slots along, never the commits: only damage to the newest commit in the same moment
-//! goes unnoticed then. A second flush per commit would double the latency of every write.
+//! The record is not flushed with each commit. When a process is killed, the kernel has the record
+//! already, so that every acknowledged commit is in it. A power cut may lose the last few slots,
+//! but never the commits: then only damage to the newest commit in the same moment goes unnoticed.
+//! A second flush per commit would double the latency of every write.
 
 use super::{
     Disk, OpenError,
@@ -18,23 +18,24 @@ use insula_api::Revision;
 use std::io;
 
 const MAGIC: [u8; 16] = *b"insula-record 2\n";
-/// Slots do not share a page, so that a page that is lost leaves the other.
+/// Slots do not share a page, so that a lost page leaves the other slot.
 const SLOT_BYTES: usize = 4096;
 /// Magic, sequence, revision, sum, checksum.
 const USED_BYTES: usize = 16 + 8 + 8 + 16 + 8;
 /// Slots written between two flushes.
 const FLUSH_EVERY: u64 = 256;
 
-/// The open record.
+/// The opened record.
 pub(super) struct Record {
     disk: Box<dyn Disk>,
-    /// Of the newest slot.
+    /// Sequence number of the newest slot.
     sequence: u64,
     newest: Option<Seal>,
 }
 
 impl Record {
-    /// Reads the record. An empty file has none yet; one in which no slot verifies is damaged.
+    /// Reads the record. An empty file has no slot yet; a file in which no slot verifies is
+    /// damaged.
     pub(super) fn read(disk: Box<dyn Disk>) -> Result<Self, OpenError> {
         let unreadable = |source| OpenError::Io {
             path: "acknowledged".into(),
@@ -52,7 +53,7 @@ impl Record {
         for slot in 0..2 {
             let mut bytes = [0; USED_BYTES];
             let offset = (slot * SLOT_BYTES) as u64;
-            // A file that is cut has the other slot, or none.
+            // A truncated file has the other slot, or none.
             if offset + USED_BYTES as u64 > len {
                 continue;
             }
@@ -71,18 +72,18 @@ impl Record {
         Ok(record)
     }
 
-    /// Returns true for a file whose first flush never ended: all that was not written is zero.
+    /// Returns true for a file whose first flush never ended: bytes that were not written are zero.
     fn is_torn_first(&self, len: u64) -> bool {
         let mut bytes = vec![0; len.min(2 * SLOT_BYTES as u64) as usize];
         self.disk.read(0, &mut bytes).is_ok() && bytes.iter().all(|byte| *byte == 0)
     }
 
-    /// The newest seal on record.
+    /// Returns the newest seal in the record.
     pub(super) fn newest(&self) -> Option<Seal> {
         self.newest
     }
 
-    /// Writes both slots, one after the other, so that one of them verifies at any moment: at open.
+    /// Writes both slots at open, one after the other, so that one of them verifies at any moment.
     pub(super) fn reset(&mut self, seal: Seal) -> io::Result<()> {
         if self.disk.len()? != 2 * SLOT_BYTES as u64 {
             self.disk.set_len(2 * SLOT_BYTES as u64)?;
@@ -94,15 +95,15 @@ impl Record {
         Ok(())
     }
 
-    /// Notes a commit that is on disk, before it is answered.
+    /// Records a commit that is on disk, before it is answered.
     pub(super) fn note(&mut self, seal: Seal) -> io::Result<()> {
         let first = self.newest.is_none_or(|newest| newest.revision == super::file::FIRST);
         self.put(seal)?;
-        // The first one is flushed, since an empty record is what tells a store without data.
+        // The first one is flushed, since an empty record marks a store without data.
         if first { self.flush() } else { Ok(()) }
     }
 
-    /// Flushes now and then, after the answers are sent.
+    /// Flushes after every [`FLUSH_EVERY`] slots. Called when the answers are sent.
     pub(super) fn settle(&mut self) -> io::Result<()> {
         if self.sequence.is_multiple_of(FLUSH_EVERY) {
             self.flush()
@@ -111,7 +112,7 @@ impl Record {
         }
     }
 
-    /// Flushes.
+    /// Flushes the file.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.disk.sync()
     }

@@ -1,8 +1,8 @@
-//! Space kept for a full disk: the file `reserve`, whose blocks are real.
+//! Disk space that is reserved for a full disk: the file `reserve`, whose blocks are allocated.
 //!
-//! A write that finds no space takes a part of the reserve and goes on. From then on the store is
-//! full: it takes transactions that free space, and nothing else, until the whole reserve can be
-//! had again.
+//! A write that finds no space releases a part of the reserve and goes on. From then on the store
+//! is full: it takes only transactions that free space, until the whole reserve can be allocated
+//! again.
 //!
 //! ```text
 //! 64 of 64 MiB held             everything is taken
@@ -16,24 +16,26 @@ use crate::{CommitError, Txn, Write};
 use parking_lot::Mutex;
 use std::io;
 
-/// Given up at once. Small, because others on the same disk take what is given up, too.
+/// Bytes that are released at once. Small, because other programs on the same disk use released
+/// space, too.
 const STEP_BYTES: u64 = 1 << 20;
-/// Of the reserve, the part for one batch: what a batch writes is more than what it holds.
+/// Divisor of the reserve that gives the bytes of one batch: a batch writes more bytes than its
+/// objects have.
 const BATCH_SHARE: u64 = 4;
-/// The largest batch. A larger one would only take longer.
+/// Bytes of a batch at most. A larger batch would only take longer.
 const BATCH_BYTES_MAX: u64 = 16 << 20;
 
 /// The reserve of a store.
 pub(super) struct Reserve {
-    /// Allocates blocks when it grows.
+    /// A disk that allocates blocks when it grows.
     disk: Box<dyn Disk>,
     size: u64,
     held: Mutex<u64>,
 }
 
 impl Reserve {
-    /// Takes `size` bytes, if there is space for them. A size of 0 is no reserve; a file of before
-    /// is left alone then.
+    /// Allocates `size` bytes, if there is space for them. A size of 0 means no reserve; an
+    /// existing file is then left alone.
     pub(super) fn new(disk: Box<dyn Disk>, size: u64) -> io::Result<Self> {
         if size == 0 {
             let held = Mutex::new(0);
@@ -50,7 +52,7 @@ impl Reserve {
         Ok(reserve)
     }
 
-    /// Gives up a part. Returns false when there is nothing left.
+    /// Releases a part. Returns false when there is nothing left.
     pub(super) fn give(&self) -> bool {
         let mut held = self.held.lock();
         let left = held.saturating_sub(STEP_BYTES);
@@ -61,8 +63,8 @@ impl Reserve {
         given
     }
 
-    /// Returns true when all of it is held, after trying to take what is missing. There has to be
-    /// space for half as much again, so that it is not given up with the next write.
+    /// Allocates what is missing, and returns true when the reserve is whole. There has to be space
+    /// for half as much again, so that the next write does not release it at once.
     pub(super) fn is_whole(&self) -> bool {
         let mut held = self.held.lock();
         if *held == self.size {
@@ -70,25 +72,25 @@ impl Reserve {
         }
         let enough = self.disk.set_len(self.size + self.size / 2).is_ok();
         let target = if enough { self.size } else { *held };
-        // What cannot be cut is held all the same.
+        // Space that cannot be released stays allocated.
         if self.disk.set_len(target).is_ok() {
             *held = target;
         }
         enough
     }
 
-    /// Bytes of space without which it is not whole.
+    /// Returns the bytes of free space that the disk needs before the reserve can be whole.
     pub(super) fn wanting(&self) -> u64 {
         (self.size + self.size / 2).saturating_sub(*self.held.lock())
     }
 
-    /// Takes what there is of what is missing.
+    /// Allocates as much of the missing part as the disk has space for.
     pub(super) fn take(&self) {
         let mut held = self.held.lock();
         while *held < self.size {
             let more = (*held + STEP_BYTES).min(self.size);
             if self.disk.set_len(more).is_err() {
-                // What cannot be cut is held all the same.
+                // Space that cannot be released stays allocated.
                 let _ = self.disk.set_len(*held);
                 return;
             }
@@ -96,7 +98,7 @@ impl Reserve {
         }
     }
 
-    /// Says that the store is full, while it is.
+    /// Returns the alarm of a full disk, while the reserve is not whole.
     pub(super) fn alarm(&self) -> Option<String> {
         (!self.is_whole()).then(|| {
             let (held, size) = (*self.held.lock() >> 20, self.size >> 20);
@@ -104,7 +106,7 @@ impl Reserve {
         })
     }
 
-    /// Bytes of transactions that are written at once.
+    /// Returns the bytes of transactions in one batch at most.
     pub(super) fn batch_bytes(&self) -> u64 {
         match self.size {
             0 => BATCH_BYTES_MAX,
@@ -112,7 +114,7 @@ impl Reserve {
         }
     }
 
-    /// Refuses what a full store does not take.
+    /// Refuses transactions that a full store does not take.
     pub(super) fn check(&self, txn: &Txn) -> Result<(), CommitError> {
         let is_low = *self.held.lock() < self.size / 2;
         let frees = txn.writes.iter().all(|write| match write {

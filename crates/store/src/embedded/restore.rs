@@ -1,4 +1,4 @@
-//! A new store made from a backup.
+//! Restore of a backup into a new store.
 
 use super::{
     Options,
@@ -17,8 +17,8 @@ use std::{
 /// Objects in one transaction while a store is filled.
 const BATCH: usize = 1000;
 
-/// Fills a new store beside the place where it will be, and moves it there when it is whole:
-/// whoever is interrupted leaves nothing that a server would start on.
+/// A new store that is filled in a temporary directory, and renamed when it is whole: an
+/// interrupted restore leaves nothing that a server would start on.
 pub struct Restore {
     into: PathBuf,
     unfinished: PathBuf,
@@ -27,10 +27,10 @@ pub struct Restore {
     batch: Vec<Entry>,
 }
 
-/// Why nothing was restored.
+/// Reason why nothing was restored.
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
-    /// There is something already.
+    /// The directory is not empty.
     #[error("{} is not empty: restore into a new directory", .0.display())]
     NotEmpty(PathBuf),
     /// The backup is damaged.
@@ -46,8 +46,10 @@ fn failed(error: impl std::fmt::Display) -> RestoreError {
 }
 
 impl Restore {
-    /// Begins a store in a directory that is missing or empty, below a data directory that has
-    /// nothing else either.
+    /// Begins a store below a data directory that is missing or empty.
+    ///
+    /// # Errors
+    /// [`RestoreError::NotEmpty`] for a data directory in use, or a failure to create the store.
     pub fn begin(data_dir: &Path, name: &str) -> Result<Self, RestoreError> {
         if fs::read_dir(data_dir).is_ok_and(|mut entries| entries.next().is_some()) {
             return Err(RestoreError::NotEmpty(data_dir.to_owned()));
@@ -55,7 +57,7 @@ impl Restore {
         let unfinished = data_dir.join(format!("{name}.restoring"));
         super::lock::make_dir(data_dir).map_err(failed)?;
         let lock = DirLock::take(&unfinished, "insula backup restore").map_err(failed)?;
-        // Without a reserve: what does not fit is not restored.
+        // Without a reserve: a backup that does not fit is not restored.
         let disks = open_files(&unfinished, 0).map_err(failed)?;
         let Loaded { file, .. } = open_guarded(disks, Options::default().cache_bytes).map_err(failed)?;
         Ok(Restore {
@@ -68,6 +70,9 @@ impl Restore {
     }
 
     /// Adds an object.
+    ///
+    /// # Errors
+    /// [`RestoreError::Write`] when the disk cannot be written.
     pub fn put(&mut self, entry: Entry) -> Result<(), RestoreError> {
         self.batch.push(entry);
         if self.batch.len() == BATCH {
@@ -76,7 +81,10 @@ impl Restore {
         Ok(())
     }
 
-    /// Ends at a revision, and moves the store to its place.
+    /// Ends the store at a revision, and renames it to its final name.
+    ///
+    /// # Errors
+    /// [`RestoreError::Write`] when the disk cannot be written.
     pub fn finish(mut self, revision: Revision) -> Result<(), RestoreError> {
         self.write(revision)?;
         let Restore {
@@ -96,7 +104,10 @@ impl Restore {
         moved().map_err(failed)
     }
 
-    /// Removes what is there of an unfinished store.
+    /// Removes an unfinished store.
+    ///
+    /// # Errors
+    /// [`RestoreError::Write`] when its directory cannot be removed.
     pub fn abandon(self) -> Result<(), RestoreError> {
         let unfinished = self.unfinished.clone();
         drop(self);

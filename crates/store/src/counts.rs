@@ -1,32 +1,32 @@
-//! How many objects a scope has, without walking them each time.
+//! Numbers of objects in large scopes, kept so that they are not counted by a walk each time.
 //!
-//! Whoever counted a scope of many objects leaves the number here, and each creation and deletion
-//! after that moves it. A scope of few objects is walked: most have few, and a number for each
-//! would cost more than it spares.
+//! A walk over a large scope stores its result here, and each later creation or deletion updates
+//! it. A scope of few objects is walked: most scopes are small, and a number for each would cost
+//! more than it saves.
 
 use insula_api::Scope;
 use std::collections::HashMap;
 
-/// A scope with fewer objects is walked.
-pub(crate) const MANY: usize = 1000;
-/// A number that fell so far is forgotten.
-const FEW: usize = MANY / 2;
+/// Objects of a scope from which on their number is kept. A scope with fewer objects is walked.
+pub(crate) const COUNTED_MIN: usize = 1000;
+/// Objects of a scope below which their number is dropped again.
+const KEPT_MIN: usize = COUNTED_MIN / 2;
 
-/// Numbers of the objects that there are now, by the prefix of their scope's keys.
+/// Current numbers of objects, by the key prefix of their scope.
 #[derive(Default)]
-pub(crate) struct Tallies(HashMap<Vec<u8>, usize>);
+pub(crate) struct Counts(HashMap<Vec<u8>, usize>);
 
-impl Tallies {
-    pub(crate) fn of(&self, scope: &Scope) -> Option<usize> {
+impl Counts {
+    pub(crate) fn get(&self, scope: &Scope) -> Option<usize> {
         if self.0.is_empty() {
             return None;
         }
         self.0.get(&scope.prefix()).copied()
     }
 
-    /// Keeps a number from now on.
+    /// Keeps the number of a scope from now on.
     pub(crate) fn keep(&mut self, scope: &Scope, count: usize) {
-        // All objects of all resources are nobody's list.
+        // No request lists all objects of all resources.
         if scope.resource.is_some() {
             self.0.insert(scope.prefix(), count);
         }
@@ -44,13 +44,14 @@ impl Tallies {
         if self.0.is_empty() {
             return;
         }
-        // A resource is three parts of a key; then come the cluster and the namespace.
+        // A key begins with the three parts of its resource; then come the cluster and the
+        // namespace.
         let ends = encoded.iter().enumerate().filter(|(_, byte)| **byte == b'/');
         for (end, _) in ends.skip(2) {
             let prefix = &encoded[..=end];
             let Some(count) = self.0.get_mut(prefix) else { continue };
             *count = to(*count);
-            if *count < FEW {
+            if *count < KEPT_MIN {
                 self.0.remove(prefix);
             }
         }
