@@ -14,8 +14,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::{
     Output, failed, runtime,
     samples::Samples,
+    script,
     steps::{Done, Steps},
-    story,
 };
 
 #[derive(clap::Args)]
@@ -53,13 +53,13 @@ async fn demo(arguments: Arguments) -> anyhow::Result<()> {
     let running = steps
         .step("start", start(&directory, &samples, &arguments.listen, env))
         .await?;
-    let told = story::tell(&mut steps, &running, &samples).await;
-    let kept = match &told {
+    let outcome = script::run(&mut steps, &running, &samples).await;
+    let kept = match &outcome {
         Ok(()) if arguments.keep => keep(&mut steps, &running, &samples).await,
         Ok(()) | Err(_) => Ok(()),
     };
     running.shutdown().await;
-    told.and(kept)
+    outcome.and(kept)
 }
 
 async fn start(directory: &Directory, samples: &Samples, listen: &str, env: Env) -> anyhow::Result<(Done, Running)> {
@@ -87,7 +87,7 @@ async fn start(directory: &Directory, samples: &Samples, listen: &str, env: Env)
 
 async fn keep<W: Write>(steps: &mut Steps<W>, running: &Running, samples: &Samples) -> anyhow::Result<()> {
     steps.say(&format!("serving on {} until Ctrl-C; to connect:", running.url()))?;
-    steps.say(&format!("  {}", story::connect(running, samples)))?;
+    steps.say(&format!("  {}", script::connect(running, samples)))?;
     steps.say("  kubectl get workspaces")?;
     steps.say("  kubectl -s $S/root:tenant-b get widgets.v1.example.io grace -o yaml")?;
     stopped().await.context("cannot wait for Ctrl-C")

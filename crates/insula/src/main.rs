@@ -11,9 +11,9 @@ mod files;
 mod print;
 mod samples;
 mod schema;
+mod script;
 mod start;
 mod steps;
-mod story;
 mod version;
 
 use std::process::ExitCode;

@@ -37,7 +37,7 @@ pub(crate) fn connect(running: &Running, samples: &Samples) -> String {
 }
 
 /// The story, step by step; the first that does not hold ends it.
-pub(crate) async fn tell<W: Write>(steps: &mut Steps<W>, running: &Running, samples: &Samples) -> anyhow::Result<()> {
+pub(crate) async fn run<W: Write>(steps: &mut Steps<W>, running: &Running, samples: &Samples) -> anyhow::Result<()> {
     let admin = Client::from_kubeconfig(running.kubeconfig(), "base")?;
     // Only system:masters may make a workspace for somebody else.
     let masters = Client::from_kubeconfig(running.kubeconfig(), "system:admin")?;
