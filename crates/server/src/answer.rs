@@ -71,7 +71,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
         tls: Arc::new(tls),
         answer: bounded(answer, settings.body_bytes),
         limits: Limits::default(),
-        priority: PriorityRuntimes::new(cores(), FairShare::new(cores(), 100)),
+        runtimes: PriorityRuntimes::new(cores(), FairShare::new(cores(), 100)),
         lifecycle: lifecycle.clone(),
         metrics: Arc::new(Metrics::new(VERSION, None)),
         drain: DRAIN,

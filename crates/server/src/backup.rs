@@ -40,7 +40,7 @@ const TIME_MAX: Duration = Duration::from_secs(3600);
 const RETRY_AFTER_SECONDS: u64 = 10;
 
 /// Places for backups: one.
-pub(crate) fn places() -> Arc<Semaphore> {
+pub(crate) fn permits() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(1))
 }
 
@@ -49,7 +49,7 @@ pub(crate) async fn answer(State(health): State<Health>, request: Parts) -> Resp
     if let Err(refusal) = permit(&health, &request, PATH).await {
         return refusal.into_response();
     }
-    let Ok(place) = Arc::clone(&health.backups).try_acquire_owned() else {
+    let Ok(permit) = Arc::clone(&health.backups).try_acquire_owned() else {
         let refusal = Refusal {
             code: StatusCode::TOO_MANY_REQUESTS,
             reason: "TooManyRequests",
@@ -58,7 +58,7 @@ pub(crate) async fn answer(State(health): State<Health>, request: Parts) -> Resp
         let after = [(RETRY_AFTER, RETRY_AFTER_SECONDS.to_string())];
         return (after, refusal).into_response();
     };
-    let snapshot = match health.store.store.snapshot(Revision(0)).await {
+    let snapshot = match health.store_check.store.snapshot(Revision(0)).await {
         Ok(snapshot) => snapshot,
         Err(error) => {
             let refusal = Refusal {
@@ -77,7 +77,7 @@ pub(crate) async fn answer(State(health): State<Health>, request: Parts) -> Resp
     };
     tracing::info!(revision = header.revision.0, "a backup begins");
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(send(snapshot, header, sender, place));
+    tokio::spawn(send(snapshot, header, sender, permit));
     let body = Body::from_stream(stream::unfold(Some(receiver), chunk));
     ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()
 }
@@ -109,7 +109,7 @@ async fn chunk(chunks: Option<Chunks>) -> Option<(io::Result<Bytes>, Option<Chun
 }
 
 /// Sends everything, unless the client goes or takes too long.
-async fn send(snapshot: Snapshot, header: Header, sender: mpsc::Sender<Part>, place: OwnedSemaphorePermit) {
+async fn send(snapshot: Snapshot, header: Header, sender: mpsc::Sender<Part>, permit: OwnedSemaphorePermit) {
     let (begun, revision) = (Instant::now(), header.revision.0);
     let mut bytes = Vec::new();
     let mut encoder = Encoder::begin(header, &mut bytes);
@@ -129,7 +129,7 @@ async fn send(snapshot: Snapshot, header: Header, sender: mpsc::Sender<Part>, pl
     let summary = encoder.finish(&mut bytes);
     // Whoever asked may have gone.
     let _ = timeout(IDLE_TIME_MAX, sender.send(Part::Last(bytes.into()))).await;
-    drop(place);
+    drop(permit);
     tracing::info!(revision, objects = summary.objects, hash = %summary.hash, "a backup ends");
 }
 

@@ -25,7 +25,7 @@ use crate::{
     housekeeping, issuers,
     lifecycle::Lifecycle,
     listen::Answer,
-    measured::Measured,
+    measured_store::MeasuredStore,
     metrics::Metrics,
     outbound::{IssuerKeys, Webhook},
     priority::PriorityRuntimes,
@@ -61,7 +61,7 @@ pub struct Parts {
     /// Where requests are recorded.
     pub audit: Arc<Log>,
     /// Who goes first, and on which threads.
-    pub priority: Arc<PriorityRuntimes>,
+    pub runtimes: Arc<PriorityRuntimes>,
 }
 
 /// What is served, and what goes on beside it.
@@ -87,9 +87,9 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         trust,
         mounts,
         audit,
-        priority,
+        runtimes,
     } = parts;
-    let measured = Arc::new(Measured {
+    let measured = Arc::new(MeasuredStore {
         inner: Arc::clone(&store),
         metrics: Arc::clone(&metrics),
     });
@@ -98,7 +98,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     registry.homes = config.workspaces.homes;
     registry.objects_per_workspace = config.workspaces.objects;
     registry.event_ttl_seconds = config.workspaces.event_ttl_seconds;
-    registry.catalog.work_aside(aside);
+    registry.catalog.work_aside(block_in_place);
     let outbound = Arc::new(Webhook::new(&config.webhooks));
     registry.outbound = outbound.clone();
     authenticator.issuers = Some(Issuers::new(
@@ -108,7 +108,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     ));
     let authenticator = Arc::new(authenticator);
     let followed = Arc::clone(&authenticator);
-    registry.cache = Arc::new(Cache::new(converters(&priority)));
+    registry.cache = Arc::new(Cache::new(converters(&runtimes)));
     let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)
         .await
@@ -138,24 +138,24 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         mounts,
         authenticator: Arc::clone(&authenticator),
         limits: Limits::new(settings, &env.clock),
-        fair_share: priority.fair_share.clone(),
-        openapi: insula_apiserver::openapi::Cache::new(aside),
+        fair_share: runtimes.fair_share.clone(),
+        openapi: insula_apiserver::openapi::Cache::new(block_in_place),
         closing: closed,
         bookmark_period: Duration::from_secs(config.watches.bookmark_seconds),
     });
     let (watched, counted) = (Arc::clone(&store), Arc::clone(&metrics));
     let health = health::routes(Health {
-        store: Arc::new(StoreCheck::new(store, &config.store)),
+        store_check: Arc::new(StoreCheck::new(store, &config.store)),
         lifecycle: lifecycle.clone(),
         metrics: Arc::clone(&metrics),
         authenticator: Arc::clone(&authenticator),
         clock: env.clock.clone(),
         api: Arc::clone(&server),
-        backups: backup::places(),
+        backups: backup::permits(),
     });
     let session = insula_admin::AdminService {
         api: Arc::clone(&server),
-        workers: Arc::new(insula_admin::WorkerPool::new(converters(&priority))),
+        workers: Arc::new(insula_admin::WorkerPool::new(converters(&runtimes))),
         info: Arc::new(insula_admin::Info {
             version: VERSION.to_owned(),
             kubernetes_version: "v1.36.0".to_owned(),
@@ -167,7 +167,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
     let calls = Calls::new(services, config.limits.body_bytes, &metrics);
-    let front = Edge {
+    let edge = Edge {
         rng: env.rng,
         audit,
         metrics,
@@ -196,14 +196,14 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     }
     background.extend(reconcilers.into_iter().map(|(_, task)| -> Background { task }));
     Ok(App {
-        answer: front.into_answer(),
+        answer: edge.into_answer(),
         background,
     })
 }
 
 /// Work that takes a while: the thread's other tasks go to another one meanwhile. A runtime of one
 /// thread has none.
-pub(crate) fn aside(work: &mut dyn FnMut()) {
+pub(crate) fn block_in_place(work: &mut dyn FnMut()) {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
         Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
@@ -218,11 +218,11 @@ pub(crate) fn cores() -> usize {
 /// Large conversions have threads of low priority beside those that answer: as many as there are
 /// cores, while there is something to convert. They work for all tenants in turns, so that they are
 /// as quick as others', whoever comes first.
-fn converters(priority: &Arc<PriorityRuntimes>) -> Workers {
-    let (priority, payers) = (Arc::clone(priority), Arc::clone(priority));
+fn converters(runtimes: &Arc<PriorityRuntimes>) -> Workers {
+    let (runtimes, payers) = (Arc::clone(runtimes), Arc::clone(runtimes));
     Workers {
         width: cores(),
-        start: Arc::new(move |work| priority.aside(work)),
-        pay: Arc::new(move |workspace, work| payers.charged(workspace, work)),
+        start: Arc::new(move |work| runtimes.run_low_priority(work)),
+        pay: Arc::new(move |workspace, work| payers.run_charged(workspace, work)),
     }
 }

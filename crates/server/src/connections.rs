@@ -30,7 +30,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     config::Limits,
     exchange::Exchange,
-    metrics::{ClosedFor, Held, Metrics},
+    metrics::{ClosedFor, GaugeGuard, Metrics},
 };
 
 /// The part of the places that accounts leave to strangers: one in so many.
@@ -48,7 +48,7 @@ pub(crate) struct Connections {
     times: Times,
     begun: Instant,
     metrics: Arc<Metrics>,
-    places: Arc<Semaphore>,
+    slots: Arc<Semaphore>,
     table: Mutex<Table>,
 }
 
@@ -106,13 +106,13 @@ pub(crate) struct Connection {
 }
 
 /// A place among the connections, held until all that goes on over the connection has ended.
-pub(crate) struct Place {
+pub(crate) struct ConnectionSlot {
     pub(crate) connection: Arc<Connection>,
-    _counted: Held,
+    _counted: GaugeGuard,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Drop for Place {
+impl Drop for ConnectionSlot {
     fn drop(&mut self) {
         self.connection.connections.table().remove(&self.connection);
     }
@@ -138,7 +138,7 @@ impl Connections {
             },
             begun: Instant::now(),
             metrics,
-            places: Arc::new(Semaphore::new(total)),
+            slots: Arc::new(Semaphore::new(total)),
             table: Mutex::default(),
         })
     }
@@ -154,10 +154,10 @@ impl Connections {
 
     /// A place for a connection from this address. Nothing when every place is held by an account
     /// that uses it.
-    pub(crate) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<Place> {
+    pub(crate) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let connection = self.enter(peer.into())?;
-        let permit = Arc::clone(&self.places).acquire_owned().await;
-        Some(Place {
+        let permit = Arc::clone(&self.slots).acquire_owned().await;
+        Some(ConnectionSlot {
             connection,
             _counted: self.metrics.connection(),
             _permit: permit.expect("the semaphore is never closed"),

@@ -28,14 +28,14 @@ use tower::ServiceExt;
 use tracing::Instrument;
 
 use crate::{
-    audit::Asking,
+    audit::RequestAudit,
     authority,
+    drain_body::UnreadBody,
     grpc::{self, Calls},
     health,
     listen::Answer,
     metrics::{Class, Effect, Metrics, Verb},
     trace::Trace,
-    unread::Unread,
 };
 
 /// Who answers, and who is told.
@@ -57,34 +57,34 @@ pub(crate) struct Edge {
 impl Edge {
     /// As what the port asks.
     pub(crate) fn into_answer(self) -> Answer {
-        let front = Arc::new(self);
+        let edge = Arc::new(self);
         Arc::new(move |request| {
-            let front = Arc::clone(&front);
-            Box::pin(async move { Ok(front.answer(request).await) })
+            let edge = Arc::clone(&edge);
+            Box::pin(async move { Ok(edge.answer(request).await) })
         })
     }
 
     async fn answer(&self, mut request: Request) -> Response {
         let trace = Trace::begin(&*self.rng, &mut request);
-        let mut response = self.recorded(request).instrument(trace.span.clone()).await;
+        let mut response = self.audited(request).instrument(trace.span.clone()).await;
         trace.end(&mut response);
         response
     }
 
-    async fn recorded(&self, mut request: Request) -> Response {
-        let asking = Asking::begin(&self.audit, &mut request);
-        let response = self.counted(request).await;
+    async fn audited(&self, mut request: Request) -> Response {
+        let asking = RequestAudit::begin(&self.audit, &mut request);
+        let response = self.measured(request).await;
         asking.end(&response);
         response
     }
 
-    async fn counted(&self, request: Request) -> Response {
+    async fn measured(&self, request: Request) -> Response {
         if let Some(refusal) = authority::refuse(&request) {
             return refusal;
         }
         let started = Instant::now();
-        let response = match Protocol::of(&request) {
-            Protocol::Health => routed(&self.health, request).await,
+        let response = match Protocol::from_request(&request) {
+            Protocol::Health => call_router(&self.health, request).await,
             protocol => self.in_flight(protocol, request).await,
         };
         let kind = response.extensions().get::<RequestKind>().copied().unwrap_or_default();
@@ -95,15 +95,15 @@ impl Edge {
 
     /// The answer of the API or of a service, counted while it is made.
     async fn in_flight(&self, protocol: Protocol, mut request: Request) -> Response {
-        let _held = self.metrics.in_flight(effect(protocol, request.method()));
+        let _in_flight = self.metrics.in_flight(effect(protocol, request.method()));
         let only_head = *request.method() == Method::HEAD;
-        let unread = Unread::watch(&mut request);
+        let unread = UnreadBody::track(&mut request);
         let response = match protocol {
             Protocol::Grpc => self.calls.answer(&self.api, request).await,
             Protocol::Http | Protocol::Health => self.api.serve(request).await,
         };
         if let Some(unread) = unread {
-            unread.finish(self.api.limits.settings.body_bytes).await;
+            unread.drain(self.api.limits.settings.body_bytes).await;
         }
         match only_head {
             true => without_body(response),
@@ -123,11 +123,11 @@ enum Protocol {
 }
 
 impl Protocol {
-    fn of(request: &Request) -> Self {
+    fn from_request(request: &Request) -> Self {
         if grpc::is_call(request.headers()) {
             return Protocol::Grpc;
         }
-        match health::is(request.uri().path()) {
+        match health::serves(request.uri().path()) {
             true => Protocol::Health,
             false => Protocol::Http,
         }
@@ -150,7 +150,7 @@ fn code(response: &Response) -> StatusCode {
     }
 }
 
-pub(crate) async fn routed(router: &Router, request: Request) -> Response {
+pub(crate) async fn call_router(router: &Router, request: Request) -> Response {
     let answered = router.clone().oneshot(request).await;
     answered.unwrap_or_else(|never| match never {})
 }

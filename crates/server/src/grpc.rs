@@ -22,7 +22,7 @@ use insula_apiserver::{
 use tonic::{Code, Status};
 
 use self::message::{Message, MessageBytes};
-use crate::{edge::routed, metrics::Metrics};
+use crate::{edge::call_router, metrics::Metrics};
 
 /// The workspace whose own issuers vouch for the caller. A message names its workspace, too, but is
 /// read afterwards.
@@ -92,10 +92,10 @@ impl Calls {
                 return Status::unimplemented(text).into_http();
             }
             // Held for as long as the service works: what it made of a message is larger than that.
-            let held = request.extensions().get::<Arc<Caller>>();
-            let held = held.map(|caller| self.bytes.of(caller.payer()));
-            let message = |body| Body::new(Message::new(body, method.bytes, stall, held.clone()));
-            routed(&self.services, request.map(message)).await
+            let counted = request.extensions().get::<Arc<Caller>>();
+            let counted = counted.map(|caller| self.bytes.for_caller(caller.payer()));
+            let message = |body| Body::new(Message::new(body, method.bytes, stall, counted.clone()));
+            call_router(&self.services, request.map(message)).await
         };
         let answered = api.call(call, serve).await;
         answered.map_err(|refusal| status::refused(&refusal))

@@ -38,7 +38,7 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 /// What the answers are made from.
 #[derive(Clone)]
 pub(crate) struct Health {
-    pub(crate) store: Arc<StoreCheck>,
+    pub(crate) store_check: Arc<StoreCheck>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) authenticator: Arc<Authenticator>,
@@ -87,7 +87,7 @@ impl StoreCheck {
 }
 
 /// Whether a path is one of these.
-pub(crate) fn is(path: &str) -> bool {
+pub(crate) fn serves(path: &str) -> bool {
     matches!(
         path,
         "/livez" | "/healthz" | "/readyz" | "/version" | METRICS | backup::PATH
@@ -110,7 +110,10 @@ pub(crate) fn routes(health: Health) -> Router {
 /// nobody then. A store that can never write again is healed by a restart, which reads the truth
 /// from the disk or from etcd.
 async fn live(State(health): State<Health>, request: Parts) -> Response {
-    let checks = [("ping", Ok(())), (health.store.name, health.store.store.health())];
+    let checks = [
+        ("ping", Ok(())),
+        (health.store_check.name, health.store_check.store.health()),
+    ];
     report(&health, "livez", &request, &checks).await
 }
 
@@ -119,7 +122,7 @@ async fn ready(State(health): State<Health>, request: Parts) -> Response {
         true => Ok(()),
         false => Err("starting, or shutting down".to_owned()),
     };
-    let store = (health.store.name, health.store.ready().await);
+    let store = (health.store_check.name, health.store_check.ready().await);
     let checks = [("ping", Ok(())), ("serving", serving), store];
     report(&health, request.uri.path().trim_start_matches('/'), &request, &checks).await
 }
@@ -137,7 +140,7 @@ async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, R
         StatusCode::OK
     };
     // No failure: reads and deletions work, and who would free space must get through.
-    let alarm = health.store.store.alarm();
+    let alarm = health.store_check.store.alarm();
     if !failed && !verbose {
         return plain(code, "ok".to_owned());
     }
@@ -252,7 +255,7 @@ fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
     let root = ClusterName::root();
     let facts = ClusterFacts {
         entered: true,
-        ..access::facts(&health.store.store.latest(), &root)
+        ..access::facts(&health.store_check.store.latest(), &root)
     };
     let asked = Attributes {
         cluster: Some(root),

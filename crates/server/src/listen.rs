@@ -37,7 +37,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     config::Limits,
-    connections::{Connection, Connections, Place},
+    connections::{Connection, ConnectionSlot, Connections},
     descriptors::{self, Spare},
     exchange::{AnswerBody, Answering, Exchange},
     lifecycle::Lifecycle,
@@ -74,7 +74,7 @@ pub(crate) struct Server {
     pub(crate) answer: Answer,
     pub(crate) limits: Limits,
     /// Who works for whom.
-    pub(crate) priority: Arc<PriorityRuntimes>,
+    pub(crate) runtimes: Arc<PriorityRuntimes>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
     /// For requests in flight when the lifecycle is closing.
@@ -89,13 +89,13 @@ struct Shared {
     lifecycle: Lifecycle,
     metrics: Arc<Metrics>,
     tracker: TaskTracker,
-    priority: Arc<PriorityRuntimes>,
+    runtimes: Arc<PriorityRuntimes>,
 }
 
 /// A connection with its place, which it keeps until all that goes on over it has ended.
 struct Open {
     meter: Arc<ConnectionMeter>,
-    place: Place,
+    slot: ConnectionSlot,
 }
 
 /// Serves until the lifecycle is closing and the last connection ended, or the time to drain is
@@ -106,7 +106,7 @@ pub(crate) async fn serve(server: Server) {
         tls,
         answer,
         limits,
-        priority,
+        runtimes,
         lifecycle,
         metrics,
         drain,
@@ -122,7 +122,7 @@ pub(crate) async fn serve(server: Server) {
         lifecycle: lifecycle.clone(),
         metrics,
         tracker: tracker.clone(),
-        priority,
+        runtimes,
     });
     let accepting = accept(&listener, &connections, &shared);
     tokio::select! {
@@ -152,8 +152,8 @@ async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: 
                 spare.restore();
                 // Nothing is said to whom there is no place for: a handshake would take what there
                 // is too little of.
-                if let Some(place) = connections.admit(peer.ip()).await {
-                    begin(shared, place, stream, peer);
+                if let Some(slot) = connections.admit(peer.ip()).await {
+                    begin(shared, slot, stream, peer);
                 }
             }
             Err(error) if is_the_peers(&error) => {}
@@ -179,21 +179,21 @@ async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: 
 }
 
 /// Begins to serve a connection.
-fn begin(shared: &Arc<Shared>, place: Place, stream: TcpStream, peer: SocketAddr) {
+fn begin(shared: &Arc<Shared>, slot: ConnectionSlot, stream: TcpStream, peer: SocketAddr) {
     let open = Arc::new(Open {
-        meter: shared.priority.meter(),
-        place,
+        meter: shared.runtimes.meter(),
+        slot,
     });
-    let (priority, meter, shared) = (&shared.priority, &Arc::clone(&open.meter), Arc::clone(shared));
+    let (runtimes, meter, shared) = (&shared.runtimes, &Arc::clone(&open.meter), Arc::clone(shared));
     let tracker = shared.tracker.clone();
     let connection = async move {
         tokio::select! {
             () = shared.lifecycle.gone() => {}
-            () = open.place.connection.aborted() => {}
+            () = open.slot.connection.aborted() => {}
             () = connection(&shared, &open, stream, peer) => {}
         }
     };
-    priority.spawn(meter, tracker.track_future(connection));
+    runtimes.spawn(meter, tracker.track_future(connection));
 }
 
 /// The peer went away between connecting and being accepted.
@@ -234,7 +234,7 @@ async fn handshake(shared: &Shared, open: &Open, mut stream: TcpStream) -> io::R
         stream.shutdown().await?;
         return Ok(None);
     }
-    let socket = Socket::new(stream, Arc::clone(&open.place.connection));
+    let socket = Socket::new(stream, Arc::clone(&open.slot.connection));
     shared.acceptor.accept(socket).await.map(Some)
 }
 
@@ -247,7 +247,7 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
     // The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time
     // limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
-    let connection = &open.place.connection;
+    let connection = &open.slot.connection;
     connection.shook_hands(agreed_on_2);
     if let Some(account) = certificate.as_ref().and_then(PeerCertificate::account) {
         connection.authenticated(&account);
@@ -266,7 +266,7 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
     let (io, limits) = (TokioIo::new(tls), &shared.limits);
     let ended = if agreed_on_2 {
         let spawner = Spawner {
-            priority: Arc::clone(&shared.priority),
+            runtimes: Arc::clone(&shared.runtimes),
             meter: Arc::clone(&open.meter),
             next,
         };
@@ -354,7 +354,7 @@ fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
     Afterwards::new(move |rest| {
         let (lifecycle, meter, open) = (shared.lifecycle.clone(), &Arc::clone(&open.meter), Arc::clone(&open));
         let conversation = async move {
-            let connection = &open.place.connection;
+            let connection = &open.slot.connection;
             let _busy = connection.exchange();
             tokio::select! {
                 () = lifecycle.gone() => {}
@@ -362,7 +362,7 @@ fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
                 () = rest => {}
             }
         };
-        shared.priority.spawn(meter, shared.tracker.track_future(conversation));
+        shared.runtimes.spawn(meter, shared.tracker.track_future(conversation));
     })
 }
 

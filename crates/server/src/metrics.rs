@@ -167,9 +167,9 @@ struct Otlp {
 
 /// One more of something, for as long as this lives.
 #[must_use = "counts until it is dropped"]
-pub struct Held(Gauge<i64, AtomicI64>);
+pub struct GaugeGuard(Gauge<i64, AtomicI64>);
 
-impl Drop for Held {
+impl Drop for GaugeGuard {
     fn drop(&mut self) {
         self.0.dec();
     }
@@ -264,8 +264,8 @@ impl Metrics {
     }
 
     /// A request is being answered, until the result is dropped.
-    pub fn in_flight(&self, effect: Effect) -> Held {
-        held(&self.in_flight.get_or_create_owned(&EffectLabels { effect }))
+    pub fn in_flight(&self, effect: Effect) -> GaugeGuard {
+        gauge_guard(&self.in_flight.get_or_create_owned(&EffectLabels { effect }))
     }
 
     /// Sets the gauge of open watches.
@@ -274,8 +274,8 @@ impl Metrics {
     }
 
     /// A connection is open, until the result is dropped.
-    pub(crate) fn connection(&self) -> Held {
-        held(&self.connections)
+    pub(crate) fn connection(&self) -> GaugeGuard {
+        gauge_guard(&self.connections)
     }
 
     /// The server closed a connection.
@@ -330,9 +330,9 @@ impl Otlp {
     }
 }
 
-fn held(gauge: &Gauge<i64, AtomicI64>) -> Held {
+fn gauge_guard(gauge: &Gauge<i64, AtomicI64>) -> GaugeGuard {
     gauge.inc();
-    Held(gauge.clone())
+    GaugeGuard(gauge.clone())
 }
 
 fn buckets(first: f64, count: u16) -> impl Iterator<Item = f64> {

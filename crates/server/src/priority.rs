@@ -31,23 +31,26 @@ use crate::exchange::Exchange;
 /// end, 19, for over a second.
 const NICENESS: i32 = 5;
 
+/// Name of the low-priority threads, which `ps -L` and `/proc` show.
+const LOW_PRIORITY: &str = "low-priority";
+
 /// The threads of both lanes, and who is served by which.
 pub struct PriorityRuntimes {
     /// Since when meters count.
     begun: Instant,
     pub(crate) fair_share: FairShare,
-    front: Handle,
-    back: Threads,
-    controllers: Threads,
+    normal: Handle,
+    low: ThreadPool,
+    controllers: ThreadPool,
 }
 
 /// Threads beside those of the front.
-struct Threads {
+struct ThreadPool {
     name: &'static str,
     niceness: i32,
     count: usize,
     /// Made when they are needed for the first time. Nothing when the system gives none.
-    made: OnceLock<Option<Runtime>>,
+    runtime: OnceLock<Option<Runtime>>,
 }
 
 /// Where a task runs.
@@ -60,13 +63,13 @@ pub(crate) enum Priority {
 thread_local! {
     /// What this thread serves. Threads of controllers serve no connection, so nobody asks it of
     /// them.
-    static HERE: Cell<Priority> = const { Cell::new(Priority::Normal) };
+    static CURRENT: Cell<Priority> = const { Cell::new(Priority::Normal) };
 }
 
 impl Priority {
     /// That of the thread that asks.
-    pub(crate) fn here() -> Self {
-        HERE.get()
+    pub(crate) fn current() -> Self {
+        CURRENT.get()
     }
 }
 
@@ -78,9 +81,9 @@ impl PriorityRuntimes {
         Arc::new(PriorityRuntimes {
             begun: Instant::now(),
             fair_share,
-            front: Handle::current(),
-            back: Threads::new("behind", NICENESS, cores),
-            controllers: Threads::new("controllers", 0, cores),
+            normal: Handle::current(),
+            low: ThreadPool::new(LOW_PRIORITY, NICENESS, cores),
+            controllers: ThreadPool::new("controllers", 0, cores),
         })
     }
 
@@ -90,12 +93,12 @@ impl PriorityRuntimes {
     }
 
     /// Runs what takes long and waits for nothing, behind whoever it is for.
-    pub(crate) fn aside(&self, work: impl FnOnce() + Send + 'static) {
-        drop(self.back().spawn_blocking(work));
+    pub(crate) fn run_low_priority(&self, work: impl FnOnce() + Send + 'static) {
+        drop(self.low().spawn_blocking(work));
     }
 
     /// Runs what is done for a workspace elsewhere than on its connections, at its cost.
-    pub(crate) fn charged(&self, workspace: &ClusterName, work: &mut dyn FnMut()) {
+    pub(crate) fn run_charged(&self, workspace: &ClusterName, work: &mut dyn FnMut()) {
         let begun = Instant::now();
         work();
         self.fair_share
@@ -108,11 +111,11 @@ impl PriorityRuntimes {
         meter: &Arc<ConnectionMeter>,
         task: impl Future<Output = ()> + Send + 'static,
     ) {
-        self.spawn_in(meter, None, task);
+        self.spawn_exchange(meter, None, task);
     }
 
     /// The same for the task that answers in an exchange.
-    fn spawn_in(
+    fn spawn_exchange(
         self: &Arc<Self>,
         meter: &Arc<ConnectionMeter>,
         exchange: Option<Arc<Exchange>>,
@@ -121,49 +124,49 @@ impl PriorityRuntimes {
         let task = Metered {
             task: Some(Box::pin(task)),
             exchange,
-            lane: self.lane(meter),
-            priority: Arc::clone(self),
+            priority: self.priority(meter),
+            runtimes: Arc::clone(self),
             meter: Arc::clone(meter),
         };
-        task.go_on();
+        task.start();
     }
 
-    fn lane(&self, meter: &ConnectionMeter) -> Priority {
+    fn priority(&self, meter: &ConnectionMeter) -> Priority {
         match meter.is_throttled(self.begun.elapsed()) {
             true => Priority::Low,
             false => Priority::Normal,
         }
     }
 
-    fn back(&self) -> &Handle {
-        self.back.handle().unwrap_or(&self.front)
+    fn low(&self) -> &Handle {
+        self.low.handle().unwrap_or(&self.normal)
     }
 
     /// Where controllers work: what a tenant gives them to do holds up no request of others. They
     /// have the priority of those who answer, since whoever made a workspace waits for it.
     pub(crate) fn controllers(&self) -> &Handle {
-        self.controllers.handle().unwrap_or(&self.front)
+        self.controllers.handle().unwrap_or(&self.normal)
     }
 }
 
-impl Threads {
+impl ThreadPool {
     fn new(name: &'static str, niceness: i32, cores: usize) -> Self {
-        Threads {
+        ThreadPool {
             name,
             niceness,
             count: cores.saturating_sub(1).max(1),
-            made: OnceLock::new(),
+            runtime: OnceLock::new(),
         }
     }
 
     fn handle(&self) -> Option<&Handle> {
-        let made = self.made.get_or_init(|| {
+        let runtime = self.runtime.get_or_init(|| {
             let niceness = self.niceness;
             let threads = Builder::new_multi_thread()
                 .worker_threads(self.count)
                 .thread_name(self.name)
                 .on_thread_start(move || {
-                    HERE.set(Priority::Low);
+                    CURRENT.set(Priority::Low);
                     if let Err(error) = nice(niceness) {
                         tracing::warn!(%error, niceness, "threads keep their priority");
                     }
@@ -174,15 +177,15 @@ impl Threads {
                 .inspect_err(|error| tracing::warn!(%error, name = self.name, "no threads beside those that answer"))
                 .ok()
         });
-        made.as_ref().map(Runtime::handle)
+        runtime.as_ref().map(Runtime::handle)
     }
 }
 
-impl Drop for Threads {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         // They cannot be waited for in a task, and have nothing left to do.
-        if let Some(Some(made)) = self.made.take() {
-            made.shutdown_background();
+        if let Some(Some(runtime)) = self.runtime.take() {
+            runtime.shutdown_background();
         }
     }
 }
@@ -192,17 +195,17 @@ struct Metered<F> {
     /// Nothing when it goes on elsewhere.
     task: Option<Pin<Box<F>>>,
     exchange: Option<Arc<Exchange>>,
-    lane: Priority,
-    priority: Arc<PriorityRuntimes>,
+    priority: Priority,
+    runtimes: Arc<PriorityRuntimes>,
     meter: Arc<ConnectionMeter>,
 }
 
 impl<F: Future<Output = ()> + Send + 'static> Metered<F> {
-    fn go_on(self) {
-        let priority = Arc::clone(&self.priority);
-        let threads = match self.lane {
-            Priority::Normal => &priority.front,
-            Priority::Low => priority.back(),
+    fn start(self) {
+        let runtimes = Arc::clone(&self.runtimes);
+        let threads = match self.priority {
+            Priority::Normal => &runtimes.normal,
+            Priority::Low => runtimes.low(),
         };
         drop(threads.spawn(self));
     }
@@ -212,16 +215,16 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let lane = self.priority.lane(&self.meter);
-        if lane != self.lane {
+        let priority = self.runtimes.priority(&self.meter);
+        if priority != self.priority {
             let moved = Metered {
                 task: self.task.take(),
                 exchange: self.exchange.take(),
-                lane,
-                priority: Arc::clone(&self.priority),
+                priority,
+                runtimes: Arc::clone(&self.runtimes),
                 meter: Arc::clone(&self.meter),
             };
-            moved.go_on();
+            moved.start();
             return Poll::Ready(());
         }
         if self.exchange.as_ref().is_some_and(|exchange| exchange.is_cut(context)) {
@@ -230,7 +233,7 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
         let Some(task) = &mut self.task else {
             return Poll::Ready(());
         };
-        if lane == Priority::Low {
+        if priority == Priority::Low {
             // The kernel lets whoever runs go on for a while, whatever their priority, unless they
             // say that others may.
             std::thread::yield_now();
@@ -246,7 +249,7 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
 /// Begins what a connection begins, at the connection's cost.
 #[derive(Clone)]
 pub(crate) struct Spawner {
-    pub(crate) priority: Arc<PriorityRuntimes>,
+    pub(crate) runtimes: Arc<PriorityRuntimes>,
     pub(crate) meter: Arc<ConnectionMeter>,
     /// The exchange of the request that HTTP/2 hands over next.
     pub(crate) next: Arc<Mutex<Option<Arc<Exchange>>>>,
@@ -255,7 +258,7 @@ pub(crate) struct Spawner {
 impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Spawner {
     fn execute(&self, task: F) {
         let exchange = self.next.lock().unwrap_or_else(PoisonError::into_inner).take();
-        self.priority.spawn_in(&self.meter, exchange, task);
+        self.runtimes.spawn_exchange(&self.meter, exchange, task);
     }
 }
 
@@ -268,10 +271,10 @@ mod tests {
     /// anew.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_task_moves_with_its_tenant() {
-        let priority = PriorityRuntimes::new(2, FairShare::new(2, 100));
-        let (meter, other, fair_share) = (priority.meter(), priority.meter(), priority.fair_share.clone());
+        let runtimes = PriorityRuntimes::new(2, FairShare::new(2, 100));
+        let (meter, other, fair_share) = (runtimes.meter(), runtimes.meter(), runtimes.fair_share.clone());
         let (told, mut threads) = tokio::sync::mpsc::unbounded_channel();
-        priority.spawn(&meter, async move {
+        runtimes.spawn(&meter, async move {
             loop {
                 let name = std::thread::current().name().unwrap_or_default().to_owned();
                 if told.send(name).is_err() {
@@ -281,17 +284,17 @@ mod tests {
             }
         });
         let mut seen = Vec::new();
-        let mut go_on_until = async |behind: bool| {
+        let mut go_on_until = async |is_low: bool| {
             loop {
                 let name = threads.recv().await.expect("it goes on");
-                other.is_throttled(priority.begun.elapsed());
+                other.is_throttled(runtimes.begun.elapsed());
                 for (meter, name) in [(&other, "quiet"), (&meter, "loud")] {
                     fair_share.charge_to(meter, &Tenant::User(name.into()));
                 }
                 if seen.last() != Some(&name) {
                     seen.push(name);
                 }
-                if seen.last().is_some_and(|name| (name == "behind") == behind) {
+                if seen.last().is_some_and(|name| (name == LOW_PRIORITY) == is_low) {
                     return;
                 }
             }

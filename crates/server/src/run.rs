@@ -205,7 +205,7 @@ impl Starting {
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
         let fair_share = FairShare::new(cores(), config.limits.compute_percent_per_workspace);
-        let priority = PriorityRuntimes::new(cores(), fair_share);
+        let runtimes = PriorityRuntimes::new(cores(), fair_share);
         let App { answer, background } = build(Parts {
             config: Arc::clone(&config),
             env,
@@ -218,7 +218,7 @@ impl Starting {
             trust: files::read(&identity.ca)?.unwrap_or_default().into(),
             mounts: mounts(&config, &identity)?,
             audit,
-            priority: Arc::clone(&priority),
+            runtimes: Arc::clone(&runtimes),
         })
         .await?;
         kubeconfig::write(&kubeconfig, &url, &identity)?;
@@ -231,7 +231,7 @@ impl Starting {
             tls,
             answer,
             limits,
-            priority,
+            runtimes,
             lifecycle: lifecycle.clone(),
             metrics,
             drain,
@@ -260,7 +260,7 @@ async fn serve(
     drivers: JoinSet<()>,
     audit: Arc<Writer>,
 ) {
-    let (lifecycle, priority) = (server.lifecycle.clone(), Arc::clone(&server.priority));
+    let (lifecycle, runtimes) = (server.lifecycle.clone(), Arc::clone(&server.runtimes));
     let beside = TaskTracker::new();
     for work in background {
         let lifecycle = lifecycle.clone();
@@ -270,7 +270,7 @@ async fn serve(
                 () = work => {}
             }
         };
-        beside.spawn_on(work, priority.controllers());
+        beside.spawn_on(work, runtimes.controllers());
     }
     listen::serve(server).await;
     beside.close();

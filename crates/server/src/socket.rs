@@ -21,7 +21,7 @@ use crate::{connections::Connection, priority::Priority};
 pub(crate) struct Socket {
     /// Nothing once it could not be moved.
     stream: Option<TcpStream>,
-    lane: Priority,
+    priority: Priority,
     /// Told of what comes.
     connection: Arc<Connection>,
 }
@@ -31,18 +31,18 @@ impl Socket {
     pub(crate) fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
         Socket {
             stream: Some(stream),
-            lane: Priority::here(),
+            priority: Priority::current(),
             connection,
         }
     }
 
-    fn here(&mut self) -> io::Result<Pin<&mut TcpStream>> {
-        let here = Priority::here();
-        if here != self.lane
+    fn stream_here(&mut self) -> io::Result<Pin<&mut TcpStream>> {
+        let here = Priority::current();
+        if here != self.priority
             && let Some(stream) = self.stream.take()
         {
             self.stream = Some(TcpStream::from_std(stream.into_std()?)?);
-            self.lane = here;
+            self.priority = here;
         }
         let stream = self.stream.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         Ok(Pin::new(stream))
@@ -56,7 +56,7 @@ impl AsyncRead for Socket {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buffer.filled().len();
-        let read = self.here()?.poll_read(context, buffer);
+        let read = self.stream_here()?.poll_read(context, buffer);
         if buffer.filled().len() > before {
             self.connection.received();
         }
@@ -66,7 +66,7 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.here()?.poll_write(context, bytes)
+        self.stream_here()?.poll_write(context, bytes)
     }
 
     fn poll_write_vectored(
@@ -74,7 +74,7 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        self.here()?.poll_write_vectored(context, slices)
+        self.stream_here()?.poll_write_vectored(context, slices)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -82,10 +82,10 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.here()?.poll_flush(context)
+        self.stream_here()?.poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        self.here()?.poll_shutdown(context)
+        self.stream_here()?.poll_shutdown(context)
     }
 }

@@ -25,7 +25,7 @@ use insula_proto::{
     admin::v1::{cluster_service_client::ClusterServiceClient, conversion_service_client::ConversionServiceClient},
     value::from_json,
 };
-use insula_server::{Config, Env, config::StoreChoice};
+use insula_server::{Config, Env, Running, config::StoreChoice};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
 use tonic::Code;
@@ -56,9 +56,9 @@ impl Clock for FaultyClock {
     }
 
     fn now_micros(&self) -> i64 {
-        let behind = std::thread::current().name() == Some("behind");
+        let is_low = std::thread::current().name() == Some("low-priority");
         assert!(
-            !(behind && self.faulty.swap(false, Ordering::Relaxed)),
+            !(is_low && self.faulty.swap(false, Ordering::Relaxed)),
             "a bug, made for a test"
         );
         self.real.now_micros()
@@ -93,18 +93,24 @@ async fn ask(client: &Https, method: Method, url: &str, body: &Value) -> (u16, V
     (head.status.as_u16(), serde_json::from_slice(&body).unwrap_or_default())
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_bug_in_a_request_ends_that_request() {
-    let dir = tempfile::tempdir().unwrap();
+/// Starts a server on an empty data directory, which is removed when the directory is dropped. A
+/// permit that a request did not give back fails the next request at once.
+async fn start(env: Env) -> (tempfile::TempDir, Running) {
+    let data_dir = tempfile::tempdir().unwrap();
     let mut config = Config {
-        data_dir: dir.path().join("data"),
+        data_dir: data_dir.path().to_owned(),
         listen: "127.0.0.1:0".to_owned(),
         store: StoreChoice::Memory,
         ..Config::default()
     };
-    // A place that is not given back would be missed at once.
     config.limits.requests_in_flight_per_user = 1;
     config.limits.requests_in_flight_per_workspace = 1;
+    let running = insula_server::start(config, env, &|_| ()).await.unwrap();
+    (data_dir, running)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_bug_in_a_request_ends_that_request() {
     let real = Env::real();
     let faulty = Arc::new(Faulty {
         real: Arc::clone(&real.rng),
@@ -114,8 +120,8 @@ async fn a_bug_in_a_request_ends_that_request() {
         rng: faulty.clone(),
         ..real
     };
-    let running = insula_server::start(config, env, &|_| ()).await.unwrap();
-    let client: Https = client(&dir.path().join("data"));
+    let (data_dir, running) = start(env).await;
+    let client: Https = client(data_dir.path());
     let maps = format!("{}/clusters/root/api/v1/namespaces/default/configmaps", running.url());
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
     // Reconcilers draw numbers, too, until all is there that every workspace has.
@@ -145,16 +151,6 @@ async fn a_bug_in_a_request_ends_that_request() {
 /// The same for a gRPC call, whose work is done on another thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bug_in_a_call_ends_that_call() {
-    let dir = tempfile::tempdir().unwrap();
-    let data_dir = dir.path().join("data");
-    let mut config = Config {
-        data_dir: data_dir.clone(),
-        listen: "127.0.0.1:0".to_owned(),
-        store: StoreChoice::Memory,
-        ..Config::default()
-    };
-    config.limits.requests_in_flight_per_user = 1;
-    config.limits.requests_in_flight_per_workspace = 1;
     let real = Env::real();
     let clock = Arc::new(FaultyClock {
         real: Arc::clone(&real.clock),
@@ -164,9 +160,9 @@ async fn a_bug_in_a_call_ends_that_call() {
         clock: clock.clone(),
         ..real
     };
-    let running = insula_server::start(config, env, &|_| ()).await.unwrap();
+    let (data_dir, running) = start(env).await;
     let origin: http::Uri = running.url().parse().unwrap();
-    let mut conversions = ConversionServiceClient::with_origin(client(&data_dir), origin.clone());
+    let mut conversions = ConversionServiceClient::with_origin(client(data_dir.path()), origin.clone());
     let schema = json!({"metadata": {"name": "v1.as.example.io"}, "spec": {"group": "example.io", "scope": "Cluster",
         "names": {"plural": "as", "singular": "a", "kind": "A", "listKind": "AList"},
         "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"type": "object"}}]}});
@@ -180,10 +176,10 @@ async fn a_bug_in_a_call_ends_that_call() {
     assert!(!broken.message().contains("made for a test"), "{broken:?}");
     let verdict = conversions.validate(validate).await.unwrap().into_inner();
     assert!(verdict.valid, "{:?}", verdict.violations);
-    let mut clusters = ClusterServiceClient::with_origin(client(&data_dir), origin);
+    let mut clusters = ClusterServiceClient::with_origin(client(data_dir.path()), origin);
     clusters.get_info(GetInfoRequest {}).await.unwrap();
     running.shutdown().await;
-    let log = std::fs::read_to_string(data_dir.join("audit/audit.log")).unwrap();
+    let log = std::fs::read_to_string(data_dir.path().join("audit/audit.log")).unwrap();
     let panics = log
         .lines()
         .filter(|line| line.contains("ConversionService/Validate") && line.contains("\"Panic\""));

@@ -275,7 +275,7 @@ fn behind(server: &Server) -> u64 {
     let stats = tasks.filter_map(|task| std::fs::read_to_string(task.unwrap().path().join("stat")).ok());
     let behind = stats
         .filter_map(name_used_niceness)
-        .filter(|(name, ..)| name == "behind");
+        .filter(|(name, ..)| name == "low-priority");
     let used = behind.map(|(_, used, niceness)| {
         // The suite itself may run at another niceness than 0, and 19 is the end of the scale.
         assert_eq!(niceness, (own + 5).min(19), "others go first");

@@ -7,8 +7,8 @@
 //! that is there with one call. What happens when the queue is full is a setting; events that are
 //! lost are counted.
 
-mod asking;
 mod file;
+mod request;
 mod writer;
 
 use std::{path::PathBuf, sync::Arc};
@@ -23,7 +23,7 @@ use crate::{
     metrics::Metrics,
 };
 
-pub(crate) use asking::Asking;
+pub(crate) use request::RequestAudit;
 pub(crate) use writer::Writer;
 
 /// What is recorded where no policy is given: everything but health, and no content of anything.

@@ -16,7 +16,7 @@ use insula_auth::audit::{Event, Sink};
 use super::file::{Keep, Rotated};
 use crate::{
     StartError,
-    build::aside,
+    build::block_in_place,
     config::{AuditConfig, WhenFull},
     files,
     metrics::{AuditOutcome, Metrics},
@@ -85,7 +85,7 @@ impl Writer {
     /// Waits for room, where it is wanted, without holding up what else the thread has to do.
     fn wait(&self, mut message: Message) {
         let begun = Instant::now();
-        aside(&mut || {
+        block_in_place(&mut || {
             while begun.elapsed() < PATIENCE {
                 match self.queue.try_send(std::mem::replace(&mut message, Message::Close)) {
                     Ok(()) => return,

@@ -33,19 +33,19 @@ const PUSHBACK_MILLISECONDS: u64 = 1_000;
 /// Bytes of the messages that are being received and worked on.
 pub(super) struct MessageBytes {
     largest: usize,
-    held: Mutex<Held>,
+    in_flight: Mutex<BytesInFlight>,
     gauge: Gauge<i64, AtomicI64>,
 }
 
 #[derive(Default)]
-struct Held {
+struct BytesInFlight {
     all: usize,
     callers: HashMap<Arc<str>, usize>,
 }
 
 /// Bytes of one call, given back when it is dropped.
 pub(super) struct CallBytes {
-    of: Arc<MessageBytes>,
+    total: Arc<MessageBytes>,
     caller: Arc<str>,
     bytes: AtomicUsize,
 }
@@ -55,35 +55,38 @@ impl MessageBytes {
     pub(super) fn new(largest: usize, gauge: Gauge<i64, AtomicI64>) -> Self {
         MessageBytes {
             largest,
-            held: Mutex::default(),
+            in_flight: Mutex::default(),
             gauge,
         }
     }
 
     /// The bytes of a new call of somebody.
-    pub(super) fn of(self: &Arc<Self>, caller: &Arc<str>) -> Arc<CallBytes> {
+    pub(super) fn for_caller(self: &Arc<Self>, caller: &Arc<str>) -> Arc<CallBytes> {
         Arc::new(CallBytes {
-            of: Arc::clone(self),
+            total: Arc::clone(self),
             caller: Arc::clone(caller),
             bytes: AtomicUsize::new(0),
         })
     }
 
-    fn held(&self) -> MutexGuard<'_, Held> {
+    fn in_flight(&self) -> MutexGuard<'_, BytesInFlight> {
         // It is whole between any two statements.
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+        self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn add(&self, caller: &Arc<str>, bytes: usize) -> Result<(), Status> {
-        let mut held = self.held();
-        let own = held.callers.get(caller).copied().unwrap_or_default() + bytes;
-        let (most, whose) = match (own > PER_CALLER * self.largest, held.all + bytes > ALL * self.largest) {
+        let mut in_flight = self.in_flight();
+        let own = in_flight.callers.get(caller).copied().unwrap_or_default() + bytes;
+        let (most, whose) = match (
+            own > PER_CALLER * self.largest,
+            in_flight.all + bytes > ALL * self.largest,
+        ) {
             (true, _) => (PER_CALLER * self.largest, "the user's"),
             (false, true) => (ALL * self.largest, "all"),
             (false, false) => {
-                held.all += bytes;
-                held.callers.insert(Arc::clone(caller), own);
-                self.gauge.set(i64::try_from(held.all).unwrap_or(i64::MAX));
+                in_flight.all += bytes;
+                in_flight.callers.insert(Arc::clone(caller), own);
+                self.gauge.set(i64::try_from(in_flight.all).unwrap_or(i64::MAX));
                 return Ok(());
             }
         };
@@ -95,21 +98,21 @@ impl MessageBytes {
     }
 
     fn give_back(&self, caller: &Arc<str>, bytes: usize) {
-        let mut held = self.held();
-        held.all -= bytes;
-        if let Some(own) = held.callers.get_mut(caller) {
+        let mut in_flight = self.in_flight();
+        in_flight.all -= bytes;
+        if let Some(own) = in_flight.callers.get_mut(caller) {
             *own -= bytes;
             if *own == 0 {
-                held.callers.remove(caller);
+                in_flight.callers.remove(caller);
             }
         }
-        self.gauge.set(i64::try_from(held.all).unwrap_or(i64::MAX));
+        self.gauge.set(i64::try_from(in_flight.all).unwrap_or(i64::MAX));
     }
 }
 
 impl CallBytes {
     fn add(&self, bytes: usize) -> Result<(), Status> {
-        self.of.add(&self.caller, bytes)?;
+        self.total.add(&self.caller, bytes)?;
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         Ok(())
     }
@@ -119,7 +122,7 @@ impl Drop for CallBytes {
     fn drop(&mut self) {
         let bytes = std::mem::take(self.bytes.get_mut());
         if bytes > 0 {
-            self.of.give_back(&self.caller, bytes);
+            self.total.give_back(&self.caller, bytes);
         }
     }
 }
@@ -130,19 +133,19 @@ pub(super) struct Message {
     left: usize,
     stall: Duration,
     late: Pin<Box<Sleep>>,
-    held: Option<Arc<CallBytes>>,
+    counted: Option<Arc<CallBytes>>,
 }
 
 impl Message {
     /// The body of a call whose messages have at most so many bytes and come without so long a
     /// pause. Those of callers who are known are counted.
-    pub(super) fn new(body: Body, most: usize, stall: Duration, held: Option<Arc<CallBytes>>) -> Self {
+    pub(super) fn new(body: Body, most: usize, stall: Duration, counted: Option<Arc<CallBytes>>) -> Self {
         Message {
             body,
             left: most + PREFIX_BYTES,
             stall,
             late: Box::pin(sleep(stall)),
-            held,
+            counted,
         }
     }
 
@@ -151,8 +154,8 @@ impl Message {
         let left = self.left.checked_sub(bytes);
         self.left =
             left.ok_or_else(|| Status::resource_exhausted("the call's messages are larger than they may be together"))?;
-        if let Some(held) = &self.held {
-            held.add(bytes)?;
+        if let Some(counted) = &self.counted {
+            counted.add(bytes)?;
         }
         let end = Instant::now() + self.stall;
         self.late.as_mut().reset(end);
@@ -210,7 +213,7 @@ mod tests {
     fn messages_are_counted_by_caller_and_together_until_their_calls_end() {
         let gauge = Gauge::default();
         let all = Arc::new(MessageBytes::new(10, gauge.clone()));
-        let call = |who: &str| all.of(&who.into());
+        let call = |who: &str| all.for_caller(&who.into());
         let (first, second) = (call("a"), call("a"));
         first.add(10).expect("it fits");
         second.add(10).expect("it fits");
@@ -226,6 +229,6 @@ mod tests {
         second.add(10).expect("it fits again");
         drop((second, others));
         assert_eq!(gauge.get(), 0);
-        assert!(all.held().callers.is_empty());
+        assert!(all.in_flight().callers.is_empty());
     }
 }

@@ -8,12 +8,12 @@ use insula_store::{BoxFuture, CommitError, Cursor, Gone, Snapshot, SnapshotError
 use crate::metrics::{CommitOutcome, Metrics};
 
 /// The store inside, with every commit counted.
-pub(crate) struct Measured {
+pub(crate) struct MeasuredStore {
     pub(crate) inner: Arc<dyn Store>,
     pub(crate) metrics: Arc<Metrics>,
 }
 
-impl Store for Measured {
+impl Store for MeasuredStore {
     fn commit(&self, txn: Txn) -> BoxFuture<'_, Result<Revision, CommitError>> {
         Box::pin(async move {
             let started = Instant::now();

@@ -21,14 +21,14 @@ const FORWARDED_MAX: usize = 16;
 
 /// A request that is being answered. One that ends before its answer leaves a line, too: what it
 /// did may have happened.
-pub(crate) struct Asking(Record);
+pub(crate) struct RequestAudit(Record);
 
-impl Asking {
+impl RequestAudit {
     /// Begins the record of a request, for all who answer it.
     pub(crate) fn begin(log: &Arc<Log>, request: &mut Request) -> Self {
         let record = Record::new(Arc::clone(log), facts(request));
         request.extensions_mut().insert(record.clone());
-        Asking(record)
+        RequestAudit(record)
     }
 
     /// Ends it.
@@ -45,7 +45,7 @@ impl Asking {
     }
 }
 
-impl Drop for Asking {
+impl Drop for RequestAudit {
     fn drop(&mut self) {
         if !self.0.is_told() {
             self.0

@@ -19,37 +19,37 @@ use std::{
 };
 
 /// For what is on its way already. Who sends more slowly is broken off.
-const TIME: Duration = Duration::from_secs(1);
+const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Where a body is left by whoever does not read all of it.
 #[derive(Clone, Default)]
-pub(crate) struct Unread(Arc<Mutex<Option<Body>>>);
+pub(crate) struct UnreadBody(Arc<Mutex<Option<Body>>>);
 
-struct Watched {
+struct TrackedBody {
     body: Body,
     over: bool,
-    unread: Unread,
+    unread: UnreadBody,
 }
 
-impl Unread {
+impl UnreadBody {
     /// Where the request's body is found if nobody reads it. Nothing when there is none, or the
     /// client waits for a word before it sends one.
-    pub(crate) fn watch(request: &mut Request) -> Option<Unread> {
+    pub(crate) fn track(request: &mut Request) -> Option<UnreadBody> {
         if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
             return None;
         }
-        let unread = Unread::default();
-        let watched = Watched {
+        let unread = UnreadBody::default();
+        let tracked = TrackedBody {
             body: std::mem::take(request.body_mut()),
             over: false,
             unread: unread.clone(),
         };
-        *request.body_mut() = Body::new(watched);
+        *request.body_mut() = Body::new(tracked);
         Some(unread)
     }
 
     /// Reads what is left, at most so many bytes.
-    pub(crate) async fn finish(self, most: usize) {
+    pub(crate) async fn drain(self, most: usize) {
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(body) = left.filter(|body| body.size_hint().lower() <= most as u64) else {
             return;
@@ -57,11 +57,11 @@ impl Unread {
         let mut body = Limited::new(body, most);
         let read = async { while let Some(Ok(_)) = body.frame().await {} };
         // Whoever is slower is answered now.
-        let _ = tokio::time::timeout(TIME, read).await;
+        let _ = tokio::time::timeout(DRAIN_TIME_MAX, read).await;
     }
 }
 
-impl HttpBody for Watched {
+impl HttpBody for TrackedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -83,7 +83,7 @@ impl HttpBody for Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for TrackedBody {
     fn drop(&mut self) {
         if self.over || self.body.is_end_stream() {
             return;
