@@ -1,8 +1,8 @@
-//! The keys of service accounts' tokens: one signs, and the one before it may still be believed.
+//! Keys of service account tokens: one that signs, and the previous one, which may still verify.
 //!
-//! Beside the other keys, `service-accounts.key` is made at the first start. To change it, rename
-//! it to `service-accounts-previous.key` and start again: what it signed counts until it ends or
-//! the file is removed.
+//! The first start creates `service-accounts.key` beside the other keys. To rotate it, rename it to
+//! `service-accounts-previous.key` and restart: tokens that it signed stay valid until they expire
+//! or the file is removed.
 
 use std::{path::Path, sync::Arc};
 
@@ -18,12 +18,12 @@ use crate::{
     identity::DIR,
 };
 
-/// What signs.
+/// File of the key that signs.
 const KEY: &str = "service-accounts.key";
-/// What signed before.
+/// File of the previous key.
 const PREVIOUS: &str = "service-accounts-previous.key";
 
-/// Opens the keys, and makes one where there is none.
+/// Opens the keys, and creates the signing key if it is missing.
 pub(crate) fn open(data_dir: &Path, env: &Env, store: &Arc<dyn Store>) -> Result<Accounts, StartError> {
     let dir = data_dir.join(DIR);
     let path = dir.join(KEY);

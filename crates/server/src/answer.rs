@@ -1,5 +1,5 @@
-//! A small HTTPS server around one function, for tools that answer other servers. Same port, limits
-//! and end as the big one: no store, no identity of its own.
+//! A small HTTPS server around one function, for tools that answer other servers. It has the port,
+//! limits and shutdown of the API server, without a store and an identity of its own.
 
 use std::{net::SocketAddr, path::PathBuf, sync::Arc, time::Duration};
 
@@ -23,40 +23,40 @@ use crate::{
     tls,
 };
 
-/// For requests in flight when it ends.
+/// Time for requests in flight at the end.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// Where to answer, and as whom.
+/// Settings of the server: its address and its certificate.
 #[derive(Debug, Clone)]
 pub struct Answering {
     /// Address and port.
     pub listen: String,
-    /// The certificate, and those up to its CA, as PEM.
+    /// PEM file of the certificate, with those up to its CA.
     pub certificate: PathBuf,
-    /// Its key, as PEM.
+    /// PEM file of its key.
     pub key: PathBuf,
-    /// Bytes of a request at most.
+    /// Bytes of a request body at most.
     pub body_bytes: usize,
 }
 
-/// What makes an answer of a request. It may take its time: it has a thread of its own.
+/// Function that answers a request. It may block: it runs on a thread of its own.
 pub type Answer = dyn Fn(Request<Bytes>) -> Response<Bytes> + Send + Sync;
 
-/// What happens while it answers.
+/// Event of a running server.
 #[derive(Debug)]
 pub enum Told {
-    /// It answers here.
+    /// The server answers at this address.
     Ready(SocketAddr),
-    /// The files of the certificate changed; who connects from now on is shown the new one.
+    /// The files of the certificate changed; new connections get the new certificate.
     Renewed,
-    /// They changed, to what cannot be used. The certificate before is shown on.
+    /// The files changed and cannot be used. New connections still get the previous certificate.
     NotRenewed(StartError),
 }
 
 /// Answers until SIGTERM or SIGINT, then drains.
 ///
 /// # Errors
-/// The address, or the certificate.
+/// Fails when the address cannot be bound or the certificate cannot be used.
 pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told)) -> Result<(), StartError> {
     let mut stop = Signals::listen()?;
     let (files, shown) = Files::open(settings.certificate.clone(), settings.key)?;
@@ -96,7 +96,7 @@ pub async fn answer(settings: Answering, answer: Arc<Answer>, tell: impl Fn(Told
 }
 
 fn bounded(answer: Arc<Answer>, body_bytes: usize) -> listen::Answer {
-    // As many at once as there are cores: more would only wait for each other, with their bodies in
+    // One request for each core at once: more would only wait for each other, with their bodies in
     // memory.
     let turns = Arc::new(Semaphore::new(cores()));
     Arc::new(move |request: Request<Body>| {

@@ -1,11 +1,10 @@
-//! Whom a request is for is said once.
+//! Check that a request names exactly one host.
 //!
-//! Whoever stands in front of this server (a proxy, a load balancer) may decide by the name that a
-//! request is for. Where a request says two, the one that was decided on need not be the one that
-//! is served; so it is refused, as RFC 9112 (3.2) and RFC 9113 (8.3.1) have it. What frames a
-//! request (lengths, chunks) hyper sees to: it refuses lengths that differ and encodings that it
-//! does not know, and a request with both a length and chunks is read by its chunks, and the last
-//! one on its connection.
+//! A proxy or a load balancer in front of this server may decide by the host of a request. If a
+//! request names two hosts, the one that the proxy checked need not be the one that is served. Such
+//! a request is refused, as RFC 9112 (3.2) and RFC 9113 (8.3.1) require. hyper checks the framing
+//! of requests: it refuses contradictory lengths and unknown encodings, and reads a request with
+//! both a length and chunks by its chunks, as the last one on its connection.
 
 use axum::{
     extract::Request,
@@ -18,22 +17,22 @@ use http::{
 };
 use insula_auth::audit::Record;
 
-/// The refusal of a request that is for two, before anything reads its path.
+/// Returns the refusal of a request with an ambiguous host. Called before the path is read.
 pub(crate) fn refuse(request: &Request) -> Option<Response> {
     let why = ambiguity(request)?;
     if let Some(record) = request.extensions().get::<Record>() {
         record.refused(why);
     }
-    // Go's words: a kube-apiserver does not come to the point of writing a Status either.
+    // The text of Go's server: a kube-apiserver does not write a Status here either.
     let text = format!("400 Bad Request: {why}");
     Some(match request.version() < Version::HTTP_2 {
-        // Nothing is believed of a connection on which this came.
+        // The connection is not trusted any more.
         true => (StatusCode::BAD_REQUEST, [(CONNECTION, "close")], text).into_response(),
         false => (StatusCode::BAD_REQUEST, text).into_response(),
     })
 }
 
-/// Why nobody can tell whom a request is for.
+/// Returns the reason why the host of a request is ambiguous.
 fn ambiguity(request: &Request) -> Option<&'static str> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.next()) {
@@ -55,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn two_hosts_are_none() {
+    fn ambiguous_hosts_are_refused() {
         let (http1, http2) = (Version::HTTP_11, Version::HTTP_2);
         let rows: [(Version, &str, &[&str], Option<&str>); 9] = [
             (http1, "/api", &["a"], None),

@@ -1,9 +1,9 @@
-//! A backup of everything that is stored, at one revision, while the server goes on: `GET /backup`,
-//! for administrators of the platform.
+//! Online backup of the whole store at one revision: `GET /backup`, for administrators of the
+//! platform.
 //!
-//! One at a time. What is sent is made as the client takes it, so that a backup holds a few hundred
-//! kilobytes however large it is; what changes meanwhile is kept in memory until it ends, so its
-//! time is limited.
+//! One backup runs at a time. Chunks are encoded as the client reads them, so that a backup takes a
+//! few hundred kilobytes of memory whatever its size. Its snapshot pins the history until the
+//! backup ends, so that its time is limited.
 
 use std::{io, ops::ControlFlow, sync::Arc, time::Duration};
 
@@ -29,17 +29,17 @@ use crate::{
 
 pub(crate) const PATH: &str = "/backup";
 
-/// Bytes handed to the connection at once, and objects looked at for them.
+/// Bytes passed to the connection at once, and objects encoded for them.
 const CHUNK_BYTES: usize = 256 << 10;
 const CHUNK_OBJECTS: usize = 256;
-/// For a client that takes nothing.
+/// Longest time for which a client reads nothing.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// For the whole of it.
+/// Longest time of a backup.
 const TIME_MAX: Duration = Duration::from_secs(3600);
-/// For one that comes while another is under way.
+/// Seconds in `Retry-After` while another backup runs.
 const RETRY_AFTER_SECONDS: u64 = 10;
 
-/// Places for backups: one.
+/// Returns the permits of backups: one.
 pub(crate) fn permits() -> Arc<Semaphore> {
     Arc::new(Semaphore::new(1))
 }
@@ -82,7 +82,7 @@ pub(crate) async fn answer(State(health): State<Health>, request: Parts) -> Resp
     ([(CONTENT_TYPE, "application/octet-stream")], body).into_response()
 }
 
-/// The UID of the logical cluster `root`.
+/// Returns the UID of the logical cluster `root`.
 fn installation(snapshot: &Snapshot) -> String {
     let key = ObjectKey::cluster_scoped(ids::logicalclusters(), ClusterName::root(), "cluster");
     let entry = snapshot.get(&key);
@@ -91,14 +91,14 @@ fn installation(snapshot: &Snapshot) -> String {
 
 enum Part {
     Some(Bytes),
-    /// The last one.
+    /// The last chunk.
     Last(Bytes),
 }
 
 type Chunks = mpsc::Receiver<Part>;
 
-/// The next bytes. A backup that was given up ends in an error, so that nobody takes it for a whole
-/// one.
+/// Returns the next chunk. An aborted backup ends in an error, so that it is not mistaken for a
+/// complete one.
 async fn chunk(chunks: Option<Chunks>) -> Option<(io::Result<Bytes>, Option<Chunks>)> {
     let mut chunks = chunks?;
     match chunks.recv().await {
@@ -108,7 +108,7 @@ async fn chunk(chunks: Option<Chunks>) -> Option<(io::Result<Bytes>, Option<Chun
     }
 }
 
-/// Sends everything, unless the client goes or takes too long.
+/// Sends all chunks, unless the client disconnects or takes too long.
 async fn send(snapshot: Snapshot, header: Header, sender: mpsc::Sender<Part>, permit: OwnedSemaphorePermit) {
     let (begun, revision) = (Instant::now(), header.revision.0);
     let mut bytes = Vec::new();
@@ -127,7 +127,7 @@ async fn send(snapshot: Snapshot, header: Header, sender: mpsc::Sender<Part>, pe
         }
     }
     let summary = encoder.finish(&mut bytes);
-    // Whoever asked may have gone.
+    // The client may have disconnected.
     let _ = timeout(IDLE_TIME_MAX, sender.send(Part::Last(bytes.into()))).await;
     drop(permit);
     tracing::info!(revision, objects = summary.objects, hash = %summary.hash, "a backup ends");

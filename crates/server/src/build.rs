@@ -1,4 +1,4 @@
-//! The one place where the parts meet: what was configured and opened becomes what is served.
+//! Wiring of the server: builds the served application from the configuration and the opened parts.
 
 use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
 
@@ -32,48 +32,47 @@ use crate::{
     space,
 };
 
-/// Work that goes on beside requests. It is dropped when the server is gone, after the last
-/// request.
+/// A task that runs beside requests. It is dropped when the server is gone, after the last request.
 pub type Background = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// What is there before anything is served.
+/// Parts that are opened before anything is served.
 pub struct Parts {
     /// The settings.
     pub config: Arc<Config>,
-    /// The world.
+    /// Time and randomness.
     pub env: Env,
-    /// The objects.
+    /// The store of all objects.
     pub store: Arc<dyn Store>,
-    /// Who is who.
+    /// Authentication of users.
     pub authenticator: Authenticator,
-    /// Who else vouches for users.
+    /// Issuers of tokens that the operator configured.
     pub issuers: Vec<Issuer>,
-    /// Where to count.
+    /// Metrics of the server.
     pub metrics: Arc<Metrics>,
-    /// When to end streams.
+    /// Lifecycle that ends streams.
     pub lifecycle: Lifecycle,
-    /// How clients reach us, without a path: for `status.URL` and discovery of addresses.
+    /// URL of the server without a path, for `status.URL` and discovery of addresses.
     pub url: String,
-    /// The CA that signed our certificate, PEM.
+    /// PEM text of the CA that signed the certificate of the server.
     pub trust: Arc<str>,
-    /// Reaches the servers that workspaces are mounted from.
+    /// Forwards requests to servers that workspaces are mounted from.
     pub mounts: Arc<dyn insula_apiserver::Forward>,
-    /// Where requests are recorded.
+    /// Audit log.
     pub audit: Arc<Log>,
-    /// Who goes first, and on which threads.
+    /// Threads of normal and of low priority.
     pub runtimes: Arc<PriorityRuntimes>,
 }
 
-/// What is served, and what goes on beside it.
+/// The served application and its background tasks.
 pub struct App {
-    /// Every request, gRPC included.
+    /// Function that answers every request, gRPC included.
     pub answer: Answer,
-    /// Spawned by the server; ends with it.
+    /// Tasks that the server spawns, and that end with it.
     pub background: Vec<Background>,
 }
 
-/// Puts everything together. Nothing runs yet, but what every installation has is written: `root`
-/// and its types.
+/// Builds the application. Writes the objects that every installation has: `root` and its workspace
+/// types. Starts no task.
 pub async fn build(parts: Parts) -> Result<App, StartError> {
     let Parts {
         config,
@@ -184,7 +183,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         Box::pin(space::follow(watched, counted)),
         Box::pin(async move {
             lifecycle.closing().await;
-            // Watches may all be gone already; then nobody has to be told.
+            // All watches may have ended already; then nobody listens.
             let _ = closing.send(true);
         }),
     ];
@@ -201,8 +200,8 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
     })
 }
 
-/// Work that takes a while: the thread's other tasks go to another one meanwhile. A runtime of one
-/// thread has none.
+/// Runs work that blocks the thread. The other tasks of the thread move to another one meanwhile,
+/// if the runtime has several threads.
 pub(crate) fn block_in_place(work: &mut dyn FnMut()) {
     use tokio::runtime::{Handle, RuntimeFlavor};
     match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
@@ -215,9 +214,9 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(2, std::num::NonZero::get)
 }
 
-/// Large conversions have threads of low priority beside those that answer: as many as there are
-/// cores, while there is something to convert. They work for all tenants in turns, so that they are
-/// as quick as others', whoever comes first.
+/// Returns the workers of large conversions: one low-priority thread for each core while there is
+/// something to convert. They serve all tenants in turn, so that no tenant waits for the
+/// conversions of another one that came first.
 fn converters(runtimes: &Arc<PriorityRuntimes>) -> Workers {
     let (runtimes, payers) = (Arc::clone(runtimes), Arc::clone(runtimes));
     Workers {

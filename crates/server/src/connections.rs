@@ -1,15 +1,15 @@
-//! The table of open connections: places, shares of addresses, and the order in which connections
-//! are closed.
+//! Table of open connections: slots, shares of addresses, and the order in which connections are
+//! closed.
 //!
-//! A connection belongs to a stranger until its client certificate is verified or one of its
+//! A connection is anonymous ("a stranger") until its client certificate is verified or one of its
 //! requests is authenticated; from then on it belongs to an account. Strangers may hold a share of
-//! the places for each address, and accounts may not take the last tenth. So a newcomer always gets
-//! a place, at the expense of the oldest idle stranger, and anybody who shows a credential keeps
-//! theirs.
+//! the slots for each address, and accounts may not take the last tenth. So a new connection always
+//! gets a slot, at the expense of the oldest idle stranger, and an authenticated connection keeps
+//! its slot.
 //!
-//! With 10 places, one of them for strangers: s1 s2 … s10, newcomer s11 → s1 is closed. s11 shows a
-//! credential → it is an account's. Nine accounts' connections, s12 shows a credential → the oldest
-//! idle one of the largest account is closed.
+//! With 10 slots, one of them for strangers: s1 s2 … s10, then s11 connects → s1 is closed. s11
+//! shows a credential → it belongs to an account. With nine connections of accounts, s12 shows a
+//! credential → the oldest idle connection of the largest account is closed.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -33,16 +33,16 @@ use crate::{
     metrics::{ClosedFor, GaugeGuard, Metrics},
 };
 
-/// The part of the places that accounts leave to strangers: one in so many.
+/// Divisor of the slots that gives those that accounts leave to strangers.
 const FOR_STRANGERS: usize = 10;
-/// Bounds of the time between two sweeps, which is a quarter of the shortest limit.
+/// Bounds of the time between two sweeps, which is a quarter of the shortest time limit.
 const SWEEP_MIN: Duration = Duration::from_millis(100);
 const SWEEP_MAX: Duration = Duration::from_secs(5);
 
 /// All open connections.
 pub(crate) struct Connections {
     total: usize,
-    /// Places that accounts may hold; strangers hold at least the rest.
+    /// Slots that accounts may hold; strangers hold at least the rest.
     for_accounts: usize,
     per_address: usize,
     times: Times,
@@ -52,18 +52,18 @@ pub(crate) struct Connections {
     table: Mutex<Table>,
 }
 
-/// How long a connection may take for what.
+/// Time limits of a connection.
 #[derive(Clone, Copy)]
 struct Times {
     /// From the last request to the next one.
     idle: Duration,
     /// For the first request, and for the headers of each over HTTP/1.1.
     headers: Duration,
-    /// For a piece of an answer.
+    /// For reading a piece of an answer.
     stall: Duration,
 }
 
-/// Connections that are not being closed, in the order in which they came.
+/// Connections that are not being closed, in the order of their arrival.
 #[derive(Default)]
 struct Table {
     next: u64,
@@ -86,7 +86,7 @@ impl From<IpAddr> for Address {
     }
 }
 
-/// One connection, from the moment in which it was accepted.
+/// One connection, from its accept on.
 pub(crate) struct Connection {
     id: u64,
     address: Address,
@@ -96,16 +96,17 @@ pub(crate) struct Connection {
     exchanges: Mutex<HashMap<u64, Weak<Exchange>>>,
     begun_exchanges: AtomicU64,
     open_exchanges: AtomicUsize,
-    /// When the last exchange ended, or the connection came.
+    /// Time of the end of the last exchange, or of the accept, in milliseconds of the table's
+    /// clock.
     idle_since: AtomicU64,
-    /// When the first byte of a request's headers came; 0: none has. HTTP/1.1 alone.
+    /// Time at which the first byte of request headers arrived; 0 for none. HTTP/1.1 alone.
     headers_since: AtomicU64,
     is_http2: AtomicBool,
     finish: CancellationToken,
     abort: CancellationToken,
 }
 
-/// A place among the connections, held until all that goes on over the connection has ended.
+/// A slot in the table, held until everything on the connection has ended.
 pub(crate) struct ConnectionSlot {
     pub(crate) connection: Arc<Connection>,
     _counted: GaugeGuard,
@@ -119,7 +120,7 @@ impl Drop for ConnectionSlot {
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // Every one of them is whole between any two statements.
+    // The data is consistent between any two statements, even after a panic.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -147,13 +148,13 @@ impl Connections {
         locked(&self.table)
     }
 
-    /// Milliseconds since the table was made, and one more: 0 stands for never.
+    /// Returns the milliseconds since the table was created, plus one: 0 stands for never.
     pub(crate) fn now(&self) -> u64 {
         u64::try_from(self.begun.elapsed().as_millis()).map_or(u64::MAX, |now| now.saturating_add(1))
     }
 
-    /// A place for a connection from this address. Nothing when every place is held by an account
-    /// that uses it.
+    /// Admits a connection from an address. Returns nothing when every slot belongs to an account
+    /// with requests in flight.
     pub(crate) async fn admit(self: &Arc<Self>, peer: IpAddr) -> Option<ConnectionSlot> {
         let connection = self.enter(peer.into())?;
         let permit = Arc::clone(&self.slots).acquire_owned().await;
@@ -200,8 +201,8 @@ impl Connections {
         Some(connection)
     }
 
-    /// Closes the stranger that is the first to go, so that its file descriptor is free. Returns
-    /// false where there is none.
+    /// Closes the first stranger in closing order, so that its file descriptor is free. Returns
+    /// false if there is none.
     pub(crate) fn close_stranger(&self) -> bool {
         let mut table = self.table();
         let oldest = table.stranger();
@@ -219,14 +220,13 @@ impl Connections {
         tracing::debug!(address = %connection.address.0, ?reason, "connection closed");
     }
 
-    /// Closes, now and then, connections that wait for nothing and exchanges whose client takes
-    /// nothing. Runs until dropped.
+    /// Closes idle connections and stalled exchanges periodically. Runs until dropped.
     pub(crate) async fn sweep(self: Arc<Self>) {
         let Times { idle, headers, stall } = self.times;
         let period = (idle.min(headers).min(stall) / 4).clamp(SWEEP_MIN, SWEEP_MAX);
         loop {
             sleep(period).await;
-            // Not under the lock: what is closed is taken off the table.
+            // Not under the lock: closing removes a connection from the table.
             let all = self.table().all();
             for connection in all {
                 self.look_at(&connection);
@@ -261,14 +261,14 @@ impl Connections {
                 connection.abort.cancel();
             }
         } else if over(idle_since, idle) {
-            // A request that comes at this moment is still answered.
+            // A request that arrives at this moment is still answered.
             connection.finish.cancel();
             self.metrics.closed(ClosedFor::Idle);
         }
     }
 
-    /// Resets a stream that stalls. Where that is not enough, or there are no streams, the
-    /// connection goes.
+    /// Resets a stalled stream. Closes the connection if that does not help, or if it has no
+    /// streams.
     fn cut(&self, connection: &Arc<Connection>, exchange: &Exchange) {
         if connection.is_http2.load(Ordering::Relaxed) && exchange.cut() {
             self.metrics.stream_reset();
@@ -277,14 +277,15 @@ impl Connections {
         }
     }
 
-    /// From here on the connection is one of the account.
+    /// Moves the connection to an account.
     fn authenticated(&self, connection: &Arc<Connection>, account: &str) {
         let mut table = self.table();
         if connection.account.get().is_some() || !table.strangers.contains_key(&connection.id) {
             return;
         }
         if table.of_accounts >= self.for_accounts {
-            // Without an idle one among them, those who are served go before the one who comes.
+            // If no connection of an account is idle, the new one is closed: served ones take
+            // precedence.
             let goes = table.idle_account().unwrap_or_else(|| Arc::clone(connection));
             self.close(&mut table, &goes, ClosedFor::Full);
             if Arc::ptr_eq(&goes, connection) {
@@ -301,13 +302,13 @@ impl Connections {
 }
 
 impl Table {
-    /// The stranger that goes first: the oldest that is idle, or the oldest.
+    /// Returns the first stranger in closing order: the oldest idle one, or else the oldest.
     fn stranger(&self) -> Option<Arc<Connection>> {
         let idle = self.strangers.values().find(|connection| connection.is_idle());
         idle.or_else(|| self.strangers.values().next()).cloned()
     }
 
-    /// The same among those of an address.
+    /// Returns the first stranger in closing order among those of an address.
     fn stranger_of(&self, address: Address) -> Option<Arc<Connection>> {
         let ids = self.addresses.get(&address)?;
         let mut all = ids.iter().filter_map(|id| self.strangers.get(id));
@@ -315,7 +316,7 @@ impl Table {
         all.find(|connection| connection.is_idle()).or(oldest).cloned()
     }
 
-    /// The oldest idle connection of the account that has most connections, among those that have
+    /// Returns the oldest idle connection of the account with most connections, among accounts with
     /// an idle one.
     fn idle_account(&self) -> Option<Arc<Connection>> {
         let mut accounts: Vec<_> = self.accounts.values().collect();
@@ -350,34 +351,34 @@ impl Table {
 }
 
 impl Connection {
-    /// From here on the connection is one of the account. Only the first account counts.
+    /// Moves the connection to an account. Only the first account counts.
     pub(crate) fn authenticated(self: &Arc<Self>, account: &str) {
         if self.account.get().is_none() {
             self.connections.authenticated(self, account);
         }
     }
 
-    /// The TLS handshake is done. Over HTTP/2 streams can be reset one by one, and bytes between
-    /// them are no headers.
+    /// Records the end of the TLS handshake. Over HTTP/2 streams can be reset one by one, and bytes
+    /// between them are no headers.
     pub(crate) fn shook_hands(&self, is_http2: bool) {
         self.is_http2.store(is_http2, Ordering::Relaxed);
         self.idle_since.store(self.now(), Ordering::Relaxed);
         self.headers_since.store(0, Ordering::Relaxed);
     }
 
-    /// The table's time.
+    /// Returns the time of the table's clock.
     pub(crate) fn now(&self) -> u64 {
         self.connections.now()
     }
 
-    /// An exchange has ended.
+    /// Records the end of an exchange.
     pub(crate) fn ended(&self, exchange: u64) {
         locked(&self.exchanges).remove(&exchange);
         self.idle_since.store(self.now(), Ordering::Relaxed);
         self.open_exchanges.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Bytes came.
+    /// Records that bytes arrived.
     pub(crate) fn received(&self) {
         let between = self.open_exchanges.load(Ordering::Relaxed) == 0;
         if between && self.headers_since.load(Ordering::Relaxed) == 0 && !self.is_http2.load(Ordering::Relaxed) {
@@ -385,8 +386,8 @@ impl Connection {
         }
     }
 
-    /// A request has come, or something else that keeps the connection from being idle for as long
-    /// as it lasts.
+    /// Begins an exchange: a request, or something else that keeps the connection busy while it
+    /// lasts.
     pub(crate) fn exchange(self: &Arc<Self>) -> Arc<Exchange> {
         let id = self.begun_exchanges.fetch_add(1, Ordering::Relaxed);
         self.open_exchanges.fetch_add(1, Ordering::AcqRel);
@@ -429,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_choose_among_the_addresses_of_their_network() {
+    fn ipv6_addresses_count_by_their_network() {
         assert_eq!(address("2001:db8:1:2:3::4"), address("2001:db8:1:2::ffff"));
         assert_ne!(address("2001:db8:1:2::4"), address("2001:db8:1:3::4"));
         assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
@@ -437,9 +438,9 @@ mod tests {
     }
 
     #[test]
-    fn who_has_nothing_to_do_goes_first() {
+    fn idle_connections_are_closed_first() {
         let (all, here, there) = (connections(10), address("192.0.2.1"), address("192.0.2.2"));
-        let enter = |from| all.enter(from).expect("a place");
+        let enter = |from| all.enter(from).expect("a slot");
         let first = enter(here);
         let busy = first.exchange();
         let (second, third) = (enter(here), enter(here));

@@ -1,5 +1,4 @@
-//! File descriptors: as many as the process may have, some of them kept for what is not a
-//! connection.
+//! Limit of file descriptors, with a reserve for files other than connections.
 
 use std::{fs::File, io, os::fd::AsFd};
 
@@ -8,14 +7,16 @@ use rustix::{
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 
-/// One of so many is kept for the store, the audit log, etcd and calls to other servers…
+/// Divisor of the limit that gives the descriptors kept for the store, the audit log, etcd and
+/// calls to other servers.
 const KEPT: u64 = 4;
-/// …within these bounds: what a server opens at its start, and more than it ever had open.
+/// Bounds of the kept descriptors: what a server opens at its start, and more than it ever had
+/// open.
 const KEPT_MIN: u64 = 32;
 const KEPT_MAX: u64 = 1_024;
 
-/// Raises the soft limit of the process to the hard one, as programs in Go do, and returns how many
-/// of `wanted` connections fit below it.
+/// Raises the soft limit of the process to the hard one, as programs in Go do. Returns the number
+/// of connections that fit below it, at most `wanted`.
 pub(crate) fn connections(wanted: usize) -> usize {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -48,7 +49,7 @@ fn below(limit: u64) -> usize {
     usize::try_from(limit.saturating_sub(kept)).unwrap_or(usize::MAX).max(1)
 }
 
-/// A file descriptor that does nothing, so that there is one to give up when there are no others.
+/// A spare file descriptor, which is released when there are no others.
 pub(crate) struct Spare(Option<File>);
 
 impl Spare {
@@ -58,12 +59,12 @@ impl Spare {
         spare
     }
 
-    /// Gives it up. Returns false if that was done before.
+    /// Releases the descriptor. Returns false if it was released already.
     pub(crate) fn release(&mut self) -> bool {
         self.0.take().is_some()
     }
 
-    /// Takes one again, if there is one.
+    /// Takes a descriptor again, if there is one.
     pub(crate) fn restore(&mut self) {
         if self.0.is_none() {
             self.0 = File::open("/dev/null").ok();

@@ -1,8 +1,9 @@
-//! Bodies that nobody read: of requests that were refused before, for who asks, where, or how much.
+//! Draining of request bodies that nobody read: of requests that were refused for their user, their
+//! path or a limit.
 //!
-//! They are read all the same before the answer is sent. Otherwise HTTP/2 has to break each such
-//! request off while its body is on its way, and a client that is refused often (over a limit, say)
-//! loses the connection, and with it its watches.
+//! The body is read before the answer is sent. Otherwise HTTP/2 has to reset each such stream while
+//! its body is in transit, and a client that is refused often (over a limit, say) loses the
+//! connection and all its watches.
 
 use axum::{
     body::{Body, Bytes},
@@ -18,10 +19,10 @@ use std::{
     time::Duration,
 };
 
-/// For what is on its way already. Who sends more slowly is broken off.
+/// Time for the part of the body in transit. Slower bodies are reset.
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Where a body is left by whoever does not read all of it.
+/// The rest of a body whose reader stopped before the end.
 #[derive(Clone, Default)]
 pub(crate) struct UnreadBody(Arc<Mutex<Option<Body>>>);
 
@@ -32,8 +33,8 @@ struct TrackedBody {
 }
 
 impl UnreadBody {
-    /// Where the request's body is found if nobody reads it. Nothing when there is none, or the
-    /// client waits for a word before it sends one.
+    /// Tracks the body of a request. Returns nothing when there is no body, or when the client
+    /// sends it only after `100 Continue`.
     pub(crate) fn track(request: &mut Request) -> Option<UnreadBody> {
         if request.body().is_end_stream() || request.headers().contains_key(EXPECT) {
             return None;
@@ -48,7 +49,7 @@ impl UnreadBody {
         Some(unread)
     }
 
-    /// Reads what is left, at most so many bytes.
+    /// Reads the rest of the body, at most `most` bytes.
     pub(crate) async fn drain(self, most: usize) {
         let left = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
         let Some(body) = left.filter(|body| body.size_hint().lower() <= most as u64) else {
@@ -56,7 +57,7 @@ impl UnreadBody {
         };
         let mut body = Limited::new(body, most);
         let read = async { while let Some(Ok(_)) = body.frame().await {} };
-        // Whoever is slower is answered now.
+        // A slower client is answered now.
         let _ = tokio::time::timeout(DRAIN_TIME_MAX, read).await;
     }
 }

@@ -1,16 +1,16 @@
-//! The edge of the server: every request, from the port to whoever answers it.
+//! Edge of the server: the steps of every request between the port and its handler.
 //!
 //! ```text
-//! answer    its id and span
-//! recorded  its line in the audit log
-//! counted   whom it is for, metrics ──> health | in flight
-//! in_flight its gauge, its body to the end ──> HTTP: ApiServer::serve | gRPC: Calls::answer
+//! answer    id and span of the request
+//! audited   its line in the audit log
+//! measured  its host, metrics ──> health | in flight
+//! in_flight its gauge, the rest of its body ──> HTTP: ApiServer::serve | gRPC: Calls::answer
 //! ```
-//! Both protocols go on to the same stages in [`ApiServer`]: who sends it, permits, time, a guard
-//! against panics.
+//! Both protocols go on to the same stages in [`ApiServer`]: authentication, permits, timeout,
+//! panic guard.
 //!
-//! One function around the other instead of a stack of layers: a layer moves the request, and what
-//! its answer grows in, once more for everybody.
+//! One function calls the next, instead of a stack of layers: each layer would move the request and
+//! the future of its answer once more.
 
 use std::{sync::Arc, time::Instant};
 
@@ -38,24 +38,24 @@ use crate::{
     trace::Trace,
 };
 
-/// Who answers, and who is told.
+/// Handlers of requests, and the observers of each request.
 pub(crate) struct Edge {
-    /// Makes the ids of requests.
+    /// Source of request ids.
     pub(crate) rng: Arc<dyn Rng>,
-    /// Where requests are recorded.
+    /// Audit log.
     pub(crate) audit: Arc<Log>,
-    /// Where they are counted.
+    /// Metrics of requests.
     pub(crate) metrics: Arc<Metrics>,
-    /// Health, version, metrics.
+    /// Routes of health, version, metrics and backups.
     pub(crate) health: Router,
-    /// The administrators' services.
+    /// gRPC services of administrators.
     pub(crate) calls: Calls,
-    /// Everything else.
+    /// The API, for all other requests.
     pub(crate) api: Arc<ApiServer>,
 }
 
 impl Edge {
-    /// As what the port asks.
+    /// Returns the edge as the function that the port calls.
     pub(crate) fn into_answer(self) -> Answer {
         let edge = Arc::new(self);
         Arc::new(move |request| {
@@ -93,7 +93,7 @@ impl Edge {
         response
     }
 
-    /// The answer of the API or of a service, counted while it is made.
+    /// Answers a request by the API or a service. The gauge counts it meanwhile.
     async fn in_flight(&self, protocol: Protocol, mut request: Request) -> Response {
         let _in_flight = self.metrics.in_flight(effect(protocol, request.method()));
         let only_head = *request.method() == Method::HEAD;
@@ -112,13 +112,13 @@ impl Edge {
     }
 }
 
-/// How a request wants to be answered: all come to one port.
+/// Protocol of a request. All protocols share one port.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Protocol {
-    /// Probes, the version and metrics, which have paths of their own.
+    /// Health probes, version, metrics and backups, recognized by their paths.
     Health,
     Http,
-    /// The content type says so.
+    /// gRPC, recognized by the content type.
     Grpc,
 }
 
@@ -134,7 +134,7 @@ impl Protocol {
     }
 }
 
-/// No service changes anything.
+/// Returns the effect of a request. No gRPC service changes anything.
 fn effect(protocol: Protocol, method: &Method) -> Effect {
     match (protocol, method) {
         (Protocol::Grpc, _) | (_, &Method::GET | &Method::HEAD | &Method::OPTIONS) => Effect::ReadOnly,
@@ -142,7 +142,7 @@ fn effect(protocol: Protocol, method: &Method) -> Effect {
     }
 }
 
-/// The code that an answer counts with.
+/// Returns the HTTP status for metrics, which for gRPC follows from `grpc-status`.
 fn code(response: &Response) -> StatusCode {
     match grpc::ended(response.headers()) {
         Some(status) => grpc::http_code(status.code()),
@@ -155,7 +155,7 @@ pub(crate) async fn call_router(router: &Router, request: Request) -> Response {
     answered.unwrap_or_else(|never| match never {})
 }
 
-/// The answer to a HEAD: what it would be, and how long.
+/// Returns the answer to a HEAD: the headers and length of the answer to a GET.
 fn without_body(mut response: Response) -> Response {
     if let Some(length) = response.body().size_hint().exact() {
         response.headers_mut().entry(CONTENT_LENGTH).or_insert(length.into());

@@ -1,7 +1,6 @@
-//! The world, as the server hands it to everything below: time and randomness.
+//! Environment of the server: time and randomness, passed to all code below.
 //!
-//! Simulations and tests pass their own. Nothing else in the server reads a clock to decide
-//! something.
+//! Simulations and tests pass their own. No other code of the server bases a decision on a clock.
 
 use std::{
     sync::Arc,
@@ -10,17 +9,17 @@ use std::{
 
 use insula_api::{Clock, Rng, Timestamp};
 
-/// What the server takes from its surroundings.
+/// Time and randomness.
 #[derive(Clone)]
 pub struct Env {
     /// The time.
     pub clock: Arc<dyn Clock>,
-    /// Randomness: names, uids.
+    /// Randomness, for names and UIDs.
     pub rng: Arc<dyn Rng>,
 }
 
 impl Env {
-    /// The machine's clock and the kernel's randomness.
+    /// Returns the clock of the machine and the randomness of the kernel.
     pub fn real() -> Self {
         Self {
             clock: Arc::new(SystemClock { begun: Instant::now() }),
@@ -35,7 +34,8 @@ struct SystemClock {
 }
 
 impl SystemClock {
-    /// A clock before 1970 reads as 1970: certificates then fail with a message about their dates.
+    /// Returns the time since 1970. A clock before 1970 reads as 1970: certificates then fail with
+    /// a message about their dates.
     fn since_1970() -> std::time::Duration {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
     }
@@ -59,8 +59,7 @@ struct KernelRng;
 
 impl Rng for KernelRng {
     fn fill(&self, buffer: &mut [u8]) {
-        // There is nothing sensible to do without randomness: predictable names and uids would be
-        // worse than an end.
+        // Without randomness the process has to end: predictable names and UIDs would be worse.
         getrandom::fill(buffer).expect("the kernel gives random bytes");
     }
 }

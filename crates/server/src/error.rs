@@ -1,5 +1,4 @@
-//! Why a server did not start. Each message says the cause and what to do; each kind has an exit
-//! code.
+//! Errors of a start. Each message says the cause and the remedy; each variant has an exit code.
 
 use std::{
     io,
@@ -9,7 +8,7 @@ use std::{
 
 use crate::config::ConfigError;
 
-/// A start that failed. Nothing keeps running after it.
+/// Reason why a server did not start. No part of the server keeps running.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
@@ -19,17 +18,17 @@ pub enum StartError {
     /// The address cannot be understood. Exit code 2.
     #[error("cannot listen on `{listen}`: {cause}; --listen takes ADDRESS:PORT, such as 127.0.0.1:6443 or 0.0.0.0:0")]
     Address {
-        /// As set.
+        /// The setting as written.
         listen: String,
-        /// Why.
+        /// Cause.
         cause: String,
     },
-    /// Another server works on the data directory. Exit code 3.
+    /// Another server uses the data directory. Exit code 3.
     #[error("the data directory {} is in use: {holder}; stop that server, or give this one another --data-dir", path.display())]
     InUse {
         /// The directory.
         path: PathBuf,
-        /// Who holds it.
+        /// Description of that server.
         holder: String,
     },
     /// The address is taken or not allowed. Exit code 4.
@@ -37,7 +36,7 @@ pub enum StartError {
     Listen {
         /// The address.
         address: SocketAddr,
-        /// Why.
+        /// Cause.
         cause: io::Error,
     },
     /// A private key is readable by others. Exit code 5.
@@ -45,7 +44,7 @@ pub enum StartError {
     LooseKey {
         /// The key.
         path: PathBuf,
-        /// Its mode.
+        /// Mode of the key file.
         mode: u32,
     },
     /// Certificates and keys do not fit together, or cannot be made. Exit code 5.
@@ -53,10 +52,10 @@ pub enum StartError {
     Identity {
         /// The file.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The mistake and its remedy.
         cause: String,
     },
-    /// What every installation has could not be written. Exit code 1.
+    /// The objects of every installation could not be written. Exit code 1.
     #[error("preparing the root workspace: {0}")]
     Bootstrap(String),
     /// The data directory cannot be used. Exit code 1.
@@ -64,7 +63,7 @@ pub enum StartError {
     DataDir {
         /// The directory.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         cause: io::Error,
     },
     /// A file cannot be read or written. Exit code 1.
@@ -74,7 +73,7 @@ pub enum StartError {
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         cause: io::Error,
     },
     /// The file of issuers is wrong. Exit code 2.
@@ -82,7 +81,7 @@ pub enum StartError {
     Issuers {
         /// The file.
         path: PathBuf,
-        /// Each mistake with its place.
+        /// Each mistake with its position.
         cause: String,
     },
     /// The file of tokens is wrong. Exit code 2.
@@ -90,7 +89,7 @@ pub enum StartError {
     Tokens {
         /// The file.
         path: PathBuf,
-        /// Which lines, and why. Never a token.
+        /// The wrong lines and the reasons; never a token.
         cause: String,
     },
     /// The audit policy is wrong. Exit code 2.
@@ -98,10 +97,10 @@ pub enum StartError {
     AuditPolicy {
         /// The file.
         path: PathBuf,
-        /// Which fields, and why.
+        /// The wrong fields and the reasons.
         cause: String,
     },
-    /// The kubeconfig would replace one that is not ours. Exit code 2.
+    /// The kubeconfig would replace a file of somebody else. Exit code 2.
     #[error(
         "{} exists and was not written by insula; it is left alone. Choose another file with --kubeconfig, or remove it",
         path.display()
@@ -110,12 +109,12 @@ pub enum StartError {
         /// The file.
         path: PathBuf,
     },
-    /// The store does not open. Exit code 1.
+    /// The store cannot be opened. Exit code 1.
     #[error("cannot open the store {store}: {cause}")]
     Store {
-        /// As set.
+        /// The setting as written.
         store: String,
-        /// Why.
+        /// Cause.
         cause: String,
     },
     /// The store cannot be used any more, and the server has stopped. Exit code 1.
@@ -126,7 +125,7 @@ pub enum StartError {
     Telemetry {
         /// `logs` or `OTLP`.
         what: &'static str,
-        /// Why.
+        /// Cause.
         cause: String,
     },
     /// Wiring failed. Exit code 1.
@@ -151,7 +150,7 @@ impl StartError {
         }
     }
 
-    /// What the process ends with. `insula start --help` lists them.
+    /// Returns the exit code of the process. `insula start --help` lists them.
     pub fn exit_code(&self) -> u8 {
         match self {
             Self::Config(_) | Self::Address { .. } | Self::Tokens { .. } => 2,

@@ -1,9 +1,9 @@
 //! One request and its answer on a connection, until the last byte of the answer is written.
 //!
-//! An answer is given to HTTP in pieces, and each piece tells when HTTP lets go of it: that is when
-//! it was written, or thrown away with its stream. So an exchange knows what its client has not
-//! taken yet, wherever that waits, and what the request holds (a place among the requests in
-//! flight, a share of the bytes in flight) is given back when nothing of it is left.
+//! HTTP gets an answer in pieces. A piece notifies its exchange when HTTP drops it: after it was
+//! written, or discarded with its stream. So an exchange knows which bytes its client has not read
+//! yet, wherever they are buffered. The permits of the request (requests in flight, bytes in
+//! flight) are released with the last piece.
 
 use std::{
     convert::Infallible,
@@ -24,20 +24,20 @@ use insula_apiserver::limits::Held;
 
 use crate::{connections::Connection, listen::Answered};
 
-/// What a client has to take in the time that a stalled answer is given: 1 KiB a second with the
+/// Bytes that a client has to read within `limits.stallSeconds`: about 1 KiB per second with the
 /// default of 60 s.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// A request that has come and whose answer is not written yet.
+/// A request whose answer is not written yet.
 pub(crate) struct Exchange {
     id: u64,
     connection: Arc<Connection>,
-    /// Pieces of the answer that were given out and are not written yet.
+    /// Pieces of the answer that HTTP has and has not written yet.
     unsent: AtomicUsize,
-    /// When the first of them was given out, or the last one written before.
+    /// Time at which HTTP got the first of them, or wrote the last piece.
     progress: AtomicU64,
     cut: AtomicBool,
-    /// The task that answers.
+    /// Waker of the task that answers.
     task: AtomicWaker,
     held: OnceLock<Held>,
 }
@@ -55,13 +55,13 @@ impl Exchange {
         }
     }
 
-    /// Since when the client takes nothing of what is there for it.
+    /// Returns the time since which the client has read nothing of a waiting answer.
     pub(crate) fn stalls_since(&self) -> Option<u64> {
         let waits = self.unsent.load(Ordering::Acquire) > 0;
         waits.then(|| self.progress.load(Ordering::Relaxed))
     }
 
-    /// Ends the task that answers. Returns false if that was done before and did not help.
+    /// Ends the task that answers. Returns false if the task was ended before, without success.
     pub(crate) fn cut(&self) -> bool {
         self.progress.store(self.connection.now(), Ordering::Relaxed);
         let first = !self.cut.swap(true, Ordering::AcqRel);
@@ -69,14 +69,14 @@ impl Exchange {
         first
     }
 
-    /// Returns true once the task is to end without the rest of its answer, and has it woken for
-    /// that.
+    /// Returns true once the task has to end without the rest of its answer. Registers the task to
+    /// be woken for that.
     pub(crate) fn is_cut(&self, context: &Context<'_>) -> bool {
         self.task.register(context.waker());
         self.cut.load(Ordering::Acquire)
     }
 
-    /// A piece of the answer on its way.
+    /// Wraps a piece of the answer that HTTP gets.
     fn give(self: &Arc<Self>, bytes: Bytes) -> Piece {
         if self.unsent.fetch_add(1, Ordering::AcqRel) == 0 {
             self.progress.store(self.connection.now(), Ordering::Relaxed);
@@ -94,7 +94,7 @@ impl Drop for Exchange {
     }
 }
 
-/// A piece of an answer that HTTP holds.
+/// A piece of an answer that HTTP has.
 struct Piece {
     bytes: Bytes,
     exchange: Arc<Exchange>,
@@ -114,7 +114,7 @@ impl Drop for Piece {
     }
 }
 
-/// An answer that is being made in an exchange.
+/// Future of the answer in an exchange.
 pub(crate) struct Answering {
     pub(crate) answered: Answered,
     pub(crate) exchange: Option<Arc<Exchange>>,
@@ -138,13 +138,13 @@ impl Future for Answering {
     }
 }
 
-/// An answer's body as HTTP takes it: in pieces that tell when they are written.
+/// Body of an answer in pieces that notify their exchange when they are written.
 pub(crate) struct AnswerBody {
     body: Body,
     /// The rest of the last frame.
     rest: Bytes,
-    /// Nothing of the last piece, until another one is asked for: TLS may have taken all of it and
-    /// wait for the client.
+    /// An empty piece in place of the last one, until HTTP polls for the next: TLS may have taken
+    /// all bytes and wait for the client.
     untaken: Option<Piece>,
     exchange: Arc<Exchange>,
 }

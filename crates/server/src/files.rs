@@ -1,4 +1,4 @@
-//! Files that hold secrets: readable by their owner only, and either there in full or not at all.
+//! Files with secrets: readable by their owner only, and written atomically.
 
 use std::{
     fs::{self, File, OpenOptions, Permissions},
@@ -13,8 +13,8 @@ const OWNER_ONLY: u32 = 0o600;
 const OWNER_ONLY_DIR: u32 = 0o700;
 const GROUP_AND_WORLD: u32 = 0o077;
 
-/// Makes the directory, 0700. One that exists already keeps its mode when it holds something else
-/// than our files.
+/// Creates a directory with mode 0700. An existing directory keeps its mode if it holds files of
+/// other programs.
 pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
     let wrong = |cause: io::Error| StartError::DataDir {
         path: path.to_owned(),
@@ -23,8 +23,7 @@ pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
     if path.is_dir() {
         let loose = mode(path).map_err(wrong)? & GROUP_AND_WORLD != 0;
         let mut entries = fs::read_dir(path).map_err(wrong)?;
-        // Ours, or new and empty: closing it surprises nobody. Somebody's home directory would be
-        // another matter.
+        // Ours, or new and empty. The mode of somebody's home directory must not change.
         let ours = path.join(crate::identity::DIR).is_dir() || entries.next().is_none();
         if loose && ours {
             return fs::set_permissions(path, Permissions::from_mode(OWNER_ONLY_DIR)).map_err(wrong);
@@ -41,7 +40,7 @@ pub(crate) fn private_dir(path: &Path) -> Result<(), StartError> {
         .map_err(wrong)
 }
 
-/// Writes a file of mode 0600: after a crash there is the old one or the new one.
+/// Writes a file of mode 0600 atomically: after a crash there is the old file or the new one.
 pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let dir = path
         .parent()
@@ -55,8 +54,8 @@ pub(crate) fn write_private(path: &Path, content: &[u8]) -> io::Result<()> {
     let temporary = dir.join(name);
     let written = write_and_sync(&temporary, content).and_then(|()| fs::rename(&temporary, path));
     if let Err(cause) = written {
-        // The file is incomplete and has no readers; that it could not be removed would only hide
-        // the cause.
+        // The file is incomplete and has no readers; an error of its removal would only hide the
+        // cause.
         drop(fs::remove_file(&temporary));
         return Err(cause);
     }
@@ -70,15 +69,17 @@ fn write_and_sync(path: &Path, content: &[u8]) -> io::Result<()> {
         .truncate(true)
         .mode(OWNER_ONLY)
         .open(path)?;
-    // The mode above counts only for a new file; a left-over of an earlier crash may have had
-    // another.
+    // The mode above counts only for a new file; a file that an earlier crash left may have another
+    // mode.
     file.set_permissions(Permissions::from_mode(OWNER_ONLY))?;
     file.write_all(content)?;
     file.sync_all()
 }
 
-/// A secret's text, refused when others on the machine can read it too. Nothing when there is no
-/// such file.
+/// Reads a secret, or nothing if there is no such file.
+///
+/// # Errors
+/// Refuses a file that other users of the machine can read.
 pub(crate) fn read_secret(path: &Path) -> Result<Option<String>, StartError> {
     let Some(text) = read(path)? else { return Ok(None) };
     let mode = mode(path).map_err(|cause| StartError::read(path, cause))? & 0o777;
@@ -91,7 +92,7 @@ pub(crate) fn read_secret(path: &Path) -> Result<Option<String>, StartError> {
     }
 }
 
-/// A file's text. Nothing when there is no such file.
+/// Reads a text file, or nothing if there is no such file.
 pub(crate) fn read(path: &Path) -> Result<Option<String>, StartError> {
     match fs::read_to_string(path) {
         Ok(text) => Ok(Some(text)),
@@ -104,7 +105,7 @@ fn mode(path: &Path) -> io::Result<u32> {
     Ok(fs::metadata(path)?.permissions().mode())
 }
 
-/// `path` as others see it, for messages.
+/// Returns a path relative to the working directory where possible, for messages.
 pub(crate) fn shown(path: &Path) -> String {
     let here = std::env::current_dir().unwrap_or_else(|_| PathBuf::from("/"));
     match path.strip_prefix(&here) {

@@ -1,8 +1,8 @@
-//! gRPC calls: from the port to the services, and refusals of the edge in gRPC's form.
+//! gRPC calls from the port to the services, and refusals of the edge as gRPC statuses.
 //!
-//! The edge knows a call's method from its path and reads no byte of its message before the caller
-//! is admitted. Every answer is HTTP 200; how a call ended stands in `grpc-status`, in the headers
-//! where no message comes before.
+//! The edge finds the method of a call by its path and reads no byte of its message before the
+//! caller is admitted. Every answer is HTTP 200. The header or trailer `grpc-status` has the
+//! outcome; it is a header if no message comes before it.
 
 mod message;
 
@@ -24,8 +24,8 @@ use tonic::{Code, Status};
 use self::message::{Message, MessageBytes};
 use crate::{edge::call_router, metrics::Metrics};
 
-/// The workspace whose own issuers vouch for the caller. A message names its workspace, too, but is
-/// read afterwards.
+/// Header with the workspace whose issuers may authenticate the caller. The message names its
+/// workspace, too, but is read later.
 const WORKSPACE: HeaderName = HeaderName::from_static("insula-workspace");
 const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 /// Digits of a time (gRPC over HTTP/2: `TimeoutValue`).
@@ -47,7 +47,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// The services, whose messages are at most so large each.
+    /// Creates the edge of the services. `largest` is the limit of one message in bytes.
     pub(crate) fn new(services: Services, largest: usize, metrics: &Metrics) -> Self {
         let Services { routes, methods } = services;
         Calls {
@@ -91,7 +91,7 @@ impl Calls {
                 let text = "messages are in protobuf: use application/grpc or application/grpc+proto";
                 return Status::unimplemented(text).into_http();
             }
-            // Held for as long as the service works: what it made of a message is larger than that.
+            // Counted for as long as the service works: its objects are larger than the message.
             let counted = request.extensions().get::<Arc<Caller>>();
             let counted = counted.map(|caller| self.bytes.for_caller(caller.payer()));
             let message = |body| Body::new(Message::new(body, method.bytes, stall, counted.clone()));
@@ -102,7 +102,7 @@ impl Calls {
     }
 }
 
-/// Returns true for requests in gRPC's form, whatever its messages are in.
+/// Returns true for gRPC requests, whatever the encoding of their messages.
 pub(crate) fn is_call(headers: &HeaderMap) -> bool {
     // Not a prefix alone: gRPC-Web (`application/grpc-web`) is another protocol.
     format(headers).is_some_and(|rest| matches!(rest.first(), None | Some(b'+' | b';')))
@@ -115,7 +115,7 @@ fn is_protobuf(headers: &HeaderMap) -> bool {
     })
 }
 
-/// The part of the content type after gRPC's name.
+/// Returns the part of the content type after `application/grpc`.
 fn format(headers: &HeaderMap) -> Option<&[u8]> {
     let kind = headers.get(CONTENT_TYPE).map(http::HeaderValue::as_bytes);
     kind.and_then(|kind| kind.strip_prefix(b"application/grpc"))
@@ -130,7 +130,7 @@ fn workspace(headers: &HeaderMap) -> Result<Option<ClusterPath>, Status> {
     path.map(Some)
 }
 
-/// The time that the client gives the call: digits and a unit.
+/// Reads the timeout that the client set: digits and a unit.
 fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     let Some(given) = headers.get(TIMEOUT) else {
         return Ok(None);
@@ -157,12 +157,12 @@ fn parse_timeout(text: &str) -> Option<Duration> {
     })
 }
 
-/// The status of an answered call, where it is known before its messages.
+/// Returns the status of an answered call, if it is in the headers.
 pub(crate) fn ended(headers: &HeaderMap) -> Option<Status> {
     Status::from_header_map(headers)
 }
 
-/// The code that an answer over HTTP would have.
+/// Returns the HTTP status that corresponds to a gRPC code.
 pub(crate) fn http_code(code: Code) -> StatusCode {
     match code {
         Code::Ok => StatusCode::OK,

@@ -1,7 +1,8 @@
-//! What answers before and beside the API: health, version, metrics, backups.
+//! Endpoints beside the API: health, version, metrics and backups.
 //!
-//! Health is for everybody. The version and the reasons behind a failure are for those whom we
-//! know; metrics are for administrators, and for those whom roles of root let read them.
+//! Health is for everybody. The version is for authenticated users, and the reasons of a failure
+//! are for administrators. Metrics are for administrators, and for users whom roles in `root` allow
+//! to read them.
 
 use std::{
     sync::Arc,
@@ -32,10 +33,10 @@ use crate::{VERSION, backup, config::StoreChoice, lifecycle::Lifecycle, metrics:
 
 const METRICS: &str = "/metrics";
 
-/// Time for which a probe of the store answers for it.
+/// Time for which the result of a probe of the store is reused.
 const PROBE_INTERVAL: Duration = Duration::from_secs(1);
 
-/// What the answers are made from.
+/// State of the endpoints.
 #[derive(Clone)]
 pub(crate) struct Health {
     pub(crate) store_check: Arc<StoreCheck>,
@@ -43,18 +44,18 @@ pub(crate) struct Health {
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) authenticator: Arc<Authenticator>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// Knows how many watches are open.
+    /// The API server, which counts open watches.
     pub(crate) api: Arc<ApiServer>,
-    /// Places for backups.
+    /// Permits of backups.
     pub(crate) backups: Arc<Semaphore>,
 }
 
-/// The check of the store, under the name that Kubernetes gives it where it is etcd.
+/// Health check of the store. On etcd it has the name of Kubernetes' check, `etcd`.
 pub(crate) struct StoreCheck {
     name: &'static str,
     pub(crate) store: Arc<dyn Store>,
-    /// The latest probe, and when it ended. Locked while one runs, so that all who ask meanwhile
-    /// share it.
+    /// The latest probe and its time. Locked while a probe runs, so that concurrent requests share
+    /// it.
     probed: Mutex<Option<(Instant, Result<(), String>)>>,
 }
 
@@ -71,8 +72,7 @@ impl StoreCheck {
         }
     }
 
-    /// Probes the store, at most once in [`PROBE_INTERVAL`] for all who ask: health is for
-    /// everybody.
+    /// Probes the store, at most once in [`PROBE_INTERVAL`]: health is open to everybody.
     async fn ready(&self) -> Result<(), String> {
         let mut probed = self.probed.lock().await;
         if let Some((at, outcome)) = &*probed
@@ -86,7 +86,7 @@ impl StoreCheck {
     }
 }
 
-/// Whether a path is one of these.
+/// Returns true for the path of an endpoint.
 pub(crate) fn serves(path: &str) -> bool {
     matches!(
         path,
@@ -94,7 +94,7 @@ pub(crate) fn serves(path: &str) -> bool {
     )
 }
 
-/// The routes.
+/// Returns the routes of the endpoints.
 pub(crate) fn routes(health: Health) -> Router {
     Router::new()
         .route("/livez", get(live))
@@ -106,8 +106,8 @@ pub(crate) fn routes(health: Health) -> Router {
         .with_state(health)
 }
 
-/// Alive as long as it can answer, also while it drains or while etcd is away: a restart would help
-/// nobody then. A store that can never write again is healed by a restart, which reads the truth
+/// Answers `/livez`. The server is alive while it drains and while etcd is unreachable: a restart
+/// would not help. It is not alive when the store can never write again: a restart reads the state
 /// from the disk or from etcd.
 async fn live(State(health): State<Health>, request: Parts) -> Response {
     let checks = [
@@ -127,7 +127,7 @@ async fn ready(State(health): State<Health>, request: Parts) -> Response {
     report(&health, request.uri.path().trim_start_matches('/'), &request, &checks).await
 }
 
-/// Kubernetes' format. Reasons are for administrators only.
+/// Writes the report in the format of Kubernetes. Reasons are for administrators only.
 async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, Result<(), String>)]) -> Response {
     let failed = checks.iter().any(|(_, check)| check.is_err());
     let verbose = request
@@ -139,12 +139,13 @@ async fn report(health: &Health, name: &str, request: &Parts, checks: &[(&str, R
     } else {
         StatusCode::OK
     };
-    // No failure: reads and deletions work, and who would free space must get through.
+    // An alarm is no failure: reads and deletions work, and clients that free space must get
+    // through.
     let alarm = health.store_check.store.alarm();
     if !failed && !verbose {
         return plain(code, "ok".to_owned());
     }
-    // The path below `/readyz` is not open to everybody, and stands for the reasons.
+    // The path below `/readyz` is not open to everybody, and guards the reasons.
     let is_admin = permit(health, request, &format!("{}/reasons", request.uri.path()))
         .await
         .is_ok();
@@ -190,8 +191,8 @@ async fn text(State(health): State<Health>, request: Parts) -> Response {
     }
 }
 
-/// The same chain that decides about every other path. The listener has checked the certificate
-/// against our CA.
+/// Authenticates and authorizes a request by the same chain as every other path. The listener has
+/// checked the certificate against our CA.
 pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Result<Permit, Refusal> {
     let record = request.extensions.get::<Record>().cloned().unwrap_or_default();
     let peer = request.extensions.get::<PeerCertificate>();
@@ -247,7 +248,8 @@ pub(crate) async fn permit(health: &Health, request: &Parts, path: &str) -> Resu
     }
 }
 
-/// Who reads metrics is asked in root, which is not to enter root.
+/// Returns the attributes and facts of an authorization. Access to metrics is decided in `root`,
+/// without access to the workspace `root` itself.
 fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
     if asked.path != METRICS {
         return (asked, ClusterFacts::default());
@@ -264,7 +266,7 @@ fn question(health: &Health, asked: Attributes) -> (Attributes, ClusterFacts) {
     (asked, facts)
 }
 
-/// Why somebody does not get an answer.
+/// Refusal of a request.
 pub(crate) struct Refusal {
     pub(crate) code: StatusCode,
     pub(crate) reason: &'static str,

@@ -1,5 +1,5 @@
-//! What is done now and then: old revisions are forgotten, unused compiled APIs too, and memory
-//! goes back to the system.
+//! Periodic tasks: compaction of old revisions, removal of unused compiled APIs, return of memory
+//! to the system.
 
 use std::{collections::VecDeque, sync::Arc, time::Duration};
 
@@ -8,18 +8,17 @@ use insula_registry::Registry;
 
 /// The longest pause between two rounds.
 const PERIOD_MAX: Duration = Duration::from_secs(60);
-/// Marks that the history is divided into, at least: it is kept for its length and at most a fifth
-/// of that more.
+/// Least number of periods that the history is divided into: it is kept for its length and at most
+/// a fifth more.
 const MARKS_MIN: u32 = 5;
-/// The allocator gives back to the system what has been free for a second, when a page is freed
-/// after that: in an idle server never.
+/// Pause before a page is freed on purpose. The allocator returns pages to the system that have
+/// been free for a second, but only when another page is freed: in an idle server never.
 const FREE_FOR: Duration = Duration::from_secs(2);
-/// A page of its own.
+/// Size of an allocation that gets a page of its own.
 const PAGE_BYTES: usize = 4 << 20;
 
-/// Has the system give this process memory in small pages only. Of what was given back between
-/// things that stay, it would make large pages again by and by, so that an idle server grew to what
-/// it had before.
+/// Disables transparent huge pages for this process. The system would merge returned pages into
+/// huge pages again over time, so that an idle server grew to its previous size.
 pub(crate) fn take_small_pages() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::thread::disable_transparent_huge_pages(true) {
@@ -27,14 +26,15 @@ pub(crate) fn take_small_pages() {
     }
 }
 
-/// The pause between rounds, and how many of them a history of a length lasts.
+/// Returns the pause between rounds, and the number of rounds for which history is kept.
 fn rounds(history: Duration) -> (Duration, usize) {
     let period = (history / MARKS_MIN).min(PERIOD_MAX);
     let kept = history.as_nanos().div_ceil(period.as_nanos().max(1));
     (period, usize::try_from(kept).unwrap_or(usize::MAX))
 }
 
-/// Runs for as long as the server does. Revisions younger than `history` are kept.
+/// Runs the periodic tasks for as long as the server runs. Revisions younger than `history` are
+/// kept.
 pub(crate) async fn keep(registry: Arc<Registry>, history: Duration) {
     let (period, kept) = rounds(history);
     let free_for = FREE_FOR.min(period / 2);

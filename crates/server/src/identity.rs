@@ -1,10 +1,10 @@
-//! Who the server is, and who its first administrators are: a CA made at first start, and what it
-//! signs.
+//! Identity of the server and of its first administrators: a CA that the first start creates, and
+//! the certificates that it signs.
 //!
-//! The CA lasts ten years. Everything else lasts a year at most and is made anew at a start when it
-//! runs out within 30 days, when the server's names changed, or when it does not fit its key or its
-//! CA (a crash between two files). A key is written before its certificate, so a certificate on
-//! disk always had its key.
+//! The CA is valid for ten years, every other certificate for a year at most. A start renews a
+//! certificate that expires within 30 days, that has other names than the server, or that does not
+//! fit its key or its CA (after a crash between two files). A key is written before its
+//! certificate, so that a certificate on disk always had its key.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr},
@@ -32,7 +32,7 @@ const DAY_SECONDS: i64 = 24 * 3600;
 const CA_DAYS: i64 = 3650;
 const LEAF_DAYS: i64 = 365;
 const RENEW_DAYS: i64 = 30;
-/// A client's clock may be behind ours.
+/// Seconds by which certificates are backdated: the clock of a client may be slow.
 const BACKDATE_SECONDS: i64 = 300;
 
 /// The administrator of kcp's contexts `root` and `base`.
@@ -40,7 +40,7 @@ pub(crate) const KCP_ADMIN: (&str, &str) = ("kcp-admin", "system:kcp:admin");
 /// The administrator of kcp's context `system:admin`.
 pub(crate) const SHARD_ADMIN: (&str, &str) = ("shard-admin", "system:masters");
 
-/// This server, to those that workspaces are mounted from. Nobody here.
+/// This server as a client of the servers that workspaces are mounted from. No user of this server.
 const FRONT: (&str, &str) = ("front", "system:insula:front");
 
 /// A certificate and its key, on disk.
@@ -52,22 +52,22 @@ pub(crate) struct Pair {
     pub(crate) key: PathBuf,
 }
 
-/// All of it, checked and current.
+/// Certificates and keys of the server, checked and current.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Identity {
-    /// The CA that signed the rest, PEM.
+    /// PEM file of the CA that signed the certificates.
     pub(crate) ca: PathBuf,
-    /// What the server shows.
+    /// The certificate of the server.
     pub(crate) server: Pair,
     /// The client certificate of [`KCP_ADMIN`].
     pub(crate) kcp_admin: Pair,
     /// The client certificate of [`SHARD_ADMIN`].
     pub(crate) shard_admin: Pair,
-    /// What this server shows to others.
+    /// The client certificate of [`FRONT`].
     pub(crate) front: Pair,
 }
 
-/// What a certificate is to say.
+/// Required subject of a certificate.
 enum Subject {
     Server { names: Vec<String>, addresses: Vec<IpAddr> },
     Client { name: &'static str, group: &'static str },
@@ -79,7 +79,7 @@ struct Authority {
     not_after: i64,
 }
 
-/// Reads what is in the data directory, and makes what is missing or out of date.
+/// Reads the certificates in the data directory, and creates those that are missing or out of date.
 pub(crate) fn ensure(data_dir: &Path, names: &[String], now: Timestamp) -> Result<Identity, StartError> {
     let dir = data_dir.join(DIR);
     crate::files::private_dir(&dir)?;
@@ -105,7 +105,7 @@ fn server_subject(extra: &[String]) -> Subject {
     let mut addresses = vec![IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     for name in extra {
         match name.parse::<IpAddr>() {
-            // 0.0.0.0 and :: are where we listen, not where anybody connects to.
+            // 0.0.0.0 and :: are addresses to listen on, not to connect to.
             Ok(address) if address.is_unspecified() => {}
             Ok(address) => addresses.push(address),
             Err(_) => names.push(name.to_lowercase()),
@@ -145,8 +145,7 @@ fn authority(pair: &Pair, now: Timestamp) -> Result<Authority, StartError> {
                          CA (every kubeconfig handed out then has to be handed out again)";
             return Err(wrong(&pair.key, cause.to_owned()));
         }
-        // A key alone is what a crash during the very first start leaves. Nothing was signed with
-        // it.
+        // A crash during the first start leaves a key alone. It has signed nothing.
         (None, _) => new_authority(pair, now)?,
     };
     let (certificate, key) = certificate;
@@ -188,7 +187,7 @@ fn authority(pair: &Pair, now: Timestamp) -> Result<Authority, StartError> {
 
 fn new_authority(pair: &Pair, now: Timestamp) -> Result<(String, String), StartError> {
     let failed = |error: rcgen::Error| identity_error(pair, &error);
-    // P-256: the fastest handshakes, and every client knows it.
+    // P-256: the fastest handshakes, and every client supports it.
     let key = KeyPair::generate().map_err(failed)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = distinguished_name(&format!("insula-ca-{}", now.0), None);
@@ -205,7 +204,7 @@ fn new_authority(pair: &Pair, now: Timestamp) -> Result<(String, String), StartE
     Ok((certificate, key))
 }
 
-/// Leaves a current pair in place, and makes a new one otherwise.
+/// Keeps a current certificate, and creates a new one otherwise.
 fn leaf(pair: &Pair, subject: &Subject, authority: &Authority, now: Timestamp) -> Result<(), StartError> {
     let stale = match (read(&pair.certificate)?, read_secret(&pair.key)?) {
         (Some(certificate), Some(key)) => stale(&certificate, &key, subject, authority, now),
@@ -245,7 +244,7 @@ fn leaf(pair: &Pair, subject: &Subject, authority: &Authority, now: Timestamp) -
     pair.write(&certificate.pem(), &key.serialize_pem())
 }
 
-/// Why this certificate has to be made anew, if it has to.
+/// Returns the reason to renew a certificate, if there is one.
 fn stale(pem: &str, key: &str, subject: &Subject, authority: &Authority, now: Timestamp) -> Option<&'static str> {
     let (Ok(der), Ok(key)) = (der(pem), KeyPair::from_pem(key)) else {
         return Some("it cannot be read");
@@ -261,7 +260,7 @@ fn stale(pem: &str, key: &str, subject: &Subject, authority: &Authority, now: Ti
     }
     let validity = parsed.validity();
     let runs_out = validity.not_after.timestamp() - now.0 < RENEW_DAYS * DAY_SECONDS;
-    // Near the CA's own end a new certificate would last no longer than this one.
+    // Near the end of the CA a new certificate would be valid no longer than this one.
     if validity.not_before.timestamp() > now.0 || (runs_out && validity.not_after.timestamp() < authority.not_after) {
         return Some("it runs out soon");
     }

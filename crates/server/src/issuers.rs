@@ -1,5 +1,5 @@
-//! The operator's issuers of tokens: a file as Kubernetes' `--authentication-config` takes it, read
-//! again when it changes.
+//! Issuers of tokens that the operator configures: a file as for Kubernetes'
+//! `--authentication-config`, read again when it changes.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use insula_registry::{access::Authenticator, issuers::read_all};
 
 use crate::{Config, StartError};
 
-/// How often the file is read.
+/// Period of reading the file.
 const PERIOD: Duration = Duration::from_secs(5);
 
 const KIND: &str = "AuthenticationConfiguration";
@@ -31,8 +31,7 @@ pub(crate) fn read(config: &Config) -> Result<Vec<Issuer>, StartError> {
     })
 }
 
-/// Takes up what changes in the file. What is wrong with it is logged once, and what was right
-/// before stays.
+/// Follows the file. A mistake in it is logged once, and the previous issuers stay in use.
 pub(crate) async fn follow(path: PathBuf, authenticator: Arc<Authenticator>) {
     let mut last = None;
     loop {

@@ -1,5 +1,5 @@
-//! The administrator's kubeconfig: kcp's contexts `base`, `root` and `system:admin`, credentials by
-//! absolute path.
+//! Kubeconfig of the administrator: kcp's contexts `base`, `root` and `system:admin`, with
+//! credentials by absolute path.
 
 use std::path::{Path, PathBuf};
 
@@ -9,10 +9,11 @@ use crate::{
     identity::{Identity, KCP_ADMIN, Pair, SHARD_ADMIN},
 };
 
-/// By this line we know a file of ours again, and never replace somebody's own kubeconfig.
+/// First line of a file that the server may replace. A kubeconfig without it is never replaced.
 const MARK: &str = "# Written by insula at every start; changes are lost.";
 
-/// Refuses a path that holds somebody's own kubeconfig. Asked before anything is opened.
+/// Refuses a path with a kubeconfig that the server did not write. Called before anything is
+/// opened.
 pub(crate) fn check(path: &Path) -> Result<(), StartError> {
     match read(path)? {
         Some(text) if !text.trim().is_empty() && !text.starts_with(MARK) => {
@@ -22,13 +23,13 @@ pub(crate) fn check(path: &Path) -> Result<(), StartError> {
     }
 }
 
-/// Writes the file, 0600. `url` is the server's, without a path.
+/// Writes the file with mode 0600. `url` is the URL of the server without a path.
 pub(crate) fn write(path: &Path, url: &str, identity: &Identity) -> Result<(), StartError> {
     check(path)?;
     write_private(path, render(url, identity).as_bytes()).map_err(|cause| StartError::write(path, cause))
 }
 
-/// Where it goes when nothing is said.
+/// Returns the default path.
 pub(crate) fn default_path(data_dir: &Path) -> PathBuf {
     data_dir.join("admin.kubeconfig")
 }
@@ -63,7 +64,7 @@ fn render(url: &str, identity: &Identity) -> String {
     text
 }
 
-/// A JSON string is a YAML string, whatever a path may contain.
+/// Quotes a text as a JSON string, which is a YAML string for any content.
 fn quoted(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }

@@ -1,7 +1,7 @@
-//! What stands around the API: settings, identity, the port, telemetry, a start and an end.
+//! The server around the API: settings, identity, the port, telemetry, start and shutdown.
 //!
-//! [`build`] is the one place where store, registry, faces and controllers meet. This crate spawns
-//! and reads the clock; below it nobody does. It holds no rule about objects.
+//! [`build`] wires store, registry, API server, gRPC services and controllers. This crate spawns
+//! tasks and reads the clock; crates below it do neither. It holds no rule about objects.
 
 mod accounts;
 mod answer;

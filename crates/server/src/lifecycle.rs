@@ -1,4 +1,4 @@
-//! From starting to gone, in one direction: starting → ready → draining → closing → gone.
+//! Lifecycle of the server, in one direction: starting → ready → draining → closing → gone.
 
 use std::sync::{
     Arc,
@@ -7,7 +7,7 @@ use std::sync::{
 
 use tokio_util::sync::CancellationToken;
 
-/// Where the server stands. Clones are the same one.
+/// State of the server. Clones share it.
 #[derive(Clone, Default)]
 pub struct Lifecycle(Arc<Stages>);
 
@@ -20,12 +20,12 @@ struct Stages {
 }
 
 impl Lifecycle {
-    /// Wiring is complete and the port is open.
+    /// Returns true while the server accepts requests and is not asked to stop.
     pub fn is_ready(&self) -> bool {
         self.0.ready.load(Ordering::Acquire) && !self.0.draining.is_cancelled()
     }
 
-    /// Completes when readiness has failed for good: the server is asked to stop.
+    /// Completes when the server is asked to stop, and is not ready any more.
     pub async fn draining(&self) {
         self.0.draining.cancelled().await;
     }
@@ -36,7 +36,7 @@ impl Lifecycle {
         self.0.closing.cancelled().await;
     }
 
-    /// Completes when what is still there is dropped.
+    /// Completes when remaining connections are dropped.
     pub async fn gone(&self) {
         self.0.gone.cancelled().await;
     }

@@ -1,10 +1,10 @@
-//! One port for everything: TLS, HTTP/2 and HTTP/1.1, with the peer's certificate handed to the
-//! request.
+//! Listener of the server: one port with TLS, HTTP/2 and HTTP/1.1. Each request carries the
+//! certificate of its peer.
 //!
-//! The accept loop is our own because the certificate has to come along, and because the edge needs
-//! limits: connections and who has them ([`Connections`]), seconds for a handshake and for headers,
-//! streams. Who speaks plain HTTP is told so in one line, and is not redirected: a client that sent
-//! a token in the clear should notice.
+//! The accept loop is our own because requests need the certificate, and because the edge needs
+//! limits: connections by account and address ([`Connections`]), seconds for a handshake and for
+//! headers, streams. Plain HTTP gets a one-line error and no redirect: a client that sent a token
+//! in the clear should notice.
 
 use std::{
     convert::Infallible,
@@ -46,10 +46,9 @@ use crate::{
     socket::Socket,
 };
 
-/// Without file descriptors there is nothing to accept for a while; trying at once would only burn
-/// a core.
+/// Pause after a failed accept. Without file descriptors an immediate retry would only burn a core.
 const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
-/// Finds peers that vanished, so that their watches end.
+/// Interval of pings that detect vanished peers, so that their watches end.
 const PING_INTERVAL: Duration = Duration::from_secs(30);
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The first byte of a TLS handshake. HTTP begins with a letter.
@@ -58,30 +57,30 @@ const TLS_HANDSHAKE: u8 = 0x16;
 const PLAIN_HTTP_ANSWER: &[u8] = b"HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n\
     Content-Length: 65\r\nConnection: close\r\n\r\nThis is an HTTPS port: the URL has to begin with \"https://\" here.";
 
-/// Where the connection comes from. A request extension.
+/// Address of the peer, as a request extension.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PeerAddress(pub SocketAddr);
 
-/// What answers requests.
+/// Function that answers requests.
 pub(crate) type Answer = Arc<dyn Fn(Request<Body>) -> Answered + Send + Sync>;
-/// An answer that is being made.
+/// Future of an answer.
 pub(crate) type Answered = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
 
-/// A bound port and what to do with it.
+/// A bound port and the settings of its server.
 pub(crate) struct Server {
     pub(crate) listener: TcpListener,
     pub(crate) tls: Arc<ServerConfig>,
     pub(crate) answer: Answer,
     pub(crate) limits: Limits,
-    /// Who works for whom.
+    /// Threads of normal and of low priority.
     pub(crate) runtimes: Arc<PriorityRuntimes>,
     pub(crate) lifecycle: Lifecycle,
     pub(crate) metrics: Arc<Metrics>,
-    /// For requests in flight when the lifecycle is closing.
+    /// Time for requests in flight when the lifecycle is closing.
     pub(crate) drain: Duration,
 }
 
-/// What every connection needs.
+/// State that all connections share.
 struct Shared {
     acceptor: TlsAcceptor,
     answer: Answer,
@@ -92,14 +91,14 @@ struct Shared {
     runtimes: Arc<PriorityRuntimes>,
 }
 
-/// A connection with its place, which it keeps until all that goes on over it has ended.
+/// An open connection with its slot, which it keeps until everything on it has ended.
 struct Open {
     meter: Arc<ConnectionMeter>,
     slot: ConnectionSlot,
 }
 
-/// Serves until the lifecycle is closing and the last connection ended, or the time to drain is
-/// over.
+/// Serves until the lifecycle is closing, and then until the last connection ends or the time to
+/// drain is over.
 pub(crate) async fn serve(server: Server) {
     let Server {
         listener,
@@ -143,27 +142,27 @@ pub(crate) async fn serve(server: Server) {
     sweeping.abort();
 }
 
-/// Takes connections for as long as it is polled.
+/// Accepts connections for as long as it is polled.
 async fn accept(listener: &TcpListener, connections: &Arc<Connections>, shared: &Arc<Shared>) -> Infallible {
     let mut spare = Spare::new();
     loop {
         match listener.accept().await {
             Ok((stream, peer)) => {
                 spare.restore();
-                // Nothing is said to whom there is no place for: a handshake would take what there
-                // is too little of.
+                // A connection without a slot gets no answer: a handshake would use the scarce
+                // resources.
                 if let Some(slot) = connections.admit(peer.ip()).await {
                     begin(shared, slot, stream, peer);
                 }
             }
             Err(error) if is_the_peers(&error) => {}
-            // The kernel looks for a descriptor before it looks for a connection.
+            // The kernel checks for a descriptor before it checks for a connection.
             Err(error) if descriptors::are_out(&error) && !descriptors::is_readable(listener) => {
                 sleep(ACCEPT_BACKOFF).await;
             }
             Err(error) if descriptors::are_out(&error) => {
-                // Whoever comes may ask for the server's health. They get the spare descriptor, or
-                // that of a stranger.
+                // The connection may be a health probe. It gets the spare descriptor, or that of a
+                // stranger.
                 if !spare.release() {
                     tracing::warn!(%error, "cannot accept connections at the moment");
                     connections.close_stranger();
@@ -196,7 +195,7 @@ fn begin(shared: &Arc<Shared>, slot: ConnectionSlot, stream: TcpStream, peer: So
     runtimes.spawn(meter, tracker.track_future(connection));
 }
 
-/// The peer went away between connecting and being accepted.
+/// Returns true if the peer disconnected before it was accepted.
 fn is_the_peers(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset, Interrupted};
     matches!(
@@ -225,7 +224,7 @@ async fn connection(shared: &Arc<Shared>, open: &Arc<Open>, stream: TcpStream, p
     }
 }
 
-/// Nothing when the peer does not speak TLS, and has been told.
+/// Completes the TLS handshake. Returns nothing for plain HTTP, after answering it with an error.
 async fn handshake(shared: &Shared, open: &Open, mut stream: TcpStream) -> io::Result<Option<TlsStream<Socket>>> {
     let mut first = [0];
     let length = stream.peek(&mut first).await?;
@@ -244,8 +243,7 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
         .peer_certificates()
         .and_then(|chain| chain.first())
         .map(|leaf| PeerCertificate::new(Bytes::copy_from_slice(leaf)));
-    // The protocol is what ALPN agreed on. Guessing it from the first bytes would have no time
-    // limit.
+    // ALPN decides the protocol. Detecting it by the first bytes would have no time limit.
     let agreed_on_2 = session.alpn_protocol() == Some(b"h2");
     let connection = &open.slot.connection;
     connection.shook_hands(agreed_on_2);
@@ -281,7 +279,7 @@ async fn converse(shared: &Arc<Shared>, open: &Arc<Open>, tls: TlsStream<Socket>
     }
 }
 
-/// What comes on a connection: each request with what is known of who sends it.
+/// Service of a connection: adds the facts about the peer to each request.
 struct Requests {
     answer: Answer,
     certificate: Option<PeerCertificate>,
@@ -289,7 +287,7 @@ struct Requests {
     afterwards: Afterwards,
     authenticated: OnAuthenticated,
     connection: Arc<Connection>,
-    /// Tells HTTP/2's tasks whose they are.
+    /// Passes the exchange of a request to its HTTP/2 task.
     next: Option<Arc<Mutex<Option<Arc<Exchange>>>>>,
     peer: SocketAddr,
 }
@@ -323,14 +321,14 @@ impl Service<Request<Incoming>> for Requests {
     }
 }
 
-/// Gives the connection to the first account that shows a credential on it.
+/// Returns the callback that moves the connection to the first account that authenticates on it.
 fn on_authenticated(connection: &Arc<Connection>) -> OnAuthenticated {
     let connection = Arc::clone(connection);
     OnAuthenticated::new(move |account| connection.authenticated(account))
 }
 
-/// Serves a connection; once it has been idle, or the server closes, what has begun on it is the
-/// last.
+/// Serves a connection. Once it has been idle too long, or the server closes, it ends after the
+/// requests in flight.
 async fn until_closed<C: Future>(
     shared: &Shared,
     connection: &Connection,
@@ -347,8 +345,8 @@ async fn until_closed<C: Future>(
     served.await
 }
 
-/// What a WebSocket goes on with: it ends with the server, and keeps the connection's place until
-/// then.
+/// Returns the spawner of upgraded connections (WebSockets). They keep the slot, and end with the
+/// server.
 fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
     let (shared, open) = (Arc::clone(shared), Arc::clone(open));
     Afterwards::new(move |rest| {
@@ -369,8 +367,8 @@ fn afterwards(shared: &Arc<Shared>, open: &Arc<Open>) -> Afterwards {
 fn http_1(limits: &Limits) -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        // The table of connections looks after headers that come too slowly: here the time between
-        // requests would count.
+        // The table of connections limits slow headers: this timeout would also count the time
+        // between requests.
         .header_read_timeout(None)
         .max_buf_size(limits.header_bytes.max(8 * 1024) as usize);
     builder

@@ -1,4 +1,4 @@
-//! A store that counts and times its commits.
+//! A store that measures the commits of another one.
 
 use std::{sync::Arc, time::Instant};
 
@@ -7,7 +7,7 @@ use insula_store::{BoxFuture, CommitError, Cursor, Gone, Snapshot, SnapshotError
 
 use crate::metrics::{CommitOutcome, Metrics};
 
-/// The store inside, with every commit counted.
+/// A store whose commits are counted and timed.
 pub(crate) struct MeasuredStore {
     pub(crate) inner: Arc<dyn Store>,
     pub(crate) metrics: Arc<Metrics>,

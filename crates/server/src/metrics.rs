@@ -1,7 +1,7 @@
-//! What the server counts, as Prometheus' text on `/metrics`, and over OTLP when a collector is
+//! Metrics of the server, as Prometheus text on `/metrics`, and over OTLP when a collector is
 //! configured.
 //!
-//! Label sets are closed: every label is an enum, so that no tenant, name or path can make a new
+//! Label sets are closed: every label is an enum, so that no tenant, name or path can create a new
 //! series. A server with a hundred thousand workspaces has as many series as one with three.
 
 use std::{sync::atomic::AtomicI64, time::Duration};
@@ -16,7 +16,7 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-/// What a request does.
+/// Verb of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Verb {
     Get,
@@ -27,11 +27,11 @@ pub enum Verb {
     Patch,
     Delete,
     DeleteCollection,
-    /// Everything that is not about resources.
+    /// A request for no resource.
     Other,
 }
 
-/// Whose kind a request is about.
+/// Origin of the requested kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Class {
     /// Insula's and Kubernetes' own.
@@ -46,7 +46,7 @@ pub enum Class {
     Call,
 }
 
-/// How a request ended.
+/// Class of the status of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum CodeClass {
     /// 1xx and 2xx.
@@ -77,7 +77,7 @@ struct RequestLabels {
     code: CodeClass,
 }
 
-/// Whether a request counts as a read or a write.
+/// Effect of a request: read or write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum Effect {
     /// Changes nothing.
@@ -96,14 +96,14 @@ struct CommitLabels {
     outcome: CommitOutcome,
 }
 
-/// How a commit ended.
+/// Outcome of a commit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub enum CommitOutcome {
-    /// It is durable.
+    /// The commit is durable.
     Committed,
     /// A guard did not hold.
     Conflict,
-    /// It failed, or nobody knows.
+    /// The commit failed, or its outcome is unknown.
     Failed,
 }
 
@@ -112,10 +112,10 @@ struct AuditLabels {
     outcome: AuditOutcome,
 }
 
-/// What became of an audit event.
+/// Outcome of an audit event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum AuditOutcome {
-    /// It is in the log.
+    /// The event is in the log.
     Written,
     /// There was no room in the queue, or on the disk.
     Lost,
@@ -126,7 +126,7 @@ struct ClosedLabels {
     reason: ClosedFor,
 }
 
-/// Why the server closed a connection.
+/// Reason why the server closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, EncodeLabelValue)]
 pub(crate) enum ClosedFor {
     /// No request for too long.
@@ -135,13 +135,13 @@ pub(crate) enum ClosedFor {
     Headers,
     /// The client did not take its answer.
     Stalled,
-    /// Its address had too many without a credential.
+    /// Its address had too many connections without a credential.
     Address,
-    /// Another one needed the place.
+    /// Another connection needed the slot.
     Full,
 }
 
-/// All of them. Counting is a few atomic operations.
+/// All metrics. Counting is a few atomic operations.
 pub struct Metrics {
     registry: Registry,
     requests: Family<RequestLabels, Counter>,
@@ -165,7 +165,7 @@ struct Otlp {
     handshake_failures: OtlpCounter<u64>,
 }
 
-/// One more of something, for as long as this lives.
+/// Guard of a gauge: counts one until it is dropped.
 #[must_use = "counts until it is dropped"]
 pub struct GaugeGuard(Gauge<i64, AtomicI64>);
 
@@ -176,12 +176,12 @@ impl Drop for GaugeGuard {
 }
 
 impl Metrics {
-    /// All at zero. `meter` is where a configured collector wants them too.
+    /// Creates all metrics at zero. `meter` exports them to a configured collector as well.
     pub fn new(version: &str, meter: Option<&Meter>) -> Self {
         let mut metrics = Self {
             registry: Registry::with_prefix("insula"),
             requests: Family::default(),
-            // From an in-memory read to the slowest answer allowed: 0.1 ms to 52 s.
+            // From a read in memory to the slowest allowed answer: 0.1 ms to 52 s.
             request_seconds: Family::new_with_constructor(|| Histogram::new(buckets(0.000_1, 20))),
             in_flight: Family::default(),
             watches: Gauge::default(),
@@ -232,7 +232,7 @@ impl Metrics {
         registry.register("store_disk_full", help, self.disk_full.clone());
     }
 
-    /// A request was answered.
+    /// Counts an answered request.
     pub fn request(&self, verb: Verb, class: Class, code: http::StatusCode, took: Duration) {
         let labels = RequestLabels {
             verb,
@@ -251,19 +251,19 @@ impl Metrics {
         }
     }
 
-    /// So many audit events were written, or lost.
+    /// Counts audit events that were written or lost.
     pub(crate) fn audited(&self, outcome: AuditOutcome, count: u64) {
         if count > 0 {
             self.audit_events.get_or_create(&AuditLabels { outcome }).inc_by(count);
         }
     }
 
-    /// The disk of the store is full, or not.
+    /// Sets the gauge of a full disk.
     pub(crate) fn disk_full(&self, is_full: bool) {
         self.disk_full.set(i64::from(is_full));
     }
 
-    /// A request is being answered, until the result is dropped.
+    /// Counts a request in flight until the result is dropped.
     pub fn in_flight(&self, effect: Effect) -> GaugeGuard {
         gauge_guard(&self.in_flight.get_or_create_owned(&EffectLabels { effect }))
     }
@@ -273,22 +273,22 @@ impl Metrics {
         self.watches.set(i64::try_from(open).unwrap_or(i64::MAX));
     }
 
-    /// A connection is open, until the result is dropped.
+    /// Counts an open connection until the result is dropped.
     pub(crate) fn connection(&self) -> GaugeGuard {
         gauge_guard(&self.connections)
     }
 
-    /// The server closed a connection.
+    /// Counts a connection that the server closed.
     pub(crate) fn closed(&self, reason: ClosedFor) {
         self.connections_closed.get_or_create(&ClosedLabels { reason }).inc();
     }
 
-    /// A stream was reset whose client took nothing of its answer.
+    /// Counts a reset stream whose client did not read its answer.
     pub(crate) fn stream_reset(&self) {
         self.streams_reset.inc();
     }
 
-    /// The gauge of what messages of gRPC calls hold.
+    /// Returns the gauge of the bytes of gRPC messages.
     pub(crate) fn message_bytes(&self) -> Gauge<i64, AtomicI64> {
         self.message_bytes.clone()
     }
@@ -300,7 +300,7 @@ impl Metrics {
         }
     }
 
-    /// The store answered a commit.
+    /// Counts a commit that the store answered.
     pub fn commit(&self, outcome: CommitOutcome, took: Duration) {
         self.commit_seconds
             .get_or_create(&CommitLabels { outcome })
@@ -311,7 +311,7 @@ impl Metrics {
         }
     }
 
-    /// OpenMetrics text.
+    /// Returns all metrics as OpenMetrics text.
     pub fn text(&self) -> String {
         let mut text = String::new();
         prometheus_client::encoding::text::encode(&mut text, &self.registry).expect("a String takes everything");

@@ -1,4 +1,4 @@
-//! Opens what was chosen: the store, the file of tokens.
+//! Opening of the configured store and of the token file.
 
 use std::{
     path::Path,
@@ -24,19 +24,19 @@ use crate::{
     files::{read, read_secret},
 };
 
-/// Everything of ours on an etcd lies below this.
+/// Prefix of all our keys in etcd.
 const ETCD_PREFIX: &str = "/insula";
-/// For an etcd that is not there yet. After that it is for our supervisor to try again.
+/// Time to wait for an unreachable etcd. After that the supervisor of the server may restart it.
 const ETCD_PATIENCE: Duration = Duration::from_secs(20);
 const ETCD_RETRY: Duration = Duration::from_millis(500);
 
-/// A store, and what has to run for it from now until it is closed.
+/// An open store, with the driver that has to run until it is closed.
 pub(crate) struct Opened {
     pub(crate) store: Arc<dyn Store>,
     pub(crate) driver: Option<Background>,
     /// Receives the reason when the store can never be used again, and the process has to end.
     pub(crate) failed: Option<oneshot::Receiver<String>>,
-    /// For the progress line.
+    /// Description for the progress line.
     pub(crate) what: String,
 }
 
@@ -53,11 +53,11 @@ pub(crate) async fn open(config: &Config, now: Timestamp, rng: &dyn Rng) -> Resu
     }
 }
 
-/// The store follows etcd for as long as its driver runs. An etcd that is being started too is
-/// waited for.
+/// Opens a store on etcd, which follows etcd for as long as its driver runs. Waits for an etcd that
+/// is being started.
 async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<Opened, StartError> {
     let begun = Instant::now();
-    // A file that is missing or readable by others stops the start; later it only fails a
+    // A file that is missing or readable by others fails the start; later it only fails a
     // connection.
     credentials(&config.etcd)?;
     let files = config.etcd.clone();
@@ -80,7 +80,7 @@ async fn etcd(config: &Config, endpoints: &Endpoints, instance: u64) -> Result<O
                 let (failure, failed) = oneshot::channel();
                 let driver: Background = Box::pin(async move {
                     if let Err(reason) = driver.await {
-                        // Nobody listens where the server has ended anyway.
+                        // Nobody listens if the server has ended already.
                         let _ = failure.send(reason);
                     }
                 });
@@ -129,7 +129,8 @@ fn credentials(config: &EtcdConfig) -> Result<Credentials, StartError> {
     Ok(Credentials { tls, user })
 }
 
-/// Who is who: client certificates always, and the tokens of the file if there is one.
+/// Returns the authenticator of client certificates, and of the tokens in the token file if there
+/// is one.
 pub(crate) fn authenticator(config: &Config) -> Result<Authenticator, StartError> {
     let Some(path) = &config.token_file else {
         return Ok(Authenticator::default());
@@ -154,7 +155,7 @@ async fn embedded(config: &Config, now: Timestamp) -> Result<Opened, StartError>
         ..Options::default()
     };
     let opening = dir.clone();
-    // It reads every object, which blocks.
+    // Opening reads every object, which blocks.
     let opened = tokio::task::spawn_blocking(move || EmbeddedStore::open(&opening, options)).await;
     let failed = |cause: String| StartError::Store {
         store: format!("in {}", dir.display()),
@@ -190,7 +191,7 @@ fn shown_with_mode(dir: &Path) -> String {
     }
 }
 
-/// An error with everything that caused it, on one line.
+/// Returns an error with all its sources on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

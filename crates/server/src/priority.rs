@@ -1,14 +1,14 @@
-//! Two lanes for connections: the threads of the runtime, and threads of low priority. Controllers
-//! have threads of their own.
+//! Priority runtimes: threads of normal and of low priority for connections, and threads for
+//! controllers.
 //!
-//! A connection, and each of its requests, is a task that is measured whenever it runs. When the
-//! tenant who pays for it falls [throttled](insula_apiserver::fair_share), the task goes on in the other
-//! lane, and comes back later; its [socket](crate::socket) is watched there, too. What is spawned
-//! on the way (a request of a connection) begins where that runs.
+//! A connection, and each of its requests, is a task whose CPU time is measured. While its tenant
+//! is throttled by [fair sharing](insula_apiserver::fair_share), the task runs at low priority, and
+//! its [socket](crate::socket) moves with it. A task that it spawns (a request of a connection)
+//! begins with the priority of its tenant.
 //!
-//! So a tenant's flood is decrypted, parsed, answered and encrypted on threads that the kernel
-//! takes a core from when others' want it, in the middle of whatever runs. An order of our own
-//! could only choose what runs next, and whoever comes would wait for what runs already.
+//! So the requests of a flooding tenant are decrypted, parsed, answered and encrypted on threads
+//! that the kernel preempts as soon as other threads need a core. A scheduler of our own could only
+//! choose the next task, and others would wait for the running one.
 
 use std::{
     cell::Cell,
@@ -26,17 +26,17 @@ use tokio::runtime::{Builder, Handle, Runtime};
 
 use crate::exchange::Exchange;
 
-/// Such a thread gets a quarter of a core that others want. With less, whoever waits for a lock
-/// that it holds would wait too long where the machine is busy with other things: at the scale's
-/// end, 19, for over a second.
+/// Niceness of low-priority threads. Such a thread gets a quarter of a contended core. With less, a
+/// thread that waits for a lock that it holds would wait too long on a busy machine: at niceness 19
+/// for over a second.
 const NICENESS: i32 = 5;
 
 /// Name of the low-priority threads, which `ps -L` and `/proc` show.
 const LOW_PRIORITY: &str = "low-priority";
 
-/// The threads of both lanes, and who is served by which.
+/// The runtimes of all priorities, and the assignment of tasks to them.
 pub struct PriorityRuntimes {
-    /// Since when meters count.
+    /// Start of the time that meters count.
     begun: Instant,
     pub(crate) fair_share: FairShare,
     normal: Handle,
@@ -44,16 +44,16 @@ pub struct PriorityRuntimes {
     controllers: ThreadPool,
 }
 
-/// Threads beside those of the front.
+/// A runtime beside the normal one.
 struct ThreadPool {
     name: &'static str,
     niceness: i32,
     count: usize,
-    /// Made when they are needed for the first time. Nothing when the system gives none.
+    /// Created on first use. `None` when the system has no threads left.
     runtime: OnceLock<Option<Runtime>>,
 }
 
-/// Where a task runs.
+/// Priority of a task.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Priority {
     Normal,
@@ -61,22 +61,22 @@ pub(crate) enum Priority {
 }
 
 thread_local! {
-    /// What this thread serves. Threads of controllers serve no connection, so nobody asks it of
-    /// them.
+    /// Priority of this thread. Threads of controllers serve no connection, so that nobody reads it
+    /// there.
     static CURRENT: Cell<Priority> = const { Cell::new(Priority::Normal) };
 }
 
 impl Priority {
-    /// That of the thread that asks.
+    /// Returns the priority of the current thread.
     pub(crate) fn current() -> Self {
         CURRENT.get()
     }
 }
 
 impl PriorityRuntimes {
-    /// The threads of this runtime, and others once they are needed: of each kind one fewer than
-    /// there are cores. Whatever their priority, whoever wakes up beside them may wait until they
-    /// have had a slice of time, or are through with a system call.
+    /// Creates the runtimes. The current runtime is the normal one; the others start on first use,
+    /// each with one thread fewer than there are cores. Whatever its priority, a running thread may
+    /// delay others until the end of its time slice or system call.
     pub(crate) fn new(cores: usize, fair_share: FairShare) -> Arc<Self> {
         Arc::new(PriorityRuntimes {
             begun: Instant::now(),
@@ -87,17 +87,17 @@ impl PriorityRuntimes {
         })
     }
 
-    /// What a new connection is measured with.
+    /// Returns the meter of a new connection.
     pub(crate) fn meter(&self) -> Arc<ConnectionMeter> {
         Arc::new(self.fair_share.meter(self.begun.elapsed()))
     }
 
-    /// Runs what takes long and waits for nothing, behind whoever it is for.
+    /// Runs long work that never waits, on a low-priority thread.
     pub(crate) fn run_low_priority(&self, work: impl FnOnce() + Send + 'static) {
         drop(self.low().spawn_blocking(work));
     }
 
-    /// Runs what is done for a workspace elsewhere than on its connections, at its cost.
+    /// Runs work of a workspace outside of its connections, and charges the workspace for its time.
     pub(crate) fn run_charged(&self, workspace: &ClusterName, work: &mut dyn FnMut()) {
         let begun = Instant::now();
         work();
@@ -105,7 +105,7 @@ impl PriorityRuntimes {
             .charge(&Tenant::Workspace(workspace.clone()), begun.elapsed());
     }
 
-    /// Runs a task at the meter's cost, in the lane of whoever pays.
+    /// Runs a task that the meter charges, with the priority of the charged tenant.
     pub(crate) fn spawn(
         self: &Arc<Self>,
         meter: &Arc<ConnectionMeter>,
@@ -114,7 +114,7 @@ impl PriorityRuntimes {
         self.spawn_exchange(meter, None, task);
     }
 
-    /// The same for the task that answers in an exchange.
+    /// Runs the task that answers in an exchange.
     fn spawn_exchange(
         self: &Arc<Self>,
         meter: &Arc<ConnectionMeter>,
@@ -132,7 +132,7 @@ impl PriorityRuntimes {
     }
 
     fn priority(&self, meter: &ConnectionMeter) -> Priority {
-        match meter.is_throttled(self.begun.elapsed()) {
+        match meter.is_behind(self.begun.elapsed()) {
             true => Priority::Low,
             false => Priority::Normal,
         }
@@ -142,8 +142,8 @@ impl PriorityRuntimes {
         self.low.handle().unwrap_or(&self.normal)
     }
 
-    /// Where controllers work: what a tenant gives them to do holds up no request of others. They
-    /// have the priority of those who answer, since whoever made a workspace waits for it.
+    /// Returns the runtime of controllers: their work for a tenant delays no request of others. It
+    /// has normal priority, since the creator of a workspace waits for them.
     pub(crate) fn controllers(&self) -> &Handle {
         self.controllers.handle().unwrap_or(&self.normal)
     }
@@ -183,16 +183,16 @@ impl ThreadPool {
 
 impl Drop for ThreadPool {
     fn drop(&mut self) {
-        // They cannot be waited for in a task, and have nothing left to do.
+        // A task cannot wait for the threads, and they have nothing left to do.
         if let Some(Some(runtime)) = self.runtime.take() {
             runtime.shutdown_background();
         }
     }
 }
 
-/// A task that is measured, and moves.
+/// A measured task that moves between priorities.
 struct Metered<F> {
-    /// Nothing when it goes on elsewhere.
+    /// `None` after the task has moved.
     task: Option<Pin<Box<F>>>,
     exchange: Option<Arc<Exchange>>,
     priority: Priority,
@@ -234,8 +234,8 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
             return Poll::Ready(());
         };
         if priority == Priority::Low {
-            // The kernel lets whoever runs go on for a while, whatever their priority, unless they
-            // say that others may.
+            // The kernel lets a running thread finish its time slice, whatever its priority, unless
+            // the thread yields.
             std::thread::yield_now();
         }
         let begun = Instant::now();
@@ -246,12 +246,12 @@ impl<F: Future<Output = ()> + Send + 'static> Future for Metered<F> {
     }
 }
 
-/// Begins what a connection begins, at the connection's cost.
+/// Executor of the tasks of a connection, which its meter charges.
 #[derive(Clone)]
 pub(crate) struct Spawner {
     pub(crate) runtimes: Arc<PriorityRuntimes>,
     pub(crate) meter: Arc<ConnectionMeter>,
-    /// The exchange of the request that HTTP/2 hands over next.
+    /// The exchange of the request whose task HTTP/2 spawns next.
     pub(crate) next: Arc<Mutex<Option<Arc<Exchange>>>>,
 }
 
@@ -267,8 +267,8 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    /// Goes to the threads of those who are behind when its tenant is, and back, without beginning
-    /// anew.
+    /// A task moves to the low-priority threads when its tenant is throttled, and back, without
+    /// restarting.
     #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
     async fn a_task_moves_with_its_tenant() {
         let runtimes = PriorityRuntimes::new(2, FairShare::new(2, 100));
@@ -287,7 +287,7 @@ mod tests {
         let mut go_on_until = async |is_low: bool| {
             loop {
                 let name = threads.recv().await.expect("it goes on");
-                other.is_throttled(runtimes.begun.elapsed());
+                other.is_behind(runtimes.begun.elapsed());
                 for (meter, name) in [(&other, "quiet"), (&meter, "loud")] {
                     fair_share.charge_to(meter, &Tenant::User(name.into()));
                 }

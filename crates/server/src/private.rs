@@ -1,4 +1,4 @@
-//! What other users of the machine get of this process: nothing.
+//! Protection of the memory and files of the process from other users of the machine.
 
 use std::io;
 
@@ -9,23 +9,24 @@ use rustix::{
 
 const GROUP_AND_WORLD: u32 = 0o077;
 
-/// Keeps memory and files to their owner, for the life of the process. To be called before anything
+/// Restricts memory and files to their owner, for the life of the process. Call it before any
 /// secret is read.
 ///
 /// # Errors
-/// The system does not let it.
+/// Fails when the system refuses.
 pub fn keep_private() -> io::Result<()> {
-    // Whoever makes a file says its mode; a library that does not is not thereby read by everybody.
+    // Our code sets the mode of each file; a library that does not must not make a file that
+    // everybody can read.
     umask(Mode::from_raw_mode(GROUP_AND_WORLD));
-    // Memory has keys, tokens and everybody's secrets in it, and a core dump would have them on
+    // The memory holds keys, tokens and secrets of tenants, and a core dump would write them to
     // disk.
     let none = Rlimit {
         current: Some(0),
         maximum: Some(0),
     };
     setrlimit(Resource::Core, none)?;
-    // A dump that is piped into a program asks no limit; and nobody of the same user reads the
-    // memory.
+    // A dump that is piped into a program ignores the limit. This also keeps other processes of the
+    // same user from reading the memory.
     #[cfg(target_os = "linux")]
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)?;
     Ok(())

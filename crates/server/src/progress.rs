@@ -1,26 +1,26 @@
-//! What a start tells while it goes: one line a step, for people or machines, on standard error.
+//! Progress of a start: one line a step on standard error, for people or machines.
 
 use std::time::Duration;
 
 use crate::config::LogFormat;
 
-/// A step that is done.
+/// A completed step.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Step {
     /// Its name for machines: `store`, `identity`, `ready`.
     pub name: &'static str,
-    /// What happened.
+    /// Description of the step.
     pub what: &'static str,
-    /// With what or where.
+    /// Its object or location.
     pub detail: String,
-    /// How long it took; the last step tells how long everything took.
+    /// Duration of the step; of the whole start for the last step.
     pub took: Duration,
 }
 
-/// Takes steps as they are done.
+/// Callback for completed steps.
 pub type Progress<'a> = &'a (dyn Fn(&Step) + Send + Sync);
 
-/// A line for each step.
+/// Formats a step as a line.
 pub(crate) fn line(step: &Step, format: LogFormat) -> String {
     let Step {
         name,

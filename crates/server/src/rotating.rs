@@ -1,9 +1,9 @@
-//! A certificate and its key that are read again when their files change: cert-manager and kubelet
-//! replace them long before they run out, and ask nobody to restart.
+//! A certificate and key that are reloaded when their files change: cert-manager and kubelet
+//! replace them long before they expire, without a restart.
 //!
 //! The files are read and compared, not watched: a mounted Secret changes by a symbolic link above
-//! them, which a watch of the files never tells. A pair that does not fit together is one half of a
-//! change under way, and the one before stays.
+//! them, which a watch of the files does not notice. A certificate that does not fit its key means
+//! that the change is half done; the previous pair stays in use.
 
 use std::{
     convert::Infallible,
@@ -22,16 +22,16 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::{StartError, tls::wrong};
 
-/// How often the files are read. What is mounted changes within a minute or two of the Secret.
+/// Period of reading the files. A mount changes within a minute or two of its Secret.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// Shown to whoever connects from now on.
+/// The certificate of new connections.
 #[derive(Debug)]
 pub(crate) struct Rotating(RwLock<Arc<CertifiedKey>>);
 
 impl ResolvesServerCert for Rotating {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        // What is in there is whole, whoever panicked with it.
+        // The value is consistent even after a panic.
         Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
     }
 }
@@ -42,7 +42,7 @@ impl Rotating {
     }
 }
 
-/// The two files, and what was in them.
+/// The two files, and their contents when they were last read.
 pub(crate) struct Files {
     certificate: PathBuf,
     key: PathBuf,
@@ -52,10 +52,10 @@ pub(crate) struct Files {
 type Content = [Vec<u8>; 2];
 
 impl Files {
-    /// What is in the files now.
+    /// Reads the files.
     ///
     /// # Errors
-    /// They cannot be read, or do not fit together.
+    /// Fails when the files cannot be read, or do not fit together.
     pub(crate) fn open(certificate: PathBuf, key: PathBuf) -> Result<(Files, Arc<Rotating>), StartError> {
         let mut files = Files {
             certificate,
@@ -68,8 +68,8 @@ impl Files {
         Ok((files, Arc::new(Rotating(RwLock::new(Arc::new(pair))))))
     }
 
-    /// Shows what the files hold, for as long as it runs. `changed` hears of each change of them,
-    /// and why the old pair stays if it does.
+    /// Follows the files for as long as it runs. Calls `changed` for each change of the files, with
+    /// an error if the old pair stays in use.
     pub(crate) async fn follow(mut self, shown: &Rotating, changed: impl Fn(Result<(), StartError>)) -> Infallible {
         loop {
             tokio::time::sleep(PERIOD).await;
@@ -80,12 +80,12 @@ impl Files {
         }
     }
 
-    /// The pair, if the files changed since they were asked last.
+    /// Returns the pair if the files have changed since the last call.
     fn changed(&mut self) -> Option<Result<CertifiedKey, StartError>> {
         let content = match self.content() {
             Ok(content) if self.read.as_ref() == Some(&content) => return None,
             Ok(content) => content,
-            // Told once.
+            // Reported once.
             Err(error) => return self.read.take().map(|_| Err(error)),
         };
         let pair = self.pair(&content);
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(shows(&shown.0.read().unwrap()), first);
         assert!(files.changed().is_none());
 
-        // The certificate is there before its key.
+        // The certificate is written before its key.
         let second = write(folder.path(), ["tls.crt", "later.key"]);
         assert!(files.changed().unwrap().is_err());
         assert!(files.changed().is_none(), "told once");

@@ -1,7 +1,7 @@
-//! Starting, serving, stopping.
+//! Start, service and shutdown of a server.
 //!
-//! [`start`] gives a running server, for programs that go on to do something with it; [`run`] is a
-//! program's whole life with progress lines and signals.
+//! [`start`] returns a running server, for programs that use it; [`run`] is the whole life of a
+//! server program, with progress lines and signals.
 
 use std::{
     net::{IpAddr, SocketAddr},
@@ -38,10 +38,10 @@ use crate::{
     tls,
 };
 
-/// Ends a process that was asked twice to stop: 128 + SIGINT, as shells count.
+/// Exit code of a process that gets a second signal: 128 + SIGINT, as in shells.
 const IMPATIENT_EXIT_CODE: i32 = 130;
 
-/// A server that answers. Dropping this does not stop it.
+/// A running server. Dropping this does not stop it.
 pub struct Running {
     address: SocketAddr,
     url: String,
@@ -53,22 +53,22 @@ pub struct Running {
 }
 
 impl Running {
-    /// Where it listens; the port is the real one.
+    /// Returns the address that the server listens on, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// How this machine reaches it: `https://127.0.0.1:6443`.
+    /// Returns the URL of the server on this machine: `https://127.0.0.1:6443`.
     pub fn url(&self) -> &str {
         &self.url
     }
 
-    /// The administrator's kubeconfig, an absolute path.
+    /// Returns the absolute path of the administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// Waits for the reason why the store cannot be used any more; for ever where there is none.
+    /// Waits until the store can never be used again, and returns the reason.
     pub async fn store_failed(&mut self) -> String {
         match &mut self.failed {
             Some(failed) => match failed.await {
@@ -80,8 +80,8 @@ impl Running {
         }
     }
 
-    /// Stops: readiness fails at once, then nothing is accepted, then requests in flight have their
-    /// time. Returns when everything is on disk and closed.
+    /// Stops the server: readiness fails at once, then no connection is accepted, then requests in
+    /// flight get their time to end. Returns when everything is on disk and closed.
     pub async fn shutdown(self) {
         self.lifecycle.set_draining();
         tokio::time::sleep(self.delay).await;
@@ -92,8 +92,8 @@ impl Running {
     }
 }
 
-/// Opens everything and serves. The store's directory is locked before any file of a running server
-/// could be touched.
+/// Opens everything and serves. The directory of the store is locked before any file of another
+/// running server could be changed.
 pub async fn start(config: Config, env: Env, progress: Progress<'_>) -> Result<Running, StartError> {
     start_with(config, env, progress, &Telemetry::default()).await
 }
@@ -119,7 +119,7 @@ async fn start_with(
         failed,
         what,
     } = open::open(&config, env.clock.now(), &*env.rng).await?;
-    // A store on etcd answers only while its driver runs, and wiring may ask it already.
+    // A store on etcd answers only while its driver runs, and the wiring already uses it.
     let mut drivers = JoinSet::new();
     if let Some(driver) = driver {
         drivers.spawn(driver);
@@ -142,7 +142,7 @@ async fn start_with(
     };
     let started = starting.serve(progress, telemetry).await;
     if started.is_err() {
-        // Lets go of the directory: a program may try again with another port.
+        // Releases the directory: the program may retry with another port.
         store.close().await;
     }
     started
@@ -252,7 +252,7 @@ impl Starting {
     }
 }
 
-/// Serves to the end, and closes the store when nothing uses it any more.
+/// Serves until the shutdown, and closes the store when nothing uses it any more.
 async fn serve(
     server: Server,
     background: Vec<Background>,
@@ -276,19 +276,19 @@ async fn serve(
     beside.close();
     beside.wait().await;
     store.close().await;
-    // What the last requests left is written before the end.
+    // The audit events of the last requests are written before the end.
     drop(tokio::task::spawn_blocking(move || audit.close()).await);
     // Nothing is left to follow.
     drop(drivers);
 }
 
-/// A program's life: start with progress on standard error, serve until SIGTERM or SIGINT, drain. A
-/// second signal ends the process at once.
+/// Runs a server program: starts with progress on standard error, serves until SIGTERM or SIGINT,
+/// drains. A second signal ends the process at once.
 pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
     let telemetry = telemetry::install(&config)?;
     let format = config.log.format;
     housekeeping::take_small_pages();
-    // Signals that come during the start wait for its end.
+    // Signals during the start take effect at its end.
     let mut stop = Signals::listen()?;
     let mut running = start_with(
         config,
@@ -308,7 +308,7 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
         reason = running.store_failed() => Some(reason),
     };
     if failure.is_some() {
-        // Nothing here may be served any more; load balancers have to do without a warning.
+        // No request may be served any more; load balancers get no warning.
         running.delay = Duration::ZERO;
     }
     tracing::info!("stopping; a second signal ends at once");
@@ -317,7 +317,7 @@ pub async fn run(config: Config, env: Env) -> Result<(), StartError> {
         () = stop.next() => std::process::exit(IMPATIENT_EXIT_CODE),
     }
     tracing::info!("stopped");
-    // Blocks for seconds when the collector is away; nothing else runs any more.
+    // Blocks for seconds when the collector is unreachable; nothing else runs any more.
     drop(tokio::task::spawn_blocking(|| telemetry.flush()).await);
     failure.map_or(Ok(()), |reason| Err(StartError::StoreEnded(reason)))
 }
@@ -357,7 +357,7 @@ pub(crate) async fn resolve(listen: &str) -> Result<SocketAddr, StartError> {
         .ok_or_else(|| wrong("the name has no address".to_owned()))
 }
 
-/// Reaches the servers that workspaces are mounted from.
+/// Creates the client of servers that workspaces are mounted from.
 fn mounts(config: &Config, identity: &identity::Identity) -> Result<Arc<dyn insula_apiserver::Forward>, StartError> {
     let unusable = |cause: String| StartError::Identity {
         path: identity.front.key.clone(),
@@ -376,13 +376,14 @@ fn mounts(config: &Config, identity: &identity::Identity) -> Result<Arc<dyn insu
     Ok(Arc::new(mounts))
 }
 
-/// What clients may call us: besides the loopback names, where we listen and the machine's name.
+/// Returns the names of the certificate besides the loopback names: the listen address and the name
+/// of the machine.
 fn names(listen: &str, address: SocketAddr) -> Vec<String> {
     let host = listen
         .rsplit_once(':')
         .map(|(host, _)| host.trim_matches(['[', ']']))
         .filter(|host| !host.is_empty());
-    // Linux' own file; elsewhere the name can be given in `listen`.
+    // A file of Linux; on other systems the name can be given in `listen`.
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
     let machine = machine.as_deref().map(str::trim).filter(|name| is_dns_name(name));
     host.into_iter()
@@ -400,7 +401,7 @@ fn is_dns_name(name: &str) -> bool {
     name.len() < 254 && name.split('.').all(label)
 }
 
-/// An address that this machine can connect to.
+/// Returns a URL that this machine can connect to.
 fn url(address: SocketAddr) -> String {
     let host = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => "127.0.0.1".to_owned(),

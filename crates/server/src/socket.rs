@@ -1,4 +1,4 @@
-//! A connection's socket, which moves with the connection.
+//! Socket of a connection, which moves between runtimes with its connection.
 
 use std::{
     io::{self, IoSlice},
@@ -14,20 +14,20 @@ use tokio::{
 
 use crate::{connections::Connection, priority::Priority};
 
-/// Watched by the runtime on whose threads it was used last. A runtime learns of each packet that
-/// comes for what it watches: those who go first would do that for a flood, too.
+/// A socket that is registered with the runtime that used it last. A runtime handles each packet of
+/// its sockets: the normal runtime must not do so for a throttled tenant.
 ///
-/// One task uses it at a time: whoever else waited for it would not hear of the move.
+/// One task uses the socket at a time: a second one that waits for it would miss the move.
 pub(crate) struct Socket {
-    /// Nothing once it could not be moved.
+    /// `None` after a failed move.
     stream: Option<TcpStream>,
     priority: Priority,
-    /// Told of what comes.
+    /// Notified of received bytes.
     connection: Arc<Connection>,
 }
 
 impl Socket {
-    /// Of a stream that this thread's runtime watches.
+    /// Wraps a stream that is registered with the runtime of this thread.
     pub(crate) fn new(stream: TcpStream, connection: Arc<Connection>) -> Self {
         Socket {
             stream: Some(stream),

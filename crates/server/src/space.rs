@@ -1,5 +1,5 @@
-//! The alarm of a full disk: in the log and among the metrics. Asking the store whether it is over
-//! is what ends it.
+//! Alarm of a full disk, in the log and in the metrics. The check of the store also ends the alarm
+//! once there is space again.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use crate::metrics::Metrics;
 
 const PERIOD: Duration = Duration::from_secs(1);
 
-/// Runs for as long as the server does.
+/// Checks the store periodically, for as long as the server runs.
 pub(crate) async fn follow(store: Arc<dyn Store>, metrics: Arc<Metrics>) {
     let mut is_full = false;
     loop {

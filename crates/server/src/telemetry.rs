@@ -1,4 +1,4 @@
-//! Logs, traces and OTLP, set up once for the process. The only place that names OpenTelemetry's
+//! Logs, traces and OTLP, set up once for the process. The only module that uses OpenTelemetry's
 //! SDK.
 
 use std::io::IsTerminal;
@@ -18,18 +18,18 @@ use crate::{
 
 const SERVICE: &str = "insula";
 
-/// What has to be flushed at the end. Empty without a collector.
+/// Exporters that have to be flushed at the end. Empty without a collector.
 #[derive(Default)]
 pub(crate) struct Telemetry {
     traces: Option<SdkTracerProvider>,
     metrics: Option<SdkMeterProvider>,
 }
 
-/// Installs the process's subscriber. Called once, by a program; servers inside tests and demos do
-/// without.
+/// Installs the subscriber of the process. A program calls it once; servers in tests and
+/// demonstrations do without.
 ///
-/// Inside a tokio runtime, because the exporter's connection lives there. Without an endpoint no
-/// exporter exists.
+/// Call it inside a tokio runtime, which the connection of the exporter needs. Without an endpoint
+/// there is no exporter.
 pub(crate) fn install(config: &Config) -> Result<Telemetry, StartError> {
     let logs = |cause: String| StartError::Telemetry { what: "logs", cause };
     let filter = EnvFilter::try_new(&config.log.level)
@@ -50,7 +50,7 @@ pub(crate) fn install(config: &Config) -> Result<Telemetry, StartError> {
         let tracer = provider.tracer(SERVICE);
         tracing_opentelemetry::layer().with_tracer(tracer)
     });
-    // The filter holds for both, so that a collector sees the spans that the logs name.
+    // The filter applies to both, so that a collector gets the spans that the logs name.
     tracing_subscriber::registry()
         .with(spans)
         .with(lines)
@@ -90,12 +90,12 @@ fn connect(endpoint: &str) -> Result<Telemetry, StartError> {
 }
 
 impl Telemetry {
-    /// Where metrics go besides `/metrics`, if anywhere.
+    /// Returns the meter of the collector, if one is configured.
     pub(crate) fn meter(&self) -> Option<Meter> {
         self.metrics.as_ref().map(|provider| provider.meter(SERVICE))
     }
 
-    /// Sends what is still waiting. Blocks for a moment when the collector does not answer.
+    /// Sends buffered telemetry. Blocks for seconds when the collector does not answer.
     pub(crate) fn flush(self) {
         let traces = self.traces.map_or(Ok(()), |provider| provider.shutdown());
         let metrics = self.metrics.map_or(Ok(()), |provider| provider.shutdown());

@@ -1,5 +1,5 @@
-//! The server's side of TLS: 1.2 or newer, HTTP/2 before HTTP/1.1, a client certificate of our CA
-//! or none.
+//! TLS configuration of the server: version 1.2 or newer, HTTP/2 before HTTP/1.1, an optional
+//! client certificate of our CA.
 
 use std::{path::Path, sync::Arc};
 
@@ -12,14 +12,15 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 
 use crate::{StartError, identity::Identity, rotating::Rotating};
 
-/// Makes aws-lc-rs the process's provider. Libraries that look for one panic when two are linked
-/// and none is chosen.
+/// Makes aws-lc-rs the cryptography provider of the process. Libraries panic when two providers are
+/// linked and none is installed.
 pub fn install_provider() {
-    // The answer is an error when one is installed already, which is as good.
+    // An error means that a provider is installed already, which is as good.
     drop(aws_lc_rs::default_provider().install_default());
 }
 
-/// What the listener speaks. Certificates are read once: a renewal needs a restart.
+/// Returns the configuration of the listener. Certificates are read once: a renewal needs a
+/// restart.
 pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, StartError> {
     let provider: Arc<CryptoProvider> = Arc::new(aws_lc_rs::default_provider());
     let mut roots = RootCertStore::empty();
@@ -27,8 +28,8 @@ pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, St
         roots.add(certificate).map_err(|error| wrong(&identity.ca, &error))?;
     }
     let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
-        // Tokens come without a certificate; who has neither is anonymous, which authentication
-        // decides about.
+        // A client with a token has no certificate; a client without both is anonymous, and
+        // authentication decides.
         .allow_unauthenticated()
         .build()
         .map_err(|error| wrong(&identity.ca, &error))?;
@@ -44,7 +45,8 @@ pub(crate) fn server_config(identity: &Identity) -> Result<Arc<ServerConfig>, St
     Ok(Arc::new(config))
 }
 
-/// The same of a certificate that may change, for whoever connects: nobody is asked for one.
+/// Returns the configuration of a server whose certificate may change, and which asks for no client
+/// certificate.
 pub(crate) fn plain_config(shown: Arc<Rotating>) -> Result<ServerConfig, rustls::Error> {
     let mut config = ServerConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
         .with_protocol_versions(&[&rustls::version::TLS13, &rustls::version::TLS12])?

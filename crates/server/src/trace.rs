@@ -1,7 +1,7 @@
-//! Every request gets an id and a span: log lines below name the request and its workspace.
+//! Id and span of each request: log lines of a request name the request and its workspace.
 //!
-//! The id travels in the header `Audit-Id`, on the request for whoever answers it and on the answer
-//! for whoever asked.
+//! The header `Audit-Id` carries the id, on the request for its handlers and on the answer for the
+//! client.
 
 use std::time::Instant;
 
@@ -10,26 +10,26 @@ use http::{HeaderName, HeaderValue};
 use insula_api::Rng;
 use tracing::Span;
 
-/// Kubernetes' name for a request's id.
+/// Kubernetes' header for the id of a request.
 pub const REQUEST_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// Longer paths are cut in logs.
+/// Characters of a workspace path in logs at most.
 const WORKSPACE_CHARS_MAX: usize = 128;
 
-/// A request that is being answered.
+/// Id and span of a request that is being answered.
 pub(crate) struct Trace {
     header: HeaderValue,
-    /// What log lines meanwhile are part of.
+    /// Span of the log lines of the request.
     pub(crate) span: Span,
     path: String,
     started: Instant,
 }
 
 impl Trace {
-    /// Gives a request its id.
+    /// Assigns the id of a request.
     pub(crate) fn begin(rng: &dyn Rng, request: &mut Request) -> Self {
-        // Always our own: an id that a client chose could point an investigation at somebody else's
-        // request.
+        // Never that of the client: a chosen id could point an investigation at a request of
+        // somebody else.
         let id = request_id(rng);
         let header = HeaderValue::from_str(&id).expect("hexadecimal digits are a header's value");
         request.headers_mut().insert(REQUEST_ID, header.clone());
@@ -47,7 +47,7 @@ impl Trace {
         }
     }
 
-    /// Tells how it ended, and whom to ask about it.
+    /// Records the status of the response, and sets its id header.
     pub(crate) fn end(self, response: &mut Response) {
         let (code, milliseconds) = (response.status().as_u16(), self.started.elapsed().as_secs_f64() * 1e3);
         let path = self.path;
@@ -59,7 +59,7 @@ impl Trace {
     }
 }
 
-/// A random UUID (version 4), as Kubernetes' ids are.
+/// Returns a random UUID (version 4), as Kubernetes' ids are.
 fn request_id(rng: &dyn Rng) -> String {
     let mut bytes = [0; 16];
     rng.fill(&mut bytes);
@@ -76,7 +76,7 @@ fn request_id(rng: &dyn Rng) -> String {
     .join("-")
 }
 
-/// The workspace as the client wrote it; whether it exists is found out later.
+/// Returns the workspace as the client wrote it. It need not exist.
 fn workspace(path: &str) -> Option<&str> {
     let rest = path.split("/clusters/").nth(1)?;
     let name = rest.split('/').next()?;

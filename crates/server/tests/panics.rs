@@ -1,5 +1,5 @@
-//! A bug in one request is a 500 of that request, and of nothing else: no place stays taken, no
-//! lock stays held.
+//! Panics in requests: a bug in one request is a 500 of that request alone. No permit stays taken,
+//! and no lock stays held.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -30,7 +30,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject};
 use serde_json::{Value, json};
 use tonic::Code;
 
-/// Randomness that stands for a bug: asked so many times, it panics.
+/// Randomness that simulates a bug: it panics after a number of calls.
 struct Faulty {
     real: Arc<dyn Rng>,
     left: AtomicI64,
@@ -43,8 +43,8 @@ impl Rng for Faulty {
     }
 }
 
-/// A clock that stands for a bug where calls compute: told to, it panics once on a thread of low
-/// priority.
+/// A clock that simulates a bug in the work of a call: once `faulty` is set, it panics on a
+/// low-priority thread.
 struct FaultyClock {
     real: Arc<dyn Clock>,
     faulty: AtomicBool,
@@ -124,7 +124,7 @@ async fn a_bug_in_a_request_ends_that_request() {
     let client: Https = client(data_dir.path());
     let maps = format!("{}/clusters/root/api/v1/namespaces/default/configmaps", running.url());
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}});
-    // Reconcilers draw numbers, too, until all is there that every workspace has.
+    // Reconcilers use random numbers, too, until the objects of every workspace exist.
     let mut seen = Value::Null;
     loop {
         let (code, list) = ask(&client, Method::GET, &maps, &Value::Null).await;
@@ -136,7 +136,8 @@ async fn a_bug_in_a_request_ends_that_request() {
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     for _ in 0..3 {
-        // The first is the request's id; the second would be the object's.
+        // The first call is for the id of the request; the second would be for the UID of the
+        // object.
         faulty.left.store(2, Ordering::Relaxed);
         let (code, status) = ask(&client, Method::POST, &maps, &map).await;
         faulty.left.store(-1, Ordering::Relaxed);
@@ -148,7 +149,7 @@ async fn a_bug_in_a_request_ends_that_request() {
     running.shutdown().await;
 }
 
-/// The same for a gRPC call, whose work is done on another thread.
+/// The work of a gRPC call runs on another thread.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_bug_in_a_call_ends_that_call() {
     let real = Env::real();

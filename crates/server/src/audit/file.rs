@@ -1,4 +1,5 @@
-//! A file that is renamed when it is large, and whose old parts go when they are many or old.
+//! Log file with rotation: it is renamed when it is large, and old files are removed when they are
+//! too many or too old.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -14,14 +15,14 @@ const OWNER_ONLY: u32 = 0o600;
 const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 const BYTES_PER_MEGABYTE: u64 = 1 << 20;
 
-/// How much is kept.
+/// Limits of a rotated file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Keep {
     /// Bytes of one file.
     pub(super) bytes: u64,
-    /// Old files.
+    /// Number of old files.
     pub(super) backups: usize,
-    /// Age of an old file; 0 for any.
+    /// Age of an old file; 0 for no limit.
     pub(super) age: Duration,
 }
 
@@ -35,7 +36,7 @@ impl Keep {
     }
 }
 
-/// The file that is written to, after it was opened.
+/// The open file and its limits.
 pub(super) struct Rotated {
     path: PathBuf,
     keep: Keep,
@@ -59,15 +60,14 @@ impl Rotated {
         })
     }
 
-    /// Writes whole lines. After a failure the file ends where it ended before.
+    /// Writes whole lines. After a failure the file has its previous length.
     pub(super) fn write(&mut self, lines: &[u8], now: Timestamp) -> io::Result<()> {
         let written = lines.len() as u64;
         if self.length > 0 && self.length + written > self.keep.bytes {
             self.rotate(now)?;
         }
         if let Err(error) = self.file.write_all(lines) {
-            // Half a line would spoil the next one. If this fails, too, there is nothing left to
-            // do.
+            // Half a line would corrupt the next one. If this fails, too, nothing else helps.
             drop(self.file.set_len(self.length));
             return Err(error);
         }
@@ -77,7 +77,7 @@ impl Rotated {
 
     fn rotate(&mut self, now: Timestamp) -> io::Result<()> {
         let (path, keep) = (self.path.clone(), self.keep);
-        // Several in a second are told apart by a number.
+        // A number distinguishes several files of one second.
         let backup = (0..).map(|n| backup(&path, now, n)).find(|backup| !backup.exists());
         fs::rename(&path, backup.unwrap_or_else(|| path.clone()))?;
         *self = Rotated::open(path, keep)?;
@@ -92,7 +92,7 @@ impl Rotated {
         for entry in fs::read_dir(dir)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            // A date begins with a digit: `audit-notes.log` is somebody else's.
+            // A date begins with a digit: `audit-notes.log` is not a rotated file.
             let dated = name
                 .strip_prefix(&format!("{stem}-"))
                 .filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
@@ -120,7 +120,7 @@ impl Rotated {
     }
 }
 
-/// `audit.log` is `audit` and `.log`.
+/// Splits a file name: `audit.log` is `audit` and `.log`.
 fn parts(path: &Path) -> (String, String) {
     let text = |part: Option<&std::ffi::OsStr>| part.unwrap_or_default().to_string_lossy().into_owned();
     let extension = text(path.extension());
@@ -128,7 +128,8 @@ fn parts(path: &Path) -> (String, String) {
     (text(path.file_stem()), format!("{dot}{extension}"))
 }
 
-/// `audit-2026-11-21T09-40-00.000.log`, in the form that Kubernetes' rotation uses.
+/// Returns the name of a rotated file, as Kubernetes' rotation writes it:
+/// `audit-2026-11-21T09-40-00.000.log`.
 fn backup(path: &Path, now: Timestamp, n: usize) -> PathBuf {
     let (stem, extension) = parts(path);
     let date = now.to_string().trim_end_matches('Z').replace(':', "-");

@@ -1,11 +1,11 @@
-//! The audit log: every request leaves a line that says who asked for what, and how it ended.
+//! Audit log: one line for every request, with its user, its subject and its outcome.
 //!
 //! ```text
-//! Asking ─ Record ─▶ stages of the request ─▶ Event ─▶ queue, bounded ─▶ one thread ─▶ audit.log ─▶ audit-….log
+//! RequestAudit ─ Record ─▶ stages of the request ─▶ Event ─▶ queue, bounded ─▶ one thread ─▶ audit.log ─▶ audit-….log
 //! ```
-//! A request never waits for the disk: it leaves its event in the queue, and one thread writes all
-//! that is there with one call. What happens when the queue is full is a setting; events that are
-//! lost are counted.
+//! A request never waits for the disk: its event goes into a queue, and one thread writes all
+//! queued events with one call. The setting `audit.whenFull` decides what happens when the queue is
+//! full; lost events are counted.
 
 mod file;
 mod request;
@@ -26,10 +26,10 @@ use crate::{
 pub(crate) use request::RequestAudit;
 pub(crate) use writer::Writer;
 
-/// What is recorded where no policy is given: everything but health, and no content of anything.
+/// Default policy: the metadata of every request except those for health.
 const DEFAULT_POLICY: &str = include_str!("policy.yaml");
 
-/// The log and its writer. Events that come after the writer was closed are lost, and counted.
+/// Opens the log and starts its writer. Events after the writer is closed are lost, and counted.
 pub(crate) fn open(
     config: &Config,
     clock: Arc<dyn Clock>,
@@ -45,7 +45,7 @@ pub(crate) fn open(
     Ok((Arc::new(log), writer))
 }
 
-/// Where the log is.
+/// Returns the path of the log.
 pub(crate) fn path(config: &Config) -> PathBuf {
     let given = config.audit.file.clone();
     given.unwrap_or_else(|| config.data_dir.join("audit").join("audit.log"))

@@ -1,4 +1,4 @@
-//! Begins the record of each request, and ends it.
+//! Audit record of one request, from its arrival to its answer.
 
 use std::{net::IpAddr, sync::Arc};
 
@@ -13,25 +13,25 @@ use serde_json::json;
 
 use crate::{grpc, listen::PeerAddress, trace::REQUEST_ID};
 
-/// Longer names of programs are cut, as Kubernetes cuts them.
+/// Characters of a user agent at most; longer ones are cut, as in Kubernetes.
 const USER_AGENT_CHARS_MAX: usize = 1024;
 const CUT: &str = "...TRUNCATED";
-/// Proxies on the way that are named; clients write what they like.
+/// Addresses of `X-Forwarded-For` that are recorded at most; clients may write any number.
 const FORWARDED_MAX: usize = 16;
 
-/// A request that is being answered. One that ends before its answer leaves a line, too: what it
-/// did may have happened.
+/// Audit record of a request that is being answered. A request that ends without an answer is
+/// recorded, too: it may have taken effect.
 pub(crate) struct RequestAudit(Record);
 
 impl RequestAudit {
-    /// Begins the record of a request, for all who answer it.
+    /// Begins the record of a request, and attaches it to the request.
     pub(crate) fn begin(log: &Arc<Log>, request: &mut Request) -> Self {
         let record = Record::new(Arc::clone(log), facts(request));
         request.extensions_mut().insert(record.clone());
         RequestAudit(record)
     }
 
-    /// Ends it.
+    /// Ends the record with the response.
     pub(crate) fn end(self, response: &Response) {
         match grpc::ended(response.headers()) {
             Some(status) => {
@@ -80,8 +80,8 @@ fn facts(request: &Request) -> Facts {
     }
 }
 
-/// Parameters that hold a credential for some server or other. This one takes none from a query,
-/// but clients send them.
+/// Query parameters that hold a credential for some server. This server reads no credential from a
+/// query, but clients send them.
 const CREDENTIALS: [&str; 9] = [
     "access_token",
     "apikey",
@@ -94,7 +94,7 @@ const CREDENTIALS: [&str; 9] = [
     "token",
 ];
 
-/// A query without the credentials in it.
+/// Returns a query with its credentials redacted.
 fn redacted(query: &str) -> String {
     let redact = |pair: &str| match pair.split_once('=') {
         Some((key, _)) if CREDENTIALS.contains(&&*percent_decoded(key).to_ascii_lowercase()) => {
@@ -112,8 +112,8 @@ fn text(value: Option<&HeaderValue>) -> String {
     })
 }
 
-/// Where a request says that it comes from, and last where it comes from: all but the last are as
-/// true as the client.
+/// Returns the source addresses of a request: those that `X-Forwarded-For` claims, which are as
+/// true as the client, and last the address of the connection.
 fn sources(headers: &HeaderMap, peer: Option<&PeerAddress>) -> Vec<String> {
     let forwarded = headers
         .get_all("x-forwarded-for")

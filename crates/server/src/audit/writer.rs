@@ -1,4 +1,4 @@
-//! The thread that writes, and the queue before it.
+//! Writer thread of the audit log, and its queue.
 
 use std::{
     path::PathBuf,
@@ -22,15 +22,15 @@ use crate::{
     metrics::{AuditOutcome, Metrics},
 };
 
-/// Between two looks into the queue: requests that come meanwhile wake nobody.
+/// Pause between two reads of the queue: requests that arrive meanwhile wake no thread.
 const PERIOD: Duration = Duration::from_millis(10);
-/// Bytes that are written with one call.
+/// Bytes that one call writes at most.
 const BATCH_BYTES: usize = 1 << 20;
-/// How long a request waits for room in the queue, where it waits. A log that stands still stops no
-/// server.
+/// Longest time that a request waits for room in the queue, if requests wait at all. A stalled log
+/// does not stop the server.
 const PATIENCE: Duration = Duration::from_secs(5);
 const PAUSE: Duration = Duration::from_millis(2);
-/// Between two complaints about the same disk.
+/// Pause between two log lines about the same disk.
 const COMPLAINT_PERIOD: Duration = Duration::from_secs(60);
 
 enum Message {
@@ -38,7 +38,7 @@ enum Message {
     Close,
 }
 
-/// Takes events, and writes them.
+/// Sink of audit events that writes them to the log.
 pub(crate) struct Writer {
     queue: SyncSender<Message>,
     when_full: WhenFull,
@@ -72,17 +72,17 @@ impl Writer {
         })
     }
 
-    /// Writes what is in the queue, and ends. Blocks.
+    /// Writes the queued events and ends the thread. Blocks.
     pub(crate) fn close(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A thread that panicked takes no message, and has told why.
+            // A thread that panicked takes no message, and has reported the panic.
             drop(self.queue.send(Message::Close));
             drop(thread.join());
         }
     }
 
-    /// Waits for room, where it is wanted, without holding up what else the thread has to do.
+    /// Waits for room in the queue, without blocking other tasks of the thread.
     fn wait(&self, mut message: Message) {
         let begun = Instant::now();
         block_in_place(&mut || {
@@ -109,7 +109,7 @@ impl Sink for Writer {
     }
 }
 
-/// What the thread holds.
+/// State of the writer thread.
 struct Writing {
     file: Rotated,
     path: PathBuf,
@@ -164,7 +164,7 @@ impl Writing {
     }
 }
 
-/// A line; `false` if it cannot be one.
+/// Appends an event as a line. Returns false if it cannot be encoded.
 fn encode(event: &Event, batch: &mut Vec<u8>) -> bool {
     let length = batch.len();
     let encoded = serde_json::to_writer(&mut *batch, event).is_ok();

@@ -1,8 +1,8 @@
-//! Where settings come from: defaults, then a YAML file, then the environment, then flags; the last
-//! one wins.
+//! Sources of settings: defaults, then a YAML file, then the environment, then flags. The last one
+//! wins.
 //!
-//! All four are the same thing here, a list of (key, value), and are applied one value at a time:
-//! so a refusal names the key and where it was set, and an unknown key names its nearest known one.
+//! Each source is a list of (key, value), and is applied one value at a time. So an error names the
+//! key and its source, and for an unknown key the nearest known one.
 
 use std::{collections::BTreeMap, fmt, path::PathBuf};
 
@@ -10,21 +10,21 @@ use serde_json::{Map, Value};
 
 use super::{Config, StoreChoice};
 
-/// Kubernetes waits no longer for any webhook.
+/// Seconds of a webhook call at most, as in Kubernetes.
 const WEBHOOK_SECONDS_MAX: u32 = 30;
 
-/// What to read.
+/// Sources to read.
 #[derive(Debug, Default)]
 pub struct Sources {
     /// A YAML file.
     pub file: Option<PathBuf>,
-    /// The process's environment; only `INSULA_…` is looked at.
+    /// Environment of the process; only names with the prefix `INSULA_` count.
     pub environment: Vec<(String, String)>,
     /// Flags as (key, value), the key as in YAML: `dataDir`, `log.level`.
     pub flags: Vec<(&'static str, String)>,
 }
 
-/// Where a setting was made.
+/// Source of a setting.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A file.
@@ -45,7 +45,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// A setting that cannot be used. Each names the place to correct.
+/// A setting that cannot be used. Each variant names the source to correct.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
@@ -53,7 +53,7 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         cause: std::io::Error,
     },
     /// The file is not YAML, or not a mapping.
@@ -61,27 +61,27 @@ pub enum ConfigError {
     Syntax {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         cause: String,
     },
     /// A key that does not exist.
     #[error("unknown key `{key}` in {from}{}", hint(nearest))]
     Unknown {
-        /// As written.
+        /// The key as written.
         key: String,
-        /// Where.
+        /// Source of the setting.
         from: Source,
-        /// The known one that looks most like it.
+        /// The known key that is most similar.
         nearest: Option<String>,
     },
     /// A value that the key does not take.
     #[error("`{key}` in {from}: {cause}")]
     Invalid {
-        /// As written.
+        /// The key as written.
         key: String,
-        /// Where.
+        /// Source of the setting.
         from: Source,
-        /// Why.
+        /// Cause.
         cause: String,
     },
 }
@@ -93,7 +93,7 @@ fn hint(nearest: &Option<String>) -> String {
     }
 }
 
-/// Reads and merges all sources. The result's paths are absolute.
+/// Reads and merges all sources. Paths in the result are absolute.
 pub fn load(sources: Sources) -> Result<Config, ConfigError> {
     let mut merge = Merge::new();
     if let Some(path) = sources.file {
@@ -139,7 +139,8 @@ fn absolute(path: PathBuf, key: &str) -> Result<PathBuf, ConfigError> {
     })
 }
 
-/// What types cannot say. The source is not known any more here; the key is enough to find it.
+/// Checks rules that types cannot express. The source is not known any more here; the key is enough
+/// to find it.
 fn check(config: &Config) -> Result<(), ConfigError> {
     let refuse = |key: &str, cause: String| {
         Err(ConfigError::Invalid {
@@ -195,7 +196,7 @@ fn check(config: &Config) -> Result<(), ConfigError> {
     }
 }
 
-/// Finds settings of etcd that do not fit together: the key, and what is wrong.
+/// Returns the key of an etcd setting that contradicts another one, and the mistake.
 fn etcd_mistake(config: &Config) -> Option<(&'static str, &'static str)> {
     let etcd = &config.etcd;
     let tls = matches!(&config.store, StoreChoice::Etcd(endpoints) if endpoints.tls);
@@ -226,7 +227,7 @@ fn etcd_mistake(config: &Config) -> Option<(&'static str, &'static str)> {
     None
 }
 
-/// The settings so far, and the tree of known keys with their defaults.
+/// The merged settings, and the tree of known keys with their defaults.
 struct Merge {
     config: Config,
     known: BTreeMap<String, Value>,
@@ -282,7 +283,8 @@ impl Merge {
         Ok(())
     }
 
-    /// Text from a flag or a variable; what it means depends on the default it replaces.
+    /// Sets a key to the text of a flag or variable. The type of the default decides how the text
+    /// is parsed.
     fn text(&mut self, key: &str, written: &str, text: &str, from: Source) -> Result<(), ConfigError> {
         let value = match self.known.get(key) {
             Some(Value::Number(_)) => text.parse().map(Value::Number).unwrap_or_else(|_| Value::from(text)),
@@ -325,7 +327,7 @@ fn tree(config: &Config) -> Value {
     serde_json::to_value(config).expect("settings are plain data")
 }
 
-/// `{"log": {"level": "info"}}` → `log.level: "info"`.
+/// Flattens a tree: `{"log": {"level": "info"}}` → `log.level: "info"`.
 fn leaves(prefix: &str, value: &Value, into: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(fields) if !fields.is_empty() => {
@@ -356,7 +358,7 @@ fn place(settings: &mut Value, key: &str, value: Value) {
     *at = value;
 }
 
-/// `limits.bodyBytes` → `INSULA_LIMITS_BODY_BYTES`.
+/// Returns the environment variable of a key: `limits.bodyBytes` → `INSULA_LIMITS_BODY_BYTES`.
 fn variable(key: &str) -> String {
     let mut name = "INSULA_".to_owned();
     for letter in key.chars() {
@@ -369,10 +371,10 @@ fn variable(key: &str) -> String {
     name
 }
 
-/// Names that begin like ours but are somebody else's business.
+/// Returns true for variables with our prefix that are no settings.
 fn is_not_ours(name: &str) -> bool {
     // `INSULA_CONFIG` names the file itself. Tests find programs by `INSULA_BIN` and `INSULA_ETCD`.
-    // Kubernetes gives every pod the address of every Service, and a Service may well be called
+    // Kubernetes gives every pod the address of every Service, and a Service may be called
     // `insula`.
     let fixed = [
         "INSULA_CONFIG",
@@ -388,7 +390,7 @@ fn is_not_ours(name: &str) -> bool {
             .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
 }
 
-/// The known key that looks most like the written one, if any does.
+/// Returns the known key that is most similar to the written one, if any is.
 fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a String>) -> Option<String> {
     let lower = written.to_lowercase();
     let last = |key: &str| key.rsplit('.').next().unwrap_or_default().to_lowercase();
@@ -406,7 +408,8 @@ fn nearest<'a>(written: &str, known: impl Iterator<Item = &'a String>) -> Option
         .map(|(_, key)| key.clone())
 }
 
-/// How many letters to add, drop, change or swap with their neighbour.
+/// Returns the edit distance of two words: letters to add, drop, change or swap with their
+/// neighbour.
 fn distance(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
     let mut rows = vec![(0..=b.len()).collect::<Vec<usize>>()];

@@ -1,8 +1,8 @@
-//! Everything that can be set, in one struct, read once at start.
+//! Settings of the server in one struct, read once at start.
 //!
-//! `Config::default()` is the documentation's truth: `config/insula.yaml` shows every key with its
-//! default, and a test compares the two. [`load`] merges the sources; nothing below the server's
-//! wiring reads a variable or a file.
+//! `Config::default()` holds the defaults: `config/insula.yaml` documents every key with its
+//! default, and a test compares the two. [`load`] merges the sources. No code below the wiring of
+//! the server reads a variable or a settings file.
 
 mod load;
 
@@ -14,46 +14,47 @@ use serde::{Deserialize, Serialize};
 
 pub use crate::outbound::Targets;
 
-/// The server's settings. Keys are camelCase in YAML (`dataDir`), `INSULA_DATA_DIR` in the
+/// Settings of the server. Keys are camelCase in YAML (`dataDir`), `INSULA_DATA_DIR` in the
 /// environment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Config {
-    /// Keys, certificates and the embedded store live here (mode 0700). Made at first start.
+    /// Directory of keys, certificates and the embedded store (mode 0700). Created at the first
+    /// start.
     pub data_dir: PathBuf,
-    /// Where the API is served: `ADDRESS:PORT`. Port 0 takes a free one.
+    /// Address that serves the API: `ADDRESS:PORT`. Port 0 takes a free port.
     pub listen: String,
-    /// Where the administrator's kubeconfig is written; nothing means `admin.kubeconfig` in the
-    /// data directory.
+    /// File for the kubeconfig of the administrator; `None` means `admin.kubeconfig` in the data
+    /// directory.
     pub kubeconfig: Option<PathBuf>,
-    /// What keeps the objects.
+    /// Storage engine.
     pub store: StoreChoice,
-    /// How etcd is reached, where it is the store.
+    /// Connections to etcd, if it is the store.
     pub etcd: EtcdConfig,
-    /// Disk space that the embedded store keeps for the time when the disk is full, in MiB: 0 for
-    /// none.
+    /// Disk space in MiB that the embedded store reserves for a full disk; 0 for none.
     pub store_reserve_megabytes: u64,
     /// Static bearer tokens, one a line: `token,user,uid,"group1,group2"`.
     pub token_file: Option<PathBuf>,
-    /// Whose tokens count beside our own: a file of Kubernetes' kind AuthenticationConfiguration.
+    /// File of Kubernetes' kind AuthenticationConfiguration: the issuers whose tokens are accepted.
     pub authentication_config: Option<PathBuf>,
     /// Seconds that requests in flight may take after SIGTERM.
     pub drain_seconds: u64,
-    /// Seconds between "not ready" and "not accepting" at SIGTERM, for load balancers to look away.
+    /// Seconds between "not ready" and "not accepting" at SIGTERM, in which load balancers remove
+    /// the server.
     pub shutdown_delay_seconds: u64,
-    /// What is written to standard error.
+    /// Log on standard error.
     pub log: LogConfig,
-    /// What is sent elsewhere.
+    /// Telemetry that is sent to a collector.
     pub telemetry: TelemetryConfig,
-    /// Whom tenants' webhooks may be.
+    /// Calls to webhooks of tenants.
     pub webhooks: Webhooks,
-    /// What workspaces may be.
+    /// Options of workspaces.
     pub workspaces: Workspaces,
     /// Watches, and the history that they read.
     pub watches: Watches,
-    /// Who asked for what: the log of it.
+    /// Audit log.
     pub audit: AuditConfig,
-    /// How much anybody may ask for.
+    /// Limits of requests and connections.
     pub limits: Limits,
 }
 
@@ -113,12 +114,12 @@ pub enum LogFormat {
     Json,
 }
 
-/// Telemetry that leaves the process. `/metrics` is always there and needs no setting.
+/// Telemetry that leaves the process. `/metrics` is always served and needs no setting.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct TelemetryConfig {
-    /// An OpenTelemetry collector (OTLP over gRPC), as `http://host:4317`. Nothing: no exporter is
-    /// made.
+    /// URL of an OpenTelemetry collector (OTLP over gRPC), as `http://host:4317`. `None` for no
+    /// exporter.
     pub otlp_endpoint: Option<String>,
 }
 
@@ -126,30 +127,30 @@ pub struct TelemetryConfig {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct AuditConfig {
-    /// The file; nothing means `audit/audit.log` in the data directory.
+    /// The file; `None` means `audit/audit.log` in the data directory.
     pub file: Option<PathBuf>,
-    /// What is recorded: an `audit.k8s.io/v1` Policy. Nothing: the metadata of every request but
-    /// those for health.
+    /// File of the `audit.k8s.io/v1` Policy. `None` for the metadata of every request except those
+    /// for health.
     pub policy: Option<PathBuf>,
-    /// A file that is larger is renamed, and a new one begun.
+    /// Megabytes of the file at which it is rotated.
     pub max_megabytes: u64,
-    /// Renamed files that are kept.
+    /// Rotated files that are kept at most.
     pub max_backups: usize,
-    /// Days for which they are; 0 for as long as there are not too many.
+    /// Days for which rotated files are kept; 0 for no limit.
     pub max_age_days: u64,
-    /// Events that wait for being written.
+    /// Events in the queue at most.
     pub queue: usize,
-    /// What happens when more would have to wait.
+    /// Behaviour when the queue is full.
     pub when_full: WhenFull,
 }
 
-/// What a request does when there is no room for what is recorded of it.
+/// Behaviour of a request when the queue of audit events is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum WhenFull {
-    /// It goes on, and the event is lost and counted.
+    /// The request goes on; the event is lost and counted.
     Drop,
-    /// It waits, at most five seconds.
+    /// The request waits, at most five seconds.
     Wait,
 }
 
@@ -168,16 +169,16 @@ impl Default for AuditConfig {
     }
 }
 
-/// Calls to servers that tenants name.
+/// Calls to servers that tenants configure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Webhooks {
-    /// Who may be called, commas between: `public`, addresses, networks, hosts, `*.` and a domain.
-    /// Empty: nobody.
+    /// Allowed targets, separated by commas: `public`, addresses, networks, hosts, `*.` and a
+    /// domain. Empty for none.
     pub allow: Targets,
-    /// Seconds that a call may take where its configuration does not say.
+    /// Seconds of a call at most, unless its configuration says otherwise.
     pub timeout_seconds: u32,
-    /// Calls of one workspace at once; others wait for their turn.
+    /// Concurrent calls of one workspace; further calls wait.
     pub calls_per_workspace: usize,
 }
 
@@ -195,13 +196,13 @@ impl Default for Webhooks {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Workspaces {
-    /// Whether every user has a home workspace (`kubectl ws ~`).
+    /// Gives every user a home workspace (`kubectl ws ~`).
     pub homes: bool,
-    /// Seconds that an event is kept after it was written last; 0 for ever.
+    /// Seconds for which an event is kept after its last write; 0 for ever.
     pub event_ttl_seconds: u64,
-    /// Objects that a workspace may have in all; 0 is any number.
+    /// Objects of a workspace at most; 0 for no limit.
     pub objects: u64,
-    /// Where workspaces may be mounted from, as `webhooks.allow`; empty: nowhere.
+    /// Servers that workspaces may be mounted from, written as `webhooks.allow`; empty for none.
     pub mounts: Targets,
 }
 
@@ -209,11 +210,11 @@ pub struct Workspaces {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Watches {
-    /// Seconds of history that the server keeps, as long as the store has room for it. A watch or
-    /// list from an older revision is answered 410; at least 1.
+    /// Seconds of history that the server keeps, as long as the store has room for it; at least 1.
+    /// A watch or list from an older revision gets 410.
     pub history_seconds: u64,
-    /// Seconds between bookmarks. At each one the server checks again that the user may watch; at
-    /// least 1.
+    /// Seconds between bookmarks; at least 1. At each bookmark the server checks again that the
+    /// user may watch.
     pub bookmark_seconds: u64,
 }
 
@@ -232,46 +233,46 @@ impl Default for Watches {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Limits {
-    /// Bytes of a request's body.
+    /// Bytes of the body of a request.
     pub body_bytes: usize,
-    /// Bytes of a request's headers.
+    /// Bytes of the headers of a request.
     pub header_bytes: u32,
-    /// Seconds to send a request's headers, and to finish a TLS handshake.
+    /// Seconds in which a client sends the headers of a request, and finishes a TLS handshake.
     pub header_seconds: u64,
-    /// Seconds to answer a request that is not a watch.
+    /// Seconds in which a request other than a watch is answered.
     pub request_seconds: u64,
-    /// Requests being answered, watches not counted.
+    /// Requests in flight, not counting watches.
     pub requests_in_flight: usize,
-    /// The same for one user.
+    /// Requests in flight of one user, not counting watches.
     pub requests_in_flight_per_user: usize,
-    /// Requests that one user begins in a second.
+    /// Requests of one user per second.
     pub requests_per_second_per_user: usize,
     /// Open watches of one user.
     pub watches_per_user: usize,
-    /// Requests being answered in one workspace, watches not counted.
+    /// Requests in flight in one workspace, not counting watches.
     pub requests_in_flight_per_workspace: usize,
-    /// Requests that are begun in one workspace in a second.
+    /// Requests in one workspace per second.
     pub requests_per_second_per_workspace: usize,
     /// Open watches of one workspace.
     pub watches_per_workspace: usize,
-    /// Hundredths of the cores that one workspace may use while others ask, too; 100: what is left
-    /// over.
+    /// Percentage of the cores that one workspace may use while other workspaces are active. 100
+    /// for whatever the others leave.
     pub compute_percent_per_workspace: usize,
     /// Open connections.
     pub connections: usize,
-    /// Those of one address that have shown no credential yet.
+    /// Open connections of one address that have not shown a credential yet.
     pub connections_per_address: usize,
-    /// Bytes of requests and answers that are kept in memory at once.
+    /// Bytes of requests and answers in memory.
     pub bytes_in_flight: usize,
-    /// The same for one user.
+    /// Bytes of requests and answers of one user in memory.
     pub bytes_in_flight_per_user: usize,
-    /// The same for one workspace.
+    /// Bytes of requests and answers of one workspace in memory.
     pub bytes_in_flight_per_workspace: usize,
-    /// Seconds that a connection may have no request.
+    /// Seconds for which a connection may be idle.
     pub idle_seconds: u64,
-    /// Seconds in which a client has to take something of an answer that is there for it.
+    /// Seconds in which a client has to read some of a waiting answer.
     pub stall_seconds: u64,
-    /// HTTP/2 streams of one connection.
+    /// Concurrent HTTP/2 streams of one connection.
     pub streams_per_connection: u32,
 }
 
@@ -310,15 +311,15 @@ impl Default for Config {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            // Kubernetes' own: an object of 1.5 MiB as JSON, and room for its escapes.
+            // The limit of Kubernetes: an object of 1.5 MiB as JSON, and room for its escapes.
             body_bytes: 3 * 1024 * 1024,
             header_bytes: 64 * 1024,
             header_seconds: 10,
             request_seconds: 60,
             requests_in_flight: 2_000,
             requests_in_flight_per_user: 400,
-            // More than one machine answers: who computes much lets others go first, so that this
-            // is for who wants to sell less.
+            // More than one machine answers. Fair sharing throttles heavy tenants already; this
+            // limit is for operators who want to sell less.
             requests_per_second_per_user: 50_000,
             watches_per_user: 5_000,
             requests_in_flight_per_workspace: 400,
@@ -331,8 +332,7 @@ impl Default for Limits {
             bytes_in_flight: 512 << 20,
             bytes_in_flight_per_user: 128 << 20,
             bytes_in_flight_per_workspace: 128 << 20,
-            // Longer than clients keep a connection that they do not use (Go: 90 s), so that they
-            // are the ones who close it.
+            // Longer than clients keep an idle connection (Go: 90 s), so that the client closes it.
             idle_seconds: 120,
             stall_seconds: 60,
             // Go's client opens another connection beyond 250, which spreads watches over
@@ -342,15 +342,15 @@ impl Default for Limits {
     }
 }
 
-/// Which engine keeps the objects.
+/// Storage engine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum StoreChoice {
-    /// In the data directory; durable, one server.
+    /// A file in the data directory: durable, for one server.
     Embedded,
-    /// In memory; everything is gone at exit.
+    /// Memory: all objects are lost at exit.
     Memory,
-    /// On etcd; any number of servers.
+    /// An etcd cluster: for any number of servers.
     Etcd(Endpoints),
 }
 

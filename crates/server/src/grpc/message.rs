@@ -1,8 +1,7 @@
-//! Messages of calls: how large they may be, alone and together, and how late.
+//! Limits of gRPC messages: their size, their bytes in flight and their pauses.
 //!
-//! A message is counted from its first byte until its call was answered, since what a service makes
-//! of it is many times as large: a list of empty values takes two bytes for each, and sixteen times
-//! that in memory.
+//! A message counts from its first byte until its call is answered, since its decoded form is many
+//! times as large: an empty value in a list takes two bytes, and sixteen times that in memory.
 
 use std::{
     collections::HashMap,
@@ -21,16 +20,16 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::{Instant, Sleep, sleep};
 use tonic::Status;
 
-/// Bytes that announce a message's length.
+/// Bytes of the prefix with the length of a message.
 const PREFIX_BYTES: usize = 5;
-/// The bytes of one caller's messages, in largest messages…
+/// Bytes in flight of one caller, as a multiple of the largest message.
 const PER_CALLER: usize = 2;
-/// …and those of all callers.
+/// Bytes in flight of all callers, as a multiple of the largest message.
 const ALL: usize = 8;
-/// Milliseconds after which a caller over these may try again.
+/// Milliseconds after which a caller over these limits may retry.
 const PUSHBACK_MILLISECONDS: u64 = 1_000;
 
-/// Bytes of the messages that are being received and worked on.
+/// Bytes of the messages that are being received or processed.
 pub(super) struct MessageBytes {
     largest: usize,
     in_flight: Mutex<BytesInFlight>,
@@ -43,7 +42,7 @@ struct BytesInFlight {
     callers: HashMap<Arc<str>, usize>,
 }
 
-/// Bytes of one call, given back when it is dropped.
+/// Bytes of one call, released when it is dropped.
 pub(super) struct CallBytes {
     total: Arc<MessageBytes>,
     caller: Arc<str>,
@@ -51,7 +50,7 @@ pub(super) struct CallBytes {
 }
 
 impl MessageBytes {
-    /// Nothing yet, of messages that are at most so large each.
+    /// Creates an empty count. `largest` is the limit of one message in bytes.
     pub(super) fn new(largest: usize, gauge: Gauge<i64, AtomicI64>) -> Self {
         MessageBytes {
             largest,
@@ -60,7 +59,7 @@ impl MessageBytes {
         }
     }
 
-    /// The bytes of a new call of somebody.
+    /// Returns the count of a new call of a caller.
     pub(super) fn for_caller(self: &Arc<Self>, caller: &Arc<str>) -> Arc<CallBytes> {
         Arc::new(CallBytes {
             total: Arc::clone(self),
@@ -70,7 +69,7 @@ impl MessageBytes {
     }
 
     fn in_flight(&self) -> MutexGuard<'_, BytesInFlight> {
-        // It is whole between any two statements.
+        // The data is consistent between any two statements, even after a panic.
         self.in_flight.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -127,7 +126,7 @@ impl Drop for CallBytes {
     }
 }
 
-/// The messages of a call: so many bytes, and none so late after the last ones.
+/// Messages of a call, with a limit of their bytes and of the pauses between them.
 pub(super) struct Message {
     body: Body,
     left: usize,
@@ -137,8 +136,8 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// The body of a call whose messages have at most so many bytes and come without so long a
-    /// pause. Those of callers who are known are counted.
+    /// Limits the body of a call to `most` bytes without a pause of `stall`. The bytes of
+    /// authenticated callers are counted.
     pub(super) fn new(body: Body, most: usize, stall: Duration, counted: Option<Arc<CallBytes>>) -> Self {
         Message {
             body,
@@ -149,7 +148,7 @@ impl Message {
         }
     }
 
-    /// Takes a piece of a message.
+    /// Counts a piece of a message.
     fn take(&mut self, bytes: usize) -> Result<(), Status> {
         let left = self.left.checked_sub(bytes);
         self.left =

@@ -1,5 +1,6 @@
-//! Connections to webhooks: the name is resolved here, the address is checked, and that very
-//! address is connected to, so that a name which leads elsewhere at the second look gains nothing.
+//! Connections to webhooks. The host is resolved here, its addresses are checked, and the
+//! connection goes to the checked address, so that a name that resolves differently the second time
+//! (DNS rebinding) gains nothing.
 
 use std::{
     io,
@@ -26,20 +27,21 @@ use super::targets::Targets;
 
 const HTTPS: u16 = 443;
 
-/// Makes connections that one CA bundle vouches for.
+/// Connector that trusts one CA bundle.
 #[derive(Clone)]
 pub(super) struct Connector {
     targets: Arc<Targets>,
     tls: TlsConnector,
 }
 
-/// Why there is no connection, in words that tell nothing of addresses behind names.
+/// Reason why there is no connection. The text does not reveal the addresses of a name.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub(super) struct NoConnection(String);
 
 impl Connector {
-    /// A connector that shows a certificate, and trusts what the machine trusts and a CA.
+    /// Creates a connector with a client certificate, which trusts a CA and the certificates that
+    /// the machine trusts.
     pub(super) fn showing(targets: Arc<Targets>, shown: &Shown) -> Result<Self, String> {
         let mut trusted = roots(None)?;
         let ca = CertificateDer::pem_slice_iter(&shown.ca).filter_map(Result::ok);
@@ -61,7 +63,8 @@ impl Connector {
         }
     }
 
-    /// A connector that trusts the bundle, or what the machine trusts.
+    /// Creates a connector that trusts the bundle, or without one the certificates that the machine
+    /// trusts.
     pub(super) fn new(targets: Arc<Targets>, ca_bundle: Option<&[u8]>) -> Result<Self, String> {
         let config = config()?
             .with_root_certificates(roots(ca_bundle)?)
@@ -75,7 +78,7 @@ impl Connector {
         let tcp = self.reach(&host, port).await?;
         let name = ServerName::try_from(host.clone())
             .map_err(|_| NoConnection(format!("{host:?} is not the name of a host")))?;
-        // A small request and its answer: nothing to wait for.
+        // Small requests and answers gain nothing from Nagle's algorithm.
         drop(tcp.set_nodelay(true));
         let tls = self.tls.connect(name, tcp).await.map_err(|error| tls_error(&error))?;
         Ok(Stream(TokioIo::new(tls)))
@@ -100,8 +103,9 @@ impl Connector {
         Err(NoConnection(format!("dial tcp {place}: connect: {last}")))
     }
 
-    /// The addresses of a host that may be called. Why there are none is for the operator's log:
-    /// whether a name leads somewhere inside is nothing that a tenant may find out.
+    /// Returns the allowed addresses of a host. The reason for an empty result goes to the log of
+    /// the operator only: a tenant must not find out whether a name resolves to an internal
+    /// address.
     async fn addresses(&self, host: &str, port: u16) -> Vec<IpAddr> {
         let found: Vec<IpAddr> = match host.parse() {
             Ok(address) => vec![address],
@@ -122,7 +126,7 @@ impl Connector {
     }
 }
 
-/// What this server shows of itself, and whom it trusts beside those that the machine does. PEM.
+/// Client certificate of this server, and a CA that it trusts besides those of the machine, as PEM.
 pub(crate) struct Shown {
     pub(crate) ca: Vec<u8>,
     pub(crate) certificate: Vec<u8>,
@@ -136,9 +140,9 @@ fn config() -> Result<ConfigBuilder<ClientConfig, WantsVerifier>, String> {
         .map_err(|error| error.to_string())
 }
 
-/// The refusal of a host without an address that may be called: the same for a name that leads
-/// nowhere and one that leads where this server must not call. Services get a hint, since their
-/// names lead somewhere in other clusters.
+/// Returns the refusal of a host without an allowed address: the same text for a name that does not
+/// resolve and for one with a forbidden address. Names of Services get a hint, since they resolve
+/// in other clusters.
 fn not_allowed(host: &str, place: &str) -> String {
     let hint = match host.ends_with(".svc") {
         true => "; services have no pods here: use clientConfig.url, or have the operator give the name an address",
@@ -149,7 +153,7 @@ fn not_allowed(host: &str, place: &str) -> String {
     )
 }
 
-/// What a client may know of a connection that failed.
+/// Returns the description of a failed connection that a client may see.
 fn reason(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "connection refused",
@@ -199,7 +203,7 @@ impl Service<Uri> for Connector {
     }
 }
 
-/// A connection as the pool of connections knows it.
+/// A connection in the form that the connection pool needs.
 pub(super) struct Stream(TokioIo<TlsStream<TcpStream>>);
 
 impl Connection for Stream {

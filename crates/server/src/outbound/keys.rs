@@ -1,9 +1,9 @@
-//! Keys of issuers: found through their announcement (OpenID Connect Discovery), kept by where they
-//! come from, fetched again when they get old or a token names one that is not among them.
+//! Keys of token issuers: found by OpenID Connect Discovery, cached by their origin, and fetched
+//! again when they are old or a token names an unknown key.
 //!
-//! A request waits for a fetch at most as long as one may take. An issuer that does not answer, or
-//! is asked for keys that it does not have, is left alone for a while: what strangers send decides
-//! neither how often it is called nor how long others wait.
+//! A request waits at most for one fetch. An issuer that does not answer, or that lacks a requested
+//! key, is not called again for a while: anonymous requests decide neither how often it is called
+//! nor how long others wait.
 
 use std::{
     collections::HashMap,
@@ -18,27 +18,27 @@ use http_body_util::Full;
 use insula_api::{ClusterName, Json};
 use insula_auth::jwt::{Giver, Issuer, Keys};
 use insula_registry::issuers::Keyring;
-use tokio::{sync::Mutex as ThrottleSlot, time::timeout};
+use tokio::{sync::Mutex as AsyncMutex, time::timeout};
 
 use super::{Targets, Webhook};
 use crate::config::Webhooks;
 
-/// A fetch is two small documents.
+/// Time of a fetch, which reads two small documents.
 const FETCH: Duration = Duration::from_secs(5);
-/// Between two fetches from one issuer.
+/// Pause between two fetches from one issuer.
 const PAUSE: Duration = Duration::from_secs(10);
-/// Keys this old are fetched again when they are used: an issuer takes keys back by publishing them
-/// no more.
+/// Age at which keys are fetched again when they are used: an issuer revokes a key by removing it
+/// from its document.
 const FRESH: Duration = Duration::from_secs(300);
-/// Keys this old are believed no more, however long their issuer does not answer.
+/// Age at which keys are not trusted any more, even if their issuer does not answer.
 const STALE: Duration = Duration::from_secs(3600);
-/// Bytes of a document.
+/// Bytes of a document at most.
 const DOCUMENT_BYTES_MAX: usize = 256 << 10;
-/// Issuers of workspaces whose keys are kept; with more, all of them are forgotten, and fetched
-/// when they are needed.
+/// Issuers of workspaces whose keys are cached. Above this number the cache is cleared, and keys
+/// are fetched when they are needed.
 const SOURCES_MAX: usize = 1024;
 
-/// Where keys come from. Keys for one giver are not another's, though they may be the same.
+/// Origin of keys. Keys of different givers are separate, even if they are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct Origin {
     giver: Giver,
@@ -51,28 +51,28 @@ struct Origin {
 #[derive(Default)]
 struct Source {
     state: Mutex<State>,
-    /// One fetches, the others wait for it.
-    turn: ThrottleSlot<()>,
+    /// Held by the request that fetches, while others wait for it.
+    fetching: AsyncMutex<()>,
 }
 
 #[derive(Default, Clone)]
 struct State {
     keys: Option<(Arc<Keys>, Instant)>,
-    /// When a fetch last failed, or a token that the keys do not fit was the reason for one, and
-    /// why it failed if it did.
+    /// Time of the last fetch that failed, or that was made for a token with an unknown key, and
+    /// the error if it failed.
     tried: Option<(Instant, Option<String>)>,
 }
 
-/// Why keys are fetched.
+/// Reason of a fetch.
 #[derive(Clone, Copy)]
 enum Why {
-    /// There are none, or they are old.
+    /// There are no keys, or they are old.
     Age,
-    /// A token names one that is not among them, which anybody can write.
+    /// A token names an unknown key. Anybody can write such a token.
     Unknown,
 }
 
-/// The keys of all issuers.
+/// Cache of the keys of all issuers.
 pub(crate) struct IssuerKeys {
     operators: Webhook,
     workspaces: Arc<Webhook>,
@@ -80,7 +80,7 @@ pub(crate) struct IssuerKeys {
 }
 
 impl IssuerKeys {
-    /// Issuers of workspaces are called as their webhooks are.
+    /// Creates an empty cache. Issuers of workspaces are called under the rules of their webhooks.
     pub(crate) fn new(workspaces: Arc<Webhook>) -> Self {
         let settings = Webhooks {
             allow: Targets::everybody(),
@@ -143,7 +143,8 @@ impl IssuerKeys {
         by.send(cluster, ca, request, DOCUMENT_BYTES_MAX).await.map_err(failed)
     }
 
-    /// Fetches, if nobody did so lately, and says what is known then.
+    /// Fetches the keys, unless the issuer was called lately, and returns the keys that are known
+    /// then.
     async fn renewed(
         &self,
         source: &Source,
@@ -191,7 +192,7 @@ impl Source {
 }
 
 impl State {
-    /// Whether the issuer is left alone for now.
+    /// Returns true while the issuer must not be called.
     fn rests(&self) -> bool {
         self.tried.as_ref().is_some_and(|(at, _)| at.elapsed() < PAUSE)
     }
@@ -218,13 +219,13 @@ impl Keyring for IssuerKeys {
             let is_new = |keys: &Arc<Keys>| known.is_none_or(|known| !Arc::ptr_eq(known, keys));
             let state = source.state();
             if let Some(keys) = state.usable().filter(is_new) {
-                // Old ones serve while one request looks for newer ones.
-                return match source.turn.try_lock() {
-                    Ok(_turn) if !state.is_fresh() => self.renewed(&source, issuer, cluster, Why::Age).await,
+                // Old keys stay in use while one request fetches newer ones.
+                return match source.fetching.try_lock() {
+                    Ok(_fetching) if !state.is_fresh() => self.renewed(&source, issuer, cluster, Why::Age).await,
                     _ => Ok(keys),
                 };
             }
-            let _turn = source.turn.lock().await;
+            let _fetching = source.fetching.lock().await;
             match source.state().usable().filter(is_new) {
                 Some(keys) => Ok(keys),
                 None => {

@@ -1,10 +1,9 @@
-//! The one place from which this server calls somebody else's: webhooks, and issuers of tokens for
-//! their keys, over HTTPS, as a tenant asks and the operator allows. Whom the operator names is
-//! called wherever that is.
+//! Outbound calls over HTTPS: webhooks and token issuers that tenants configure, within the targets
+//! that the operator allows. Targets that the operator configures are called without this check.
 //!
-//! A tenant chooses the URL, so what can come of it is bounded: the addresses, the time, the bytes
-//! of the answer, the calls of a workspace at once. No redirect is followed, no proxy is asked, and
-//! errors do not show what the other side said.
+//! A tenant chooses the URL, so that everything else is limited: addresses, time, bytes of the
+//! answer, and concurrent calls of a workspace. Redirects are not followed, no proxy is used, and
+//! errors do not show the response.
 
 mod connect;
 mod keys;
@@ -38,23 +37,22 @@ use tokio::{sync::Semaphore, time::timeout};
 
 use crate::config::Webhooks;
 
-/// CA bundles whose connections are kept; more than that many are rare, and only have to connect
-/// anew.
+/// CA bundles whose connections are pooled. More are rare, and only have to connect again.
 const CLIENTS_MAX: usize = 256;
-/// A connection that nobody used for so long is closed.
+/// Time after which an idle connection is closed.
 const IDLE: Duration = Duration::from_secs(30);
 const IDLE_PER_HOST_MAX: usize = 4;
 
 type Pooled = Client<Connector, Full<Bytes>>;
 
-/// Calls webhooks.
+/// Client of webhooks.
 pub(crate) struct Webhook {
     targets: Arc<Targets>,
     settings: Webhooks,
-    /// By CA bundle: connections under one are not another's.
+    /// Clients by CA bundle: bundles share no connections.
     clients: Mutex<HashMap<Option<Arc<[u8]>>, Pooled>>,
-    /// Calls of each workspace that calls now.
-    turns: Mutex<HashMap<ClusterName, Weak<Semaphore>>>,
+    /// Permits of concurrent calls, for each workspace with calls in flight.
+    permits: Mutex<HashMap<ClusterName, Weak<Semaphore>>>,
 }
 
 impl Webhook {
@@ -63,7 +61,7 @@ impl Webhook {
             targets: Arc::new(settings.allow.clone()),
             settings: settings.clone(),
             clients: Mutex::default(),
-            turns: Mutex::default(),
+            permits: Mutex::default(),
         }
     }
 
@@ -87,14 +85,14 @@ impl Webhook {
         Ok(client)
     }
 
-    fn turns(&self, cluster: &ClusterName) -> Arc<Semaphore> {
-        let mut turns = self.turns.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = turns.get(cluster).and_then(Weak::upgrade) {
+    fn permits(&self, cluster: &ClusterName) -> Arc<Semaphore> {
+        let mut permits = self.permits.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = permits.get(cluster).and_then(Weak::upgrade) {
             return known;
         }
-        turns.retain(|_, turns| turns.strong_count() > 0);
+        permits.retain(|_, permits| permits.strong_count() > 0);
         let fresh = Arc::new(Semaphore::new(self.settings.calls_per_workspace));
-        turns.insert(cluster.clone(), Arc::downgrade(&fresh));
+        permits.insert(cluster.clone(), Arc::downgrade(&fresh));
         fresh
     }
 
@@ -108,7 +106,7 @@ impl Webhook {
             .await
     }
 
-    /// Sends a request on behalf of a workspace, when it is its turn.
+    /// Sends a request on behalf of a workspace, once it gets a permit.
     async fn send(
         &self,
         cluster: &ClusterName,
@@ -117,8 +115,8 @@ impl Webhook {
         answer_bytes_max: usize,
     ) -> Result<Vec<u8>, String> {
         const AGENT: &str = concat!("insula/", env!("CARGO_PKG_VERSION"));
-        let turns = self.turns(cluster);
-        let Ok(_turn) = turns.acquire().await else {
+        let permits = self.permits(cluster);
+        let Ok(_permit) = permits.acquire().await else {
             return Err("the server is stopping".to_owned());
         };
         let client = self.client(ca_bundle)?;
@@ -159,8 +157,8 @@ impl Outbound for Webhook {
     }
 }
 
-/// Anything but 200 is no answer, a redirect least of all. What the other side says about it is not
-/// shown: a tenant could read in it what only this server can reach.
+/// Refuses every status but 200, redirects included. The error does not show the body: a tenant
+/// could read documents in it that only this server can reach.
 fn check_status(status: StatusCode) -> Result<(), String> {
     match status {
         StatusCode::OK => Ok(()),
@@ -175,7 +173,7 @@ fn check_status(status: StatusCode) -> Result<(), String> {
     }
 }
 
-/// Why there was no response.
+/// Returns the reason why there was no response.
 fn cause(error: &ClientError) -> String {
     let mut at = error.source();
     while let Some(cause) = at {

@@ -1,5 +1,5 @@
-//! Requests to servers that workspaces are mounted from: those alone that the operator names, over
-//! HTTPS, with a certificate by which they know this server.
+//! Requests to servers that workspaces are mounted from: only to targets that the operator allows,
+//! over HTTPS, with the client certificate of this server.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,14 +18,15 @@ use super::{
     connect::{Connector, Shown},
 };
 
-/// Until the other server begins to answer.
+/// Time until the other server begins to answer.
 const ANSWER: Duration = Duration::from_secs(30);
 
-/// Passes requests on.
+/// Client of mounted servers.
 pub(crate) struct Mounts(Client<Connector, Body>);
 
 impl Mounts {
-    /// To these, who are known by the machine's certificates or by our own CA.
+    /// Creates a client for these targets. It trusts the certificates of the machine and our own
+    /// CA.
     pub(crate) fn new(targets: &Targets, shown: &Shown) -> Result<Self, String> {
         let connector = Connector::showing(Arc::new(targets.clone()), shown)?;
         let client = Client::builder(TokioExecutor::new())

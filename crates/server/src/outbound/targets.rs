@@ -1,5 +1,4 @@
-//! Whom webhooks may be called at: what the operator allows, asked of the address that is connected
-//! to and not of a name.
+//! Allowed targets of webhooks. The check applies to the address of the connection, not to a name.
 
 use std::{
     fmt,
@@ -9,23 +8,22 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// Below this, only HTTPS' own port: the others are services that a stranger's request must not
-/// reach.
+/// Lowest allowed port besides 443: lower ports belong to services that a tenant must not reach.
 const PORT_MIN: u16 = 1024;
 const HTTPS: u16 = 443;
 
-/// A list of those that may be called; empty: nobody.
+/// List of allowed targets; empty for none.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Targets(Vec<Target>);
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Target {
-    /// Every address of the internet, on port 443 or from 1024 on.
+    /// Every public address, on port 443 or from 1024 on.
     Public,
     /// The addresses of a network.
     Network(IpAddr, u8),
-    /// A host by name, wherever that leads.
+    /// A host by name, whatever its address.
     Host(String),
     /// The hosts below a name.
     Below(String),
@@ -38,12 +36,12 @@ impl Default for Targets {
 }
 
 impl Targets {
-    /// Nobody, unless the operator says so.
+    /// Returns an empty list, the default.
     pub(crate) fn nobody() -> Self {
         Targets(Vec::new())
     }
 
-    /// Everybody, wherever they are: for those whom the operator names one by one.
+    /// Returns a list of all addresses, for targets that the operator configures one by one.
     pub(super) fn everybody() -> Self {
         let network = |address: IpAddr| Target::Network(address, 0);
         Targets(vec![
@@ -52,7 +50,7 @@ impl Targets {
         ])
     }
 
-    /// Whether a connection to this address may be made for a URL with this host.
+    /// Returns true if a URL with this host may connect to this address.
     pub(super) fn allow(&self, host: &str, address: IpAddr, port: u16) -> bool {
         // `::ffff:127.0.0.1` is 127.0.0.1.
         let address = address.to_canonical();
@@ -66,7 +64,7 @@ impl Targets {
     }
 }
 
-/// Whether the first bits of both are the same.
+/// Returns true if the first `bits` bits of both addresses are equal.
 fn contains(network: IpAddr, bits: u8, address: IpAddr) -> bool {
     let (network, address, width) = match (network, address) {
         (IpAddr::V4(a), IpAddr::V4(b)) => (u128::from(a.to_bits()), u128::from(b.to_bits()), 32),
@@ -76,8 +74,8 @@ fn contains(network: IpAddr, bits: u8, address: IpAddr) -> bool {
     (network ^ address).checked_shr(width - u32::from(bits)).unwrap_or(0) == 0
 }
 
-/// Whether an address is one of the internet's: not this machine's, a link's, a site's, nor one
-/// with a special meaning (RFC 6890 and the registries that it began).
+/// Returns true for a public address: not local to the machine, a link or a site, and without a
+/// special purpose (RFC 6890 and its registries).
 fn is_public(address: IpAddr) -> bool {
     const SPECIAL_V4: [([u8; 4], u8); 14] = [
         ([0, 0, 0, 0], 8),
@@ -96,7 +94,7 @@ fn is_public(address: IpAddr) -> bool {
         // Multicast, reserved, broadcast.
         ([224, 0, 0, 0], 3),
     ];
-    // What is inside 2000::/3 and leads elsewhere: protocols and Teredo, documentation, 6to4.
+    // Ranges within 2000::/3 with a special purpose: protocols and Teredo, documentation, 6to4.
     const SPECIAL_V6: [([u16; 8], u8); 4] = [
         ([0x2001, 0, 0, 0, 0, 0, 0, 0], 23),
         ([0x2001, 0xdb8, 0, 0, 0, 0, 0, 0], 32),
