@@ -1,4 +1,4 @@
-//! Commits: a transaction is sent until its outcome is known.
+//! Commits: sends a transaction until its outcome is known.
 
 use crate::{
     EtcdStore,
@@ -13,11 +13,11 @@ use insula_api::Revision;
 use insula_store::{CommitError, Guard, TXN_BYTES_MAX, Txn, TxnLimit, Write};
 use parking_lot::Mutex;
 
-/// Knowledge of a commit at any time, for when its time is up.
+/// Knowledge about a commit, from which the error follows when its time is up.
 struct Knowledge {
     /// A transaction was sent that may have happened.
     sent: bool,
-    /// Why it has not been acknowledged.
+    /// Reason why the commit is not acknowledged yet.
     reason: String,
 }
 
@@ -40,7 +40,7 @@ enum Step {
     Done(Result<Revision, CommitError>),
     /// The transaction certainly did not happen: send it again.
     Retry,
-    /// It did not happen, and the member could not be used.
+    /// The transaction did not happen, and the member cannot be used.
     NextMember,
 }
 
@@ -48,8 +48,8 @@ enum Step {
 struct Attempt<'a> {
     store: &'a EtcdStore,
     txn: &'a Txn,
-    /// The transaction writes its number. One that may change nothing does not, so that it mints no
-    /// revision.
+    /// The transaction writes its number. A transaction that may change nothing does not, so that
+    /// it takes no revision.
     marked: bool,
     session: Session,
     member: Member,
@@ -124,7 +124,7 @@ impl Attempt<'_> {
         self.knowledge.lock().sent = true;
         let answered = tokio::select! {
             biased;
-            // The watch has shown it, whatever becomes of the answer.
+            // The watch has shown the transaction, with or without an answer.
             Some(revision) = self.expected.applied() => return Step::Done(Ok(revision)),
             answered = tokio::time::timeout(limit, kv.txn(request)) => answered,
         };
@@ -199,7 +199,7 @@ impl Attempt<'_> {
             .iter()
             .any(|response| matches!(response, TxnOpResponse::Delete(deleted) if deleted.deleted() > 0));
         if self.marked || deleted {
-            // Its own event will come, or a load that includes it.
+            // Its own event will arrive, or a load that includes it.
             self.store.origin.mvcc.reached(revision).await;
             return Step::Done(Ok(revision));
         }
@@ -207,8 +207,8 @@ impl Attempt<'_> {
         Step::Done(reached.map(|()| revision).map_err(CommitError::Unknown))
     }
 
-    /// Finds the guard that failed in what etcd saw in the same instant. If all hold, the session
-    /// has ended.
+    /// Finds the guard that failed in the keys that etcd returned with the transaction. If all
+    /// guards hold, the session has ended.
     async fn refused(mut self, responses: &[TxnOpResponse]) -> Step {
         for (guard, response) in self.txn.guards.iter().zip(responses) {
             let TxnOpResponse::Get(got) = response else { continue };
@@ -219,8 +219,8 @@ impl Attempt<'_> {
             }
         }
         *self.knowledge.lock() = Knowledge::not_sent("the session has ended".into());
-        // By another request of this server, by one that cleaned up; or this is not the etcd that
-        // the session was in.
+        // Another request of this server, or a server that cleaned up, ended the session; or this
+        // is another etcd.
         match self
             .store
             .origin

@@ -60,7 +60,8 @@ pub(crate) fn meaning(error: &Error) -> Meaning {
 
 /// Returns true when the answer was larger than a message may be.
 pub(crate) fn too_large_to_read(error: &Error) -> bool {
-    matches!(error, Error::GRpcStatus(status) if status.code() as i32 == OUT_OF_RANGE && status.message().contains("length"))
+    matches!(error, Error::GRpcStatus(status)
+        if status.code() as i32 == OUT_OF_RANGE && status.message().contains("length"))
 }
 
 /// Returns true when etcd found the request too large.

@@ -1,4 +1,4 @@
-//! Where things are in etcd.
+//! Layout of the keys in etcd.
 
 use insula_api::ObjectKey;
 
@@ -23,12 +23,12 @@ impl Keys {
         }
     }
 
-    /// What all keys begin with.
+    /// Returns the prefix of all keys.
     pub(crate) fn root(&self) -> &[u8] {
         &self.root
     }
 
-    /// What the keys of objects begin with, and the first key behind them.
+    /// Returns the prefix of the keys of objects, and the first key behind them.
     pub(crate) fn objects(&self) -> (Vec<u8>, Vec<u8>) {
         bounds(&self.objects)
     }
@@ -64,7 +64,7 @@ impl Keys {
         [&*self.objects, &*key.encode()].concat()
     }
 
-    /// The encoded key of an object, if it is one's.
+    /// Returns the encoded object key of an etcd key, if it belongs to an object.
     pub(crate) fn encoded<'a>(&self, key: &'a [u8]) -> Option<&'a [u8]> {
         key.strip_prefix(self.objects.as_slice())
     }

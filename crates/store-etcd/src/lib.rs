@@ -1,20 +1,20 @@
-//! The store's contract on an etcd cluster: any number of servers, one order.
+//! The store on an etcd cluster: any number of servers share one order of revisions.
 //!
-//! A transaction goes out as one etcd transaction, so that etcd's revision is the store's. One
-//! watch comes in and feeds the same [`insula_store::Mvcc`] as the other engines have: reads, lists
-//! and watches never ask etcd. A commit answers when this process has applied it (read your
-//! writes); [`Store::snapshot`] at revision 0 asks etcd for its current revision first, so that it
-//! also sees what other servers acknowledged.
+//! A transaction is one etcd transaction, so that etcd's revision is the store's. One watch feeds
+//! the same [`insula_store::Mvcc`] as in the other engines: reads, lists and watches never send a
+//! request to etcd. A commit returns when this process has applied it (read your writes).
+//! [`Store::snapshot`] at revision 0 first reads etcd's current revision, so that it includes
+//! commits that other servers acknowledged.
 //!
 //! Keys: `<prefix>/objects/<encoded key>` → the object's stored form;
 //! `<prefix>/sessions/<server>-<number>` → the number of the server's latest transaction (see
-//! `sessions.rs`); `<prefix>/tick` is written to move a quiet prefix on. Revisions of an etcd that
-//! others use too have gaps. Compaction is etcd's, for all of its users.
+//! `sessions.rs`); `<prefix>/tick` is written to move a quiet prefix on. An etcd with other users
+//! has gaps in our revisions. Compaction applies to all users of the etcd.
 //!
-//! One member of etcd is used at a time (see `members.rs`). When it fails, reads are asked of the
-//! next one, and transactions are sent again once it is certain that they did not happen. An etcd
-//! that is not a continuation of what was read ends the store (see `origin.rs`): its driver returns
-//! why.
+//! One member of etcd is used at a time (see `members.rs`). When it fails, reads go to the next
+//! one, and transactions are sent again once it is certain that they did not happen. An etcd whose
+//! state does not continue the state that was read ends the store (see `origin.rs`): its driver
+//! returns the reason.
 //!
 //! Limits are etcd's defaults, see [`insula_store::TXN_OPS_MAX`] and
 //! [`insula_store::TXN_BYTES_MAX`]. A server that has just started knows no history from before its
@@ -40,11 +40,11 @@ use sessions::Sessions;
 use status::Status;
 use std::{sync::Arc, time::Duration};
 
-/// Time for which a revision of somebody else on the same etcd may stay unseen before a tick is
-/// written. Revisions of our own prefix arrive by themselves, and sooner.
+/// Time to wait for a revision before a tick is written. A revision of another user of the etcd
+/// causes no event of our own; our revisions arrive sooner.
 const QUIET: Duration = Duration::from_millis(50);
 
-/// Time for a probe of readiness, and for each of its attempts: several members fit.
+/// Time for a readiness probe, and for each of its attempts: enough for several members.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(3);
 const PROBE_ATTEMPT_TIMEOUT: Duration = Duration::from_secs(1);
 
@@ -66,7 +66,7 @@ pub struct Options {
     pub instance: u64,
 }
 
-/// Proof of who connects, and of whom to.
+/// Credentials of a connection.
 #[derive(Clone, Default)]
 pub struct Credentials {
     /// TLS, for `https://` endpoints.
@@ -96,7 +96,7 @@ impl Options {
     }
 }
 
-/// Why there is no store.
+/// Reason why the store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     /// etcd cannot be reached or refuses.
@@ -104,34 +104,37 @@ pub enum ConnectError {
     Etcd {
         /// The endpoints.
         endpoints: String,
-        /// Why.
+        /// Cause.
         reason: String,
     },
-    /// Something under the prefix is not an object of ours.
+    /// A key under the prefix holds no object of ours.
     #[error("the key {key} in etcd holds no object: {reason}")]
     Damaged {
         /// The key.
         key: String,
-        /// What is wrong.
+        /// Description of the damage.
         reason: String,
     },
 }
 
-/// The contract on etcd.
+/// A store on etcd.
 pub struct EtcdStore {
     members: Arc<Members>,
     origin: Arc<Origin>,
     sessions: Arc<Sessions>,
     keys: Keys,
-    /// One tick at a time serves all who wait.
+    /// Held while a tick is written: one tick serves all waiting requests.
     tick: tokio::sync::Mutex<()>,
 }
 
 impl EtcdStore {
-    /// Reads everything under `prefix` (e.g. `/insula`) and returns the store and its driver, the
+    /// Reads everything under `prefix` (e.g. `/insula`). Returns the store and its driver, the
     /// future that follows etcd. The caller spawns the driver; without it commits and snapshots
-    /// wait for ever. It ends when the store is closed, or with the reason why the store can never
-    /// be used again.
+    /// wait for ever. The driver ends when the store is closed, or with the reason why the store
+    /// can never be used again.
+    ///
+    /// # Errors
+    /// [`ConnectError`] when etcd is unreachable, or a key under the prefix holds no object.
     pub async fn connect(
         endpoints: &[String],
         prefix: &str,
@@ -178,8 +181,8 @@ impl EtcdStore {
         self.origin.check(got.header(), known)
     }
 
-    /// Waits until the mirror is at `revision`, which etcd has reached. Where it belongs to
-    /// somebody else no event of ours will say so; then one is made.
+    /// Waits until the mirror is at `revision`, which etcd has reached. If the revision belongs to
+    /// another user of the etcd, no event arrives; then a tick is written, whose event does.
     async fn reach(&self, revision: Revision) -> Result<(), String> {
         let mvcc = &self.origin.mvcc;
         let options = self.members.options();
@@ -201,7 +204,7 @@ impl EtcdStore {
             self.members
                 .repeat(options.request_timeout, options.attempt_timeout, put)
                 .await?;
-            // The watch may have broken meanwhile, and an event of before is not the last one.
+            // The watch may have broken meanwhile, and missed the tick.
             let arrived = tokio::time::timeout(options.attempt_timeout, mvcc.reached(revision));
             if arrived.await.is_ok() {
                 return Ok(());
@@ -295,7 +298,7 @@ impl Store for EtcdStore {
         self.origin.mvcc.watch(scope, after)
     }
 
-    /// Also compacts etcd. If it cannot be reached only this process forgets, and the next
+    /// Also compacts etcd. If etcd is unreachable, only this process compacts, and the next
     /// compaction makes up for it.
     fn compact(&self, upto: Revision) -> BoxFuture<'_, Result<(), Gone>> {
         Box::pin(async move {
@@ -320,13 +323,13 @@ impl Store for EtcdStore {
         })
     }
 
-    /// Fails only when the store has ended: another start reads etcd anew, and while etcd is away
-    /// it would not help.
+    /// Fails only when the store has ended, since then a restart helps: it reads etcd again. A
+    /// restart does not help while etcd is unreachable.
     fn health(&self) -> Result<(), String> {
         self.origin.status.end_reason().map_or(Ok(()), Err)
     }
 
-    /// Asks etcd's majority, and waits for the watch if it is being opened.
+    /// Reads from etcd's majority, and waits for the watch if it is being opened.
     fn ready(&self) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move {
             self.health()?;
@@ -343,7 +346,7 @@ impl Store for EtcdStore {
                 self.sessions.close(member.kv).await
             };
             if self.origin.status.end_reason().is_none() {
-                // A session that stays is deleted by servers that start later.
+                // Servers that start later delete a session that stays.
                 let _ = tokio::time::timeout(CLOSE_TIMEOUT, end).await;
             }
             self.origin.status.close();

@@ -1,9 +1,9 @@
 //! Members of the etcd cluster, of which one is used at a time.
 //!
-//! Every request and the watch go to the current member. When it refuses connections, breaks one,
-//! or is silent for longer than an attempt may take, the next endpoint becomes current, over a new
-//! connection with credentials that are read anew. The watch moves with it. A balancer over all
-//! endpoints would go on giving a failed member its part of the requests.
+//! All requests and the watch go to the current member. When it refuses or breaks a connection, or
+//! does not answer within the time of an attempt, the next endpoint becomes current, over a new
+//! connection with credentials that are read again. The watch moves with it. A balancer over all
+//! endpoints would go on sending a failed member its share of the requests.
 
 use crate::{
     Credentials, Options, Tls,
@@ -20,7 +20,7 @@ use tokio::sync::watch;
 const PING_INTERVAL: Duration = Duration::from_secs(5);
 const PING_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Pauses after every member has failed: the first, and at most.
+/// Pauses after all members have failed: the first one, and the longest.
 const PAUSE_FIRST: Duration = Duration::from_millis(50);
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
@@ -28,7 +28,8 @@ const PAUSE_MAX: Duration = Duration::from_secs(1);
 pub(crate) struct Members {
     endpoints: Vec<String>,
     options: Options,
-    /// Counts failures; the current endpoint is this modulo their number.
+    /// Number of failures so far, which selects the current endpoint modulo the number of
+    /// endpoints.
     generation: watch::Sender<usize>,
     connected: tokio::sync::Mutex<Option<Member>>,
 }
@@ -87,7 +88,7 @@ impl Members {
         let member = Member {
             generation,
             endpoint,
-            // The answers are our own objects: as large as somebody let them become, and in pages.
+            // Answers hold our own objects, in pages.
             kv: client.kv_client().max_decoding_message_size(MESSAGE_BYTES_MAX),
             watch: client.watch_client().max_decoding_message_size(usize::MAX),
         };
@@ -103,12 +104,12 @@ impl Members {
             .unwrap_or_default()
     }
 
-    /// Returns the turn whose member [`Members::current`] would use.
+    /// Returns the generation whose member [`Members::current`] would use.
     pub(crate) fn generation(&self) -> usize {
         *self.generation.borrow()
     }
 
-    /// Makes the next member current, unless somebody else has done so since `generation`.
+    /// Makes the next member current, unless another request has done so since `generation`.
     pub(crate) fn failed(&self, generation: usize, reason: &str) {
         let moved = self.generation.send_if_modified(|now| {
             let is_current = *now == generation;
@@ -122,7 +123,7 @@ impl Members {
         }
     }
 
-    /// Waits until another member than that of `generation` is current.
+    /// Waits until a member of another generation is current.
     pub(crate) async fn moved(&self, generation: usize) {
         // The sender lives as long as `self`, so that this cannot fail.
         let _ = self.generation.subscribe().wait_for(|now| *now != generation).await;

@@ -12,8 +12,8 @@ use insula_api::{Object, ObjectKey, Revision};
 use insula_store::{Commit, Entry};
 use std::{convert::Infallible, sync::Arc};
 
-/// The largest answer that is read. A page that is larger is asked for in halves; one transaction's
-/// object is far smaller.
+/// Bytes of an answer at most. A larger page is requested in halves; a single object is far
+/// smaller.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 64 << 20;
 
 /// Objects in a page of the load.
@@ -75,7 +75,7 @@ pub(crate) async fn load(kv: &mut KvClient, keys: &Keys) -> Result<Loaded, Mirro
             start.extend_from_slice(kv.key());
             entries.push(entry(keys, &kv)?);
         }
-        // The first key behind the last one.
+        // The next page begins with the first key after the last one.
         start.push(0);
         if !more {
             return Ok(Loaded {
@@ -138,8 +138,8 @@ impl Mirror {
                 Ok(never) => match never {},
             };
             let reason = error.to_string();
-            // What is there cannot be read by way of another member either, but it costs nothing to
-            // look.
+            // An object that cannot be read is the same on other members, but trying one costs
+            // nothing.
             self.members.failed(generation, &reason);
             self.origin.status.lost(reason);
             if self.origin.known() > before {
@@ -149,8 +149,8 @@ impl Mirror {
         }
     }
 
-    /// Opens a watch at the member of `generation` and follows it until it breaks or another member is
-    /// current.
+    /// Opens a watch at the member of `generation` and follows it until it breaks or another member
+    /// is current.
     async fn follow_until_error(&self, generation: usize) -> Result<Infallible, MirrorError> {
         let limit = self.members.options().attempt_timeout;
         let silent = || MirrorError::Ended(self.members.silent(generation, limit));
@@ -166,23 +166,24 @@ impl Mirror {
         }
     }
 
-    /// Opens the watch from where the mirror is, and makes sure that it continues what was applied.
+    /// Opens the watch at the revision of the mirror, and verifies that etcd's state continues the
+    /// applied state.
     async fn open(&self) -> Result<(Member, WatchStream), MirrorError> {
         let mut member = self.members.current().await?;
-        // Not the revision behind: of a compaction right there etcd 3.4 tells nothing, and leaves
-        // out what was deleted. What comes again is dropped.
+        // Not from the next revision: etcd 3.4 does not report a compaction at exactly that
+        // revision, and leaves out deletions. Repeated events are dropped.
         let from = i64::try_from(self.origin.known().0).unwrap_or(i64::MAX).max(1);
-        // Progress: etcd tells a quiet prefix its revision now and then. Previous values are in the
-        // mirror already.
+        // With progress notices etcd reports its revision periodically to a quiet watch. Previous
+        // values are in the mirror already.
         let options = WatchOptions::new()
             .with_prefix()
             .with_start_revision(from)
             .with_progress_notify();
         let mut stream = member.watch.watch(self.keys.root(), Some(options)).await?;
         self.check(&next(stream.message().await)?)?;
-        // After the watch was opened: it belongs to a process of etcd, which does not survive being
-        // rolled back. Not by the revision in its header: that is the member's own, which may be
-        // behind.
+        // Verified after the watch is open: the watch belongs to a process of etcd, which does not
+        // survive a rollback. The revision in its header does not count: it is that of the member,
+        // which may lag.
         match self.origin.verify(&mut member.kv, &self.sessions).await? {
             Verdict::Continues => Ok((member, stream)),
             Verdict::Compacted => Err(MirrorError::Compacted),
@@ -199,7 +200,7 @@ impl Mirror {
         }
         let cluster = message.header().map(etcd_client::ResponseHeader::cluster_id);
         if cluster != Some(self.origin.cluster) {
-            // Never applied; the next watch finds out what it is.
+            // Never applied; the next watch verifies the cluster.
             return Err(MirrorError::Ended("it came from another cluster".into()));
         }
         Ok(())
@@ -208,8 +209,8 @@ impl Mirror {
     fn take(&self, message: &WatchResponse) -> Result<(), MirrorError> {
         self.check(message)?;
         if message.events().is_empty() {
-            // A progress notice comes in line with the events of its watch, so that all before it
-            // were taken.
+            // A progress notice is in order with the events of its watch, so that all earlier
+            // events are applied.
             let revision = message.header().map_or(0, etcd_client::ResponseHeader::revision);
             self.origin.mvcc.advance(Revision(revision.unsigned_abs()));
         } else {
@@ -220,7 +221,7 @@ impl Mirror {
         Ok(())
     }
 
-    /// The revisions of a message, each whole: etcd never splits one, and they come in order.
+    /// Returns the commits of a message. Each is whole and in order: etcd never splits a revision.
     fn commits(&self, events: &[Event]) -> Result<(Vec<Commit>, Vec<Written>), MirrorError> {
         let applied = self.origin.known();
         let (mut commits, mut marks) = (Vec::<Commit>::new(), Vec::new());
@@ -257,12 +258,12 @@ impl Mirror {
         Ok((commits, marks))
     }
 
-    /// Starts over after a loss longer than etcd's history.
+    /// Loads the state again when etcd has compacted revisions that the mirror missed.
     async fn reload(&self) -> Result<(), MirrorError> {
         let known = self.origin.known();
         let mut member = self.members.current().await?;
         let limit = self.members.options().attempt_timeout;
-        // A silent member is left before the load, which has no limit in all.
+        // A silent member is detected before the load, which has no time limit as a whole.
         let alive = self.origin.verify(&mut member.kv, &self.sessions);
         match tokio::time::timeout(limit, alive).await {
             Ok(Ok(Verdict::Other(reason))) => return Err(MirrorError::Other(reason)),

@@ -1,8 +1,8 @@
 //! Identity of the state in etcd: a later response must continue what this process has applied.
 //!
 //! An etcd that was restored from a snapshot has the same endpoints, and often the same cluster id,
-//! but fewer revisions or others under the same numbers. Whoever mixes the two states acknowledges
-//! writes that nobody keeps. So a violation ends the store for good.
+//! but fewer revisions or others under the same numbers. A server that mixes the two states
+//! acknowledges writes that are lost. So a violation ends the store for good.
 
 use crate::{
     errors::{compacted, future},
@@ -23,7 +23,7 @@ pub(crate) struct Origin {
 
 /// Outcome of a comparison with etcd.
 pub(crate) enum Verdict {
-    /// Checks that what was applied is part of etcd's history.
+    /// The applied state is part of etcd's history.
     Continues,
     /// The revision to compare was compacted: only a new load tells.
     Compacted,
@@ -60,13 +60,13 @@ impl Origin {
         reason
     }
 
-    /// Asks etcd, at the revision that was applied last, for the mark of the latest transaction
-    /// that was applied here.
+    /// Reads from etcd, at the latest applied revision, the mark of the latest transaction that was
+    /// applied here.
     pub(crate) async fn verify(&self, kv: &mut KvClient, sessions: &Sessions) -> Result<Verdict, Error> {
         let (last, known) = sessions.last_mark(|| self.known());
         let revision = i64::try_from(known.0).unwrap_or(i64::MAX);
         let options = GetOptions::new().with_revision(revision);
-        // Without a mark any key will do: only the header is looked at.
+        // Without a mark any key will do: only the header is checked.
         let key = last
             .as_ref()
             .map_or_else(|| sessions.keys.tick(), |mark| mark.key.clone());

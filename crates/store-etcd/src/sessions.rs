@@ -1,8 +1,8 @@
-//! Sessions: how a server knows which of its own transactions etcd has executed.
+//! Sessions, by which a server knows which of its own transactions etcd has executed.
 //!
 //! A session is a key in etcd, `<prefix>/sessions/<server>-<number>`. Every transaction requires
-//! that the key is there, at least as new as this server has seen it, and writes the transaction's
-//! number into it. So
+//! that the key exists, at least at the revision that this server has seen, and writes its number
+//! into the key. So
 //! - the watch tells which transactions happened, and at which revision, whatever became of their
 //!   answers;
 //! - when an answer is lost the server deletes the key and begins another session: from that
@@ -82,7 +82,7 @@ pub(crate) struct Sessions {
     next_session: AtomicU64,
     next_number: AtomicU64,
     ledger: Mutex<Ledger>,
-    /// One begins a session at a time, for all who need one.
+    /// Held while a session begins: one serves all waiting transactions.
     beginning: tokio::sync::Mutex<()>,
 }
 
@@ -117,7 +117,7 @@ impl Drop for Expected<'_> {
 }
 
 impl Expected<'_> {
-    /// Returns the write that tells the number.
+    /// Returns the write of the number into the session's key.
     pub(crate) fn write(&self, session: &Session) -> TxnOp {
         TxnOp::put(session.key.clone(), self.number.to_string(), None)
     }
@@ -135,7 +135,8 @@ impl Expected<'_> {
 
     /// Returns what the watch has shown up to now.
     pub(crate) fn seen(&mut self) -> Seen {
-        // The lock: what the mirror is about to apply is told before this answers.
+        // Under the lock, so that marks of revisions that the mirror applies right now are recorded
+        // first.
         let _shown = self.sessions.ledger.lock();
         if self.lost {
             return Seen::Lost;
@@ -203,7 +204,7 @@ impl Sessions {
         }
         let (options, known) = (members.options(), origin.known());
         let begin = |mut kv: KvClient| {
-            // A name of its own for each attempt: one that arrives late makes a key that nobody
+            // Each attempt has its own name: an attempt that arrives late creates a key that nobody
             // uses.
             let number = self.next_session.fetch_add(1, Ordering::Relaxed);
             let key = self.keys.session(self.instance, number);
@@ -226,9 +227,10 @@ impl Sessions {
         Ok(session)
     }
 
-    /// Applies what the watch has shown, and tells the marks in it.
+    /// Applies the commits of the watch, and records their marks.
     pub(crate) fn apply_and_record(&self, apply: impl FnOnce(), written: Vec<Written>) {
-        // Held over both, so that whoever saw the revision applied finds the marks told.
+        // Held over both, so that a task that sees the revision applied also finds its marks
+        // recorded.
         let mut ledger = self.ledger.lock();
         apply();
         for change in written {
@@ -250,13 +252,13 @@ impl Sessions {
         if let (true, Some(number)) = (ours, number)
             && let Some(waiting) = ledger.waiting.remove(&number)
         {
-            // It may have stopped waiting.
+            // The commit may have stopped waiting.
             let _ = waiting.send(mark.revision);
         }
         ledger.last = Some(mark);
     }
 
-    /// Applies a new load, which does not tell what happened in between.
+    /// Applies a new load, after which earlier transactions are uncertain.
     pub(crate) fn apply_load(&self, apply: impl FnOnce(), last: Option<Mark>) {
         let mut ledger = self.ledger.lock();
         ledger.waiting.clear();
@@ -264,8 +266,8 @@ impl Sessions {
         apply();
     }
 
-    /// Returns the mark of the latest transaction that is applied, and what `known` tells in the
-    /// same instant.
+    /// Returns the mark of the latest applied transaction, and the revision of `known` in the same
+    /// instant.
     pub(crate) fn last_mark(&self, known: impl FnOnce() -> Revision) -> (Option<Mark>, Revision) {
         let ledger = self.ledger.lock();
         (ledger.last.clone(), known())
@@ -281,7 +283,7 @@ impl Sessions {
     }
 }
 
-/// Deletes sessions that servers left behind which were killed.
+/// Deletes sessions that killed servers left behind.
 pub(crate) async fn delete_stale(keys: &Keys, mut kv: KvClient, now: Revision) -> Result<(), Error> {
     let oldest = i64::try_from(now.0).unwrap_or(i64::MAX) - STALE_REVISIONS;
     if oldest <= 0 {

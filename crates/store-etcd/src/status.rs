@@ -9,7 +9,7 @@ enum State {
     Following,
     /// The watch is broken; another one is being opened.
     Lost(String),
-    /// What etcd holds is not a continuation of what this process has applied. Only a new load
+    /// The state of etcd does not continue the state that this process has applied. Only a restart
     /// helps.
     Failed(String),
     /// The caller closed the store.

@@ -1,11 +1,13 @@
-//! The contract, and what only etcd can show, on each real etcd that is there: those that
-//! `INSULA_ETCD` names, with colons between, else `etcd` on the PATH or /usr/bin/etcd.
+//! Conformance and fault tests on each real etcd that is installed: those in `INSULA_ETCD`,
+//! separated by colons, or else `etcd` on the PATH or /usr/bin/etcd.
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 #![allow(clippy::print_stdout, reason = "a skipped test must say so")]
 #![allow(
     clippy::disallowed_methods,
     reason = "the test is the outside: it reads the environment and spawns the driver"
 )]
+
+mod wire;
 
 use insula_api::{ClusterName, Object, ObjectKey, ResourceId, Revision, Scope};
 use insula_store::{Guard, Store, Txn, Write, conformance};
@@ -15,12 +17,12 @@ use std::{
     path::PathBuf,
     process::{Child, Command, Stdio},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
 };
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use wire::{Traffic, Wire};
 
 struct Etcd {
     process: Child,
@@ -188,7 +190,7 @@ async fn two_stores_see_one_order() {
             );
         }
         assert_eq!(seen[0], seen[1]);
-        // What one acknowledged the other sees when asked for the latest.
+        // A server sees the commits that the other one acknowledged when it reads the latest state.
         for n in 0..20 {
             let revision = one.commit(put(&format!("c{n}"))).await.unwrap();
             let view = two.snapshot(Revision(0)).await.unwrap();
@@ -197,7 +199,7 @@ async fn two_stores_see_one_order() {
                 Some(revision)
             );
         }
-        // And a guard on one side holds against the other.
+        // A guard on one server holds against writes of the other.
         assert!(
             two.commit(Txn::one(Guard::Absent(key("a1")), Write::Delete(key("a2"))))
                 .await
@@ -256,111 +258,6 @@ async fn a_restarted_etcd_is_followed_on() {
     }
 }
 
-/// State of a wire to etcd.
-#[derive(Clone, Copy, PartialEq)]
-enum Traffic {
-    Open,
-    /// Connections end, and new ones are refused.
-    Cut,
-    /// Requests arrive, answers do not.
-    Mute,
-    /// Requests are kept until the wire is open again, even if their sender has left; answers are
-    /// lost.
-    Held,
-}
-
-/// A wire to etcd that loses what a test wants it to lose.
-struct Wire {
-    endpoint: String,
-    traffic: tokio::sync::watch::Sender<Traffic>,
-    /// Bytes that are held.
-    held: Arc<Mutex<Vec<u8>>>,
-}
-
-impl Wire {
-    async fn to(etcd: &Etcd) -> Wire {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let endpoint = format!("http://{}", listener.local_addr().unwrap());
-        let target = etcd.endpoint.trim_start_matches("http://").to_owned();
-        let (traffic, state) = tokio::sync::watch::channel(Traffic::Open);
-        let held = Arc::new(Mutex::new(Vec::new()));
-        let kept = held.clone();
-        tokio::spawn(async move {
-            while let Ok((near, _)) = listener.accept().await {
-                let (target, state, kept) = (target.clone(), state.clone(), kept.clone());
-                tokio::spawn(async move {
-                    if *state.borrow() == Traffic::Cut {
-                        return;
-                    }
-                    if let Ok(far) = tokio::net::TcpStream::connect(target).await {
-                        carry(near, far, state, &kept).await;
-                    }
-                });
-            }
-        });
-        Wire {
-            endpoint,
-            traffic,
-            held,
-        }
-    }
-
-    fn holds(&self, part: &[u8]) -> bool {
-        self.held.lock().unwrap().windows(part.len()).any(|bytes| bytes == part)
-    }
-
-    fn set(&self, traffic: Traffic) {
-        self.traffic.send_replace(traffic);
-    }
-}
-
-async fn carry(
-    near: tokio::net::TcpStream,
-    far: tokio::net::TcpStream,
-    mut state: tokio::sync::watch::Receiver<Traffic>,
-    held: &Mutex<Vec<u8>>,
-) {
-    let ((mut near_read, mut near_write), (mut far_read, mut far_write)) = (near.into_split(), far.into_split());
-    let mut ended = state.clone();
-    let (requests, answers) = (state.clone(), state.clone());
-    let forth = async {
-        let mut buffer = vec![0; 1 << 16];
-        while let Ok(count @ 1..) = near_read.read(&mut buffer).await {
-            let now = *requests.borrow();
-            match now {
-                Traffic::Held => held.lock().unwrap().extend_from_slice(&buffer[..count]),
-                // What follows on the same connection makes no sense without what is held.
-                Traffic::Mute if !held.lock().unwrap().is_empty() => {}
-                _ if far_write.write_all(&buffer[..count]).await.is_err() => return,
-                _ => {}
-            }
-        }
-        // The sender has left. What was held of it still arrives.
-        if !held.lock().unwrap().is_empty() && state.wait_for(|now| *now == Traffic::Open).await.is_ok() {
-            let late = std::mem::take(&mut *held.lock().unwrap());
-            let _ = far_write.write_all(&late).await;
-            tokio::time::sleep(Duration::from_secs(1)).await;
-        }
-    };
-    let back = async {
-        let mut buffer = vec![0; 1 << 16];
-        while let Ok(count @ 1..) = far_read.read(&mut buffer).await {
-            let open = *answers.borrow() == Traffic::Open;
-            // A sender that has left is no reason to end: it may have left something behind.
-            let _ = if open {
-                near_write.write_all(&buffer[..count]).await
-            } else {
-                Ok(())
-            };
-        }
-    };
-    tokio::select! {
-        () = forth => {}
-        () = back => {}
-        _ = ended.wait_for(|now| *now == Traffic::Cut) => {}
-    }
-}
-
 /// A store whose first member is behind a wire, and whose second is the same etcd.
 async fn behind(wire: &Wire, etcd: &Etcd, prefix: &str) -> Arc<dyn Store> {
     let options = Options {
@@ -378,13 +275,13 @@ fn create(name: &str) -> Txn {
     Txn::one(Guard::Absent(key(name)), Write::Put(key(name), object(name, 1)))
 }
 
-/// Sent again it would conflict with itself; not sent again it would be an error for a write that
-/// happened.
+/// If the commit were sent again, it would conflict with itself; if it failed, it would be an error
+/// for a write that happened.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_commit_whose_answer_is_lost_is_acknowledged_once() {
     for etcd in Etcd::each() {
         let other = etcd.store("/mute").await;
-        let wire = Wire::to(&etcd).await;
+        let wire = Wire::to(&etcd.endpoint).await;
         let store = behind(&wire, &etcd, "/mute").await;
         store.commit(create("first")).await.unwrap();
         wire.set(Traffic::Mute);
@@ -401,12 +298,12 @@ async fn a_commit_whose_answer_is_lost_is_acknowledged_once() {
     }
 }
 
-/// A transaction is held on its way, sent again by another way, and what it made is deleted; then
-/// the first one arrives.
+/// A transaction is held back on the wire and sent again over another connection, and its object is
+/// deleted; then the first one arrives.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_transaction_that_arrives_late_does_not_happen() {
     for etcd in Etcd::each() {
-        let wire = Wire::to(&etcd).await;
+        let wire = Wire::to(&etcd.endpoint).await;
         let store = behind(&wire, &etcd, "/late").await;
         store.commit(create("first")).await.unwrap();
         wire.set(Traffic::Held);
@@ -415,7 +312,7 @@ async fn a_transaction_that_arrives_late_does_not_happen() {
         while !wire.holds(b"twice") {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
-        // The rest of the request, but not that its sender gave it up.
+        // The rest of the request arrives, but not its cancellation.
         tokio::time::sleep(Duration::from_millis(200)).await;
         wire.set(Traffic::Mute);
         commit.await.unwrap().unwrap();
@@ -428,13 +325,13 @@ async fn a_transaction_that_arrives_late_does_not_happen() {
     }
 }
 
-/// While a server is cut off, another one writes and compacts: what was missed cannot be told, and
-/// is not made up.
+/// While a server is disconnected, another one writes and compacts. The missed changes are lost,
+/// and watches report that.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_loss_longer_than_history_reloads() {
     for etcd in Etcd::each() {
         let other = etcd.store("/reload").await;
-        let wire = Wire::to(&etcd).await;
+        let wire = Wire::to(&etcd.endpoint).await;
         let (cut_off, driver) = EtcdStore::connect(
             std::slice::from_ref(&wire.endpoint),
             "/reload",
@@ -463,7 +360,7 @@ async fn a_loss_longer_than_history_reloads() {
         wire.set(Traffic::Open);
         let mut view = cut_off.latest();
         while view.revision() < last {
-            // Errors while the wire comes back.
+            // Fails until the wire is open again.
             view = cut_off.snapshot(last).await.unwrap_or(view);
             tokio::time::sleep(Duration::from_millis(20)).await;
         }

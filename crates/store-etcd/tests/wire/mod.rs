@@ -1,0 +1,112 @@
+//! A proxy between a store and etcd that loses requests or answers.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+/// State of a wire to etcd.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum Traffic {
+    Open,
+    /// Connections end, and new ones are refused.
+    Cut,
+    /// Requests arrive, answers do not.
+    Mute,
+    /// Requests are kept until the wire is open again, even if their sender has left; answers are
+    /// lost.
+    Held,
+}
+
+/// A proxy to etcd that loses requests or answers as a test wants.
+pub(crate) struct Wire {
+    pub(crate) endpoint: String,
+    traffic: tokio::sync::watch::Sender<Traffic>,
+    /// Bytes that are held back.
+    held: Arc<Mutex<Vec<u8>>>,
+}
+
+impl Wire {
+    pub(crate) async fn to(endpoint: &str) -> Wire {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let near_endpoint = format!("http://{}", listener.local_addr().unwrap());
+        let target = endpoint.trim_start_matches("http://").to_owned();
+        let (traffic, state) = tokio::sync::watch::channel(Traffic::Open);
+        let held = Arc::new(Mutex::new(Vec::new()));
+        let kept = held.clone();
+        tokio::spawn(async move {
+            while let Ok((near, _)) = listener.accept().await {
+                let (target, state, kept) = (target.clone(), state.clone(), kept.clone());
+                tokio::spawn(async move {
+                    if *state.borrow() == Traffic::Cut {
+                        return;
+                    }
+                    if let Ok(far) = tokio::net::TcpStream::connect(target).await {
+                        carry(near, far, state, &kept).await;
+                    }
+                });
+            }
+        });
+        Wire {
+            endpoint: near_endpoint,
+            traffic,
+            held,
+        }
+    }
+
+    pub(crate) fn holds(&self, part: &[u8]) -> bool {
+        self.held.lock().unwrap().windows(part.len()).any(|bytes| bytes == part)
+    }
+
+    pub(crate) fn set(&self, traffic: Traffic) {
+        self.traffic.send_replace(traffic);
+    }
+}
+
+async fn carry(
+    near: tokio::net::TcpStream,
+    far: tokio::net::TcpStream,
+    mut state: tokio::sync::watch::Receiver<Traffic>,
+    held: &Mutex<Vec<u8>>,
+) {
+    let ((mut near_read, mut near_write), (mut far_read, mut far_write)) = (near.into_split(), far.into_split());
+    let mut ended = state.clone();
+    let (requests, answers) = (state.clone(), state.clone());
+    let forth = async {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = near_read.read(&mut buffer).await {
+            let now = *requests.borrow();
+            match now {
+                Traffic::Held => held.lock().unwrap().extend_from_slice(&buffer[..count]),
+                // Later bytes of the connection make no sense without the bytes that are held back.
+                Traffic::Mute if !held.lock().unwrap().is_empty() => {}
+                _ if far_write.write_all(&buffer[..count]).await.is_err() => return,
+                _ => {}
+            }
+        }
+        // The sender has disconnected. Its held bytes still arrive.
+        if !held.lock().unwrap().is_empty() && state.wait_for(|now| *now == Traffic::Open).await.is_ok() {
+            let late = std::mem::take(&mut *held.lock().unwrap());
+            let _ = far_write.write_all(&late).await;
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    };
+    let back = async {
+        let mut buffer = vec![0; 1 << 16];
+        while let Ok(count @ 1..) = far_read.read(&mut buffer).await {
+            let open = *answers.borrow() == Traffic::Open;
+            // The end of the sender is no reason to stop: some of its bytes may be held back.
+            let _ = if open {
+                near_write.write_all(&buffer[..count]).await
+            } else {
+                Ok(())
+            };
+        }
+    };
+    tokio::select! {
+        () = forth => {}
+        () = back => {}
+        _ = ended.wait_for(|now| *now == Traffic::Cut) => {}
+    }
+}
