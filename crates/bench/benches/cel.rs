@@ -1,9 +1,9 @@
-//! CEL over a 2 kB object: what one expression of a rule costs. An object is bound once for all of
-//! its rules. Many evaluations a sample: the clock itself takes 20 ns.
+//! Cost of one CEL expression of a rule over a 2 kB object. An object is bound once for all of its
+//! rules. A sample has many evaluations, since reading the clock takes 20 ns.
 //!
-//! And what hostile expressions take until they are stopped, none of them 20 ms.
+//! Also the time until hostile expressions are stopped: less than 20 ms each.
 
-// What they say is for the tests that they are from.
+// Their descriptions are used only in the tests that they come from.
 #[allow(dead_code)]
 #[path = "../../cel/tests/bombs/cases.rs"]
 mod cases;

@@ -1,5 +1,5 @@
-//! Conversion of a 2 kB object of 64 fields (100 for 100 moves) between two versions that differ by
-//! so many names.
+//! Conversion of a 2 kB object of 64 fields (100 for 100 moves) between two versions, by the number
+//! of renamed fields.
 
 use divan::Bencher;
 use insula_bench::fixtures::{bundle, widget};
@@ -20,7 +20,7 @@ fn get(bencher: Bencher<'_, '_>, moves: usize) {
     bencher.bench_local(|| bundle.get(stored, "v2", &mut object_budget()).expect("converts"));
 }
 
-/// The same of an object that is the converter's own, as a server has it once it is parsed.
+/// A read of an object that the converter owns, as a server has it after parsing.
 #[divan::bench(args = [0, 1, 10, 100])]
 fn get_owned(bencher: Bencher<'_, '_>, moves: usize) {
     let (bundle, object) = (bundle(moves), widget("a", "v1", moves));
@@ -31,7 +31,7 @@ fn get_owned(bencher: Bencher<'_, '_>, moves: usize) {
     });
 }
 
-/// What a server does for a read: bytes in, bytes out.
+/// A read as in a server: from bytes to bytes.
 #[divan::bench(args = [0, 1, 10, 100])]
 fn get_from_bytes_to_bytes(bencher: Bencher<'_, '_>, moves: usize) {
     let bundle = bundle(moves);

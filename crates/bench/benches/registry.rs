@@ -84,7 +84,7 @@ fn get_as_bytes(bencher: Bencher<'_, '_>, version: &str) {
     });
 }
 
-/// A read in the other version that nobody has made before.
+/// The first read in the other version.
 #[divan::bench]
 fn get_as_bytes_converted_cold(bencher: Bencher<'_, '_>) {
     let tenant = filled(&runtime(), 1);
@@ -123,7 +123,7 @@ fn show(cache: &Arc<Cache>, target: &Target, entry: &Entry, out: &mut Vec<u8>) {
     now(shown.append(out)).expect("shows");
 }
 
-/// Without workers nothing has to be waited for.
+/// Runs a future that never waits, since there are no workers.
 fn now<F: Future>(future: F) -> F::Output {
     future.now_or_never().expect("at once")
 }
@@ -146,7 +146,7 @@ fn page_of_500_as_bytes(bencher: Bencher<'_, '_>, version: &str) {
     bencher.bench_local(|| list(&tenant, &target, 500));
 }
 
-/// The same in the other version when nothing of it was made before.
+/// The first list in the other version.
 #[divan::bench(sample_count = 10)]
 fn list_10_000_converted_cold(bencher: Bencher<'_, '_>) {
     let mut tenant = filled(&runtime(), OBJECTS);

@@ -1,5 +1,5 @@
-//! A structural schema of 64 leaves: what admission of one object costs, and the compilation that
-//! all tenants share.
+//! Cost of a structural schema of 64 leaves: admission of one object, and the compilation that all
+//! tenants share.
 
 use divan::Bencher;
 use insula_bench::fixtures::{sixty_four_leaves, widget, widget_schema};
@@ -41,7 +41,7 @@ fn prune_default_validate_2_kb(bencher: Bencher<'_, '_>) {
     });
 }
 
-/// One tenant's rule against what the schema costs: a rule that looks at two fields.
+/// Validation with a rule over two fields, for comparison with the schema alone.
 #[divan::bench]
 fn validate_with_a_rule(bencher: Bencher<'_, '_>) {
     let mut schema = widget_schema("v1", 0);

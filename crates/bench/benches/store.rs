@@ -1,4 +1,4 @@
-//! The store: MVCC in memory, and what a durable commit takes with nobody else writing.
+//! Cost of the store: MVCC in memory, and durable commits of one writer and of many.
 
 use divan::Bencher;
 use futures_util::future::join_all;
@@ -74,7 +74,7 @@ fn durable_create_at_1(bencher: Bencher<'_, '_>) {
     runtime.block_on(store.close());
 }
 
-/// 64 writers at once, one round of them: what group commit makes of the same disk.
+/// 64 writers at once, one commit each: the effect of group commit on the same disk.
 #[divan::bench(sample_count = 200, sample_size = 1)]
 fn durable_create_64_at_once(bencher: Bencher<'_, '_>) {
     let (runtime, next, object) = (runtime(), AtomicU64::new(0), object());
@@ -123,7 +123,7 @@ fn range_of_10_000(bencher: Bencher<'_, '_>) {
     bencher.bench_local(|| store.latest().range(&scope, None, usize::MAX));
 }
 
-/// One commit, and every watcher has it.
+/// One commit that every watcher receives.
 #[divan::bench(args = [1, 100, 1_000])]
 fn commit_seen_by_watchers(bencher: Bencher<'_, '_>, watchers: usize) {
     let (runtime, next, object) = (runtime(), AtomicU64::new(0), object());
@@ -144,7 +144,7 @@ fn commit_seen_by_watchers(bencher: Bencher<'_, '_>, watchers: usize) {
     });
 }
 
-/// A commit that none of the watchers of other clusters care about: must not grow with them.
+/// A commit outside of the scope of all watchers: the time must not depend on their number.
 #[divan::bench(args = [1, 100, 1_000])]
 fn commit_past_watchers_of_other_clusters(bencher: Bencher<'_, '_>, watchers: u64) {
     let (runtime, next, object) = (runtime(), AtomicU64::new(0), object());

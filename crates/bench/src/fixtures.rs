@@ -1,4 +1,4 @@
-//! What the benchmarks work on: one kind of object of about 2 kB, in two versions that differ by a
+//! Fixtures of the benchmarks: one kind of object of about 2 kB, in two versions that differ in a
 //! chosen number of fields.
 
 use insula_api::{Clock, ClusterName, FieldPath, Json, Object, ObjectKey, Rng, Timestamp};
@@ -20,10 +20,10 @@ pub const PLURAL: &str = "widgets";
 /// in 6 kB).
 const FIELDS: usize = 64;
 const SPEC_BYTES: usize = 1_900;
-/// How many fields `v2` names otherwise where nothing else is said: one of them by CEL.
+/// Default number of fields that are renamed in `v2`, one of them by CEL.
 pub const MOVES: usize = 10;
 
-/// The name of field `i` in a version in which the first `moved` fields have new names.
+/// Returns the name of field `i` in a version in which the first `moved` fields are renamed.
 fn field(i: usize, moved: usize) -> String {
     if i < moved {
         format!("g{i:03}")
@@ -32,13 +32,13 @@ fn field(i: usize, moved: usize) -> String {
     }
 }
 
-/// Fields of an object of which so many are named otherwise in `v2`.
+/// Returns the number of fields of an object with `moved` renamed ones.
 fn fields(moved: usize) -> usize {
     FIELDS.max(moved)
 }
 
-/// An object of 2 kB. `moved` fields have other names in `v2`, by that many rules; more than 64
-/// make smaller fields.
+/// Returns an object of 2 kB. `moved` fields are renamed in `v2`, by one rule each; with more than
+/// 64 the fields are smaller.
 pub fn widget(name: &str, version: &str, moved: usize) -> Json {
     let names = if version == "v1" { 0 } else { moved };
     // Names, quotes and punctuation take ten bytes of a field, its number six.
@@ -54,7 +54,7 @@ pub fn widget(name: &str, version: &str, moved: usize) -> Json {
     json!({"apiVersion": format!("{GROUP}/{version}"), "kind": "Widget", "metadata": {"name": name}, "spec": spec})
 }
 
-/// The schema of a version of it.
+/// Returns the schema of a version of the kind.
 pub fn widget_schema(version: &str, moved: usize) -> Json {
     let names = if version == "v1" { 0 } else { moved };
     let fields: Map<String, Json> = (0..fields(moved))
@@ -63,8 +63,8 @@ pub fn widget_schema(version: &str, moved: usize) -> Json {
     json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields}}})
 }
 
-/// Rules between `v1` and a `v2` with `moved` new names: moves, the first one through CEL if
-/// `computed`.
+/// Returns rules between `v1` and a `v2` with `moved` renamed fields: moves, the first one through
+/// CEL if `computed`.
 pub fn rules(moved: usize, computed: bool) -> Json {
     let side = |from: usize, to: usize, function: &str| -> Vec<Json> {
         (0..moved)
@@ -85,8 +85,8 @@ pub fn rules(moved: usize, computed: bool) -> Json {
     ]})
 }
 
-/// A conversion between `v1` (stored) and `v2` by so many pure moves; with none the versions are of
-/// one shape.
+/// Returns a conversion between `v1` (stored) and `v2` by `moved` pure moves; with none the
+/// versions have one shape.
 pub fn bundle(moved: usize) -> Bundle {
     let version = |name: &str| VersionSchema {
         name: name.to_owned(),
@@ -102,7 +102,7 @@ pub fn bundle(moved: usize) -> Bundle {
     Bundle::compile(GROUP, versions, "v1", rules, LossPolicy::Lossless, &at).expect("the fixture's rules compile")
 }
 
-/// A schema with 64 leaves of all usual kinds, and an object that fills half of them.
+/// Returns a schema with 64 leaves of all usual kinds, and an object that fills half of them.
 pub fn sixty_four_leaves() -> (Json, Json) {
     let (mut groups, mut values) = (Map::new(), Map::new());
     for group in 0..8 {
@@ -133,7 +133,7 @@ pub fn sixty_four_leaves() -> (Json, Json) {
     (schema, object)
 }
 
-/// A clock that stands.
+/// A clock that stands still.
 #[derive(Debug)]
 pub struct StillClock;
 
@@ -143,7 +143,7 @@ impl Clock for StillClock {
     }
 }
 
-/// Different numbers each time, the same in every run.
+/// Randomness that counts: different numbers for each call, the same in every run.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
@@ -168,7 +168,8 @@ pub struct Tenant {
 }
 
 impl Tenant {
-    /// Makes the tenant's LogicalCluster and compiles the kind: [`MOVES`] rules, one of them CEL.
+    /// Creates the LogicalCluster of the tenant and compiles the kind with [`MOVES`] rules, one of
+    /// them CEL.
     pub async fn new(store: Arc<dyn Store>) -> Tenant {
         let url = "https://127.0.0.1:6443".to_owned();
         let registry = Registry::new(store, Arc::new(StillClock), Arc::new(Counter::default()), url);
@@ -194,7 +195,7 @@ impl Tenant {
         Tenant { registry, cluster, api }
     }
 
-    /// The kind in a version.
+    /// Returns the kind in a version.
     pub fn target(&self, version: &str) -> Target {
         let served = Served {
             api: self.api.clone(),
@@ -217,7 +218,7 @@ impl Tenant {
     }
 }
 
-/// Writes an object past all strategies.
+/// Writes an object to the store without its strategy.
 pub async fn put(store: &dyn Store, key: ObjectKey, value: &Json) {
     let object = Arc::new(Object::new(value, None).expect("the fixture is an object"));
     store

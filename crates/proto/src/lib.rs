@@ -1,7 +1,7 @@
 //! The admin API's messages, clients and service traits, generated from `/proto`.
 //!
-//! Beyond generated code there is only [`value`]: the one place that says how an object's JSON and
-//! a `google.protobuf.Struct` become one another.
+//! Besides generated code there is only [`value`], the conversion between the JSON of an object and
+//! a `google.protobuf.Struct`.
 
 pub mod value;
 
@@ -15,6 +15,6 @@ pub mod admin {
     }
 }
 
-/// Every file of `/proto` with its imports and comments, as an encoded `FileDescriptorSet`: what
-/// reflection serves.
+/// Every file of `/proto` with its imports and comments, as an encoded `FileDescriptorSet` for
+/// reflection.
 pub const FILE_DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/insula.binpb"));

@@ -1,25 +1,25 @@
-//! Objects as `google.protobuf.Struct`, without loss: what a double cannot hold is refused, never
-//! rounded.
+//! Conversion of objects to and from `google.protobuf.Struct` without loss: a number that a double
+//! cannot hold is refused, never rounded.
 //!
-//! A Struct knows only doubles. JSON knows integers, and a schema tells `3` from `3.5`; so a double
-//! without a fraction becomes an integer again, and `{"replicas": 3}` survives the way there and
-//! back.
+//! A Struct has only doubles. JSON has integers, and a schema distinguishes `3` from `3.5`; so a
+//! double without a fraction becomes an integer again, and `{"replicas": 3}` survives the round
+//! trip.
 
 use std::fmt;
 
 use prost_types::{ListValue, Struct, Value, value::Kind};
 use serde_json::{Map, Number, Value as Json};
 
-/// The integers that doubles hold one by one: up to 2^53 in either direction.
+/// Largest absolute value up to which a double holds every integer: 2^53.
 const EXACT_INTEGER_MAX: f64 = 9_007_199_254_740_992.0;
 
-/// A value that has no equal on the other side. The caller can send another value, or use the HTTP
+/// A value without an equal in the other form. The caller can send another value, or use the HTTP
 /// API for this object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unrepresentable {
-    /// Where it is, from the object's root: `spec.sizes[2]`.
+    /// Path of the value from the root of the object: `spec.sizes[2]`.
     pub field: String,
-    /// What it is: `not a finite number`.
+    /// Description of the value: `not a finite number`.
     pub problem: &'static str,
 }
 
@@ -31,7 +31,10 @@ impl fmt::Display for Unrepresentable {
 
 impl std::error::Error for Unrepresentable {}
 
-/// The object's JSON as a Struct.
+/// Converts the JSON of an object to a Struct.
+///
+/// # Errors
+/// [`Unrepresentable`] for an integer that no double holds.
 pub fn from_json(object: &Map<String, Json>) -> Result<Struct, Unrepresentable> {
     let field = |(key, value): (&String, &Json)| match kind_of(value) {
         Ok(kind) => Ok((key.clone(), Value { kind: Some(kind) })),
@@ -42,8 +45,11 @@ pub fn from_json(object: &Map<String, Json>) -> Result<Struct, Unrepresentable> 
     })
 }
 
-/// The Struct as an object's JSON. Nesting is bounded by the decoder, which refuses more than a
-/// hundred levels.
+/// Converts a Struct to the JSON of an object. The decoder bounds the nesting: it refuses more than
+/// a hundred levels.
+///
+/// # Errors
+/// [`Unrepresentable`] for a number that JSON cannot hold, or a value without a kind.
 pub fn to_json(object: Struct) -> Result<Map<String, Json>, Unrepresentable> {
     let field = |(key, value): (String, Value)| match json_of(value) {
         Ok(value) => Ok((key, value)),

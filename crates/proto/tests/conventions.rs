@@ -1,5 +1,4 @@
-//! The conventions of the admin API, checked over its descriptors: what a reader of reflection
-//! alone would see.
+//! Conventions of the admin API, checked over the descriptors that reflection serves.
 
 use std::collections::BTreeSet;
 

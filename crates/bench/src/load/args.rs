@@ -3,7 +3,7 @@
 use clap::{Parser, ValueEnum};
 use std::{path::PathBuf, time::Duration};
 
-/// What to measure.
+/// Measurement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum What {
     /// Durable creates of 2 kB objects.
@@ -16,8 +16,10 @@ pub(crate) enum What {
     Neighbour,
     /// Reads and creates of one workspace while another one sends as much as it can.
     Crowd,
-    /// What `crowd` starts beside itself: sends as much as it can to a running server until
-    /// standard input ends.
+    #[value(
+        help = "What `crowd` starts beside itself: sends as much as it can to a running server until \
+                standard input ends"
+    )]
     Flood,
     /// One write until the last of many watchers has it.
     Watch,
@@ -47,8 +49,7 @@ pub(crate) enum Output {
 #[derive(Debug, Parser)]
 #[command(name = "insula-load", version)]
 pub struct Arguments {
-    /// What to measure.
-    #[arg(value_enum, default_value = "all")]
+    #[arg(help = "What to measure", value_enum, default_value = "all")]
     pub(crate) what: What,
     /// Workspaces that exist while measuring; several numbers are several runs.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 10_000])]
@@ -96,12 +97,12 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Whether a measurement was asked for.
+    /// Returns true if a measurement is requested.
     pub(crate) fn wants(&self, what: What) -> bool {
         self.what == What::All || self.what == what
     }
 
-    /// Numbers of workspaces. A running server is measured once.
+    /// Returns the numbers of workspaces to measure with. A running server is measured once.
     pub(crate) fn sizes(&self) -> Vec<usize> {
         let sizes = if self.quick {
             vec![1, 50]
@@ -135,7 +136,7 @@ impl Arguments {
         }
     }
 
-    /// The most clients of all measurements: for everything that is about capacity.
+    /// Returns the largest number of clients, for measurements of capacity.
     pub(crate) fn many(&self) -> usize {
         self.clients().into_iter().max().unwrap_or(1)
     }

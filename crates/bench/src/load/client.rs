@@ -1,4 +1,4 @@
-//! HTTP/2 over TLS with the administrator's certificate, on a fixed number of connections.
+//! HTTP/2 client with the certificate of the administrator, on a fixed number of TLS connections.
 
 use anyhow::{Context, Result, anyhow, bail};
 use bytes::Bytes;
@@ -26,13 +26,14 @@ use std::{
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// Windows as large as a list, so that what is measured is the server and not the window.
+/// Size of the HTTP/2 windows: as large as a list, so that the measurement shows the server and not
+/// the window.
 const STREAM_WINDOW_BYTES: u32 = 32 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
 /// Streams that one connection carries; servers commonly allow a few hundred.
 const STREAMS_PER_CONNECTION: usize = 100;
 
-/// Requests go round the connections.
+/// A client that distributes requests over its connections in turn.
 pub(crate) struct Client {
     connections: Vec<SendRequest<Full<Bytes>>>,
     next: AtomicUsize,
@@ -67,26 +68,27 @@ impl Client {
         })
     }
 
-    /// The same user on connections of its own, enough for so many streams that do not end.
+    /// Returns a client of the same user on separate connections, enough for this number of endless
+    /// streams.
     pub(crate) async fn for_streams(&self, streams: usize) -> Result<Self> {
         Self::open(self.address.clone(), streams.div_ceil(STREAMS_PER_CONNECTION)).await
     }
 
-    /// How many connections there are.
+    /// Returns the number of connections.
     pub(crate) fn connections(&self) -> usize {
         self.connections.len()
     }
 
-    /// How many requests met a limit.
+    /// Returns the number of requests that were refused by a limit.
     pub(crate) fn refused(&self) -> usize {
         self.refused.load(Ordering::Relaxed)
     }
 
-    /// Sends a request and reads all of the answer, whatever its code. Who meets a limit comes
-    /// again when they are told to, as Kubernetes' clients do.
+    /// Sends a request and reads the whole answer, whatever its code. After a 429 it retries when
+    /// `Retry-After` says, as Kubernetes' clients do.
     pub(crate) async fn send(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<(StatusCode, Bytes)> {
         let mut response = self.begin(method.clone(), path, body.clone()).await?;
-        while let Some(seconds) = again_after(&response) {
+        while let Some(seconds) = retry_after(&response) {
             self.refused.fetch_add(1, Ordering::Relaxed);
             tokio::time::sleep(Duration::from_secs(seconds)).await;
             response = self.begin(method.clone(), path, body.clone()).await?;
@@ -138,8 +140,8 @@ impl Client {
     }
 
     async fn begin(&self, method: Method, path: &str, body: Option<Bytes>) -> Result<http::Response<Incoming>> {
-        let turn = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
-        let mut connection = self.connections[turn].clone();
+        let index = self.next.fetch_add(1, Ordering::Relaxed) % self.connections.len();
+        let mut connection = self.connections[index].clone();
         let uri = format!("https://{}:{}{path}", self.address.host, self.address.port);
         let request = Request::builder()
             .method(method)
@@ -152,11 +154,11 @@ impl Client {
     }
 }
 
-/// Seconds after which a refused request may come again.
-fn again_after(response: &http::Response<Incoming>) -> Option<u64> {
-    let told = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
+/// Returns the seconds of `Retry-After` in a refusal.
+fn retry_after(response: &http::Response<Incoming>) -> Option<u64> {
+    let seconds = response.headers().get(header::RETRY_AFTER)?.to_str().ok()?;
     (response.status() == StatusCode::TOO_MANY_REQUESTS)
-        .then(|| told.parse().ok())
+        .then(|| seconds.parse().ok())
         .flatten()
 }
 
@@ -217,7 +219,7 @@ impl Address {
             .handshake(TokioIo::new(tls))
             .await?;
         tokio::spawn(async move {
-            // A connection that breaks shows in the requests on it.
+            // A broken connection shows in its requests.
             drop(connection.await);
         });
         Ok(sender)

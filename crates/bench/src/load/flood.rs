@@ -1,5 +1,5 @@
-//! One tenant that sends as much as it can: a process of its own, of the lowest priority. It stands
-//! for other machines, and whoever is measured beside it must not wait for it on this side.
+//! A flooding tenant: a process of the lowest priority that sends requests as fast as it can. It
+//! simulates other machines, so that the measured client must not wait for it.
 
 use super::{args::Arguments, client::Client, world};
 use anyhow::{Context, Result, ensure};
@@ -14,22 +14,22 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Whose objects it reads and writes.
+/// Number of the tenant that floods.
 pub(super) const TENANT: usize = 1;
-/// Somebody who asks now and then, so that there is always another one whom it could disturb.
+/// Number of a tenant that sends a request periodically, so that there is always contention.
 pub(super) const OTHER: usize = 2;
 const OTHER_PACE: Duration = Duration::from_millis(100);
-/// Objects of a page that it asks for.
+/// Objects of a requested page.
 const PAGE: usize = 500;
 
 /// Set when standard input ends.
 static OVER: AtomicBool = AtomicBool::new(false);
 
-/// The process.
+/// The process of the flood.
 pub(super) struct Flood(Child);
 
 impl Flood {
-    /// Begins beside this one.
+    /// Starts the process.
     pub(super) fn start(kubeconfig: &Path, arguments: &Arguments) -> Result<Self> {
         let process = Command::new("chrt")
             .args(["--idle", "0"])
@@ -43,7 +43,7 @@ impl Flood {
         Ok(Flood(process.context("no process for the flood")?))
     }
 
-    /// Ends it, and waits until it has said what it did.
+    /// Ends the process, and waits for its report.
     pub(super) fn stop(mut self) -> Result<()> {
         drop(self.0.stdin.take());
         let ended = self.0.wait()?;
@@ -57,7 +57,7 @@ pub(super) async fn send(arguments: &Arguments) -> Result<()> {
     let kubeconfig = arguments.server.as_deref().context("a flood needs --server")?;
     let client = Client::connect(kubeconfig, arguments.connections).await?;
     std::thread::spawn(|| {
-        // However it ends.
+        // An error ends the flood, too.
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
         OVER.store(true, Ordering::Relaxed);
     });
@@ -69,7 +69,8 @@ pub(super) async fn send(arguments: &Arguments) -> Result<()> {
             match number % 2 {
                 0 => client.send(Method::GET, page, None).await?,
                 _ => {
-                    // Names of this process, since another one may have come before.
+                    // Names with the id of this process, since an earlier flood may have left
+                    // objects.
                     let name = format!("flood-{}-{:08}", std::process::id(), count.get());
                     client.send(Method::POST, path, Some(bodies.named(&name))).await?
                 }

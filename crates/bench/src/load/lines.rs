@@ -1,4 +1,4 @@
-//! A streamed body as lines: what a watch is made of.
+//! Lines of a streamed body, such as the events of a watch.
 
 use anyhow::Result;
 use bytes::Bytes;
@@ -19,7 +19,7 @@ impl Lines {
         }
     }
 
-    /// The lines that the next piece of the body completes; `None` at its end.
+    /// Returns the lines that the next piece of the body completes; `None` at its end.
     pub(crate) async fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>> {
         let Some(piece) = piece(&mut self.body).await? else {
             return Ok(None);
@@ -28,7 +28,7 @@ impl Lines {
     }
 }
 
-/// The next piece of a body.
+/// Returns the next piece of a body.
 pub(crate) async fn piece(body: &mut Incoming) -> Result<Option<Bytes>> {
     loop {
         match body.frame().await {

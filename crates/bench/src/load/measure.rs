@@ -1,6 +1,6 @@
-//! The measurements, one after the other on one server.
+//! Measurements, one after the other on one server.
 
-mod crowd;
+mod contention;
 mod neighbour;
 mod scale;
 mod verbs;
@@ -21,21 +21,21 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Tenants that have the API bound: requests are spread over them, the other workspaces are there.
+/// Tenants that bind the API at most: requests are spread over them; other workspaces are idle.
 const BOUND_MAX: usize = 200;
 
-/// What all measurements share.
+/// State that all measurements share.
 struct Run<'a> {
     arguments: &'a Arguments,
     server: &'a Server,
     client: Client,
     workspaces: usize,
     bound: usize,
-    /// Tenants that have the objects that lists are made of: several measurements want the same.
+    /// Tenants that have the objects for lists already: several measurements need them.
     filled: RefCell<BTreeSet<usize>>,
 }
 
-/// Fills a fresh server with workspaces and measures what was asked for.
+/// Fills a fresh server with workspaces and runs the requested measurements.
 pub(super) async fn everything(
     arguments: &Arguments,
     server: &Server,
@@ -75,7 +75,7 @@ pub(super) async fn everything(
         neighbour::reads(&run, report).await.context("reading beside lists")?;
     }
     if arguments.wants(What::Crowd) {
-        crowd::beside(&run, report).await.context("beside a flood")?;
+        contention::beside(&run, report).await.context("beside a flood")?;
     }
     if arguments.wants(What::Watch) {
         watch::fan_out(&run, report).await.context("watching")?;
@@ -84,8 +84,8 @@ pub(super) async fn everything(
 }
 
 impl Run<'_> {
-    /// Operations that begin at a fixed pace, whether those before have ended or not: one after the
-    /// other would ask less of a slow server, and not see how slow it is.
+    /// Runs operations that begin at a fixed pace, even if earlier ones have not ended. One after
+    /// the other would put less load on a slow server, and hide how slow it is.
     async fn open_loop<F, T>(&self, pace: Duration, count: usize, operation: F) -> Result<Measured>
     where
         F: Fn(usize) -> T,
@@ -97,7 +97,8 @@ impl Run<'_> {
             let (due, operation) = (begun + pace * u32::try_from(n).unwrap_or(u32::MAX), &operation);
             async move {
                 tokio::time::sleep_until(due).await;
-                // Not when it was due: timers go by milliseconds.
+                // Measured from the send, not from the due time: timers have a resolution of
+                // milliseconds.
                 let sent = Instant::now();
                 operation(n).await?;
                 Ok::<_, anyhow::Error>(sent.elapsed())
@@ -107,8 +108,8 @@ impl Run<'_> {
         Ok(self.measured(times, begun.into_std(), cpu))
     }
 
-    /// So many clients, each with one operation in flight, until `count` are done or the time is
-    /// over.
+    /// Runs `clients` clients, each with one operation in flight, until `count` operations are done
+    /// or the time is over.
     async fn closed_loop<F, T>(&self, clients: usize, count: usize, operation: F) -> Result<Measured>
     where
         F: Fn(usize) -> T,
@@ -130,7 +131,8 @@ impl Run<'_> {
         Ok(self.measured(times.into_inner(), begun, cpu))
     }
 
-    /// Times of operations since then, with the wall clock and what the server computed meanwhile.
+    /// Returns the times of operations since `begun`, with the elapsed time and the CPU time of the
+    /// server.
     fn measured(&self, times: Vec<Duration>, begun: Instant, cpu: Option<Duration>) -> Measured {
         let now = self.server.cpu();
         Measured {

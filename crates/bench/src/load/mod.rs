@@ -1,10 +1,10 @@
-//! The load generator: starts the shipped binary, drives it as many tenants would, and says what it
-//! took.
+//! Load generator: starts the shipped binary, drives it as many tenants would, and reports
+//! latencies, CPU and memory.
 //!
-//! Closed loop: so many clients, each with one request in flight, over a few HTTP/2 connections
-//! with TLS. Everything is bounded in count and time. The server's CPU and memory come from
-//! `/proc`, since on a small machine this program and the server share the cores: CPU per operation
-//! is the figure that does not depend on who else runs.
+//! The load is a closed loop: a number of clients, each with one request in flight, over a few
+//! HTTP/2 connections with TLS. Every measurement is bounded in count and time. CPU and memory of
+//! the server come from `/proc`. On a small machine this program and the server share the cores, so
+//! that CPU per operation is the figure that does not depend on other processes.
 
 mod args;
 mod client;
@@ -22,7 +22,7 @@ use args::What;
 use report::Report;
 use std::time::Instant;
 
-/// Runs what was asked for and prints it.
+/// Runs the requested measurements and prints the results.
 pub fn run(arguments: &Arguments) -> Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -40,8 +40,8 @@ async fn measure_all(arguments: &Arguments) -> Result<Report> {
     for workspaces in arguments.sizes() {
         let begun = Instant::now();
         let server = server::Server::start(arguments).await?;
-        let told = measure::everything(arguments, &server, workspaces, &mut report).await;
-        told.with_context(|| {
+        let outcome = measure::everything(arguments, &server, workspaces, &mut report).await;
+        outcome.with_context(|| {
             format!(
                 "with {workspaces} workspaces; the server's log ends with\n{}",
                 server.log_tail()

@@ -1,4 +1,4 @@
-//! Figures, as a table or as JSON.
+//! Report of the figures, as a table or as JSON.
 
 use super::args::Output;
 use anyhow::Result;
@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-/// Times of single operations, and what all of them took.
+/// Times of single operations, and the total time and CPU.
 #[derive(Debug, Default)]
 pub(crate) struct Measured {
     pub(crate) times: Vec<Duration>,
@@ -17,10 +17,10 @@ pub(crate) struct Measured {
     pub(crate) cpu: Option<Duration>,
 }
 
-/// One line.
+/// A row of the report.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub(crate) struct Row {
-    /// What was measured.
+    /// Name of the measurement.
     pub(crate) what: String,
     /// Workspaces that existed.
     pub(crate) workspaces: usize,
@@ -30,26 +30,26 @@ pub(crate) struct Row {
     pub(crate) count: usize,
     /// Operations a second.
     pub(crate) per_second: Option<f64>,
-    /// Half of the operations took at most so long.
+    /// Median time of an operation in microseconds.
     pub(crate) p50_us: Option<f64>,
-    /// 99 of 100 took at most so long.
+    /// 99th percentile of the times in microseconds.
     pub(crate) p99_us: Option<f64>,
-    /// CPU of the server for one operation.
+    /// CPU time of the server for one operation in microseconds.
     pub(crate) cpu_us: Option<f64>,
-    /// Resident memory of the server for each of `count`.
+    /// Resident memory of the server for each of `count` items in bytes.
     pub(crate) bytes_each: Option<f64>,
-    /// How both percentiles compare with those of rows before, turn by turn.
+    /// Ratios of both percentiles to those of earlier rows, round by round.
     pub(crate) ratios: Vec<Ratios>,
 }
 
-/// Percentiles against those of something else, in turns.
+/// Ratios of the percentiles of two rows over all rounds.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Ratios {
     p50: Ratio,
     p99: Ratio,
 }
 
-/// Of all turns.
+/// Ratio over all rounds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 struct Ratio {
     median: f64,
@@ -57,35 +57,35 @@ struct Ratio {
     most: f64,
 }
 
-/// All lines, in the order in which they were measured.
+/// All rows, in the order of measurement.
 #[derive(Debug, Default)]
 pub(crate) struct Report {
     rows: Vec<Row>,
 }
 
 impl Measured {
-    /// What was measured in several turns, as one.
-    pub(crate) fn all<'a>(turns: impl Iterator<Item = &'a Measured>) -> Self {
-        turns.fold(Measured::default(), |mut all, turn| {
-            all.times.extend(&turn.times);
-            all.wall += turn.wall;
+    /// Joins the measurements of several rounds.
+    pub(crate) fn all<'a>(rounds: impl Iterator<Item = &'a Measured>) -> Self {
+        rounds.fold(Measured::default(), |mut all, round| {
+            all.times.extend(&round.times);
+            all.wall += round.wall;
             all
         })
     }
 
-    /// Nothing took longer.
+    /// Returns the longest time.
     pub(crate) fn slowest(&self) -> Duration {
         self.times.iter().max().copied().unwrap_or_default()
     }
 
-    /// Times in order.
+    /// Returns the times in ascending order.
     fn sorted(&self) -> Vec<Duration> {
         let mut times = self.times.clone();
         times.sort_unstable();
         times
     }
 
-    /// As a line.
+    /// Returns the measurement as a row.
     pub(crate) fn row(self, what: &str, workspaces: usize, clients: usize) -> Row {
         let times = self.sorted();
         let count = times.len();
@@ -106,14 +106,14 @@ impl Measured {
 }
 
 impl Row {
-    /// Adds how it compares: pairs of a turn of this and one of what it is compared with.
-    pub(crate) fn compare<'a>(&mut self, turns: impl Iterator<Item = (&'a Measured, &'a Measured)>) {
-        let turns: Vec<_> = turns.map(|(this, that)| (this.sorted(), that.sorted())).collect();
+    /// Adds ratios to an earlier row, from pairs of measurements of the same round.
+    pub(crate) fn compare<'a>(&mut self, rounds: impl Iterator<Item = (&'a Measured, &'a Measured)>) {
+        let rounds: Vec<_> = rounds.map(|(this, that)| (this.sorted(), that.sorted())).collect();
         let ratio = |percent| {
-            let of_turn = |(this, that): &(Vec<Duration>, Vec<Duration>)| {
+            let of_round = |(this, that): &(Vec<Duration>, Vec<Duration>)| {
                 Some(micros(percentile(this, percent)?) / micros(percentile(that, percent)?))
             };
-            Ratio::of(turns.iter().filter_map(of_turn).collect())
+            Ratio::over_rounds(rounds.iter().filter_map(of_round).collect())
         };
         self.ratios
             .extend(ratio(50).zip(ratio(99)).map(|(p50, p99)| Ratios { p50, p99 }));
@@ -121,13 +121,13 @@ impl Row {
 }
 
 impl Ratio {
-    fn of(mut turns: Vec<f64>) -> Option<Self> {
-        turns.sort_unstable_by(f64::total_cmp);
-        let (least, most) = (*turns.first()?, *turns.last()?);
-        let middle = turns.len() / 2;
-        let median = match turns.len() % 2 {
-            1 => turns[middle],
-            _ => (turns[middle - 1] + turns[middle]) / 2.0,
+    fn over_rounds(mut rounds: Vec<f64>) -> Option<Self> {
+        rounds.sort_unstable_by(f64::total_cmp);
+        let (least, most) = (*rounds.first()?, *rounds.last()?);
+        let middle = rounds.len() / 2;
+        let median = match rounds.len() % 2 {
+            1 => rounds[middle],
+            _ => (rounds[middle - 1] + rounds[middle]) / 2.0,
         };
         Some(Ratio { median, least, most })
     }
@@ -140,7 +140,7 @@ impl fmt::Display for Ratio {
 }
 
 impl Report {
-    /// Adds a line, and shows on standard error that it goes on.
+    /// Adds a row, and prints progress on standard error.
     pub(crate) fn add(&mut self, row: Row) {
         eprintln!("  {}", line(&row).join("  "));
         self.rows.push(row);
@@ -154,7 +154,8 @@ impl Report {
             Output::Table => {
                 writeln!(
                     out,
-                    "| measurement | workspaces | in flight | count | ops/s | p50 | p99 | CPU/op | memory each | p50 against rows above | p99 |"
+                    "| measurement | workspaces | in flight | count | ops/s | p50 | p99 | CPU/op | memory each | \
+                     p50 against rows above | p99 |"
                 )?;
                 writeln!(out, "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|")?;
                 for row in &self.rows {
@@ -208,7 +209,7 @@ fn micros(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1e6
 }
 
-/// The smallest time that `percent` of all do not exceed.
+/// Returns the smallest time that `percent` of all times do not exceed.
 fn percentile(sorted: &[Duration], percent: usize) -> Option<Duration> {
     let rank = (sorted.len() * percent).div_ceil(100);
     sorted.get(rank.max(1) - 1).copied()
@@ -245,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_turns() {
+    fn ratios_are_of_rounds() {
         let measured = |millis: &[u64]| Measured {
             times: millis.iter().map(|millis| Duration::from_millis(*millis)).collect(),
             ..Measured::default()

@@ -1,4 +1,4 @@
-//! The server under measurement: started, watched through `/proc`, stopped.
+//! Server under measurement: its process, and its figures in `/proc`.
 
 use super::{args::Arguments, client::Client};
 use anyhow::{Context, Result, anyhow, bail};
@@ -16,7 +16,7 @@ const READY_WITHIN: Duration = Duration::from_secs(20);
 const TICKS_PER_SECOND: u64 = 100;
 const LOG_TAIL_LINES: usize = 12;
 
-/// A server of our own, or somebody else's.
+/// A server that this process started, or a running one.
 pub(crate) struct Server {
     child: Option<Child>,
     pid: Option<u32>,
@@ -25,8 +25,8 @@ pub(crate) struct Server {
 }
 
 impl Server {
-    /// Starts a server with nothing in it and waits until it is ready; or takes the running one
-    /// that was named.
+    /// Starts an empty server and waits until it is ready, or connects to the running server in the
+    /// arguments.
     pub(crate) async fn start(arguments: &Arguments) -> Result<Self> {
         if let Some(kubeconfig) = &arguments.server {
             let kubeconfig = kubeconfig.clone();
@@ -84,18 +84,18 @@ impl Server {
         }
     }
 
-    /// The administrator's kubeconfig.
+    /// Returns the kubeconfig of the administrator.
     pub(crate) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
 
-    /// CPU that the server has used so far, all threads together.
+    /// Returns the CPU time of all threads of the server so far.
     pub(crate) fn cpu(&self) -> Option<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid?)).ok()?;
         cpu_of(&stat).ok()
     }
 
-    /// Resident bytes.
+    /// Returns the resident memory in bytes.
     pub(crate) fn rss(&self) -> Option<u64> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid?)).ok()?;
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -103,7 +103,7 @@ impl Server {
         Some(kibibytes * 1024)
     }
 
-    /// What the server said last.
+    /// Returns the last lines of the server's log.
     pub(crate) fn log_tail(&self) -> String {
         let Some(dir) = &self.dir else { return String::new() };
         let text = fs::read_to_string(dir.path().join("server.log")).unwrap_or_default();
@@ -115,15 +115,15 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(child) = &mut self.child {
-            // Its directory goes with it: there is nothing that it would have to finish.
+            // Its directory is removed with it, so that it has nothing to finish.
             drop(child.kill());
             drop(child.wait());
         }
     }
 }
 
-/// User and system time of `/proc/<pid>/stat`; the command's name may hold anything, so count from
-/// its last bracket.
+/// Returns the user and system time in `/proc/<pid>/stat`. Fields count from the last bracket,
+/// since the name of the command may contain anything.
 fn cpu_of(stat: &str) -> Result<Duration> {
     let (_, fields) = stat.rsplit_once(") ").ok_or_else(|| anyhow!("no command"))?;
     let fields: Vec<&str> = fields.split(' ').collect();

@@ -1,4 +1,5 @@
-//! The tenants: a provider that exports one kind in two versions, and workspaces that bind it.
+//! Tenants of the load: a provider that exports one kind in two versions, and workspaces that bind
+//! it.
 
 use super::client::Client;
 use crate::fixtures::{GROUP, MOVES, PLURAL, rules, widget, widget_schema};
@@ -12,15 +13,15 @@ const PROVIDER: &str = "load-provider";
 const SCHEMA: &str = "v1.widgets.bench.example.io";
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Where Workspaces are made and listed.
+/// Path at which Workspaces are created and listed.
 pub(crate) const WORKSPACES: &str = "/clusters/root/apis/tenancy.kcp.io/v1alpha1/workspaces";
 
-/// The name of tenant `n`.
+/// Returns the name of tenant `n`.
 pub(crate) fn tenant(n: usize) -> String {
     format!("t{n:06}")
 }
 
-/// A Workspace of the plain type.
+/// Returns a Workspace of the plain type.
 pub(crate) fn workspace(name: &str) -> Value {
     json!({
         "apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "Workspace", "metadata": {"name": name},
@@ -28,7 +29,7 @@ pub(crate) fn workspace(name: &str) -> Value {
     })
 }
 
-/// The widgets of tenant `n` in a version.
+/// Returns the path of the widgets of tenant `n` in a version.
 pub(crate) fn widgets(n: usize, version: &str) -> String {
     format!(
         "/clusters/root:{}/apis/{GROUP}/{version}/namespaces/default/{PLURAL}",
@@ -36,15 +37,14 @@ pub(crate) fn widgets(n: usize, version: &str) -> String {
     )
 }
 
-/// Bodies of widgets that differ in their name: made once, so that the client does not take the
-/// server's time.
+/// Bodies of widgets that differ in their name. Encoded once, to save CPU time of the client.
 pub(crate) struct Bodies {
     head: String,
     tail: String,
 }
 
 impl Bodies {
-    /// Widgets in a version.
+    /// Creates the bodies of widgets in a version.
     pub(crate) fn new(version: &str) -> Self {
         const MARK: &str = "@name";
         let body = widget(MARK, version, MOVES).to_string();
@@ -55,13 +55,13 @@ impl Bodies {
         }
     }
 
-    /// The widget of a name.
+    /// Returns the widget with a name.
     pub(crate) fn named(&self, name: &str) -> Bytes {
         Bytes::from([&self.head, name, &self.tail].concat())
     }
 }
 
-/// Other widgets of tenant `n`, which no list is made of.
+/// Returns the path of other widgets of tenant `n`, which are in no list.
 pub(crate) fn other_widgets(n: usize, version: &str) -> String {
     format!(
         "/clusters/root:{}/apis/{GROUP}/{version}/namespaces/kube-system/{PLURAL}",
@@ -69,13 +69,16 @@ pub(crate) fn other_widgets(n: usize, version: &str) -> String {
     )
 }
 
-/// Makes the provider's workspace and exports the kind from it, with one field computed by CEL if
-/// asked for.
+/// Creates the workspace of the provider and exports the kind from it, optionally with one field
+/// computed by CEL.
 pub(crate) async fn provide(client: &Client, computed: bool) -> Result<()> {
     client.create(WORKSPACES, &workspace(PROVIDER)).await?;
     wait_ready(client, PROVIDER).await?;
     let base = format!("/clusters/root:{PROVIDER}/apis/apis.kcp.io");
-    let version = |name: &str| json!({"name": name, "served": true, "storage": name == "v1", "schema": widget_schema(name, MOVES)});
+    let version = |name: &str| {
+        json!({"name": name, "served": true, "storage": name == "v1",
+        "schema": widget_schema(name, MOVES)})
+    };
     let names = json!({"plural": PLURAL, "singular": "widget", "kind": "Widget", "listKind": "WidgetList"});
     let schema = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema", "metadata": {"name": SCHEMA},

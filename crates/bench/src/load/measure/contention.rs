@@ -1,10 +1,12 @@
-//! Fairness: one tenant at its pace, beside another one that sends as much as it can.
+//! Fairness under contention: one tenant at a fixed pace, beside another one that sends as fast as
+//! it can.
 //!
-//! On a small machine a flood disturbs everybody by what its client and the kernel compute,
-//! whatever the server does. So it is measured beside three things: nothing, the same flood of
-//! *another* server on the same machine, and the flood of this one. What the last adds to the
-//! second is what tenants of one server do to each other. The three take turns, there and back, and
-//! ratios are of one turn each: a machine is not the same for minutes.
+//! On a small machine a flood slows everything down by the CPU time of its client and of the
+//! kernel, whatever the server does. So there are three measurements: alone, beside the same flood
+//! of *another* server on the same machine, and beside a flood of this server. The difference of
+//! the last two is the influence that tenants of one server have on each other. The three alternate
+//! in rounds, forwards and backwards, and ratios compare measurements of one round: the speed of a
+//! machine changes over minutes.
 
 use super::{
     Run,
@@ -22,12 +24,12 @@ use futures_util::future::try_join;
 use http::Method;
 use std::{cell::RefCell, time::Duration};
 
-/// Of the tenant that is measured: a few hundredths of what the server can do.
+/// Pace of the measured tenant: a few percent of the capacity of the server.
 const GET_PACE: Duration = Duration::from_millis(5);
 const CREATE_PACE: Duration = Duration::from_millis(20);
-/// Until the flood is at its height, and until nothing is left of it.
+/// Time until the flood is at its peak, and until it is over.
 const RISE: Duration = Duration::from_secs(2);
-/// Whose requests are measured.
+/// Number of the measured tenant.
 const QUIET: usize = 0;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +42,7 @@ enum Beside {
 impl Beside {
     const ALL: [Self; 3] = [Self::Nothing, Self::OtherServer, Self::Flood];
 
-    fn said(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
             Self::Nothing => "nothing beside it",
             Self::OtherServer => "beside a flood of another server",
@@ -49,14 +51,14 @@ impl Beside {
     }
 }
 
-/// What was measured in one turn.
-struct Turn {
+/// Measurements of one trial.
+struct Trial {
     beside: Beside,
     gets: Measured,
     creates: Measured,
 }
 
-/// Reads and creates of one tenant at a fixed pace, beside everything that they are compared with.
+/// Measures reads and creates of one tenant at a fixed pace, in each situation.
 pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
     if run.bound <= flood::OTHER {
         eprintln!("  a crowd needs other workspaces: --workspaces 5");
@@ -66,15 +68,14 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
         .post(&world::widgets(QUIET, "v1"), world::Bodies::new("v1").named("crowded"))
         .await?;
     fill_tenant(run, flood::TENANT).await?;
-    // Somebody else's server is the only one that we know.
+    // A running server in the arguments is the only one that can be used.
     let other = match run.arguments.server {
         Some(_) => None,
         None => Some(other_server(run).await.context("another server")?),
     };
-    // A connection of its own: what is measured is the server, and not how answers share a
-    // connection.
+    // A separate connection: the measurement is about the server, not about sharing a connection.
     let client = run.client.for_streams(1).await?;
-    let mut turns = Vec::new();
+    let mut trials = Vec::new();
     for round in 0..run.arguments.rounds() {
         let mut order = Beside::ALL;
         if round % 2 == 1 {
@@ -92,30 +93,33 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
             let flood = flooded.map(|server| Flood::start(server.kubeconfig(), run.arguments));
             let flood = flood.transpose()?;
             tokio::time::sleep(RISE).await;
-            let (gets, creates) = paced(run, &client, turns.len()).await?;
+            let (gets, creates) = paced(run, &client, trials.len()).await?;
             if let Some(flood) = flood {
                 flood.stop()?;
             }
             eprintln!(
                 "  turn {}, {}: slowest get {:?}, create {:?}",
-                turns.len() + 1,
-                beside.said(),
+                trials.len() + 1,
+                beside.label(),
                 gets.slowest(),
                 creates.slowest(),
             );
-            turns.push(Turn { beside, gets, creates });
+            trials.push(Trial { beside, gets, creates });
         }
     }
     for (what, times) in [
-        ("get", (|turn| &turn.gets) as fn(&Turn) -> &Measured),
-        ("create", |turn| &turn.creates),
+        ("get", (|trial| &trial.gets) as fn(&Trial) -> &Measured),
+        ("create", |trial| &trial.creates),
     ] {
-        let of = |beside: Beside| turns.iter().filter(move |turn| turn.beside == beside).map(times);
-        let measured = Beside::ALL.into_iter().filter(|beside| of(*beside).next().is_some());
+        let trials_of = |beside: Beside| trials.iter().filter(move |trial| trial.beside == beside).map(times);
+        let measured = Beside::ALL
+            .into_iter()
+            .filter(|beside| trials_of(*beside).next().is_some());
         for beside in measured.clone() {
-            let mut row = Measured::all(of(beside)).row(&format!("{what}, {}", beside.said()), run.workspaces, 1);
+            let mut row =
+                Measured::all(trials_of(beside)).row(&format!("{what}, {}", beside.label()), run.workspaces, 1);
             for before in measured.clone().take_while(|before| *before != beside) {
-                row.compare(of(beside).zip(of(before)));
+                row.compare(trials_of(beside).zip(trials_of(before)));
             }
             report.add(row);
         }
@@ -123,8 +127,8 @@ pub(super) async fn beside(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Both at once, as a tenant would.
-async fn paced(run: &Run<'_>, client: &Client, turn: usize) -> Result<(Measured, Measured)> {
+/// Runs reads and creates at once, as a tenant would.
+async fn paced(run: &Run<'_>, client: &Client, trial: usize) -> Result<(Measured, Measured)> {
     let (path, bodies) = (world::widgets(QUIET, "v1"), world::Bodies::new("v1"));
     let one = format!("{path}/crowded");
     let count = run.arguments.requests();
@@ -132,13 +136,13 @@ async fn paced(run: &Run<'_>, client: &Client, turn: usize) -> Result<(Measured,
         client.must(Method::GET, &one, None).await.map(drop)
     });
     let creates = run.open_loop(CREATE_PACE, count, |n| {
-        let (path, object) = (&path, bodies.named(&format!("crowd-{turn}-{n:07}")));
+        let (path, object) = (&path, bodies.named(&format!("crowd-{trial}-{n:07}")));
         async move { client.post(path, object).await.map(drop) }
     });
     try_join(gets, creates).await
 }
 
-/// A server with the same tenants and objects as this one.
+/// Starts a server with the same tenants and objects as this one.
 async fn other_server(run: &Run<'_>) -> Result<Server> {
     let server = Server::start(run.arguments).await?;
     let tenants = flood::OTHER + 1;
@@ -151,10 +155,10 @@ async fn other_server(run: &Run<'_>) -> Result<Server> {
         filled: RefCell::default(),
     };
     world::provide(&other.client, !run.arguments.moves_only).await?;
-    // What making it takes has been measured.
-    let unheard = &mut Report::default();
-    scale::workspaces(&other, unheard).await?;
-    scale::bind(&other, unheard).await?;
+    // The creation of tenants is measured elsewhere.
+    let discarded = &mut Report::default();
+    scale::workspaces(&other, discarded).await?;
+    scale::bind(&other, discarded).await?;
     fill_tenant(&other, flood::TENANT).await?;
     Ok(server)
 }

@@ -1,4 +1,5 @@
-//! Fairness: reads of one tenant while lists of others are converted for the first time.
+//! Fairness of conversions: reads of one tenant while lists of others are converted for the first
+//! time.
 
 use super::{Run, scale::fill_tenant, verbs::check_length};
 use crate::load::{
@@ -10,12 +11,12 @@ use futures_util::future::{Either, select, try_join_all};
 use http::Method;
 use std::{pin::pin, time::Instant};
 
-/// Tenants whose objects are listed, each once: nothing of a list may have been converted before.
-/// More than small machines have cores.
+/// Tenants whose objects are listed once each, since no object of a list may be in the conversion
+/// cache. More than the cores of a small machine.
 const LISTS_MAX: usize = 4;
 
-/// Reads alone, then beside lists that come at once, and the lists. The reader is tenant 0; it
-/// needs another one beside it.
+/// Measures reads alone, then beside concurrent lists, and the lists. The reader is tenant 0; there
+/// has to be another one.
 pub(super) async fn reads(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let (reader, others) = (0, 1..run.bound.min(1 + LISTS_MAX));
     if others.is_empty() {
@@ -34,8 +35,8 @@ pub(super) async fn reads(run: &Run<'_>, report: &mut Report) -> Result<()> {
     report.add(alone.row("get, nothing beside it", run.workspaces, 1));
 
     let objects = run.arguments.objects();
-    // A connection of its own for each list: what is measured is the server, and not how answers
-    // share a connection.
+    // Each list has its own connection: the measurement is about the server, not about sharing a
+    // connection.
     let list = |other: usize| async move {
         let client = run.client.for_streams(1).await?;
         let (begun, path) = (Instant::now(), world::widgets(other, "v2"));

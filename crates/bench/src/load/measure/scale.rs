@@ -1,4 +1,4 @@
-//! Workspaces, bindings, and the memory that they and objects take.
+//! Scale: creation of workspaces and bindings, and the memory that they and objects take.
 
 use super::{Run, verbs::listed};
 use crate::load::{
@@ -15,9 +15,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// What a server needs to forget what it only holds for a moment.
+/// Time in which a server frees temporary memory.
 const SETTLE: Duration = Duration::from_millis(500);
-/// Nothing became ready for so long: something is wrong.
+/// Time without any progress after which a measurement fails.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 
 #[derive(Deserialize)]
@@ -43,11 +43,11 @@ struct Status {
     phase: String,
 }
 
-/// Makes all workspaces under `root`, with the most clients in flight, and watches until each is
-/// Ready.
+/// Creates all workspaces under `root`, with the largest number of clients, and watches until each
+/// is Ready.
 pub(super) async fn workspaces(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let clients = run.arguments.many();
-    let before = settled(run).await;
+    let before = settled_memory(run).await;
     let revision = revision(run, world::WORKSPACES).await?;
     let watcher = run.client.for_streams(1).await?;
     let path = format!("{}?watch=true&resourceVersion={revision}", world::WORKSPACES);
@@ -102,7 +102,8 @@ pub(super) async fn workspaces(run: &Run<'_>, report: &mut Report) -> Result<()>
     Ok(())
 }
 
-/// Like `closed_loop`, but everything has to be done: it is what the other measurements stand on.
+/// Runs operations like `closed_loop`, but without a time limit: other measurements depend on their
+/// results.
 async fn all<F, T>(clients: usize, count: usize, operation: F) -> Result<()>
 where
     F: Fn(usize) -> T,
@@ -120,7 +121,7 @@ where
         .map(drop)
 }
 
-/// The revision of a list: where a watch begins.
+/// Returns the revision of a list, at which a watch begins.
 pub(super) async fn revision(run: &Run<'_>, path: &str) -> Result<String> {
     let list = run.client.get(&format!("{path}?limit=1")).await?;
     let revision = list["metadata"]["resourceVersion"].as_str();
@@ -129,7 +130,7 @@ pub(super) async fn revision(run: &Run<'_>, path: &str) -> Result<String> {
         .with_context(|| format!("{path} has no resourceVersion"))
 }
 
-/// Binds in as many tenants as the other measurements use: one at a time, then several.
+/// Binds the API in all tenants that other measurements use: one at a time, then several at once.
 pub(super) async fn bind(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let alone = run.bound.div_ceil(2);
     for (clients, first, last) in [(1, 0, alone), (run.arguments.many(), alone, run.bound)] {
@@ -154,9 +155,9 @@ pub(super) async fn bind(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Writes the objects that lists are made of into the first tenant.
+/// Writes the objects for lists into the first tenant.
 pub(super) async fn fill(run: &Run<'_>, report: &mut Report) -> Result<()> {
-    let before = settled(run).await;
+    let before = settled_memory(run).await;
     fill_tenant(run, 0).await?;
     let objects = run.arguments.objects();
     if run.arguments.wants(What::Memory) {
@@ -165,7 +166,7 @@ pub(super) async fn fill(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Writes the objects that lists are made of into a tenant, unless another measurement did.
+/// Writes the objects for lists into a tenant, unless another measurement did.
 pub(super) async fn fill_tenant(run: &Run<'_>, tenant: usize) -> Result<()> {
     if !run.filled.borrow_mut().insert(tenant) {
         return Ok(());
@@ -180,14 +181,14 @@ pub(super) async fn fill_tenant(run: &Run<'_>, tenant: usize) -> Result<()> {
     .await
 }
 
-async fn settled(run: &Run<'_>) -> Option<u64> {
+async fn settled_memory(run: &Run<'_>) -> Option<u64> {
     tokio::time::sleep(SETTLE).await;
     run.server.rss()
 }
 
-/// What the server's resident memory grew by, for each of `count` things.
+/// Reports the growth of the resident memory of the server for each of `count` items.
 async fn memory(run: &Run<'_>, report: &mut Report, what: &str, count: usize, before: Option<u64>) {
-    let Some((after, before)) = settled(run).await.zip(before) else {
+    let Some((after, before)) = settled_memory(run).await.zip(before) else {
         return;
     };
     let grown = after as f64 - before as f64;

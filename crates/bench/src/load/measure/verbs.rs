@@ -14,7 +14,7 @@ const LISTS: usize = 20;
 const PAGES: usize = 200;
 const PAGE: usize = 500;
 
-/// A version and what it is called in results.
+/// Versions with their names in results.
 const VERSIONS: [(&str, &str); 2] = [("v1", "stored version"), ("v2", "converted")];
 
 /// Creates in the stored version at every number of clients, and in the other one at the largest.
@@ -41,7 +41,7 @@ pub(super) async fn create(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// The name of object `n` of those that lists are made of.
+/// Returns the name of object `n` of those for lists.
 pub(super) fn listed(n: usize) -> String {
     format!("listed-{n:07}")
 }
@@ -59,7 +59,7 @@ pub(super) async fn get(run: &Run<'_>, report: &mut Report) -> Result<()> {
             let path = world::widgets(0, version);
             let measured = run
                 .closed_loop(clients, count, |n| {
-                    // Steps of a prime visit objects in no order that a cache would like.
+                    // A prime step visits objects in an order that no cache favours.
                     let path = format!("{path}/{}", listed(n.wrapping_mul(7_919) % objects));
                     async move { run.client.must(Method::GET, &path, None).await.map(drop) }
                 })
@@ -70,8 +70,8 @@ pub(super) async fn get(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Lists of everything and pages, one at a time. In the other version nothing has been converted
-/// before.
+/// Measures full lists and pages, one at a time. In the other version no object is in the
+/// conversion cache.
 pub(super) async fn list(run: &Run<'_>, report: &mut Report) -> Result<()> {
     let objects = run.arguments.objects();
     for (version, name) in VERSIONS {
@@ -100,8 +100,8 @@ pub(super) async fn list(run: &Run<'_>, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// A list of another length was not the list that is measured: 2 kB an object, and 1.1 kB to say
-/// who owns its fields. Objects are not parsed: that would be the client's time.
+/// Checks the length of a list: 2 kB for each object, and 1.1 kB for its managed fields. Objects
+/// are not parsed, since that would take CPU time of the client.
 pub(super) fn check_length(body: &Bytes, objects: usize) -> Result<()> {
     let fits = (objects * 2_000..objects * 4_000 + 1_000).contains(&body.len());
     fits.then_some(())

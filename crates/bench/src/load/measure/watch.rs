@@ -1,4 +1,4 @@
-//! Fan-out: one write, and the moment at which the last of many watchers has it.
+//! Fan-out: the time from one write until the last of many watchers receives it.
 
 use super::{Run, scale::revision};
 use crate::load::{
@@ -19,7 +19,7 @@ use tokio::{sync::Notify, task::LocalSet};
 const ROUNDS: usize = 100;
 const ROUND_MAX: Duration = Duration::from_secs(20);
 
-/// How many events all watchers have seen together.
+/// Number of events that all watchers have received together.
 #[derive(Default)]
 struct Seen {
     events: Cell<usize>,
@@ -27,7 +27,7 @@ struct Seen {
     reached: Notify,
 }
 
-/// All watchers on the stored version, then half of them on the other one.
+/// Measures with all watchers on the stored version, then with half of them on the other one.
 pub(super) async fn fan_out(run: &Run<'_>, report: &mut Report) -> Result<()> {
     for (versions, name) in [(&["v1"][..], "one version"), (&["v1", "v2"][..], "two versions")] {
         let local = LocalSet::new();
@@ -77,10 +77,10 @@ async fn rounds(run: &Run<'_>, versions: &[&str]) -> Result<Measured> {
     Ok(measured)
 }
 
-/// Opens the watches, in turn over the versions, and counts their lines.
+/// Opens the watches, alternating between the versions, and counts their lines.
 async fn open(run: &Run<'_>, client: &Client, versions: &[&str], seen: &Rc<Seen>) -> Result<()> {
     for n in 0..run.arguments.watchers() {
-        // Not `n % versions`: the connections go round too, and would each carry one version only.
+        // Not `n % versions`: connections alternate, too, and would each carry one version only.
         let path = world::widgets(0, versions[n / client.connections() % versions.len()]);
         let from = revision(run, &path).await?;
         let mut body = client
