@@ -1,5 +1,4 @@
-//! APIs from files: schemas and the rules of their names, compiled and checked as the server does
-//! it.
+//! APIs from files: schemas and their conversion rules, compiled and checked as in the server.
 
 use std::path::PathBuf;
 
@@ -16,7 +15,7 @@ use serde_json::Value;
 
 use crate::files::{self, Document, text};
 
-/// Where schemas and rules are.
+/// Files with schemas and rules.
 #[derive(clap::Args)]
 pub(crate) struct Input {
     /// Schemas (APIResourceSchema, CustomResourceDefinition) and rules (APIConversion,
@@ -26,21 +25,21 @@ pub(crate) struct Input {
     pub(crate) files: Vec<PathBuf>,
 }
 
-/// What files hold.
+/// Contents of the files.
 pub(crate) struct Manifests {
-    /// Schemas, each with the rules of its name.
+    /// Schemas, each with the rules for its name.
     pub(crate) sources: Vec<Source>,
     /// Documents of other kinds.
     pub(crate) others: Vec<Document>,
 }
 
-/// A schema, and the rules that are written outside of it.
+/// A schema, and the rules outside of it.
 pub(crate) struct Source {
     pub(crate) schema: Document,
     pub(crate) conversion: Option<Document>,
 }
 
-/// Kinds that stand beside APIs in a folder; objects of other kinds are samples.
+/// Kinds that describe APIs; objects of other kinds are samples.
 const DESCRIBING: [&str; 12] = [
     "APIResourceSchema",
     "CustomResourceDefinition",
@@ -56,7 +55,8 @@ const DESCRIBING: [&str; 12] = [
     "ClusterRoleBinding",
 ];
 
-/// Reads and pairs. An APIConversion without a schema is an error: nothing can be said about it.
+/// Reads files and pairs schemas with rules. An APIConversion without a schema is an error, since
+/// it cannot be checked.
 pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
     let (mut sources, mut conversions, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for document in files::read(paths)? {
@@ -93,7 +93,7 @@ pub(crate) fn load(paths: &[PathBuf]) -> anyhow::Result<Manifests> {
     Ok(Manifests { sources, others })
 }
 
-/// Whether the document is an object of somebody's API, and not about APIs.
+/// Returns true for a sample: an object of an API, and not a description of APIs.
 pub(crate) fn is_sample(document: &Document) -> bool {
     !DESCRIBING.contains(&document.text("/kind"))
 }
@@ -110,7 +110,7 @@ impl Source {
         self.schema.text("/metadata/name")
     }
 
-    /// The schema alone: rules inside of it are left out.
+    /// Drops the rules, inside the schema, too.
     pub(crate) fn without_rules(&mut self) {
         let spec = &mut self.schema.value["spec"];
         if let Some(conversion) = spec.get_mut("conversion").and_then(Value::as_object_mut) {
@@ -128,7 +128,7 @@ impl Source {
         self.schema.text("/kind") == "CustomResourceDefinition"
     }
 
-    /// The errors of the schema by itself.
+    /// Returns the errors of the schema alone.
     pub(crate) fn schema_errors(&self) -> Vec<FieldError> {
         if self.is_definition() {
             insula_schema::validate_definition(&self.schema.value)
@@ -137,7 +137,7 @@ impl Source {
         }
     }
 
-    /// The rules, wherever they stand.
+    /// Returns the rules, inside or outside of the schema.
     pub(crate) fn rules(&self) -> Result<Option<RuleSet>, Vec<FieldError>> {
         match &self.conversion {
             Some(conversion) => parse_rules(&conversion.value["spec"], &FieldPath::new("spec")).map(Some),
@@ -146,10 +146,10 @@ impl Source {
         }
     }
 
-    /// The API as the server would serve it.
+    /// Compiles the API as the server would serve it.
     ///
     /// # Errors
-    /// What admission refuses, or the fields of the schema that are wrong.
+    /// The errors of admission, or of the schema.
     pub(crate) fn compile(&self) -> Result<Api, Vec<FieldError>> {
         let errors = self.schema_errors();
         if !errors.is_empty() {
@@ -158,11 +158,11 @@ impl Source {
         self.assemble()
     }
 
-    /// The same of a schema that is taken as it is: what admission would refuse may be looked at,
+    /// Compiles the API without the checks of admission, so that a refused API can be examined,
     /// too.
     ///
     /// # Errors
-    /// What does not even compile.
+    /// The errors of the compilation.
     pub(crate) fn assemble(&self) -> Result<Api, Vec<FieldError>> {
         let conversion = self.conversion.as_ref().map(|conversion| &conversion.value);
         let schema = &self.schema.value;
@@ -171,7 +171,7 @@ impl Source {
             (true, Some(conversion)) => bundle::of_definition(schema, conversion),
             (true, None) => schema.clone(),
         };
-        // A definition's own conversion names a webhook, which nobody calls here.
+        // The conversion of a definition names a webhook, which is not called here.
         let plain = self.is_definition() && conversion.is_none();
         let definition = compile::Definition {
             spec: &whole["spec"],
@@ -180,7 +180,7 @@ impl Source {
             strategy: if plain { LossPolicy::None } else { LossPolicy::Lossless },
         };
         let api = compile::compile(&definition, None)?;
-        // Stories of writes are for `conversion test`, and take a while.
+        // Sequences of writes are for `conversion test`, and take longer.
         let edges = Search {
             cases: 0,
             ..Search::default()
@@ -190,14 +190,14 @@ impl Source {
     }
 }
 
-/// The version that an object is written in, if it is one of this API's.
+/// Returns the version of an object, if it belongs to this API.
 pub(crate) fn version_of<'a>(api: &Api, object: &'a Value) -> Option<&'a str> {
     let api_version = text(object, "/apiVersion");
     let (group, version) = api_version.rsplit_once('/').unwrap_or(("", api_version));
     (*api.group == *group && *api.names.kind == *text(object, "/kind")).then_some(version)
 }
 
-/// `v1 (stored, hub), v2, v3 (not served)`.
+/// Returns the versions as text: `v1 (stored, hub), v2, v3 (not served)`.
 pub(crate) fn versions(bundle: &Bundle) -> String {
     let served: Vec<&str> = bundle.served().collect();
     let one = |version: &str| {

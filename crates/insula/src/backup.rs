@@ -1,5 +1,5 @@
-//! `insula backup …`: a backup of everything that a server stores, taken while it runs or when it
-//! is stopped, verified, and restored into a new data directory.
+//! `insula backup …`: creation of backups of a running or stopped server, verification, and restore
+//! into a new data directory.
 
 use std::{
     fs::{self, File},
@@ -22,7 +22,7 @@ use insula_store::{
 
 use crate::client::Client;
 
-/// The store, below a data directory.
+/// Directory of the store below a data directory.
 const STORE: &str = "store";
 
 #[derive(Subcommand)]
@@ -106,7 +106,7 @@ where
     backup::read(BufReader::with_capacity(1 << 20, opened), visit).with_context(|| file.display().to_string())
 }
 
-/// Writes beside the file, verifies what is there, and gives it its name only then.
+/// Writes a backup to a temporary file, verifies it, and renames it.
 fn create(arguments: &Create) -> anyhow::Result<()> {
     let file = &arguments.file;
     if file.exists() {
@@ -123,7 +123,7 @@ fn create(arguments: &Create) -> anyhow::Result<()> {
         Ok(summary)
     });
     if written.is_err() {
-        // It may not be there; what went wrong is told.
+        // The file may not exist; the error that matters is reported.
         let _ = fs::remove_file(&partial);
     }
     tell(&written?)
@@ -142,7 +142,7 @@ fn write(arguments: &Create, partial: &Path) -> anyhow::Result<()> {
     match (&arguments.data_dir, &arguments.kubeconfig) {
         (Some(data_dir), _) => of_stopped(&data_dir.join(STORE), &mut out)?,
         (None, Some(kubeconfig)) => {
-            let client = Client::from_kubeconfig(kubeconfig, arguments.context.as_deref())?.at("");
+            let client = Client::from_kubeconfig(kubeconfig, arguments.context.as_deref())?.at_path("");
             crate::runtime()?.block_on(client.download("/backup", &mut out))?;
         }
         (None, None) => bail!("--kubeconfig of a running server, or --data-dir of a stopped one"),
@@ -153,7 +153,7 @@ fn write(arguments: &Create, partial: &Path) -> anyhow::Result<()> {
         .context("cannot write")
 }
 
-/// The store of a stopped server, which is verified and locked meanwhile.
+/// Writes a backup of the store of a stopped server, which is verified and locked meanwhile.
 fn of_stopped(store: &Path, out: &mut impl Write) -> anyhow::Result<()> {
     if !store.join("objects.redb").exists() {
         bail!("{} holds no store", store.display());
@@ -196,7 +196,8 @@ fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
 }
 
-/// Verifies all of it first, so that nothing is written from a backup that is damaged at its end.
+/// Restores a backup. Verifies all of it first, so that nothing is written from a backup that is
+/// damaged at its end.
 fn restore(arguments: &Restoring) -> anyhow::Result<()> {
     let Restoring {
         file,

@@ -1,5 +1,4 @@
-//! A small HTTPS client with the identity of a kubeconfig: for commands that talk to a server of
-//! ours.
+//! HTTPS client with the identity of a kubeconfig, for commands that talk to a server.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -23,11 +22,11 @@ use rustls::{
 use serde::Deserialize;
 use serde_json::Value;
 
-/// An answer larger than this is not one of ours.
+/// Bytes of an answer at most. Our servers send no larger ones.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Speaks as one user to one server. Clones share connections.
+/// Client of one user at one server. Clones share connections.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: Legacy<HttpsConnector<HttpConnector>, Full<Bytes>>,
@@ -45,7 +44,7 @@ struct Kubeconfig {
     users: Vec<Named>,
 }
 
-/// `name`, and beside it `cluster`, `context` or `user`.
+/// An entry of a kubeconfig: `name`, and beside it `cluster`, `context` or `user`.
 #[derive(Deserialize)]
 struct Named {
     name: String,
@@ -54,8 +53,8 @@ struct Named {
 }
 
 impl Client {
-    /// The user and the server of a context of a kubeconfig, by default its current one: by client
-    /// certificate, or by token.
+    /// Creates a client for a context of a kubeconfig, by default its current one. The user has a
+    /// client certificate or a token.
     pub(crate) fn from_kubeconfig<'a>(path: &Path, context: impl Into<Option<&'a str>>) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
         let kubeconfig: Kubeconfig =
@@ -102,8 +101,8 @@ impl Client {
         };
         let mut tcp = HttpConnector::new();
         tcp.enforce_http(false);
-        // A body goes out beside its headers: waiting for the acknowledgement of one costs 40 ms a
-        // write.
+        // A body is sent together with its headers: waiting for the acknowledgement of the headers
+        // costs 40 ms a write.
         tcp.set_nodelay(true);
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(tls)
@@ -117,8 +116,8 @@ impl Client {
         })
     }
 
-    /// The same user elsewhere on the server: `/clusters/root:a`.
-    pub(crate) fn at(&self, path: &str) -> Self {
+    /// Returns a client of the same user at another base path of the server: `/clusters/root:a`.
+    pub(crate) fn at_path(&self, path: &str) -> Self {
         // `https://host:port` has two slashes before the third begins the path.
         let end = self
             .server
@@ -144,14 +143,14 @@ impl Client {
         self.send(Method::PUT, path, Some(("application/json", body))).await
     }
 
-    /// A merge patch (RFC 7396).
+    /// Sends a merge patch (RFC 7396).
     pub(crate) async fn patch(&self, path: &str, body: &Value) -> anyhow::Result<(StatusCode, Value)> {
         self.send(Method::PATCH, path, Some(("application/merge-patch+json", body)))
             .await
     }
 
-    /// Writes the body of an answer as it comes. An error is any other answer than 200, and a
-    /// server that sends nothing.
+    /// Streams the body of an answer to a writer. Fails for any answer but 200, and for a server
+    /// that stops sending.
     pub(crate) async fn download(&self, path: &str, out: &mut impl std::io::Write) -> anyhow::Result<()> {
         let url = format!("{}{path}", self.server);
         let mut request = Request::get(&url);
@@ -182,8 +181,8 @@ impl Client {
         }
     }
 
-    /// Answers of any code are answers; an error is when there was none. Text that is no JSON comes
-    /// as a string.
+    /// Sends a request and returns code and body of the answer. Fails only without an answer. A
+    /// body that is not JSON is returned as a string.
     async fn send(
         &self,
         method: Method,
@@ -224,7 +223,7 @@ impl Client {
 }
 
 trait Lookup {
-    /// `clusters.field("root", "cluster", "server")`.
+    /// Returns a field of an entry: `clusters.field("root", "cluster", "server")`.
     fn field(&self, name: &str, section: &str, key: &str) -> anyhow::Result<&str>;
 }
 
@@ -239,7 +238,7 @@ impl Lookup for Vec<Named> {
     }
 }
 
-/// A PEM document that a kubeconfig names as a file beside it, or holds as `<key>-data`.
+/// Returns a PEM document that a kubeconfig names as a file, or contains as `<key>-data`.
 fn pem(entries: &Vec<Named>, name: &str, section: &str, key: &str, folder: &Path) -> anyhow::Result<Vec<u8>> {
     if let Ok(data) = entries.field(name, section, &format!("{key}-data")) {
         return STANDARD

@@ -1,4 +1,4 @@
-//! `insula demo`: a server of its own in this process, and a story told with it.
+//! `insula demo`: a server in this process, and a script of steps that demonstrates it.
 
 use std::{
     fs,
@@ -23,11 +23,18 @@ pub(crate) struct Arguments {
     /// The form of the lines.
     #[arg(long, short, value_enum, default_value = "human")]
     output: Output,
-    /// Where keys and objects are kept [default: a temporary directory, removed at the end].
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(
+        help = "Where keys and objects are kept [default: a temporary directory, removed at the end]",
+        long,
+        value_name = "DIRECTORY"
+    )]
     data_dir: Option<PathBuf>,
-    /// Where to serve; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+    #[arg(
+        help = "Where to serve; port 0 takes a free one",
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:0"
+    )]
     listen: String,
     /// Go on serving at the end, until Ctrl-C.
     #[arg(long)]
@@ -93,7 +100,8 @@ async fn keep<W: Write>(steps: &mut Steps<W>, running: &Running, samples: &Sampl
     stopped().await.context("cannot wait for Ctrl-C")
 }
 
-/// Ctrl-C, or a supervisor's SIGTERM: a temporary directory is removed after either.
+/// Waits for Ctrl-C, or for a SIGTERM of a supervisor. A temporary directory is removed after
+/// either.
 async fn stopped() -> io::Result<()> {
     let mut terminated = signal(SignalKind::terminate())?;
     tokio::select! {
@@ -102,7 +110,7 @@ async fn stopped() -> io::Result<()> {
     }
 }
 
-/// Where the demonstration's server lives. A temporary one goes away with this.
+/// Data directory of the demonstration. A temporary one is removed on drop.
 struct Directory {
     path: PathBuf,
     is_temporary: bool,
@@ -116,8 +124,8 @@ impl Directory {
                 is_temporary: false,
             }),
             None => {
-                // An unpredictable name: others may write to the same folder. The server makes it,
-                // for its owner only.
+                // An unpredictable name, since other users may write to the same folder. The server
+                // creates it for its owner only.
                 let name = format!("insula-demo-{:016x}", env.rng.next_u64());
                 Ok(Self {
                     path: std::env::temp_dir().join(name),

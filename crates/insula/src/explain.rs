@@ -1,9 +1,9 @@
-//! `insula explain ID`: what became of a request, which step refused it, and what would let it
-//! pass. Reads the audit log, which operators have and tenants do not.
+//! `insula explain ID`: the outcome of a request, the step that refused it, and advice to get it
+//! allowed. Reads the audit log, which operators have and tenants do not.
 
 mod advice;
+mod explanation;
 mod find;
-mod words;
 
 use std::{io::Write, path::PathBuf, process::ExitCode};
 
@@ -47,7 +47,8 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let events = find::soon(&log, &arguments.id)?;
     let Some(last) = events.last() else {
         eprintln!(
-            "error: no request {} in {} and the old parts beside it; its policy may not record it, or it is too long ago",
+            "error: no request {} in {} and the old parts beside it; its policy may not record it, or it is too \
+             long ago",
             arguments.id,
             log.display()
         );
@@ -55,13 +56,13 @@ fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     };
     let text = match arguments.output {
         Output::Json => events.iter().map(|event| format!("{event}\n")).collect(),
-        Output::Human => words::explanation(last, &server(arguments)),
+        Output::Human => explanation::explanation(last, &server(arguments)),
     };
     std::io::stdout().write_all(text.as_bytes()).context("cannot write")?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// How the server is reached, for commands to copy: the administrator's kubeconfig tells it.
+/// Returns the URL of the server in the administrator's kubeconfig, for commands to copy.
 fn server(arguments: &Arguments) -> String {
     let text = std::fs::read_to_string(arguments.data_dir.join("admin.kubeconfig")).unwrap_or_default();
     let config: Value = serde_saphyr::from_str(&text).unwrap_or_default();

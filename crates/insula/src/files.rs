@@ -1,4 +1,4 @@
-//! Documents of files and folders, as `kubectl -f` takes them.
+//! Documents of files and folders, read as by `kubectl -f`.
 
 use std::{
     fs,
@@ -9,13 +9,13 @@ use std::{
 use anyhow::{Context, bail};
 use serde_json::Value;
 
-/// Larger files hold no manifests.
+/// Bytes of a file at most. Larger files hold no manifests.
 const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// One document of a file.
 #[derive(Debug, Clone)]
 pub(crate) struct Document {
-    /// Where it was found, for messages.
+    /// File of the document, for messages.
     pub(crate) file: String,
     pub(crate) value: Value,
 }
@@ -26,13 +26,13 @@ impl Document {
     }
 }
 
-/// The text at a JSON pointer, or none.
+/// Returns the text at a JSON pointer, or an empty one.
 pub(crate) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
 }
 
-/// All documents of these files and folders, in order. A folder gives its `.yaml`, `.yml` and
-/// `.json` by name; `-` is standard input; the items of a `List` are documents of their own.
+/// Reads all documents of files and folders, in order. Of a folder it reads `.yaml`, `.yml` and
+/// `.json` files by name; `-` is standard input; the items of a `List` are separate documents.
 pub(crate) fn read(paths: &[PathBuf]) -> anyhow::Result<Vec<Document>> {
     let mut documents = Vec::new();
     for path in paths {

@@ -1,4 +1,4 @@
-//! Insula's one program: the server and its tools.
+//! The program `insula`: the server and its tools.
 
 mod apis;
 mod backup;
@@ -20,8 +20,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand, ValueEnum};
 
-// Many small allocations from many threads, freed by others: what mimalloc is good at, and the
-// system's malloc is not.
+// mimalloc is faster than the malloc of the system for many small allocations that other threads
+// free.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -57,7 +57,7 @@ enum Command {
     Version(version::Arguments),
 }
 
-/// How results are printed.
+/// Format of results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Output {
     /// For people.
@@ -79,18 +79,18 @@ fn main() -> ExitCode {
     }
 }
 
-/// Everything asynchronous runs here.
+/// Creates the runtime of a command.
 fn runtime() -> std::io::Result<tokio::runtime::Runtime> {
     tokio::runtime::Builder::new_multi_thread().enable_all().build()
 }
 
-/// Says on standard error why the program ends.
+/// Prints an error on standard error, and returns the exit code.
 fn failed(error: impl std::fmt::Display, code: u8) -> ExitCode {
     eprintln!("error: {error}");
     ExitCode::from(code)
 }
 
-/// How a tool ends: with what it found, or with why it could not look.
+/// Returns the exit code of a tool, after printing its error if it failed.
 fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     match done {
         Ok(code) => code,
@@ -99,7 +99,7 @@ fn ended(done: anyhow::Result<ExitCode>) -> ExitCode {
     }
 }
 
-/// Whether the reader of our output has gone, as `head` does.
+/// Returns true if the reader of our output has closed it, as `head` does.
 fn is_closed(error: &anyhow::Error) -> bool {
     let cause = error.root_cause().downcast_ref::<std::io::Error>();
     cause.is_some_and(|error| error.kind() == std::io::ErrorKind::BrokenPipe)

@@ -1,4 +1,4 @@
-//! How tools answer: aligned tables with colours for people, JSON and YAML for programs.
+//! Output of tools: aligned tables with colours for people, JSON and YAML for programs.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -16,7 +16,7 @@ pub(crate) enum Format {
     Yaml,
 }
 
-/// What a word means to its reader.
+/// Meaning of a text, which decides its colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tone {
     Plain,
@@ -42,7 +42,7 @@ impl Cell {
         }
     }
 
-    /// Of a list; `-` when it is empty.
+    /// Returns a cell of a list; `-` when it is empty.
     pub(crate) fn list(tone: Tone, items: &[String]) -> Self {
         if items.is_empty() {
             Self::new(Tone::Dim, "-")
@@ -89,14 +89,14 @@ impl Table {
     }
 }
 
-/// Standard output, painted if somebody looks at it.
+/// Standard output, with colours on a terminal.
 pub(crate) struct Printer<W> {
     out: W,
     colours: bool,
 }
 
 impl Printer<io::BufWriter<io::Stdout>> {
-    /// Colours are for terminals whose user did not set NO_COLOR.
+    /// Creates a printer. It uses colours on a terminal, unless NO_COLOR is set.
     pub(crate) fn stdout() -> Self {
         let refused = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
         Self {
@@ -147,7 +147,7 @@ impl<W: Write> Printer<W> {
         Ok(())
     }
 
-    /// For programs; false if people ask.
+    /// Prints a value as JSON or YAML. Returns false for the table format.
     pub(crate) fn document(&mut self, format: Format, value: &impl Serialize) -> anyhow::Result<bool> {
         match format {
             Format::Table => return Ok(false),
@@ -205,7 +205,8 @@ mod tests {
 
     #[test]
     fn texts_that_look_otherwise_stay_texts() {
-        let value = serde_json::json!({"a": ["yes", "5", "", "null", "1e3", "~", "0x1f", "a: b", "- c", "two\nlines", "2024-01-01"]});
+        let value = serde_json::json!({"a": ["yes", "5", "", "null", "1e3", "~", "0x1f", "a: b", "- c",
+            "two\nlines", "2024-01-01"]});
         let again: serde_json::Value = serde_saphyr::from_str(&yaml(&value).unwrap()).unwrap();
         assert_eq!(again, value);
     }

@@ -1,5 +1,5 @@
-//! The demonstration's files, put beside its server so that the printed commands work wherever they
-//! are typed.
+//! Files of the demonstration, written beside its server, so that the printed commands work in any
+//! directory.
 
 use std::{
     fs::{self, DirBuilder, OpenOptions},
@@ -32,15 +32,15 @@ pub(crate) const BINDING: Manifest = manifest!("binding.yaml");
 pub(crate) const ADA: Manifest = manifest!("ada.yaml");
 pub(crate) const GRACE: Manifest = manifest!("grace.yaml");
 
-/// The folder of the files, for its owner only: there is a token among them.
+/// The folder of the files, readable by its owner only: one of them holds a token.
 pub(crate) struct Samples {
     folder: PathBuf,
     token: String,
 }
 
 impl Samples {
-    /// Writes them into `widgets` in the data directory. A token that is there already stays:
-    /// somebody may be using it.
+    /// Writes the files into `widgets` in the data directory. An existing token stays, since a
+    /// client may use it.
     pub(crate) fn write(data_dir: &Path, env: &Env) -> anyhow::Result<Self> {
         let folder = data_dir.join("widgets");
         let unusable = || format!("cannot write to {}", folder.display());
@@ -67,13 +67,13 @@ impl Samples {
         &self.folder
     }
 
-    /// For `--token-file`.
+    /// Returns the path for `--token-file`.
     pub(crate) fn tokens(&self) -> PathBuf {
         self.folder.join("tokens.csv")
     }
 
-    /// Alice's kubeconfig: the server's CA and her token, no certificate. Made when the server's
-    /// address is known.
+    /// Writes the kubeconfig of alice: the CA of the server and her token, without a certificate.
+    /// Called once the address of the server is known.
     pub(crate) fn alice(&self, running: &Running) -> anyhow::Result<PathBuf> {
         let path = self.folder.join("alice.kubeconfig");
         let admins = running.kubeconfig();

@@ -1,8 +1,8 @@
-//! What the demonstration tells: an API in two versions is published once, bound twice, written and
-//! read through both.
+//! Script of the demonstration: publishes an API in two versions, binds it in two workspaces, and
+//! writes and reads objects in both versions.
 //!
-//! Every step is checked, over HTTPS like any other client's: a step that only looks right would be
-//! worse than none.
+//! Every step checks its result, over HTTPS like any other client: a step that only looks right
+//! would be worse than none.
 
 use std::{io::Write, time::Duration};
 
@@ -22,11 +22,11 @@ const BINDINGS: &str = "/apis/apis.kcp.io/v1alpha2/apibindings";
 const V1: &str = "/apis/example.io/v1/namespaces/default/widgets";
 const V2: &str = "/apis/example.io/v2/namespaces/default/widgets";
 
-/// How long anything may take to become ready: a thousand times what it takes.
+/// Time for anything to become ready: a thousand times the usual time.
 const READY_TIMEOUT: Duration = Duration::from_secs(30);
 const POLL_INTERVAL: Duration = Duration::from_millis(5);
 
-/// The command after which the printed ones work in any shell.
+/// Returns the command after which the printed commands work in any shell.
 pub(crate) fn connect(running: &Running, samples: &Samples) -> String {
     format!(
         "export KUBECONFIG={} S={}/clusters W={}",
@@ -36,22 +36,22 @@ pub(crate) fn connect(running: &Running, samples: &Samples) -> String {
     )
 }
 
-/// The story, step by step; the first that does not hold ends it.
+/// Runs the steps. The first one that fails ends the script.
 pub(crate) async fn run<W: Write>(steps: &mut Steps<W>, running: &Running, samples: &Samples) -> anyhow::Result<()> {
     let admin = Client::from_kubeconfig(running.kubeconfig(), "base")?;
-    // Only system:masters may make a workspace for somebody else.
+    // Only system:masters may create a workspace for another user.
     let masters = Client::from_kubeconfig(running.kubeconfig(), "system:admin")?;
     let alice = samples.alice(running)?;
     let alice = Client::from_kubeconfig(&alice, "alice")?;
-    let at = |workspace: &str| admin.at(&format!("/clusters/root:{workspace}"));
+    let at = |workspace: &str| admin.at_path(&format!("/clusters/root:{workspace}"));
     let (a, b) = (at("tenant-a"), at("tenant-b"));
 
     steps.step("ready", ready(&admin, connect(running, samples))).await?;
     steps
-        .step("workspaces", workspaces(&masters.at("/clusters/root")))
+        .step("workspaces", workspaces(&masters.at_path("/clusters/root")))
         .await?;
     steps.step("publish", publish(&at("provider"))).await?;
-    let own = alice.at("/clusters/root:tenant-a");
+    let own = alice.at_path("/clusters/root:tenant-a");
     let by_alice = "kubectl --kubeconfig $W/alice.kubeconfig";
     steps
         .step(
@@ -158,8 +158,8 @@ async fn read(tenant: &Client, name: &str, (version, widget): (&str, &str), want
     )
 }
 
-/// Reads v1 whole, changes a field and writes it back whole: v1 knows nothing of `color`, and
-/// cannot keep it.
+/// Reads an object as v1, changes a field and writes the whole object back. v1 has no field
+/// `color`, so that the server has to keep it.
 async fn update(tenant: &Client) -> anyhow::Result<(Done, ())> {
     let path = format!("{V1}/grace");
     let mut object = got(tenant.get(&path).await?, StatusCode::OK)?;
@@ -200,7 +200,7 @@ async fn hidden(b: &Client) -> anyhow::Result<(Done, ())> {
 }
 
 async fn owner(alice: &Client) -> anyhow::Result<(Done, ())> {
-    let own = alice.at("/clusters/root:tenant-a");
+    let own = alice.at_path("/clusters/root:tenant-a");
     got(own.get(&format!("{V2}/ada")).await?, StatusCode::OK)?;
     done(
         "alice, who owns tenant-a, reads ada with her token",
@@ -209,7 +209,7 @@ async fn owner(alice: &Client) -> anyhow::Result<(Done, ())> {
 }
 
 async fn refused(alice: &Client) -> anyhow::Result<(Done, ())> {
-    let other = alice.at("/clusters/root:tenant-b");
+    let other = alice.at_path("/clusters/root:tenant-b");
     for path in [
         V1,
         "/apis/example.io/v2/widgets",
@@ -226,8 +226,8 @@ async fn refused(alice: &Client) -> anyhow::Result<(Done, ())> {
     )
 }
 
-/// Creates what a manifest holds; what is there already is brought to it, so that a kept directory
-/// can be shown again.
+/// Creates or updates the objects of a manifest, so that the demonstration can run again on a kept
+/// directory.
 async fn apply(client: &Client, manifest: &Manifest) -> anyhow::Result<()> {
     let objects: Vec<Value> =
         serde_saphyr::from_multiple(manifest.text).map_err(|error| anyhow!("{}: {error}", manifest.name))?;
@@ -247,7 +247,7 @@ async fn apply(client: &Client, manifest: &Manifest) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Where objects of this kind are created.
+/// Returns the path at which objects of this kind are created.
 fn collection(object: &Value) -> anyhow::Result<String> {
     let plural = match object["kind"].as_str() {
         Some("Workspace") => "workspaces",
@@ -288,16 +288,17 @@ async fn phase(client: &Client, path: &str, want: &str) -> anyhow::Result<()> {
     }
 }
 
-/// The body of an answer with this code.
+/// Returns the body of an answer, if it has the wanted code.
 fn got((code, body): (StatusCode, Value), want: StatusCode) -> anyhow::Result<Value> {
     if code == want {
         return Ok(body);
     }
-    let said = body["message"].as_str().map_or_else(|| body.to_string(), str::to_owned);
-    Err(anyhow!("{want} was expected, and the answer was {code}: {said}"))
+    let message = body["message"].as_str().map_or_else(|| body.to_string(), str::to_owned);
+    Err(anyhow!("{want} was expected, and the answer was {code}: {message}"))
 }
 
-/// On one line, as YAML has it: `color: navy, name: {first: Grace, last: Hopper}`.
+/// Returns a value on one line in the flow style of YAML:
+/// `color: navy, name: {first: Grace, last: Hopper}`.
 fn brief(value: &Value) -> String {
     let flow = flow(value);
     let inner = flow.strip_prefix('{').and_then(|rest| rest.strip_suffix('}'));

@@ -1,4 +1,4 @@
-//! `insula start`: flags become settings, settings become a server.
+//! `insula start`: merges flags into the settings, and runs a server.
 
 use std::{path::PathBuf, process::ExitCode};
 
@@ -24,19 +24,29 @@ pub(crate) struct Arguments {
     /// Settings, as YAML.
     #[arg(long, value_name = "FILE", env = "INSULA_CONFIG")]
     config: Option<PathBuf>,
-    /// Where keys and objects are kept [default: .insula].
-    #[arg(long, value_name = "DIRECTORY")]
+    #[arg(
+        help = "Where keys and objects are kept [default: .insula]",
+        long,
+        value_name = "DIRECTORY"
+    )]
     data_dir: Option<String>,
-    /// Where to serve; port 0 takes a free one [default: 127.0.0.1:6443].
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(
+        help = "Where to serve; port 0 takes a free one [default: 127.0.0.1:6443]",
+        long,
+        value_name = "ADDRESS:PORT"
+    )]
     listen: Option<String>,
-    /// Where to write the administrator's kubeconfig [default: admin.kubeconfig in the data
-    /// directory].
-    #[arg(long, value_name = "FILE")]
+    #[arg(
+        help = "Where to write the administrator's kubeconfig [default: admin.kubeconfig in the data directory]",
+        long,
+        value_name = "FILE"
+    )]
     kubeconfig: Option<String>,
-    /// What keeps the objects: embedded, memory, or etcd://HOST:PORT[,HOST:PORT…] [default:
-    /// embedded].
-    #[arg(long, value_name = "STORE")]
+    #[arg(
+        help = "What keeps the objects: embedded, memory, or etcd://HOST:PORT[,HOST:PORT…] [default: embedded]",
+        long,
+        value_name = "STORE"
+    )]
     store: Option<String>,
     /// Static bearer tokens: token,user,uid,"group1,group2" on each line.
     #[arg(long, value_name = "FILE")]
@@ -105,7 +115,7 @@ impl Arguments {
             .into_iter()
             .filter_map(|(key, value)| value.map(|value| (key, value)))
             .collect();
-        // Other people's variables may hold anything; only ours have to be text.
+        // Variables of other programs may hold any bytes; only ours have to be text.
         let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
             Some((name.into_string().ok()?, value.to_string_lossy().into_owned()))
         };

@@ -1,5 +1,5 @@
-//! Steps of a longer command, printed as they end: what, how long, and the kubectl command that
-//! does the same.
+//! Steps of a longer command, printed as they end: the result, the time, and the equivalent kubectl
+//! command.
 
 use std::{
     io::{self, Write},
@@ -11,7 +11,7 @@ use crate::Output;
 /// Column of the time, wide enough for most lines.
 const WHAT_CHARS: usize = 64;
 
-/// Prints to a writer, normally standard output.
+/// Printer of steps, normally to standard output.
 pub(crate) struct Steps<W> {
     out: W,
     output: Output,
@@ -19,11 +19,11 @@ pub(crate) struct Steps<W> {
     begun: Instant,
 }
 
-/// What a step did.
+/// Result of a step.
 pub(crate) struct Done {
-    /// For people, one line.
+    /// Description in one line, for people.
     pub(crate) what: String,
-    /// The same by hand, without `$ `; may be empty.
+    /// Equivalent command, without `$ `; may be empty.
     pub(crate) by_hand: String,
 }
 
@@ -37,7 +37,7 @@ impl<W: Write> Steps<W> {
         }
     }
 
-    /// Does a step and prints its line. What fails is printed as failed, and its error goes on.
+    /// Runs a step and prints its line. A failure is printed, too, and returned.
     pub(crate) async fn step<T, F>(&mut self, name: &str, work: F) -> anyhow::Result<T>
     where
         F: Future<Output = anyhow::Result<(Done, T)>>,
@@ -56,12 +56,12 @@ impl<W: Write> Steps<W> {
         }
     }
 
-    /// Steps so far, and how long all of it took.
+    /// Returns the number of steps so far, and the total time.
     pub(crate) fn total(&self) -> (usize, Duration) {
         (self.count, self.begun.elapsed())
     }
 
-    /// A line that is no step. Machines do not get it.
+    /// Prints a line that is no step, for people only.
     pub(crate) fn say(&mut self, line: &str) -> io::Result<()> {
         match self.output {
             Output::Human => writeln!(self.out, "{line}"),
@@ -102,7 +102,7 @@ impl<W: Write> Steps<W> {
     }
 }
 
-/// Tenths of a millisecond are enough for anybody, and keep lines short.
+/// Returns seconds rounded to 0.1 ms, which keeps lines short.
 fn seconds(took: Duration) -> f64 {
     (took.as_secs_f64() * 1e4).round() / 1e4
 }

@@ -1,4 +1,4 @@
-//! `insula version`, and what it was built of.
+//! `insula version`, with the dependencies of the build.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,9 +10,9 @@ use serde_json::json;
 
 use crate::{Output, failed};
 
-/// What every build is made of, to the digit.
+/// Lock file with the exact versions of all dependencies.
 const LOCKED: &str = include_str!("../../../Cargo.lock");
-/// The program's package.
+/// Package of the program.
 const ROOT: &str = "insula-insula";
 
 #[derive(clap::Args)]
@@ -44,12 +44,12 @@ struct Package<'a> {
     name: &'a str,
     version: &'a str,
     is_ours: bool,
-    /// Each `name`, or `name version` where there are several.
+    /// Dependencies as `name`, or as `name version` if there are several versions.
     needs: Vec<&'a str>,
 }
 
-/// All that the program is locked to, name and version. What our own crates need for their tests
-/// alone is among it: a lock file does not tell.
+/// Returns name and version of all locked dependencies of the program. Test dependencies of our
+/// crates are included, since a lock file does not distinguish them.
 fn dependencies(locked: &str) -> Vec<serde_json::Value> {
     let packages: Vec<Package<'_>> = locked.split("[[package]]").skip(1).map(package).collect();
     let mut by_name: BTreeMap<&str, Vec<&Package<'_>>> = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! The program as a user runs it: flags in, lines and exit codes out.
+//! Tests of the command line: flags, output and exit codes.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -74,7 +74,7 @@ impl Server {
         server
     }
 
-    /// The exit code, and what was still said.
+    /// Stops the server. Returns its exit code and the rest of its output.
     fn stop(mut self, signal: &str) -> (Option<i32>, String) {
         let pid = self.process.id().to_string();
         assert!(Command::new("kill").args([signal, &pid]).status().unwrap().success());
@@ -169,7 +169,7 @@ fn refusals_have_a_cause_a_fix_and_a_code() {
         (vec!["--listen", &taken], 4, "cannot listen on"),
     ] {
         let output = run(&[&["start", "--data-dir", &data, "--store", "memory"][..], &more].concat());
-        // A flag given twice is clap's own refusal, so the store is given once.
+        // clap refuses a flag that is given twice, so that the store is given once.
         let output = match more[0] {
             "--store" => run(&[&["start", "--data-dir", &data][..], &more].concat()),
             _ => output,

@@ -1,5 +1,4 @@
-//! The demonstration, run as a user runs it: its lines, its exit code, and its commands typed into
-//! a shell.
+//! Tests of the demonstration: its lines, its exit code, and its commands run in a shell.
 #![allow(clippy::unwrap_used)]
 
 use std::{
@@ -105,7 +104,7 @@ fn a_story_that_cannot_begin_says_why() {
     assert!(String::from_utf8_lossy(&output.stderr).contains(text(&file)));
 }
 
-/// A demonstration that goes on serving, ended with the test.
+/// A demonstration with `--keep`, which ends with the test.
 struct Kept(Child);
 
 impl Drop for Kept {
@@ -136,12 +135,12 @@ fn what_it_prints_works_in_a_shell() {
         .map(|line| serde_json::from_str(&line.unwrap()).unwrap());
     let steps: Vec<Value> = steps.collect();
 
-    // All in one shell: the second command exports what the others use. The first is the server
-    // itself.
+    // All commands run in one shell: the second one exports the variables of the others. The first
+    // one is the server itself.
     let mut script = format!("export HOME={}\n", text(temporary.path()));
     for step in &steps[1..] {
         let command = step["command"].as_str().unwrap();
-        // These two show that something is refused.
+        // These two steps expect a refusal.
         let is_refused = ["hidden", "refused"].contains(&step["step"].as_str().unwrap());
         let expected = if is_refused { "-ne" } else { "-eq" };
         script += &format!(

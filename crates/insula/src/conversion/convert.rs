@@ -16,8 +16,8 @@ use crate::{
 /// Objects and definitions may stand in the same files.
 #[derive(clap::Args)]
 #[command(after_help = "\
-Every object is converted as it is, without what a server may keep beside it: what the other version cannot show is not \
-in the answer.
+Every object is converted as it is, without what a server may keep beside it: what the other version cannot show \
+is not in the answer.
 
 Exit codes:
   0  all objects are converted
@@ -77,7 +77,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(failures > 0)))
 }
 
-/// The API that an object is of.
+/// Returns the API of an object.
 pub(super) fn api_of<'a>(apis: &'a [Api], document: &Document) -> anyhow::Result<&'a Api> {
     let found = apis.iter().find(|api| {
         let version = apis::version_of(api, &document.value);
@@ -93,7 +93,7 @@ pub(super) fn api_of<'a>(apis: &'a [Api], document: &Document) -> anyhow::Result
     })
 }
 
-/// Several YAML documents, or a List in JSON, as kubectl prints them.
+/// Prints objects as kubectl does: as YAML documents, or as a List in JSON.
 fn write(format: Format, objects: &[Value]) -> anyhow::Result<()> {
     let mut out = std::io::stdout().lock();
     match (format, objects) {

@@ -40,7 +40,7 @@ pub(crate) struct Arguments {
     output: Format,
 }
 
-/// In the order in which they are counted.
+/// The outcomes of a field, in the order of the summary.
 const WORDS: [&str; 7] = [
     "carried",
     "moved",
@@ -76,7 +76,7 @@ struct Field {
     rules: Vec<String>,
 }
 
-/// A field of the version converted to that has no source.
+/// A field of the target version without a source.
 #[derive(Serialize)]
 struct Made {
     path: String,

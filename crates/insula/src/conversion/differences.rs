@@ -1,11 +1,11 @@
-//! Where two objects differ.
+//! Differences of two objects.
 
 use insula_conversion::{Path, Segment};
 use serde_json::Value;
 
-/// The places of `a` and `b` that are not alike, each as high up as it differs whole. Metadata but
-/// labels and annotations, and `apiVersion`, are nobody's to convert.
-pub(super) fn places(a: &Value, b: &Value) -> Vec<String> {
+/// Returns the paths at which `a` and `b` differ, each as short as possible. `apiVersion` and
+/// metadata other than labels and annotations are left out, since rules do not convert them.
+pub(super) fn paths(a: &Value, b: &Value) -> Vec<String> {
     let mut out = Vec::new();
     let mut at = Vec::new();
     walk(Some(a), Some(b), &mut at, &mut out);
@@ -52,17 +52,19 @@ fn skipped(at: &[Segment]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::places;
+    use super::paths;
     use serde_json::json;
 
     #[test]
     fn places_are_as_high_as_they_differ() {
-        let a = json!({"apiVersion": "v1", "metadata": {"name": "a", "labels": {"x": "1"}}, "spec": {"l": [{"n": 1}, {"n": 2}], "m": {"a.b": 1}, "s": [1]}});
-        let b = json!({"apiVersion": "v2", "metadata": {"name": "b"}, "spec": {"l": [{"n": 1}, {"n": 3}], "m": {}, "s": []}});
+        let a = json!({"apiVersion": "v1", "metadata": {"name": "a", "labels": {"x": "1"}},
+            "spec": {"l": [{"n": 1}, {"n": 2}], "m": {"a.b": 1}, "s": [1]}});
+        let b = json!({"apiVersion": "v2", "metadata": {"name": "b"}, "spec": {"l": [{"n": 1}, {"n": 3}], "m": {},
+            "s": []}});
         assert_eq!(
-            places(&a, &b),
+            paths(&a, &b),
             [".metadata.labels", ".spec.l[1].n", ".spec.m['a.b']", ".spec.s"]
         );
-        assert!(places(&a, &a).is_empty());
+        assert!(paths(&a, &a).is_empty());
     }
 }

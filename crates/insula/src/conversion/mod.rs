@@ -1,8 +1,8 @@
-//! `insula conversion …`: what rules do, without a server.
+//! `insula conversion …`: tools for conversion rules, without a server.
 
 mod convert;
 mod coverage;
-mod differ;
+mod differences;
 mod suggest;
 mod test;
 mod webhook;

@@ -55,12 +55,12 @@ struct Answer {
     pairs: Vec<Pair>,
     only_in_from: Vec<String>,
     only_in_to: Vec<String>,
-    /// What admission would say to the rules as they are.
+    /// Errors of admission for the rules as they are.
     refused: Vec<String>,
     conversion: Conversion,
 }
 
-/// An APIConversion, in the order in which people write one.
+/// An APIConversion, with fields in the order in which people write them.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Conversion {
@@ -82,7 +82,7 @@ struct Direction {
     rules: Vec<Rule>,
 }
 
-/// A rule in one of its spellings: of a field, or of the object.
+/// A rule in one of its forms: for a field, or for the object.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Rule {
@@ -103,22 +103,22 @@ struct Rule {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Pair {
-    /// One field, or the parts of one.
+    /// One field, or the parts of a field.
     from: Vec<String>,
     to: Vec<String>,
-    /// In percent.
+    /// Confidence in percent.
     confidence: u8,
     reasons: Vec<String>,
-    /// What makes the new of the old, where that is no move.
+    /// Transformations of the old value to the new one; empty for a move.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     transformations: Vec<String>,
-    /// Why its rules would be refused; they are in no draft then.
+    /// Reason why its rules would be refused; the draft then leaves them out.
     #[serde(skip_serializing_if = "Option::is_none")]
     needs_work: Option<String>,
 }
 
 impl Pair {
-    fn of(pair: &Suggestion) -> Pair {
+    fn from_suggestion(pair: &Suggestion) -> Pair {
         let texts = |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect();
         let made = |guess: &insula_conversion::Guess| match (&guess.source, &guess.transformation) {
             (_, Some(Value::String(text))) => Some(text.clone()),
@@ -232,7 +232,7 @@ fn answer(name: &str, from: &str, to: &str, found: &Suggestions, refused: &[Fiel
     Ok(Answer {
         from: from.to_owned(),
         to: to.to_owned(),
-        pairs: found.pairs.iter().map(Pair::of).collect(),
+        pairs: found.pairs.iter().map(Pair::from_suggestion).collect(),
         only_in_from: texts(&found.only_old),
         only_in_to: texts(&found.only_new),
         refused: refused.iter().map(ToString::to_string).collect(),
@@ -288,7 +288,7 @@ fn show(answer: &Answer, format: Format) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Pairs whose rules would be refused, and why.
+/// Returns the pairs whose rules would be refused, with the reasons.
 fn unfinished(answer: &Answer) -> impl Iterator<Item = (&Pair, &str)> {
     let pairs = answer.pairs.iter();
     pairs.filter_map(|pair| Some((pair, pair.needs_work.as_deref()?)))
@@ -311,7 +311,7 @@ fn comments(answer: &Answer) -> String {
         ));
     }
     for (pair, why) in unfinished(answer) {
-        // One line of it: the rest shows where in the expression.
+        // The first line only: the others show the position in the expression.
         let why = why.lines().next().unwrap_or_default();
         let (from, to) = (pair.from.join(", "), pair.to.join(", "));
         line(format!(

@@ -10,7 +10,7 @@ use insula_registry::Api;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{convert::api_of, differ};
+use super::{convert::api_of, differences};
 use crate::{
     apis::{self, Input, Source},
     files::Document,
@@ -40,28 +40,32 @@ pub(crate) struct Arguments {
     /// Stories of made-up objects, of up to four writes each; 0 for none.
     #[arg(long, value_name = "N", default_value_t = 1_000)]
     cases: u32,
-    /// Where the stories begin: the same seed tells the same ones.
-    #[arg(long, value_name = "S", default_value_t = 2026)]
+    #[arg(
+        help = "Where the stories begin: the same seed tells the same ones",
+        long,
+        value_name = "S",
+        default_value_t = 2026
+    )]
     seed: u64,
     /// The form of the answer.
     #[arg(long, short, value_enum, default_value = "table")]
     output: Format,
 }
 
-/// What was found about one API.
+/// Findings about one API.
 #[derive(Serialize)]
 struct Report {
     name: String,
     #[serde(skip_serializing_if = "String::is_empty")]
     versions: String,
-    /// What the server would refuse.
+    /// Errors for which the server would refuse the API.
     errors: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     search: Option<Searched>,
     samples: Vec<Sample>,
 }
 
-/// How the search went.
+/// Result of the search for counterexamples.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Searched {
@@ -77,18 +81,18 @@ struct Searched {
 #[derive(Serialize)]
 struct Found {
     finding: String,
-    story: Vec<Told>,
+    story: Vec<StoryWrite>,
     help: &'static str,
     case: u32,
 }
 
 #[derive(Serialize)]
-struct Told {
+struct StoryWrite {
     version: String,
     object: Value,
 }
 
-/// What became of one object.
+/// Results of one sample object.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Sample {
@@ -99,7 +103,7 @@ struct Sample {
     trips: Vec<Trip>,
 }
 
-/// Through another version, and back.
+/// A round trip through another version.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Trip {
@@ -135,7 +139,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
         reports.push(report);
         compiled.extend(api);
     }
-    // Objects of an API that was refused cannot be tried; nothing is known of them.
+    // Objects of a refused API cannot be tested.
     let refused = compiled.len() < reports.len();
     for document in &manifests.others {
         let api = match api_of(&compiled, document) {
@@ -182,7 +186,7 @@ fn check(source: &Source, arguments: &Arguments) -> (Report, Option<Api>) {
         }
     };
     report.versions = apis::versions(&api.bundle);
-    // A definition without rules loses what it loses, and says so; there is no law to break.
+    // A definition without rules may lose fields; no law applies to it.
     let lawful = !source.is_definition() || rules.is_some();
     if lawful && arguments.cases > 0 {
         report.search = Some(search(&api.bundle, arguments));
@@ -208,7 +212,7 @@ fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
             let Counterexample {
                 story, finding, case, ..
             } = *found;
-            let told = |write: proof::Write| Told {
+            let story_write = |write: proof::Write| StoryWrite {
                 version: write.version,
                 object: write.object,
             };
@@ -220,7 +224,7 @@ fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
                 counterexample: Some(Found {
                     finding: finding.to_string(),
                     help: finding.help(),
-                    story: story.into_iter().map(told).collect(),
+                    story: story.into_iter().map(story_write).collect(),
                     case,
                 }),
             }
@@ -269,7 +273,7 @@ fn round_trips(bundle: &Bundle, x: &Value, after: &ToStore, sample: &mut Sample)
         .problems
         .extend(laws.err().map(|violation| violation.to_string()));
     let lost = match read(stored, &version) {
-        Ok(back) => differ::places(x, &back),
+        Ok(back) => differences::paths(x, &back),
         Err(error) => return sample.problems.push(error.to_string()),
     };
     for other in bundle.served().filter(|other| *other != version) {
@@ -290,7 +294,7 @@ fn round_trips(bundle: &Bundle, x: &Value, after: &ToStore, sample: &mut Sample)
                 .map(|error| format!("as {other} it is not valid: {error}")),
         );
         let alone = bundle.convert(&shown, &version, &mut object_budget());
-        let missing = alone.map(|alone| differ::places(x, &alone)).unwrap_or_default();
+        let missing = alone.map(|alone| differences::paths(x, &alone)).unwrap_or_default();
         sample.trips.push(Trip {
             read_as: other.to_owned(),
             kept: missing.into_iter().filter(|place| !lost.contains(place)).collect(),

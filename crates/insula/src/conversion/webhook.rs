@@ -16,7 +16,7 @@ mod review;
 
 use review::{Api, respond};
 
-/// A list of objects comes in one request.
+/// Bytes of a request body at most. One request may hold a list of objects.
 const BODY_BYTES_MAX: usize = 256 << 20;
 
 /// Answers ConversionReviews (apiextensions.k8s.io/v1) on every path, and GET /healthz. What a
@@ -32,8 +32,12 @@ Exit codes:
 pub(crate) struct Arguments {
     #[command(flatten)]
     input: Input,
-    /// Where to answer; port 0 takes a free one.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9443")]
+    #[arg(
+        help = "Where to answer; port 0 takes a free one",
+        long,
+        value_name = "ADDRESS:PORT",
+        default_value = "127.0.0.1:9443"
+    )]
     listen: String,
     /// The certificate as PEM, for the name by which the cluster calls. Read again when it changes,
     /// with its key.

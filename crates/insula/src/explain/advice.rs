@@ -1,54 +1,58 @@
-//! What would let a refused request pass.
+//! Advice that gets a refused request allowed.
 
 use serde_json::{Value, json};
 
-use super::words::Request;
+use super::explanation::Request;
 
-/// In words, and as objects for the workspace where it was refused.
+/// Advice as a message, and as objects for the workspace of the request.
 pub(super) struct Advice {
-    pub(super) words: String,
+    pub(super) message: String,
     pub(super) manifest: Option<String>,
 }
 
 impl From<&str> for Advice {
-    fn from(words: &str) -> Self {
+    fn from(message: &str) -> Self {
         Advice {
-            words: words.to_owned(),
+            message: message.to_owned(),
             manifest: None,
         }
     }
 }
 
-/// Advice on a request; nothing where it was answered, or where its answer says all.
+/// Returns advice on a refused request, unless its answer says everything.
 pub(super) fn advice(request: &Request<'_>) -> Option<Advice> {
     if request.is_forbidden() {
         return Some(forbidden(request));
     }
     let advice = match request.code() {
         401 => {
-            "The credential is not one that this server knows: a bearer token must be in its token file or be of a service account \
-             that still exists, before its end; a certificate must be signed by its CA. Who shows none is system:anonymous."
+            "The credential is not one that this server knows: a bearer token must be in its token file or be of a \
+             service account that still exists, before its end; a certificate must be signed by its CA. Who \
+             shows none is system:anonymous."
         }
         404 if request.note("kcp.io/cluster").is_empty() => {
-            "Nobody has a workspace of this name there, or not any more: `kubectl get workspaces` in its parent lists those that there are."
+            "Nobody has a workspace of this name there, or not any more: `kubectl get workspaces` in its parent \
+             lists those that there are."
         }
         403 if request
             .note("insula.io/reason")
             .starts_with("there is no logical cluster") =>
         {
-            "The first part of the path is no logical cluster. The sender was told no more than somebody who may not enter it."
+            "The first part of the path is no logical cluster. The sender was told no more than somebody who may \
+             not enter it."
         }
         403 if ["the logical cluster ", "the workspace "]
             .iter()
             .any(|start| request.note("insula.io/reason").starts_with(start)) =>
         {
-            "The path leads to no workspace that can be entered. The sender may not know which there are, and was told no \
-             more than somebody who may not enter it."
+            "The path leads to no workspace that can be entered. The sender may not know which there are, and was \
+             told no more than somebody who may not enter it."
         }
         409 => "Somebody else wrote the object in between: read it again and repeat the change on what it is now.",
         429 => {
-            "A limit on what is open at once was reached. The sender should come again after the seconds of Retry-After; limits.* in \
-             the settings says how much a workspace and a user may have (see Limits in docs/operations.md)."
+            "A limit on what is open at once was reached. The sender should come again after the seconds of \
+             Retry-After; limits.* in the settings says how much a workspace and a user may have (see Limits in \
+             docs/operations.md)."
         }
         500.. => "The server's log has the story: look for the id.",
         _ => return None,
@@ -61,20 +65,23 @@ fn forbidden(request: &Request<'_>) -> Advice {
     if user == "system:anonymous" {
         return "No credential was shown. The sender has to show one: a client certificate or a bearer token.".into();
     }
-    match request.refusing_step().map(|step| step.split_once('-').map_or(step, |(_, name)| name)) {
+    match request
+        .refusing_step()
+        .map(|step| step.split_once('-').map_or(step, |(_, name)| name))
+    {
         Some("systemclusters") => {
-            "No role changes this: system clusters are for system:masters, the context system:admin of the administrator's \
-             kubeconfig."
+            "No role changes this: system clusters are for system:masters, the context system:admin of the \
+             administrator's kubeconfig."
                 .into()
         }
         Some("wildcard") => {
-            "Objects of all workspaces at once are for system:masters, and other paths outside of a workspace for platform administrators \
-             (group system:kcp:admin). Name one: /clusters/<path>/…"
+            "Objects of all workspaces at once are for system:masters, and other paths outside of a workspace for \
+             platform administrators (group system:kcp:admin). Name one: /clusters/<path>/…"
                 .into()
         }
         Some("impersonation") => {
-            "No role in a workspace changes this: acting as one of the system's own is for platform administrators (group \
-             system:kcp:admin), and nobody may act as system:masters."
+            "No role in a workspace changes this: acting as one of the system's own is for platform administrators \
+             (group system:kcp:admin), and nobody may act as system:masters."
                 .into()
         }
         Some("requiredgroups") => {
@@ -82,11 +89,13 @@ fn forbidden(request: &Request<'_>) -> Advice {
              authorization.kcp.io/required-groups."
                 .into()
         }
-        Some("systemcrd") => "No role changes this: the status of bindings and exports is written by controllers only.".into(),
+        Some("systemcrd") => "No role changes this: the status of bindings and exports is written by controllers \
+         only."
+            .into(),
         Some("maxpermissionpolicy") => Advice {
-            words: format!(
-                "The provider of the API does not let users of other workspaces do this. A role in the provider's workspace would, \
-                 bound to the user \"apis.kcp.io:binding:{user}\"."
+            message: format!(
+                "The provider of the API does not let users of other workspaces do this. A role in the provider's \
+                 workspace would, bound to the user \"apis.kcp.io:binding:{user}\"."
             ),
             manifest: None,
         },
@@ -94,38 +103,42 @@ fn forbidden(request: &Request<'_>) -> Advice {
             "The workspace is not Ready yet. Its status.initializers say who has still to be done with it.".into()
         }
         Some("content") => Advice {
-            words: format!(
-                "{user} may not enter the workspace. Its owner, or an administrator, lets them in with the first of these objects; \
-                 the others allow the request:"
+            message: format!(
+                "{user} may not enter the workspace. Its owner, or an administrator, lets them in with the first \
+                 of these objects; the others allow the request:"
             ),
             manifest: Some(documents(&[&[entry(user)][..], &role(request)].concat())),
         },
         Some(_) => "No role changes this.".into(),
         None if request.note("insula.io/reason").contains(" cannot impersonate ") => Advice {
-            words: format!(
-                "{} may not act as {user}. A role in the workspace with the verb impersonate, on what the answer names, would let them.",
+            message: format!(
+                "{} may not act as {user}. A role in the workspace with the verb impersonate, on what the answer \
+                 names, would let them.",
                 request.text("/user/username")
             ),
             manifest: None,
         },
         None => Advice {
-            words: format!("No role that {user} has in the workspace says so. Its owner, or an administrator, gives them one with:"),
+            message: format!(
+                "No role that {user} has in the workspace says so. Its owner, or an administrator, \
+             gives them one with:"
+            ),
             manifest: Some(documents(&role(request))),
         },
     }
 }
 
-/// What opens the door of a workspace.
+/// Returns the objects that give a user access to a workspace.
 fn entry(user: &str) -> Value {
     let name = name(&["access", user]);
     binding("ClusterRoleBinding", "", &name, "system:kcp:workspace:access", user)
 }
 
-/// The role that is missing and its binding, with as little as the request needs.
+/// Returns the missing role and its binding, with the least permissions that the request needs.
 fn role(request: &Request<'_>) -> [Value; 2] {
     let at = |field: &str| request.text(&format!("/objectRef/{field}"));
     let (user, namespace) = (request.user(), at("namespace"));
-    // A patch that would make the object is asked for the right to make it.
+    // A patch that would create the object needs the permission to create it.
     let verb = match request.note("insula.io/reason").ends_with("takes the verb create") {
         true => "create",
         false => request.text("/verb"),
@@ -143,7 +156,7 @@ fn role(request: &Request<'_>) -> [Value; 2] {
         json!({"verbs": [verb], "nonResourceURLs": [path]})
     } else {
         let mut rule = json!({"verbs": [verb], "apiGroups": [at("apiGroup")], "resources": [resource]});
-        // What is to be created has no name yet when it is decided.
+        // An object to be created has no name yet when access is decided.
         if !at("name").is_empty() && verb != "create" {
             rule["resourceNames"] = json!([at("name")]);
         }
@@ -177,10 +190,11 @@ fn binding(kind: &str, namespace: &str, name: &str, role: &str, user: &str) -> V
         None => json!({"apiGroup": GROUP, "kind": "User", "name": user}),
     };
     let role = json!({"apiGroup": GROUP, "kind": kind.trim_end_matches("Binding"), "name": role});
-    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "roleRef": role, "subjects": [subject]})
+    json!({"apiVersion": format!("{GROUP}/v1"), "kind": kind, "metadata": metadata, "roleRef": role,
+        "subjects": [subject]})
 }
 
-/// A name that an object may have.
+/// Joins parts to a valid object name.
 fn name(parts: &[&str]) -> String {
     let joined = parts.join("-").to_lowercase();
     let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };

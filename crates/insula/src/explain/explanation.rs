@@ -1,11 +1,11 @@
-//! A request in words: who asked for what, and how it went.
+//! Explanation of a request as text: its user, its subject and its outcome.
 
 use serde_json::Value;
 
 use super::advice::{self, Advice};
 use crate::files::text;
 
-/// What authorisation says of each step has this domain.
+/// Domain of the annotations with the decisions of authorization steps.
 const STEPS: &str = "request.auth.kcp.io/";
 
 /// The request of an event.
@@ -24,7 +24,7 @@ impl Request<'_> {
         self.0["responseStatus"]["code"].as_u64().unwrap_or_default()
     }
 
-    /// As whom the request was decided.
+    /// Returns the user for whom access was decided, after impersonation.
     pub(super) fn user(&self) -> &str {
         match self.text("/impersonatedUser/username") {
             "" => self.text("/user/username"),
@@ -32,7 +32,7 @@ impl Request<'_> {
         }
     }
 
-    /// The workspace as the sender wrote it, or its logical cluster.
+    /// Returns the workspace as the client wrote it, or else its logical cluster.
     pub(super) fn workspace(&self) -> &str {
         match self.note("kcp.io/path") {
             "" => self.note("kcp.io/cluster"),
@@ -40,14 +40,15 @@ impl Request<'_> {
         }
     }
 
-    /// Whether authorisation refused it.
+    /// Returns true if authorization refused the request.
     pub(super) fn is_forbidden(&self) -> bool {
         self.note("authorization.k8s.io/decision") == "forbid"
     }
 
-    /// The step that refused it; nothing where none said yes.
+    /// Returns the step that refused the request; nothing if no step allowed it.
     pub(super) fn refusing_step(&self) -> Option<&str> {
-        self.steps().find_map(|(step, said)| (said == "Denied").then_some(step))
+        self.steps()
+            .find_map(|(step, reported)| (reported == "Denied").then_some(step))
     }
 
     fn steps(&self) -> impl Iterator<Item = (&str, &str)> {
@@ -58,44 +59,44 @@ impl Request<'_> {
         })
     }
 
-    /// `get configmaps "a" in the namespace "n"`.
-    pub(super) fn wish(&self) -> String {
+    /// Returns the subject of the request: `get configmaps "a" in the namespace "n"`.
+    pub(super) fn subject(&self) -> String {
         let at = |field: &str| self.text(&format!("/objectRef/{field}"));
         if self.0["objectRef"].is_null() {
             return format!("{} {}", self.text("/verb"), self.text("/requestURI"));
         }
-        let mut wish = format!("{} {}", self.text("/verb"), at("resource"));
+        let mut subject = format!("{} {}", self.text("/verb"), at("resource"));
         if !at("apiGroup").is_empty() {
-            wish += &format!(".{}", at("apiGroup"));
+            subject += &format!(".{}", at("apiGroup"));
         }
         if !at("subresource").is_empty() {
-            wish += &format!("/{}", at("subresource"));
+            subject += &format!("/{}", at("subresource"));
         }
         if !at("name").is_empty() {
-            wish += &format!(" {:?}", at("name"));
+            subject += &format!(" {:?}", at("name"));
         }
         if !at("namespace").is_empty() {
-            wish += &format!(" in the namespace {:?}", at("namespace"));
+            subject += &format!(" in the namespace {:?}", at("namespace"));
         }
-        wish
+        subject
     }
 }
 
-/// All of it, for people.
+/// Returns the whole explanation.
 pub(super) fn explanation(event: &Value, server: &str) -> String {
     let event = &harmless(event);
     let request = Request(event);
     let mut out = vec![asked(&request), ended(&request)];
     let steps: Vec<String> = request
         .steps()
-        .map(|(step, said)| {
+        .map(|(step, reported)| {
             let reason = request.note(&format!("{STEPS}{step}-reason"));
-            let said = match said {
+            let reported = match reported {
                 "NoOpinion" => "no opinion".to_owned(),
-                said => said.to_lowercase(),
+                reported => reported.to_lowercase(),
             };
             let colon = if reason.is_empty() { "" } else { ": " };
-            format!("  {step:<22} {said}{colon}{reason}")
+            format!("  {step:<22} {reported}{colon}{reason}")
         })
         .collect();
     if !steps.is_empty() {
@@ -112,15 +113,15 @@ pub(super) fn explanation(event: &Value, server: &str) -> String {
         out.push(format!("  {} {}", text(cause, "/field"), text(cause, "/message")));
     }
     let notes = event["annotations"].as_object().into_iter().flatten();
-    let said: Vec<String> = notes
+    let reported: Vec<String> = notes
         .filter(|(key, _)| !is_ours(key))
         .map(|(key, value)| format!("  {key}: {}", value.as_str().unwrap_or_default()))
         .collect();
-    if !said.is_empty() {
-        out.push(format!("\nNotes of policies and webhooks:\n{}", said.join("\n")));
+    if !reported.is_empty() {
+        out.push(format!("\nNotes of policies and webhooks:\n{}", reported.join("\n")));
     }
-    if let Some(Advice { words, manifest }) = advice::advice(&request) {
-        out.push(format!("\n{words}"));
+    if let Some(Advice { message, manifest }) = advice::advice(&request) {
+        out.push(format!("\n{message}"));
         if let Some(manifest) = manifest {
             let place = request.workspace();
             out.push(format!(
@@ -131,7 +132,8 @@ pub(super) fn explanation(event: &Value, server: &str) -> String {
     out.join("\n") + "\n"
 }
 
-/// The event without what a terminal or a shell would obey: clients write many of its texts.
+/// Escapes control characters, which a terminal or a shell would obey: many texts of an event come
+/// from clients.
 fn harmless(event: &Value) -> Value {
     let clean = |text: &str| -> String {
         let escape = |c: char| match c.is_control() {
@@ -181,7 +183,7 @@ fn asked(request: &Request<'_>) -> String {
         "{}: {who} asked from {} to {}{place}.",
         request.text("/requestReceivedTimestamp"),
         from.join(" by way of "),
-        request.wish()
+        request.subject()
     )
 }
 

@@ -1,4 +1,4 @@
-//! A request's lines in the audit log.
+//! Search for the lines of a request in the audit log.
 
 use std::{
     fs::{self, File},
@@ -10,12 +10,12 @@ use std::{
 use anyhow::Context;
 use serde_json::Value;
 
-/// The server writes what came in a hundredth of a second at once: a request that has just been
-/// answered is there soon.
+/// Time to wait for the lines. The server writes events in batches of 10 ms, so that those of a
+/// recent request appear soon.
 const PATIENCE: Duration = Duration::from_millis(500);
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// The events of a request, which may be on their way.
+/// Returns the events of a request, and waits for them for a moment.
 pub(super) fn soon(log: &Path, id: &str) -> anyhow::Result<Vec<Value>> {
     let begun = Instant::now();
     loop {
@@ -27,7 +27,7 @@ pub(super) fn soon(log: &Path, id: &str) -> anyhow::Result<Vec<Value>> {
     }
 }
 
-/// The events of a request in their order: from the newest file that has some.
+/// Returns the events of a request in order, from the newest file that has any.
 fn events(log: &Path, id: &str) -> anyhow::Result<Vec<Value>> {
     for file in files(log)? {
         let found = in_file(&file, id).with_context(|| format!("cannot read {}", file.display()))?;
@@ -38,7 +38,7 @@ fn events(log: &Path, id: &str) -> anyhow::Result<Vec<Value>> {
     Ok(Vec::new())
 }
 
-/// The log and its old parts, the newest first.
+/// Returns the log and its rotated files, newest first.
 fn files(log: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let reading = || {
         format!(
@@ -71,7 +71,7 @@ fn in_file(file: &Path, id: &str) -> io::Result<Vec<Value>> {
     let mut reader = BufReader::with_capacity(1 << 20, File::open(file)?);
     let mut line = Vec::new();
     while reader.read_until(b'\n', &mut line)? > 0 {
-        // Few lines have the id anywhere: the others are not parsed.
+        // Only lines that contain the id are parsed.
         if contains(&line, id.as_bytes())
             && let Ok(event) = serde_json::from_slice::<Value>(&line)
             && event["auditID"] == id
@@ -84,7 +84,7 @@ fn in_file(file: &Path, id: &str) -> io::Result<Vec<Value>> {
 }
 
 fn contains(line: &[u8], id: &[u8]) -> bool {
-    // An id is at the start of its line, behind a few short fields.
+    // The id is near the start of its line, after a few short fields.
     const START_BYTES: usize = 1 << 10;
     let start = &line[..line.len().min(START_BYTES)];
     start.windows(id.len()).any(|window| window == id)

@@ -1,4 +1,4 @@
-//! `insula export …`: APIs for other workspaces.
+//! `insula export …`: publication of APIs for other workspaces.
 
 mod plan;
 mod publish;

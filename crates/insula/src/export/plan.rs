@@ -1,5 +1,4 @@
-//! From definitions to what is published: a schema named by its content, its rules, and the export
-//! that offers it.
+//! Plan of a publication: a schema named by its content, its rules, and the export that offers it.
 
 use anyhow::bail;
 use insula_conversion::{VersionSchema, proof::Search, suggest};
@@ -8,21 +7,22 @@ use serde_json::{Map, Value, json};
 
 use crate::apis::Source;
 
-/// One API, ready to be offered.
+/// An API that is ready to be exported.
 pub(super) struct Published {
     pub(super) group: String,
     pub(super) plural: String,
     pub(super) schema: Value,
     pub(super) conversion: Option<Value>,
-    /// The rules are not the files': a draft, or none.
+    /// True if the files contain no rules: the rules are a draft, or missing.
     pub(super) unwritten: bool,
-    /// What somebody has to look at.
+    /// Remarks for the author.
     pub(super) remarks: Vec<String>,
-    /// What the server would refuse.
+    /// Errors for which the server would refuse the API.
     pub(super) errors: Vec<String>,
 }
 
-/// Fields of a definition's version that a schema has, too. `schema` stands one level higher there.
+/// Fields of a version that definitions and schemas share. `schema` is one level higher in a
+/// schema.
 const KEPT: [&str; 8] = [
     "name",
     "served",
@@ -39,13 +39,12 @@ impl Published {
         crate::files::text(&self.schema, "/metadata/name")
     }
 
-    /// The entry of the export.
+    /// Returns the entry of the export.
     pub(super) fn resource(&self) -> Value {
         json!({"group": self.group, "name": self.plural, "schema": self.name(), "storage": {"crd": {}}})
     }
 
-    /// Takes rules that are published, in the place of a draft, if they fit: their author may have
-    /// worked on them.
+    /// Replaces a draft by the published rules, if they fit: their author may have changed them.
     pub(super) fn adopt(&mut self, conversion: &Value) -> bool {
         let document = |value: Value| crate::files::Document {
             file: "what is published".to_owned(),
@@ -68,14 +67,14 @@ impl Published {
         fits
     }
 
-    /// The schema and its rules.
+    /// Returns the schema and its rules.
     pub(super) fn objects(&self) -> impl Iterator<Item = &Value> {
         std::iter::once(&self.schema).chain(&self.conversion)
     }
 }
 
-/// The schema, its rules (those of the files, or in place of a webhook a first draft), and what is
-/// wrong with them.
+/// Plans one API: the schema, its rules (from the files, or a draft in place of a webhook), and
+/// their errors.
 pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
     let definition = &source.schema.value;
     let (group, plural) = (
@@ -96,7 +95,7 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
     let suffix = if group.is_empty() { "core" } else { &group };
     let name = format!("h{}.{plural}.{suffix}", &digest[..8]);
     let mut metadata = json!({"name": name});
-    // Kubernetes asks for this of its own groups, and so does the server.
+    // Kubernetes and the server require this annotation for groups of Kubernetes.
     if let Some(approved) = definition["metadata"]["annotations"].get("api-approved.kubernetes.io") {
         metadata["annotations"] = json!({"api-approved.kubernetes.io": approved});
     }
@@ -138,8 +137,8 @@ pub(super) fn publish(source: Source) -> anyhow::Result<Published> {
     })
 }
 
-/// A definition's `spec` as a schema has it: no conversion, and the versions' schemas one level
-/// higher.
+/// Converts the `spec` of a definition to that of a schema: without conversion, and with the
+/// schemas of versions one level higher.
 fn spec(definition: &Value) -> Value {
     let spec = &definition["spec"];
     let mut out = Map::new();
@@ -162,7 +161,7 @@ fn spec(definition: &Value) -> Value {
     Value::Object(out)
 }
 
-/// The rules under the schema's name.
+/// Returns the rules under the name of the schema.
 fn named(conversion: &Value, name: &str) -> Value {
     let mut out = json!({
         "apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
@@ -175,8 +174,8 @@ fn named(conversion: &Value, name: &str) -> Value {
     out
 }
 
-/// Rules between the stored version and each other one, as far as they can be guessed. Fields
-/// without a counterpart are under `preserve`, so that their author sees them.
+/// Drafts rules between the stored version and each other one, as far as they can be guessed.
+/// Fields without a counterpart are under `preserve`, so that the author notices them.
 fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
     let stored = api.bundle.storage();
     let old = version(api, stored)?;
@@ -184,7 +183,7 @@ fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
     for other in api.bundle.versions().filter(|version| *version != stored) {
         let new = version(api, other)?;
         let mut found = suggest(&old.schema, &new.schema);
-        // What it says of the rest, the author of the draft finds out by publishing it.
+        // Other errors show when the author publishes the draft.
         found.try_out(&api.group, (&old, &new), Search::default(), &|| true);
         let (left_out, guessed): (Vec<_>, Vec<_>) = found.pairs.iter().partition(|pair| pair.work.is_some());
         let mut rules = found.rules(stored, other);
@@ -211,7 +210,8 @@ fn draft(api: &Api, name: &str, remarks: &mut Vec<String>) -> Option<Value> {
             count => format!(", {count} left out that would be refused"),
         };
         remarks.push(format!(
-            "a draft in place of the webhook, {stored} and {other}: {} rules guessed, {alone} fields without a counterpart{refused}",
+            "a draft in place of the webhook, {stored} and {other}: {} rules guessed, {alone} fields without a \
+             counterpart{refused}",
             guessed.len()
         ));
         conversions.extend(rules["conversions"].as_array().into_iter().flatten().cloned());
@@ -236,7 +236,7 @@ fn conversions_are_empty(conversion: &Value) -> bool {
     conversion["spec"]["conversions"].as_array().is_none_or(Vec::is_empty)
 }
 
-/// The export that offers these, made of what is there: other resources and everything else stay.
+/// Returns the existing export with these APIs added: other resources and fields stay.
 pub(super) fn export(name: &str, existing: Option<&Value>, published: &[Published]) -> Value {
     let mut resources: Vec<Value> = existing
         .and_then(|export| export["spec"]["resources"].as_array().cloned())

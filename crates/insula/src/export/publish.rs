@@ -40,8 +40,12 @@ pub(crate) struct Arguments {
     /// Show what would change, and change nothing.
     #[arg(long)]
     diff: bool,
-    /// What is published now, for --diff: files.
-    #[arg(long, value_name = "FILE", conflicts_with = "kubeconfig")]
+    #[arg(
+        help = "What is published now, for --diff: files",
+        long,
+        value_name = "FILE",
+        conflicts_with = "kubeconfig"
+    )]
     against: Vec<PathBuf>,
     /// The server, for --diff and --apply.
     #[arg(long, value_name = "FILE")]
@@ -60,7 +64,7 @@ pub(crate) struct Arguments {
     output: Option<Format>,
 }
 
-/// What happens to one object.
+/// Action on one object.
 #[derive(Serialize)]
 struct Step {
     kind: String,
@@ -83,9 +87,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     }
     let export = plan::export(&name, existing.as_ref(), &published);
     for api in &published {
-        let said = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());
-        api.remarks.iter().for_each(|remark| said("note", remark));
-        api.errors.iter().for_each(|error| said("error", error));
+        let print_remark = |kind: &str, text: &String| eprintln!("{kind}: {}: {text}", api.name());
+        api.remarks.iter().for_each(|remark| print_remark("note", remark));
+        api.errors.iter().for_each(|error| print_remark("error", error));
     }
     let refused = published.iter().any(|api| !api.errors.is_empty());
     if refused && arguments.apply {
@@ -105,8 +109,8 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::from(u8::from(refused || differs)))
 }
 
-/// Rules that are published already, under this name or that of the schema that is offered now, are
-/// not drafted again.
+/// Keeps published rules instead of a draft: those under this name, or under the name of the schema
+/// that is offered now.
 fn keep_rules(target: &Target, existing: Option<&Value>, api: &mut Published) -> anyhow::Result<()> {
     let names = [
         Some(api.name().to_owned()),
@@ -226,7 +230,7 @@ fn differences(
     Ok(steps)
 }
 
-/// The schema that an export offers of this API now.
+/// Returns the name of the schema that an export offers for this API now.
 fn offered(export: &Value, api: &Published) -> Option<String> {
     let entry = api.resource();
     let mut resources = export["spec"]["resources"].as_array().into_iter().flatten();
@@ -234,7 +238,7 @@ fn offered(export: &Value, api: &Published) -> Option<String> {
     same["schema"].as_str().map(str::to_owned)
 }
 
-/// What a new schema changes of the one that is offered, field by field.
+/// Returns the changes from the offered schema to the new one, field by field.
 fn changes(target: &Target, offered: Option<&str>, new: &Value) -> anyhow::Result<Vec<String>> {
     let Some(offered) = offered else { return Ok(Vec::new()) };
     let old = target.get("apis.kcp.io/v1alpha1", "APIResourceSchema", offered)?;

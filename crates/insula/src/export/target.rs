@@ -1,4 +1,4 @@
-//! Where things are published, and what is there: files, or a workspace of a server.
+//! Target of a publication with its existing objects: files, or a workspace of a server.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,19 @@ use crate::{
     files::{self, text},
 };
 
-/// What is there already.
+/// Existing objects of the target.
 pub(super) enum Target {
     Files(Vec<Value>),
     Server(Box<Connected>),
 }
 
-/// A workspace of a server, and what requests to it run on.
+/// A workspace of a server, and the runtime of its client.
 pub(super) struct Connected {
     client: Client,
     runtime: tokio::runtime::Runtime,
 }
 
-/// What was done to an object.
+/// Action that was done on an object.
 pub(super) enum Applied {
     Created,
     Updated,
@@ -42,7 +42,8 @@ fn path(object: &Value) -> anyhow::Result<(String, String)> {
     Ok((collection, one))
 }
 
-/// Whether what is there says what is wanted. Of a schema, a server adds how names are validated.
+/// Returns true if the existing object has the wanted contents. A server adds the validation of
+/// names to a schema.
 pub(super) fn says_the_same(there: &Value, wanted: &Value) -> bool {
     let mut spec = there["spec"].clone();
     let asks = wanted["spec"].get("nameValidation").is_some();
@@ -63,18 +64,18 @@ impl Target {
         ))
     }
 
-    /// A workspace by its path, or where the kubeconfig points.
+    /// Connects to a workspace by its path, or to that of the kubeconfig.
     pub(super) fn server(kubeconfig: &Path, context: Option<&str>, workspace: Option<&str>) -> anyhow::Result<Target> {
         let client = Client::from_kubeconfig(kubeconfig, context)?;
         let client = match workspace {
-            Some(workspace) => client.at(&format!("/clusters/{workspace}")),
+            Some(workspace) => client.at_path(&format!("/clusters/{workspace}")),
             None => client,
         };
         let runtime = crate::runtime()?;
         Ok(Target::Server(Box::new(Connected { client, runtime })))
     }
 
-    /// The object of this kind and name that is there.
+    /// Returns the existing object of a kind and name.
     pub(super) fn get(&self, api_version: &str, kind: &str, name: &str) -> anyhow::Result<Option<Value>> {
         let object = json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}});
         match self {
@@ -89,13 +90,13 @@ impl Target {
                 match code.as_u16() {
                     200 => Ok(Some(answer)),
                     404 if answer["reason"] == "NotFound" => Ok(None),
-                    _ => bail!("{kind} {name}: {code}: {}", said(&answer)),
+                    _ => bail!("{kind} {name}: {code}: {}", message(&answer)),
                 }
             }
         }
     }
 
-    /// Makes the object be there as it is given.
+    /// Creates the object, or updates it.
     pub(super) fn apply(&self, object: &Value) -> anyhow::Result<Applied> {
         let Target::Server(connected) = self else {
             bail!("--apply needs a server: --kubeconfig");
@@ -118,13 +119,13 @@ impl Target {
             }
         };
         if !code.is_success() {
-            bail!("{kind} {name}: {code}: {}", said(&answer));
+            bail!("{kind} {name}: {code}: {}", message(&answer));
         }
         Ok(applied)
     }
 }
 
-fn said(answer: &Value) -> String {
+fn message(answer: &Value) -> String {
     match answer["message"].as_str() {
         Some(message) => message.to_owned(),
         None => answer.to_string(),

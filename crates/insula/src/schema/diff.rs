@@ -44,7 +44,7 @@ enum FailOn {
 #[derive(Serialize)]
 struct Difference {
     api: String,
-    /// Empty for what is not one version's.
+    /// The version; empty for changes of the whole API.
     version: String,
     path: String,
     change: String,
@@ -87,7 +87,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn compiled(path: &PathBuf) -> anyhow::Result<Vec<Api>> {
     let mut compiled = Vec::new();
     for mut source in apis::load(std::slice::from_ref(path))?.sources {
-        // Rules are not compared, and need not fit schemas that are only half of a change.
+        // Rules are not compared, and need not fit the schemas of an unfinished change.
         source.conversion = None;
         source.without_rules();
         match source.assemble() {
@@ -191,7 +191,7 @@ impl Differences<'_> {
         ] {
             match (before, after) {
                 (true, false) => self.note(version, "", "removed", true, format!("the subresource {name}")),
-                // What clients write to status through the object is ignored from now on.
+                // From now on status is ignored in writes of the object itself.
                 (false, true) => self.note(
                     version,
                     "",

@@ -51,7 +51,7 @@ enum Severity {
 #[derive(Serialize)]
 struct Finding {
     api: String,
-    /// All versions that have it.
+    /// Versions with the finding.
     versions: Vec<String>,
     severity: Severity,
     finding: String,
@@ -62,7 +62,7 @@ struct Finding {
 pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
     let mut findings = Vec::new();
     for mut source in apis::load(&arguments.input.files)?.sources {
-        // Rules write what a version requires, and are refused if they do not.
+        // Rules have to write required fields, and are refused otherwise.
         let ruled = source.conversion.is_some() || source.rules().is_ok_and(|rules| rules.is_some());
         source.conversion = None;
         source.without_rules();
@@ -81,7 +81,7 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
             path: error.field.to_string(),
             message: error.body(),
         }));
-        // What is wrong may follow from what is missing.
+        // Findings need a schema that compiles.
         if let Ok(api) = compiled {
             of_api(&name, &api, ruled, &mut findings);
         }
@@ -95,7 +95,7 @@ fn of_api(name: &str, api: &Api, ruled: bool, findings: &mut Vec<Finding>) {
     let stored = &api.versions[api.storage];
     for version in &api.versions {
         let mut lints = insula_schema::lint(version.schema.root());
-        // What another version cannot fill is missed whichever of the two is stored.
+        // A field that another version cannot fill is missing whichever of the two is stored.
         for other in api.versions.iter().filter(|other| !ruled && other.name != version.name) {
             if other.name == stored.name || version.name == stored.name {
                 lints.extend(insula_schema::lint_between(other.schema.root(), version.schema.root()));

@@ -1,4 +1,4 @@
-//! `insula schema …`: schemas compared, and looked over.
+//! `insula schema …`: comparison and linting of schemas.
 
 mod diff;
 mod lint;

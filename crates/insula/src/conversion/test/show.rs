@@ -1,4 +1,4 @@
-//! The report, for people.
+//! Report of `insula conversion test` for people.
 
 use std::io::Write;
 
@@ -60,8 +60,8 @@ fn searched<W: Write>(printer: &mut Printer<W>, search: &Searched) -> anyhow::Re
         Cell::new(Tone::Bad, found.finding.as_str()),
         Cell::new(Tone::Dim, place),
     ])?;
-    for told in &found.story {
-        printer.text(&format!("    written as {}: {}", told.version, told.object))?;
+    for write in &found.story {
+        printer.text(&format!("    written as {}: {}", write.version, write.object))?;
     }
     printer.text(&format!("    what would help: {}", found.help))?;
     Ok(())

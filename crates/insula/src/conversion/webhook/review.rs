@@ -1,4 +1,4 @@
-//! A ConversionReview: what is asked, and the answer. No network here.
+//! Answers to ConversionReviews, without a network.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ use crate::files::text;
 const API_VERSION: &str = "apiextensions.k8s.io/v1";
 const KIND: &str = "ConversionReview";
 
-/// One kind that can be converted.
+/// A kind that can be converted.
 pub(super) struct Api {
     pub(super) group: String,
     pub(super) kind: String,
@@ -77,7 +77,8 @@ fn plain(code: StatusCode, text: &str) -> Response<Bytes> {
     response
 }
 
-/// All objects in the version that is asked for, or why one of them cannot be.
+/// Returns the response: all objects in the desired version, or the reason why one of them cannot
+/// be converted.
 fn answer(apis: &[Api], asked: Asked) -> Value {
     let Asked {
         uid,
@@ -148,7 +149,10 @@ mod tests {
             version("v2", json!({"b": text, "more": text})),
         ];
         let spec = FieldPath::new("spec");
-        let rule = |from: &str, to: &str, a: &str, b: &str| json!({"from": from, "to": to, "rules": [{"field": a, "destination": b}]});
+        let rule = |from: &str, to: &str, a: &str, b: &str| {
+            json!({"from": from, "to": to, "rules": [{"field": a,
+            "destination": b}]})
+        };
         let rules =
             json!({"conversions": [rule("v1", "v2", "spec.a", "spec.b"), rule("v2", "v1", "spec.b", "spec.a")]});
         let rules = parse_rules(&rules, &spec).unwrap();
@@ -170,7 +174,8 @@ mod tests {
     }
 
     fn widget(version: &str, spec: Value) -> Value {
-        json!({"apiVersion": format!("example.io/{version}"), "kind": "Widget", "metadata": {"name": "w", "namespace": "n", "uid": "1"}, "spec": spec})
+        json!({"apiVersion": format!("example.io/{version}"), "kind": "Widget", "metadata": {"name": "w",
+            "namespace": "n", "uid": "1"}, "spec": spec})
     }
 
     #[test]
@@ -220,7 +225,8 @@ mod tests {
             (Request::post("/convert"), "{}", 400),
             (
                 Request::post("/convert"),
-                r#"{"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "ConversionReview", "request": {"uid": "", "desiredAPIVersion": "", "objects": []}}"#,
+                r#"{"apiVersion": "apiextensions.k8s.io/v1beta1", "kind": "ConversionReview",
+                    "request": {"uid": "", "desiredAPIVersion": "", "objects": []}}"#,
                 400,
             ),
         ];

@@ -1,5 +1,5 @@
 use super::*;
-use crate::explain::words::explanation;
+use crate::explain::explanation::explanation;
 
 fn event(change: impl FnOnce(&mut Value)) -> Value {
     let mut event = json!({
@@ -11,7 +11,8 @@ fn event(change: impl FnOnce(&mut Value)) -> Value {
         "annotations": {
             "authorization.k8s.io/decision": "forbid", "authorization.k8s.io/reason": "no rule allows it",
             "kcp.io/path": "root:a", "kcp.io/cluster": "c1",
-            "request.auth.kcp.io/02-content-decision": "NoOpinion", "request.auth.kcp.io/05-local-decision": "NoOpinion",
+            "request.auth.kcp.io/02-content-decision": "NoOpinion",
+                "request.auth.kcp.io/05-local-decision": "NoOpinion",
         },
     });
     change(&mut event);
@@ -121,7 +122,7 @@ fn each_refusal_has_its_advice() {
     );
 }
 
-/// What clients write neither moves a terminal's cursor nor ends the document that is to be copied.
+/// Texts of clients neither move the cursor of a terminal nor end the document to be copied.
 #[test]
 fn texts_of_clients_are_only_text() {
     let text = explanation(
