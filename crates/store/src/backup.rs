@@ -3,9 +3,10 @@
 //! ```text
 //! magic     "insula-backup 1\n"
 //! header    frame of JSON: revision, created, version, installation
-//! object    frame of key length, key, revision, created, stored form; as often as there are objects
+//! object    frame of key length, key, revision, created, stored form; one for each object
 //! trailer   length 0, number of objects, SHA-256 of the frames of all objects
-//! frame     length (4 bytes, little endian), checksum (16 bytes, over the frame's number and its bytes), bytes
+//! frame     length (4 bytes, little endian), checksum (16 bytes, over the frame's number and its
+//!           bytes), bytes
 //! ```
 //!
 //! Nothing may follow the trailer. The hash leaves out the header, so that two backups of one state

@@ -224,8 +224,8 @@ impl Mvcc {
         }
     }
 
-    /// Trims one chunk of the history, and more until it has at most `bytes`, as far as the floor and
-    /// the pins allow.
+    /// Trims one chunk of the history, and more until it has at most `bytes`, as far as the floor
+    /// and the pins allow.
     ///
     /// The caller asks for twice what it added: so the history stays below its cap however large a
     /// batch is, and what a pin kept above the cap shrinks with every commit after it. A change is

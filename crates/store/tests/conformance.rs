@@ -22,7 +22,7 @@ macro_rules! engines {
 
         mod memory {
             $(#[test] fn $case() {
-                super::block_on(super::conformance::run_case(stringify!($case), super::Arc::new(super::MemoryStore::new())));
+                super::in_memory(stringify!($case));
             })*
         }
 
@@ -32,6 +32,10 @@ macro_rules! engines {
             })*
         }
     };
+}
+
+fn in_memory(case: &str) {
+    block_on(conformance::run_case(case, Arc::new(MemoryStore::new())));
 }
 
 fn on_disk(case: &str) {
@@ -45,7 +49,8 @@ engines! {
     doing_nothing_takes_no_revision the_last_write_to_a_key_counts delete_and_create_again too_large_is_refused
     many_writers_lose_no_update a_closed_store_reads_and_does_not_write
     what_was_acknowledged_is_seen snapshots_are_isolated a_snapshot_waits_for_its_revision views_at_exact_revisions
-    lists_are_ordered_and_paged counts_are_those_of_the_view scopes_do_not_leak compacted_views_are_gone held_snapshots_survive_compaction
+    lists_are_ordered_and_paged counts_are_those_of_the_view scopes_do_not_leak compacted_views_are_gone
+    held_snapshots_survive_compaction
     watch_is_ordered watch_is_unique watch_is_reliable watch_is_atomic watch_is_resumable watch_is_bookmarkable
     watch_tells_old_and_new watch_waits_and_can_be_cancelled watch_keeps_to_its_scope compacted_watch_is_gone
     slow_watch_is_gone idle_watch_survives_compaction watch_from_the_future_is_refused

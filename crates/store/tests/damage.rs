@@ -85,7 +85,7 @@ struct Image {
 }
 
 impl Image {
-    fn of(objects: &MemoryDisk, record: &MemoryDisk) -> Self {
+    fn copy(objects: &MemoryDisk, record: &MemoryDisk) -> Self {
         Image {
             objects: objects.0.lock().unwrap().clone(),
             record: record.0.lock().unwrap().clone(),
@@ -164,18 +164,18 @@ fn history(draw: &mut Draw) -> History {
                 drop(store);
                 store = open();
             }
-            55 => before = Some(Image::of(&objects, &record)),
+            55 => before = Some(Image::copy(&objects, &record)),
             _ => {}
         }
         now(store.commit(transaction(draw, n))).unwrap();
     }
-    let killed = Image::of(&objects, &record);
+    let killed = Image::copy(&objects, &record);
     let acknowledged = state(&store);
     drop(store);
     History {
         before: before.unwrap(),
         killed,
-        stopped: Image::of(&objects, &record),
+        stopped: Image::copy(&objects, &record),
         acknowledged,
     }
 }
@@ -305,7 +305,7 @@ fn a_file_that_is_cut_gone_or_an_older_copy_is_refused() {
 fn a_first_start_that_was_interrupted_starts() {
     let (objects, record) = (MemoryDisk::default(), MemoryDisk::default());
     drop(EmbeddedStore::open_on(boxed(&objects, &record), Options::default()).unwrap());
-    let whole = Image::of(&objects, &record);
+    let whole = Image::copy(&objects, &record);
     // The record is written first; redb writes its magic number last.
     let torn_record = vec![0; whole.record.len()];
     let mut torn_objects = whole.objects.clone();
@@ -350,7 +350,7 @@ fn damage_under_a_running_store_is_found() {
             }
         }
         drop(store);
-        match Image::of(&objects, &record).open() {
+        match Image::copy(&objects, &record).open() {
             Ok(store) => assert!(state(&store) == acknowledged),
             Err(_) => found += 1,
         }

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! commit ─┐                   ┌ decide each on MVCC + batch ┐
-//! commit ─┼─ bounded queue ─▶ │ one redb transaction, fsync │ ─▶ MVCC ─▶ answers, in revision order
+//! commit ─┼─ bounded queue ─▶ │ one redb transaction, fsync │ ─▶ MVCC ─▶ answers, by revision
 //! commit ─┘                   └ while the next batch forms ─┘
 //! ```
 //!

@@ -102,7 +102,10 @@ impl Reserve {
     pub(super) fn alarm(&self) -> Option<String> {
         (!self.is_whole()).then(|| {
             let (held, size) = (*self.held.lock() >> 20, self.size >> 20);
-            format!("the disk is full: {held} of {size} MiB of the reserve are left, and only deletions are taken; free some space")
+            format!(
+                "the disk is full: {held} of {size} MiB of the reserve are left, and only deletions are taken; \
+             free some space"
+            )
         })
     }
 
