@@ -18,7 +18,7 @@ use insula_store::Store;
 
 use crate::{
     Env, StartError, VERSION, backup,
-    config::Config,
+    config::{self, Config},
     edge::Edge,
     grpc::Calls,
     health::{self, Health, StoreCheck},
@@ -74,6 +74,8 @@ pub struct App {
 /// Builds the application. Writes the objects that every installation has: `root` and its workspace
 /// types. Starts no task.
 pub async fn build(parts: Parts) -> Result<App, StartError> {
+    let outbound = Arc::new(Webhook::new(&parts.config.webhooks));
+    let registry = Arc::new(registry(&parts, outbound.clone()));
     let Parts {
         config,
         env,
@@ -82,61 +84,28 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         issuers: configured,
         metrics,
         lifecycle,
-        url,
-        trust,
+        url: _,
+        trust: _,
         mounts,
         audit,
         runtimes,
     } = parts;
-    let measured = Arc::new(MeasuredStore {
-        inner: Arc::clone(&store),
-        metrics: Arc::clone(&metrics),
-    });
-    let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), url);
-    registry.trust = trust;
-    registry.homes = config.workspaces.homes;
-    registry.objects_per_workspace = config.workspaces.objects;
-    registry.event_ttl_seconds = config.workspaces.event_ttl_seconds;
-    registry.catalog.work_aside(block_in_place);
-    let outbound = Arc::new(Webhook::new(&config.webhooks));
-    registry.outbound = outbound.clone();
     authenticator.issuers = Some(Issuers::new(
         configured,
         Arc::new(IssuerKeys::new(outbound)),
         env.clock.clone(),
     ));
     let authenticator = Arc::new(authenticator);
-    let followed = Arc::clone(&authenticator);
-    registry.cache = Arc::new(Cache::new(converters(&runtimes)));
-    let registry = Arc::new(registry);
     insula_controllers::bootstrap(&registry)
         .await
         .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
 
     let (closing, closed) = tokio::sync::watch::channel(false);
-    let settings = Settings {
-        body_bytes: config.limits.body_bytes,
-        request_time: Duration::from_secs(config.limits.request_seconds),
-        requests: config.limits.requests_in_flight,
-        bytes: config.limits.bytes_in_flight,
-        user: Share {
-            requests: config.limits.requests_in_flight_per_user,
-            watches: config.limits.watches_per_user,
-            rate: config.limits.requests_per_second_per_user,
-            bytes: config.limits.bytes_in_flight_per_user,
-        },
-        workspace: Share {
-            requests: config.limits.requests_in_flight_per_workspace,
-            watches: config.limits.watches_per_workspace,
-            rate: config.limits.requests_per_second_per_workspace,
-            bytes: config.limits.bytes_in_flight_per_workspace,
-        },
-    };
     let server = Arc::new(ApiServer {
         registry: Arc::clone(&registry),
         mounts,
         authenticator: Arc::clone(&authenticator),
-        limits: Limits::new(settings, &env.clock),
+        limits: Limits::new(limits(&config.limits), &env.clock),
         fair_share: runtimes.fair_share.clone(),
         openapi: insula_apiserver::openapi::Cache::new(block_in_place),
         closing: closed,
@@ -152,20 +121,7 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         api: Arc::clone(&server),
         backups: backup::permits(),
     });
-    let session = insula_admin::AdminService {
-        api: Arc::clone(&server),
-        workers: Arc::new(insula_admin::WorkerPool::new(converters(&runtimes))),
-        info: Arc::new(insula_admin::Info {
-            version: VERSION.to_owned(),
-            kubernetes_version: "v1.36.0".to_owned(),
-            store: config.store.to_string(),
-            started: env.clock.now(),
-        }),
-    };
-    let services = insula_admin::services(session, config.limits.body_bytes)
-        .await
-        .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
-    let calls = Calls::new(services, config.limits.body_bytes, &metrics);
+    let calls = calls(&config, &server, &runtimes, &metrics).await?;
     let edge = Edge {
         rng: env.rng,
         audit,
@@ -175,29 +131,108 @@ pub async fn build(parts: Parts) -> Result<App, StartError> {
         api: server,
     };
 
+    Ok(App {
+        answer: edge.into_answer(),
+        background: background(&config, registry, watched, counted, lifecycle, closing, authenticator),
+    })
+}
+
+/// Creates the registry over a measured store, with the options of the configuration.
+fn registry(parts: &Parts, outbound: Arc<Webhook>) -> Registry {
+    let measured = Arc::new(MeasuredStore {
+        inner: Arc::clone(&parts.store),
+        metrics: Arc::clone(&parts.metrics),
+    });
+    let (env, workspaces) = (&parts.env, &parts.config.workspaces);
+    let mut registry = Registry::new(measured, env.clock.clone(), env.rng.clone(), parts.url.clone());
+    registry.trust = Arc::clone(&parts.trust);
+    registry.homes = workspaces.homes;
+    registry.objects_per_workspace = workspaces.objects;
+    registry.event_ttl_seconds = workspaces.event_ttl_seconds;
+    registry.catalog.work_aside(block_in_place);
+    registry.outbound = outbound;
+    registry.cache = Arc::new(Cache::new(converters(&parts.runtimes)));
+    registry
+}
+
+/// Returns the limits of the API server from the settings.
+fn limits(config: &config::Limits) -> Settings {
+    Settings {
+        body_bytes: config.body_bytes,
+        request_time: Duration::from_secs(config.request_seconds),
+        requests: config.requests_in_flight,
+        bytes: config.bytes_in_flight,
+        user: Share {
+            requests: config.requests_in_flight_per_user,
+            watches: config.watches_per_user,
+            rate: config.requests_per_second_per_user,
+            bytes: config.bytes_in_flight_per_user,
+        },
+        workspace: Share {
+            requests: config.requests_in_flight_per_workspace,
+            watches: config.watches_per_workspace,
+            rate: config.requests_per_second_per_workspace,
+            bytes: config.bytes_in_flight_per_workspace,
+        },
+    }
+}
+
+/// Creates the gRPC services of administrators.
+async fn calls(
+    config: &Config,
+    server: &Arc<ApiServer>,
+    runtimes: &Arc<PriorityRuntimes>,
+    metrics: &Metrics,
+) -> Result<Calls, StartError> {
+    let session = insula_admin::AdminService {
+        api: Arc::clone(server),
+        workers: Arc::new(insula_admin::WorkerPool::new(converters(runtimes))),
+        info: Arc::new(insula_admin::Info {
+            version: VERSION.to_owned(),
+            kubernetes_version: "v1.36.0".to_owned(),
+            store: config.store.to_string(),
+            started: server.registry.clock.now(),
+        }),
+    };
+    let services = insula_admin::services(session, config.limits.body_bytes)
+        .await
+        .map_err(|cause| StartError::Bootstrap(cause.to_string()))?;
+    Ok(Calls::new(services, config.limits.body_bytes, metrics))
+}
+
+/// Returns the tasks of all controllers.
+fn reconcilers(registry: Arc<Registry>) -> impl Iterator<Item = Background> {
+    let sleep: insula_controllers::Sleep = Arc::new(|count| Box::pin(tokio::time::sleep(Duration::from_secs(count))));
+    let tasks = Controllers::new(registry).tasks(sleep);
+    tasks.into_iter().map(|(_, task)| -> Background { task })
+}
+
+/// Returns the tasks beside requests: housekeeping, the alarm of the disk, the end of streams, the
+/// issuers of the operator and all controllers.
+fn background(
+    config: &Config,
+    registry: Arc<Registry>,
+    store: Arc<dyn Store>,
+    metrics: Arc<Metrics>,
+    lifecycle: Lifecycle,
+    closing: tokio::sync::watch::Sender<bool>,
+    authenticator: Arc<Authenticator>,
+) -> Vec<Background> {
+    let history = Duration::from_secs(config.watches.history_seconds);
     let mut background: Vec<Background> = vec![
-        Box::pin(housekeeping::keep(
-            Arc::clone(&registry),
-            Duration::from_secs(config.watches.history_seconds),
-        )),
-        Box::pin(space::follow(watched, counted)),
+        Box::pin(housekeeping::keep(Arc::clone(&registry), history)),
+        Box::pin(space::follow(store, metrics)),
         Box::pin(async move {
             lifecycle.closing().await;
             // All watches may have ended already; then nobody listens.
             let _ = closing.send(true);
         }),
     ];
-    let sleep: insula_controllers::Sleep =
-        Arc::new(|seconds| Box::pin(tokio::time::sleep(Duration::from_secs(seconds))));
-    let reconcilers = Controllers::new(registry).tasks(sleep);
     if let Some(path) = config.authentication_config.clone() {
-        background.push(Box::pin(issuers::follow(path, followed)));
+        background.push(Box::pin(issuers::follow(path, authenticator)));
     }
-    background.extend(reconcilers.into_iter().map(|(_, task)| -> Background { task }));
-    Ok(App {
-        answer: edge.into_answer(),
-        background,
-    })
+    background.extend(reconcilers(registry));
+    background
 }
 
 /// Runs work that blocks the thread. The other tasks of the thread move to another one meanwhile,

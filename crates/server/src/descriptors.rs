@@ -38,8 +38,8 @@ pub(crate) fn connections(wanted: usize) -> usize {
     tracing::warn!(
         connections = fit,
         file_descriptors = limit,
-        "limits.connections is {wanted}, and the process may have only {limit} file descriptors: it takes {fit} connections; \
-         raise the limit (ulimit -n, LimitNOFILE=) or lower limits.connections"
+        "limits.connections is {wanted}, and the process may have only {limit} file descriptors: it takes {fit} \
+         connections; raise the limit (ulimit -n, LimitNOFILE=) or lower limits.connections"
     );
     fit
 }

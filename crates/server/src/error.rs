@@ -24,7 +24,8 @@ pub enum StartError {
         cause: String,
     },
     /// Another server uses the data directory. Exit code 3.
-    #[error("the data directory {} is in use: {holder}; stop that server, or give this one another --data-dir", path.display())]
+    #[error("the data directory {} is in use: {holder}; stop that server, or give this one another \
+     --data-dir", path.display())]
     InUse {
         /// The directory.
         path: PathBuf,
@@ -59,7 +60,8 @@ pub enum StartError {
     #[error("preparing the root workspace: {0}")]
     Bootstrap(String),
     /// The data directory cannot be used. Exit code 1.
-    #[error("cannot use the data directory {}: {cause}; check its owner and mode, or choose another with --data-dir", path.display())]
+    #[error("cannot use the data directory {}: {cause}; check its owner and mode, or choose another with \
+     --data-dir", path.display())]
     DataDir {
         /// The directory.
         path: PathBuf,
@@ -102,7 +104,8 @@ pub enum StartError {
     },
     /// The kubeconfig would replace a file of somebody else. Exit code 2.
     #[error(
-        "{} exists and was not written by insula; it is left alone. Choose another file with --kubeconfig, or remove it",
+        "{} exists and was not written by insula; it is left alone. Choose another file with --kubeconfig, or \
+         remove it",
         path.display()
     )]
     ForeignKubeconfig {

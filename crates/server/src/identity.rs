@@ -141,8 +141,8 @@ fn authority(pair: &Pair, now: Timestamp) -> Result<Authority, StartError> {
     let certificate = match (read(&pair.certificate)?, read_secret(&pair.key)?) {
         (Some(certificate), Some(key)) => (certificate, key),
         (Some(_), None) => {
-            let cause = "missing, but the certificate next to it exists; restore it, or remove both to start with a new \
-                         CA (every kubeconfig handed out then has to be handed out again)";
+            let cause = "missing, but the certificate next to it exists; restore it, or remove both to start with \
+             a new CA (every kubeconfig handed out then has to be handed out again)";
             return Err(wrong(&pair.key, cause.to_owned()));
         }
         // A crash during the first start leaves a key alone. It has signed nothing.

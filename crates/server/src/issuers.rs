@@ -82,7 +82,8 @@ mod tests {
     fn files_are_kubernetes_own() {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
         let good = format!(
-            "{head}jwt:\n- issuer: {{url: https://login.example.com, audiences: [insula]}}\n  claimMappings: {{username: {{claim: sub, prefix: 'corp:'}}}}\n"
+            "{head}jwt:\n- issuer: {{url: https://login.example.com, audiences: [insula]}}\n\
+             \x20 claimMappings: {{username: {{claim: sub, prefix: 'corp:'}}}}\n"
         );
         let read = parse(&good).expect("it is good");
         assert_eq!(

@@ -106,7 +106,8 @@ mod tests {
         let want = json!({
             "apiVersion": "v1", "kind": "Config", "preferences": {}, "current-context": "root",
             "clusters": [
-                cluster("base", ""), cluster("root", "/clusters/root"), cluster("system:admin", "/clusters/system:admin"),
+                cluster("base", ""), cluster("root", "/clusters/root"), cluster("system:admin",
+                    "/clusters/system:admin"),
             ],
             "contexts": [
                 context("base", "kcp-admin"), context("root", "kcp-admin"), context("system:admin", "shard-admin"),

@@ -26,7 +26,7 @@ use crate::{
     Env, StartError, VERSION, accounts,
     audit::{self, Writer},
     build::{App, Background, Parts, build, cores},
-    config::{Config, LogFormat},
+    config::{Config, Limits, LogFormat},
     descriptors, files, housekeeping, identity, issuers, kubeconfig,
     lifecycle::Lifecycle,
     listen::{self, Server},
@@ -162,56 +162,34 @@ struct Starting {
 
 impl Starting {
     async fn serve(self, progress: Progress<'_>, telemetry: &Telemetry) -> Result<Running, StartError> {
-        let Self {
-            config,
-            env,
-            mut authenticator,
-            issuers,
-            store,
-            drivers,
-            failed,
-            begun,
-        } = self;
-        let step = |name, what, detail, since: Instant| {
-            progress(&Step {
-                name,
-                what,
-                detail,
-                took: since.elapsed(),
-            })
-        };
+        let (config, env, store, mut authenticator) = (self.config, self.env, self.store, self.authenticator);
         let identifying = Instant::now();
-        let kubeconfig = config
-            .kubeconfig
-            .clone()
-            .unwrap_or_else(|| kubeconfig::default_path(&config.data_dir));
+        let given = config.kubeconfig.clone();
+        let kubeconfig = given.unwrap_or_else(|| kubeconfig::default_path(&config.data_dir));
         let listen = resolve(&config.listen).await?;
         let identity = identity::ensure(&config.data_dir, &names(&config.listen, listen), env.clock.now())?;
         authenticator.accounts = Some(accounts::open(&config.data_dir, &env, &store)?);
         let tls = tls::server_config(&identity)?;
-        step(
-            "identity",
-            "TLS + admin identity",
-            format!("{} (0600)", files::shown(&kubeconfig)),
-            identifying,
-        );
+        progress(&Step {
+            name: "identity",
+            what: "TLS + admin identity",
+            detail: format!("{} (0600)", files::shown(&kubeconfig)),
+            took: identifying.elapsed(),
+        });
 
-        let unusable = |cause| StartError::Listen { address: listen, cause };
-        let listener = TcpListener::bind(listen).await.map_err(unusable)?;
-        let address = listener.local_addr().map_err(unusable)?;
+        let (listener, address) = bind(listen).await?;
         let url = url(address);
         let lifecycle = Lifecycle::default();
         let metrics = Arc::new(Metrics::new(VERSION, telemetry.meter().as_ref()));
         let config = Arc::new(config);
         let (audit, writer) = audit::open(&config, Arc::clone(&env.clock), &metrics)?;
-        let fair_share = FairShare::new(cores(), config.limits.compute_percent_per_workspace);
-        let runtimes = PriorityRuntimes::new(cores(), fair_share);
+        let runtimes = runtimes(&config.limits);
         let App { answer, background } = build(Parts {
             config: Arc::clone(&config),
             env,
             store: Arc::clone(&store),
             authenticator,
-            issuers,
+            issuers: self.issuers,
             metrics: Arc::clone(&metrics),
             lifecycle: lifecycle.clone(),
             url: url.clone(),
@@ -223,7 +201,6 @@ impl Starting {
         .await?;
         kubeconfig::write(&kubeconfig, &url, &identity)?;
 
-        let drain = Duration::from_secs(config.drain_seconds);
         let mut limits = config.limits.clone();
         limits.connections = descriptors::connections(limits.connections);
         let server = Server {
@@ -234,22 +211,40 @@ impl Starting {
             runtimes,
             lifecycle: lifecycle.clone(),
             metrics,
-            drain,
+            drain: Duration::from_secs(config.drain_seconds),
         };
-        let served = tokio::spawn(serve(server, background, store, drivers, writer));
+        let served = tokio::spawn(serve(server, background, store, self.drivers, writer));
         lifecycle.set_ready();
-        step("ready", "API", url.clone(), begun);
-        let delay = Duration::from_secs(config.shutdown_delay_seconds);
+        progress(&Step {
+            name: "ready",
+            what: "API",
+            detail: url.clone(),
+            took: self.begun.elapsed(),
+        });
         Ok(Running {
             address,
             url,
             kubeconfig,
             lifecycle,
-            delay,
+            delay: Duration::from_secs(config.shutdown_delay_seconds),
             served,
-            failed,
+            failed: self.failed,
         })
     }
+}
+
+/// Binds the port. Returns the listener and its address, with the real port.
+async fn bind(listen: SocketAddr) -> Result<(TcpListener, SocketAddr), StartError> {
+    let unusable = |cause| StartError::Listen { address: listen, cause };
+    let listener = TcpListener::bind(listen).await.map_err(unusable)?;
+    let address = listener.local_addr().map_err(unusable)?;
+    Ok((listener, address))
+}
+
+/// Creates the priority runtimes, which share the cores between tenants.
+fn runtimes(limits: &Limits) -> Arc<PriorityRuntimes> {
+    let fair_share = FairShare::new(cores(), limits.compute_percent_per_workspace);
+    PriorityRuntimes::new(cores(), fair_share)
 }
 
 /// Serves until the shutdown, and closes the store when nothing uses it any more.

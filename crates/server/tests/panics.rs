@@ -81,7 +81,7 @@ fn client<B: http_body::Body<Data: Send> + Send>(data_dir: &Path) -> Https<B> {
     Client::builder(TokioExecutor::new()).build(connector.https_only().enable_http2().build())
 }
 
-async fn ask(client: &Https, method: Method, url: &str, body: &Value) -> (u16, Value) {
+async fn request(client: &Https, method: Method, url: &str, body: &Value) -> (u16, Value) {
     let request = Request::builder()
         .method(method)
         .uri(url)
@@ -127,7 +127,7 @@ async fn a_bug_in_a_request_ends_that_request() {
     // Reconcilers use random numbers, too, until the objects of every workspace exist.
     let mut seen = Value::Null;
     loop {
-        let (code, list) = ask(&client, Method::GET, &maps, &Value::Null).await;
+        let (code, list) = request(&client, Method::GET, &maps, &Value::Null).await;
         assert_eq!(code, 200);
         let now = list["metadata"]["resourceVersion"].clone();
         if std::mem::replace(&mut seen, now.clone()) == now {
@@ -139,13 +139,13 @@ async fn a_bug_in_a_request_ends_that_request() {
         // The first call is for the id of the request; the second would be for the UID of the
         // object.
         faulty.left.store(2, Ordering::Relaxed);
-        let (code, status) = ask(&client, Method::POST, &maps, &map).await;
+        let (code, status) = request(&client, Method::POST, &maps, &map).await;
         faulty.left.store(-1, Ordering::Relaxed);
         assert_eq!((code, &status["reason"]), (500, &json!("InternalError")), "{status}");
         assert!(!status.to_string().contains("made for a test"), "{status}");
     }
-    assert_eq!(ask(&client, Method::POST, &maps, &map).await.0, 201);
-    assert_eq!(ask(&client, Method::GET, &maps, &Value::Null).await.0, 200);
+    assert_eq!(request(&client, Method::POST, &maps, &map).await.0, 201);
+    assert_eq!(request(&client, Method::GET, &maps, &Value::Null).await.0, 200);
     running.shutdown().await;
 }
 

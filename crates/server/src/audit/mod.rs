@@ -1,7 +1,8 @@
 //! Audit log: one line for every request, with its user, its subject and its outcome.
 //!
 //! ```text
-//! RequestAudit ─ Record ─▶ stages of the request ─▶ Event ─▶ queue, bounded ─▶ one thread ─▶ audit.log ─▶ audit-….log
+//! RequestAudit ─ Record ─▶ stages of the request ─▶ Event
+//!     ─▶ bounded queue ─▶ one thread ─▶ audit.log ─▶ audit-….log
 //! ```
 //! A request never waits for the disk: its event goes into a queue, and one thread writes all
 //! queued events with one call. The setting `audit.whenFull` decides what happens when the queue is

@@ -139,8 +139,8 @@ impl FromStr for Target {
             |label: &str| !label.is_empty() && label.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '_');
         if !name.split('.').all(is_label) {
             return Err(format!(
-                "`{text}` is neither `public`, an address, a network such as 10.0.0.0/8, a host such as hooks.example.com, nor \
-                 all hosts below one, *.example.com"
+                "`{text}` is neither `public`, an address, a network such as 10.0.0.0/8, a host such as \
+                 hooks.example.com, nor all hosts below one, *.example.com"
             ));
         }
         Ok(match text.starts_with("*.") {

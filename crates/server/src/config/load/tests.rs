@@ -99,7 +99,8 @@ fn refusals_name_the_key_the_place_and_the_nearest() {
         ),
         (
             variable("INSULA_STORE", "redis"),
-            "`INSULA_STORE` in the environment: `redis`: expected `embedded`, `memory` or `etcd://HOST:PORT[,HOST:PORT…]` (`etcds://` with TLS)",
+            "`INSULA_STORE` in the environment: `redis`: expected `embedded`, `memory` or \
+             `etcd://HOST:PORT[,HOST:PORT…]` (`etcds://` with TLS)",
         ),
         (
             file("log: loud"),
