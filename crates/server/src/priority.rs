@@ -132,7 +132,7 @@ impl PriorityRuntimes {
     }
 
     fn priority(&self, meter: &ConnectionMeter) -> Priority {
-        match meter.is_behind(self.begun.elapsed()) {
+        match meter.is_throttled(self.begun.elapsed()) {
             true => Priority::Low,
             false => Priority::Normal,
         }
@@ -287,7 +287,7 @@ mod tests {
         let mut go_on_until = async |is_low: bool| {
             loop {
                 let name = threads.recv().await.expect("it goes on");
-                other.is_behind(runtimes.begun.elapsed());
+                other.is_throttled(runtimes.begun.elapsed());
                 for (meter, name) in [(&other, "quiet"), (&meter, "loud")] {
                     fair_share.charge_to(meter, &Tenant::User(name.into()));
                 }
