@@ -1,57 +1,7 @@
 //! Naming conflicts with other APIs of a cluster.
 
-use super::world::Resource;
-use insula_api::{
-    ClusterPath, ObjectKey,
-    kinds::{self, ApiBinding},
-};
-use insula_registry::{Api, Names, Origin, Registry, ids};
-use insula_store::Snapshot;
-
-/// Another API of the cluster.
-#[derive(Debug, Clone)]
-pub(crate) struct ServedApi {
-    /// The object that brings it, as messages name it.
-    pub(crate) origin: String,
-    pub(crate) group: String,
-    pub(crate) names: Names,
-}
-
-/// Returns every bound or defined API of the cluster that the binding does not bring.
-pub(super) fn others(registry: &Registry, snapshot: &Snapshot, own: &ObjectKey) -> Vec<ServedApi> {
-    let mut others = Vec::new();
-    for served in registry.catalog.claimed(snapshot, &own.cluster) {
-        let origin = match &served.origin {
-            Origin::Bound { binding } if *binding == own.name => continue,
-            Origin::Bound { binding } => {
-                let key = ObjectKey::cluster_scoped(ids::apibindings(), own.cluster.clone(), binding);
-                let value = snapshot.get(&key).map(|entry| entry.object.body_value());
-                describe_binding(binding, &kinds::read(&value.unwrap_or_default()))
-            }
-            Origin::Local { definition } => describe_definition(definition),
-            Origin::System => continue,
-        };
-        others.push(ServedApi {
-            origin,
-            group: served.api.group.to_string(),
-            names: served.api.names.clone(),
-        });
-    }
-    others
-}
-
-fn describe_definition(name: &str) -> String {
-    format!("CustomResourceDefinition {name:?}")
-}
-
-fn describe_binding(name: &str, binding: &ApiBinding) -> String {
-    let reference = &binding.spec.reference.export;
-    let export = &reference.name;
-    match ClusterPath::parse(&reference.path) {
-        Ok(path) => format!("APIBinding {name:?} bound to APIExport {path}:{export}"),
-        Err(_) => format!("APIBinding {name:?} bound to local APIExport {export:?}"),
-    }
-}
+use super::{served::ServedApi, world::Resource};
+use insula_registry::{Api, Names};
 
 /// Returns the first conflict, with the message of kcp.
 pub(super) fn find(resource: &Resource, api: &Api, others: &[ServedApi]) -> Option<String> {

@@ -11,6 +11,7 @@ mod decide;
 mod delete;
 mod extras;
 mod index;
+mod served;
 mod world;
 
 #[cfg(test)]

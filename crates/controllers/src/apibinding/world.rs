@@ -1,6 +1,6 @@
 //! World of the APIBinding reconciler: everything that the decision about one binding looks at.
 
-use super::conflicts::{self, ServedApi};
+use super::served::{self, ServedApi};
 use crate::{
     content::{Content, Sweep, sweep},
     loaded::Loaded,
@@ -131,7 +131,7 @@ pub(super) fn observe(registry: &Registry, gate: &Gate, key: &ObjectKey, snapsho
             }
         }
         world.dropped = dropped(snapshot, cluster, status, &world.resources);
-        world.others = conflicts::others(registry, snapshot, key);
+        world.others = served::others(registry, snapshot, key);
     }
     world.binding = Some(binding);
     world

@@ -1,16 +1,15 @@
 //! APIConversions: check of the rules against the schema or definition of their name, and the
 //! status that tells the outcome for every field.
 
-#[cfg(test)]
-mod failures;
 mod status;
 #[cfg(test)]
 mod tests;
 
 use crate::{loaded::Loaded, runtime::Reconciler};
-use insula_api::{FieldError, Json, ObjectKey, ResourceId, Timestamp, kinds::ApiConversion};
-use insula_registry::{Api, Plan, Registry, admission::bundle, ids};
+use insula_api::{Json, ObjectKey, ResourceId, Timestamp, kinds::ApiConversion};
+use insula_registry::{Plan, Registry, admission::bundle, ids};
 use insula_store::{Change, Snapshot};
+use status::Outcome;
 use std::sync::Arc;
 
 /// Reconciles APIConversions.
@@ -23,18 +22,6 @@ pub(crate) struct World {
     conversion: Option<Loaded<ApiConversion>>,
     outcome: Outcome,
     now: Timestamp,
-}
-
-/// Result of checking the rules.
-pub(crate) enum Outcome {
-    /// The status is about these very rules and this schema already.
-    Known,
-    /// They compile against the schema; the errors are counterexamples of the laws.
-    Compiled(Arc<Api>, Vec<FieldError>),
-    /// Neither a schema nor a definition of their name exists.
-    Wait,
-    /// They do not compile: errors by field.
-    Wrong(Vec<FieldError>),
 }
 
 impl ApiConversions {

@@ -2,12 +2,12 @@
 //! cost of the rules, and the rules that may fail. Its size is bounded: a schema of a thousand
 //! fields in ten versions has a status of some kilobytes.
 
-use super::Outcome;
 use crate::write::{drop_condition, sort_conditions};
 use insula_api::{Condition, FieldError, Json, Timestamp, aggregate, set_condition};
 use insula_conversion::{Bundle, FieldCoverage, FieldOutcome, Outlook, field_coverage};
 use insula_registry::Api;
 use serde_json::json;
+use std::sync::Arc;
 
 /// Bytes of a message.
 const MESSAGE_MAX: usize = 4_096;
@@ -17,6 +17,18 @@ const ROWS_BYTES_MAX: usize = 128 * 1_024;
 const NAMED_MAX: usize = 8;
 /// Fields that a condition names.
 const SHOWN_MAX: usize = 5;
+
+/// Result of checking the rules.
+pub(crate) enum Outcome {
+    /// The status is about these very rules and this schema already.
+    Known,
+    /// They compile against the schema; the errors are counterexamples of the laws.
+    Compiled(Arc<Api>, Vec<FieldError>),
+    /// Neither a schema nor a definition of their name exists.
+    Wait,
+    /// They do not compile: errors by field.
+    Wrong(Vec<FieldError>),
+}
 
 /// Returns the fingerprint of these rules with this schema.
 pub(super) fn observed(api: &Api) -> String {
@@ -68,7 +80,8 @@ pub(super) fn write(object: &mut Json, name: &str, outcome: &Outcome, now: Times
 
 fn waiting(name: &str) -> Condition {
     let why = format!(
-        "no APIResourceSchema or CustomResourceDefinition {name:?} in this workspace: create it, or name the conversion like \
+        "no APIResourceSchema or CustomResourceDefinition {name:?} in this workspace: create it, or name the \
+            conversion like \
          the schema it belongs to"
     );
     Condition::fails("Valid", "SchemaNotFound", why).severity("Info")

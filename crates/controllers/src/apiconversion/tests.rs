@@ -1,5 +1,7 @@
 //! The status of rules over their life.
 
+mod failures;
+
 use crate::testing::TestControlPlane;
 use insula_api::{Json, condition};
 use serde_json::json;

@@ -1,5 +1,5 @@
 //! Operations that need no converter, on an object that no converter can convert: it was stored
-//! under other rules.
+//! under other rules. And recovery of a missing bundle.
 
 use crate::testing::TestControlPlane;
 use insula_api::{Json, Object};
@@ -17,7 +17,8 @@ const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomReso
         spec: {type: object, properties: {liters: {type: integer}}}}}}}]}}";
 const RULES: &str = "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: engines.example.io},
     spec: {conversions: [
-      {from: v1, to: v2, rules: [{field: .spec.size, destination: .spec.liters, transformation: int(self), mayFail: true}]},
+      {from: v1, to: v2, rules: [{field: .spec.size, destination: .spec.liters, transformation: int(self), mayFail: \
+          true}]},
       {from: v2, to: v1, rules: [{field: .spec.liters, destination: .spec.size, transformation: string(self)}]}]}}";
 const V1: &str = "example.io/v1";
 const V2: &str = "example.io/v2";
@@ -143,7 +144,8 @@ async fn an_unconvertible_object_goes_with_its_owner_or_namespace() {
         .await;
     let uid = owner["metadata"]["uid"].as_str().unwrap();
     let owned = format!(
-        "{{name: owned, namespace: default, ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: {uid}}}]}}"
+        "{{name: owned, namespace: default, ownerReferences: [{{apiVersion: v1, kind: ConfigMap, name: owner, uid: \
+            {uid}}}]}}"
     );
     let owned = stored_before(&rig, &org, &owned).await;
     rig.create(
