@@ -1,8 +1,10 @@
 //! Label and field selectors with the grammar and the messages of Kubernetes.
 //!
 //! ```text
-//! labels   tier=x  tier==x  tier!=x  tier  !tier  tier in (x,y)  tier notin (x)  zone>2  zone<5     joined by ","
-//! fields   metadata.name=a  metadata.name==a  metadata.name!=a    joined by ","; "\" escapes "\", "," and "=" in values
+//! labels   tier=x  tier==x  tier!=x  tier  !tier  tier in (x,y)  tier notin (x)  zone>2  zone<5
+//! fields   metadata.name=a  metadata.name==a  metadata.name!=a
+//!
+//! Terms are joined by ","; "\" escapes "\", "," and "=" in the values of fields.
 //! ```
 //! Each resource decides which fields it supports; the grammar admits all.
 

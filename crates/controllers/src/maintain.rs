@@ -159,8 +159,10 @@ mod tests {
         for name in ["maps", "more"] {
             rig.create("root", "apiexports", &export(name).to_string()).await;
         }
-        let base = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "base"},
-            "spec": {"extend": {"with": [{"name": "universal", "path": "root"}]}, "defaultAPIBindingLifecycle": lifecycle,
+        let base = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType",
+            "metadata": {"name": "base"},
+            "spec": {"extend": {"with": [{"name": "universal", "path": "root"}]},
+                "defaultAPIBindingLifecycle": lifecycle,
                 "defaultAPIBindings": [{"path": "root", "export": "maps"}]}});
         let own = json!({"apiVersion": "tenancy.kcp.io/v1alpha1", "kind": "WorkspaceType", "metadata": {"name": "own"},
             "spec": {"extend": {"with": [{"name": "base", "path": "root"}]}}});

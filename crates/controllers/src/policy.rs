@@ -77,7 +77,8 @@ mod tests {
     #[tokio::test]
     async fn a_policy_is_looked_at_once_for_each_generation() {
         let rig = TestControlPlane::new().await;
-        let policy = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: p}, \
+        let policy = "{apiVersion: admissionregistration.k8s.io/v1, kind: ValidatingAdmissionPolicy, metadata: {name: \
+            p}, \
             spec: {matchConstraints: {resourceRules: [{apiGroups: [''], apiVersions: [v1], operations: [CREATE], \
             resources: [configmaps]}]}, validations: [{expression: has(object.data)}]}}";
         rig.create("root", "validatingadmissionpolicies", policy).await;

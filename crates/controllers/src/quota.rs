@@ -106,7 +106,8 @@ mod tests {
         let org = rig.workspace("root", "org").await;
         let quota = |name: &str| {
             format!(
-                "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: {name}, namespace: default}}, spec: {{hard: {{secrets: 1}}}}}}"
+                "{{apiVersion: v1, kind: ResourceQuota, metadata: {{name: {name}, namespace: default}}, spec: {{hard: \
+                    {{secrets: 1}}}}}}"
             )
         };
         rig.create(&org, "resourcequotas", &quota("first")).await;

@@ -3,7 +3,8 @@
 use super::*;
 use serde_json::json;
 
-const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric \
+const NAME: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
+    alphanumeric \
                     character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
                     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
 
@@ -67,7 +68,8 @@ fn broken_label_selectors_say_what_kubernetes_says() {
         (
             "Exam_ple.com/x=x",
             requirement(
-                "<nil>: Invalid value: \"Exam_ple.com/x\": prefix part a lowercase RFC 1123 subdomain must consist of lower \
+                "<nil>: Invalid value: \"Exam_ple.com/x\": prefix part a lowercase RFC 1123 subdomain must consist of \
+                    lower \
                  case alphanumeric characters, '-' or '.', and must start and end with an alphanumeric character (e.g. \
                  'example.com', regex used for validation is \
                  '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')",
@@ -76,15 +78,18 @@ fn broken_label_selectors_say_what_kubernetes_says() {
         (
             "a/b/c=x",
             requirement(&format!(
-                "<nil>: Invalid value: \"a/b/c\": a valid label key {NAME} with an optional DNS subdomain prefix and '/' (e.g. \
+                "<nil>: Invalid value: \"a/b/c\": a valid label key {NAME} with an optional DNS subdomain prefix and \
+                    '/' (e.g. \
                  'example.com/MyName')"
             )),
         ),
         (
             "tier=-bad",
             requirement(
-                "values[0][tier]: Invalid value: \"-bad\": a valid label must be an empty string or consist of alphanumeric \
-                 characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or \
+                "values[0][tier]: Invalid value: \"-bad\": a valid label must be an empty string or consist of \
+                    alphanumeric \
+                 characters, '-', '_' or '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  \
+                     or \
                  'my_value',  or '12345', regex used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')",
             ),
         ),
@@ -162,7 +167,8 @@ fn selector_objects_read_as_the_text_does() {
         (json!({"matchLabels": null, "matchExpressions": []}), Ok("")),
         (json!({"matchLabels": {"b": "x", "a": ""}}), Ok("a=,b=x")),
         (
-            json!({"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["x", "y"]}, {"key": "a", "operator": "Exists"},
+            json!({"matchExpressions": [{"key": "b", "operator": "NotIn", "values": ["x", "y"]}, {"key": "a",
+                "operator": "Exists"},
                 {"key": "c", "operator": "DoesNotExist", "values": []}], "matchLabels": {"z": "1"}}),
             Ok("a,b notin (x,y),!c,z=1"),
         ),

@@ -155,7 +155,8 @@ async fn a_binding_to_nothing_waits_and_recovers() {
         .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "apibindings.apis.kcp.io \"a\" is forbidden: unable to create APIBinding: no permission to bind to export root:nowhere:widgets"
+        "apibindings.apis.kcp.io \"a\" is forbidden: unable to create APIBinding: no permission to bind to export \
+            root:nowhere:widgets"
     );
     rig.create(&org, "apibindings", &binding("here", "")).await;
     rig.settle().await;
@@ -195,7 +196,8 @@ async fn rules_and_schema_reach_tenants_together() {
     rig.settle().await;
     rig.create("root:tenant", "widgets", WIDGET).await;
 
-    let rules = "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: tomorrow.widgets.example.io}, \
+    let rules = "{apiVersion: apis.kcp.io/v1alpha1, kind: APIConversion, metadata: {name: \
+        tomorrow.widgets.example.io}, \
         spec: {conversions: [{from: v1, to: v2, rules: [{field: .spec.size, destination: .spec.bytes}]}, \
         {from: v2, to: v1, rules: [{field: .spec.bytes, destination: .spec.size}]}]}}";
     rig.create("root:provider", "apiconversions", rules).await;
@@ -315,12 +317,14 @@ async fn names_are_won_once() {
     assert_eq!(reason, "NamingConflicts");
     assert_eq!(
         message,
-        "Unable to bind APIs: naming conflict with APIBinding \"first\" bound to APIExport root:provider:widgets: spec.names.plural=widgets is forbidden"
+        "Unable to bind APIs: naming conflict with APIBinding \"first\" bound to APIExport root:provider:widgets: \
+            spec.names.plural=widgets is forbidden"
     );
     assert!(status(&rig, "root:tenant", "second").get("boundResources").is_none());
 
     let definition = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: \
-        {name: widgets.example.io}, spec: {group: example.io, scope: Namespaced, names: {plural: widgets, kind: Widget}, \
+        {name: widgets.example.io}, spec: {group: example.io, scope: Namespaced, names: {plural: widgets, kind: \
+            Widget}, \
         versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object}}}]}}";
     rig.create("root:tenant", "customresourcedefinitions", definition).await;
     rig.settle().await;
@@ -359,7 +363,9 @@ async fn only_accepted_claims_apply() {
         says(&rig, "root:tenant", "widgets", "PermissionClaimsValid"),
         (
             "InvalidPermissionClaims".to_owned(),
-            "1 unexpected and/or invalid permission claims (showing first 1): unexpected/invalid claim for serviceaccounts. (identity \"\")".to_owned()
+            "1 unexpected and/or invalid permission claims (showing first 1): unexpected/invalid claim for \
+                serviceaccounts. (identity \"\")"
+                .to_owned()
         )
     );
     assert_eq!(status["phase"], "Bound");

@@ -100,7 +100,8 @@ fn verify(world: &World, value: &mut Json, secret: Option<&Json>) -> Condition {
     }
     if world.taken {
         return fails(format!(
-            "secret {}/{} is the identity of another APIExport already: name a secret of its own, or delete the other one first",
+            "secret {}/{} is the identity of another APIExport already: name a secret of its own, or delete the other \
+                one first",
             key.namespace, key.name
         ));
     }

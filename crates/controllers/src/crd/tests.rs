@@ -33,7 +33,8 @@ fn names_are_accepted_as_kubernetes_does() {
         (
             json!({"plural": "parts", "singular": "part", "kind": "Part", "listKind": "PartList",
                 "shortNames": ["wd", "widget"], "categories": ["all"]}),
-            json!({"kind": "Part", "plural": "parts", "singular": "part", "listKind": "PartList", "categories": ["all"]}),
+            json!({"kind": "Part", "plural": "parts", "singular": "part", "listKind": "PartList",
+                "categories": ["all"]}),
             "ShortNamesConflict",
             "[\"wd\" is already in use, \"widget\" is already in use]",
         ),
@@ -55,7 +56,8 @@ fn names_are_accepted_as_kubernetes_does() {
 
 fn definition(plural: &str, kind: &str) -> String {
     format!(
-        "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: {plural}.example.io}}, \
+        "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: \
+            {plural}.example.io}}, \
          spec: {{group: example.io, scope: Namespaced, names: {{plural: {plural}, kind: {kind}}}, versions: [\
          {{name: v1, served: true, storage: true, schema: {{openAPIV3Schema: {{type: object}}}}}}]}}}}"
     )
@@ -85,7 +87,8 @@ async fn a_definition_is_served_and_goes_with_its_instances() {
 
     for (object, finalizers) in [("free", "[]"), ("held", "[a.io/hold]")] {
         let yaml = format!(
-            "{{apiVersion: example.io/v1, kind: Widget, metadata: {{name: {object}, namespace: default, finalizers: {finalizers}}}}}"
+            "{{apiVersion: example.io/v1, kind: Widget, metadata: {{name: {object}, namespace: default, finalizers: \
+                {finalizers}}}}}"
         );
         rig.create(&org, "widgets", &yaml).await;
     }
@@ -177,8 +180,10 @@ async fn a_definition_converts_by_the_rules_of_its_name() {
         )
     };
     let yaml = format!(
-        "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: widgets.example.io}}, \
-         spec: {{group: example.io, scope: Namespaced, names: {{plural: widgets, kind: Widget}}, versions: [{}, {}]}}}}",
+        "{{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {{name: \
+            widgets.example.io}}, \
+         spec: {{group: example.io, scope: Namespaced, names: {{plural: widgets, kind: Widget}}, versions: [{}, \
+             {}]}}}}",
         version("v1", "size"),
         version("v2", "bytes")
     );

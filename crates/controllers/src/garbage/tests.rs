@@ -34,8 +34,11 @@ impl Family {
         let references: Vec<Json> = owners
             .iter()
             .map(|(owner, blocks)| {
-                let uid = self.get(owner).map_or(json!("nobody"), |o| o["metadata"]["uid"].clone());
-                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid, "blockOwnerDeletion": blocks})
+                let uid = self
+                    .get(owner)
+                    .map_or(json!("nobody"), |o| o["metadata"]["uid"].clone());
+                json!({"apiVersion": "v1", "kind": "ConfigMap", "name": owner, "uid": uid,
+                    "blockOwnerDeletion": blocks})
             })
             .collect();
         let finalizers: Vec<&str> = finalizers.split_whitespace().collect();

@@ -147,7 +147,10 @@ mod tests {
 
     #[test]
     fn claims_are_accepted_by_default_but_for_all_secrets() {
-        let claim = |resource: &str, selector: Json| json!({"resource": resource, "verbs": ["get"], "defaultSelector": selector});
+        let claim = |resource: &str, selector: Json| {
+            json!({"resource": resource, "verbs": ["get"],
+            "defaultSelector": selector})
+        };
         let labels = json!({"matchLabels": {"for": "us"}});
         let export = json!({"spec": {"permissionClaims": [
             claim("configmaps", Json::Null), claim("secrets", Json::Null), claim("secrets", json!({"matchAll": true})),

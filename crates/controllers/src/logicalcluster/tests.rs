@@ -106,7 +106,8 @@ async fn a_broken_workspace_is_unavailable_until_it_is_not() {
     let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "a").await;
     let broken = |status: &str| {
-        let conditions = json!([{"type": "WorkspaceReachable", "status": status, "reason": "Fire", "message": "it burns",
+        let conditions = json!([{"type": "WorkspaceReachable", "status": status, "reason": "Fire", "message": "it \
+            burns",
             "severity": "Error", "lastTransitionTime": "2026-01-01T00:00:00Z"}]);
         json!({"status": {"conditions": conditions}})
     };

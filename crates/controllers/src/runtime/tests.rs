@@ -104,7 +104,8 @@ async fn a_panic_is_an_error_like_any_other() {
     let rig = TestControlPlane::new().await;
     let org = rig.workspace("root", "org").await;
     tokio::select! {
-        () = run(rig.registry.clone(), Arc::new(Clumsy(AtomicUsize::new(0))), sleep()) => unreachable!("loops never end"),
+        () = run(rig.registry.clone(), Arc::new(Clumsy(AtomicUsize::new(0))), sleep()) => unreachable!("loops never \
+            end"),
         () = label_all(&rig, &org) => {}
     }
 }

@@ -120,7 +120,8 @@ async fn types_limit_parents_and_children() {
         ),
         (
             "{name: organization}",
-            "workspace type root:organization only allows [root:root] parent workspaces, but parent type root:universal only implements [root:universal]",
+            "workspace type root:organization only allows [root:root] parent workspaces, but parent type \
+                root:universal only implements [root:universal]",
         ),
     ];
     for (workspace_type, why) in cases {

@@ -18,7 +18,8 @@ fn sized(prefix: &str, default: Option<u64>) -> String {
     };
     json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIResourceSchema",
         "metadata": {"name": format!("{prefix}.widgets.example.io")},
-        "spec": {"group": "example.io", "scope": "Namespaced", "names": names(), "versions": [version("v1"), version("v2")]}})
+        "spec": {"group": "example.io", "scope": "Namespaced", "names": names(), "versions": [version("v1"),
+            version("v2")]}})
     .to_string()
 }
 

@@ -8,7 +8,8 @@ fn parsing(name: &str, expression: &str) -> String {
     json!({"apiVersion": "apis.kcp.io/v1alpha1", "kind": "APIConversion", "metadata": {"name": name},
         "spec": {"conversions": [
             {"from": "v1", "to": "v2", "rules": [
-                {"field": ".spec.text", "destination": ".spec.number", "transformation": expression, "mayFail": true}]}]}})
+                {"field": ".spec.text", "destination": ".spec.number", "transformation": expression,
+                    "mayFail": true}]}]}})
     .to_string()
 }
 
@@ -33,6 +34,48 @@ fn says(object: &Json, kind: &str) -> (Json, String) {
     )
 }
 
+fn export(rig: &TestControlPlane) -> Json {
+    let export = rig.get("root:provider", EXPORTS, "apiexports", "widgets");
+    export.expect("an export")
+}
+
+fn binding(rig: &TestControlPlane, path: &str) -> Json {
+    rig.get(path, EXPORTS, "apibindings", "widgets").expect("a binding")
+}
+
+fn number(rig: &TestControlPlane, path: &str, name: &str) -> Json {
+    let widget = rig.get(path, "example.io/v2", "widgets", &format!("default/{name}"));
+    widget.expect("a widget")["spec"]["number"].take()
+}
+
+/// Asserts that provider and tenants see a blocked rollout, and are served as before.
+fn assert_blocked(rig: &TestControlPlane, step: &str) {
+    let (reason, why) = says(&export(rig), "RolledOut");
+    assert_eq!(reason, "StoredObjectsNotConvertible", "{step}");
+    assert!(
+        why.starts_with("1 stored objects could not be read (root:eve: 1), e.g. default/many in root:eve: "),
+        "{why}"
+    );
+    for (path, why) in [
+        ("root:eve", "1 stored objects of this workspace"),
+        ("root:bob", "stored objects of other workspaces"),
+    ] {
+        let (reason, message) = says(&binding(rig, path), "BindingUpToDate");
+        assert_eq!(reason, "RolloutBlocked", "{step}");
+        assert!(
+            message.contains(&format!("is not rolled out: {why} could not be read")),
+            "{message}"
+        );
+        let status = binding_status(rig, path);
+        assert_eq!(status["boundResources"][0]["schema"]["name"], "text.widgets.example.io");
+    }
+    assert_eq!(number(rig, "root:bob", "7"), Json::Null, "{step}");
+    let kept = rig
+        .get("root:eve", "example.io/v1", "widgets", "default/many")
+        .expect("it is served as before");
+    assert_eq!(kept["spec"]["text"], "many");
+}
+
 #[tokio::test]
 async fn a_generation_that_stored_objects_do_not_fit_serves_nobody() {
     let rig = bound(&["bob", "eve"]).await;
@@ -49,82 +92,37 @@ async fn a_generation_that_stored_objects_do_not_fit_serves_nobody() {
 
     // Another schema with rules, and rules for the schema that serves: both fail for one object of
     // one tenant.
-    rig.create(
-        "root:provider",
-        "apiconversions",
-        &parsing("next.widgets.example.io", "int(self)"),
-    )
-    .await;
+    let rules = parsing("next.widgets.example.io", "int(self)");
+    rig.create("root:provider", "apiconversions", &rules).await;
     rig.create("root:provider", "apiresourceschemas", &texts("next")).await;
-    let export = || {
-        rig.get("root:provider", EXPORTS, "apiexports", "widgets")
-            .expect("an export")
-    };
-    let binding = |path: &str| rig.get(path, EXPORTS, "apibindings", "widgets").expect("a binding");
-    let number = |path: &str, name: &str| {
-        rig.get(path, "example.io/v2", "widgets", &format!("default/{name}"))
-            .expect("a widget")["spec"]["number"]
-            .take()
-    };
-    for step in ["another schema", "its own rules"] {
-        match step {
-            "another schema" => offer(&rig, "next").await,
-            _ => {
-                offer(&rig, "text").await;
-                rig.settle().await;
-                assert_eq!(
-                    condition(&export(), "RolledOut").expect("it is told")["status"],
-                    "True",
-                    "{step}"
-                );
-                rig.create(
-                    "root:provider",
-                    "apiconversions",
-                    &parsing("text.widgets.example.io", "int(self)"),
-                )
-                .await;
-            }
-        }
-        rig.settle().await;
-        let (reason, why) = says(&export(), "RolledOut");
-        assert_eq!(reason, "StoredObjectsNotConvertible", "{step}");
-        assert!(
-            why.starts_with("1 stored objects could not be read (root:eve: 1), e.g. default/many in root:eve: "),
-            "{why}"
-        );
-        for (path, why) in [
-            ("root:eve", "1 stored objects of this workspace"),
-            ("root:bob", "stored objects of other workspaces"),
-        ] {
-            let (reason, message) = says(&binding(path), "BindingUpToDate");
-            assert_eq!(reason, "RolloutBlocked", "{step}");
-            assert!(
-                message.contains(&format!("is not rolled out: {why} could not be read")),
-                "{message}"
-            );
-            let status = binding_status(&rig, path);
-            assert_eq!(status["boundResources"][0]["schema"]["name"], "text.widgets.example.io");
-        }
-        assert_eq!(number("root:bob", "7"), Json::Null, "{step}");
-        let kept = rig
-            .get("root:eve", "example.io/v1", "widgets", "default/many")
-            .expect("it is served as before");
-        assert_eq!(kept["spec"]["text"], "many");
-    }
+    offer(&rig, "next").await;
+    rig.settle().await;
+    assert_blocked(&rig, "another schema");
 
-    // The object is put right.
+    offer(&rig, "text").await;
+    rig.settle().await;
+    let rolled_out =
+        |rig: &TestControlPlane| condition(&export(rig), "RolledOut").expect("it is there")["status"].clone();
+    assert_eq!(rolled_out(&rig), "True");
+    let rules = parsing("text.widgets.example.io", "int(self)");
+    rig.create("root:provider", "apiconversions", &rules).await;
+    rig.settle().await;
+    assert_blocked(&rig, "its own rules");
+
+    // The object is corrected.
     let edit = json!({"spec": {"text": "12"}});
     rig.patch("root:eve", "example.io/v1", "widgets", "default/many", edit)
         .await
         .expect("an edit");
     rig.settle().await;
     assert_eq!(
-        (number("root:bob", "7"), number("root:eve", "many")),
+        (number(&rig, "root:bob", "7"), number(&rig, "root:eve", "many")),
         (json!(7), json!(12))
     );
-    assert_eq!(condition(&export(), "RolledOut").expect("it is told")["status"], "True");
+    assert_eq!(rolled_out(&rig), "True");
+    let bound = binding(&rig, "root:bob");
     assert_eq!(
-        condition(&binding("root:bob"), "BindingUpToDate").expect("it is told")["status"],
+        condition(&bound, "BindingUpToDate").expect("it is there")["status"],
         "True"
     );
 }
@@ -142,7 +140,8 @@ async fn rules_of_a_definition_are_tried_on_its_objects_first() {
     rig.create(&path, "customresourcedefinitions", &definition.to_string())
         .await;
     rig.settle().await;
-    let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a", "namespace": "default"},
+    let widget = json!({"apiVersion": "example.io/v1", "kind": "Widget", "metadata": {"name": "a",
+        "namespace": "default"},
         "spec": {"text": "many"}});
     rig.create(&path, "widgets", &widget.to_string()).await;
     rig.create(&path, "apiconversions", &parsing("widgets.example.io", "int(self)"))
