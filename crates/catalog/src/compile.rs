@@ -76,7 +76,7 @@ pub fn compile(definition: &Definition<'_>, strategy: Option<Arc<dyn Strategy>>)
     let bundle = compile_bundle(&group, &versions, storage, rules.as_ref(), definition.strategy)?;
     // Kinds with a strategy of their own are the server's: their rules are known to be fit.
     let dear = match strategy {
-        None => bundle.too_dear(&FieldPath::new("spec")),
+        None => bundle.over_budget(&FieldPath::new("spec")),
         Some(_) => Vec::new(),
     };
     if !dear.is_empty() {

@@ -7,7 +7,7 @@ mod support;
 
 use std::process::ExitCode;
 
-/// Stories told of one API.
+/// Stories result of one API.
 const CASES_EACH: u32 = 50;
 
 fn main() -> ExitCode {
@@ -18,10 +18,10 @@ fn main() -> ExitCode {
     };
     let seed = seed.and_then(Result::ok).unwrap_or(2026);
     match support::laws::hold(seed, cases.div_ceil(u64::from(CASES_EACH)), CASES_EACH) {
-        Ok(told) => {
+        Ok(result) => {
             eprintln!(
                 "seed {seed}: {} cases, {} writes hold, {} refused by rules that may fail",
-                told.cases, told.writes, told.refused
+                result.cases, result.writes, result.refused
             );
             ExitCode::SUCCESS
         }

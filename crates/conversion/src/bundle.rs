@@ -1,9 +1,9 @@
 //! One API's versions and rules, compiled; what is stored, and how it is read and written in every
 //! version.
 
-use crate::carry::same_shape;
 use crate::convert::Converter;
 use crate::error::{Cause, ConvertError};
+use crate::passthrough::same_shape;
 use crate::path::Path;
 use crate::rules::RuleSet;
 use crate::trace::Trace;
@@ -82,12 +82,12 @@ pub struct Bundle {
     pub(crate) versions: Vec<Version>,
     storage: usize,
     hub: usize,
-    strategy: LossPolicy,
+    loss_policy: LossPolicy,
     /// Whether any rule reads or writes labels, annotations or names.
     rules_see_metadata: bool,
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
     /// Whether all expressions together may cost more than one object's conversions are allowed.
-    dear: bool,
+    over_budget: bool,
 }
 
 #[derive(Debug)]
@@ -113,10 +113,10 @@ impl Bundle {
         versions: Vec<VersionSchema>,
         storage: &str,
         rules: Option<&RuleSet>,
-        strategy: LossPolicy,
+        loss_policy: LossPolicy,
         path: &FieldPath,
     ) -> Result<Bundle, Vec<FieldError>> {
-        compile::compile(group, versions, storage, rules, strategy, path)
+        compile::compile(group, versions, storage, rules, loss_policy, path)
     }
 
     /// Reads a stored object in version `to`.
@@ -125,14 +125,14 @@ impl Bundle {
     /// A version that does not exist, or a rule that fails for this object.
     pub fn get(&self, stored: Stored<'_>, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
         let to = self.index(to)?;
-        if self.strategy == LossPolicy::None {
+        if self.loss_policy == LossPolicy::None {
             return Ok(match self.index(stored.version) {
                 Ok(root) if root != to => self.renamed(&self.relabelled(stored.value, root), to),
                 _ => self.relabelled(stored.value, to),
             });
         }
-        if let Some(root) = self.alone(stored.version, stored.residual, to) {
-            return self.through(root, to, Cow::Borrowed(stored.value), budget);
+        if let Some(root) = self.readable_root(stored.version, stored.residual, to) {
+            return self.read_alone(root, to, Cow::Borrowed(stored.value), budget);
         }
         let root = self.index(stored.version)?;
         stored::Views::open(self, root, stored)?.read(to, budget)
@@ -152,8 +152,8 @@ impl Bundle {
         budget: &mut Budget,
     ) -> Result<Json, ConvertError> {
         let target = self.index(to)?;
-        if let Some(root) = self.alone(version, residual, target) {
-            return self.through(root, target, Cow::Owned(value), budget);
+        if let Some(root) = self.readable_root(version, residual, target) {
+            return self.read_alone(root, target, Cow::Owned(value), budget);
         }
         let stored = Stored {
             value: &value,
@@ -177,7 +177,7 @@ impl Bundle {
         budget: &mut Budget,
     ) -> Result<ToStore, ConvertError> {
         let from = self.index(from)?;
-        if self.strategy == LossPolicy::None {
+        if self.loss_policy == LossPolicy::None {
             return Ok(ToStore {
                 value: self.relabelled(x, self.storage),
                 residual: None,
@@ -197,7 +197,7 @@ impl Bundle {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
         let to = self.index(to)?;
-        if self.strategy == LossPolicy::None {
+        if self.loss_policy == LossPolicy::None {
             return Ok(self.renamed(object, to));
         }
         if from == to {
@@ -227,14 +227,14 @@ impl Bundle {
     }
 
     /// What becomes of fields that another version lacks.
-    pub(crate) fn strategy(&self) -> LossPolicy {
-        self.strategy
+    pub(crate) fn loss_policy(&self) -> LossPolicy {
+        self.loss_policy
     }
 
     /// Whether every version shows what was written through it, to the last field: none is given
     /// up, and none dropped.
     pub fn shows_what_is_written(&self) -> bool {
-        self.strategy == LossPolicy::Lossless && self.versions.iter().all(|version| version.drop.is_empty())
+        self.loss_policy == LossPolicy::Lossless && self.versions.iter().all(|version| version.drop.is_empty())
     }
 
     /// Whether what is stored is read with defaults in its own version.
@@ -279,25 +279,25 @@ impl Bundle {
 
     /// The ways that an edit of a version goes, in the order of a write: from it up to the stored
     /// one, and from those to the others.
-    pub(crate) fn ways(&self, from: &str) -> Vec<(&str, &str)> {
+    pub(crate) fn edit_hops(&self, from: &str) -> Vec<(&str, &str)> {
         let root = self.storage;
         let Ok(mut at) = self.index(from) else {
             return Vec::new();
         };
         // Without the laws, nothing is followed.
-        if self.strategy == LossPolicy::None {
+        if self.loss_policy == LossPolicy::None {
             return Vec::new();
         }
-        let (mut known, mut ways) = (vec![at], Vec::new());
+        let (mut known, mut edit_hops) = (vec![at], Vec::new());
         while let Some(parent) = self.parent(root, at) {
-            ways.push((at, parent));
+            edit_hops.push((at, parent));
             known.push(parent);
             at = parent;
         }
         let others = (0..self.versions.len()).filter(|version| !known.contains(version));
-        ways.extend(others.filter_map(|version| Some((self.parent(root, version)?, version))));
+        edit_hops.extend(others.filter_map(|version| Some((self.parent(root, version)?, version))));
         let name = |version: usize| self.versions[version].name.as_str();
-        ways.into_iter().map(|(a, b)| (name(a), name(b))).collect()
+        edit_hops.into_iter().map(|(a, b)| (name(a), name(b))).collect()
     }
 
     /// An object in another version, and what was computed of what there.
@@ -373,19 +373,20 @@ impl Bundle {
     }
 
     fn can_fail(&self, a: usize, b: usize) -> bool {
-        self.hops(a, b).any(|hop| hop.can_fail() || self.dear && hop.ruled)
+        self.hops(a, b)
+            .any(|hop| hop.can_fail() || self.over_budget && hop.ruled)
     }
 
     /// The version of a stored object, where another one is made of the object alone: nothing lies
     /// beside it, and no third version between them.
-    fn alone(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
+    fn readable_root(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
         let root = self.index(version).ok()?;
-        let alone = residual.is_none() && self.strategy != LossPolicy::None;
-        (alone && self.parent(root, to) == Some(root)).then_some(root)
+        let readable_root = residual.is_none() && self.loss_policy != LossPolicy::None;
+        (readable_root && self.parent(root, to) == Some(root)).then_some(root)
     }
 
     /// That object in that version.
-    fn through(
+    fn read_alone(
         &self,
         root: usize,
         to: usize,

@@ -233,7 +233,7 @@ impl Run<'_> {
                     {
                         let mut inputs = Inputs::default();
                         inputs.value(Some(value));
-                        trace.at(to).set(inputs.finish());
+                        trace.entry(to).set(inputs.finish());
                     }
                     put(out, to, copied);
                 }
@@ -337,7 +337,7 @@ impl Run<'_> {
             Ok(Outcome::Value(Json::String(time))) if expression.day => Ok(Some(day(&time))),
             Ok(Outcome::Value(value)) => Ok(Some(value)),
             Ok(Outcome::Absent) => Ok(None),
-            Err(error) => Err(Cause::of(&error)),
+            Err(error) => Err(Cause::from_eval(&error)),
         }
     }
 
@@ -364,7 +364,7 @@ impl Run<'_> {
             });
             inputs.value(value);
         }
-        trace.at(to).set(inputs.finish());
+        trace.entry(to).set(inputs.finish());
     }
 
     fn each(&mut self, each: &Each, scope: &Scope<'_>, out: &mut Json) -> Result<(), Failure> {
@@ -380,7 +380,7 @@ impl Run<'_> {
                 .collect(),
             _ => return Ok(()),
         };
-        let mut filled = Filled::of(&each.fill);
+        let mut filled = Filled::for_fill(&each.fill);
         let mut trace_here = Trace::default();
         for (at, (index, item)) in entries.into_iter().enumerate() {
             let mut variables = scope.variables.clone();
@@ -447,7 +447,7 @@ impl Each {
             Op::Move { to, .. } | Op::Compute { to, .. } => to.is_empty(),
             Op::Each(each) => each.to.is_empty(),
         });
-        let carried = self.carry.as_ref().and_then(|carry| carry.copy(item));
+        let carried = self.passthrough.as_ref().and_then(|passthrough| passthrough.copy(item));
         match carried {
             Some(carried) => carried,
             None if self.objects && !whole => Json::Object(Map::new()),

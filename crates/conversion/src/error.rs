@@ -60,7 +60,7 @@ pub enum Cause {
 }
 
 impl Cause {
-    pub(crate) fn of(error: &EvalError) -> Cause {
+    pub(crate) fn from_eval(error: &EvalError) -> Cause {
         let text = match error {
             // Keys and arguments may be the object's.
             EvalError::NoSuchKey(_) => "no such key".to_owned(),

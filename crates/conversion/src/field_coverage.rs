@@ -11,8 +11,8 @@
 //! ```
 
 use crate::bundle::{Bundle, LossPolicy, Version};
-use crate::carry::Carry;
 use crate::convert::Converter;
+use crate::passthrough::Passthrough;
 use crate::path::{Path, Segment};
 use crate::plan::{Expression, Fill, Op, Plan, This, Value};
 use crate::trace::Seg;
@@ -77,7 +77,7 @@ pub struct CoveredField {
     /// The field; `[]` stands for the items of a list and the values of a map.
     pub path: Path,
     /// What becomes of it.
-    pub fate: FieldOutcome,
+    pub outcome: FieldOutcome,
 }
 
 /// What becomes of a field in another version.
@@ -115,7 +115,7 @@ pub struct Computed {
 pub fn field_coverage(bundle: &Bundle) -> Vec<FieldCoverage> {
     let directions = bundle.converters.iter().filter_map(|((from, to), converter)| {
         let (from, to) = (bundle.versions.get(*from)?, bundle.versions.get(*to)?);
-        let losing = bundle.strategy() == LossPolicy::None;
+        let losing = bundle.loss_policy() == LossPolicy::None;
         let fields = of_direction(converter, from, losing);
         Some(FieldCoverage {
             from: from.name.clone(),
@@ -178,11 +178,11 @@ struct Read {
 
 enum How {
     /// The value is moved; of its parts, those that this carries.
-    Move(Carry),
+    Move(Passthrough),
     /// The rule computes with it.
     Compute(usize),
     /// Items cross with what they have on both sides.
-    Items(Option<Carry>),
+    Items(Option<Passthrough>),
 }
 
 fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<CoveredField> {
@@ -201,14 +201,14 @@ fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<Cove
     }
     let mut seen = std::collections::BTreeSet::new();
     paths.retain(|path| !path.is_empty() && seen.insert(path.clone()));
-    let fate = |path: Vec<Segment>| CoveredField {
-        fate: fate(&path, &converter.plan, &reads, converter, from, losing),
-        path: Path::of(path),
+    let outcome = |path: Vec<Segment>| CoveredField {
+        outcome: outcome(&path, &converter.plan, &reads, converter, from, losing),
+        path: Path::from_segments(path),
     };
-    paths.into_iter().map(fate).collect()
+    paths.into_iter().map(outcome).collect()
 }
 
-fn fate(
+fn outcome(
     path: &[Segment],
     plan: &Plan,
     reads: &[Read],
@@ -221,20 +221,22 @@ fn fate(
     }
     let mut moved: Vec<Path> = Vec::new();
     let mut by: Vec<Computed> = Vec::new();
-    let mut carried = carries_from_root(plan, path);
+    let mut carried = passes_from_root(plan, path);
     for read in reads {
         let covered = starts(path, &read.path);
         let rest = path.get(read.path.len()..).unwrap_or_default();
         match &read.how {
-            How::Move(carry) if covered && carries(carry, rest) => lands(path, read, rest, &mut carried, &mut moved),
-            How::Items(Some(carry)) if covered && !rest.is_empty() && carries(carry, rest) => {
+            How::Move(passthrough) if covered && passes(passthrough, rest) => {
+                lands(path, read, rest, &mut carried, &mut moved)
+            }
+            How::Items(Some(passthrough)) if covered && !rest.is_empty() && passes(passthrough, rest) => {
                 lands(path, read, rest, &mut carried, &mut moved);
             }
             How::Compute(rule) if covered || starts(&read.path, path) => {
                 let rule = converter.facts.get(*rule).map(|facts| facts.path.clone());
                 let computed = Computed {
                     rule: rule.unwrap_or_default(),
-                    to: Path::of(read.to.clone()),
+                    to: Path::from_segments(read.to.clone()),
                 };
                 if !by.contains(&computed) {
                     by.push(computed);
@@ -263,7 +265,7 @@ fn lands(path: &[Segment], read: &Read, rest: &[Segment], carried: &mut bool, mo
 }
 
 fn joined(path: &[Segment], rest: &[Segment]) -> Path {
-    Path::of(path.iter().chain(rest).cloned().collect())
+    Path::from_segments(path.iter().chain(rest).cloned().collect())
 }
 
 /// Whether `path` is at or below `prefix`. All items are one `[…]`, however it is spelled, and a
@@ -309,27 +311,29 @@ fn leaves<'s>(node: &'s Node, path: &mut Vec<Segment>, out: &mut Vec<(Vec<Segmen
     }
 }
 
-fn carries_from_root(plan: &Plan, path: &[Segment]) -> bool {
+fn passes_from_root(plan: &Plan, path: &[Segment]) -> bool {
     match path {
         [Segment::Field(metadata), Segment::Field(part), Segment::Field(key), ..] if metadata == "metadata" => {
             matches!(part.as_str(), "labels" | "annotations")
                 && !plan.left.iter().any(|(map, left)| *map == part && left == key)
         }
-        [Segment::Field(name), rest @ ..] => plan.fields.get(name).is_some_and(|how| carries(how, rest)),
+        [Segment::Field(name), rest @ ..] => plan.fields.get(name).is_some_and(|how| passes(how, rest)),
         _ => false,
     }
 }
 
-fn carries(carry: &Carry, path: &[Segment]) -> bool {
+fn passes(passthrough: &Passthrough, path: &[Segment]) -> bool {
     let Some((first, rest)) = path.split_first() else {
         return true;
     };
-    match (carry, first) {
-        (Carry::Whole, _) => true,
-        (Carry::Scalar { .. }, _) => false,
-        (Carry::Object { fields, .. }, Segment::Field(name)) => fields.get(name).is_some_and(|how| carries(how, rest)),
-        (Carry::Object { fields, .. }, _) => fields.rest().is_some_and(|how| carries(how, rest)),
-        (Carry::List { items, .. }, _) => carries(items, rest),
+    match (passthrough, first) {
+        (Passthrough::Whole, _) => true,
+        (Passthrough::Scalar { .. }, _) => false,
+        (Passthrough::Object { fields, .. }, Segment::Field(name)) => {
+            fields.get(name).is_some_and(|how| passes(how, rest))
+        }
+        (Passthrough::Object { fields, .. }, _) => fields.rest().is_some_and(|how| passes(how, rest)),
+        (Passthrough::List { items, .. }, _) => passes(items, rest),
     }
 }
 
@@ -383,7 +387,7 @@ fn operations(ops: &[Op], at: &Around, version: &str, out: &mut Vec<Read>) {
                 out.push(Read {
                     path: inner.from.clone(),
                     to: inner.to.clone(),
-                    how: How::Items(each.carry.clone()),
+                    how: How::Items(each.passthrough.clone()),
                 });
                 operations(&each.body, &inner, version, out);
             }

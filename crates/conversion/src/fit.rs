@@ -11,9 +11,9 @@
 //! | null | where the schema is nullable |
 //! | dyn | anywhere; the value is looked at when there is one |
 
-use crate::carry::known_kind;
-use crate::carry::{Kind, Scalar};
-use crate::scope::Place;
+use crate::passthrough::known_kind;
+use crate::passthrough::{Kind, Scalar};
+use crate::scope::SchemaNode;
 use insula_cel::{Decl, Field, Shape, Type};
 use insula_schema::Node;
 
@@ -33,7 +33,7 @@ impl Fit {
 }
 
 /// Whether values of `ty` fit `place`; no answer when none does.
-pub(crate) fn fit(ty: &Type, place: Place<'_>) -> Option<Fit> {
+pub(crate) fn fit(ty: &Type, place: SchemaNode<'_>) -> Option<Fit> {
     let Some(node) = place else { return anything(ty) };
     let Some(kind) = known_kind(node) else {
         return anything(ty);
@@ -139,7 +139,7 @@ fn anything(ty: &Type) -> Option<Fit> {
 }
 
 /// Whether such a value leaves as a day: a timestamp, where only the day is wanted.
-pub(crate) fn leaves_as_day(ty: &Type, place: Place<'_>) -> bool {
+pub(crate) fn leaves_as_day(ty: &Type, place: SchemaNode<'_>) -> bool {
     let timestamp = match ty {
         Type::Optional(of) => **of == Type::Timestamp,
         other => *other == Type::Timestamp,
@@ -148,7 +148,7 @@ pub(crate) fn leaves_as_day(ty: &Type, place: Place<'_>) -> bool {
 }
 
 /// `gives int, but .spec.size of v2 is a string; string(...) would convert it`
-pub(crate) fn misfit(ty: &Type, place: Place<'_>, path: &str, version: &str) -> String {
+pub(crate) fn misfit(ty: &Type, place: SchemaNode<'_>, path: &str, version: &str) -> String {
     let Some(node) = place else {
         return format!("gives {ty}, which has no JSON form");
     };

@@ -149,7 +149,7 @@ impl<'a> Laws<'a> {
         check: impl Fn(Option<&Node>, Edit<'_>, Shown<'_>, &str) -> Result<(), String>,
     ) -> Result<(), Violation> {
         let bundle = self.bundle;
-        for (a, b) in bundle.ways(from) {
+        for (a, b) in bundle.edit_hops(from) {
             // A conversion that fails says nothing of what it would make: the write was one that
             // needs none.
             let (Some(was), Some(is)) = (self.made(before, (a, b), law)?, self.made(after, (a, b), law)?) else {
@@ -198,12 +198,12 @@ impl<'a> Laws<'a> {
     fn read(&self, stored: &ToStore, version: &str, law: Law) -> Result<Json, Violation> {
         let stored = stored.stored(self.bundle.storage());
         let read = self.bundle.get(stored, version, &mut (self.budget)());
-        read.map_err(|error| Violation::of(law, version, &error))
+        read.map_err(|error| Violation::from_error(law, version, &error))
     }
 }
 
 impl Violation {
-    fn of(law: Law, version: &str, error: &ConvertError) -> Violation {
+    fn from_error(law: Law, version: &str, error: &ConvertError) -> Violation {
         Violation {
             law,
             version: version.to_owned(),

@@ -57,7 +57,7 @@
 //! ```
 //!
 //! ```
-//! use insula_conversion::{Bundle, Strategy, VersionSchema, object_budget, parse_rules};
+//! use insula_conversion::{Bundle, LossPolicy, VersionSchema, object_budget, parse_rules};
 //! use insula_api::FieldPath;
 //! use insula_schema::Structural;
 //! use serde_json::json;
@@ -75,7 +75,7 @@
 //!     {"from": "v1", "to": "v2", "rules": [{"field": ".spec.firstName", "destination": ".spec.name.first"}]},
 //!     {"from": "v2", "to": "v1", "rules": [{"field": ".spec.name.first", "destination": ".spec.firstName"}]},
 //! ]}), &spec).map_err(|errors| errors[0].to_string())?;
-//! let bundle = Bundle::compile("example.io", vec![v1, v2], "v1", Some(&rules), Strategy::Lossless, &spec)
+//! let bundle = Bundle::compile("example.io", vec![v1, v2], "v1", Some(&rules), LossPolicy::Lossless, &spec)
 //!     .map_err(|errors| errors[0].to_string())?;
 //! let budget = &mut object_budget();
 //! let x = json!({"apiVersion": "example.io/v2", "spec": {"name": {"first": "Bob"}, "mood": "ok"}});
@@ -90,7 +90,7 @@
 //!
 //! # Where to look
 //!
-//! `rules`: every spelling to one model. `plan`: rules to operations (`carry`: what crosses by
+//! `rules`: every spelling to one model. `plan`: rules to operations (`passthrough`: what crosses by
 //! itself; `scope`: names and paths against schemas; `fit`: results against schemas). `convert`:
 //! running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside
 //! an object. `bundle`: the tree of versions, get and put. `field_coverage`: what becomes of every
@@ -101,13 +101,13 @@
 
 mod align;
 mod bundle;
-mod carry;
 mod convert;
 mod error;
 mod field_coverage;
 mod fit;
 pub mod laws;
 mod merge;
+mod passthrough;
 mod path;
 mod place;
 mod plan;

@@ -68,7 +68,7 @@ impl Path {
     }
 
     /// A path of these segments.
-    pub fn of(segments: Vec<Segment>) -> Path {
+    pub fn from_segments(segments: Vec<Segment>) -> Path {
         Path(segments)
     }
 

@@ -1,14 +1,14 @@
 //! A direction's rules, compiled: what crosses by itself, then operations in order.
 //!
-//! Pure moves are paths and a [`Carry`]; only expressions know CEL. Rules over the items of one
+//! Pure moves are paths and a [`Passthrough`]; only expressions know CEL. Rules over the items of one
 //! pair of lists become one loop, however their author spread them: `field: spec.colors[i].name`
 //! and `itemRules` are the same [`Each`].
 
-use crate::carry::{self, Carry, Except, Fields, Kind, known_kind};
 use crate::error::Cause;
+use crate::passthrough::{self, Except, Fields, Kind, Passthrough, known_kind};
 use crate::path::{Path, Segment};
 use crate::rules::{Direction, Rule, Source, Template};
-use crate::scope::{Place, View, descend, reserved};
+use crate::scope::{SchemaNode, VersionScope, descend, reserved};
 use crate::trace::Seg;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_schema::Node;
@@ -47,14 +47,14 @@ pub(crate) enum Op {
     Move {
         from: Box<[Seg]>,
         to: Box<[Seg]>,
-        copy: Carry,
+        copy: Passthrough,
         unless_there: bool,
     },
     Compute {
         this: This,
         value: Value,
         to: Box<[Seg]>,
-        fit: Carry,
+        fit: Passthrough,
         unless_there: bool,
         rule: usize,
     },
@@ -93,7 +93,7 @@ pub(crate) struct Each {
     /// Whether two items can come under one key of the map.
     pub(crate) can_repeat: bool,
     /// Fields that items have on both sides; `None` when an operation makes the whole item.
-    pub(crate) carry: Option<Carry>,
+    pub(crate) passthrough: Option<Passthrough>,
     /// Items are objects, so that one without fields is still one.
     pub(crate) objects: bool,
     pub(crate) body: Vec<Op>,
@@ -128,7 +128,7 @@ pub(crate) struct RuleFacts {
 }
 
 impl RuleFacts {
-    fn of(rule: &Rule) -> RuleFacts {
+    fn from_rule(rule: &Rule) -> RuleFacts {
         let source = match &rule.source {
             Source::Field(path) => path.to_string(),
             Source::Expression(text) => text.clone(),
@@ -168,8 +168,8 @@ impl RuleFacts {
 
 /// Compiles one direction. Without rules, only what crosses by itself does.
 pub(crate) fn compile(
-    from: View<'_>,
-    to: View<'_>,
+    from: VersionScope<'_>,
+    to: VersionScope<'_>,
     direction: Option<&Direction>,
 ) -> Result<(Plan, Vec<RuleFacts>), Vec<FieldError>> {
     let mut errors = Vec::new();
@@ -213,8 +213,8 @@ pub(crate) fn compile(
 
 /// Whether pruning would find nothing. Loops are not looked into.
 fn exact(plan: &Plan, to: &Node) -> bool {
-    let carried = |name: &str, how: Option<&Carry>| how.is_none_or(|how| how.is_exact(to.child(name)));
-    let written = |path: &[Seg], copy: &Carry| {
+    let carried = |name: &str, how: Option<&Passthrough>| how.is_none_or(|how| how.is_exact(to.child(name)));
+    let written = |path: &[Seg], copy: &Passthrough| {
         let place = path.iter().try_fold(to, |node, seg| match seg {
             Seg::Field(name) => node.child(name),
             Seg::Index(_) => node.items(),
@@ -231,12 +231,12 @@ fn exact(plan: &Plan, to: &Node) -> bool {
 }
 
 /// The carry of whole objects; metadata has its own way.
-fn whole(from: View<'_>, to: View<'_>, except: &Except, at: &mut Vec<Segment>) -> Fields {
-    let fields = match carry::compile(from.root(), to.schema.root(), except, at) {
+fn whole(from: VersionScope<'_>, to: VersionScope<'_>, except: &Except, at: &mut Vec<Segment>) -> Fields {
+    let fields = match passthrough::compile(from.root(), to.schema.root(), except, at) {
         None => return Fields::default(),
-        Some(Carry::Object { fields, .. }) => fields,
+        Some(Passthrough::Object { fields, .. }) => fields,
         // Equal shapes: every field as it is. Other fields are the schema's to prune.
-        Some(_) => Fields::new(BTreeMap::new(), Some(Box::new(Carry::Whole))),
+        Some(_) => Fields::new(BTreeMap::new(), Some(Box::new(Passthrough::Whole))),
     };
     fields.without(&["apiVersion", "kind", "metadata"])
 }
@@ -284,18 +284,18 @@ impl Value {
 
 /// The expressions of these operations, each with its rule.
 pub(crate) fn expressions<'p>(ops: &'p [Op], out: &mut Vec<(usize, &'p Expression)>) {
-    fn of<'p>(value: &'p Value, rule: usize, out: &mut Vec<(usize, &'p Expression)>) {
+    fn collect<'p>(value: &'p Value, rule: usize, out: &mut Vec<(usize, &'p Expression)>) {
         match value {
             Value::Expression(expression) => out.push((rule, expression)),
-            Value::Fields(fields) => fields.iter().for_each(|(_, value)| of(value, rule, out)),
-            Value::Items(items) => items.iter().for_each(|value| of(value, rule, out)),
+            Value::Fields(fields) => fields.iter().for_each(|(_, value)| collect(value, rule, out)),
+            Value::Items(items) => items.iter().for_each(|value| collect(value, rule, out)),
             Value::Constant(_) => {}
         }
     }
     for op in ops {
         match op {
             Op::Move { .. } => {}
-            Op::Compute { value, rule, .. } => of(value, *rule, out),
+            Op::Compute { value, rule, .. } => collect(value, *rule, out),
             Op::Each(each) => {
                 if let Fill::Key(key) = &each.fill {
                     out.push((each.rule, key));
@@ -333,14 +333,14 @@ fn share_loop(a: &Rule, b: &Rule) -> bool {
     };
     match (each(&a.destination), each(&b.destination)) {
         (Some(i), Some(j)) if i == j => {
-            let rest = |rule: &Rule| Path::of(rule.destination.segments()[i + 1..].to_vec());
+            let rest = |rule: &Rule| Path::from_segments(rule.destination.segments()[i + 1..].to_vec());
             !rest(a).overlaps(&rest(b))
         }
         _ => false,
     }
 }
 
-fn check_destination(rule: &Rule, to: &View<'_>, errors: &mut Vec<FieldError>) {
+fn check_destination(rule: &Rule, to: &VersionScope<'_>, errors: &mut Vec<FieldError>) {
     let at = rule.at.path.child(rule.at.destination);
     let shown = Json::from(rule.destination.to_string());
     if reserved(&rule.destination) {
@@ -374,9 +374,9 @@ fn note(rule: &Rule, except: &mut Except) {
         let until = segments
             .iter()
             .position(|s| matches!(s, Segment::Each(_) | Segment::Key(_)));
-        except
-            .closed
-            .push(Path::of(segments[..until.unwrap_or(segments.len())].to_vec()));
+        except.closed.push(Path::from_segments(
+            segments[..until.unwrap_or(segments.len())].to_vec(),
+        ));
     }
     if let Source::Field(path) = &rule.source
         && path.is_single()
@@ -401,7 +401,7 @@ fn indexed(ops: &[Op]) -> Vec<Box<[Seg]>> {
     lists
 }
 
-fn paths_exist(direction: &Direction, from: &View<'_>, errors: &mut Vec<FieldError>) {
+fn paths_exist(direction: &Direction, from: &VersionScope<'_>, errors: &mut Vec<FieldError>) {
     for (name, paths) in [("preserve", &direction.preserve), ("drop", &direction.drop)] {
         for (i, path) in paths.iter().enumerate() {
             if let Err(why) = from.find(path.segments()) {
@@ -436,17 +436,17 @@ fn metadata_key(path: &Path) -> Option<(&'static str, String)> {
 }
 
 /// The type of a place, for messages and for choosing between lists and maps.
-fn kind_of(place: Place<'_>) -> Option<Kind> {
+fn kind_of(place: SchemaNode<'_>) -> Option<Kind> {
     place.and_then(known_kind)
 }
 
-fn is_map(place: Place<'_>) -> bool {
+fn is_map(place: SchemaNode<'_>) -> bool {
     place.is_some_and(|node| node.additional().is_some() && node.items().is_none())
 }
 
 /// Whether two items of a list can have the same key: not if the schema says that the list has each
 /// key once.
-fn keys_repeat(key: &str, list: Place<'_>) -> bool {
+fn keys_repeat(key: &str, list: SchemaNode<'_>) -> bool {
     let Some(insula_schema::ListType::Map { keys }) = list.map(insula_schema::Node::list_type) else {
         return true;
     };

@@ -110,12 +110,17 @@ impl Portable {
         let ToStore { mut value, residual } = made;
         keep_metadata(&plain, &mut value);
         if let Some(residual) = residual {
-            self.carry(&mut value, residual, (from, to))?;
+            self.attach_residual(&mut value, residual, (from, to))?;
         }
         Ok(Converted { object: value, broken })
     }
 
-    fn carry(&self, object: &mut Json, residual: Vec<u8>, (from, to): (&str, &str)) -> Result<(), ConvertError> {
+    fn attach_residual(
+        &self,
+        object: &mut Json,
+        residual: Vec<u8>,
+        (from, to): (&str, &str),
+    ) -> Result<(), ConvertError> {
         let broken = |why: &str| self.failure(from, to, Cause::Residual(why.to_owned()));
         let text = String::from_utf8(residual).map_err(|_| broken("it is no text"))?;
         let metadata = object.as_object_mut().map(|object| {

@@ -261,7 +261,7 @@ fn apply(
                 return base;
             };
             let above = joined(above, trace);
-            let places = Places::of(entries.iter().map(|(at, _)| at), node, &items);
+            let places = ItemIndex::for_refs(entries.iter().map(|(at, _)| at), node, &items);
             for (at, patch) in entries {
                 let Some(i) = places.find(at) else { continue };
                 let item = std::mem::take(&mut items[i]);
@@ -297,7 +297,7 @@ fn resequence(
         Item::Base(at, _) => Some(at),
         Item::New(_) => None,
     });
-    let places = Places::of(refs, node, &base);
+    let places = ItemIndex::for_refs(refs, node, &base);
     let mut base: Vec<Option<Json>> = base.into_iter().map(Some).collect();
     let mut out = Vec::with_capacity(items.len());
     for item in items {
@@ -326,17 +326,17 @@ fn resequence(
 
 /// Where the items of a list are. Made once for a list: lists of thousands of items have patches of
 /// thousands of entries.
-struct Places(HashMap<String, usize>, usize);
+struct ItemIndex(HashMap<String, usize>, usize);
 
-impl Places {
-    fn of<'r>(mut refs: impl Iterator<Item = &'r Ref>, node: Option<&Node>, items: &[Json]) -> Places {
+impl ItemIndex {
+    fn for_refs<'r>(mut refs: impl Iterator<Item = &'r Ref>, node: Option<&Node>, items: &[Json]) -> ItemIndex {
         let keyed = refs.any(|at| matches!(at, Ref::Key(_)));
         let keys = items.iter().enumerate().filter(|_| keyed);
         // The first of equal keys, should there be some.
         let places = keys
             .rev()
             .filter_map(|(i, item)| Some((key(node, item)?.to_string(), i)));
-        Places(places.collect(), items.len())
+        ItemIndex(places.collect(), items.len())
     }
 
     fn find(&self, at: &Ref) -> Option<usize> {
@@ -457,7 +457,7 @@ mod tests {
             inputs.value(Some(&Json::from(input)));
             let mut trace = Trace::default();
             trace
-                .at(&crate::trace::Seg::single(&[Segment::Field("x".into())]))
+                .entry(&crate::trace::Seg::single(&[Segment::Field("x".into())]))
                 .set(inputs.finish());
             trace
         };

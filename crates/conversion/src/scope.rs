@@ -1,7 +1,7 @@
 //! What paths and names mean in one version: schema nodes, and the little of metadata that rules
 //! may touch.
 
-use crate::carry::known_kind;
+use crate::passthrough::known_kind;
 use crate::path::{Path, Segment, is_identifier};
 use insula_cel::{Decl, Field, Program, Shape, Type};
 use insula_schema::{Node, Structural};
@@ -9,11 +9,11 @@ use serde_json::json;
 use std::cell::OnceCell;
 
 /// A place of a schema; `None` beneath fields that the schema does not describe.
-pub(crate) type Place<'s> = Option<&'s Node>;
+pub(crate) type SchemaNode<'s> = Option<&'s Node>;
 
 /// One version as rules see it.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct View<'s> {
+pub(crate) struct VersionScope<'s> {
     /// The version's name.
     pub(crate) name: &'s str,
     pub(crate) schema: &'s Structural,
@@ -41,14 +41,14 @@ pub(crate) fn metadata_schema() -> Structural {
     Structural::parse_trusted(&schema).unwrap_or_default()
 }
 
-impl<'s> View<'s> {
+impl<'s> VersionScope<'s> {
     pub(crate) fn new(
         name: &'s str,
         schema: &'s Structural,
         metadata: &'s Structural,
         declared: &'s OnceCell<Decl>,
     ) -> Self {
-        View {
+        VersionScope {
             name,
             schema,
             metadata,
@@ -79,12 +79,12 @@ impl<'s> View<'s> {
         self.declared.get_or_init(declare).clone()
     }
 
-    pub(crate) fn root(&self) -> Place<'s> {
+    pub(crate) fn root(&self) -> SchemaNode<'s> {
         Some(self.schema.root())
     }
 
     /// The place of a path from the root of the object. `metadata` is labels and annotations only.
-    pub(crate) fn find(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+    pub(crate) fn find(&self, path: &[Segment]) -> Result<SchemaNode<'s>, String> {
         match path.first() {
             Some(Segment::Field(name)) if name == "metadata" => match path.get(1) {
                 Some(Segment::Field(part)) if part == "labels" || part == "annotations" => {
@@ -100,7 +100,7 @@ impl<'s> View<'s> {
     }
 
     /// The place of a path that is read: of metadata, a little more may be read than written.
-    pub(crate) fn find_source(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+    pub(crate) fn find_source(&self, path: &[Segment]) -> Result<SchemaNode<'s>, String> {
         match path.first() {
             Some(Segment::Field(name)) if name == "metadata" => {
                 self.reads_metadata(path.get(1))?;
@@ -136,7 +136,7 @@ impl<'s> View<'s> {
 }
 
 /// The place of a path from `from`.
-pub(crate) fn descend<'s>(from: Place<'s>, path: &[Segment], version: &str) -> Result<Place<'s>, String> {
+pub(crate) fn descend<'s>(from: SchemaNode<'s>, path: &[Segment], version: &str) -> Result<SchemaNode<'s>, String> {
     let mut here = from;
     for (depth, segment) in path.iter().enumerate() {
         let Some(node) = here else { return Ok(None) };
@@ -153,14 +153,17 @@ pub(crate) fn descend<'s>(from: Place<'s>, path: &[Segment], version: &str) -> R
             Some(node) => Some(node),
             None if open => None,
             None => {
-                let place = Path::of(path[..=depth].to_vec());
+                let place = Path::from_segments(path[..=depth].to_vec());
                 return Err(match segment {
                     Segment::Field(_) => format!("there is no field {place} in {version}"),
-                    Segment::Index(_) => format!("{} is no list in {version}", Path::of(path[..depth].to_vec())),
+                    Segment::Index(_) => format!(
+                        "{} is no list in {version}",
+                        Path::from_segments(path[..depth].to_vec())
+                    ),
                     Segment::Each(_) | Segment::Key(_) => {
                         format!(
                             "{} is neither a list nor a map in {version}",
-                            Path::of(path[..depth].to_vec())
+                            Path::from_segments(path[..depth].to_vec())
                         )
                     }
                 });
@@ -221,7 +224,7 @@ pub(crate) fn descend_decl(from: &Decl, path: &[Segment]) -> Decl {
 
 /// Checks that a program reads nothing of an object that changes with every write. `whole`: `self`
 /// is the object, too.
-pub(crate) fn reads_named_fields(program: &Program, view: &View<'_>, whole: bool) -> Result<(), String> {
+pub(crate) fn reads_named_fields(program: &Program, view: &VersionScope<'_>, whole: bool) -> Result<(), String> {
     program
         .references()
         .iter()

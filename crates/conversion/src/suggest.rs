@@ -11,7 +11,7 @@
 //! A suggestion is a guess with its reasons. Nothing here is applied without somebody reading it,
 //! and [`Suggestions::try_out`] asks admission first.
 
-use crate::carry::{self, Except, Kind, known_kind};
+use crate::passthrough::{self, Except, Kind, known_kind};
 use crate::path::{Path, Segment};
 use insula_api::Json;
 use insula_schema::{Node, Structural};
@@ -19,11 +19,11 @@ use serde_json::json;
 
 mod choices;
 mod compare;
+mod names;
 mod places;
 mod several;
 mod tried;
 mod units;
-mod words;
 
 use compare::compare;
 use places::{Loose, loose};
@@ -32,10 +32,10 @@ use places::{Loose, loose};
 const TIE: f64 = 0.04;
 /// The keys of two lists that go together.
 const BOTH_KEYS: f64 = 0.9;
-/// Places of one version that are compared: the work grows with the product of both.
+/// ItemIndex of one version that are compared: the work grows with the product of both.
 const PLACES_MAX: usize = 1_000;
 
-/// Places that seem to be the same thing.
+/// ItemIndex that seem to be the same thing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suggestion {
     /// In the old version: one, or the parts of one.
@@ -81,7 +81,7 @@ pub enum Source {
 struct Step(String);
 
 impl Step {
-    fn of(text: impl Into<String>) -> Step {
+    fn new(text: impl Into<String>) -> Step {
         Step(text.into())
     }
 }
@@ -102,7 +102,7 @@ impl Guess {
             Segment::Each(_) => Segment::Each(String::new()),
             other => other.clone(),
         });
-        let to = Path::of(unnamed.collect()).to_string();
+        let to = Path::from_segments(unnamed.collect()).to_string();
         let mut rule = match &self.source {
             Source::Field(path) => json!({"field": path.to_string(), "destination": to}),
             Source::Object(text) => json!({"from": text, "to": to}),
@@ -152,9 +152,9 @@ impl Suggestion {
 pub struct Suggestions {
     /// The pairs, the surest first.
     pub pairs: Vec<Suggestion>,
-    /// Places of the old version without a counterpart.
+    /// ItemIndex of the old version without a counterpart.
     pub only_old: Vec<Path>,
-    /// Places of the new version without a counterpart.
+    /// ItemIndex of the new version without a counterpart.
     pub only_new: Vec<Path>,
 }
 
@@ -416,7 +416,7 @@ fn keys(a: &Node, b: &Node) -> Vec<(Segment, Segment)> {
 }
 
 fn joined(above: &[Segment], path: &[Segment]) -> Path {
-    Path::of(above.iter().chain(path).cloned().collect())
+    Path::from_segments(above.iter().chain(path).cloned().collect())
 }
 
 fn inner(node: &Node) -> Option<&Node> {
@@ -432,5 +432,5 @@ fn kinds_match(a: &Node, b: &Node) -> bool {
 }
 
 fn crosses(a: &Node, b: &Node) -> bool {
-    carry::compile(Some(a), b, &Except::default(), &mut Vec::new()).is_some()
+    passthrough::compile(Some(a), b, &Except::default(), &mut Vec::new()).is_some()
 }

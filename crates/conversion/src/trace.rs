@@ -59,7 +59,7 @@ impl Trace {
     }
 
     /// The trace at a path, made if need be.
-    pub(crate) fn at(&mut self, path: &[Seg]) -> &mut Trace {
+    pub(crate) fn entry(&mut self, path: &[Seg]) -> &mut Trace {
         let mut here = self;
         for seg in path {
             here = here.children.entry(seg.clone()).or_default();
@@ -73,7 +73,7 @@ impl Trace {
 
     pub(crate) fn attach(&mut self, path: &[Seg], below: Trace) {
         if !below.is_empty() {
-            *self.at(path) = below;
+            *self.entry(path) = below;
         }
     }
 

@@ -40,7 +40,7 @@ fn rule_forms_and_stories() {
 
 fn run(doc: &Json) -> Result<(), String> {
     let compiled = bundle(doc).and_then(|bundle| {
-        let mut failing = bundle.too_dear(&FieldPath::new("spec"));
+        let mut failing = bundle.over_budget(&FieldPath::new("spec"));
         // Stories of writes are another test's.
         let edges = Search {
             cases: 0,

@@ -11,12 +11,12 @@ use support::laws::hold;
 const SEED: u64 = 2026;
 /// Made-up APIs of one test, and cases (stories of up to four writes) for each. Two tests run side
 /// by side.
-const WORLDS: u64 = 1_000;
+const APIS: u64 = 1_000;
 const CASES: u32 = 50;
 
 fn holds(seed: u64) {
-    let told = hold(seed, WORLDS, CASES).unwrap_or_else(|why| panic!("{why}"));
-    assert!(told.writes > WORLDS * u64::from(CASES), "{told:?}");
+    let result = hold(seed, APIS, CASES).unwrap_or_else(|why| panic!("{why}"));
+    assert!(result.writes > APIS * u64::from(CASES), "{result:?}");
 }
 
 #[test]

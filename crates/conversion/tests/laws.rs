@@ -184,7 +184,9 @@ fn check(set: &Set, storage: &str, doc: &Json) {
         rng_seed: RngSeed::Fixed(SEED),
         ..Config::default()
     };
-    let outcome = TestRunner::new(config).run(&edits, |edits| story(&bundle, doc, &edits).map_err(TestCaseError::fail));
+    let outcome = TestRunner::new(config).run(&edits, |edits| {
+        script(&bundle, doc, &edits).map_err(TestCaseError::fail)
+    });
     if let Err(TestError::Fail(why, edits)) = outcome {
         let edits: Vec<String> = edits
             .iter()
@@ -259,7 +261,7 @@ fn values(schema: &Json, root: bool) -> BoxedStrategy<Json> {
     }
 }
 
-fn story(bundle: &Bundle, doc: &Json, edits: &[Edit]) -> Result<(), String> {
+fn script(bundle: &Bundle, doc: &Json, edits: &[Edit]) -> Result<(), String> {
     let mut stored: Option<ToStore> = None;
     for (i, edit) in edits.iter().enumerate() {
         let x = next(bundle, doc, stored.as_ref(), edit)?;
@@ -268,18 +270,18 @@ fn story(bundle: &Bundle, doc: &Json, edits: &[Edit]) -> Result<(), String> {
         let Ok(after) = bundle.put(&x, &edit.version, old, &mut object_budget()) else {
             continue;
         };
-        let told = |v: laws::Violation| {
+        let reported = |v: laws::Violation| {
             let residual = after.residual.as_deref().map(String::from_utf8_lossy);
             format!(
                 "write {i} through {}: {v}\nx {x}\nbefore {stored:?}\nafter {} {residual:?}",
                 edit.version, after.value
             )
         };
-        laws::put_get(bundle, &x, &edit.version, &after).map_err(told)?;
-        laws::get_put(bundle, &after).map_err(told)?;
+        laws::put_get(bundle, &x, &edit.version, &after).map_err(reported)?;
+        laws::get_put(bundle, &after).map_err(reported)?;
         if let Some(before) = &stored {
-            laws::non_interference(bundle, &edit.version, before, &after).map_err(told)?;
-            laws::later_edit_wins(bundle, &edit.version, before, &after).map_err(told)?;
+            laws::non_interference(bundle, &edit.version, before, &after).map_err(reported)?;
+            laws::later_edit_wins(bundle, &edit.version, before, &after).map_err(reported)?;
         }
         stored = Some(after);
     }

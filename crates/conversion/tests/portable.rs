@@ -114,7 +114,7 @@ fn more_than_annotations_hold_is_refused() {
 fn there_and_back_gives_the_same() {
     let mut trips = 0;
     for seed in 0..120 {
-        let doc = support::worlds::world(seed);
+        let doc = support::apis::generated_api(seed);
         let portable = portable(&doc);
         let names: Vec<&String> = doc["versions"].as_object().unwrap().keys().collect();
         for (i, from) in names.iter().enumerate() {

@@ -141,9 +141,9 @@ rules:
 #[test]
 fn what_does_not_hold_is_shown_by_the_smallest_object() {
     for (name, text, wanted) in BREAK {
-        let told = found(text);
+        let message = found(text);
         for part in *wanted {
-            assert!(told.contains(part), "{name}: {part:?} is not in {told:?}");
+            assert!(message.contains(part), "{name}: {part:?} is not in {message:?}");
         }
     }
 }

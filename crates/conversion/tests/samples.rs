@@ -176,8 +176,8 @@ fn objects_convert_as_their_cases_say() {
 fn rules_are_admitted_and_hold() {
     for folder in folders() {
         let Sample { name, bundle, .. } = Sample::load(&folder);
-        let dear = bundle.too_dear(&FieldPath::new("spec"));
-        assert!(dear.is_empty(), "{name}: {}", printed(&dear));
+        let over_budget = bundle.over_budget(&FieldPath::new("spec"));
+        assert!(over_budget.is_empty(), "{name}: {}", printed(&over_budget));
         match prove(&bundle, Search::default(), &|| true) {
             Ok(searched) => assert!(searched.writes > u64::from(searched.cases), "{name}: {searched:?}"),
             Err(found) => panic!("{name}: {}", printed(&found)),

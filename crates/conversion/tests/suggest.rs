@@ -188,7 +188,7 @@ fn of_sample(folder: &File) -> (usize, usize, usize, Vec<String>) {
     (found, all, work, missed)
 }
 
-/// Places that each sample's rules write, and those of them that guessed rules write. What is not
+/// ItemIndex that each sample's rules write, and those of them that guessed rules write. What is not
 /// found has no evidence in schemas: a constant, a label, another type by agreement, another
 /// structure altogether.
 #[test]

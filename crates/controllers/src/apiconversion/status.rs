@@ -138,7 +138,7 @@ fn named(all: &[FieldCoverage], wanted: impl Fn(&FieldCoverage, &FieldOutcome) -
         let fields = field_coverage
             .fields
             .iter()
-            .filter(|field| wanted(field_coverage, &field.fate));
+            .filter(|field| wanted(field_coverage, &field.outcome));
         let (from, to) = (&field_coverage.from, &field_coverage.to);
         fields
             .map(|field| format!("{} of {from} in {to}", field.path))
@@ -177,9 +177,9 @@ fn directions(all: &[FieldCoverage], outlooks: &[Outlook]) -> Json {
             put_rows(&mut direction, "mayFail", rows, &mut room);
         }
         let rows = field_coverage.fields.iter().map(|field| {
-            let mut row = json!({"path": field.path.to_string(), "fate": field.fate.word()});
-            let to = field.fate.destinations().into_iter().map(ToString::to_string);
-            let rules = field.fate.rules().into_iter().map(str::to_owned);
+            let mut row = json!({"path": field.path.to_string(), "fate": field.outcome.word()});
+            let to = field.outcome.destinations().into_iter().map(ToString::to_string);
+            let rules = field.outcome.rules().into_iter().map(str::to_owned);
             for (name, named) in [("to", to.collect::<Vec<_>>()), ("rules", rules.collect())] {
                 if !named.is_empty() {
                     row[name] = named.into_iter().take(NAMED_MAX).collect();

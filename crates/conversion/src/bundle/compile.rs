@@ -2,12 +2,12 @@
 
 use super::price;
 use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
-use crate::carry::{self, Except, same_shape};
 use crate::convert::Converter;
+use crate::passthrough::{self, Except, same_shape};
 use crate::path::{Path, Segment};
 use crate::plan;
 use crate::rules::{Direction, RULES_MAX, Rule, RuleSet};
-use crate::scope::{View, metadata_schema};
+use crate::scope::{VersionScope, metadata_schema};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::{Decl, OBJECT_COST_MAX};
 use insula_schema::Node;
@@ -19,7 +19,7 @@ pub(super) fn compile(
     versions: Vec<VersionSchema>,
     storage: &str,
     rules: Option<&RuleSet>,
-    strategy: LossPolicy,
+    loss_policy: LossPolicy,
     path: &FieldPath,
 ) -> Result<Bundle, Vec<FieldError>> {
     if versions.len() > VERSIONS_MAX {
@@ -38,10 +38,10 @@ pub(super) fn compile(
         )]);
     };
     // Rules, where there are some, give the laws to plain definitions too.
-    let strategy = if rules.is_some() {
+    let loss_policy = if rules.is_some() {
         LossPolicy::Lossless
     } else {
-        strategy
+        loss_policy
     };
     let mut errors = names(rules, &versions, path);
     let hub = rules.and_then(|r| r.hub.as_deref()).map_or(Some(stored), find);
@@ -50,10 +50,10 @@ pub(super) fn compile(
     };
     let metadata = metadata_schema();
     let declared: Vec<OnceCell<Decl>> = versions.iter().map(|_| OnceCell::new()).collect();
-    let views: Vec<View<'_>> = versions
+    let views: Vec<VersionScope<'_>> = versions
         .iter()
         .zip(&declared)
-        .map(|(v, declared)| View::new(&v.name, &v.schema, &metadata, declared))
+        .map(|(v, declared)| VersionScope::new(&v.name, &v.schema, &metadata, declared))
         .collect();
     let directions = rules.map(|r| r.conversions.as_slice()).unwrap_or_default();
     let direction = |a: usize, b: usize| {
@@ -92,17 +92,17 @@ pub(super) fn compile(
         versions: versions.iter().map(|v| version(v, directions)).collect(),
         storage: stored,
         hub,
-        strategy,
+        loss_policy,
         rules_see_metadata: directions.iter().flat_map(|d| &d.rules).any(Rule::sees_metadata),
-        dear: price::total(&converters) > OBJECT_COST_MAX,
+        over_budget: price::total(&converters) > OBJECT_COST_MAX,
         converters,
     })
 }
 
 fn converter(
     group: &str,
-    from: View<'_>,
-    (to, target): (View<'_>, &VersionSchema),
+    from: VersionScope<'_>,
+    (to, target): (VersionScope<'_>, &VersionSchema),
     rules: Option<&Direction>,
 ) -> Result<Converter, Vec<FieldError>> {
     let (plan, facts) = plan::compile(from, to, rules)?;
@@ -189,8 +189,8 @@ fn reachable(
 
 /// A field that the target requires must come from somewhere.
 fn required(
-    from: &View<'_>,
-    to: &View<'_>,
+    from: &VersionScope<'_>,
+    to: &VersionScope<'_>,
     rules: Option<&Direction>,
     written: &Direction,
     errors: &mut Vec<FieldError>,
@@ -212,8 +212,8 @@ fn required(
 }
 
 struct Required<'a> {
-    from: &'a View<'a>,
-    to: &'a View<'a>,
+    from: &'a VersionScope<'a>,
+    to: &'a VersionScope<'a>,
     destinations: Vec<&'a Path>,
     drops: Vec<&'a Path>,
     written: &'a Direction,
@@ -227,9 +227,9 @@ impl Required<'_> {
                 continue;
             }
             at.push(Segment::Field(name.to_owned()));
-            let here = Path::of(at.clone());
+            let here = Path::from_segments(at.clone());
             let written = |d: &&&Path| d.overlaps(&here);
-            let carried = self.carried(child, at);
+            let carried = self.is_passed_through(child, at);
             if child.default().is_none()
                 && node.required().iter().any(|r| r == name)
                 && !carried
@@ -257,11 +257,11 @@ impl Required<'_> {
     }
 
     /// Whether the field has a source of the same path.
-    fn carried(&self, child: &Node, at: &[Segment]) -> bool {
+    fn is_passed_through(&self, child: &Node, at: &[Segment]) -> bool {
         let dropped = self.drops.iter().any(|d| d.segments() == at);
         match self.from.find(at) {
             Ok(Some(source)) => {
-                !dropped && carry::compile(Some(source), child, &Except::default(), &mut Vec::new()).is_some()
+                !dropped && passthrough::compile(Some(source), child, &Except::default(), &mut Vec::new()).is_some()
             }
             Ok(None) => true,
             Err(_) => false,

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 /// What all expressions of one API may cost for one object: Kubernetes' limit for a schema.
 const RULES_COST_MAX: u64 = 100_000_000;
 /// Expressions that a message about all of them names.
-const DEAREST_SHOWN: usize = 3;
+const COSTLIEST_SHOWN: usize = 3;
 
 /// What is known, without any object, about running the rules of one direction.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -65,9 +65,9 @@ impl Bundle {
 
     /// Every expression that may cost too much, with the bounds that its schema lacks; else whether
     /// all of them together do. `path` is where the rules stand (`spec`).
-    pub fn too_dear(&self, path: &FieldPath) -> Vec<FieldError> {
+    pub fn over_budget(&self, path: &FieldPath) -> Vec<FieldError> {
         let all = self.converters.values().flat_map(Converter::expressions);
-        let errors: Vec<FieldError> = all.filter_map(|(_, e)| e.too_dear.as_deref().cloned()).collect();
+        let errors: Vec<FieldError> = all.filter_map(|(_, e)| e.over_budget.as_deref().cloned()).collect();
         let total = total(&self.converters);
         if !errors.is_empty() || total <= RULES_COST_MAX {
             return errors;
@@ -79,14 +79,14 @@ impl Bundle {
         };
         let mut costs: Vec<(u64, String)> = self.converters.values().flat_map(of).collect();
         costs.sort_by(|a, b| b.cmp(a));
-        let dearest: Vec<&str> = costs.iter().take(DEAREST_SHOWN).map(|(_, place)| &**place).collect();
+        let costliest: Vec<&str> = costs.iter().take(COSTLIEST_SHOWN).map(|(_, place)| &**place).collect();
         vec![FieldError::forbidden(
             &path.child("conversions"),
             format!(
                 "estimated cost of all rules exceeds budget by factor of {}: most of it is of {}; simplify them, or \
                  bound what they read by maxItems, maxProperties and maxLength",
                 factor(total, RULES_COST_MAX),
-                dearest.join(", ")
+                costliest.join(", ")
             ),
         )]
     }

@@ -12,7 +12,7 @@ pub(super) enum Filled {
 }
 
 impl Filled {
-    pub(super) fn of(fill: &Fill) -> Filled {
+    pub(super) fn for_fill(fill: &Fill) -> Filled {
         match fill {
             Fill::List => Filled::List(Vec::new()),
             Fill::SameKey | Fill::Key(_) => Filled::Map(Map::new(), std::collections::HashMap::new()),

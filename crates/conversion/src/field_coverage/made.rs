@@ -15,19 +15,19 @@ pub(super) fn made(converter: &Converter, fields: &[CoveredField], to: &Structur
     let mut out: Vec<Made> = constants
         .into_iter()
         .map(|(path, index)| Made {
-            path: Path::of(path),
+            path: Path::from_segments(path),
             by: Maker::Rule(rule(index).unwrap_or_default()),
         })
         .collect();
     for (path, node) in leaves_of(to) {
         let ends = |end: &[Segment]| starts(&path, end) || starts(end, &path);
-        let reached = fields.iter().any(|field| match &field.fate {
+        let reached = fields.iter().any(|field| match &field.outcome {
             FieldOutcome::Carried => ends(field.path.segments()),
-            fate => fate.destinations().iter().any(|end| ends(end.segments())),
+            outcome => outcome.destinations().iter().any(|end| ends(end.segments())),
         });
         if node.default().is_some() && !reached && !out.iter().any(|made| ends(made.path.segments())) {
             out.push(Made {
-                path: Path::of(path),
+                path: Path::from_segments(path),
                 by: Maker::Default,
             });
         }

@@ -2,7 +2,7 @@
 //! the top for every field.
 
 use super::Op;
-use crate::carry::Carry;
+use crate::passthrough::Passthrough;
 use crate::place::{get, object_at};
 use crate::trace::Seg;
 use serde_json::{Map, Value as Json};
@@ -26,7 +26,7 @@ pub(crate) struct Batch {
 #[derive(Debug)]
 struct Move {
     from: Box<str>,
-    copy: Carry,
+    copy: Passthrough,
     /// The destination's place among the names.
     to: usize,
 }
@@ -34,7 +34,7 @@ struct Move {
 /// Moves that are done together, and the operations that are not.
 pub(crate) fn group(ops: &[Op]) -> (Vec<Batch>, Vec<usize>) {
     type Parents<'p> = (&'p [Seg], &'p [Seg]);
-    type Member<'p> = (usize, &'p str, &'p str, &'p Carry);
+    type Member<'p> = (usize, &'p str, &'p str, &'p Passthrough);
     let mut groups: BTreeMap<Parents<'_>, Vec<Member<'_>>> = BTreeMap::new();
     for (op, parents, member) in ops
         .iter()
@@ -72,7 +72,7 @@ pub(crate) fn group(ops: &[Op]) -> (Vec<Batch>, Vec<usize>) {
 
 /// The parents, names and way of a move of one named field to another.
 #[expect(clippy::type_complexity, reason = "two pairs of the same, and used once")]
-fn field_to_field(op: &Op) -> Option<((&[Seg], &[Seg]), (&str, &str, &Carry))> {
+fn field_to_field(op: &Op) -> Option<((&[Seg], &[Seg]), (&str, &str, &Passthrough))> {
     let Op::Move {
         from,
         to,
@@ -146,7 +146,7 @@ mod tests {
             Op::Move {
                 from: path(from),
                 to: path(to),
-                copy: Carry::Whole,
+                copy: Passthrough::Whole,
                 unless_there: text.ends_with('?'),
             }
         };

@@ -2,17 +2,17 @@
 
 use super::expression::{Loops, Names, Target, This};
 use super::{
-    Each, FieldError, Fill, Json, Kind, Op, Path, Place, Rule, RuleFacts, Seg, Segment, Source, Value, View, descend,
-    is_map, keys_repeat, kind_of,
+    Each, FieldError, Fill, Json, Kind, Op, Path, Rule, RuleFacts, SchemaNode, Seg, Segment, Source, Value,
+    VersionScope, descend, is_map, keys_repeat, kind_of,
 };
-use crate::carry::{self, Carry, Except};
 use crate::fit::word;
+use crate::passthrough::{self, Except, Passthrough};
 use insula_cel::Type;
 
 /// Where rules are being compiled: the whole object, or the items of a loop.
 pub(super) struct Scope<'s> {
-    pub(super) from: View<'s>,
-    to: View<'s>,
+    pub(super) from: VersionScope<'s>,
+    to: VersionScope<'s>,
     /// The item on each side; `None` for the whole object.
     item: Option<Item<'s>>,
     /// Whether rules here come from `itemRules`, whose destinations nobody has checked yet.
@@ -39,7 +39,7 @@ pub(super) struct Rest<'r> {
 }
 
 impl<'s> Scope<'s> {
-    pub(super) fn object(from: View<'s>, to: View<'s>) -> Self {
+    pub(super) fn object(from: VersionScope<'s>, to: VersionScope<'s>) -> Self {
         Scope {
             from,
             to,
@@ -62,7 +62,7 @@ impl<'s> Scope<'s> {
         let index = facts.len();
         facts.push(RuleFacts {
             may_fail: rule.may_fail || self.may_fail,
-            ..RuleFacts::of(rule)
+            ..RuleFacts::from_rule(rule)
         });
         match &rule.source {
             Source::Expression(text) => self.expression(rule, text, index, ops, errors),
@@ -78,7 +78,7 @@ impl<'s> Scope<'s> {
         }
     }
 
-    pub(super) fn find_from(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+    pub(super) fn find_from(&self, path: &[Segment]) -> Result<SchemaNode<'s>, String> {
         match &self.item {
             Some(item) => descend(item.from.place, path, self.from.name),
             None if path.is_empty() => Ok(self.from.root()),
@@ -86,7 +86,7 @@ impl<'s> Scope<'s> {
         }
     }
 
-    pub(super) fn find_to(&self, path: &[Segment]) -> Result<Place<'s>, String> {
+    pub(super) fn find_to(&self, path: &[Segment]) -> Result<SchemaNode<'s>, String> {
         match &self.item {
             Some(item) => descend(item.to.place, path, self.to.name),
             None => self.to.find(path),
@@ -102,7 +102,7 @@ impl<'s> Scope<'s> {
     }
 
     /// A place that is written, found at a path from here.
-    pub(super) fn target(&self, path: &[Segment], place: Place<'s>) -> Target<'s> {
+    pub(super) fn target(&self, path: &[Segment], place: SchemaNode<'s>) -> Target<'s> {
         let above = self
             .item
             .as_ref()
@@ -110,7 +110,7 @@ impl<'s> Scope<'s> {
             .unwrap_or_default();
         Target {
             place,
-            path: Path::of(above.iter().chain(path).cloned().collect()),
+            path: Path::from_segments(above.iter().chain(path).cloned().collect()),
             version: self.to.name,
         }
     }
@@ -242,7 +242,7 @@ impl<'s> Scope<'s> {
     }
 
     /// A move, or a value computed from one.
-    fn value(&mut self, rest: &Rest<'_>, place: Place<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
+    fn value(&mut self, rest: &Rest<'_>, place: SchemaNode<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
         let rule = rest.rule;
         let target = match self.find_to(rest.to) {
             Ok(target) => target,
@@ -268,8 +268,8 @@ impl<'s> Scope<'s> {
             return;
         }
         let copy = match target {
-            None => Some(Carry::Whole),
-            Some(target) => carry::compile(place, target, &Except::default(), &mut Vec::new()),
+            None => Some(Passthrough::Whole),
+            Some(target) => passthrough::compile(place, target, &Except::default(), &mut Vec::new()),
         };
         let Some(copy) = copy else {
             let at = rule.at.path.child(rule.at.destination);
@@ -363,7 +363,7 @@ impl<'s> Scope<'s> {
                     Fill::List | Fill::SameKey => false,
                 },
                 fill,
-                carry: None,
+                passthrough: None,
                 objects: kind_of(Some(to_item)) == Some(Kind::Object),
                 body: Vec::new(),
                 indexed: Vec::new(),
@@ -389,7 +389,7 @@ impl<'s> Scope<'s> {
             }
         }
         if errors.len() == before {
-            each.carry = each.item_carry(from_item, to_item);
+            each.passthrough = each.item_passthrough(from_item, to_item);
             each.indexed = super::indexed(&each.body);
         }
     }
@@ -430,7 +430,7 @@ impl Each {
 
     /// What items have on both sides and no rule of the loop writes. Nothing when a rule makes the
     /// whole item.
-    fn item_carry(&self, from: &insula_schema::Node, to: &insula_schema::Node) -> Option<Carry> {
+    fn item_passthrough(&self, from: &insula_schema::Node, to: &insula_schema::Node) -> Option<Passthrough> {
         let mut except = Except::default();
         for op in &self.body {
             let (from, to) = match op {
@@ -446,8 +446,12 @@ impl Each {
             except.closed.extend(to.map(|to| segments(to)));
             except.moved.extend(from.map(|from| segments(from)));
         }
-        match carry::compile(Some(from), to, &except, &mut Vec::new()) {
-            Some(how @ (Carry::Object { .. } | Carry::Whole)) if kind_of(Some(to)) == Some(Kind::Object) => Some(how),
+        match passthrough::compile(Some(from), to, &except, &mut Vec::new()) {
+            Some(how @ (Passthrough::Object { .. } | Passthrough::Whole))
+                if kind_of(Some(to)) == Some(Kind::Object) =>
+            {
+                Some(how)
+            }
             _ => None,
         }
     }
@@ -458,18 +462,20 @@ fn segments(path: &[Seg]) -> Path {
         Seg::Field(name) => Segment::Field(name.to_string()),
         Seg::Index(index) => Segment::Index(*index),
     };
-    Path::of(path.iter().map(step).collect())
+    Path::from_segments(path.iter().map(step).collect())
 }
 
-pub(super) fn items(place: Place<'_>) -> Option<&insula_schema::Node> {
+pub(super) fn items(place: SchemaNode<'_>) -> Option<&insula_schema::Node> {
     place.and_then(|node| node.items().or_else(|| node.additional()))
 }
 
 /// How a computed value must look to be written.
-pub(super) fn fit(place: Place<'_>) -> Carry {
+pub(super) fn fit(place: SchemaNode<'_>) -> Passthrough {
     match place {
-        None => Carry::Whole,
-        Some(node) => carry::compile(None, node, &Except::default(), &mut Vec::new()).unwrap_or(Carry::Whole),
+        None => Passthrough::Whole,
+        Some(node) => {
+            passthrough::compile(None, node, &Except::default(), &mut Vec::new()).unwrap_or(Passthrough::Whole)
+        }
     }
 }
 

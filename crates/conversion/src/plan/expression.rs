@@ -1,7 +1,7 @@
 //! Expressions of rules: compiled against what is in scope, checked against where their results go,
 //! and priced.
 
-use super::{Place, Value, View};
+use super::{SchemaNode, Value, VersionScope};
 use crate::fit::{self, Fit};
 use crate::path::{Path, Segment, is_identifier};
 use crate::rules::Template;
@@ -18,7 +18,7 @@ const BOUNDS_SHOWN: usize = 4;
 
 /// The names that an expression may use, and what is known of them.
 pub(super) struct Names<'s> {
-    pub(super) from: View<'s>,
+    pub(super) from: VersionScope<'s>,
     /// What `self` is.
     pub(super) this: This<'s>,
     /// Indices and keys of the loops around.
@@ -30,7 +30,7 @@ pub(super) struct Names<'s> {
 #[derive(Debug, Clone)]
 pub(super) struct This<'s> {
     pub(super) decl: Decl,
-    pub(super) place: Place<'s>,
+    pub(super) place: SchemaNode<'s>,
     pub(super) path: Path,
 }
 
@@ -45,7 +45,7 @@ pub(super) struct Loops {
 /// Where a result goes.
 #[derive(Debug, Clone)]
 pub(super) struct Target<'s> {
-    pub(super) place: Place<'s>,
+    pub(super) place: SchemaNode<'s>,
     pub(super) path: Path,
     pub(super) version: &'s str,
 }
@@ -59,7 +59,7 @@ pub(crate) struct Expression {
     /// What it costs at most, all its places in an object together.
     pub(crate) cost: u64,
     /// Why that is too much.
-    pub(crate) too_dear: Option<Box<FieldError>>,
+    pub(crate) over_budget: Option<Box<FieldError>>,
     sure: bool,
 }
 
@@ -79,7 +79,7 @@ impl Loops {
     }
 
     /// Inside of a loop over `container`, a list or map that stands at `path`.
-    pub(super) fn over(&self, decl: &Decl, container: Place<'_>, path: &Path) -> Loops {
+    pub(super) fn over(&self, decl: &Decl, container: SchemaNode<'_>, path: &Path) -> Loops {
         let mut inner = self.clone();
         inner.times = inner.times.saturating_mul(decl.max_elements().unwrap_or(u64::MAX));
         inner
@@ -91,7 +91,7 @@ impl Loops {
 
 impl<'s> This<'s> {
     /// `self` is the whole object.
-    pub(super) fn object(from: View<'s>) -> This<'s> {
+    pub(super) fn object(from: VersionScope<'s>) -> This<'s> {
         This {
             decl: from.declaration(),
             place: from.root(),
@@ -100,11 +100,11 @@ impl<'s> This<'s> {
     }
 
     /// `self` is what stands at a path from here, whose place is known.
-    pub(super) fn below(&self, path: &[Segment], place: Place<'s>) -> This<'s> {
+    pub(super) fn below(&self, path: &[Segment], place: SchemaNode<'s>) -> This<'s> {
         This {
             decl: descend_decl(&self.decl, path),
             place,
-            path: Path::of(self.path.segments().iter().chain(path).cloned().collect()),
+            path: Path::from_segments(self.path.segments().iter().chain(path).cloned().collect()),
         }
     }
 }
@@ -122,7 +122,7 @@ impl Names<'_> {
         match self.compile(text, target) {
             Ok(mut expression) => {
                 if expression.cost > EXPRESSION_COST_MAX {
-                    expression.too_dear = Some(Box::new(invalid(self.too_dear(&expression))));
+                    expression.over_budget = Some(Box::new(invalid(self.over_budget(&expression))));
                 }
                 Some(expression)
             }
@@ -150,7 +150,7 @@ impl Names<'_> {
         Ok(Expression {
             day: fit::leaves_as_day(result, place),
             cost: most.saturating_mul(self.loops.times),
-            too_dear: None,
+            over_budget: None,
             sure: fits == Fit::Sure && !program.can_fail() && most <= CALL_COST_MAX,
             program,
         })
@@ -207,7 +207,7 @@ impl Names<'_> {
     }
 
     /// An estimate that is too high, with the bounds that would lower it.
-    fn too_dear(&self, expression: &Expression) -> String {
+    fn over_budget(&self, expression: &Expression) -> String {
         let mut bounds = self.loops.unbounded.clone();
         for reference in expression.program.references() {
             let whole = reference.variable == self.from.name;
@@ -272,13 +272,13 @@ impl<'s> Target<'s> {
         match crate::scope::descend(self.place, &[segment], self.version) {
             Ok(place) => Some(Target {
                 place,
-                path: Path::of(path),
+                path: Path::from_segments(path),
                 version: self.version,
             }),
             Err(_) => {
                 let why = match path.last() {
                     Some(Segment::Each(_)) => format!("{} is no list in {}", self.path, self.version),
-                    _ => format!("there is no field {} in {}", Path::of(path), self.version),
+                    _ => format!("there is no field {} in {}", Path::from_segments(path), self.version),
                 };
                 errors.push(FieldError::invalid_text(at, "", why));
                 None
@@ -299,9 +299,9 @@ fn missing_bound(node: &Node, path: &Path) -> Option<String> {
     bound.is_none().then(|| format!("{path} has no {name}"))
 }
 
-fn missing_bounds(place: Place<'_>, path: &mut Vec<Segment>, out: &mut Vec<String>) {
+fn missing_bounds(place: SchemaNode<'_>, path: &mut Vec<Segment>, out: &mut Vec<String>) {
     let Some(node) = place else { return };
-    out.extend(missing_bound(node, &Path::of(path.clone())));
+    out.extend(missing_bound(node, &Path::from_segments(path.clone())));
     if out.len() > BOUNDS_SHOWN * 4 {
         return;
     }

@@ -3,7 +3,7 @@
 
 use super::body::{Rest, Scope, fit, items};
 use super::expression::Names;
-use super::{Each, FieldError, Fill, Json, Op, Path, Place, Seg, Segment, This, is_map};
+use super::{Each, FieldError, Fill, Json, Op, Path, SchemaNode, Seg, Segment, This, is_map};
 use crate::rules::Template;
 use insula_cel::{Decl, Field, Program, Shape, Type};
 
@@ -11,7 +11,13 @@ impl<'s> Scope<'s> {
     /// Entries of a container inside a wider `field`: the one that the transformation indexes
     /// (`self.colors[key]`), or the one that stands where the destination does. `self` is the wider
     /// value, with the entry's fields where it has none of that name.
-    pub(super) fn wide(&mut self, rest: &Rest<'_>, place: Place<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
+    pub(super) fn wide(
+        &mut self,
+        rest: &Rest<'_>,
+        place: SchemaNode<'s>,
+        ops: &mut Vec<Op>,
+        errors: &mut Vec<FieldError>,
+    ) {
         let rule = rest.rule;
         let at = rule.at.path.child("transformation");
         let Some(template) = &rule.transformation else {
@@ -79,7 +85,7 @@ impl<'s> Scope<'s> {
             variable,
             fill: Fill::List,
             can_repeat: false,
-            carry: None,
+            passthrough: None,
             objects: false,
             body: vec![make],
             indexed: Vec::new(),

@@ -7,7 +7,7 @@
 use super::random::Random;
 use super::text::text;
 use crate::path::Segment;
-use crate::scope::Place;
+use crate::scope::SchemaNode;
 use insula_schema::{Node, Type};
 use serde_json::{Map, Value as Json, json};
 
@@ -24,7 +24,7 @@ const PATTERN_SEED: u64 = 1;
 const KEY: &str = "a";
 
 /// Scalars, empty lists and maps of a place; the first is the plainest.
-pub(crate) fn edges(place: Place<'_>) -> Vec<Json> {
+pub(crate) fn edges(place: SchemaNode<'_>) -> Vec<Json> {
     let Some(node) = place else {
         return vec![json!("x"), json!(1), json!({}), json!([])];
     };
@@ -119,7 +119,7 @@ fn numbers(node: &Node) -> Vec<Json> {
 }
 
 /// Puts a value at a path, making what stands above it: one item in lists, one entry in maps.
-pub(crate) fn put(here: &mut Json, path: &[Segment], place: Place<'_>, value: Json) {
+pub(crate) fn put(here: &mut Json, path: &[Segment], place: SchemaNode<'_>, value: Json) {
     let Some((segment, rest)) = path.split_first() else {
         *here = value;
         return;
@@ -186,7 +186,7 @@ pub(crate) fn complete(value: &mut Json, node: &Node, depth: usize) {
 }
 
 /// The plainest value of a place.
-fn sample(place: Place<'_>, depth: usize) -> Json {
+fn sample(place: SchemaNode<'_>, depth: usize) -> Json {
     let mut value = match place {
         Some(node) => node.default().cloned(),
         None => None,

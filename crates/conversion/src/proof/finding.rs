@@ -14,7 +14,7 @@ const SHOWN_MAX: usize = 240;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counterexample {
     /// The writes, one after the other, of one object. The last one shows it.
-    pub story: Vec<Write>,
+    pub script: Vec<Write>,
     /// What does not hold.
     pub finding: Finding,
     /// The case it was found in.
@@ -86,7 +86,7 @@ impl fmt::Display for Finding {
 impl fmt::Display for Counterexample {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}; shown by ", self.finding)?;
-        for (i, write) in self.story.iter().enumerate() {
+        for (i, write) in self.script.iter().enumerate() {
             if i > 0 {
                 f.write_str(", then ")?;
             }

@@ -112,18 +112,18 @@ pub fn search(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<
     let mut random = Random::new(how.seed);
     let mut searched = Searched::default();
     for case in 0..how.cases {
-        let told = prover.case(case, how.writes, random.fork(), &mut searched);
+        let result = prover.case(case, how.writes, random.fork(), &mut searched);
         // What a conversion without a budget says is no finding.
         if prover.ended.get() {
             searched.stopped = true;
             break;
         }
         searched.cases += 1;
-        if let Err(shown) = told {
-            let (story, finding) = *shown;
-            let (story, finding) = prover.smallest(story, finding);
+        if let Err(shown) = result {
+            let (script, finding) = *shown;
+            let (script, finding) = prover.smallest(script, finding);
             return Err(Box::new(Counterexample {
-                story,
+                script,
                 finding,
                 case,
                 seed: how.seed,
@@ -154,7 +154,7 @@ struct Prover<'b> {
 }
 
 /// What came of one write.
-enum Told {
+enum WriteOutcome {
     Stored(ToStore),
     /// A rule that may fail did.
     Refused,
@@ -186,7 +186,7 @@ impl Prover<'_> {
         searched: &mut Searched,
     ) -> Result<(), Box<(Vec<Write>, Finding)>> {
         let versions: Vec<&str> = self.bundle.served().collect();
-        let mut story: Vec<Write> = Vec::new();
+        let mut script: Vec<Write> = Vec::new();
         let mut stored: Option<ToStore> = None;
         for turn in 0..=random.below(writes) {
             let at = (case as usize + if turn == 0 { 0 } else { random.below(versions.len()) }) % versions.len().max(1);
@@ -200,20 +200,20 @@ impl Prover<'_> {
                 searched.skipped += 1;
                 continue;
             };
-            story.push(Write {
+            script.push(Write {
                 version: (*version).to_owned(),
                 object,
             });
-            match self.write(story.last().unwrap_or(&story[0]), stored.as_ref()) {
-                Ok(Told::Stored(after)) => {
+            match self.write(script.last().unwrap_or(&script[0]), stored.as_ref()) {
+                Ok(WriteOutcome::Stored(after)) => {
                     searched.writes += 1;
                     stored = Some(after);
                 }
-                Ok(Told::Refused) => {
+                Ok(WriteOutcome::Refused) => {
                     searched.refused += 1;
-                    story.pop();
+                    script.pop();
                 }
-                Err(finding) => return Err(Box::new((story, finding))),
+                Err(finding) => return Err(Box::new((script, finding))),
             }
         }
         Ok(())
@@ -231,11 +231,11 @@ impl Prover<'_> {
         generate::normal(edit::mix(&shown, &fresh, random), schema)
     }
 
-    fn write(&self, write: &Write, before: Option<&ToStore>) -> Result<Told, Finding> {
+    fn write(&self, write: &Write, before: Option<&ToStore>) -> Result<WriteOutcome, Finding> {
         let old = before.map(|stored| stored.stored(self.bundle.storage()));
         let after = match self.bundle.put(&write.object, &write.version, old, &mut self.budget()) {
             Ok(after) => after,
-            Err(error) if self.may_fail(&error) => return Ok(Told::Refused),
+            Err(error) if self.may_fail(&error) => return Ok(WriteOutcome::Refused),
             Err(error) => return Err(Finding::Fails(error)),
         };
         self.shows_valid(&after)?;
@@ -250,7 +250,7 @@ impl Prover<'_> {
             laws.later_edit_wins(&write.version, before, &after)
                 .map_err(Finding::Breaks)?;
         }
-        Ok(Told::Stored(after))
+        Ok(WriteOutcome::Stored(after))
     }
 
     fn shows_valid(&self, stored: &ToStore) -> Result<(), Finding> {
@@ -282,37 +282,37 @@ impl Prover<'_> {
     }
 
     /// The same finding from less.
-    fn smallest(&self, mut story: Vec<Write>, mut finding: Finding) -> (Vec<Write>, Finding) {
+    fn smallest(&self, mut script: Vec<Write>, mut finding: Finding) -> (Vec<Write>, Finding) {
         let mut tries = 0;
         'again: loop {
-            for candidate in shrink::smaller(&story) {
+            for candidate in shrink::smaller(&script) {
                 tries += 1;
                 let smaller = self.replay(candidate);
                 if tries > SHRINKS_MAX || !self.goes_on() {
-                    return (story, finding);
+                    return (script, finding);
                 }
-                if let Some((told, found)) = smaller
+                if let Some((result, found)) = smaller
                     && found.is_like(&finding)
                 {
-                    (story, finding) = (told, found);
+                    (script, finding) = (result, found);
                     continue 'again;
                 }
             }
-            return (story, finding);
+            return (script, finding);
         }
     }
 
     /// Tells a story again; none if a write of it is not valid, or nothing is found.
-    fn replay(&self, story: Vec<Write>) -> Option<(Vec<Write>, Finding)> {
+    fn replay(&self, script: Vec<Write>) -> Option<(Vec<Write>, Finding)> {
         let mut stored: Option<ToStore> = None;
-        let mut told = Vec::new();
-        for write in story {
+        let mut result = Vec::new();
+        for write in script {
             let object = generate::normal(write.object.clone(), self.bundle.schema(&write.version)?)?;
-            told.push(Write { object, ..write });
-            match self.write(told.last()?, stored.as_ref()) {
-                Ok(Told::Stored(after)) => stored = Some(after),
-                Ok(Told::Refused) => {}
-                Err(finding) => return Some((told, finding)),
+            result.push(Write { object, ..write });
+            match self.write(result.last()?, stored.as_ref()) {
+                Ok(WriteOutcome::Stored(after)) => stored = Some(after),
+                Ok(WriteOutcome::Refused) => {}
+                Err(finding) => return Some((result, finding)),
             }
         }
         None

@@ -12,7 +12,7 @@ use crate::convert::Converter;
 use crate::error::ConvertError;
 use crate::path::{Path, Segment};
 use crate::plan::{Expression, Fill, Op, RuleFacts, This, Value};
-use crate::scope::{Place, View, metadata_schema};
+use crate::scope::{SchemaNode, VersionScope, metadata_schema};
 use crate::trace::Seg;
 use insula_api::{FieldError, Json};
 use insula_cel::{Budget, OBJECT_COST_MAX};
@@ -20,7 +20,7 @@ use serde_json::json;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// Places whose values are varied.
+/// ItemIndex whose values are varied.
 const LEAVES_MAX: usize = 32;
 /// Objects that are converted.
 const OBJECTS_MAX: usize = 600;
@@ -36,13 +36,13 @@ pub(super) fn failing(bundle: &Bundle, go_on: &dyn Fn() -> bool) -> Vec<FieldErr
     let mut errors = Vec::new();
     for ((from, _), converter) in bundle.converters.iter().filter(|(_, converter)| converter.ruled) {
         let (version, declared) = (&bundle.versions[*from], OnceCell::new());
-        let view = View::new(&version.name, &version.schema, &metadata, &declared);
+        let view = VersionScope::new(&version.name, &version.schema, &metadata, &declared);
         errors.extend(counterexamples(converter, &view, go_on));
     }
     errors
 }
 
-fn counterexamples(converter: &Converter, from: &View<'_>, go_on: &dyn Fn() -> bool) -> Vec<FieldError> {
+fn counterexamples(converter: &Converter, from: &VersionScope<'_>, go_on: &dyn Fn() -> bool) -> Vec<FieldError> {
     let mut reads = Reads {
         version: from.name,
         facts: &converter.facts,
@@ -97,7 +97,7 @@ impl Reads<'_> {
                         && (each.can_repeat || key.can_fail())
                     {
                         self.rules.insert(each.rule);
-                        self.paths.insert(Path::of(inner.clone()));
+                        self.paths.insert(Path::from_segments(inner.clone()));
                         self.expression(key, &|_| inner.clone());
                     }
                     self.ops(&each.body, &inner, here);
@@ -113,7 +113,7 @@ impl Reads<'_> {
     fn value(&mut self, value: &Value, this: &This, here: &[Segment], around: &[Segment]) {
         // A rule over items runs when there is one, whatever it reads.
         if !here.is_empty() {
-            self.paths.insert(Path::of(here.to_vec()));
+            self.paths.insert(Path::from_segments(here.to_vec()));
         }
         match value {
             Value::Constant(_) => {}
@@ -139,7 +139,7 @@ impl Reads<'_> {
                 _ => continue,
             };
             path.extend(reference.path.iter().cloned().map(Segment::Field));
-            self.paths.insert(Path::of(path));
+            self.paths.insert(Path::from_segments(path));
         }
     }
 }
@@ -158,7 +158,7 @@ struct Leaf {
     values: Vec<Json>,
 }
 
-fn leaves(paths: &BTreeSet<Path>, from: &View<'_>) -> Vec<Leaf> {
+fn leaves(paths: &BTreeSet<Path>, from: &VersionScope<'_>) -> Vec<Leaf> {
     let mut out = Vec::new();
     for path in paths {
         if let Ok(place) = from.find_source(path.segments()) {
@@ -168,7 +168,7 @@ fn leaves(paths: &BTreeSet<Path>, from: &View<'_>) -> Vec<Leaf> {
     out
 }
 
-fn below(place: Place<'_>, path: &mut Vec<Segment>, depth: usize, out: &mut Vec<Leaf>) {
+fn below(place: SchemaNode<'_>, path: &mut Vec<Segment>, depth: usize, out: &mut Vec<Leaf>) {
     if depth > DEPTH_MAX || out.len() >= LEAVES_MAX {
         return;
     }
@@ -192,7 +192,7 @@ fn below(place: Place<'_>, path: &mut Vec<Segment>, depth: usize, out: &mut Vec<
 
 struct Search<'a> {
     converter: &'a Converter,
-    from: &'a View<'a>,
+    from: &'a VersionScope<'a>,
     go_on: &'a dyn Fn() -> bool,
     cost: u64,
     tried: usize,

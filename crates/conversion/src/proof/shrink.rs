@@ -5,18 +5,18 @@ use super::Write;
 use insula_api::Json;
 
 /// Smaller stories, the boldest first.
-pub(super) fn smaller(story: &[Write]) -> Vec<Vec<Write>> {
+pub(super) fn smaller(script: &[Write]) -> Vec<Vec<Write>> {
     let mut out = Vec::new();
-    for leave in 0..story.len() {
-        if story.len() > 1 {
-            let mut shorter = story.to_vec();
+    for leave in 0..script.len() {
+        if script.len() > 1 {
+            let mut shorter = script.to_vec();
             shorter.remove(leave);
             out.push(shorter);
         }
     }
-    for (i, write) in story.iter().enumerate() {
+    for (i, write) in script.iter().enumerate() {
         for object in simpler(&write.object, true) {
-            let mut changed = story.to_vec();
+            let mut changed = script.to_vec();
             changed[i].object = object;
             out.push(changed);
         }

@@ -55,7 +55,7 @@ pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Ve
         && (conversion.get("conversions").is_some() || conversion.get("hub").is_some())
     {
         let mut inner = conversion.clone();
-        // `strategy` and `webhook` are the definition's, not ours.
+        // `loss_policy` and `webhook` are the definition's, not ours.
         if let Some(map) = inner.as_object_mut() {
             map.retain(|key, _| key == "conversions" || key == "hub");
         }
@@ -202,10 +202,7 @@ fn pair(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<Fiel
         return;
     }
     known(entry, &["from", "to", "rules", "preserve", "drop"], at, errors);
-    if !["rules", "preserve", "drop"]
-        .iter()
-        .any(|said| entry.contains_key(*said))
-    {
+    if !["rules", "preserve", "drop"].iter().any(|key| entry.contains_key(*key)) {
         // Versions of one shape need no entry at all; one that says nothing was meant to say
         // something.
         errors.push(FieldError::required(&at.child("rules"), ""));

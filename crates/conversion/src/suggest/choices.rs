@@ -1,6 +1,6 @@
 //! Enumerations that say the same in other words, and booleans that became one.
 
-use super::{Step, words};
+use super::{Step, names};
 use insula_schema::Node;
 use serde_json::Value as Json;
 
@@ -20,7 +20,7 @@ pub(super) fn between(from: &Node, to: &Node) -> Option<(Step, Step)> {
         let (forth, back) = between(a, b)?;
         // An item without a counterpart would be none.
         let all = |Step(text): Step| (!text.ends_with("[?self]")).then(|| text.replace("[self]", "[item]"));
-        let each = |step| all(step).map(|text| Step::of(format!("self.map(item, {text})")));
+        let each = |step| all(step).map(|text| Step::new(format!("self.map(item, {text})")));
         return Some((each(forth)?, each(back)?));
     }
     let (a, b) = (texts(from)?, texts(to)?);
@@ -36,7 +36,7 @@ fn step(from: &[&str], to: &[&str]) -> Option<Step> {
         if to.contains(&choice) {
             return Some(choice.to_owned());
         }
-        let scored = to.iter().map(|other| (words::names_alike(choice, other), *other));
+        let scored = to.iter().map(|other| (names::names_alike(choice, other), *other));
         let (score, best) = scored.max_by(|x, y| x.0.total_cmp(&y.0))?;
         (score >= ALIKE_MIN).then(|| best.to_owned())
     };
@@ -45,21 +45,21 @@ fn step(from: &[&str], to: &[&str]) -> Option<Step> {
         .filter_map(|choice| Some(format!("'{choice}': '{}'", partner(choice)?)))
         .collect();
     let index = if pairs.len() == from.len() { "self" } else { "?self" };
-    (pairs.len() * 2 >= from.len()).then(|| Step::of(format!("{{{}}}[{index}]", pairs.join(", "))))
+    (pairs.len() * 2 >= from.len()).then(|| Step::new(format!("{{{}}}[{index}]", pairs.join(", "))))
 }
 
 /// Steps from a boolean of this name to an enumeration and back, and whether one of its words is
 /// that name.
 pub(super) fn of_boolean(name: &str, choices: &Node) -> Option<(Step, Step, bool)> {
     let choices = texts(choices)?;
-    let is = |choice: &&&str, words: &[&str]| words.contains(&choice.to_ascii_lowercase().as_str());
+    let is = |choice: &&&str, names: &[&str]| names.contains(&choice.to_ascii_lowercase().as_str());
     let own = choices.iter().find(|choice| choice.eq_ignore_ascii_case(name));
     let yes = own.or_else(|| choices.iter().find(|choice| is(choice, YES)))?;
     let no = choices.iter().find(|choice| is(choice, NO))?;
     (yes != no).then(|| {
         (
-            Step::of(format!("self ? '{yes}' : '{no}'")),
-            Step::of(format!("self == '{yes}'")),
+            Step::new(format!("self ? '{yes}' : '{no}'")),
+            Step::new(format!("self == '{yes}'")),
             own.is_some(),
         )
     })

@@ -1,8 +1,8 @@
 //! How alike two places are, and what makes a value of one from the other.
 
-use super::{Link, Loose, Step, choices, crosses, inner, is_object, kinds_match, units, words};
-use crate::carry::Scalar::{Boolean, Integer, Number, String as Text};
-use crate::carry::{Kind, known_kind, same_shape};
+use super::{Link, Loose, Step, choices, crosses, inner, is_object, kinds_match, names, units};
+use crate::passthrough::Scalar::{Boolean, Integer, Number, String as Text};
+use crate::passthrough::{Kind, known_kind, same_shape};
 use crate::path::Segment;
 use insula_schema::{ListType, Node};
 use serde_json::{Map, Value as Json, json};
@@ -105,14 +105,14 @@ fn wraps(whole: &Loose<'_>, part: &Loose<'_>) -> Option<f64> {
 
 /// Whether both have bounds, the same ones.
 fn same_bounds(a: &Node, b: &Node) -> bool {
-    let of = |node: &Node| {
+    let bounds = |node: &Node| {
         let numbers = (node.minimum().map(|m| m.0), node.maximum().map(|m| m.0));
         let sizes = (node.max_length(), node.max_items(), node.min_length());
         let texts = (node.pattern().map(str::to_owned), node.format().map(str::to_owned));
         (numbers, sizes, texts, node.default().cloned())
     };
     let none = ((None, None), (None, None, None), (None, None), None);
-    of(a) != none && of(a) == of(b)
+    bounds(a) != none && bounds(a) == bounds(b)
 }
 
 /// A link by the words of an enumeration, and whether the name of the other place is one of them.
@@ -138,7 +138,7 @@ fn link(a: &Loose<'_>, b: &Loose<'_>, opposite: bool) -> Option<Linked> {
     let (from, to) = (a.node, b.node);
     match (known_kind(from)?, known_kind(to)?) {
         (Kind::Scalar(Boolean), Kind::Scalar(Boolean)) if opposite => Some((
-            Link::Steps(Step::of("!self"), Step::of("!self")),
+            Link::Steps(Step::new("!self"), Step::new("!self")),
             0.85,
             Some("the opposite"),
         )),
@@ -174,7 +174,7 @@ fn text_and_number(number: &Loose<'_>, whole: bool, text: &Loose<'_>) -> (Step, 
     let unit = units::number_and_text(number.node, number.unit, text.node).filter(|_| whole);
     let plain = || {
         let back = if whole { "int(self)" } else { "double(self)" };
-        (Step::of("string(self)"), Step::of(back), "a number and its text")
+        (Step::new("string(self)"), Step::new(back), "a number and its text")
     };
     unit.unwrap_or_else(plain)
 }
@@ -186,7 +186,7 @@ fn one_of_many(one: &Loose<'_>, many: &Loose<'_>, swapped: bool) -> Option<Linke
     let kind = known_kind(one.node)?;
     if known_kind(item)? == kind {
         if let Some(separator) = separator(one).filter(|_| kind == Kind::Scalar(Text)) {
-            let split = Step::of(format!("self == '' ? [] : self.split('{separator}')"));
+            let split = Step::new(format!("self == '' ? [] : self.split('{separator}')"));
             let join = match one.node.max_length() {
                 None => format!("self.join('{separator}')"),
                 Some(most) => {
@@ -195,9 +195,9 @@ fn one_of_many(one: &Loose<'_>, many: &Loose<'_>, swapped: bool) -> Option<Linke
                 }
             };
             let (forth, back) = if swapped {
-                (Step::of(join), split)
+                (Step::new(join), split)
             } else {
-                (split, Step::of(join))
+                (split, Step::new(join))
             };
             return Some((Link::Steps(forth, back), 0.8, Some("a list in a text")));
         }
@@ -219,12 +219,12 @@ fn below(swapped: bool, old: Vec<Segment>, new: Vec<Segment>) -> Link {
 
 /// What separates the parts of a text that seems to be a list.
 fn separator(text: &Loose<'_>) -> Option<&'static str> {
-    let said = text.node.description().to_ascii_lowercase();
-    if said.contains("comma") {
+    let description = text.node.description().to_ascii_lowercase();
+    if description.contains("comma") {
         Some(",")
-    } else if said.contains("semicolon") {
+    } else if description.contains("semicolon") {
         Some(";")
-    } else if said.contains("separated by space") || said.contains("space-separated") {
+    } else if description.contains("separated by space") || description.contains("space-separated") {
         Some(" ")
     } else {
         // One text of a plural name.
@@ -298,7 +298,7 @@ fn shared_fields(from: &Node, to: &Node) -> Option<f64> {
     let best = |(name, a): (&str, &Node)| {
         let of = |(other, b): (&str, &Node)| {
             if crosses(a, b) {
-                words::names_alike(name, other)
+                names::names_alike(name, other)
             } else {
                 0.0
             }
@@ -324,7 +324,7 @@ fn keyed(map: &Node, list: &Node, swapped: bool) -> Option<Linked> {
         let mut fields = Map::new();
         for (name, node) in value.properties() {
             let fits = item.properties().filter(|(other, b)| *other != key && crosses(node, b));
-            let scored = fits.map(|(other, _)| (words::names_alike(name, other), other));
+            let scored = fits.map(|(other, _)| (names::names_alike(name, other), other));
             let best = scored
                 .max_by(|x, y| x.0.total_cmp(&y.0))
                 .filter(|(score, _)| *score >= SCORE_MIN);

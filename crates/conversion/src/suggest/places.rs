@@ -1,9 +1,9 @@
 //! The places of two versions that have no counterpart at their own path.
 
+use super::names::NameWords;
 use super::units::{self, Unit};
-use super::words::Words;
 use super::{Suggestions, choices, crosses, inner, is_object, items, joined, kinds_match};
-use crate::carry::same_shape;
+use crate::passthrough::same_shape;
 use crate::path::Segment;
 use insula_schema::Node;
 
@@ -11,11 +11,11 @@ use insula_schema::Node;
 pub(super) struct Loose<'s> {
     pub(super) path: Vec<Segment>,
     pub(super) node: &'s Node,
-    pub(super) words: Words,
+    pub(super) words: NameWords,
     /// What a number counts, as its name says.
     pub(super) unit: Option<Unit>,
     /// The words without the unit's.
-    pub(super) bare: Words,
+    pub(super) bare: NameWords,
 }
 
 impl Loose<'_> {
@@ -84,9 +84,9 @@ fn everything<'s>(node: &'s Node, at: &mut Vec<Segment>, out: &mut Vec<Loose<'s>
     out.push(Loose {
         path: at.clone(),
         node,
-        words: Words::of(at, node.description()),
+        words: NameWords::from_path(at, node.description()),
         unit,
-        bare: Words::of(&bare, node.description()),
+        bare: NameWords::from_path(&bare, node.description()),
     });
     for (name, child) in node.properties() {
         at.push(Segment::Field(name.to_owned()));

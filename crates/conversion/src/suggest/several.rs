@@ -1,8 +1,8 @@
 //! One text that became several fields, and several fields that became entries of one map.
 
 use super::{Guess, Loose, Source, Suggestion, joined};
-use crate::carry::Scalar::{Integer, String as Text};
-use crate::carry::{Kind, known_kind};
+use crate::passthrough::Scalar::{Integer, String as Text};
+use crate::passthrough::{Kind, known_kind};
 use crate::path::{Path, Segment};
 
 /// Texts of two parts: what the whole, the first and the second are called, what stands between

@@ -91,8 +91,8 @@ fn suffix(text: &Node) -> Option<(&'static str, Unit)> {
 pub(super) fn number_and_text(number: &Node, counts: Option<Unit>, text: &Node) -> Option<(Step, Step, &'static str)> {
     if text.format() == Some("date-time") {
         return Some((
-            Step::of("timestamp(self)"),
-            Step::of("int(self)"),
+            Step::new("timestamp(self)"),
+            Step::new("int(self)"),
             "seconds since 1970 and a time",
         ));
     }
@@ -104,7 +104,7 @@ pub(super) fn number_and_text(number: &Node, counts: Option<Unit>, text: &Node) 
         };
         let forth = format!("string({}) + '{end}'", scaled("self", times, by));
         let back = scaled(&format!("int(self.replace('{end}', ''))"), by, times);
-        return Some((Step::of(forth), Step::of(back), "a number and a text with its unit"));
+        return Some((Step::new(forth), Step::new(back), "a number and a text with its unit"));
     }
     let (forth, back) = match counts? {
         Time(unit) => duration(unit, text, number.maximum().map(|(most, _)| most))?,
@@ -126,7 +126,7 @@ pub(super) fn number_and_text(number: &Node, counts: Option<Unit>, text: &Node) 
         ),
         Percent => ("string(self) + '%'".to_owned(), "int(self.replace('%', ''))".to_owned()),
     };
-    Some((Step::of(forth), Step::of(back), "a number and a quantity"))
+    Some((Step::new(forth), Step::new(back), "a number and a quantity"))
 }
 
 fn duration(unit: i64, text: &Node, most: Option<f64>) -> Option<(String, String)> {
@@ -155,7 +155,12 @@ fn duration(unit: i64, text: &Node, most: Option<f64>) -> Option<(String, String
 /// Two numbers that count different units of one kind.
 pub(super) fn numbers(from: Unit, to: Unit) -> Option<(Step, Step)> {
     let (times, by) = ratio(from, to)?;
-    (times != by).then(|| (Step::of(scaled("self", times, by)), Step::of(scaled("self", by, times))))
+    (times != by).then(|| {
+        (
+            Step::new(scaled("self", times, by)),
+            Step::new(scaled("self", by, times)),
+        )
+    })
 }
 
 /// One of the first is so many, or such a part, of the second.

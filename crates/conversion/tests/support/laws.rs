@@ -1,15 +1,15 @@
 //! Searches made-up APIs for counterexamples.
 
+use super::apis::generated_api;
 use super::bundle;
-use super::worlds::world;
 use insula_conversion::proof::{Search, Searched, search};
 
-/// Searches `worlds` APIs, `cases` stories in each.
-pub fn hold(seed: u64, worlds: u64, cases: u32) -> Result<Searched, String> {
+/// Searches `apis` APIs, `cases` stories in each.
+pub fn hold(seed: u64, apis: u64, cases: u32) -> Result<Searched, String> {
     let mut total = Searched::default();
-    for i in 0..worlds {
+    for i in 0..apis {
         let of = seed.wrapping_mul(1_000_003).wrapping_add(i);
-        let doc = world(of);
+        let doc = generated_api(of);
         let bundle = bundle(&doc).map_err(|e| format!("world {of} does not compile: {e:#?}\n{doc}"))?;
         let how = Search {
             seed: of,

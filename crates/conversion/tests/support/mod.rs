@@ -9,8 +9,8 @@
     reason = "shared by several test files"
 )]
 
+pub mod apis;
 pub mod laws;
-pub mod worlds;
 
 use insula_api::FieldPath;
 use insula_conversion::{Bundle, LossPolicy, VersionSchema, parse_rules};
@@ -90,7 +90,7 @@ pub fn bundle(doc: &Json) -> Result<Bundle, Vec<String>> {
         .transpose()
         .map_err(print)?;
     let storage = doc["storage"].as_str().unwrap_or("v1");
-    let strategy = if doc["none"] == true {
+    let loss_policy = if doc["none"] == true {
         LossPolicy::None
     } else {
         LossPolicy::Lossless
@@ -100,7 +100,7 @@ pub fn bundle(doc: &Json) -> Result<Bundle, Vec<String>> {
         versions.collect(),
         storage,
         rules.as_ref(),
-        strategy,
+        loss_policy,
         &path,
     )
     .map_err(print)

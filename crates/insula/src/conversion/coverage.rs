@@ -114,9 +114,9 @@ pub(super) fn run(arguments: &Arguments) -> anyhow::Result<ExitCode> {
 fn direction(field_coverage: &FieldCoverage) -> Direction {
     let field = |field: &insula_conversion::CoveredField| Field {
         path: field.path.to_string(),
-        fate: field.fate.word(),
-        to: field.fate.destinations().iter().map(ToString::to_string).collect(),
-        rules: field.fate.rules().iter().map(ToString::to_string).collect(),
+        fate: field.outcome.word(),
+        to: field.outcome.destinations().iter().map(ToString::to_string).collect(),
+        rules: field.outcome.rules().iter().map(ToString::to_string).collect(),
     };
     let made = |made: &insula_conversion::Made| Made {
         path: made.path.to_string(),

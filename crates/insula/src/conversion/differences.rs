@@ -34,7 +34,7 @@ fn walk(a: Option<&Value>, b: Option<&Value>, at: &mut Vec<Segment>, out: &mut V
                 at.pop();
             }
         }
-        _ => out.push(Path::of(at.clone()).to_string()),
+        _ => out.push(Path::from_segments(at.clone()).to_string()),
     }
 }
 

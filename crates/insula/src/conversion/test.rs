@@ -210,7 +210,10 @@ fn search(bundle: &Bundle, arguments: &Arguments) -> Searched {
         },
         Err(found) => {
             let Counterexample {
-                story, finding, case, ..
+                script: story,
+                finding,
+                case,
+                ..
             } = *found;
             let story_write = |write: proof::Write| StoryWrite {
                 version: write.version,

@@ -1,6 +1,6 @@
 //! Fields that cross without a rule: same path, compatible schema.
 //!
-//! A [`Carry`] is compiled from two schema nodes. Subtrees of equal shape are cloned whole;
+//! A [`Passthrough`] is compiled from two schema nodes. Subtrees of equal shape are cloned whole;
 //! elsewhere only what the destination declares is visited, so that the result needs no second look
 //! for what was never there.
 
@@ -15,7 +15,7 @@ pub(crate) use fields::Fields;
 
 /// How a value crosses.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Carry {
+pub(crate) enum Passthrough {
     /// As it is.
     Whole,
     /// If it is of this type.
@@ -23,7 +23,7 @@ pub(crate) enum Carry {
     /// Field by field.
     Object { fields: Fields, nullable: bool },
     /// Item by item.
-    List { items: Box<Carry>, nullable: bool },
+    List { items: Box<Passthrough>, nullable: bool },
 }
 
 /// The types that are checked on the way.
@@ -36,12 +36,12 @@ pub(crate) enum Scalar {
     IntOrString,
 }
 
-impl Carry {
+impl Passthrough {
     /// The value on the other side; `None` when it does not fit there.
     pub(crate) fn copy(&self, value: &Json) -> Option<Json> {
         match (self, value) {
-            (Carry::Object { fields, .. }, Json::Object(map)) => Some(Json::Object(fields.copy(map))),
-            (Carry::List { items, .. }, Json::Array(list)) => {
+            (Passthrough::Object { fields, .. }, Json::Object(map)) => Some(Json::Object(fields.copy(map))),
+            (Passthrough::List { items, .. }, Json::Array(list)) => {
                 Some(Json::Array(list.iter().filter_map(|item| items.copy(item)).collect()))
             }
             _ => self.fits(value).then(|| value.clone()),
@@ -56,9 +56,9 @@ impl Carry {
     /// Whether a value crosses as it is, if it is none of objects and lists that are looked into.
     fn fits(&self, value: &Json) -> bool {
         match self {
-            Carry::Whole => true,
-            Carry::Scalar { kind, nullable } => kind.takes(value) || *nullable && value.is_null(),
-            Carry::Object { nullable, .. } | Carry::List { nullable, .. } => *nullable && value.is_null(),
+            Passthrough::Whole => true,
+            Passthrough::Scalar { kind, nullable } => kind.takes(value) || *nullable && value.is_null(),
+            Passthrough::Object { nullable, .. } | Passthrough::List { nullable, .. } => *nullable && value.is_null(),
         }
     }
 
@@ -66,11 +66,11 @@ impl Carry {
     /// all.
     pub(crate) fn keep(&self, value: &mut Json) -> bool {
         match (self, value) {
-            (Carry::Object { fields, .. }, Json::Object(map)) => {
+            (Passthrough::Object { fields, .. }, Json::Object(map)) => {
                 fields.keep(map);
                 true
             }
-            (Carry::List { items, .. }, Json::Array(list)) => {
+            (Passthrough::List { items, .. }, Json::Array(list)) => {
                 list.retain_mut(|item| items.keep(item));
                 true
             }
@@ -85,10 +85,10 @@ impl Carry {
             return false;
         };
         match self {
-            Carry::Scalar { .. } => true,
-            Carry::Whole => matches!(known_kind(to), Some(Kind::Scalar(_))),
-            Carry::List { items, .. } => items.is_exact(to.items()),
-            Carry::Object { fields, .. } => {
+            Passthrough::Scalar { .. } => true,
+            Passthrough::Whole => matches!(known_kind(to), Some(Kind::Scalar(_))),
+            Passthrough::List { items, .. } => items.is_exact(to.items()),
+            Passthrough::Object { fields, .. } => {
                 fields.rest().is_none_or(|rest| rest.is_exact(to.additional()))
                     && fields
                         .named()
@@ -100,25 +100,25 @@ impl Carry {
     /// The destination's type, for messages.
     pub(crate) fn wants(&self) -> &'static str {
         match self {
-            Carry::Whole => "any",
-            Carry::Scalar {
+            Passthrough::Whole => "any",
+            Passthrough::Scalar {
                 kind: Scalar::String, ..
             } => "string",
-            Carry::Scalar {
+            Passthrough::Scalar {
                 kind: Scalar::Integer, ..
             } => "integer",
-            Carry::Scalar {
+            Passthrough::Scalar {
                 kind: Scalar::Number, ..
             } => "number",
-            Carry::Scalar {
+            Passthrough::Scalar {
                 kind: Scalar::Boolean, ..
             } => "boolean",
-            Carry::Scalar {
+            Passthrough::Scalar {
                 kind: Scalar::IntOrString,
                 ..
             } => "integer or string",
-            Carry::Object { .. } => "object",
-            Carry::List { .. } => "array",
+            Passthrough::Object { .. } => "object",
+            Passthrough::List { .. } => "array",
         }
     }
 }
@@ -189,7 +189,7 @@ fn matches(a: &[Segment], b: &[Segment]) -> bool {
 
 /// How values of `from` cross to `to`; `None` when they do not. An absent `from` is a value of
 /// unknown type.
-pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Carry> {
+pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Passthrough> {
     if except.closed(at) {
         return None;
     }
@@ -198,7 +198,7 @@ pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut 
         return None;
     }
     if (alike || takes_anything(to)) && !except.below(at) {
-        return Some(Carry::Whole);
+        return Some(Passthrough::Whole);
     }
     let from_kind = from.and_then(known_kind);
     let nullable = to.nullable();
@@ -215,19 +215,19 @@ pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut 
                 }
                 _ => false,
             };
-            fits.then_some(Carry::Scalar { kind: want, nullable })
+            fits.then_some(Passthrough::Scalar { kind: want, nullable })
         }
         Some(Kind::List) => {
             if !matches!(from_kind, None | Some(Kind::List)) {
                 return None;
             }
             let Some(to_items) = to.items() else {
-                return Some(Carry::Whole);
+                return Some(Passthrough::Whole);
             };
             at.push(Segment::Each(String::new()));
             let items = compile(from.and_then(Node::items), to_items, except, at);
             at.pop();
-            items.map(|items| Carry::List {
+            items.map(|items| Passthrough::List {
                 items: Box::new(items),
                 nullable,
             })
@@ -241,7 +241,7 @@ pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut 
     }
 }
 
-fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Carry> {
+fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Passthrough> {
     let outer = to;
     let mut names: BTreeSet<&str> = except.names(at);
     names.extend(to.properties().map(|(name, _)| name));
@@ -249,16 +249,16 @@ fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>
     let mut fields = BTreeMap::new();
     for name in names {
         at.push(Segment::Field(name.to_owned()));
-        let how = match place(Some(to), name) {
-            Place::None => None,
-            Place::Node(to) => match place(from, name) {
-                Place::None => None,
+        let how = match child_schema(Some(to), name) {
+            ChildSchema::Absent => None,
+            ChildSchema::Node(to) => match child_schema(from, name) {
+                ChildSchema::Absent => None,
                 // An entry of a map that a rule moves elsewhere is gone from here.
-                Place::Node(_) if outer.property(name).is_none() && except.moved(at) => None,
-                Place::Node(from) => compile(Some(from), to, except, at),
-                Place::Unknown => compile(None, to, except, at),
+                ChildSchema::Node(_) if outer.property(name).is_none() && except.moved(at) => None,
+                ChildSchema::Node(from) => compile(Some(from), to, except, at),
+                ChildSchema::Unknown => compile(None, to, except, at),
             },
-            Place::Unknown => (!except.closed(at) && !except.moved(at)).then_some(Carry::Whole),
+            ChildSchema::Unknown => (!except.closed(at) && !except.moved(at)).then_some(Passthrough::Whole),
         };
         at.pop();
         fields.insert(name.into(), how);
@@ -271,28 +271,28 @@ fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>
             }
             _ => compile(None, to, except, at),
         },
-        (None, true) => Some(Carry::Whole),
+        (None, true) => Some(Passthrough::Whole),
         (None, false) => None,
     };
     at.pop();
-    Some(Carry::Object {
+    Some(Passthrough::Object {
         fields: Fields::new(fields, rest.map(Box::new)),
         nullable: to.nullable(),
     })
 }
 
-enum Place<'s> {
-    None,
+enum ChildSchema<'s> {
+    Absent,
     Node(&'s Node),
     Unknown,
 }
 
-fn place<'s>(node: Option<&'s Node>, name: &str) -> Place<'s> {
-    let Some(node) = node else { return Place::Unknown };
+fn child_schema<'s>(node: Option<&'s Node>, name: &str) -> ChildSchema<'s> {
+    let Some(node) = node else { return ChildSchema::Unknown };
     match node.child(name) {
-        Some(child) => Place::Node(child),
-        None if node.preserves_unknown() || takes_anything(node) => Place::Unknown,
-        None => Place::None,
+        Some(child) => ChildSchema::Node(child),
+        None if node.preserves_unknown() || takes_anything(node) => ChildSchema::Unknown,
+        None => ChildSchema::Absent,
     }
 }
 

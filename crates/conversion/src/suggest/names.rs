@@ -3,7 +3,7 @@
 use crate::path::Segment;
 
 /// The words of a place: of its path, of its last name, of its description.
-pub(super) struct Words {
+pub(super) struct NameWords {
     path: Vec<Vec<String>>,
     description: Vec<String>,
 }
@@ -16,7 +16,7 @@ pub(super) struct Likeness {
     pub(super) opposite: bool,
 }
 
-/// Words that say the opposite of each other.
+/// NameWords that say the opposite of each other.
 const OPPOSITES: &[(&str, &str)] = &[
     ("enable", "disable"),
     ("enabled", "disabled"),
@@ -38,13 +38,13 @@ const OPPOSITES: &[(&str, &str)] = &[
     ("required", "optional"),
     ("writable", "readonly"),
 ];
-/// Words that turn what follows into its opposite, and those that say it as it is.
+/// NameWords that turn what follows into its opposite, and those that say it as it is.
 const NEGATIONS: &[&str] = &[
     "skip", "no", "not", "disable", "disabled", "without", "omit", "ignore", "suppress",
 ];
 const ASSERTIONS: &[&str] = &["enable", "enabled", "use", "with", "do"];
 
-/// Words that people take for each other.
+/// NameWords that people take for each other.
 const SYNONYMS: &[&[&str]] = &[
     &["comment", "description", "note"],
     &["size", "capacity"],
@@ -65,22 +65,22 @@ const SYNONYMS: &[&[&str]] = &[
 /// A name in another place says a little less than the same name in the same place.
 const ELSEWHERE: f64 = 0.95;
 
-impl Words {
-    pub(super) fn of(path: &[Segment], description: &str) -> Words {
+impl NameWords {
+    pub(super) fn from_path(path: &[Segment], description: &str) -> NameWords {
         let name = |segment: &Segment| match segment {
             Segment::Field(name) => split(name),
             _ => Vec::new(),
         };
-        Words {
+        NameWords {
             path: path.iter().map(name).collect(),
             description: split(description),
         }
     }
 
-    pub(super) fn like(&self, other: &Words) -> Likeness {
+    pub(super) fn like(&self, other: &NameWords) -> Likeness {
         let shared = self.path.iter().zip(&other.path).take_while(|(a, b)| a == b).count();
-        let below = |words: &Words| words.path[shared.min(words.path.len().saturating_sub(1))..].concat();
-        let last = |words: &Words| words.path.last().cloned().unwrap_or_default();
+        let below = |words: &NameWords| words.path[shared.min(words.path.len().saturating_sub(1))..].concat();
+        let last = |words: &NameWords| words.path.last().cloned().unwrap_or_default();
         let (a, b) = (last(self), last(other));
         let (name, whole) = (dice(&a, &b), dice(&below(self), &below(other)));
         let opposite = OPPOSITES.iter().any(|(x, y)| {
@@ -109,7 +109,7 @@ impl Words {
         last.is_some_and(|last| *last == singular(word.to_owned()))
     }
 
-    pub(super) fn described_like(&self, other: &Words) -> f64 {
+    pub(super) fn described_like(&self, other: &NameWords) -> f64 {
         dice(&self.description, &other.description)
     }
 }
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn names_are_sets_of_words() {
-        let words = |path: &str| Words::of(Path::parse(path).unwrap().segments(), "");
+        let words = |path: &str| NameWords::from_path(Path::parse(path).unwrap().segments(), "");
         for (a, b, low, high) in [
             ("spec.firstName", "spec.name.first", 1.0, 1.0),
             ("spec.size", "spec.resources.size", 0.95, 0.95),

@@ -1,21 +1,21 @@
 //! The fields of an object on their way, found by one walk over both sides.
 
-use super::Carry;
+use super::Passthrough;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 
 /// How an object's fields cross.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Fields {
-    named: BTreeMap<Box<str>, Option<Carry>>,
+    named: BTreeMap<Box<str>, Option<Passthrough>>,
     /// How those cross that are not named.
-    rest: Option<Box<Carry>>,
+    rest: Option<Box<Passthrough>>,
     /// Whether most of those that are named stay behind.
     few: bool,
 }
 
 impl Fields {
-    pub(crate) fn new(named: BTreeMap<Box<str>, Option<Carry>>, rest: Option<Box<Carry>>) -> Fields {
+    pub(crate) fn new(named: BTreeMap<Box<str>, Option<Passthrough>>, rest: Option<Box<Passthrough>>) -> Fields {
         let behind = named.values().filter(|how| how.is_none()).count();
         let few = rest.is_none() && behind > named.len() / 2;
         Fields { named, rest, few }
@@ -53,7 +53,7 @@ impl Fields {
 
     /// How a field crosses. It is asked in the order of names: both sides are in order, so that one
     /// walk finds all.
-    fn walk<'f>(&'f self) -> impl FnMut(&str) -> Option<&'f Carry> {
+    fn walk<'f>(&'f self) -> impl FnMut(&str) -> Option<&'f Passthrough> {
         let mut known = self.named.iter().peekable();
         move |name| {
             while known.next_if(|(known, _)| &***known < name).is_some() {}
@@ -65,7 +65,7 @@ impl Fields {
     }
 
     /// How the field of this name crosses.
-    pub(crate) fn get(&self, name: &str) -> Option<&Carry> {
+    pub(crate) fn get(&self, name: &str) -> Option<&Passthrough> {
         match self.named.get(name) {
             Some(how) => how.as_ref(),
             None => self.rest.as_deref(),
@@ -73,12 +73,12 @@ impl Fields {
     }
 
     /// How those cross that are not named.
-    pub(crate) fn rest(&self) -> Option<&Carry> {
+    pub(crate) fn rest(&self) -> Option<&Passthrough> {
         self.rest.as_deref()
     }
 
     /// The fields that are named.
-    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, Option<&Carry>)> {
+    pub(crate) fn named(&self) -> impl Iterator<Item = (&str, Option<&Passthrough>)> {
         self.named.iter().map(|(name, how)| (&**name, how.as_ref()))
     }
 

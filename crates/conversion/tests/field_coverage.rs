@@ -13,7 +13,7 @@ fn table(text: &str) -> String {
     for direction in field_coverage(&bundle) {
         writeln!(out, "{} → {}", direction.from, direction.to).unwrap();
         for field in &direction.fields {
-            writeln!(out, "  {} {}", field.path, field.fate).unwrap();
+            writeln!(out, "  {} {}", field.path, field.outcome).unwrap();
         }
         for made in &direction.made {
             let by = made.by.rule().map(|rule| format!(" by {rule}")).unwrap_or_default();

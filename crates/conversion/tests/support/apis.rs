@@ -64,7 +64,7 @@ impl Dice {
 }
 
 /// An API: `{storage, versions, rules}` as `bundle` reads it.
-pub fn world(seed: u64) -> Json {
+pub fn generated_api(seed: u64) -> Json {
     let dice = &mut Dice(seed);
     let features: Vec<Json> = (0..1 + dice.below(5))
         .map(|n| {
