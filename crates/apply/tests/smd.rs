@@ -39,7 +39,7 @@ struct Write {
     object: Json,
     #[serde(default)]
     live: Json,
-    managers: BTreeMap<String, Owned>,
+    managers: BTreeMap<String, ManagedEntry>,
     /// `manager path` of each.
     #[serde(default)]
     conflicts: BTreeSet<String>,
@@ -48,7 +48,7 @@ struct Write {
 }
 
 #[derive(Deserialize, Debug, PartialEq)]
-struct Owned {
+struct ManagedEntry {
     version: String,
     applied: bool,
     fields: Json,
@@ -60,7 +60,7 @@ struct Schemas(BTreeMap<String, Structural>);
 
 impl Versions for Schemas {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
-        self.0.get(api_version).map(Shape::of)
+        self.0.get(api_version).map(Shape::for_schema)
     }
 
     fn convert(&self, object: &Json, _: &str, _: &str) -> Result<Json, String> {
@@ -99,9 +99,9 @@ impl World {
         Ok(())
     }
 
-    fn owned(&self) -> BTreeMap<String, Owned> {
+    fn owned(&self) -> BTreeMap<String, ManagedEntry> {
         let entries = self.managers.0.iter().map(|(manager, entry)| {
-            let owned = Owned {
+            let owned = ManagedEntry {
                 version: entry.api_version.to_string(),
                 applied: manager.operation == Operation::Apply,
                 fields: entry.fields.to_json(),
@@ -113,7 +113,7 @@ impl World {
 }
 
 /// What is wrong and where: values are shown as Go keeps them there, and as JSON here.
-fn told(error: &str) -> String {
+fn without_values(error: &str) -> String {
     let lines = error.lines().map(|line| line.split(", got ").next().unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")
 }
@@ -160,8 +160,8 @@ fn replay(case: &Case) -> Result<(), String> {
         } else {
             write.live.clone()
         };
-        let got = (&world.live, world.owned(), conflicts, told(&error));
-        let want = (&live, &write.managers, &write.conflicts, &told(&write.error));
+        let got = (&world.live, world.owned(), conflicts, without_values(&error));
+        let want = (&live, &write.managers, &write.conflicts, &without_values(&write.error));
         if (got.0, &got.1, &got.2, &got.3) != want {
             return Err(format!(
                 "{}, step {number}:\n  got  {got:?}\n  want {want:?}",

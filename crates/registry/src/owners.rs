@@ -344,7 +344,7 @@ fn split(api_version: &str) -> (&str, &str) {
 
 impl Versions for Seen<'_> {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
-        Some(Shape::of(&self.version(api_version)?.schema))
+        Some(Shape::for_schema(&self.version(api_version)?.schema))
     }
 
     fn convert(&self, object: &Json, from_version: &str, to_version: &str) -> std::result::Result<Json, String> {

@@ -2,14 +2,14 @@
 //! place, `.` the place itself.
 
 use super::element::Element;
-use super::set::{FieldSet, Place};
+use super::set::{FieldNode, FieldSet};
 use insula_api::Json;
 use serde_json::Map;
 
 impl FieldSet {
     /// As `fieldsV1` shows it.
     pub fn to_json(&self) -> Json {
-        let places = self.places.iter().map(|(element, place)| {
+        let nodes = self.nodes.iter().map(|(element, place)| {
             let mut below = place.below.to_json();
             if place.member
                 && let Json::Object(fields) = &mut below
@@ -19,7 +19,7 @@ impl FieldSet {
             }
             (name(element), below)
         });
-        Json::Object(places.collect())
+        Json::Object(nodes.collect())
     }
 
     /// Reads `fieldsV1`. Steps of a kind that nobody knows are left out: a later version may know
@@ -30,27 +30,27 @@ impl FieldSet {
 }
 
 /// A place without known steps below is a member, whether it says so or not.
-fn read(json: &Json) -> Option<Place> {
+fn read(json: &Json) -> Option<FieldNode> {
     let mut member = false;
-    let mut places = Vec::new();
+    let mut nodes = Vec::new();
     match json {
         Json::Null => {}
         Json::Object(fields) => {
-            places.reserve_exact(fields.len());
+            nodes.reserve_exact(fields.len());
             for (name, below) in fields {
                 match (name.as_str(), element(name)?) {
                     (".", _) => member = true,
                     (_, None) => {}
-                    (_, Some(element)) => places.push((element, read(below)?)),
+                    (_, Some(element)) => nodes.push((element, read(below)?)),
                 }
             }
         }
         _ => return None,
     }
-    member |= places.is_empty();
+    member |= nodes.is_empty();
     // Keys and values are sorted as texts in JSON.
-    let below = FieldSet::of_places(places);
-    Some(Place { member, below })
+    let below = FieldSet::from_nodes(nodes);
+    Some(FieldNode { member, below })
 }
 
 fn name(element: &Element) -> String {

@@ -10,5 +10,5 @@ mod element;
 mod set;
 
 pub use element::{Element, Path};
+pub(crate) use set::FieldNode;
 pub use set::FieldSet;
-pub(crate) use set::Place;

@@ -10,19 +10,19 @@ use std::cmp::Ordering;
 /// by appending, and two sets are walked side by side.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSet {
-    pub(super) places: Vec<(Element, Place)>,
+    pub(super) nodes: Vec<(Element, FieldNode)>,
 }
 
 /// One place of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Place {
+pub(crate) struct FieldNode {
     /// Whether the place itself is in the set.
     pub(crate) member: bool,
     /// What is in the set below it.
     pub(crate) below: FieldSet,
 }
 
-impl Place {
+impl FieldNode {
     fn is_empty(&self) -> bool {
         !self.member && self.below.is_empty()
     }
@@ -30,22 +30,22 @@ impl Place {
 
 impl FieldSet {
     /// An empty set with room for so many places.
-    pub(crate) fn with_capacity(places: usize) -> FieldSet {
+    pub(crate) fn with_capacity(nodes: usize) -> FieldSet {
         FieldSet {
-            places: Vec::with_capacity(places),
+            nodes: Vec::with_capacity(nodes),
         }
     }
 
     /// A set of places in any order, none of them empty.
-    pub(super) fn of_places(mut places: Vec<(Element, Place)>) -> FieldSet {
-        places.sort_by(|(a, _), (b, _)| a.cmp(b));
-        places.dedup_by(|(later, _), (first, _)| later == first);
-        FieldSet { places }
+    pub(super) fn from_nodes(mut nodes: Vec<(Element, FieldNode)>) -> FieldSet {
+        nodes.sort_by(|(a, _), (b, _)| a.cmp(b));
+        nodes.dedup_by(|(later, _), (first, _)| later == first);
+        FieldSet { nodes }
     }
 
     /// Whether nothing is in the set.
     pub fn is_empty(&self) -> bool {
-        self.places.is_empty()
+        self.nodes.is_empty()
     }
 
     /// Adds a path; the empty path stands for the whole object, which nobody owns.
@@ -59,49 +59,49 @@ impl FieldSet {
             self.unite(below);
             return;
         };
-        let set = above.iter().fold(self, |set, element| &mut set.at(element).below);
-        let place = set.at(last);
+        let set = above.iter().fold(self, |set, element| &mut set.entry(element).below);
+        let place = set.entry(last);
         place.member = true;
         place.below.unite(below);
     }
 
     /// Where a place is, or where it would go: most often at the end.
     fn find(&self, element: &Element) -> Result<usize, usize> {
-        match self.places.last() {
-            Some((last, _)) if last >= element => self.places.binary_search_by(|(own, _)| own.cmp(element)),
-            _ => Err(self.places.len()),
+        match self.nodes.last() {
+            Some((last, _)) if last >= element => self.nodes.binary_search_by(|(own, _)| own.cmp(element)),
+            _ => Err(self.nodes.len()),
         }
     }
 
-    fn at(&mut self, element: &Element) -> &mut Place {
+    fn entry(&mut self, element: &Element) -> &mut FieldNode {
         let found = self.find(element).unwrap_or_else(|free| {
-            self.places.insert(free, (element.clone(), Place::default()));
+            self.nodes.insert(free, (element.clone(), FieldNode::default()));
             free
         });
-        &mut self.places[found].1
+        &mut self.nodes[found].1
     }
 
     /// Puts a place where none is.
-    pub(crate) fn put(&mut self, element: Element, place: Place) {
+    pub(crate) fn put(&mut self, element: Element, place: FieldNode) {
         if !place.is_empty() {
             match self.find(&element) {
-                Ok(found) => self.places[found].1 = place,
-                Err(free) => self.places.insert(free, (element, place)),
+                Ok(found) => self.nodes[found].1 = place,
+                Err(free) => self.nodes.insert(free, (element, place)),
             }
         }
     }
 
     /// The places, each changed or, if it becomes empty, left out.
-    pub(crate) fn map(mut self, mut change: impl FnMut(&Element, Place) -> Place) -> FieldSet {
-        self.places.retain_mut(|(element, place)| {
+    pub(crate) fn map(mut self, mut change: impl FnMut(&Element, FieldNode) -> FieldNode) -> FieldSet {
+        self.nodes.retain_mut(|(element, place)| {
             *place = change(element, std::mem::take(place));
             !place.is_empty()
         });
         self
     }
 
-    pub(crate) fn place(&self, element: &Element) -> Option<&Place> {
-        self.find(element).ok().map(|found| &self.places[found].1)
+    pub(crate) fn place(&self, element: &Element) -> Option<&FieldNode> {
+        self.find(element).ok().map(|found| &self.nodes[found].1)
     }
 
     /// Whether a path is in the set.
@@ -118,23 +118,23 @@ impl FieldSet {
     /// Adds all of another set.
     pub fn unite(&mut self, other: FieldSet) {
         if self.is_empty() || other.is_empty() {
-            self.places.extend(other.places);
+            self.nodes.extend(other.nodes);
             return;
         }
-        let mut places = Vec::with_capacity(self.places.len().max(other.places.len()));
-        let mut rest = other.places.into_iter().peekable();
-        for (element, mut own) in std::mem::take(&mut self.places) {
+        let mut nodes = Vec::with_capacity(self.nodes.len().max(other.nodes.len()));
+        let mut rest = other.nodes.into_iter().peekable();
+        for (element, mut own) in std::mem::take(&mut self.nodes) {
             while let Some(before) = rest.next_if(|(theirs, _)| *theirs < element) {
-                places.push(before);
+                nodes.push(before);
             }
             if let Some((_, theirs)) = rest.next_if(|(theirs, _)| *theirs == element) {
                 own.member |= theirs.member;
                 own.below.unite(theirs.below);
             }
-            places.push((element, own));
+            nodes.push((element, own));
         }
-        places.extend(rest);
-        self.places = places;
+        nodes.extend(rest);
+        self.nodes = nodes;
     }
 
     /// What is in both.
@@ -142,11 +142,11 @@ impl FieldSet {
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut both = FieldSet::default();
         let mut beside = other.beside();
-        for (element, own) in &self.places {
+        for (element, own) in &self.nodes {
             if let Some(theirs) = beside.next(element) {
                 let member = own.member && theirs.member;
                 let below = own.below.intersection(&theirs.below);
-                both.put(element.clone(), Place { member, below });
+                both.put(element.clone(), FieldNode { member, below });
             }
         }
         both
@@ -155,7 +155,7 @@ impl FieldSet {
     /// Takes the members of another set away. What is below them stays.
     pub fn subtract(&mut self, other: &FieldSet) {
         let mut beside = other.beside();
-        self.places.retain_mut(|(element, own)| {
+        self.nodes.retain_mut(|(element, own)| {
             if let Some(theirs) = beside.next(element) {
                 own.member &= !theirs.member;
                 own.below.subtract(&theirs.below);
@@ -167,7 +167,7 @@ impl FieldSet {
     /// Takes the members of another set away, with everything below them.
     pub fn cut(&mut self, other: &FieldSet) {
         let mut beside = other.beside();
-        self.places.retain_mut(|(element, own)| match beside.next(element) {
+        self.nodes.retain_mut(|(element, own)| match beside.next(element) {
             Some(theirs) if theirs.member => false,
             Some(theirs) => {
                 own.below.cut(&theirs.below);
@@ -178,7 +178,7 @@ impl FieldSet {
     }
 
     fn beside(&self) -> Beside<'_> {
-        Beside { rest: &self.places }
+        Beside { rest: &self.nodes }
     }
 
     /// All paths: at each level members before what is below them, as conflicts are listed.
@@ -189,10 +189,10 @@ impl FieldSet {
     }
 
     fn collect(&self, above: &mut Vec<Element>, found: &mut Vec<Path>) {
-        for (element, _) in self.places.iter().filter(|(_, place)| place.member) {
+        for (element, _) in self.nodes.iter().filter(|(_, place)| place.member) {
             found.push(Path(above.iter().chain([element]).cloned().collect()));
         }
-        for (element, place) in &self.places {
+        for (element, place) in &self.nodes {
             above.push(element.clone());
             place.below.collect(above, found);
             above.pop();
@@ -202,12 +202,12 @@ impl FieldSet {
 
 /// The places of a set, walked beside those of another.
 struct Beside<'a> {
-    rest: &'a [(Element, Place)],
+    rest: &'a [(Element, FieldNode)],
 }
 
 impl<'a> Beside<'a> {
     /// The place of an element. Elements must be asked for in ascending order.
-    fn next(&mut self, element: &Element) -> Option<&'a Place> {
+    fn next(&mut self, element: &Element) -> Option<&'a FieldNode> {
         while let Some(((first, place), rest)) = self.rest.split_first() {
             match first.cmp(element) {
                 Ordering::Less => self.rest = rest,

@@ -119,7 +119,7 @@ fn attempt(
     };
     let effect = effect(live, &object, &managers, Some(&own), writer, versions).map_err(ApplyError::Version)?;
     if on_conflict == OnConflict::Refuse
-        && let Some(conflicts) = Conflicts::of(effect.taken.clone())
+        && let Some(conflicts) = Conflicts::from_sets(effect.taken.clone())
     {
         return Err(ApplyError::Conflicts(conflicts));
     }

@@ -25,7 +25,7 @@ impl Conflict {
 pub struct Conflicts(pub Vec<Conflict>);
 
 impl Conflicts {
-    pub(super) fn of(sets: BTreeMap<Manager, FieldSet>) -> Option<Conflicts> {
+    pub(super) fn from_sets(sets: BTreeMap<Manager, FieldSet>) -> Option<Conflicts> {
         let conflicts = sets.into_iter().flat_map(|(manager, set)| {
             set.paths().into_iter().map(move |field| Conflict {
                 manager: manager.clone(),

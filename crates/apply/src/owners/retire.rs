@@ -46,7 +46,7 @@ pub fn retire(managers: Managers, is_served: impl Fn(&str) -> bool, retirement: 
         let Some(shape) = retirement.whole.shape(&entry.api_version) else {
             continue;
         };
-        let Ok(mut fields) = retirement.told(shape, target, &entry) else {
+        let Ok(mut fields) = retirement.translated(shape, target, &entry) else {
             join(&mut kept, manager, entry);
             continue;
         };
@@ -84,7 +84,7 @@ fn join(managers: &mut Managers, manager: Manager, entry: Entry) {
 }
 
 impl Retirement<'_> {
-    fn told(&self, shape: Shape<'_>, target: Shape<'_>, entry: &Entry) -> Result<FieldSet, String> {
+    fn translated(&self, shape: Shape<'_>, target: Shape<'_>, entry: &Entry) -> Result<FieldSet, String> {
         let from = &*entry.api_version;
         let seen = self.whole.convert(self.live, self.to, from)?;
         let mut others = with_named(shape, fields_of(shape, &seen));
@@ -94,10 +94,12 @@ impl Retirement<'_> {
             part[field] = seen[field].clone();
         }
         let part = self.parts.convert(&part, from, self.to)?;
-        let told = fields_of(target, &part).intersection(&fields_of(target, self.live));
+        let translated = fields_of(target, &part).intersection(&fields_of(target, self.live));
         // Where the object cannot do without the part, all of it is taken for the manager's.
         let rest = self.whole.convert(&remove(shape, &seen, &entry.fields), from, self.to);
-        Ok(rest.map_or(told.clone(), |rest| compare(target, &rest, self.live).touched(&told)))
+        Ok(rest.map_or(translated.clone(), |rest| {
+            compare(target, &rest, self.live).touched(&translated)
+        }))
     }
 }
 
@@ -134,8 +136,8 @@ mod tests {
     impl Versions for Two {
         fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
             match api_version {
-                "g/old" => Some(Shape::of(&self.old)),
-                "g/new" => Some(Shape::of(&self.new)),
+                "g/old" => Some(Shape::for_schema(&self.old)),
+                "g/new" => Some(Shape::for_schema(&self.new)),
                 _ => None,
             }
         }
@@ -179,8 +181,8 @@ mod tests {
             parts: &parts,
         };
         let managers = Managers::read(&owners).expect("a list of owners");
-        let told = retire(managers, |version| version == "g/new", &retirement);
-        assert_eq!(told.to_json(), want);
+        let translated = retire(managers, |version| version == "g/new", &retirement);
+        assert_eq!(translated.to_json(), want);
     }
 
     #[test]

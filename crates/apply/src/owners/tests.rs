@@ -12,7 +12,7 @@ struct Shapes(BTreeMap<&'static str, Structural>);
 
 impl Versions for Shapes {
     fn shape(&self, api_version: &str) -> Option<Shape<'_>> {
-        self.0.get(api_version).map(Shape::of)
+        self.0.get(api_version).map(Shape::for_schema)
     }
 
     fn convert(&self, object: &Json, _: &str, to: &str) -> Result<Json, String> {
@@ -50,7 +50,7 @@ fn shapes() -> Shapes {
 }
 
 /// An object, its owners, and a clock that ticks with each write.
-struct Story {
+struct Script {
     shapes: Shapes,
     object: Json,
     managers: Managers,
@@ -63,9 +63,9 @@ enum Write {
     Force,
 }
 
-impl Story {
-    fn new() -> Story {
-        Story {
+impl Script {
+    fn new() -> Script {
+        Script {
             shapes: shapes(),
             object: json!({}),
             managers: Managers::default(),
@@ -131,12 +131,12 @@ fn spec(fields: Json) -> Json {
     json!({"metadata": {"name": "a"}, "spec": fields})
 }
 
-fn tell(steps: Vec<(Write, &str, &str, Json)>) -> Story {
-    let mut story = Story::new();
+fn tell(steps: Vec<(Write, &str, &str, Json)>) -> Script {
+    let mut script = Script::new();
     for (write, manager, version, body) in steps {
-        story.write(&write, manager, version, body).expect("no conflict");
+        script.write(&write, manager, version, body).expect("no conflict");
     }
-    story
+    script
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn creating_owns_everything_and_applying_owns_leaves() {
 
 #[test]
 fn what_is_given_up_goes_unless_others_own_it() {
-    let story = tell(vec![
+    let script = tell(vec![
         (
             Write::Apply,
             "a",
@@ -171,8 +171,8 @@ fn what_is_given_up_goes_unless_others_own_it() {
         (Write::Apply, "b", "g/v1", spec(json!({"size": 1, "tags": ["y"]}))),
         (Write::Apply, "a", "g/v1", spec(json!({"sizes": {}}))),
     ]);
-    assert_eq!(story.object["spec"], json!({"size": 1, "tags": ["y"], "sizes": {}}));
-    let story = tell(vec![
+    assert_eq!(script.object["spec"], json!({"size": 1, "tags": ["y"], "sizes": {}}));
+    let script = tell(vec![
         (
             Write::Apply,
             "a",
@@ -182,13 +182,13 @@ fn what_is_given_up_goes_unless_others_own_it() {
         (Write::Apply, "b", "g/v1", spec(json!({"ports": [{"port": 2}]}))),
         (Write::Apply, "a", "g/v1", json!({"metadata": {"name": "a"}})),
     ]);
-    assert_eq!(story.object["spec"], json!({"ports": [{"port": 2}]}));
-    assert_eq!(story.owners().len(), 1);
+    assert_eq!(script.object["spec"], json!({"ports": [{"port": 2}]}));
+    assert_eq!(script.owners().len(), 1);
 }
 
 #[test]
 fn times_tell_who_changed_the_object_last() {
-    let mut story = tell(vec![
+    let mut script = tell(vec![
         (Write::Apply, "a", "g/v1", spec(json!({"size": 1}))),
         (Write::Apply, "b", "g/v1", spec(json!({"size": 1}))),
         (Write::Update, "c", "g/v1", spec(json!({"size": 1}))),
@@ -197,17 +197,21 @@ fn times_tell_who_changed_the_object_last() {
         r#"b Apply g/v1 -: {"f:spec":{"f:size":{}}}"#,
         r#"a Apply g/v1 01: {"f:spec":{"f:size":{}}}"#,
     ];
-    assert_eq!(story.owners(), want);
-    let before = (story.object.clone(), story.managers.clone());
-    story
+    assert_eq!(script.owners(), want);
+    let before = (script.object.clone(), script.managers.clone());
+    script
         .write(&Write::Apply, "a", "g/v1", spec(json!({"size": 1})))
         .expect("applies");
-    assert_eq!((story.object, story.managers), before, "applying again changes nothing");
+    assert_eq!(
+        (script.object, script.managers),
+        before,
+        "applying again changes nothing"
+    );
 }
 
 #[test]
 fn conflicts_name_managers_and_fields() {
-    let mut story = tell(vec![
+    let mut script = tell(vec![
         (Write::Update, "c", "g/v2", spec(json!({"colour": "red"}))),
         (
             Write::Apply,
@@ -216,7 +220,7 @@ fn conflicts_name_managers_and_fields() {
             spec(json!({"size": 1, "ports": [{"port": 80, "note": "x"}]})),
         ),
     ]);
-    let error = story
+    let error = script
         .write(&Write::Apply, "b", "g/v1", spec(json!({"size": 2})))
         .expect_err("owned by a");
     assert_eq!(
@@ -224,16 +228,16 @@ fn conflicts_name_managers_and_fields() {
         "Apply failed with 1 conflict: conflict with \"a\": .spec.size"
     );
     let body = spec(json!({"size": 2, "colour": "blue", "ports": [{"port": 80, "protocol": "TCP", "note": "y"}]}));
-    let error = story
+    let error = script
         .write(&Write::Apply, "b", "g/v1", body.clone())
         .expect_err("owned");
     assert_eq!(
         error.to_string(),
         "Apply failed with 3 conflicts: conflicts with \"a\":\n- .spec.size\n- .spec.ports[port=80,protocol=\"TCP\"].note\nconflicts with \"c\" using g/v2:\n- .spec.colour"
     );
-    story.write(&Write::Force, "b", "g/v1", body).expect("forced");
+    script.write(&Write::Force, "b", "g/v1", body).expect("forced");
     assert_eq!(
-        story.owners(),
+        script.owners(),
         [
             r#"a Apply g/v1 02: {"f:spec":{"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:port":{}}}}}"#,
             r#"b Apply g/v1 05: {"f:spec":{"f:colour":{},"f:ports":{"k:{\"port\":80,\"protocol\":\"TCP\"}":{".":{},"f:note":{},"f:port":{},"f:protocol":{}}},"f:size":{}}}"#,
@@ -244,23 +248,23 @@ fn conflicts_name_managers_and_fields() {
 
 #[test]
 fn fields_are_compared_in_their_owners_version() {
-    let mut story = tell(vec![
+    let mut script = tell(vec![
         (Write::Apply, "a", "g/v1", spec(json!({"tags": ["x"]}))),
         (Write::Apply, "d", "g/v3", spec(json!({"tags": ["x"]}))),
     ]);
-    let error = story
+    let error = script
         .write(&Write::Apply, "a", "g/v1", spec(json!({"tags": ["x", "y"]})))
         .expect_err("one value to d");
     assert_eq!(
         error.to_string(),
         "Apply failed with 1 conflict: conflict with \"d\": .spec.tags"
     );
-    story.shapes.0.remove("g/v3");
-    story
+    script.shapes.0.remove("g/v3");
+    script
         .write(&Write::Apply, "a", "g/v1", spec(json!({"tags": ["x", "y"]})))
         .expect("d's version is gone");
     assert_eq!(
-        story.owners(),
+        script.owners(),
         [r#"a Apply g/v1 04: {"f:spec":{"f:tags":{"v:\"x\"":{},"v:\"y\"":{}}}}"#]
     );
 }
@@ -276,11 +280,11 @@ fn lists_take_the_applied_order() {
         ("w z y x", "n1 y n2", "w z n1 y x n2"),
         ("a b c", "c x a", "b c x a"),
     ] {
-        let story = tell(vec![
+        let script = tell(vec![
             (Write::Update, "c", "g/v1", tags(live)),
             (Write::Apply, "a", "g/v1", tags(applied)),
         ]);
-        assert_eq!(story.object["spec"], tags(want)["spec"], "{live} + {applied}");
+        assert_eq!(script.object["spec"], tags(want)["spec"], "{live} + {applied}");
     }
 }
 
@@ -309,7 +313,7 @@ fn what_does_not_fit_is_refused_in_kubernetes_words() {
             "errors:\n  .spec.box: expected map, got []\n  .spec.size: expected numeric (int or float), got \"1\"\n  .spec.steps[0]: expected string, got 1",
         ),
     ] {
-        let error = Story::new()
+        let error = Script::new()
             .write(&Write::Apply, "a", "g/v1", spec(body))
             .expect_err(want);
         assert_eq!(error, ApplyError::Mistyped(want.into()));
@@ -318,18 +322,18 @@ fn what_does_not_fit_is_refused_in_kubernetes_words() {
 
 #[test]
 fn the_first_apply_finds_what_was_there_before() {
-    let mut story = tell(vec![(
+    let mut script = tell(vec![(
         Write::Update,
         "c",
         "g/v1",
         spec(json!({"size": 1, "colour": "red"})),
     )]);
-    story.managers = Managers::default();
-    story
+    script.managers = Managers::default();
+    script
         .write(&Write::Apply, "a", "g/v1", spec(json!({"size": 1})))
         .expect("applies");
     assert_eq!(
-        story.owners(),
+        script.owners(),
         [
             r#"a Apply g/v1 -: {"f:spec":{"f:size":{}}}"#,
             r#"before-first-apply Update g/v1 02: {"f:spec":{".":{},"f:colour":{},"f:size":{}}}"#,
@@ -343,7 +347,7 @@ fn client_side_apply_is_taken_over_by_kubectl_alone() {
         json!({"apiVersion": "g/v1", "kind": "Thing", "metadata": {"name": "a"}, "spec": {"size": 1, "colour": "red"}});
     let mut created = spec(json!({"size": 1, "colour": "blue"}));
     created["metadata"]["annotations"] = json!({"kubectl.kubernetes.io/last-applied-configuration": last.to_string()});
-    let story = || {
+    let script = || {
         tell(vec![(
             Write::Update,
             "kubectl-client-side-apply",
@@ -351,9 +355,9 @@ fn client_side_apply_is_taken_over_by_kubectl_alone() {
             created.clone(),
         )])
     };
-    let other = story().write(&Write::Apply, "other", "g/v1", spec(json!({"size": 2})));
+    let other = script().write(&Write::Apply, "other", "g/v1", spec(json!({"size": 2})));
     assert!(matches!(other, Err(ApplyError::Conflicts(_))));
-    let mut kubectl = story();
+    let mut kubectl = script();
     let error = kubectl.write(
         &Write::Apply,
         "kubectl",
@@ -372,10 +376,10 @@ fn client_side_apply_is_taken_over_by_kubectl_alone() {
 
 #[test]
 fn old_updaters_become_one() {
-    let mut story = Story::new();
+    let mut script = Script::new();
     for i in 0..14 {
         let name = format!("u{i:02}");
-        story
+        script
             .write(
                 &Write::Update,
                 &name,
@@ -384,7 +388,7 @@ fn old_updaters_become_one() {
             )
             .expect("writes");
     }
-    let updaters: Vec<_> = story
+    let updaters: Vec<_> = script
         .owners()
         .iter()
         .map(|line| line.split(' ').next().unwrap_or_default().to_owned())
@@ -394,17 +398,17 @@ fn old_updaters_become_one() {
         free[format!("k{i:02}")] = json!(i);
         free
     });
-    let mut story = Story::new();
+    let mut script = Script::new();
     for i in 0..14 {
         let mut free = everything.clone();
         free.as_object_mut()
             .expect("a map")
             .retain(|name, _| name.as_str() <= format!("k{i:02}").as_str());
-        story
+        script
             .write(&Write::Update, &format!("u{i:02}"), "g/v1", spec(json!({"free": free})))
             .expect("writes");
     }
-    let owners = story.owners();
+    let owners = script.owners();
     assert_eq!(owners.len(), UPDATE_MANAGERS_MAX);
     assert!(owners[0].starts_with("ancient-changes Update g/v1 05: "), "{owners:?}");
     assert!(owners[0].contains("f:k00") && owners[0].contains("f:k04"), "{owners:?}");
@@ -491,7 +495,7 @@ fn values() -> impl Strategy<Value = BTreeMap<u8, u8>> {
 proptest! {
     #[test]
     fn stories_end_as_in_the_model(steps in prop::collection::vec((0u8..3, 0u8..3, values()), 1..12)) {
-        let mut story = Story::new();
+        let mut script = Script::new();
         let mut model = Model::default();
         let sizes = |values: &BTreeMap<u8, u8>| {
             let sizes: serde_json::Map<_, _> = values.iter().map(|(field, value)| (field.to_string(), json!(value))).collect();
@@ -501,23 +505,23 @@ proptest! {
             let name = format!("m{manager}");
             if *kind == 0 {
                 model.update(*manager, values.clone());
-                story.write(&Write::Update, &name, "g/v1", sizes(values)).expect("updates");
+                script.write(&Write::Update, &name, "g/v1", sizes(values)).expect("updates");
             } else {
                 let write = if *kind == 1 { Write::Apply } else { Write::Force };
-                let applied = story.write(&write, &name, "g/v1", sizes(values));
+                let applied = script.write(&write, &name, "g/v1", sizes(values));
                 prop_assert_eq!(applied.is_ok(), model.apply(*manager, values, *kind == 2), "{:?}", applied);
                 if applied.is_ok() {
-                    let before = (story.object.clone(), story.managers.clone());
-                    story.write(&write, &name, "g/v1", sizes(values)).expect("applies again");
-                    prop_assert_eq!((&story.object, &story.managers), (&before.0, &before.1));
+                    let before = (script.object.clone(), script.managers.clone());
+                    script.write(&write, &name, "g/v1", sizes(values)).expect("applies again");
+                    prop_assert_eq!((&script.object, &script.managers), (&before.0, &before.1));
                 }
             }
-            prop_assert_eq!(&story.object["spec"], &sizes(&model.values)["spec"]);
+            prop_assert_eq!(&script.object["spec"], &sizes(&model.values)["spec"]);
             for manager in 0u8..3 {
                 for (applies, operation) in [(true, Operation::Apply), (false, Operation::Update)] {
                     let owned: BTreeSet<u8> = (0u8..5).filter(|field| {
                         let path = ["spec", "sizes", &field.to_string()].map(Element::field);
-                        story.managers.0.iter().any(|(m, entry)| {
+                        script.managers.0.iter().any(|(m, entry)| {
                             *m.name == *format!("m{manager}") && m.operation == operation && entry.fields.contains(&path)
                         })
                     }).collect();

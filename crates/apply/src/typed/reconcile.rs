@@ -1,7 +1,7 @@
 //! Sets that were written under an older schema.
 
 use super::shape::{Kind, Shape};
-use crate::fields::{Element, FieldSet, Place};
+use crate::fields::{Element, FieldNode, FieldSet};
 use insula_api::Json;
 
 /// The set under today's schema: who owned something inside a list or map that has become one value
@@ -14,18 +14,18 @@ pub(crate) fn reconcile(shape: Shape<'_>, set: FieldSet) -> FieldSet {
     })
 }
 
-fn reconcile_place(child: Shape<'_>, place: Place) -> Place {
+fn reconcile_place(child: Shape<'_>, place: FieldNode) -> FieldNode {
     if child.is_unknown() {
         return place;
     }
     // The schema alone decides: where it leaves the type open, it has no opinion on ownership
     // either.
     match child.kind(&Json::Null) {
-        Kind::AtomicList | Kind::AtomicMap => Place {
+        Kind::AtomicList | Kind::AtomicMap => FieldNode {
             member: true,
             below: FieldSet::default(),
         },
-        Kind::Scalar(_) | Kind::Set | Kind::Keyed(_) | Kind::Map => Place {
+        Kind::Scalar(_) | Kind::Set | Kind::Keyed(_) | Kind::Map => FieldNode {
             member: place.member,
             below: reconcile(child, place.below),
         },

@@ -2,7 +2,7 @@
 
 use super::items::identified;
 use super::shape::{Child, Kind, Shape};
-use crate::fields::{Element, FieldSet, Place};
+use crate::fields::{Element, FieldNode, FieldSet};
 use insula_api::Json;
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ pub(crate) fn fields_of(shape: Shape<'_>, value: &Json) -> FieldSet {
 }
 
 /// A leaf is a member; what has fields of its own is one only if its parent says so.
-fn owned(shape: Shape<'_>, value: &Json) -> Place {
+fn owned(shape: Shape<'_>, value: &Json) -> FieldNode {
     let mut below = FieldSet::default();
     match (shape.kind(value), value) {
-        (Kind::Scalar(_) | Kind::AtomicList | Kind::AtomicMap, _) => return Place { member: true, below },
+        (Kind::Scalar(_) | Kind::AtomicList | Kind::AtomicMap, _) => return FieldNode { member: true, below },
         (Kind::Map, Json::Object(fields)) => {
             let mut shapes = shape.fields();
             for (name, value) in fields {
@@ -36,7 +36,7 @@ fn owned(shape: Shape<'_>, value: &Json) -> Place {
                 };
                 below.put(
                     element,
-                    Place {
+                    FieldNode {
                         member: true,
                         below: below_item,
                     },
@@ -45,7 +45,7 @@ fn owned(shape: Shape<'_>, value: &Json) -> Place {
         }
         _ => {}
     }
-    Place { member: false, below }
+    FieldNode { member: false, below }
 }
 
 /// Every place of a value, as if it had just been added.
@@ -57,7 +57,7 @@ pub(crate) fn everything(shape: Shape<'_>, value: &Json) -> FieldSet {
             let mut shapes = shape.fields();
             for (name, value) in fields {
                 let below = everything(shapes.field(name), value);
-                all.put(Element::field(name), Place { member: true, below });
+                all.put(Element::field(name), FieldNode { member: true, below });
             }
         }
         (kind @ (Kind::Set | Kind::Keyed(_)), Json::Array(items)) => {
@@ -66,7 +66,7 @@ pub(crate) fn everything(shape: Shape<'_>, value: &Json) -> FieldSet {
                     [item] => everything(shape.items(), item),
                     _ => FieldSet::default(),
                 };
-                all.put(element, Place { member: true, below });
+                all.put(element, FieldNode { member: true, below });
             }
         }
         _ => {}
@@ -92,7 +92,7 @@ pub(crate) fn with_named(shape: Shape<'_>, set: FieldSet) -> FieldSet {
             Element::Field(name) => fields.child(name).unwrap_or(Child::UNKNOWN),
             Element::Key(_) | Element::Value(_) | Element::Index(_) => Child::entry(shape.items()),
         };
-        Place {
+        FieldNode {
             member: place.member || child.named,
             below: with_named(child.shape, place.below),
         }

@@ -65,10 +65,10 @@ impl<'a> Fields<'a> {
             _ => {}
         }
         if let Some(field) = children.property(name) {
-            return Some(Child::named(Shape::at(field, keeps_unknown)));
+            return Some(Child::named(Shape::for_node(field, keeps_unknown)));
         }
         match node.additional() {
-            Some(values) => Some(Child::entry(Shape::at(values, keeps_unknown))),
+            Some(values) => Some(Child::entry(Shape::for_node(values, keeps_unknown))),
             None if keeps_unknown || node.properties().next().is_none() => Some(Child::UNKNOWN),
             None => None,
         }
@@ -89,7 +89,7 @@ pub(crate) struct Child<'a> {
 
 impl<'a> Shape<'a> {
     /// Of whole objects.
-    pub fn of(schema: &'a Structural) -> Shape<'a> {
+    pub fn for_schema(schema: &'a Structural) -> Shape<'a> {
         Shape {
             of: Of::Object(schema.root()),
             keeps_unknown: false,
@@ -101,7 +101,7 @@ impl<'a> Shape<'a> {
         keeps_unknown: true,
     };
 
-    fn at(node: &'a Node, keeps_unknown: bool) -> Shape<'a> {
+    fn for_node(node: &'a Node, keeps_unknown: bool) -> Shape<'a> {
         let of = match node.embedded() {
             true => Of::Object(node),
             false => Of::Node(node),
@@ -161,7 +161,7 @@ impl<'a> Shape<'a> {
     pub(crate) fn items(self) -> Shape<'a> {
         match self.of {
             Of::Node(node) | Of::Object(node) => match node.items() {
-                Some(items) => Shape::at(items, self.keeps_unknown || node.preserves_unknown()),
+                Some(items) => Shape::for_node(items, self.keeps_unknown || node.preserves_unknown()),
                 None => Shape::UNKNOWN,
             },
             Of::Text | Of::Unknown => Shape::UNKNOWN,
