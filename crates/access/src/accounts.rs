@@ -9,7 +9,7 @@ use crate::{
 use insula_api::{Clock, ClusterName, FieldError, FieldPath, Json, ObjectKey, ResourceId, Rng, Timestamp, Uid};
 use insula_auth::{
     UserInfo,
-    account::{Account, Claims, ISSUER, Reference, Verifier},
+    service_account::{Claims, ISSUER, Reference, ServiceAccount, Verifier},
 };
 use insula_catalog::{Error, Named, Result, ids};
 use insula_store::{Entry, Snapshot, Store};
@@ -115,7 +115,7 @@ impl Accounts {
         owned["expirationSeconds"] = json!(seconds);
         let mut owner = reviews::owner(&owned, TOKEN_REQUEST.0, manager, now);
         owner["subresource"] = json!("token");
-        let account = Account {
+        let account = ServiceAccount {
             cluster: target.cluster.to_string(),
             namespace: namespace.to_owned(),
             secret: bound(snapshot, target, namespace, &spec["boundObjectRef"])?,

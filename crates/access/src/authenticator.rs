@@ -8,7 +8,7 @@ use crate::{
 };
 use bytes::Bytes;
 use insula_api::Timestamp;
-use insula_auth::{GROUP_AUTHENTICATED, TokenFile, UserInfo, account::ISSUER, bearer, certificate, jwt};
+use insula_auth::{GROUP_AUTHENTICATED, TokenFile, UserInfo, bearer, certificate, jwt, service_account::ISSUER};
 use std::{
     borrow::Cow,
     sync::{Arc, OnceLock},

@@ -212,7 +212,7 @@ pub fn authorize(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts)
 }
 
 fn asked(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Trail {
-    let user = Identities::of(user, attributes.cluster.as_ref());
+    let user = Identities::in_cluster(user, attributes.cluster.as_ref());
     let mut trail = Trail::with_capacity(STEPS.len());
     for step in STEPS {
         trail.push((step, opinion(step, &user, attributes, facts)));

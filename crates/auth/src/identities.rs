@@ -47,7 +47,7 @@ struct Warrant {
 
 impl<'a> Identities<'a> {
     /// What the user counts as in the cluster. No cluster is outside of every scope.
-    pub fn of(user: &'a UserInfo, cluster: Option<&ClusterName>) -> Self {
+    pub fn in_cluster(user: &'a UserInfo, cluster: Option<&ClusterName>) -> Self {
         let mut found = Vec::with_capacity(1);
         if user.extra.is_empty() {
             found.push(Cow::Borrowed(user));

@@ -4,13 +4,12 @@
 //! ```text
 //! certificate::user(der) ─┐
 //! TokenFile::lookup(token)┼─> UserInfo ── permit(user, attributes, facts) ──> Permit | Forbidden
-//! account::Claims::user() ┤
+//! service_account::Claims::user() ┤
 //! jwt::Issuer::user(token)┘
 //! ```
 //! A [`Permit`] can be made only by [`permit`], which asks every step of the chain in order. A door
 //! that takes a `Permit` cannot be entered without having been decided upon.
 
-pub mod account;
 pub mod audit;
 mod authorize;
 pub mod bearer;
@@ -19,6 +18,7 @@ mod identities;
 pub mod jwt;
 mod rbac;
 mod required;
+pub mod service_account;
 mod token;
 mod user;
 

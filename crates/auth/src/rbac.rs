@@ -76,7 +76,7 @@ pub(crate) fn is_below_ceiling(user: &Identities<'_>, attributes: &Attributes, f
 /// The same, asked of somebody who comes from outside: the provider of another export, whom the
 /// cluster lets in.
 pub fn leaves_to(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> bool {
-    is_below_ceiling(&Identities::of(user, None), attributes, facts)
+    is_below_ceiling(&Identities::in_cluster(user, None), attributes, facts)
 }
 
 /// Whether the user may be in the cluster at all (kcp's workspace content authorizer): the verb

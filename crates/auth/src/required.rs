@@ -70,7 +70,7 @@ mod tests {
             ("a, b", "a,b", false),
         ] {
             let user = UserInfo::authenticated("ada", "", groups.split(',').map(str::to_owned).collect());
-            let has = RequiredGroups::read(text).has(&Identities::of(&user, None));
+            let has = RequiredGroups::read(text).has(&Identities::in_cluster(&user, None));
             assert_eq!(has, want, "{text:?} of {groups}");
         }
     }

@@ -33,7 +33,7 @@ pub struct Claims {
     pub jti: String,
     /// Whose it is.
     #[serde(rename = "kubernetes.io")]
-    pub account: Account,
+    pub account: ServiceAccount,
     /// From when on it counts.
     pub nbf: i64,
     /// Whose it is, as the name of a user.
@@ -42,7 +42,7 @@ pub struct Claims {
 
 /// The account of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Account {
+pub struct ServiceAccount {
     /// The logical cluster, as kcp says it.
     #[serde(rename = "clusterName")]
     pub cluster: String,
@@ -65,7 +65,7 @@ pub struct Reference {
     pub uid: String,
 }
 
-impl Account {
+impl ServiceAccount {
     /// The account as a user.
     pub fn user_name(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.account.name)
@@ -74,7 +74,7 @@ impl Account {
 
 impl Claims {
     /// What a token of this server says that is made now and counts for so many seconds.
-    pub fn new(account: Account, aud: Vec<String>, jti: String, now: Timestamp, seconds: i64) -> Self {
+    pub fn new(account: ServiceAccount, aud: Vec<String>, jti: String, now: Timestamp, seconds: i64) -> Self {
         Claims {
             aud,
             exp: now.0 + seconds,

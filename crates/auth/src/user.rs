@@ -80,7 +80,7 @@ impl UserInfo {
     /// The user as `cluster` sees them: nobody in particular outside of their scopes, see
     /// [`Identities`].
     pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
-        Identities::of(self, cluster).into_own()
+        Identities::in_cluster(self, cluster).into_own()
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use insula_auth::account::{ALGORITHM, Claims, Verifier, key_name};
+use insula_auth::service_account::{ALGORITHM, Claims, Verifier, key_name};
 use insula_registry::accounts::{Accounts, Sign};
 use insula_store::Store;
 use jsonwebtoken::{EncodingKey, Header, encode};
@@ -76,7 +76,7 @@ fn signer(key: &KeyPair) -> Sign {
 mod tests {
     use std::sync::Arc;
 
-    use insula_auth::account::{Account, ISSUER, Reference};
+    use insula_auth::service_account::{ISSUER, Reference, ServiceAccount};
     use insula_store::MemoryStore;
 
     use super::*;
@@ -88,7 +88,7 @@ mod tests {
 
     fn token(accounts: &Accounts) -> String {
         let now = accounts.clock.now();
-        let account = Account {
+        let account = ServiceAccount {
             cluster: "abc".into(),
             namespace: "default".into(),
             secret: None,

@@ -81,7 +81,7 @@ impl Shared {
 }
 
 /// An object as it is recorded.
-fn recorded(mut object: Json, omit_managed_fields: bool) -> Json {
+fn as_recorded(mut object: Json, omit_managed_fields: bool) -> Json {
     fn strip(object: &mut Json) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Json::as_object_mut) {
             metadata.remove("managedFields");
@@ -209,7 +209,7 @@ impl Record {
                 ..
             } = facts.verdict.unwrap_or_default();
             if level >= Level::Request {
-                facts.request_object = Some(recorded(object.clone(), omit_managed_fields));
+                facts.request_object = Some(as_recorded(object.clone(), omit_managed_fields));
             }
         });
     }
@@ -228,7 +228,7 @@ impl Record {
                 ..
             } = facts.verdict.unwrap_or_default();
             if level >= Level::RequestResponse {
-                facts.response_object = Some(recorded(object, omit_managed_fields));
+                facts.response_object = Some(as_recorded(object, omit_managed_fields));
             }
         });
     }
@@ -245,7 +245,7 @@ impl Record {
     }
 
     /// Whether an answer was told, or nothing is recorded.
-    pub fn is_told(&self) -> bool {
+    pub fn is_answered(&self) -> bool {
         let mut told = true;
         self.change_state(|state| told = state.begun);
         told

@@ -44,13 +44,13 @@ fn request(at: &str, text: &str) -> Attributes {
 
 /// Roles as a table of users and rules.
 #[derive(Debug, Default)]
-struct Held {
+struct RoleTable {
     rules: Vec<(&'static str, PolicyRule)>,
     /// A group that is bound from an export, and the roles there.
-    bound: Option<(&'static str, Arc<Held>)>,
+    bound: Option<(&'static str, Arc<RoleTable>)>,
 }
 
-impl Roles for Held {
+impl Roles for RoleTable {
     fn find(&self, user: &Identities<'_>, _namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool {
         let mut is = |user: &UserInfo| {
             let own = self.rules.iter().filter(|(name, _)| *name == user.name);
@@ -85,7 +85,7 @@ fn roles() -> Option<Arc<dyn Roles>> {
         ("rA", read.clone()),
         ("outsider", read),
     ];
-    Some(Arc::new(Held { rules, bound: None }))
+    Some(Arc::new(RoleTable { rules, bound: None }))
 }
 
 /// What consumers of `widgets.example.io` are left is to read, and for the robots of `a` to write
@@ -108,7 +108,7 @@ fn below_a_policy() -> ClusterFacts {
         ),
         ("apis.kcp.io:binding:system:serviceaccount:ns:robot", rule("*", "*")),
     ];
-    let bound = Some(("example.io", Arc::new(Held { rules, bound: None })));
+    let bound = Some(("example.io", Arc::new(RoleTable { rules, bound: None })));
     let all = PolicyRule {
         verbs: list("*"),
         api_groups: list("*"),
@@ -117,7 +117,7 @@ fn below_a_policy() -> ClusterFacts {
     };
     let rules = vec![("system:serviceaccount:ns:robot", all)];
     ClusterFacts {
-        roles: Some(Arc::new(Held { rules, bound })),
+        roles: Some(Arc::new(RoleTable { rules, bound })),
         ..facts("a")
     }
 }

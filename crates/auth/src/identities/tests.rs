@@ -132,7 +132,7 @@ fn who_counts_as_whom() {
         (user("eve", &[], &[("warrant", "no JSON")]), &["eve"]),
     ];
     for (user, want) in rows {
-        assert_eq!(shown(&Identities::of(&user, Some(&this()))), want, "{user:?}");
+        assert_eq!(shown(&Identities::in_cluster(&user, Some(&this()))), want, "{user:?}");
     }
 }
 
@@ -151,11 +151,14 @@ fn warrants_have_an_end() {
         text = json!({"user": format!("level-{depth}"), "extra": {EXTRA_WARRANT: [text]}}).to_string();
     }
     let deep = user("eve", &[], &[("warrant", &text)]);
-    let names = shown(&Identities::of(&deep, Some(&this())));
+    let names = shown(&Identities::in_cluster(&deep, Some(&this())));
     assert_eq!(names, ["eve", "level-9", "level-8", "level-7", "level-6"]);
     let one = json!({"user": "many"}).to_string();
     let many = user("eve", &[], &[("warrant", one.as_str()); 100]);
-    assert_eq!(Identities::of(&many, Some(&this())).iter().count(), IDENTITIES_MAX);
+    assert_eq!(
+        Identities::in_cluster(&many, Some(&this())).iter().count(),
+        IDENTITIES_MAX
+    );
 }
 
 #[test]
@@ -194,7 +197,7 @@ fn consumers_have_names_of_their_own() {
             ],
         ),
     ] {
-        let identities = Identities::of(&user, Some(&at));
+        let identities = Identities::in_cluster(&user, Some(&at));
         assert_eq!(shown(&identities.as_consumers(&at)), want);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::config::{ClaimMappings, ClaimRule, IssuerConfig, JwtAuthenticator, Mapping, PrefixedMapping, UserRule};
 use super::expression::{self, Over, Want};
-use crate::account;
+use crate::service_account;
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Program;
 use std::{collections::BTreeSet, sync::Arc};
@@ -116,8 +116,11 @@ fn check_issuer(issuer: &IssuerConfig, at: &FieldPath, errors: &mut Vec<FieldErr
         true => errors.push(FieldError::required(&url_at, "")),
         false => check_url(url, &url_at, errors),
     }
-    if url == account::ISSUER {
-        let why = format!("URL must not overlap with disallowed issuers: [{}]", account::ISSUER);
+    if url == service_account::ISSUER {
+        let why = format!(
+            "URL must not overlap with disallowed issuers: [{}]",
+            service_account::ISSUER
+        );
         errors.push(FieldError::invalid(&url_at, &Json::from(url.as_str()), why));
     }
     if !discovery_url.is_empty() {

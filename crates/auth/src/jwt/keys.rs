@@ -103,10 +103,10 @@ fn read_one(value: &Json) -> Option<Key> {
     };
     let algorithms = match jwk.common.key_algorithm {
         None => family.to_vec(),
-        Some(said) => family
+        Some(own_algorithm) => family
             .iter()
             .copied()
-            .filter(|own| KeyAlgorithm::from(*own) == said)
+            .filter(|own| KeyAlgorithm::from(*own) == own_algorithm)
             .collect(),
     };
     let key = DecodingKey::from_jwk(&jwk).ok()?;

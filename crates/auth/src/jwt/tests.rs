@@ -51,7 +51,7 @@ fn configurations_are_refused_in_kubernetes_words() {
         ("issuer/url", json!("https:///a"), "URL must name a host"),
         (
             "issuer/url",
-            json!(crate::account::ISSUER),
+            json!(crate::service_account::ISSUER),
             "URL must not overlap with disallowed issuers: [https://kcp.default.svc]",
         ),
         (
@@ -438,14 +438,14 @@ fn expressions_map_claims_and_rules_are_kept() {
         compiled(&mapped, Giver::Operator).expect("it is good"),
     );
     let keys = set(&[signer.published(Some("ES256"))]);
-    let said = json!({
+    let claims = json!({
         "iss": URL, "aud": "insula", "exp": NOW + 60, "iat": NOW, "name": "Ada", "roles": ["guest", "dev"], "number": 7, "hd": "example.com",
     });
-    let seen = user(&issuer, &signer.sign(&said), &keys).expect("it is good");
+    let seen = user(&issuer, &signer.sign(&claims), &keys).expect("it is good");
     assert_eq!((seen.name.as_str(), seen.uid.as_str()), ("ada", "7"));
     assert_eq!(seen.groups, ["dev", "system:authenticated"]);
     assert!(seen.extra.is_empty());
-    let tiered = with(said.clone(), &[("tier", json!(["gold", "x"]))]);
+    let tiered = with(claims.clone(), &[("tier", json!(["gold", "x"]))]);
     let tiered = user(&issuer, &signer.sign(&tiered), &keys).expect("it is good");
     assert_eq!(tiered.extra["example.com/tier"], ["gold", "x"]);
     for (claim, value, want) in [
@@ -463,7 +463,7 @@ fn expressions_map_claims_and_rules_are_kept() {
         ("iat", json!(NOW - 86_400), "a day at most"),
         ("iat", Json::Null, ""),
     ] {
-        let token = signer.sign(&with(said.clone(), &[(claim, value.clone())]));
+        let token = signer.sign(&with(claims.clone(), &[(claim, value.clone())]));
         let refused = user(&issuer, &token, &keys).expect_err(claim).to_string();
         assert!(refused.contains(want), "{claim} {value}: {refused}");
     }

@@ -76,7 +76,7 @@ impl Issuer {
         let user = self.mapped(&claims, budget)?;
         for (claim, value) in &self.required {
             if claims[claim] != value.as_str() {
-                return Err(said(format!("claim {claim} is not the required {value:?}")));
+                return Err(claim_error(format!("claim {claim} is not the required {value:?}")));
             }
         }
         check(&self.rules, Over::Claims, &claims, budget)?;
@@ -128,21 +128,23 @@ impl Issuer {
                 // An address that its owner has not confirmed may be anybody's.
                 let verified = &claims["email_verified"];
                 if name == "email" && !verified.is_null() && *verified != true {
-                    return Err(said("the email address is not verified"));
+                    return Err(claim_error("the email address is not verified"));
                 }
                 let value = claims[name].as_str().filter(|value| !value.is_empty());
-                let value = value.ok_or_else(|| said(format!("claim {name} is not a text that names the user")))?;
+                let value =
+                    value.ok_or_else(|| claim_error(format!("claim {name} is not a text that names the user")))?;
                 format!("{prefix}{value}")
             }
             Source::Expression(program) => match evaluated(program, claims, budget)? {
                 Json::String(name) if !name.is_empty() => name,
-                _ => return Err(said("the expression of the user's name gives no text")),
+                _ => return Err(claim_error("the expression of the user's name gives no text")),
             },
         };
         let mut groups = match &self.groups {
             None => Vec::new(),
             Some(Source::Claim { name, prefix }) => {
-                let groups = texts(&claims[name]).ok_or_else(|| said(format!("claim {name} is no list of groups")))?;
+                let groups =
+                    texts(&claims[name]).ok_or_else(|| claim_error(format!("claim {name} is no list of groups")))?;
                 groups.iter().map(|group| format!("{prefix}{group}")).collect()
             }
             Some(Source::Expression(program)) => listed(program, claims, budget)?,
@@ -151,16 +153,20 @@ impl Issuer {
             None => String::new(),
             Some(Source::Claim { name, .. }) => match &claims[name] {
                 Json::String(uid) => uid.clone(),
-                _ => return Err(said(format!("claim {name} is not a text that tells users apart"))),
+                _ => {
+                    return Err(claim_error(format!(
+                        "claim {name} is not a text that tells users apart"
+                    )));
+                }
             },
             Some(Source::Expression(program)) => match evaluated(program, claims, budget)? {
                 Json::String(uid) => uid,
-                _ => return Err(said("the expression of the user's UID gives no text")),
+                _ => return Err(claim_error("the expression of the user's UID gives no text")),
             },
         };
         // A service account's name, from somebody who says no cluster, would count in every one.
         if name.starts_with(SYSTEM) {
-            return Err(said("names that begin with system: are the system's own"));
+            return Err(claim_error("names that begin with system: are the system's own"));
         }
         groups.retain(|group| match self.giver {
             Giver::Operator => !OF_CLUSTERS.iter().any(|own| group.starts_with(own)),
@@ -182,17 +188,17 @@ impl Issuer {
     }
 }
 
-fn said(why: impl Into<String>) -> JwtError {
+fn claim_error(why: impl Into<String>) -> JwtError {
     JwtError::Claims(why.into())
 }
 
 fn evaluated(program: &insula_cel::Program, claims: &Json, budget: &mut Budget) -> Result<Json, JwtError> {
-    expression::evaluate(program, Over::Claims, claims, budget).map_err(said)
+    expression::evaluate(program, Over::Claims, claims, budget).map_err(claim_error)
 }
 
 fn listed(program: &insula_cel::Program, claims: &Json, budget: &mut Budget) -> Result<Vec<String>, JwtError> {
     let value = evaluated(program, claims, budget)?;
-    texts(&value).ok_or_else(|| said("an expression gives neither a text nor a list of texts"))
+    texts(&value).ok_or_else(|| claim_error("an expression gives neither a text nor a list of texts"))
 }
 
 /// A text or a list of texts; nothing is an empty list, and empty texts are left out.
@@ -213,9 +219,9 @@ fn check(rules: &[Rule], over: Over, value: &Json, budget: &mut Budget) -> Resul
     for Rule { program, message } in rules {
         match expression::evaluate(program, over, value, budget) {
             Ok(Json::Bool(true)) => {}
-            Ok(_) if message.is_empty() => return Err(said(format!("it fails the rule {}", program.source()))),
-            Ok(_) => return Err(said(message.clone())),
-            Err(why) => return Err(said(why)),
+            Ok(_) if message.is_empty() => return Err(claim_error(format!("it fails the rule {}", program.source()))),
+            Ok(_) => return Err(claim_error(message.clone())),
+            Err(why) => return Err(claim_error(why)),
         }
     }
     Ok(())

@@ -5,7 +5,7 @@ use rcgen::KeyPair;
 const NOW: Timestamp = Timestamp(1_795_255_200);
 
 fn claims() -> Claims {
-    let account = Account {
+    let account = ServiceAccount {
         cluster: "abc".into(),
         namespace: "default".into(),
         secret: None,

@@ -47,7 +47,7 @@ impl RequestAudit {
 
 impl Drop for RequestAudit {
     fn drop(&mut self) {
-        if !self.0.is_told() {
+        if !self.0.is_answered() {
             self.0
                 .refused("the client went away before the answer; what it asked for may have happened");
             self.0.answered(0);
