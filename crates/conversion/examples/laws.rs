@@ -1,13 +1,13 @@
-//! The laws over made-up APIs, as many as wanted: `cargo run --release -p insula-conversion
-//! --example laws -- CASES [SEED]`. Ends with 1, and the smallest story that shows it, if one does
-//! not hold.
+//! Checks the laws over generated APIs:
+//! `cargo run --release -p insula-conversion --example laws -- CASES [SEED]`. Exits with 1 and
+//! prints the shortest sequence of writes if a law does not hold.
 
 #[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::process::ExitCode;
 
-/// Stories result of one API.
+/// Cases of one API.
 const CASES_EACH: u32 = 50;
 
 fn main() -> ExitCode {

@@ -1,8 +1,8 @@
-//! Which item of one list is which item of another.
+//! Alignment of two lists: pairs each item of one list with its item of the other.
 //!
-//! Items of keyed lists and sets are told apart by key. Other lists are aligned by a longest common
-//! subsequence, and then gaps of equal length pair in order: an item edited in place stays the same
-//! item.
+//! Items of keyed lists and sets are paired by key. Other lists are aligned by a longest common
+//! subsequence; gaps of equal length then pair in order, so that an item edited in place stays the
+//! same item.
 //!
 //! ```text
 //! a = [x y z]   b = [x Y z w]     x–x, z–z are common; the gap [y]/[Y] pairs; w is new
@@ -12,11 +12,11 @@ use insula_schema::{ListType, Node};
 use serde_json::Value as Json;
 use std::collections::{HashMap, HashSet};
 
-/// Comparisons that one alignment may make. Longer lists whose middles differ this much pair in
-/// order: the answer stays exact, only the identity of their items is coarser.
+/// Comparisons that one alignment may make. Lists whose differing middles need more pair in order:
+/// the result stays correct, but items are recognised less precisely.
 const CELLS_MAX: usize = 65_536;
 
-/// For each item of `a`, its item of `b`.
+/// Returns for each item of `a` the index of its item in `b`, if it has one.
 pub(crate) fn align(a: &[Json], b: &[Json], node: Option<&Node>, same: fn(&Json, &Json) -> bool) -> Vec<Option<usize>> {
     if let (Some(a_keys), Some(b_keys)) = (identities(a, node), identities(b, node)) {
         let places: HashMap<&str, usize> = b_keys.iter().enumerate().map(|(j, key)| (key.as_str(), j)).collect();
@@ -25,7 +25,8 @@ pub(crate) fn align(a: &[Json], b: &[Json], node: Option<&Node>, same: fn(&Json,
     by_sequence(a, b, same)
 }
 
-/// The identity of each item of a keyed list or a set, if each item has one of its own.
+/// Returns the identity of each item of a keyed list or a set, or `None` unless all items have
+/// distinct ones.
 pub(crate) fn identities(items: &[Json], node: Option<&Node>) -> Option<Vec<String>> {
     let identity = |item: &Json| match node?.list_type() {
         ListType::Atomic => None,
@@ -71,7 +72,7 @@ fn by_sequence(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<Op
     pairs
 }
 
-/// A longest common subsequence as pairs of indices, the earliest where there are several.
+/// Returns a longest common subsequence as pairs of indices; the earliest of several.
 fn common(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<(usize, usize)> {
     let width = b.len() + 1;
     let equal: Vec<bool> = a.iter().flat_map(|x| b.iter().map(move |y| same(x, y))).collect();
@@ -99,7 +100,7 @@ fn common(a: &[Json], b: &[Json], same: fn(&Json, &Json) -> bool) -> Vec<(usize,
     pairs
 }
 
-/// Between two anchors, as many items on one side as on the other are the same items, edited.
+/// Pairs the items between two anchors in order, where both sides have equally many.
 fn pair_gaps(pairs: &mut [Option<usize>], b_len: usize) {
     let mut start = 0;
     let mut b_start = 0;
@@ -119,8 +120,8 @@ fn pair_gaps(pairs: &mut [Option<usize>], b_len: usize) {
     }
 }
 
-/// Whether everything in `seen` is in `whole`: `whole` may hold more that the other side cannot
-/// see.
+/// Returns true if everything in `seen` is in `whole`, which may hold fields that the other side
+/// cannot see.
 pub(crate) fn covers(seen: &Json, whole: &Json) -> bool {
     match (seen, whole) {
         (Json::Object(seen), Json::Object(whole)) => seen
@@ -134,7 +135,7 @@ pub(crate) fn covers(seen: &Json, whole: &Json) -> bool {
     }
 }
 
-/// Equality, as `align` takes it.
+/// Compares two values; the equality that `align` is given.
 pub(crate) fn equal(a: &Json, b: &Json) -> bool {
     a == b
 }

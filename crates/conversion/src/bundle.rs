@@ -1,5 +1,4 @@
-//! One API's versions and rules, compiled; what is stored, and how it is read and written in every
-//! version.
+//! Compiled versions and rules of one API. Reads and writes stored objects in every version.
 
 use crate::convert::Converter;
 use crate::error::{Cause, ConvertError};
@@ -20,7 +19,7 @@ mod stored;
 
 pub use price::{MayFail, Outlook};
 
-/// Versions of one API.
+/// Most versions that one API may have.
 pub const VERSIONS_MAX: usize = 64;
 
 /// One version of an API.
@@ -28,19 +27,19 @@ pub const VERSIONS_MAX: usize = 64;
 pub struct VersionSchema {
     /// Its name, e.g. `v1beta1`.
     pub name: String,
-    /// Whether it is served; only served versions must be readable.
+    /// True if clients can use it; only served versions must be readable.
     pub served: bool,
     /// Its schema.
     pub schema: Arc<Structural>,
 }
 
-/// What becomes of fields that another version lacks.
+/// Treatment of fields that another version lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LossPolicy {
-    /// Nothing is lost: what a version shows and another cannot hold is kept as a residual.
+    /// Nothing is lost: fields that another version cannot hold are kept in a residual.
     Lossless,
-    /// Kubernetes' `None` for plain definitions: only `apiVersion` changes, and fields that the
-    /// storage version lacks are lost.
+    /// Kubernetes' strategy `None`: only `apiVersion` changes, and fields that the storage version
+    /// lacks are lost.
     None,
 }
 
@@ -49,9 +48,9 @@ pub enum LossPolicy {
 pub struct Stored<'a> {
     /// The object in `version`.
     pub value: &'a Json,
-    /// The version it was stored in; not always today's storage version.
+    /// The version in which it was stored; may differ from the current storage version.
     pub version: &'a str,
-    /// What was stored beside it.
+    /// The residual stored with it: canonical JSON.
     pub residual: Option<&'a [u8]>,
 }
 
@@ -60,12 +59,12 @@ pub struct Stored<'a> {
 pub struct ToStore {
     /// The object in the storage version.
     pub value: Json,
-    /// What is stored beside it: canonical JSON.
+    /// The residual to store with it: canonical JSON; `None` when nothing is lost.
     pub residual: Option<Vec<u8>>,
 }
 
 impl ToStore {
-    /// The same, borrowed, in the given storage version.
+    /// Borrows the object as one that is stored in the given version.
     pub fn stored<'a>(&'a self, version: &'a str) -> Stored<'a> {
         Stored {
             value: &self.value,
@@ -75,7 +74,8 @@ impl ToStore {
     }
 }
 
-/// Compiled plans between all versions of one API. Immutable; shared by all tenants that bind it.
+/// Compiled plans between all versions of one API. Immutable; shared by all tenants that bind the
+/// API.
 #[derive(Debug)]
 pub struct Bundle {
     group: String,
@@ -83,10 +83,10 @@ pub struct Bundle {
     storage: usize,
     hub: usize,
     loss_policy: LossPolicy,
-    /// Whether any rule reads or writes labels, annotations or names.
+    /// True if any rule reads or writes labels, annotations or names.
     rules_see_metadata: bool,
     pub(crate) converters: BTreeMap<(usize, usize), Converter>,
-    /// Whether all expressions together may cost more than one object's conversions are allowed.
+    /// True if all expressions together may exceed the cost budget of one object.
     over_budget: bool,
 }
 
@@ -95,19 +95,19 @@ pub(crate) struct Version {
     pub(crate) name: String,
     served: bool,
     pub(crate) schema: Arc<Structural>,
-    /// Whether a read can add defaults that were not there when the object was stored.
+    /// True if reading can add defaults that were absent when the object was stored.
     has_defaults: bool,
-    /// Paths whose loss the author accepts.
+    /// Paths that the author allows to be lost.
     pub(crate) drop: Vec<Path>,
 }
 
 impl Bundle {
-    /// Compiles and checks everything that needs no object. `path` is where the rules stand
-    /// (`spec`).
+    /// Compiles schemas and rules and performs every check that needs no object. `path` locates the
+    /// rules in error messages (`spec`).
     ///
     /// # Errors
-    /// Every rule that names what does not exist, does not compile, or contradicts another; each
-    /// with its field.
+    /// Returns an error for each rule that names a missing field, does not compile or contradicts
+    /// another rule, with its path.
     pub fn compile(
         group: &str,
         versions: Vec<VersionSchema>,
@@ -122,7 +122,7 @@ impl Bundle {
     /// Reads a stored object in version `to`.
     ///
     /// # Errors
-    /// A version that does not exist, or a rule that fails for this object.
+    /// Fails if a version does not exist or a rule fails for this object.
     pub fn get(&self, stored: Stored<'_>, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
         let to = self.index(to)?;
         if self.loss_policy == LossPolicy::None {
@@ -138,11 +138,10 @@ impl Bundle {
         stored::Views::open(self, root, stored)?.read(to, budget)
     }
 
-    /// As [`Bundle::get`] of an object that its caller needs no more: what stays where it is is not
-    /// copied.
+    /// Reads like [`Bundle::get`], but consumes the object: values that do not move are not copied.
     ///
     /// # Errors
-    /// As [`Bundle::get`].
+    /// Fails as [`Bundle::get`] does.
     pub fn get_owned(
         &self,
         value: Json,
@@ -163,12 +162,12 @@ impl Bundle {
         self.get(stored, to, budget)
     }
 
-    /// Writes `x`, an object of version `from` that its caller has pruned, defaulted and validated,
-    /// over what is stored.
+    /// Writes `x`, an object of version `from`, over the stored object. The caller has pruned,
+    /// defaulted and validated `x`.
     ///
     /// # Errors
-    /// A rule that fails for this object, in any served version: nothing is stored that cannot be
-    /// read.
+    /// Fails if a rule fails for this object in any served version, so that every stored object can
+    /// be read.
     pub fn put(
         &self,
         x: &Json,
@@ -189,10 +188,10 @@ impl Bundle {
         }
     }
 
-    /// Converts an object without what is stored beside it: for tools and partial objects.
+    /// Converts an object without a residual: for tools and partial objects.
     ///
     /// # Errors
-    /// An `apiVersion` or version that does not exist, or a rule that fails for this object.
+    /// Fails if the `apiVersion` or version does not exist, or a rule fails for this object.
     pub fn convert(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<Json, ConvertError> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
@@ -206,8 +205,8 @@ impl Bundle {
         self.route(from, to, object, budget, None)
     }
 
-    /// Whether objects of the two versions differ in `apiVersion` only, so that bytes may be
-    /// spliced (where no residual is stored).
+    /// Returns true if objects of the two versions differ only in `apiVersion`. Then stored bytes
+    /// can be spliced, unless there is a residual.
     pub fn is_identity(&self, from: &str, to: &str) -> bool {
         let (Ok(from), Ok(to)) = (self.index(from), self.index(to)) else {
             return false;
@@ -216,75 +215,75 @@ impl Bundle {
         from == to || same_shape(a.root(), b.root()) && !self.hops(from, to).any(|hop| hop.ruled)
     }
 
-    /// The storage version.
+    /// Returns the name of the storage version.
     pub fn storage(&self) -> &str {
         &self.versions[self.storage].name
     }
 
-    /// The hub.
+    /// Returns the name of the hub version, around which rules are written.
     pub fn hub(&self) -> &str {
         &self.versions[self.hub].name
     }
 
-    /// What becomes of fields that another version lacks.
+    /// Returns the treatment of fields that another version lacks.
     pub(crate) fn loss_policy(&self) -> LossPolicy {
         self.loss_policy
     }
 
-    /// Whether every version shows what was written through it, to the last field: none is given
-    /// up, and none dropped.
+    /// Returns true if every version shows all that was written through it: nothing is lost or
+    /// dropped.
     pub fn shows_what_is_written(&self) -> bool {
         self.loss_policy == LossPolicy::Lossless && self.versions.iter().all(|version| version.drop.is_empty())
     }
 
-    /// Whether what is stored is read with defaults in its own version.
+    /// Returns true if reading a stored object in its own version applies defaults.
     pub fn storage_has_defaults(&self) -> bool {
         self.versions[self.storage].has_defaults
     }
 
-    /// All versions, in the order of the schema.
+    /// Returns the names of all versions, in the order of the schema.
     pub fn versions(&self) -> impl Iterator<Item = &str> {
         self.versions.iter().map(|version| version.name.as_str())
     }
 
-    /// The schema of a version.
+    /// Returns the schema of a version, or `None` if there is no such version.
     pub fn schema(&self, version: &str) -> Option<&Arc<Structural>> {
         self.versions.iter().find(|v| v.name == version).map(|v| &v.schema)
     }
 
-    /// The versions that clients can use.
+    /// Returns the names of the versions that clients can use.
     pub fn served(&self) -> impl Iterator<Item = &str> {
         self.versions.iter().filter(|v| v.served).map(|v| v.name.as_str())
     }
 
-    /// Whether rules read or write labels, annotations or names.
+    /// Returns true if rules read or write labels, annotations or names.
     pub fn rules_see_metadata(&self) -> bool {
         self.rules_see_metadata
     }
 
-    /// Whether somebody wrote rules between its versions.
+    /// Returns true if the author wrote rules between its versions.
     pub fn has_rules(&self) -> bool {
         self.converters.values().any(|converter| converter.ruled)
     }
 
-    /// The direction's own plan.
+    /// Returns the converter of a direction that has its own plan.
     pub(crate) fn converter(&self, from: &str, to: &str) -> Option<&Converter> {
         self.converters.get(&(self.index(from).ok()?, self.index(to).ok()?))
     }
 
-    /// What objects of a version have as their `apiVersion`.
+    /// Returns the `apiVersion` of objects of a version.
     pub(crate) fn api_version_of(&self, version: &str) -> Option<Json> {
         Some(self.api_version(self.index(version).ok()?))
     }
 
-    /// The ways that an edit of a version goes, in the order of a write: from it up to the stored
-    /// one, and from those to the others.
+    /// Returns the conversions that follow an edit in version `from`, in the order of a write: up
+    /// to the stored version, then from there to the others.
     pub(crate) fn edit_hops(&self, from: &str) -> Vec<(&str, &str)> {
         let root = self.storage;
         let Ok(mut at) = self.index(from) else {
             return Vec::new();
         };
-        // Without the laws, nothing is followed.
+        // Without a residual, the laws do not apply.
         if self.loss_policy == LossPolicy::None {
             return Vec::new();
         }
@@ -300,7 +299,7 @@ impl Bundle {
         edit_hops.into_iter().map(|(a, b)| (name(a), name(b))).collect()
     }
 
-    /// An object in another version, and what was computed of what there.
+    /// Converts an object and traces the inputs of its computed values.
     pub(crate) fn traced(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<(Json, Trace), ConvertError> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = self.index(from.rsplit('/').next().unwrap_or_default())?;
@@ -309,7 +308,7 @@ impl Bundle {
         Ok((made, trace))
     }
 
-    /// The object without what its author lets be lost.
+    /// Returns the object without the fields that the author allows to be lost.
     pub(crate) fn without_dropped(&self, object: &Json, version: &str) -> Json {
         let mut kept = object.clone();
         if let Ok(version) = self.index(version) {
@@ -342,17 +341,17 @@ impl Bundle {
         })
     }
 
-    /// The same object under another version's name, as far as its schema goes, and with its
-    /// defaults.
+    /// Relabels the object with another version's `apiVersion`, prunes it by that schema and
+    /// applies its defaults.
     fn relabelled(&self, object: &Json, to: usize) -> Json {
         let mut out = self.renamed(object, to);
         insula_schema::default(&mut out, &self.versions[to].schema);
         out
     }
 
-    /// The same object under another version's name, as far as its schema goes. Without rules its
-    /// defaults are for those who write in it: Kubernetes adds none to what was stored in another
-    /// version.
+    /// Relabels the object with another version's `apiVersion` and prunes it by that schema.
+    /// Applies no defaults: without rules, Kubernetes adds none to objects that were stored in
+    /// another version.
     fn renamed(&self, object: &Json, to: usize) -> Json {
         let mut out = object.clone();
         if let Some(map) = out.as_object_mut() {
@@ -362,7 +361,7 @@ impl Bundle {
         out
     }
 
-    /// The converters from `a` to `b`: the pair's own, else by the hub.
+    /// Returns the converters from `a` to `b`: the pair's own, else those through the hub.
     fn hops(&self, a: usize, b: usize) -> impl Iterator<Item = &Converter> {
         let direct = self.converters.get(&(a, b));
         let by_hub = [(a, self.hub), (self.hub, b)]
@@ -377,15 +376,15 @@ impl Bundle {
             .any(|hop| hop.can_fail() || self.over_budget && hop.ruled)
     }
 
-    /// The version of a stored object, where another one is made of the object alone: nothing lies
-    /// beside it, and no third version between them.
+    /// Returns the stored version if `to` can be read from the object alone: there is no residual
+    /// and no version between the two.
     fn readable_root(&self, version: &str, residual: Option<&[u8]>, to: usize) -> Option<usize> {
         let root = self.index(version).ok()?;
         let readable_root = residual.is_none() && self.loss_policy != LossPolicy::None;
         (readable_root && self.parent(root, to) == Some(root)).then_some(root)
     }
 
-    /// That object in that version.
+    /// Reads a stored object that needs no residual, in version `to`.
     fn read_alone(
         &self,
         root: usize,
@@ -421,7 +420,7 @@ impl Bundle {
     ) -> Result<Json, ConvertError> {
         let mut made: Option<Json> = None;
         for hop in self.hops(a, b) {
-            // Inputs of the last hop's rules are what its results were computed from.
+            // The trace records the inputs of the last converter's rules.
             let trace = if hop.to == self.versions[b].name {
                 trace.take()
             } else {
@@ -432,7 +431,7 @@ impl Bundle {
         Ok(made.unwrap_or_else(|| self.relabelled(object, b)))
     }
 
-    /// In the tree of versions whose root is stored, the version that `version` is read from.
+    /// Returns the parent of `version` in the tree of versions whose root is the stored version.
     fn parent(&self, root: usize, version: usize) -> Option<usize> {
         let direct = |a, b| self.converters.get(&(a, b)).is_some_and(|c| c.ruled);
         if version == root {
@@ -446,8 +445,7 @@ impl Bundle {
 }
 
 impl Version {
-    /// What was merged or patched, as a reader gets it: an object that is back in place has its
-    /// defaults again.
+    /// Prunes and defaults a merged or patched object, as a reader receives it.
     fn tidied(&self, mut object: Json) -> Json {
         insula_schema::prune(&mut object, &self.schema);
         if self.has_defaults {

@@ -1,5 +1,5 @@
-//! Running a plan: one walk for what crosses by itself, then the operations. The source is only
-//! read.
+//! Execution of a plan: one walk for the fields that pass through, then the operations. The source
+//! is not changed.
 
 use crate::error::{Cause, ConvertError, FailedRule};
 use crate::place::{get, get_mut, put, type_of};
@@ -14,22 +14,22 @@ mod filled;
 
 use filled::Filled;
 
-/// A plan with its names and schema.
+/// A plan with the names of its versions and the target's schema.
 #[derive(Debug)]
 pub(crate) struct Converter {
     pub(crate) group: String,
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) schema: Arc<Structural>,
-    /// Whether the schema has defaults.
+    /// True if the schema has defaults.
     pub(crate) defaults: bool,
     pub(crate) plan: Plan,
     pub(crate) facts: Vec<RuleFacts>,
-    /// Whether any rules were written for this direction.
+    /// True if the author wrote rules for this direction.
     pub(crate) ruled: bool,
 }
 
-/// Where operations are: the object or an item, and the names around.
+/// Scope of operations: the object or an item, and the variables around it.
 #[derive(Debug, Clone)]
 struct Scope<'a> {
     root: &'a Json,
@@ -38,11 +38,11 @@ struct Scope<'a> {
     variables: Vec<(&'a str, Json)>,
 }
 
-/// What an operation fails with; the rule's facts are added on the way out.
+/// Failure of an operation: the rule's index and the cause. The caller adds the rule's facts.
 type Failure = (usize, Cause);
 
 impl Converter {
-    /// Converts one object. With a trace, what computed values were made of is noted there.
+    /// Converts one object. Records the inputs of computed values in the trace, if there is one.
     pub(crate) fn run(
         &self,
         source: &Json,
@@ -81,7 +81,7 @@ impl Converter {
         Ok(out)
     }
 
-    /// Converts an object that nobody else needs: what stays where it is is not copied.
+    /// Converts an object and consumes it: values that do not move are not copied.
     pub(crate) fn run_over(&self, mut object: Json, budget: &mut Budget) -> Result<Json, ConvertError> {
         let Plan {
             ops, batches, others, ..
@@ -90,7 +90,7 @@ impl Converter {
         if !moves_only || !object.is_object() {
             return self.run(&object, budget, None);
         }
-        // All is read before anything is written.
+        // Reads every value before the first one is written.
         let together: Vec<_> = batches.iter().map(|batch| batch.read(&object)).collect();
         let values = others.iter().map(|op| match &ops[*op] {
             Op::Move {
@@ -125,19 +125,19 @@ impl Converter {
         }
     }
 
-    /// Whether it can fail for some object.
+    /// Returns true if it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
         self.plan.ops.iter().any(Op::can_fail)
     }
 
-    /// Its expressions, each with its rule.
+    /// Returns its expressions, each with the index of its rule.
     pub(crate) fn expressions(&self) -> Vec<(usize, &Expression)> {
         let mut out = Vec::new();
         crate::plan::expressions(&self.plan.ops, &mut out);
         out
     }
 
-    /// What is carried over as it is.
+    /// Copies the fields that pass through.
     fn copy(&self, source: &Json) -> Json {
         let Some(map) = source.as_object() else {
             return source.clone();
@@ -153,7 +153,7 @@ impl Converter {
         Json::Object(out)
     }
 
-    /// Leaves of an object what is carried over as it is.
+    /// Keeps the fields that pass through and removes all others.
     fn keep(&self, object: &mut Json) {
         let Some(map) = object.as_object_mut() else { return };
         let own = ["kind", "metadata"].map(|name| map.remove_entry(name));
@@ -162,7 +162,7 @@ impl Converter {
         self.relabel(map);
     }
 
-    /// The version's name, and metadata without what rules made fields of.
+    /// Sets `apiVersion`, and removes the labels and annotations that rules moved into fields.
     fn relabel(&self, out: &mut Map<String, Json>) {
         let version = if self.group.is_empty() {
             self.to.clone()
@@ -201,7 +201,7 @@ impl Converter {
     }
 }
 
-/// One run: the meter, and the trace at the place of the current scope.
+/// One execution: its budget, and the trace of the current scope.
 struct Run<'r> {
     version: &'r str,
     budget: &'r mut Budget,
@@ -255,7 +255,7 @@ impl Run<'_> {
                     let null = result.is_null();
                     match fit.take(result) {
                         Some(fitting) => put(out, to, fitting),
-                        // Null where it is no value is nothing.
+                        // A null that the destination does not allow counts as absent.
                         None if null => {}
                         None => {
                             return Err((
@@ -341,7 +341,7 @@ impl Run<'_> {
         }
     }
 
-    /// The hash of what a program reads.
+    /// Records the hash of the values that a program reads.
     fn note(&mut self, program: &Program, this: &Json, to: &[Seg], scope: &Scope<'_>) {
         let Some(trace) = self.trace.as_deref_mut() else { return };
         let mut inputs = Inputs::default();
@@ -413,7 +413,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// The key of an item that goes into a map; `None` when it has none, or goes into a list.
+    /// Returns the key under which an item goes into a map; `None` if it has none, or goes into a
+    /// list.
     fn key(&mut self, each: &Each, scope: &Scope<'_>) -> Result<Option<String>, Cause> {
         let key = match &each.fill {
             Fill::List => return Ok(None),
@@ -431,7 +432,7 @@ impl Run<'_> {
     }
 }
 
-/// Elements that nothing was written to are none.
+/// Removes the elements of lists that no operation wrote.
 fn close_gaps(lists: &[Box<[Seg]>], out: &mut Json) {
     for list in lists {
         if let Some(Json::Array(items)) = get_mut(out, list) {
@@ -441,7 +442,7 @@ fn close_gaps(lists: &[Box<[Seg]>], out: &mut Json) {
 }
 
 impl Each {
-    /// An item before the operations: what crosses by itself.
+    /// Returns an item before the operations: its fields that pass through.
     fn start(&self, item: &Json) -> Json {
         let whole = self.body.iter().any(|op| match op {
             Op::Move { to, .. } | Op::Compute { to, .. } => to.is_empty(),
@@ -456,12 +457,12 @@ impl Each {
     }
 }
 
-/// The day of a time in RFC 3339.
+/// Returns the date of a time in RFC 3339.
 fn day(time: &str) -> Json {
     Json::from(time.split('T').next().unwrap_or_default())
 }
 
-/// The wider value with fields of the item, holding only what the value's expressions read.
+/// Returns the wider value with fields of the item, reduced to what the value's expressions read.
 fn overlay(around: &Json, item: &Json, names: &[String], value: &Value) -> Json {
     let mut out = Map::new();
     let mut wanted = Vec::new();

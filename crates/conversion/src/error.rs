@@ -1,10 +1,9 @@
-//! What goes wrong with one object. Facts about rules and versions, never about the object's
-//! values.
+//! Errors of converting one object. They name rules and versions, never values of the object.
 
 use insula_cel::EvalError;
 use std::fmt;
 
-/// One object that cannot be converted. Nobody else's request is affected.
+/// Failure to convert one object. Conversions of other objects are not affected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConvertError {
     /// The API's group.
@@ -13,9 +12,9 @@ pub struct ConvertError {
     pub from: String,
     /// The version converted to.
     pub to: String,
-    /// The rule; `None` when it is not one rule's fault.
+    /// The rule that failed; `None` when the cause is not a single rule.
     pub rule: Option<Box<FailedRule>>,
-    /// Why.
+    /// The cause.
     pub cause: Cause,
 }
 
@@ -24,45 +23,45 @@ pub struct ConvertError {
 pub struct FailedRule {
     /// Its position among the rules of its direction, `itemRules` counted with their rule.
     pub index: usize,
-    /// Where it stands: `conversions[0].rules[2]`.
+    /// Path of the rule: `conversions[0].rules[2]`.
     pub path: String,
-    /// What it reads, as a path or an expression.
+    /// The rule's source, as a path or an expression.
     pub source: String,
-    /// What it writes.
+    /// The rule's destination.
     pub destination: String,
 }
 
-/// Why a conversion failed.
+/// Cause of a failed conversion.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Cause {
     /// An expression failed.
     Expression(String),
-    /// The expressions of this object cost too much, in units or memory.
+    /// The expressions of this object exceed the budget, in cost units or memory.
     Budget(String),
-    /// An expression's result is not what the destination takes.
+    /// An expression's result does not fit the destination's type.
     Type {
-        /// JSON's word for the result.
+        /// JSON type of the result.
         got: &'static str,
-        /// The schema's word for the destination.
+        /// Schema type of the destination.
         want: String,
     },
-    /// Two items of a list have the same key of a map.
+    /// Two items of a list map to the same key of a map.
     DuplicateKey {
         /// The index of the first.
         first: usize,
         /// The index of the second.
         second: usize,
     },
-    /// A version that the bundle does not know.
+    /// The bundle has no such version.
     UnknownVersion(String),
-    /// The stored residual is not one of ours.
+    /// The stored residual is malformed.
     Residual(String),
 }
 
 impl Cause {
     pub(crate) fn from_eval(error: &EvalError) -> Cause {
         let text = match error {
-            // Keys and arguments may be the object's.
+            // Keys and arguments may be values of the object.
             EvalError::NoSuchKey(_) => "no such key".to_owned(),
             EvalError::InvalidArgument(text) => without_values(text),
             other => other.to_string(),
@@ -74,7 +73,7 @@ impl Cause {
     }
 }
 
-/// A message up to the first quoted text or backquote: what follows may be the object's.
+/// Cuts a message at the first quote or backquote: what follows may be a value of the object.
 fn without_values(text: &str) -> String {
     let kept = text.split(['"', '`', '\'']).next().unwrap_or_default();
     let kept = kept.trim_end_matches([' ', ':', '(']);

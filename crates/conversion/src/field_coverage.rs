@@ -1,6 +1,7 @@
-//! What becomes of every field on the way from one version to another.
+//! Field coverage: the outcome of every field in another version.
 //!
-//! Read off the compiled plans, so that it says what conversion does and not what its author meant:
+//! Derived from the compiled plans, so that it describes the conversion itself and not its author's
+//! intent:
 //!
 //! ```text
 //! v1 → v2   .spec.firstName   moved to .spec.name.first
@@ -21,40 +22,40 @@ use std::fmt;
 
 mod made;
 
-/// The fields of one version on the way to another.
+/// Coverage of the fields of one version in another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FieldCoverage {
     /// The version converted from.
     pub from: String,
     /// The version converted to.
     pub to: String,
-    /// Its fields, in order of the schema; then the elements, map entries, labels and annotations
-    /// that rules name.
+    /// Fields of `from`, in order of the schema; then the elements, map entries, labels and
+    /// annotations that rules name.
     pub fields: Vec<CoveredField>,
-    /// What the other version shows that no field is the source of.
+    /// Fields of `to` that have a value without a source.
     pub made: Vec<Made>,
 }
 
-/// A field that is there without a source.
+/// A field whose value has no source in the other version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Made {
     /// The field, in the version converted to.
     pub path: Path,
-    /// Where its value is written.
+    /// The origin of its value.
     pub by: Maker,
 }
 
-/// Where a value without a source is written.
+/// Origin of a value without a source.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Maker {
-    /// A constant of this rule.
+    /// A constant of the rule at this path: `conversions[0].rules[2]`.
     Rule(String),
     /// A default of the schema.
     Default,
 }
 
 impl Maker {
-    /// In one word.
+    /// Returns the origin in one word, for output.
     pub fn word(&self) -> &'static str {
         match self {
             Maker::Rule(_) => "constant",
@@ -62,7 +63,7 @@ impl Maker {
         }
     }
 
-    /// The rule, if it is one.
+    /// Returns the path of the rule, if a rule is the origin.
     pub fn rule(&self) -> Option<&str> {
         match self {
             Maker::Rule(rule) => Some(rule),
@@ -71,47 +72,48 @@ impl Maker {
     }
 }
 
-/// A field and what becomes of it.
+/// A field with its outcome.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CoveredField {
     /// The field; `[]` stands for the items of a list and the values of a map.
     pub path: Path,
-    /// What becomes of it.
+    /// Its outcome in the other version.
     pub outcome: FieldOutcome,
 }
 
-/// What becomes of a field in another version.
+/// Outcome of a field in another version.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FieldOutcome {
     /// It has the same path there.
     Carried,
-    /// It has other paths there.
+    /// Rules move it to other paths.
     Moved {
-        /// The paths.
+        /// The paths in the other version.
         to: Vec<Path>,
     },
-    /// Expressions make something else of it.
+    /// Expressions compute other values from it.
     Computed {
         /// The rules that read it.
         by: Vec<Computed>,
     },
-    /// The other version does not show it. It is kept beside the object.
+    /// The other version does not show it; it is kept in the residual.
     Preserved,
-    /// It is lost: under `drop`, or in a definition whose versions lose what the stored one lacks.
+    /// It is lost: its author lists it under `drop`, or the definition has no rules and the storage
+    /// version lacks it.
     Dropped,
 }
 
-/// One rule that reads a field.
+/// A rule that reads a field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Computed {
-    /// Where the rule stands: `conversions[0].rules[2]`.
+    /// Path of the rule: `conversions[0].rules[2]`.
     pub rule: String,
-    /// What it writes.
+    /// The path that it writes.
     pub to: Path,
 }
 
-/// The fate of every field in every direction that has a plan of its own: between the hub and each
-/// other version, and between pairs that have rules. Other directions go over the hub.
+/// Returns the coverage of every direction that has its own plan: between the hub and each other
+/// version, and between pairs that have rules. Other directions go through the hub.
 pub fn field_coverage(bundle: &Bundle) -> Vec<FieldCoverage> {
     let directions = bundle.converters.iter().filter_map(|((from, to), converter)| {
         let (from, to) = (bundle.versions.get(*from)?, bundle.versions.get(*to)?);
@@ -128,7 +130,7 @@ pub fn field_coverage(bundle: &Bundle) -> Vec<FieldCoverage> {
 }
 
 impl FieldOutcome {
-    /// The fate in one word.
+    /// Returns the outcome in one word, for output.
     pub fn word(&self) -> &'static str {
         match self {
             FieldOutcome::Carried => "carried",
@@ -139,7 +141,7 @@ impl FieldOutcome {
         }
     }
 
-    /// Where its value, or what is made of it, is found.
+    /// Returns the paths in the other version that hold the value or values computed from it.
     pub fn destinations(&self) -> Vec<&Path> {
         match self {
             FieldOutcome::Moved { to } => to.iter().collect(),
@@ -148,7 +150,7 @@ impl FieldOutcome {
         }
     }
 
-    /// The rules that compute with it.
+    /// Returns the paths of the rules that compute with it.
     pub fn rules(&self) -> Vec<&str> {
         match self {
             FieldOutcome::Computed { by } => by.iter().map(|computed| computed.rule.as_str()).collect(),
@@ -169,7 +171,7 @@ impl fmt::Display for FieldOutcome {
     }
 }
 
-/// A place that an operation reads, from the root of the object.
+/// A path that an operation reads, from the root of the object.
 struct Read {
     path: Vec<Segment>,
     to: Vec<Segment>,
@@ -177,11 +179,11 @@ struct Read {
 }
 
 enum How {
-    /// The value is moved; of its parts, those that this carries.
+    /// The value is moved, as far as it passes through.
     Move(Passthrough),
-    /// The rule computes with it.
+    /// The rule at this index computes with it.
     Compute(usize),
-    /// Items cross with what they have on both sides.
+    /// Items are moved with the fields that both sides have.
     Items(Option<Passthrough>),
 }
 
@@ -189,7 +191,7 @@ fn of_direction(converter: &Converter, from: &Version, losing: bool) -> Vec<Cove
     let mut reads = Vec::new();
     operations(&converter.plan.ops, &Around::default(), &converter.from, &mut reads);
     let mut paths: Vec<Vec<Segment>> = leaves_of(&from.schema).into_iter().map(|(path, _)| path).collect();
-    // What rules name and the schema does not: an element, an entry of a map, a label.
+    // Paths that rules name and the schema does not: an element, an entry of a map, a label.
     for read in &reads {
         if !paths
             .iter()
@@ -254,7 +256,7 @@ fn outcome(
     }
 }
 
-/// Notes where a value goes: to its own path, or elsewhere.
+/// Records the destination of a value: its own path, or another one.
 fn lands(path: &[Segment], read: &Read, rest: &[Segment], carried: &mut bool, moved: &mut Vec<Path>) {
     let to = joined(&read.to, rest);
     if to.segments() == path {
@@ -268,8 +270,8 @@ fn joined(path: &[Segment], rest: &[Segment]) -> Path {
     Path::from_segments(path.iter().chain(rest).cloned().collect())
 }
 
-/// Whether `path` is at or below `prefix`. All items are one `[…]`, however it is spelled, and a
-/// named entry is one of them.
+/// Returns true if `path` is at or below `prefix`. Each `[…]` means all items, and matches a named
+/// entry.
 fn starts(path: &[Segment], prefix: &[Segment]) -> bool {
     path.len() >= prefix.len()
         && prefix.iter().zip(path).all(|(a, b)| match (a, b) {
@@ -280,8 +282,8 @@ fn starts(path: &[Segment], prefix: &[Segment]) -> bool {
         })
 }
 
-/// The places of a schema that hold values of their own: scalars, lists and maps of them, and what
-/// nobody describes.
+/// Returns the paths of a schema that hold values of their own: scalars, lists and maps of scalars,
+/// and fields without a description.
 fn leaves_of(schema: &Structural) -> Vec<(Vec<Segment>, &Node)> {
     let mut out = Vec::new();
     for (name, node) in schema.root().properties() {
@@ -337,7 +339,7 @@ fn passes(passthrough: &Passthrough, path: &[Segment]) -> bool {
     }
 }
 
-/// Where operations are: the item on each side, and what the loop stands in.
+/// Paths around an operation: the item on each side, and the scope that holds the loop.
 #[derive(Default, Clone)]
 struct Around {
     from: Vec<Segment>,
@@ -420,7 +422,7 @@ fn expression(
         let fields = reference.path.iter().cloned().map(Segment::Field);
         let path: Vec<Segment> = match reference.variable.as_str() {
             "self" => {
-                // Of several, the one of an item's field that has its name.
+                // Of several, the item's field that has this name.
                 let named = |path: &&Vec<Segment>| matches!((path.last(), reference.path.first()), (Some(Segment::Field(a)), Some(b)) if a == b);
                 match (this.iter().skip(1).find(named), this.first()) {
                     (Some(item), _) => item.iter().cloned().chain(fields.skip(1)).collect(),

@@ -1,5 +1,5 @@
-//! Whether what an expression gives can stand where a rule puts it: the checker's type against the
-//! destination's schema.
+//! Type check of expression results: the checker's type against the schema of the rule's
+//! destination.
 //!
 //! | type | stands in |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | list, map, object | array, object; item by item, field by field |
 //! | `optional_type(T)` | where T does; empty, it leaves nothing |
 //! | null | where the schema is nullable |
-//! | dyn | anywhere; the value is looked at when there is one |
+//! | dyn | anywhere; checked against the value at run time |
 
 use crate::passthrough::known_kind;
 use crate::passthrough::{Kind, Scalar};
@@ -17,12 +17,12 @@ use crate::scope::SchemaNode;
 use insula_cel::{Decl, Field, Shape, Type};
 use insula_schema::Node;
 
-/// What is known of a result before there is one.
+/// Static knowledge about the results of a type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fit {
     /// Every value of the type fits.
     Sure,
-    /// Some may not: found out by the value.
+    /// Some values may not fit: checked at run time.
     AtRun,
 }
 
@@ -32,7 +32,7 @@ impl Fit {
     }
 }
 
-/// Whether values of `ty` fit `place`; no answer when none does.
+/// Checks values of `ty` against `place`; `None` if none fits.
 pub(crate) fn fit(ty: &Type, place: SchemaNode<'_>) -> Option<Fit> {
     let Some(node) = place else { return anything(ty) };
     let Some(kind) = known_kind(node) else {
@@ -51,21 +51,22 @@ pub(crate) fn fit(ty: &Type, place: SchemaNode<'_>) -> Option<Fit> {
         Type::Int | Type::Uint => {
             matches!(want, Scalar::Integer | Scalar::Number | Scalar::IntOrString).then_some(Fit::Sure)
         }
-        // NaN and infinities are no JSON.
+        // NaN and infinities are not JSON.
         Type::Double => (want == Scalar::Number).then_some(Fit::AtRun),
         Type::String => matches!(want, Scalar::String | Scalar::IntOrString).then_some(Fit::Sure),
         Type::Timestamp => text(node, want, &["date-time", "datetime", "date"]),
         Type::Duration => text(node, want, &["duration"]),
         Type::Bytes => text(node, want, &["byte"]),
-        // The one type of a library that has a text.
+        // The only library type with a text form.
         Type::Opaque("kubernetes.Quantity") => text(node, want, &[]),
         Type::List(_) | Type::Map(_) | Type::Object(_) | Type::Type(_) | Type::Opaque(_) => None,
-        // Known to the checker alone while it works.
+        // The type checker uses these internally.
         Type::Var(_) | Type::Error => None,
     }
 }
 
-/// Types that leave as text fit strings, but not those of a format that is another type's.
+/// Checks a type that is written as text: it fits strings, except those with the format of another
+/// type.
 fn text(node: &Node, want: Scalar, own: &[&str]) -> Option<Fit> {
     const TYPED: [&str; 5] = ["date-time", "datetime", "date", "duration", "byte"];
     let other = node
@@ -99,7 +100,7 @@ fn object(ty: &Type, node: &Node) -> Option<Fit> {
             match node.additional() {
                 Some(values) => Some(key.and(fit(&pair.1, Some(values))?)),
                 None if node.properties().next().is_none() => Some(key),
-                // Which keys there are is not known; that none could hold the values is.
+                // The keys are unknown; but the values must fit at least one field.
                 None => {
                     let mut fits = node.properties().map(|(_, child)| fit(&pair.1, Some(child)));
                     (node.preserves_unknown() || fits.any(|f| f.is_some())).then_some(Fit::AtRun)
@@ -110,8 +111,7 @@ fn object(ty: &Type, node: &Node) -> Option<Fit> {
     }
 }
 
-/// An object's fields that the destination has, too, must fit there; the others are not the
-/// destination's.
+/// Checks an object: fields that the destination also has must fit; it ignores the others.
 fn fields(decl: &Decl, node: &Node) -> Option<Fit> {
     let Shape::Object { fields, .. } = decl.shape() else {
         return Some(Fit::AtRun);
@@ -125,7 +125,7 @@ fn fields(decl: &Decl, node: &Node) -> Option<Fit> {
     Some(all)
 }
 
-/// What has a JSON form at all.
+/// Checks that a type has a JSON form.
 fn anything(ty: &Type) -> Option<Fit> {
     match ty {
         Type::Type(_) => None,
@@ -138,7 +138,7 @@ fn anything(ty: &Type) -> Option<Fit> {
     }
 }
 
-/// Whether such a value leaves as a day: a timestamp, where only the day is wanted.
+/// Returns true if a timestamp is written as a date, because the destination has that format.
 pub(crate) fn leaves_as_day(ty: &Type, place: SchemaNode<'_>) -> bool {
     let timestamp = match ty {
         Type::Optional(of) => **of == Type::Timestamp,
@@ -147,7 +147,8 @@ pub(crate) fn leaves_as_day(ty: &Type, place: SchemaNode<'_>) -> bool {
     timestamp && place.and_then(Node::format) == Some("date")
 }
 
-/// `gives int, but .spec.size of v2 is a string; string(...) would convert it`
+/// Describes a type that does not fit:
+/// `gives int, but .spec.size of v2 is a string; string(...) would convert it`.
 pub(crate) fn misfit(ty: &Type, place: SchemaNode<'_>, path: &str, version: &str) -> String {
     let Some(node) = place else {
         return format!("gives {ty}, which has no JSON form");
@@ -187,7 +188,7 @@ pub(crate) fn misfit(ty: &Type, place: SchemaNode<'_>, path: &str, version: &str
     format!("gives {ty}, but {path} of {version} is {}{help}", described(node, kind))
 }
 
-/// `a string`, `a list of integer`, …
+/// Describes a node: `a string`, `a list of integer`, …
 fn described(node: &Node, kind: Kind) -> String {
     let nested = |node: Option<&Node>| node.map_or("any".to_owned(), word);
     match kind {
@@ -201,7 +202,7 @@ fn described(node: &Node, kind: Kind) -> String {
     }
 }
 
-/// The schema's word for a type.
+/// Returns the schema's name of a node's type.
 pub(crate) fn word(node: &Node) -> String {
     match (node.int_or_string(), node.kind()) {
         (true, _) => "integer or string",

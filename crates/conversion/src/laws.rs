@@ -1,9 +1,10 @@
-//! The laws as functions, for tests and for admission's search for counterexamples.
+//! The laws of conversion as functions, for tests and for admission's search for counterexamples.
 //!
-//! 1. PutGet: what was written is what is read. 2. GetPut: writing back what was read changes no
-//!    byte.
-//! 3. Non-interference: a write changes nothing elsewhere that its version cannot see. 4. The later
-//!    edit wins. 5. Readable: what is stored can be read in every served version.
+//! 1. PutGet: a read returns what was written.
+//! 2. GetPut: writing back what was read changes no byte.
+//! 3. Non-interference: a write through a version changes nothing that the version cannot see.
+//! 4. The later edit wins.
+//! 5. Readable: every stored object can be read in every served version.
 
 use crate::bundle::{Bundle, ToStore};
 use crate::error::ConvertError;
@@ -16,29 +17,30 @@ use serde_json::Value as Json;
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// A law that does not hold for an object.
+/// A law that an object breaks.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Which.
+    /// The law.
     pub law: Law,
-    /// The version in which it shows.
+    /// The version that shows the violation.
     pub version: String,
-    /// The first place that differs, or the error.
+    /// The first path that differs, or the error.
     pub place: String,
 }
 
 /// The laws that one write can break.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Law {
-    /// What was written is what is read.
+    /// A read returns what was written.
     PutGet,
     /// Writing back what was read changes no byte.
     GetPut,
-    /// A write changes nothing elsewhere that its version cannot see.
+    /// A write through a version changes nothing that the version cannot see.
     NonInterference,
-    /// What an edit makes of a value elsewhere replaces what was kept there.
+    /// An edit replaces values in other versions that were derived from the edited one, or
+    /// preserved.
     LaterEditWins,
-    /// What is stored can be read in every served version.
+    /// Every stored object can be read in every served version.
     Readable,
 }
 
@@ -48,42 +50,41 @@ impl fmt::Display for Violation {
     }
 }
 
-/// Law 1: reading in `from` gives `x`, but for what its author dropped.
+/// Checks law 1: reading in `from` returns `x`, except for dropped fields.
 ///
 /// # Errors
-/// The place where it does not.
+/// Returns the first path that differs.
 pub fn put_get(bundle: &Bundle, x: &Json, from: &str, after: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).put_get(x, from, after)
 }
 
-/// Law 2, and with it law 5: every version reads, and writing back what it reads changes no byte.
+/// Checks laws 2 and 5: every version can be read, and writing back what it reads changes no byte.
 ///
 /// # Errors
-/// The first version for which it does not hold.
+/// Returns the first version that breaks the law.
 pub fn get_put(bundle: &Bundle, stored: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).get_put(stored)
 }
 
-/// Law 3, for places that are no part of a list: on every way that the edit goes, where the version
-/// that it comes from converts to the same, of the same inputs, before and after, the next version
-/// shows the same as before.
+/// Checks law 3 outside of lists, for each conversion that the edit passes: where the source
+/// converts to the same value, from the same inputs, before and after, the target must not change.
 ///
 /// # Errors
-/// The first place that changed out of the writer's sight.
+/// Returns the first path that changed although the writer cannot see it.
 pub fn non_interference(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).non_interference(from, before, after)
 }
 
-/// Law 4, for values that are no part of a list: on every way that the edit goes, where it changes
-/// what the next version is made of, that version shows what the edit says.
+/// Checks law 4 outside of lists, for each conversion that the edit passes: where the edit changes
+/// the converted value, the target must show the new one.
 ///
 /// # Errors
-/// The first place that still shows something older.
+/// Returns the first path that still shows an older value.
 pub fn later_edit_wins(bundle: &Bundle, from: &str, before: &ToStore, after: &ToStore) -> Result<(), Violation> {
     Laws::new(bundle, &object_budget).later_edit_wins(from, before, after)
 }
 
-/// The laws of one API, under budgets that the caller gives: a search that has to end gives empty
+/// The laws of one API, under budgets that the caller gives: a search that must end gives empty
 /// ones.
 pub(crate) struct Laws<'a> {
     bundle: &'a Bundle,
@@ -137,9 +138,9 @@ impl<'a> Laws<'a> {
         })
     }
 
-    /// Follows an edit from version to version, as a write does: up to the stored one, and down to
-    /// those beside. Each step is a conversion of what a version showed and shows, so that the laws
-    /// hold for whatever rules compute. Of what is dropped they say nothing.
+    /// Follows an edit from version to version, as a write does: up to the stored version, then
+    /// down to the others. Each step compares the conversions of the source before and after the
+    /// write, so that the laws hold for any rules. They do not cover dropped fields.
     fn along(
         &self,
         law: Law,
@@ -150,15 +151,14 @@ impl<'a> Laws<'a> {
     ) -> Result<(), Violation> {
         let bundle = self.bundle;
         for (a, b) in bundle.edit_hops(from) {
-            // A conversion that fails says nothing of what it would make: the write was one that
-            // needs none.
+            // A conversion that fails has no result to compare: the write needed none.
             let (Some(was), Some(is)) = (self.made(before, (a, b), law)?, self.made(after, (a, b), law)?) else {
                 continue;
             };
             let shown = |stored| Ok(bundle.without_dropped(&self.read(stored, b, law)?, b));
             let (had, has) = match (shown(before), shown(after)) {
                 (Ok(had), Ok(has)) => (had, has),
-                // What nobody can read is no promise.
+                // The laws cover served versions only.
                 _ if !bundle.served().any(|version| version == b) => continue,
                 (had, has) => (had?, has?),
             };
@@ -181,7 +181,8 @@ impl<'a> Laws<'a> {
         Ok(())
     }
 
-    /// What a conversion makes of what is shown, but for what is dropped, and of what.
+    /// Converts the view of version `a` to version `b`, without dropped fields, and traces the
+    /// inputs.
     fn made(&self, stored: &ToStore, (a, b): (&str, &str), law: Law) -> Result<Option<(Json, Trace)>, Violation> {
         let bundle = self.bundle;
         let mut object = match self.read(stored, a, law) {
@@ -212,11 +213,11 @@ impl Violation {
     }
 }
 
-/// What a conversion made before and after an edit, and of what.
+/// The results of a conversion before and after an edit, with their traces.
 #[derive(Clone, Copy)]
 struct Edit<'a>(Side<'a>, Side<'a>);
 
-/// What the version that it was made for showed and shows.
+/// The target's views before and after the edit.
 #[derive(Clone, Copy)]
 struct Shown<'a>(Option<&'a Json>, Option<&'a Json>);
 
@@ -225,7 +226,7 @@ impl<'a> Edit<'a> {
         Edit(self.0.field(name), self.1.field(name))
     }
 
-    /// Whether it was computed from other inputs here.
+    /// Returns true if the value was computed from other inputs after the edit.
     fn anew(&self) -> bool {
         self.0.trace.and_then(Trace::hash) != self.1.trace.and_then(Trace::hash)
     }
@@ -238,25 +239,26 @@ impl<'a> Shown<'a> {
     }
 }
 
-/// Names of what is in any of these.
+/// Returns the names of the fields of any of these objects.
 fn names<'a>(values: impl IntoIterator<Item = Option<&'a Json>>) -> BTreeSet<&'a str> {
     let maps = values.into_iter().flatten().filter_map(Json::as_object);
     maps.flat_map(|map| map.keys().map(String::as_str)).collect()
 }
 
-/// `anew`: something above was computed from other inputs, so that equal values are edits, too.
+/// Checks that the edited value won. `anew`: a value above was computed from other inputs, so that
+/// equal values are edits, too.
 fn won(node: Option<&Node>, edit: Edit<'_>, shown: Option<&Json>, place: &str, anew: bool) -> Result<(), String> {
     let (old, new) = (edit.0.value, edit.1.value);
     let anew = anew || edit.anew();
-    // Defaults are no edits; and a value that is gone gives way to the default, if what holds it is
-    // still there.
+    // Defaults are no edits; a removed value gives way to the default, if its parent still exists.
     let default = node.and_then(Node::default);
     let defaulted = default.is_some() && (new == default || new.is_none() && shown == default);
     if !anew && old == new && edit.0.trace == edit.1.trace || defaulted {
         return Ok(());
     }
     match (old, new) {
-        // Of a whole object that goes, what nobody could see may stay, with defaults around it.
+        // When a whole object is removed, fields hidden from the writer may stay, with defaults
+        // around them.
         (Some(Json::Object(_)), None) => Ok(()),
         (Some(Json::Object(_)), _) | (_, Some(Json::Object(_))) => names([old, new]).into_iter().try_for_each(|name| {
             let (node, place) = (node.and_then(|n| n.child(name)), format!("{place}.{name}"));
@@ -269,8 +271,7 @@ fn won(node: Option<&Node>, edit: Edit<'_>, shown: Option<&Json>, place: &str, a
             )
         }),
         (Some(Json::Array(_)), _) | (_, Some(Json::Array(_))) => Ok(()),
-        // Not made before and not made now, though of other inputs below: nothing is said of this
-        // place.
+        // Absent before and after, though computed from other inputs: the law does not apply here.
         (None, None) if !edit.anew() => Ok(()),
         _ if old == new && !anew || new == shown => Ok(()),
         _ => Err(place.to_owned()),
@@ -278,13 +279,13 @@ fn won(node: Option<&Node>, edit: Edit<'_>, shown: Option<&Json>, place: &str, a
 }
 
 fn unseen(node: Option<&Node>, edit: Edit<'_>, shown: Shown<'_>, place: &str) -> Result<(), String> {
-    // A default is nobody's value.
+    // Defaults may change.
     let default = node.and_then(Node::default);
     if shown.0 == shown.1 || default.is_some() && shown.0 == default || edit.anew() {
         return Ok(());
     }
     match (shown.0, shown.1) {
-        // An object may come to be, to hold what was edited inside it.
+        // An object may appear to hold a value that was edited inside it.
         (None, Some(Json::Object(_))) => Ok(()),
         (Some(Json::Object(_)), Some(Json::Object(_))) => names([shown.0, shown.1]).into_iter().try_for_each(|name| {
             let (node, place) = (node.and_then(|n| n.child(name)), format!("{place}.{name}"));
@@ -295,7 +296,7 @@ fn unseen(node: Option<&Node>, edit: Edit<'_>, shown: Shown<'_>, place: &str) ->
     }
 }
 
-/// The first place where two values differ.
+/// Finds the first path at which two values differ.
 fn same(want: &Json, got: &Json, place: &str) -> Result<(), String> {
     match (want, got) {
         (Json::Object(want), Json::Object(got)) => {

@@ -1,17 +1,17 @@
 //! Conversion between the versions of one API, by rules, without loss.
 //!
-//! A [`RuleSet`] says how objects of one version become objects of another. A [`Bundle`] is the
-//! rules and schemas of one API, compiled. It reads a stored object in any version
-//! ([`Bundle::get`]) and writes one through any version ([`Bundle::put`]), so that nothing is lost
-//! that its author did not drop. Pure: no clock, no randomness, no IO; usable without a server.
+//! A [`RuleSet`] describes how objects of one version become objects of another. A [`Bundle`] holds
+//! the compiled rules and schemas of one API. It reads a stored object in any version
+//! ([`Bundle::get`]) and writes one through any version ([`Bundle::put`]); only fields that the
+//! author drops are lost. Pure: no clock, no randomness, no IO; usable without a server.
 //!
 //! # The algebra
 //!
 //! One version is stored; rules are written around a hub, by default the stored version. The
-//! versions form a tree: its root is the stored version; under it stand the hub and versions that
-//! have rules to it directly; under the hub stands the rest. Between a version and its parent there
-//! are two conversions, *down* (to the version) and *up* (to the parent). Each is any function that
-//! the rules describe: it may compute, forget, and need not be the other's inverse.
+//! versions form a tree. Its root is the stored version; its children are the hub and the versions
+//! that have direct rules with it; all others are children of the hub. Between a version and its
+//! parent there are two conversions, *down* (to the version) and *up* (to the parent). Rules may
+//! define any function: it may compute, drop fields, and need not be the inverse of the other one.
 //!
 //! ```text
 //! convert     what crosses by itself (same path, compatible schema), then rules; pruned and defaulted by the target's schema
@@ -25,30 +25,30 @@
 //!             residuals    ← recomputed from the new views
 //! ```
 //!
-//! `merge(old → new, onto)` makes the edit from `old` to `new` in `onto`: what did not change stays
-//! as it is in `onto`, what changed is taken from `new`. That one function gives the laws:
+//! `merge(old → new, onto)` applies the edit from `old` to `new` to `onto`: what did not change
+//! stays as it is in `onto`, what changed is taken from `new`. That one function gives the laws:
 //!
-//! 1. **PutGet** `get_v(put_v(x)) = x`: the residual is the difference to whatever the new parent
-//!    converts to.
-//! 2. **GetPut** `put_v(get_v(S)) = S`, same bytes: no edit, no change; residuals have one
-//!    canonical form.
-//! 3. **Non-interference**: what the edit does not change in `up(x)` stays in the parent, and so in
-//!    every other view.
-//! 4. **The later edit wins**: what it does change replaces what stood there, preserved or not.
-//!    That holds for computed values whose *inputs* changed, too, even if they come out equal:
-//!    conversions leave a trace of the hashes of what each rule read. A residual's entry at such a
-//!    place carries that hash as a guard, and is void without it.
-//! 5. **Readable**: `put` makes every served view that a rule can fail to make, and fails with the
-//!    rule if one does.
+//! 1. **PutGet** `get_v(put_v(x)) = x`: the residual is the difference to the conversion of the new
+//!    parent.
+//! 2. **GetPut** `put_v(get_v(S)) = S`, byte for byte: without an edit nothing changes, and
+//!    residuals have one canonical form.
+//! 3. **Non-interference**: values of `up(x)` that the edit does not change stay as they are in the
+//!    parent, and so in every other view.
+//! 4. **The later edit wins**: values that it does change replace the parent's, preserved or not.
+//!    That holds for computed values whose *inputs* changed, too, even if the results are equal:
+//!    conversions trace the hashes of each rule's inputs. A residual's entry for a computed value
+//!    carries that hash as a guard, and is ignored without it.
+//! 5. **Readable**: `put` makes every served view that a rule can fail to make, and returns the
+//!    rule's error if one does.
 //!
-//! Items of lists are told apart by their list-map keys, else by a longest common subsequence, then
-//! gaps of equal length pair in order. Items and entries of maps live and die as wholes; hidden
-//! fields of an object survive edits around them.
+//! Items of lists are identified by their list-map keys, else by a longest common subsequence; then
+//! gaps of equal length pair in order. Items and entries of maps are added and removed as a whole;
+//! hidden fields of an object survive edits around them.
 //!
 //! # An example
 //!
-//! Stored v1 `{firstName: Bob}`; v2 is `{name: {first}, mood}`. A client writes through v2, another
-//! through v1:
+//! Version v1 is stored, with `{firstName: Bob}`; v2 is `{name: {first}, mood}`. One client writes
+//! through v2, another through v1:
 //!
 //! ```text
 //! put(v2, {name: {first: Bob}, mood: ok})    stored {firstName: Bob}   residual v2: set mood = ok      (down gives {name: {first: Bob}})
@@ -90,13 +90,13 @@
 //!
 //! # Where to look
 //!
-//! `rules`: every spelling to one model. `plan`: rules to operations (`passthrough`: what crosses by
-//! itself; `scope`: names and paths against schemas; `fit`: results against schemas). `convert`:
-//! running a plan. `merge`, `align`: the edit function. `residual`, `trace`: what is stored beside
-//! an object. `bundle`: the tree of versions, get and put. `field_coverage`: what becomes of every
-//! field. `portable`: objects that carry their residual. `suggest`: rules guessed from two schemas.
-//! `laws`: the laws as functions. `proof`: the search for counterexamples. Not here: when to
-//! convert (the registry's).
+//! `rules`: one model for every notation. `plan`: from rules to operations (`passthrough`: fields
+//! that need no rule; `scope`: names and paths against schemas; `fit`: results against schemas).
+//! `convert`: execution of a plan. `merge`, `align`: three-way merge of edits. `residual`, `trace`:
+//! data stored beside an object. `bundle`: the tree of versions, get and put. `field_coverage`: the
+//! outcome of every field. `portable`: objects that carry their residual. `suggest`: rules guessed
+//! from two schemas. `laws`: the laws as functions. `proof`: the search for counterexamples. The
+//! registry decides when to convert.
 #![warn(missing_docs)]
 
 mod align;
@@ -131,7 +131,7 @@ pub use crate::rules::{
 pub use crate::suggest::{Guess, Source as GuessSource, Suggestion, Suggestions, suggest};
 pub use insula_cel::Budget;
 
-/// The budget of one object: what its conversions may cost together.
+/// Returns the cost budget for all conversions of one object.
 pub fn object_budget() -> Budget {
     Budget::new(insula_cel::OBJECT_COST_MAX)
 }

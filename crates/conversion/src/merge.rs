@@ -1,9 +1,8 @@
-//! An edit seen in one place, made in another: the three-way merge that both directions of a write
-//! are.
+//! Three-way merge of an edit that was made in another version. Both directions of a write use it.
 //!
-//! `old` and `new` are two conversions of the same place, before and after somebody's edit; `onto`
-//! is what stands there, with things that the editor cannot see. The result is `onto` with the edit
-//! made: what did not change between `old` and `new` stays as it is in `onto`; what changed is
+//! `old` and `new` are two conversions of the same value, before and after an edit; `onto` is the
+//! current value, with fields that the editor cannot see. The result is `onto` with the edit
+//! applied: what did not change between `old` and `new` stays as it is in `onto`; what changed is
 //! taken from `new`, whatever `onto` had (the later edit wins).
 //!
 //! ```text
@@ -12,8 +11,8 @@
 //! onto {first: Bob, mood: ok}  the hub              →  {first: Rob, mood: ok}
 //! ```
 //!
-//! Items of lists and entries of maps live and die as wholes; fields of an object that nobody could
-//! see survive it.
+//! Items of lists and entries of maps are added and removed as a whole; fields of an object that
+//! the editor could not see survive the edit.
 
 use crate::align::{align, covers, equal};
 use crate::trace::Trace;
@@ -21,7 +20,7 @@ use insula_schema::{Node, Structural};
 use serde_json::{Map, Value as Json};
 use std::collections::{BTreeSet, HashMap};
 
-/// A value and what it was computed from.
+/// A value, and the trace of the inputs that it was computed from.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Side<'a> {
     pub(crate) value: Option<&'a Json>,
@@ -66,8 +65,8 @@ impl<'a> Side<'a> {
     }
 }
 
-/// Merges whole objects. `metadata` is nobody's to convert: it is `new`'s, labels and annotations
-/// apart.
+/// Merges whole objects. Of `metadata`, only labels and annotations are merged; the rest is
+/// `new`'s.
 pub(crate) fn merge_objects(schema: &Structural, old: Side<'_>, new: Side<'_>, onto: &Json) -> Json {
     let mut out = Map::new();
     let mut names: BTreeSet<&str> = BTreeSet::new();
@@ -108,7 +107,8 @@ fn metadata(old: Side<'_>, new: Side<'_>, onto: Option<&Json>) -> Option<Json> {
     (!out.is_empty() || new.value.is_some()).then_some(Json::Object(out))
 }
 
-/// `force`: something above was computed anew, so that values win even where they are equal.
+/// Merges one value. `force`: a value above was computed anew, so that values win even where they
+/// are equal.
 fn merge(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: Option<&Json>, force: bool) -> Option<Json> {
     let here = old.hash() != new.hash();
     if !force && !here && old.value == new.value && old.trace == new.trace {
@@ -117,8 +117,8 @@ fn merge(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: Option<&Json>,
     let force = force || here;
     let Some(onto) = onto else { return new.value.cloned() };
     match (old.value, new.value) {
-        // Computed from other inputs than before, to nothing both times: what stood here was
-        // derived from the old ones.
+        // Computed from other inputs, but absent both times: the value in `onto` was derived from
+        // the old inputs.
         (None, None) if here => None,
         (None, None) => Some(merge_fields(node, old, new, onto, force)),
         (Some(seen), None) => remove(node, seen, onto),
@@ -143,7 +143,7 @@ fn merge_fields(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &Json, 
     let mut out = Map::new();
     for name in names {
         let (old, new) = (old.field(name), new.field(name));
-        // An entry of a map dies with everything in it.
+        // An entry of a map is removed with all its fields.
         let dies = is_map && old.value.is_some() && new.value.is_none();
         let merged = if dies {
             None
@@ -156,7 +156,7 @@ fn merge_fields(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &Json, 
     Json::Object(out)
 }
 
-/// What is left of `stands` when everything that `seen` shows is removed.
+/// Returns what remains of `stands` without everything that `seen` shows.
 fn remove(node: Option<&Node>, seen: &Json, stands: &Json) -> Option<Json> {
     match (seen, stands) {
         (Json::Object(seen), Json::Object(stands)) => {
@@ -170,7 +170,7 @@ fn remove(node: Option<&Node>, seen: &Json, stands: &Json) -> Option<Json> {
                 };
                 out.extend(left.map(|value| (name.clone(), value)));
             }
-            // A remainder without its required fields would be no valid object.
+            // Without its required fields, the rest would not be a valid object.
             let whole = node.is_none_or(|n| n.required().iter().all(|name| out.contains_key(name)));
             (whole && !out.is_empty()).then_some(Json::Object(out))
         }
@@ -192,8 +192,8 @@ fn remove(node: Option<&Node>, seen: &Json, stands: &Json) -> Option<Json> {
     }
 }
 
-/// Items of `onto` that `old` does not show are hidden from the editor: each stays behind the item
-/// it stood behind.
+/// Merges two lists. Items of `onto` that `old` does not show are hidden from the editor: each
+/// stays behind the item that it followed.
 fn merge_lists(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &[Json], force: bool) -> Vec<Json> {
     let (before, after) = (old.list(), new.list());
     let item_node = node.and_then(Node::items);
@@ -206,7 +206,7 @@ fn merge_lists(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &[Json],
         }
     });
     let seen: BTreeSet<usize> = to_onto.iter().flatten().copied().collect();
-    // An item that the editor adds may stand there already, out of the editor's sight.
+    // An item that the editor adds may already exist, hidden from the editor.
     let added = if crate::align::identities(after, node).is_some() {
         align(after, onto, node, equal)
     } else {
@@ -219,7 +219,8 @@ fn merge_lists(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &[Json],
                 let at = to_onto[i];
                 let stands = at.and_then(|k| onto.get(k));
                 let (was, is) = (old.index(i), new.index(j));
-                // Not there although it was shown: removed elsewhere. Only an edit brings it back.
+                // Missing although it was shown: removed through another version. Only an edit
+                // restores it.
                 let gone = stands.is_none() && !force && was.value == is.value && was.trace == is.trace;
                 (
                     at,
@@ -250,7 +251,8 @@ fn merge_lists(node: Option<&Node>, old: Side<'_>, new: Side<'_>, onto: &[Json],
     }
 }
 
-/// The editor moved items: its order holds, hidden items follow the item they stood behind.
+/// Orders items after an edit that moved some: the editor's order holds, and hidden items follow
+/// the item that they followed before.
 fn editors_order(
     placed: Vec<(Option<usize>, Option<Json>)>,
     onto: &[Json],
@@ -276,8 +278,8 @@ fn editors_order(
     out
 }
 
-/// The editor moved nothing: the standing order holds, new items follow the item they were put
-/// behind.
+/// Orders items after an edit that moved none: the current order holds, and new items follow the
+/// item behind which they were inserted.
 fn standing_order(
     placed: Vec<(Option<usize>, Option<Json>)>,
     onto: &[Json],
@@ -338,7 +340,7 @@ mod tests {
                 json!(["rob", "al"]),
             ),
             (json!(["bob"]), json!([]), json!(["bob", "al"]), json!(["al"])),
-            // Without keys, an item that moves is removed and added; what is hidden stays.
+            // Without keys, a moved item is removed and added; hidden items stay.
             (json!([1, 2]), json!([2, 1]), json!([1, 9, 2]), json!([9, 2, 1])),
             (json!([1, 2]), json!([1, 2, 3]), json!([1, 2, 9]), json!([1, 2, 3, 9])),
             (

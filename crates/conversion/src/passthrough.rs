@@ -1,8 +1,8 @@
-//! Fields that cross without a rule: same path, compatible schema.
+//! Passthrough of fields without a rule: same path, compatible schema.
 //!
-//! A [`Passthrough`] is compiled from two schema nodes. Subtrees of equal shape are cloned whole;
-//! elsewhere only what the destination declares is visited, so that the result needs no second look
-//! for what was never there.
+//! A [`Passthrough`] is compiled from two schema nodes. Subtrees of equal shape are cloned whole.
+//! Elsewhere only fields that the destination declares are visited, so that the result needs no
+//! pruning.
 
 use crate::path::{Path, Segment};
 use insula_schema::{Node, Type};
@@ -13,20 +13,20 @@ mod fields;
 
 pub(crate) use fields::Fields;
 
-/// How a value crosses.
+/// Compiled passthrough of one value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Passthrough {
-    /// As it is.
+    /// Copies the value unchanged.
     Whole,
-    /// If it is of this type.
+    /// Copies a scalar of this type.
     Scalar { kind: Scalar, nullable: bool },
-    /// Field by field.
+    /// Copies an object field by field.
     Object { fields: Fields, nullable: bool },
-    /// Item by item.
+    /// Copies a list item by item.
     List { items: Box<Passthrough>, nullable: bool },
 }
 
-/// The types that are checked on the way.
+/// Scalar types that are checked during passthrough.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scalar {
     String,
@@ -37,7 +37,7 @@ pub(crate) enum Scalar {
 }
 
 impl Passthrough {
-    /// The value on the other side; `None` when it does not fit there.
+    /// Returns a copy of the value for the destination; `None` if it does not fit.
     pub(crate) fn copy(&self, value: &Json) -> Option<Json> {
         match (self, value) {
             (Passthrough::Object { fields, .. }, Json::Object(map)) => Some(Json::Object(fields.copy(map))),
@@ -48,12 +48,13 @@ impl Passthrough {
         }
     }
 
-    /// Like `copy`, of a value that is needed no more.
+    /// Like [`Passthrough::copy`], but consumes the value.
     pub(crate) fn take(&self, mut value: Json) -> Option<Json> {
         self.keep(&mut value).then_some(value)
     }
 
-    /// Whether a value crosses as it is, if it is none of objects and lists that are looked into.
+    /// Returns true if a value fits unchanged. Objects and lists with compiled contents are the
+    /// callers' to handle.
     fn fits(&self, value: &Json) -> bool {
         match self {
             Passthrough::Whole => true,
@@ -62,8 +63,7 @@ impl Passthrough {
         }
     }
 
-    /// Leaves of a value what the other side has a place for; `false` when it does not fit there at
-    /// all.
+    /// Reduces a value to what the destination has fields for; returns `false` if it does not fit.
     pub(crate) fn keep(&self, value: &mut Json) -> bool {
         match (self, value) {
             (Passthrough::Object { fields, .. }, Json::Object(map)) => {
@@ -78,8 +78,8 @@ impl Passthrough {
         }
     }
 
-    /// Whether what it makes has no field that the destination does not know, whatever the source
-    /// holds: pruning has nothing to do there.
+    /// Returns true if results never have fields that the destination does not know, whatever the
+    /// source holds: they need no pruning.
     pub(crate) fn is_exact(&self, to: Option<&Node>) -> bool {
         let Some(to) = to.filter(|to| !to.embedded()) else {
             return false;
@@ -97,7 +97,7 @@ impl Passthrough {
         }
     }
 
-    /// The destination's type, for messages.
+    /// Returns the destination's type, for messages.
     pub(crate) fn wants(&self) -> &'static str {
         match self {
             Passthrough::Whole => "any",
@@ -135,13 +135,13 @@ impl Scalar {
     }
 }
 
-/// What must not be carried.
+/// Paths excluded from passthrough.
 #[derive(Debug, Default)]
 pub(crate) struct Except {
-    /// Written by rules, or dropped: nothing at or below these paths crosses.
+    /// Paths that rules write or drop: nothing at or below them passes through.
     pub(crate) closed: Vec<Path>,
-    /// Read by a rule that moves the value elsewhere: not carried into maps and unknown fields, and
-    /// to a declared field only if it is declared alike.
+    /// Paths whose value a rule moves elsewhere: excluded from maps and unknown fields; a declared
+    /// field receives them only if both versions declare it with the same shape.
     pub(crate) moved: Vec<Path>,
 }
 
@@ -158,13 +158,13 @@ impl Except {
             .any(|p| p.segments().len() == at.len() && matches(p.segments(), at))
     }
 
-    /// Whether anything below `at` needs a look.
+    /// Returns true if a path below `at` is excluded.
     fn below(&self, at: &[Segment]) -> bool {
         let below = |p: &Path| p.segments().len() > at.len() && matches(&p.segments()[..at.len()], at);
         self.closed.iter().any(below) || self.moved.iter().any(below)
     }
 
-    /// Names of entries below `at` that are spoken of.
+    /// Returns the names of entries directly below `at` that exclusions mention.
     fn names(&self, at: &[Segment]) -> BTreeSet<&str> {
         let all = self.closed.iter().chain(&self.moved);
         let next = all.filter_map(|p| match p.segments().get(at.len()) {
@@ -175,20 +175,21 @@ impl Except {
     }
 }
 
-/// Whether the patterns name the same place; every `[…]` that is not a number is all items.
+/// Returns true if the patterns match the same paths; each `[…]` that is not a number means all
+/// items.
 fn matches(a: &[Segment], b: &[Segment]) -> bool {
     a.len() == b.len()
         && a.iter().zip(b).all(|(a, b)| match (a, b) {
             (Segment::Field(a), Segment::Field(b)) => a == b,
             (Segment::Each(_) | Segment::Key(_), Segment::Each(_) | Segment::Key(_)) => true,
-            // A map's entry: `all` holds for a named one.
+            // An entry of a map: exclusions of all entries cover a named one.
             (Segment::Each(_) | Segment::Key(_), Segment::Field(_)) => true,
             _ => false,
         })
 }
 
-/// How values of `from` cross to `to`; `None` when they do not. An absent `from` is a value of
-/// unknown type.
+/// Compiles the passthrough from `from` to `to`; `None` if no values pass. An absent `from` stands
+/// for values of unknown type.
 pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>) -> Option<Passthrough> {
     if except.closed(at) {
         return None;
@@ -203,7 +204,7 @@ pub(crate) fn compile(from: Option<&Node>, to: &Node, except: &Except, at: &mut 
     let from_kind = from.and_then(known_kind);
     let nullable = to.nullable();
     match known_kind(to) {
-        // An object of unknown fields with exceptions below.
+        // An object of unknown fields with exclusions below.
         None => object(from, to, except, at),
         Some(Kind::Scalar(want)) => {
             let fits = match (from_kind, want) {
@@ -253,7 +254,7 @@ fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>
             ChildSchema::Absent => None,
             ChildSchema::Node(to) => match child_schema(from, name) {
                 ChildSchema::Absent => None,
-                // An entry of a map that a rule moves elsewhere is gone from here.
+                // A map entry that a rule moves elsewhere does not stay here.
                 ChildSchema::Node(_) if outer.property(name).is_none() && except.moved(at) => None,
                 ChildSchema::Node(from) => compile(Some(from), to, except, at),
                 ChildSchema::Unknown => compile(None, to, except, at),
@@ -281,6 +282,7 @@ fn object(from: Option<&Node>, to: &Node, except: &Except, at: &mut Vec<Segment>
     })
 }
 
+/// The schema of a field, as its parent declares it.
 enum ChildSchema<'s> {
     Absent,
     Node(&'s Node),
@@ -296,7 +298,7 @@ fn child_schema<'s>(node: Option<&'s Node>, name: &str) -> ChildSchema<'s> {
     }
 }
 
-/// A type that is checked on the way.
+/// JSON types that the schema can name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Scalar(Scalar),
@@ -304,7 +306,7 @@ pub(crate) enum Kind {
     Object,
 }
 
-/// The type of a node's values, if the node says so.
+/// Returns the type of a node's values, if the node declares one.
 pub(crate) fn known_kind(node: &Node) -> Option<Kind> {
     if node.int_or_string() {
         return Some(Kind::Scalar(Scalar::IntOrString));
@@ -323,8 +325,8 @@ fn takes_anything(node: &Node) -> bool {
     node.kind().is_none() && !node.int_or_string() && node.properties().next().is_none()
 }
 
-/// Whether a value of one is a value of the other, structure and defaults alike. Descriptions and
-/// bounds do not matter.
+/// Returns true if both nodes have the same values, structure and defaults. Ignores descriptions
+/// and bounds.
 pub(crate) fn same_shape(a: &Node, b: &Node) -> bool {
     let lists = |a: Option<&Node>, b: Option<&Node>| match (a, b) {
         (None, None) => true,

@@ -1,14 +1,13 @@
-//! Paths as authors write them in rules: `.spec.names[0]`, `spec.colors[i].name`,
+//! Paths in the notation of rules: `.spec.names[0]`, `spec.colors[i].name`,
 //! `metadata.annotations['a.b/c']`.
 //!
-//! Parsed once, at the edge. A path holds at most a few dozen segments; nobody splits a string
-//! after this.
+//! Paths are parsed once, when rules are read; later code works on segments.
 
 use std::fmt;
 
-/// Bytes of one path. The longest that a real schema needs is far below.
+/// Most bytes of one path. The longest that a real schema needs is far below.
 pub const PATH_BYTES_MAX: usize = 1_024;
-/// Segments of one path: no schema is deeper than this.
+/// Most segments of one path: no schema is deeper.
 pub const PATH_SEGMENTS_MAX: usize = 64;
 
 /// One step of a [`Path`].
@@ -16,16 +15,16 @@ pub const PATH_SEGMENTS_MAX: usize = 64;
 pub enum Segment {
     /// A field, or a named entry of a map.
     Field(String),
-    /// One element of a list.
+    /// One element of a list, by its index from 0.
     Index(usize),
-    /// Every element of a list or entry of a map; the name is the variable that holds its index or
-    /// key, and is empty for `[]`.
+    /// Every element of a list or entry of a map, as `[i]`. The name is the variable that holds its
+    /// index or key; it is empty for `[]`.
     Each(String),
-    /// The entry of a map whose key this CEL expression gives (`[self.name]`).
+    /// The entry of a map under the key that this CEL expression returns, as `[self.name]`.
     Key(String),
 }
 
-/// A typed path, relative to an object or to an item.
+/// A parsed path, relative to an object or to an item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Path(Vec<Segment>);
 
@@ -34,7 +33,7 @@ impl Path {
     /// `spec.map[self.name]`.
     ///
     /// # Errors
-    /// What is wrong, in words for the author.
+    /// Returns a message for the author about the first error.
     pub fn parse(text: &str) -> Result<Path, String> {
         if text.len() > PATH_BYTES_MAX {
             return Err(format!("a path may be at most {PATH_BYTES_MAX} bytes long"));
@@ -67,24 +66,25 @@ impl Path {
         Ok(Path(segments))
     }
 
-    /// A path of these segments.
+    /// Makes a path of these segments.
     pub fn from_segments(segments: Vec<Segment>) -> Path {
         Path(segments)
     }
 
-    /// The steps, outermost first.
+    /// Returns the segments, outermost first.
     pub fn segments(&self) -> &[Segment] {
         &self.0
     }
 
-    /// Whether every step is a field or an index, so that it names at most one value.
+    /// Returns true if every segment is a field or an index, so that the path names at most one
+    /// value.
     pub fn is_single(&self) -> bool {
         self.0
             .iter()
             .all(|s| matches!(s, Segment::Field(_) | Segment::Index(_)))
     }
 
-    /// Whether two paths can name the same value, or a value inside the other's.
+    /// Returns true if two paths can name the same value, or one a value inside the other's.
     pub fn overlaps(&self, other: &Path) -> bool {
         self.0.iter().zip(&other.0).all(|(a, b)| match (a, b) {
             (Segment::Field(a), Segment::Field(b)) => a == b,
@@ -109,9 +109,10 @@ fn field(text: &str) -> Result<(Segment, &str), String> {
     Ok((Segment::Field(name.to_owned()), rest))
 }
 
-/// The inside of `[…]`; `text` begins after the opening bracket.
+/// Parses the inside of `[…]`; `text` begins after the opening bracket. Returns the rest of the
+/// text.
 fn bracket(text: &str) -> Result<(Segment, &str), String> {
-    // Spaces around what is inside say nothing.
+    // Spaces inside the brackets have no meaning.
     let text = text.trim_start();
     if let Some(quote) = text.chars().next().filter(|c| matches!(c, '\'' | '"')) {
         let (name, rest) = quoted(&text[1..], quote)?;
@@ -169,7 +170,7 @@ fn quoted(text: &str, quote: char) -> Result<(String, &str), String> {
     Err("a quoted name is never closed".to_owned())
 }
 
-/// Whether `text` can be the name of a variable.
+/// Returns true if `text` can be the name of a variable.
 pub(crate) fn is_identifier(text: &str) -> bool {
     let mut chars = text.chars();
     chars.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
@@ -177,7 +178,7 @@ pub(crate) fn is_identifier(text: &str) -> bool {
 }
 
 impl fmt::Display for Path {
-    /// Canonical: `.spec.colors[i].name`; the empty path is `.`.
+    /// Writes the canonical form: `.spec.colors[i].name`; the empty path is `.`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.0.is_empty() {
             return f.write_str(".");

@@ -1,17 +1,19 @@
-//! Reading and writing one place of an object.
+//! Reading and writing of values by path.
 
 use crate::trace::Seg;
 use serde_json::{Map, Value as Json};
 
+/// Returns the value at a path; `None` if there is none.
 pub(crate) fn get<'j>(json: &'j Json, path: &[Seg]) -> Option<&'j Json> {
     let found = path.iter().try_fold(json, |json, seg| match seg {
         Seg::Field(name) => json.get(&**name),
         Seg::Index(index) => json.get(*index),
     });
-    // The place of an item that is not made yet.
+    // Null stands for an item that is not made yet.
     found.filter(|value| !path.is_empty() || !value.is_null())
 }
 
+/// Returns the value at a path, to be changed.
 pub(crate) fn get_mut<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Json> {
     path.iter().try_fold(json, |json, seg| match seg {
         Seg::Field(name) => json.get_mut(&**name),
@@ -19,8 +21,8 @@ pub(crate) fn get_mut<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Js
     })
 }
 
-/// Writes a value, making the objects and lists above it. Earlier elements that are missing stand
-/// as null until the end.
+/// Writes a value and creates the objects and lists above it. Missing earlier items of a list are
+/// null until its gaps are closed.
 pub(crate) fn put(json: &mut Json, path: &[Seg], value: Json) {
     let Some((seg, rest)) = path.split_first() else {
         *json = value;
@@ -52,8 +54,8 @@ pub(crate) fn put(json: &mut Json, path: &[Seg], value: Json) {
     }
 }
 
-/// The object at a path of names, made with those above it; none where the path goes through a
-/// list.
+/// Returns the object at a path of names and creates the objects above it; `None` if the path goes
+/// through a list.
 pub(crate) fn object_at<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut Map<String, Json>> {
     if !json.is_object() {
         *json = Json::Object(Map::new());
@@ -66,6 +68,7 @@ pub(crate) fn object_at<'j>(json: &'j mut Json, path: &[Seg]) -> Option<&'j mut 
     }
 }
 
+/// Returns the JSON type of a value, for messages.
 pub(crate) fn type_of(value: &Json) -> &'static str {
     match value {
         Json::Null => "null",

@@ -1,8 +1,8 @@
-//! A direction's rules, compiled: what crosses by itself, then operations in order.
+//! Compiled rules of one direction: fields that pass through, then operations in order.
 //!
-//! Pure moves are paths and a [`Passthrough`]; only expressions know CEL. Rules over the items of one
-//! pair of lists become one loop, however their author spread them: `field: spec.colors[i].name`
-//! and `itemRules` are the same [`Each`].
+//! Moves are paths and a [`Passthrough`]; only expressions use CEL. All rules over the items of one
+//! pair of lists become one loop, whatever their notation: `field: spec.colors[i].name` and
+//! `itemRules` compile to the same [`Each`].
 
 use crate::error::Cause;
 use crate::passthrough::{self, Except, Fields, Kind, Passthrough, known_kind};
@@ -22,26 +22,27 @@ mod wide;
 pub(crate) use batch::Batch;
 pub(crate) use expression::{Expression, factor};
 
-/// Elements of a list that rules may name by index.
+/// Highest number of list elements that rules may address by index.
 pub(crate) const INDEX_MAX: usize = 64;
 
-/// From one version to another.
+/// Compiled conversion from one version to another.
 #[derive(Debug)]
 pub(crate) struct Plan {
     pub(crate) fields: Fields,
-    /// Labels and annotations that stay behind: (map, key).
+    /// Labels and annotations that do not pass through: (map, key).
     pub(crate) left: Vec<(&'static str, String)>,
     pub(crate) ops: Vec<Op>,
-    /// Moves among the operations that are done together, and the other operations.
+    /// Moves that are executed together, by parent object; the field below has the other
+    /// operations.
     pub(crate) batches: Vec<Batch>,
     pub(crate) others: Vec<usize>,
-    /// Lists that rules write by index: gaps close at the end.
+    /// Lists that rules write by index: their gaps are closed at the end.
     pub(crate) indexed: Vec<Box<[Seg]>>,
-    /// Nothing that it makes needs pruning.
+    /// True if results never need pruning.
     pub(crate) exact: bool,
 }
 
-/// One step. Paths are relative to the scope: the object, or the item of a loop.
+/// One operation. Paths are relative to its scope: the object, or the item of a loop.
 #[derive(Debug)]
 pub(crate) enum Op {
     Move {
@@ -61,18 +62,19 @@ pub(crate) enum Op {
     Each(Box<Each>),
 }
 
-/// What `self` is.
+/// The value of `self` in an expression.
 #[derive(Debug)]
 pub(crate) enum This {
-    /// The value at this path; without one there is nothing to compute.
+    /// The value at this path; the expression does not run if there is none.
     At(Box<[Seg]>),
     /// The value at this path of the scope around the loop.
     Around(Box<[Seg]>),
-    /// That, with these fields of the item where it has no such fields.
+    /// The value at the path `around`, with these fields of the item where it has none of that
+    /// name.
     Both { around: Box<[Seg]>, item: Vec<String> },
 }
 
-/// A value made by expressions.
+/// A value that expressions compute.
 #[derive(Debug)]
 pub(crate) enum Value {
     Expression(Box<Expression>),
@@ -90,11 +92,11 @@ pub(crate) struct Each {
     /// The variable that holds the index or key.
     pub(crate) variable: String,
     pub(crate) fill: Fill,
-    /// Whether two items can come under one key of the map.
+    /// True if two items can have the same key of the map.
     pub(crate) can_repeat: bool,
-    /// Fields that items have on both sides; `None` when an operation makes the whole item.
+    /// Fields that pass through in each item; `None` if an operation makes the whole item.
     pub(crate) passthrough: Option<Passthrough>,
-    /// Items are objects, so that one without fields is still one.
+    /// True if items are objects, so that an item without fields is still one.
     pub(crate) objects: bool,
     pub(crate) body: Vec<Op>,
     /// Lists of an item that the body writes by index.
@@ -102,13 +104,13 @@ pub(crate) struct Each {
     pub(crate) rule: usize,
 }
 
-/// Where items go.
+/// Destination of a loop's items.
 #[derive(Debug)]
 pub(crate) enum Fill {
     List,
-    /// Fill a map, under the source's key, or the loop's variable.
+    /// A map, under the source's key or the loop's variable.
     SameKey,
-    /// Fill a map, under the key that this gives.
+    /// A map, under the key that this expression returns.
     Key(Box<Expression>),
 }
 
@@ -118,12 +120,12 @@ pub(crate) struct RuleFacts {
     pub(crate) path: String,
     pub(crate) source: String,
     pub(crate) destination: String,
-    /// The author knows that it fails for some objects.
+    /// True if the author marked the rule `mayFail`.
     pub(crate) may_fail: bool,
-    /// What computes its value, and where that is written in the rule.
+    /// The expression that computes its value, and its position in the rule.
     pub(crate) computed: String,
     pub(crate) computed_at: FieldPath,
-    /// Where its destination is written in the rule.
+    /// Position of its destination in the rule.
     pub(crate) written_at: FieldPath,
 }
 
@@ -156,8 +158,8 @@ impl RuleFacts {
 }
 
 impl RuleFacts {
-    /// The part of the rule that a failure is told at, and its text: the destination's key, if that
-    /// is there twice.
+    /// Returns the part of the rule that caused a failure, and its text: the destination's key for
+    /// a duplicate key, otherwise the expression.
     pub(crate) fn blamed(&self, cause: &Cause) -> (&FieldPath, &str) {
         match cause {
             Cause::DuplicateKey { .. } => (&self.written_at, &self.destination),
@@ -166,7 +168,7 @@ impl RuleFacts {
     }
 }
 
-/// Compiles one direction. Without rules, only what crosses by itself does.
+/// Compiles one direction. Without rules, a plan only passes fields through.
 pub(crate) fn compile(
     from: VersionScope<'_>,
     to: VersionScope<'_>,
@@ -191,7 +193,7 @@ pub(crate) fn compile(
             note(rule, &mut except);
             scope.add(rule, &mut plan.ops, &mut facts, &mut errors);
         }
-        // A default fills what is left when everything else is done.
+        // Defaults run last: they fill fields that no other operation wrote.
         plan.ops.sort_by_key(Op::fills);
         plan.indexed = indexed(&plan.ops);
         paths_exist(direction, &from, &mut errors);
@@ -211,7 +213,7 @@ pub(crate) fn compile(
     }
 }
 
-/// Whether pruning would find nothing. Loops are not looked into.
+/// Returns true if pruning the results would find nothing. Loops are not examined.
 fn exact(plan: &Plan, to: &Node) -> bool {
     let carried = |name: &str, how: Option<&Passthrough>| how.is_none_or(|how| how.is_exact(to.child(name)));
     let written = |path: &[Seg], copy: &Passthrough| {
@@ -230,19 +232,19 @@ fn exact(plan: &Plan, to: &Node) -> bool {
         })
 }
 
-/// The carry of whole objects; metadata has its own way.
+/// Compiles the passthrough of whole objects, without metadata.
 fn whole(from: VersionScope<'_>, to: VersionScope<'_>, except: &Except, at: &mut Vec<Segment>) -> Fields {
     let fields = match passthrough::compile(from.root(), to.schema.root(), except, at) {
         None => return Fields::default(),
         Some(Passthrough::Object { fields, .. }) => fields,
-        // Equal shapes: every field as it is. Other fields are the schema's to prune.
+        // Equal shapes: every field passes unchanged. Pruning removes undeclared fields.
         Some(_) => Fields::new(BTreeMap::new(), Some(Box::new(Passthrough::Whole))),
     };
     fields.without(&["apiVersion", "kind", "metadata"])
 }
 
 impl Op {
-    /// Where it writes.
+    /// Returns the path that it writes.
     fn to(&self) -> &[Seg] {
         match self {
             Op::Move { to, .. } | Op::Compute { to, .. } => to,
@@ -257,7 +259,7 @@ impl Op {
         }
     }
 
-    /// Whether it can fail for some object.
+    /// Returns true if it can fail for some object.
     pub(crate) fn can_fail(&self) -> bool {
         match self {
             Op::Move { .. } => false,
@@ -282,7 +284,7 @@ impl Value {
     }
 }
 
-/// The expressions of these operations, each with its rule.
+/// Collects the expressions of these operations, each with the index of its rule.
 pub(crate) fn expressions<'p>(ops: &'p [Op], out: &mut Vec<(usize, &'p Expression)>) {
     fn collect<'p>(value: &'p Value, rule: usize, out: &mut Vec<(usize, &'p Expression)>) {
         match value {
@@ -306,7 +308,7 @@ pub(crate) fn expressions<'p>(ops: &'p [Op], out: &mut Vec<(usize, &'p Expressio
     }
 }
 
-/// Two rules may not write the same place, nor one inside what the other writes.
+/// Reports rules that write the same path, or one inside another's.
 pub(crate) fn conflicts(rules: &[Rule], errors: &mut Vec<FieldError>) {
     for (i, rule) in rules.iter().enumerate() {
         let clash = rules[..i]
@@ -323,8 +325,8 @@ pub(crate) fn conflicts(rules: &[Rule], errors: &mut Vec<FieldError>) {
     }
 }
 
-/// `…colors[].name` and `…colors[].hue` fill one list together; what they write in an item must
-/// differ.
+/// Returns true if two rules fill one list together, as `…colors[].name` and `…colors[].hue` do;
+/// their paths inside an item must differ.
 fn share_loop(a: &Rule, b: &Rule) -> bool {
     let each = |path: &Path| {
         path.segments()
@@ -367,7 +369,7 @@ fn check_destination(rule: &Rule, to: &VersionScope<'_>, errors: &mut Vec<FieldE
     }
 }
 
-/// What the rule closes and moves away, for the carry.
+/// Adds the paths that a rule writes or moves to the exclusions of the passthrough.
 fn note(rule: &Rule, except: &mut Except) {
     let segments = rule.destination.segments();
     if !rule.only_if_absent && !segments.iter().any(|s| matches!(s, Segment::Index(_))) {
@@ -385,8 +387,8 @@ fn note(rule: &Rule, except: &mut Except) {
     }
 }
 
-/// The lists that operations write by index: inner ones before those that hold them, so that both
-/// can close.
+/// Returns the lists that operations write by index; inner lists before those that hold them, so
+/// that both can be compacted.
 fn indexed(ops: &[Op]) -> Vec<Box<[Seg]>> {
     let mut lists: Vec<Box<[Seg]>> = Vec::new();
     for to in ops.iter().map(Op::to) {
@@ -435,7 +437,7 @@ fn metadata_key(path: &Path) -> Option<(&'static str, String)> {
     }
 }
 
-/// The type of a place, for messages and for choosing between lists and maps.
+/// Returns the type of a path, for messages and to tell lists from maps.
 fn kind_of(place: SchemaNode<'_>) -> Option<Kind> {
     place.and_then(known_kind)
 }
@@ -444,8 +446,8 @@ fn is_map(place: SchemaNode<'_>) -> bool {
     place.is_some_and(|node| node.additional().is_some() && node.items().is_none())
 }
 
-/// Whether two items of a list can have the same key: not if the schema says that the list has each
-/// key once.
+/// Returns true if two items of a list can have the same key: false if the schema makes it the
+/// list's only key.
 fn keys_repeat(key: &str, list: SchemaNode<'_>) -> bool {
     let Some(insula_schema::ListType::Map { keys }) = list.map(insula_schema::Node::list_type) else {
         return true;

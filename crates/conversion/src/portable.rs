@@ -1,17 +1,17 @@
-//! Objects that carry with them what their version cannot show.
+//! Objects that carry their residual in an annotation.
 //!
-//! Where nobody keeps a residual beside an object, as in a conversion webhook, it has to travel in
-//! the object: in an annotation. An object and its annotation then are what is stored, whichever
-//! version they are in.
+//! If nobody stores a residual beside an object, as in a conversion webhook, it travels in an
+//! annotation of the object. The object and its annotation together are the stored form, in
+//! whichever version.
 //!
 //! ```text
 //! v2 {name: {first: Bob}, mood: ok}     →  v1 {firstName: Bob}   insula.io/residual: v2 set mood = ok
 //! v1 {firstName: Rob}, the annotation   →  v2 {name: {first: Rob}, mood: ok}
 //! ```
 //!
-//! There and back gives the same object. An edit in between is taken as it is: what it hides is put
-//! to what is left of the object, items without keys by their place. Who removes the annotation
-//! removes what it holds.
+//! Converting there and back returns the same object. An edit in between is kept: the hidden fields
+//! are merged into the edited object, items without keys by index. Removing the annotation removes
+//! the hidden fields.
 
 use crate::bundle::{Bundle, LossPolicy, Stored, ToStore, VersionSchema};
 use crate::error::{Cause, ConvertError};
@@ -20,23 +20,23 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Budget;
 use serde_json::Map;
 
-/// The annotation.
+/// Name of the annotation that holds the residual.
 pub const RESIDUAL_ANNOTATION: &str = "insula.io/residual";
-/// Bytes of all annotations of an object, as Kubernetes limits them.
+/// Most bytes of all annotations of an object: Kubernetes' limit.
 const ANNOTATIONS_BYTES_MAX: usize = 256 << 10;
 
-/// One API, compiled once for each version that objects may be made in.
+/// One API, compiled once for each version as the storage version.
 #[derive(Debug)]
 pub struct Portable {
     bundles: Vec<Bundle>,
 }
 
-/// An object in another version.
+/// A converted object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Converted {
-    /// With the annotation, if something has to travel.
+    /// The object, with the annotation if the other version cannot show all fields.
     pub object: Json,
-    /// The annotation was not one of ours, and what it may have held is gone.
+    /// True if the annotation was malformed and its contents are lost.
     pub broken: bool,
 }
 
@@ -44,8 +44,7 @@ impl Portable {
     /// Compiles rules around `storage`, unless they name another hub.
     ///
     /// # Errors
-    /// What is wrong with the rules; also if objects of some version could not be made from another
-    /// one.
+    /// Returns the errors of the rules, or that objects of one version cannot be made from another.
     pub fn compile(
         group: &str,
         versions: &[VersionSchema],
@@ -54,7 +53,7 @@ impl Portable {
         path: &FieldPath,
     ) -> Result<Portable, Vec<FieldError>> {
         let mut rules = rules.cloned().unwrap_or_default();
-        // The hub stays, whichever version is made.
+        // The hub stays the same for every storage version.
         rules.hub.get_or_insert_with(|| storage.to_owned());
         let compile = |target: &VersionSchema| {
             Bundle::compile(
@@ -71,11 +70,11 @@ impl Portable {
         })
     }
 
-    /// Makes an object of version `to`, from which the given one can be made again.
+    /// Converts an object to version `to`, so that the original can be restored from the result.
     ///
     /// # Errors
-    /// A version that does not exist, a rule that fails for this object, or more to carry than
-    /// annotations hold.
+    /// Fails if a version does not exist, a rule fails for this object, or the annotations exceed
+    /// 256 KiB.
     pub fn convert(&self, object: &Json, to: &str, budget: &mut Budget) -> Result<Converted, ConvertError> {
         let from = object["apiVersion"].as_str().unwrap_or_default();
         let from = from.rsplit('/').next().unwrap_or_default();
@@ -100,7 +99,7 @@ impl Portable {
             bundle.put(&shown, to, Some(stored), budget)
         };
         let (made, broken) = match moved(carried.as_deref(), budget) {
-            // Annotations are anybody's to write. An object that nobody can read would be worse.
+            // Anybody can write annotations. Refusing the object would make it unreadable.
             Err(ConvertError {
                 cause: Cause::Residual(_),
                 ..
@@ -159,7 +158,7 @@ impl Portable {
     }
 }
 
-/// Takes what an object carries. Maps that are empty without it go, too.
+/// Removes the annotation and returns its value. Removes maps that are empty without it, too.
 fn take_annotation(object: &mut Json) -> Option<Vec<u8>> {
     let metadata = object.get_mut("metadata")?.as_object_mut()?;
     let annotations = metadata.get_mut("annotations")?.as_object_mut()?;
@@ -167,11 +166,11 @@ fn take_annotation(object: &mut Json) -> Option<Vec<u8>> {
     if annotations.is_empty() {
         metadata.remove("annotations");
     }
-    // Something else than text was written by nobody who knows it.
+    // A value that is not text is malformed.
     Some(carried.as_str().unwrap_or("?").as_bytes().to_vec())
 }
 
-/// Of metadata, rules change labels and annotations only.
+/// Restores metadata, of which rules change labels and annotations only.
 fn keep_metadata(source: &Json, object: &mut Json) {
     let Some(Json::Object(mut kept)) = source.get("metadata").cloned() else {
         return;

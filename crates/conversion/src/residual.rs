@@ -1,16 +1,16 @@
-//! What a conversion cannot tell: the difference between an object and what its conversion would
-//! show.
+//! Residuals: the difference between an object and the conversion of its parent version, which the
+//! conversion cannot show.
 //!
-//! A [`Patch`] is a tree of set and unset entries over a base. It is stored beside the object, one
-//! for each version that needs one, in one canonical JSON form: equal content, equal bytes.
+//! A [`Patch`] is a tree of set and unset entries over a base. One is stored with the object for
+//! each version that needs it, in a canonical JSON form: equal content has equal bytes.
 //!
 //! ```text
 //! base {spec: {names: [bob]}}      object {spec: {names: [bob, al], mood: ok}}
 //! {"fields": {"spec": {"fields": {"mood": {"set": "ok"}, "names": {"items": [{"at": 0}, {"new": "al"}], "of": 1}}}}}
 //! ```
 //!
-//! An entry at a place that a rule computed carries a guard, the hash of that rule's inputs. On
-//! other inputs it is void.
+//! An entry at a path that a rule computed carries a guard: the hash of that rule's inputs. The
+//! entry is ignored when the inputs have changed.
 
 use crate::align::{align, equal, identities};
 use crate::merge::Side;
@@ -24,7 +24,7 @@ mod codec;
 
 pub(crate) use codec::{decode, encode};
 
-/// A difference.
+/// The difference between a base and an object.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Patch {
     Set {
@@ -35,9 +35,10 @@ pub(crate) enum Patch {
         guard: Option<u64>,
     },
     Fields(BTreeMap<String, Patch>),
-    /// Same items in the same order, some of them patched.
+    /// The same items in the same order, some of them patched.
     Within(Vec<(Ref, Patch)>),
-    /// Another sequence of items. `of` is the base's length: items beyond it came later, and stay.
+    /// Another sequence of items. `of` is the base's length; items of the base beyond it were added
+    /// later and stay.
     Items {
         items: Vec<Item>,
         of: usize,
@@ -45,22 +46,22 @@ pub(crate) enum Patch {
     },
 }
 
-/// An item of a new sequence.
+/// An item of such a sequence.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Item {
     Base(Ref, Option<Patch>),
     New(Json),
 }
 
-/// An item of the base: by key where the list has keys, else by index.
+/// A reference to an item of the base: by key in keyed lists, else by index.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Ref {
     Index(usize),
     Key(Json),
 }
 
-/// What makes `object` of `base`; `None` if nothing does but `apiVersion` and metadata that is not
-/// converted.
+/// Returns the patch from `base` to `object`; `None` if they differ only in `apiVersion` and in
+/// metadata that is not converted.
 pub(crate) fn diff_objects(schema: &Structural, base: Side<'_>, object: &Json) -> Option<Patch> {
     let mut fields = BTreeMap::new();
     let names = base
@@ -97,7 +98,7 @@ fn metadata(base: Side<'_>, object: Option<&Json>) -> Option<Patch> {
     (!fields.is_empty()).then_some(Patch::Fields(fields))
 }
 
-/// The hash at the place itself, joined to that of the places around it.
+/// Returns the hash of the inputs at this path, joined with those above.
 fn base_guard(trace: Option<&Trace>) -> Option<u64> {
     trace.and_then(Trace::hash)
 }
@@ -118,7 +119,7 @@ fn join(a: Option<u64>, b: Option<u64>) -> Option<u64> {
     }
 }
 
-/// The guard of an entry: everything computed above, here and below.
+/// Returns the guard of an entry: the hash of the inputs above, at and below its path.
 fn guard(above: Option<u64>, trace: Option<&Trace>) -> Option<u64> {
     join(above, trace.and_then(Trace::digest))
 }
@@ -186,7 +187,7 @@ fn diff_lists(node: Option<&Node>, base: Side<'_>, from: &[Json], to: &[Json], a
     }
 }
 
-/// The key of an item, as references hold it.
+/// Returns the key of an item, in the form of references.
 fn key(node: Option<&Node>, item: &Json) -> Option<Json> {
     match node?.list_type() {
         ListType::Atomic => None,
@@ -199,7 +200,7 @@ fn key(node: Option<&Node>, item: &Json) -> Option<Json> {
     }
 }
 
-/// The object that `patch` makes of a conversion.
+/// Applies a patch to a conversion and returns the object.
 pub(crate) fn apply_objects(schema: &Structural, patch: &Patch, base: Json, trace: &Trace) -> Json {
     let kept = (base.get("apiVersion").cloned(), base.get("kind").cloned());
     let Patch::Fields(fields) = patch else { return base };
@@ -245,7 +246,7 @@ fn apply(
             let above = joined(above, trace);
             let mut map = match base {
                 Some(Json::Object(map)) => map,
-                // What the fields were beside is gone: hidden fields of an object outlive it.
+                // The parent object of hidden fields is gone from the base: they outlive it.
                 None => Map::new(),
                 other => return other,
             };
@@ -324,15 +325,15 @@ fn resequence(
     out
 }
 
-/// Where the items of a list are. Made once for a list: lists of thousands of items have patches of
-/// thousands of entries.
+/// Index of the items of a list. Built once for each list: lists of thousands of items have patches
+/// of thousands of entries.
 struct ItemIndex(HashMap<String, usize>, usize);
 
 impl ItemIndex {
     fn for_refs<'r>(mut refs: impl Iterator<Item = &'r Ref>, node: Option<&Node>, items: &[Json]) -> ItemIndex {
         let keyed = refs.any(|at| matches!(at, Ref::Key(_)));
         let keys = items.iter().enumerate().filter(|_| keyed);
-        // The first of equal keys, should there be some.
+        // Of several equal keys, the first one counts.
         let places = keys
             .rev()
             .filter_map(|(i, item)| Some((key(node, item)?.to_string(), i)));
@@ -348,7 +349,7 @@ impl ItemIndex {
 }
 
 impl Patch {
-    /// Whether any entry depends on what its place was computed from.
+    /// Returns true if any entry depends on the inputs of a computed value.
     pub(crate) fn has_guard(&self) -> bool {
         match self {
             Patch::Set { guard, .. } | Patch::Unset { guard } => guard.is_some(),
@@ -362,8 +363,8 @@ impl Patch {
     }
 }
 
-/// Takes from `object` what its author accepts to lose, where its conversion would not show it
-/// anyway.
+/// Removes the paths that the author allows to be lost, where the conversion would not show them
+/// either.
 pub(crate) fn forget(object: &mut Json, base: &Json, paths: &[Path]) {
     for path in paths {
         forget_path(object, Some(base), path.segments());

@@ -1,4 +1,4 @@
-//! Rule sets as data, and the one normal form of every spelling that authors may use.
+//! Rule sets as data: the normal form of every notation that authors may use.
 //!
 //! | spelling | where |
 //! |---|---|
@@ -8,7 +8,7 @@
 //! | `hubVersion`, `versions[].conversion.{fromHub[], toHub[]}` | option 2 |
 //! | `conversions[].{from, rule, to, field}`, one rule an entry | the per-rule list |
 //!
-//! Parsing knows no schema: that a path exists and an expression compiles is `plan`'s to say.
+//! Parsing needs no schema: `plan` checks that paths exist and expressions compile.
 
 use crate::path::Path;
 use insula_api::{FieldError, FieldPath, Json};
@@ -19,14 +19,14 @@ mod parse;
 
 pub use parse::{parse_rules, rules_in_schema};
 
-/// Rule sets between versions in one object.
+/// Most directions in one rule set.
 pub const DIRECTIONS_MAX: usize = 64;
-/// Rules in one direction, nested ones included.
+/// Most rules in one direction, nested ones included.
 pub const RULES_MAX: usize = 512;
-/// Depth of `itemRules` within `itemRules`.
+/// Greatest depth of `itemRules` within `itemRules`.
 pub const ITEM_RULES_DEPTH_MAX: usize = 8;
 
-/// All that an author says about converting one API.
+/// All conversion rules of one API.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RuleSet {
     /// The version that rules are written around; the storage version when absent.
@@ -42,39 +42,39 @@ pub struct Direction {
     pub from: String,
     /// The version converted to.
     pub to: String,
-    /// What is written, in order.
+    /// The rules, in the author's order.
     pub rules: Vec<Rule>,
     /// Paths of `from` that must survive the round trip.
     pub preserve: Vec<Path>,
     /// Paths of `from` that may be lost.
     pub drop: Vec<Path>,
-    /// Where errors about the whole direction point.
+    /// Path for errors about the whole direction.
     pub at: FieldPath,
 }
 
-/// One rule, spelling removed.
+/// One rule, in the normal form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    /// What is read.
+    /// The source that it reads.
     pub source: Source,
-    /// What is written.
+    /// The path that it writes.
     pub destination: Path,
-    /// What is done to the value on the way.
+    /// The computation between the two; `None` for a move.
     pub transformation: Option<Template>,
-    /// Rules for each element, when source and destination are lists or maps.
+    /// Rules for each item, if source and destination are lists or maps.
     pub item_rules: Vec<Rule>,
-    /// Write only where nothing else did.
+    /// Write only if nothing else wrote the destination.
     pub only_if_absent: bool,
-    /// The author knows that the rule fails for some valid objects.
+    /// The author expects the rule to fail for some valid objects (`mayFail`).
     pub may_fail: bool,
-    /// Where errors point.
+    /// Paths for errors.
     pub at: RuleAt,
 }
 
-/// Where a rule stands in its object, and how its author spelled the two sides.
+/// Position of a rule in its object, with the author's field names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleAt {
-    /// The rule.
+    /// Path of the rule.
     pub path: FieldPath,
     /// The name of the field that holds the source: `field`, `from` or `rule`.
     pub source: &'static str,
@@ -82,16 +82,16 @@ pub struct RuleAt {
     pub destination: &'static str,
 }
 
-/// The source of a rule.
+/// Source of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
-    /// A value, moved as it is or given to the transformation as `self`.
+    /// A path: its value is moved, or given to the transformation as `self`.
     Field(Path),
     /// A CEL expression over `self` and the version's name.
     Expression(String),
 }
 
-/// A value built by CEL: one expression, or a map or list of them.
+/// A value computed by CEL: one expression, or a map or list of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Template {
     /// A CEL expression.
@@ -100,13 +100,13 @@ pub enum Template {
     Fields(BTreeMap<String, Template>),
     /// A list; an absent element is left out.
     Items(Vec<Template>),
-    /// A number or boolean written as such.
+    /// A number or boolean literal.
     Constant(Json),
 }
 
 impl Rule {
-    /// Whether it may read or write metadata. Any mention counts: a false yes costs a conversion, a
-    /// false no an edit.
+    /// Returns true if the rule may read or write metadata. Any mention counts: a false positive
+    /// costs a conversion, a false negative an edit.
     pub(crate) fn sees_metadata(&self) -> bool {
         let mentions = |text: &str| text.contains("metadata");
         let source = match &self.source {

@@ -1,5 +1,5 @@
-//! What paths and names mean in one version: schema nodes, and the little of metadata that rules
-//! may touch.
+//! Resolution of paths and names in one version, against its schema and the metadata that rules may
+//! use.
 
 use crate::passthrough::known_kind;
 use crate::path::{Path, Segment, is_identifier};
@@ -8,29 +8,30 @@ use insula_schema::{Node, Structural};
 use serde_json::json;
 use std::cell::OnceCell;
 
-/// A place of a schema; `None` beneath fields that the schema does not describe.
+/// Schema node of a path; `None` beneath fields that the schema does not describe.
 pub(crate) type SchemaNode<'s> = Option<&'s Node>;
 
-/// One version as rules see it.
+/// The scope of rules in one version: its name, schema and readable metadata.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VersionScope<'s> {
     /// The version's name.
     pub(crate) name: &'s str,
     pub(crate) schema: &'s Structural,
     metadata: &'s Structural,
-    /// Made when the first expression asks for it: most directions have none.
+    /// Declaration of the whole object, made for the first expression: most directions have none.
     declared: &'s OnceCell<Decl>,
 }
 
-/// Characters of a label's value, and of a namespace's name.
+/// Most characters of a label's value and of a namespace's name.
 const LABEL_MAX: u64 = 63;
-/// Characters of a name.
+/// Most characters of a name.
 const NAME_MAX: u64 = 253;
-/// Bytes of all annotations together.
+/// Most bytes of all annotations together.
 const ANNOTATIONS_MAX: u64 = 256 * 1024;
 
-/// Labels and annotations, which every object has and no schema describes, with the bounds that
-/// every server keeps: expressions over them are priced by these.
+/// Returns a schema of labels, annotations and names, which every object has and no schema
+/// describes. Its bounds are those that every server enforces; they price expressions over
+/// metadata.
 pub(crate) fn metadata_schema() -> Structural {
     let text = |most: u64| json!({"type": "string", "maxLength": most});
     let schema = json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {
@@ -56,8 +57,8 @@ impl<'s> VersionScope<'s> {
         }
     }
 
-    /// The whole object as expressions see it: the schema's fields, the names that every object
-    /// has, and of metadata what rules may read.
+    /// Returns the declaration of the whole object for expressions: the schema's fields,
+    /// `apiVersion`, `kind` and the metadata that rules may read.
     pub(crate) fn declaration(&self) -> Decl {
         let declare = || {
             let root = self.schema.declaration();
@@ -83,7 +84,8 @@ impl<'s> VersionScope<'s> {
         Some(self.schema.root())
     }
 
-    /// The place of a path from the root of the object. `metadata` is labels and annotations only.
+    /// Returns the node of a path from the root of the object. Of `metadata`, only labels and
+    /// annotations may be written.
     pub(crate) fn find(&self, path: &[Segment]) -> Result<SchemaNode<'s>, String> {
         match path.first() {
             Some(Segment::Field(name)) if name == "metadata" => match path.get(1) {
@@ -99,7 +101,8 @@ impl<'s> VersionScope<'s> {
         }
     }
 
-    /// The place of a path that is read: of metadata, a little more may be read than written.
+    /// Returns the node of a path that is read: rules may read more of `metadata` than they may
+    /// write.
     pub(crate) fn find_source(&self, path: &[Segment]) -> Result<SchemaNode<'s>, String> {
         match path.first() {
             Some(Segment::Field(name)) if name == "metadata" => {
@@ -118,8 +121,8 @@ impl<'s> VersionScope<'s> {
         }
     }
 
-    /// Checks what an expression reads of the whole object. That it is declared is the checker's to
-    /// say.
+    /// Checks the paths that an expression reads of the whole object. The type checker reports
+    /// undeclared fields.
     fn reads(&self, path: &[String]) -> Result<(), String> {
         match path.first().map(String::as_str) {
             None => Err(
@@ -135,7 +138,7 @@ impl<'s> VersionScope<'s> {
     }
 }
 
-/// The place of a path from `from`.
+/// Returns the node of a path below `from`.
 pub(crate) fn descend<'s>(from: SchemaNode<'s>, path: &[Segment], version: &str) -> Result<SchemaNode<'s>, String> {
     let mut here = from;
     for (depth, segment) in path.iter().enumerate() {
@@ -143,7 +146,7 @@ pub(crate) fn descend<'s>(from: SchemaNode<'s>, path: &[Segment], version: &str)
         let open = node.preserves_unknown() || known_kind(node).is_none();
         let next = match segment {
             Segment::Field(name) => node.child(name).or_else(|| {
-                // What an expression selects of a list by a constant index.
+                // Expressions select a list item by a constant index as a field.
                 node.items().filter(|_| name.bytes().all(|b| b.is_ascii_digit()))
             }),
             Segment::Index(_) => node.items(),
@@ -181,8 +184,8 @@ fn field(name: &str, decl: Decl) -> Field {
     }
 }
 
-/// The declaration, with what the schema does not describe as `dyn`: validation rules may not look
-/// there, conversions may. None where that changes nothing.
+/// Widens a declaration with `dyn` for fields that the schema does not describe: validation rules
+/// may not read them, conversions may. `None` if that changes nothing.
 fn widened(node: &Node, decl: &Decl) -> Option<Decl> {
     let bounded = |new: Decl| Some(new.bounded(decl.max_elements(), decl.min_bytes()));
     match decl.shape() {
@@ -209,7 +212,7 @@ fn widened(node: &Node, decl: &Decl) -> Option<Decl> {
     }
 }
 
-/// The declaration of what stands at a path from `from`; anything beneath what is not declared.
+/// Returns the declaration of a path below `from`; `dyn` beneath undeclared fields.
 pub(crate) fn descend_decl(from: &Decl, path: &[Segment]) -> Decl {
     path.iter().fold(from.clone(), |here, segment| {
         let next = match (segment, here.shape()) {
@@ -222,8 +225,8 @@ pub(crate) fn descend_decl(from: &Decl, path: &[Segment]) -> Decl {
     })
 }
 
-/// Checks that a program reads nothing of an object that changes with every write. `whole`: `self`
-/// is the object, too.
+/// Checks that a program does not read the whole object, which changes with every write. `whole`:
+/// `self` is the object, too.
 pub(crate) fn reads_named_fields(program: &Program, view: &VersionScope<'_>, whole: bool) -> Result<(), String> {
     program
         .references()
@@ -232,7 +235,7 @@ pub(crate) fn reads_named_fields(program: &Program, view: &VersionScope<'_>, who
         .try_for_each(|reference| view.reads(&reference.path))
 }
 
-/// The key of a label or annotation that belongs to the system.
+/// Returns true for labels and annotations whose keys belong to the system.
 pub(crate) fn reserved(path: &Path) -> bool {
     match path.segments() {
         [Segment::Field(metadata), Segment::Field(_), Segment::Field(key), ..] if metadata == "metadata" => {

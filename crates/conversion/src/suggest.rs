@@ -1,15 +1,13 @@
-//! Rules that somebody who changed a schema probably wants: renames, moves, and the conversions of
-//! type between them.
+//! Suggested rules for a changed schema: renames, moves and type conversions between them.
 //!
-//! What crosses by itself needs no rule. Of the rest, every place of one version is compared with
-//! every place of the other: names (as sets of words, so that `firstName` is like `name.first`),
-//! descriptions, enumerations, bounds. The best pairs win. Inside of lists and maps that go
-//! together, the same happens with the fields of their items. Where two places differ in more than
-//! their name, there is a table for it: units, words of enumerations, opposites, keys, parts of
-//! texts.
+//! Fields that pass through need no rule. All other fields of one version are compared with those
+//! of the other: names (as sets of words, so that `firstName` resembles `name.first`),
+//! descriptions, enumerations, bounds. The best pairs win. The same comparison runs inside lists
+//! and maps that belong together, on the fields of their items. Where two fields differ in more
+//! than their name, tables help: units, words of enumerations, opposites, keys, parts of texts.
 //!
-//! A suggestion is a guess with its reasons. Nothing here is applied without somebody reading it,
-//! and [`Suggestions::try_out`] asks admission first.
+//! A suggestion is a guess with its reasons. The author must review it; [`Suggestions::try_out`]
+//! checks it as admission would.
 
 use crate::passthrough::{self, Except, Kind, known_kind};
 use crate::path::{Path, Segment};
@@ -28,55 +26,56 @@ mod units;
 use compare::compare;
 use places::{Loose, loose};
 
-/// Two candidates closer than this are told apart by luck.
+/// Score difference below which two candidates count as equal.
 const TIE: f64 = 0.04;
-/// The keys of two lists that go together.
+/// Score of the keys of two lists that belong together.
 const BOTH_KEYS: f64 = 0.9;
-/// ItemIndex of one version that are compared: the work grows with the product of both.
+/// Most fields of one version that are compared: the cost grows with the product of both numbers.
 const PLACES_MAX: usize = 1_000;
 
-/// ItemIndex that seem to be the same thing.
+/// A pair of fields that probably hold the same value, with rules for both directions.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Suggestion {
-    /// In the old version: one, or the parts of one.
+    /// Paths in the old version: one, or several that hold parts.
     pub old: Vec<Path>,
-    /// In the new version: one, or the parts of one.
+    /// Paths in the new version: one, or several that hold parts.
     pub new: Vec<Path>,
-    /// From 0 to 1.
+    /// Confidence from 0 to 1.
     pub confidence: f64,
-    /// Why.
+    /// Reasons, for the author.
     pub reasons: Vec<String>,
-    /// Rules that make the new of the old.
+    /// Rules from the old version to the new one.
     pub forth: Vec<Guess>,
-    /// And back.
+    /// Rules from the new version to the old one.
     pub back: Vec<Guess>,
-    /// Why its rules would be refused as they are. They are in no draft then.
+    /// The reason why admission would refuse its rules; such a suggestion is left out of
+    /// [`Suggestions::rules`].
     pub work: Option<String>,
 }
 
-/// One rule.
+/// One suggested rule.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Guess {
-    /// What it reads.
+    /// The source that it reads.
     pub source: Source,
-    /// What it writes.
+    /// The path that it writes.
     pub to: Path,
-    /// CEL over `self`, or a map of such; none for a move.
+    /// CEL over `self`, or a map of expressions; `None` for a move.
     pub transformation: Option<Json>,
-    /// Whether some values cannot be converted.
+    /// True if some values cannot be converted; written as `mayFail`.
     pub may_fail: bool,
 }
 
-/// What a rule reads.
+/// Source of a suggested rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Source {
     /// A field.
     Field(Path),
-    /// The object, by an expression.
+    /// A CEL expression over the whole object.
     Object(String),
 }
 
-/// What is done to a value on the way: CEL over `self`.
+/// CEL over `self` that converts a value.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Step(String);
 
@@ -97,7 +96,7 @@ impl Guess {
     }
 
     fn rule(&self) -> Json {
-        // Where items go, their index or key has no name.
+        // In destinations, indices and keys of items have no variable.
         let unnamed = self.to.segments().iter().map(|segment| match segment {
             Segment::Each(_) => Segment::Each(String::new()),
             other => other.clone(),
@@ -122,7 +121,7 @@ impl Suggestion {
         Self::stepped((old, None), (new, None), confidence, reasons)
     }
 
-    /// One place for one, with what makes each value.
+    /// Pairs one field with one field, with the expression of each direction.
     fn stepped(
         (old, home): (Path, Option<Json>),
         (new, there): (Path, Option<Json>),
@@ -147,18 +146,18 @@ impl Suggestion {
     }
 }
 
-/// All that can be guessed.
+/// All suggestions for two versions.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Suggestions {
-    /// The pairs, the surest first.
+    /// The pairs, most confident first.
     pub pairs: Vec<Suggestion>,
-    /// ItemIndex of the old version without a counterpart.
+    /// Paths of the old version without a counterpart.
     pub only_old: Vec<Path>,
-    /// ItemIndex of the new version without a counterpart.
+    /// Paths of the new version without a counterpart.
     pub only_new: Vec<Path>,
 }
 
-/// Compares two versions.
+/// Compares the schemas of two versions.
 pub fn suggest(old: &Structural, new: &Structural) -> Suggestions {
     let mut out = Suggestions::default();
     scope(old.root(), new.root(), &[], &[], &[], &mut out);
@@ -167,7 +166,8 @@ pub fn suggest(old: &Structural, new: &Structural) -> Suggestions {
 }
 
 impl Suggestions {
-    /// The `spec` of an APIConversion with rules for both directions.
+    /// Returns the `spec` of an APIConversion with the rules of both directions. `old` and `new`
+    /// name the versions.
     pub fn rules(&self, old: &str, new: &str) -> Json {
         let fit = || self.pairs.iter().filter(|pair| pair.work.is_none());
         let rules =
@@ -179,7 +179,7 @@ impl Suggestions {
     }
 }
 
-/// Two loose places, and how alike they are.
+/// Two unmatched fields and their similarity.
 struct Pair {
     old: usize,
     new: usize,
@@ -188,16 +188,16 @@ struct Pair {
     link: Link,
 }
 
-/// How a value of one place becomes a value of the other.
+/// Relation between the values of two fields.
 #[derive(Clone)]
 enum Link {
-    /// As it is.
+    /// Equal values.
     Move,
-    /// By an expression in each direction.
+    /// An expression in each direction.
     Steps(Step, Step),
-    /// The value stands further inside, in one version or the other.
+    /// In one version, the value is a field inside the other's object.
     Below { old: Vec<Segment>, new: Vec<Segment> },
-    /// A map's entries are a list's items, which hold their key. The old version has the list if
+    /// Entries of a map are items of a list, which hold the key. The old version has the list if
     /// `swapped`.
     Keyed {
         key: String,
@@ -205,11 +205,11 @@ enum Link {
         to_entry: Json,
         swapped: bool,
     },
-    /// Item by item.
+    /// Lists or maps whose items are matched.
     Items,
 }
 
-/// What has a counterpart already, in each version.
+/// Paths that already have a counterpart, in each version.
 #[derive(Default)]
 struct Used {
     old: Vec<Vec<Segment>>,
@@ -229,7 +229,7 @@ impl Used {
     }
 }
 
-/// Compares two objects: the whole, or two items.
+/// Compares two objects: whole objects, or two items.
 fn scope(
     old: &Node,
     new: &Node,
@@ -242,7 +242,7 @@ fn scope(
     let mut at = Vec::new();
     loose(old, new, &mut at, &mut olds, &mut news, (above_old, above_new), out);
     let mut used = Used::default();
-    // A rule for all items reads one field of each.
+    // Inside items, a rule reads one field of each item.
     let whole = above_old.is_empty() && above_new.is_empty();
     if whole {
         for split in several::splits(&olds, &news) {
@@ -292,7 +292,7 @@ fn scope(
         }
     }
     let left = |places: &[Loose<'_>], used: &[Vec<Segment>], above: &[Segment]| -> Vec<Path> {
-        // An object is its fields.
+        // Objects are matched by their fields.
         let ends = |place: &&Loose<'_>| place.node.properties().next().is_none();
         let free = places.iter().filter(ends).filter(|place| !taken(used, &place.path));
         free.map(|place| joined(above, &place.path)).collect()
@@ -301,7 +301,7 @@ fn scope(
     out.only_new.extend(left(&news, &used.new, above_new));
 }
 
-/// Every pair that is alike, the best first.
+/// Returns all similar pairs, the best first.
 fn ranked(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Pair> {
     let mut pairs = Vec::new();
     for (i, a) in olds.iter().enumerate().take(PLACES_MAX) {
@@ -315,13 +315,13 @@ fn ranked(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Pair> {
             }));
         }
     }
-    // Among equals, the place that holds more.
+    // Of equal pairs, the one that is higher up.
     let depth = |pair: &Pair| olds[pair.old].path.len();
     pairs.sort_by(|a, b| b.score.total_cmp(&a.score).then(depth(a).cmp(&depth(b))));
     pairs
 }
 
-/// Notes a pair that was chosen.
+/// Records a chosen pair.
 fn settle(
     pair: &Pair,
     rival: Option<&Path>,
@@ -379,8 +379,9 @@ fn settle(
     });
 }
 
-/// Two lists or maps that go together: their items are compared. Fields that items share at one
-/// path need a rule only if the lists stand elsewhere, and one of them is enough to make the loop.
+/// Compares the items of two lists or maps that belong together. Fields that have the same path in
+/// both items need a rule only if the lists have different paths; one such rule suffices to create
+/// the loop.
 fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &mut Suggestions) {
     let (Some(from), Some(to)) = (inner(a), inner(b)) else {
         return;
@@ -405,7 +406,7 @@ fn items((a, old): (&Node, &Path), (b, new): (&Node, &Path), score: f64, out: &m
     }
 }
 
-/// The keys of two lists, where each has one and they are called differently.
+/// Returns the keys of two lists, if each has one and their names differ.
 fn keys(a: &Node, b: &Node) -> Vec<(Segment, Segment)> {
     use insula_schema::ListType::Map;
     let key = |keys: &[String]| Segment::Field(keys.first().cloned().unwrap_or_default());

@@ -1,16 +1,15 @@
-//! What computed values were computed from.
+//! Traces: hashes of the inputs of computed values.
 //!
-//! A trace is a tree beside a converted object: at each place that a rule computed stands a hash of
-//! that rule's inputs. Two conversions whose traces differ somewhere were made of different inputs
-//! there, even if the results happen to be equal. That is how a later edit wins over a value that
-//! was derived from what was edited.
+//! A trace is a tree beside a converted object: each path that a rule computed has a hash of that
+//! rule's inputs. If the traces of two conversions differ at a path, the inputs differed, even if
+//! the results are equal. That is how a later edit wins over a value derived from the edited one.
 
 use crate::path::Segment;
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 
-/// A step in a concrete object.
+/// One segment of a concrete path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Seg {
     Field(Box<str>),
@@ -18,7 +17,7 @@ pub(crate) enum Seg {
 }
 
 impl Seg {
-    /// The steps of a path that names at most one value.
+    /// Converts a path that names at most one value.
     pub(crate) fn single(segments: &[Segment]) -> Box<[Seg]> {
         let step = |segment: &Segment| match segment {
             Segment::Field(name) => Some(Seg::Field(name.as_str().into())),
@@ -58,7 +57,7 @@ impl Trace {
         self.children.get(&Seg::Index(index))
     }
 
-    /// The trace at a path, made if need be.
+    /// Returns the trace at a path; creates it if it is missing.
     pub(crate) fn entry(&mut self, path: &[Seg]) -> &mut Trace {
         let mut here = self;
         for seg in path {
@@ -77,7 +76,7 @@ impl Trace {
         }
     }
 
-    /// One hash for everything here and below.
+    /// Returns one hash of everything at and below this path.
     pub(crate) fn digest(&self) -> Option<u64> {
         if self.is_empty() {
             return None;
@@ -97,7 +96,7 @@ impl Trace {
     }
 }
 
-/// A hash of inputs. Stable for ever: it is stored in guards.
+/// A hash of inputs. Must never change: guards store it.
 #[derive(Debug, Default)]
 pub(crate) struct Inputs(Sha256);
 
@@ -106,7 +105,7 @@ impl Inputs {
         self.0.update(word.to_be_bytes());
     }
 
-    /// One input; absent differs from every value.
+    /// Adds one input; an absent one differs from every value.
     pub(crate) fn value(&mut self, value: Option<&Json>) {
         let Some(value) = value else {
             self.0.update([0]);

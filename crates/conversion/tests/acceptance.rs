@@ -1,5 +1,5 @@
-//! kcp's deleted end-to-end test of APIConversion, at the level of this library: the only published
-//! acceptance test of the feature. Once with v1 stored, as there, and once with v2 stored.
+//! Port of kcp's deleted end-to-end test of APIConversion, the only published acceptance test of
+//! the feature. Runs with v1 stored, as there, and with v2 stored.
 #![allow(clippy::unwrap_used)]
 
 mod support;

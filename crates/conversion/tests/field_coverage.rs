@@ -1,4 +1,4 @@
-//! What becomes of every field, by the samples' rules.
+//! Field coverage of the samples' rules.
 #![allow(clippy::unwrap_used)]
 
 mod support;

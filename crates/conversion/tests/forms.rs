@@ -1,5 +1,5 @@
-//! Every file of `tests/data` is one form of rule, or one story: schemas, rules, and what is
-//! written and read. After each write the laws are checked in all versions, whatever the file says.
+//! Table tests: every file of `tests/data` has schemas, rules, and writes with expected reads.
+//! After each write, the laws are checked in all versions.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -41,7 +41,7 @@ fn rule_forms_and_stories() {
 fn run(doc: &Json) -> Result<(), String> {
     let compiled = bundle(doc).and_then(|bundle| {
         let mut failing = bundle.over_budget(&FieldPath::new("spec"));
-        // Stories of writes are another test's.
+        // Other tests search sequences of writes.
         let edges = Search {
             cases: 0,
             ..Search::default()
@@ -58,7 +58,7 @@ fn run(doc: &Json) -> Result<(), String> {
             return Err("was not refused".into());
         };
         let want: Vec<&str> = refused.iter().map(|t| t.as_str().unwrap()).collect();
-        // The wording after `…` is another crate's.
+        // `…` hides the wording of messages from another crate.
         let fits = |(want, got): (&&str, &String)| {
             want.strip_suffix('…')
                 .map_or(got == want, |start| got.starts_with(start))

@@ -1,4 +1,4 @@
-//! Rules of any shape are refused or accepted, never a panic; and limits are named.
+//! Arbitrary rules are accepted or refused, and never panic; errors name the limits.
 #![allow(clippy::unwrap_used)]
 
 mod support;

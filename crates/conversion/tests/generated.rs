@@ -1,4 +1,4 @@
-//! The laws over made-up APIs: schemas, rules, objects and edits, all from one seed.
+//! The laws over generated APIs: schemas, rules, objects and edits, all from one seed.
 //!
 //! The test runs 100,000 cases. Any other number:
 //! `cargo run -p insula-conversion --example laws -- 1000000 7`.
@@ -9,8 +9,8 @@ mod support;
 use support::laws::hold;
 
 const SEED: u64 = 2026;
-/// Made-up APIs of one test, and cases (stories of up to four writes) for each. Two tests run side
-/// by side.
+/// Generated APIs of one test, and cases (sequences of up to four writes) for each. Two tests run
+/// in parallel.
 const APIS: u64 = 1_000;
 const CASES: u32 = 50;
 

@@ -1,6 +1,5 @@
 //! The laws over generated objects and edits through all versions, for rule sets that move, rename,
-//! compute and forget. Every failure prints its seed and the smallest sequence of writes that shows
-//! it.
+//! compute and drop. A failure prints its seed and the shortest sequence of writes that shows it.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -14,7 +13,7 @@ use support::{bundle, object, schema, yaml};
 const CASES: u32 = 300;
 const SEED: u64 = 2026;
 
-/// An API, and what its rules do.
+/// An API, with a name for its rules.
 struct Set {
     name: &'static str,
     text: &'static str,
@@ -201,7 +200,7 @@ fn check(set: &Set, storage: &str, doc: &Json) {
     outcome.unwrap();
 }
 
-/// A write: an object of a version, mixed into what that version shows now as the bits say.
+/// A write: an object of a version, mixed by `bits` into the current view of that version.
 #[derive(Debug, Clone)]
 struct Edit {
     version: String,
@@ -266,7 +265,7 @@ fn script(bundle: &Bundle, doc: &Json, edits: &[Edit]) -> Result<(), String> {
     for (i, edit) in edits.iter().enumerate() {
         let x = next(bundle, doc, stored.as_ref(), edit)?;
         let old = stored.as_ref().map(|s| s.stored(bundle.storage()));
-        // A write that another version could not show is refused, and changes nothing.
+        // A write that another version cannot show is refused and changes nothing.
         let Ok(after) = bundle.put(&x, &edit.version, old, &mut object_budget()) else {
             continue;
         };
@@ -349,7 +348,7 @@ fn mix<'b>(old: &Json, fresh: &Json, bits: &mut impl Iterator<Item = &'b u8>) ->
     }
 }
 
-/// Items of keyed lists have keys, each once.
+/// Gives items of keyed lists distinct keys.
 fn unique(value: &mut Json, schema: &Json) {
     match value {
         Json::Object(map) => {

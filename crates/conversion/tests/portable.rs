@@ -1,5 +1,4 @@
-//! Objects that carry their residual: there and back, edited in between, and what cannot be
-//! carried.
+//! Objects that carry their residual: round trips, edits in between, and limits.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -109,7 +108,7 @@ fn more_than_annotations_hold_is_refused() {
     assert!(error.contains("there is no version v9"), "{error}");
 }
 
-/// Every object of made-up APIs, through every other version and back.
+/// Round trips of every object of generated APIs through every other version.
 #[test]
 fn there_and_back_gives_the_same() {
     let mut trips = 0;

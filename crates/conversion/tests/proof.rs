@@ -1,4 +1,4 @@
-//! The search for counterexamples: rule sets that hold, and what is found of those that do not.
+//! Search for counterexamples: rule sets that hold, and the findings for those that do not.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -85,7 +85,7 @@ fn rules_that_hold_are_let_through() {
     }
 }
 
-/// Rules, and what the message must say.
+/// Rules that break, and parts of the expected message.
 const BREAK: &[(&str, &str, &[&str])] = &[
     (
         "text that is no number",

@@ -1,9 +1,9 @@
-//! The samples of `config/samples/conversions`: each folder's rules are admitted, hold against a
+//! Tests of the samples in `config/samples/conversions`: each folder's rules are admitted, pass a
 //! search, and convert its objects as written there.
 //!
-//! `objects/<case>.<version>.yaml` is one object as each version shows it, whichever wrote it.
-//! Where one version says more than the others, the case is called `<case>-of-<version>`: that
-//! version wrote it, and what the others cannot show comes back unharmed from writes through them.
+//! `objects/<case>.<version>.yaml` is one object in each version, whichever wrote it. Where one
+//! version has more fields than the others, the case is called `<case>-of-<version>`: that version
+//! wrote it, and writes through the others keep its hidden fields.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use support::yaml;
 
-/// What a folder must at least have.
+/// Least number of cases in a folder.
 const CASES_MIN: usize = 2;
 
 struct Sample {
@@ -27,8 +27,8 @@ struct Sample {
     cases: BTreeMap<String, BTreeMap<String, Json>>,
 }
 
-/// Folders with a `conversion.yaml`; the others belong to the guide, whose commands are run as they
-/// are printed.
+/// Returns the folders with a `conversion.yaml`; the others belong to the guide, whose commands run
+/// as printed.
 fn folders() -> Vec<PathBuf> {
     let samples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples/conversions");
     let entries = std::fs::read_dir(&samples).unwrap_or_else(|e| panic!("{}: {e}", samples.display()));
@@ -88,8 +88,8 @@ impl Sample {
         read.unwrap_or_else(|e| panic!("{}: {version}: {e}", self.name))
     }
 
-    /// What `version` wrote is shown in each version as the case says, before and after each
-    /// version wrote back what it saw.
+    /// Checks that each version shows the object that `version` wrote as the case expects, before
+    /// and after each version writes back its view.
     fn check(&self, case: &str, version: &str) {
         let objects = &self.cases[case];
         let mut stored = self.write(&objects[version], version, None);
@@ -185,7 +185,7 @@ fn rules_are_admitted_and_hold() {
     }
 }
 
-/// An object that is taken over is converted as one that is only looked at.
+/// Conversion of a consumed object equals conversion of a borrowed one.
 #[test]
 fn converting_in_place_is_converting() {
     for folder in folders() {

@@ -1,5 +1,4 @@
-//! Rules guessed from two schemas: what is found, that it compiles, and how much of the samples'
-//! rules it is.
+//! Rules guessed from two schemas: the suggestions compile, and cover most of the samples' rules.
 #![allow(clippy::unwrap_used)]
 
 mod support;
@@ -14,7 +13,7 @@ use std::path::Path as File;
 use std::sync::Arc;
 use support::{schema, yaml};
 
-/// `old → new` of every pair, with its steps; then what is left.
+/// Prints each pair as `old → new` with its expressions, then the fields without a counterpart.
 fn lines(found: &Suggestions) -> Vec<String> {
     let paths =
         |paths: &[insula_conversion::Path]| paths.iter().map(ToString::to_string).collect::<Vec<_>>().join(" + ");
@@ -43,7 +42,7 @@ fn lines(found: &Suggestions) -> Vec<String> {
     lines
 }
 
-/// And what of it would be refused that no guess is to blame for.
+/// Returns the suggestions, and the errors that no suggestion causes.
 fn guessed(old: &Json, new: &Json, names: [&str; 2]) -> (Suggestions, Vec<String>) {
     let parse = |schema: &Json| Arc::new(Structural::parse_trusted(schema).unwrap());
     let (old, new) = (parse(old), parse(new));
@@ -121,11 +120,11 @@ fn equal_descriptions_speak_for_a_pair() {
     check(&old, &new, &[".spec.hint → .spec.mood"]);
 }
 
-/// What rules write: a place, with `[]` for every item.
+/// Collects the paths that rules write, with `[]` for every item.
 fn targets(rules: &Json, above: &str, out: &mut BTreeSet<String>) {
     for rule in rules.as_array().into_iter().flatten() {
         let text = |name: &str| rule[name].as_str();
-        // In one spelling, `field` is the target.
+        // In one notation, `field` is the destination.
         let target = text("destination")
             .or_else(|| text("to"))
             .or_else(|| text("field"))
@@ -148,7 +147,7 @@ fn targets(rules: &Json, above: &str, out: &mut BTreeSet<String>) {
     }
 }
 
-/// For each direction of a sample's rules, what they write and what of it is guessed.
+/// Returns for a sample the numbers of paths that its rules write and of those that are guessed.
 fn of_sample(folder: &File) -> (usize, usize, usize, Vec<String>) {
     let read = |name: &str| fs::read_to_string(folder.join(name)).ok().map(|text| yaml(&text));
     let api = read("schema.yaml").unwrap();
@@ -188,9 +187,8 @@ fn of_sample(folder: &File) -> (usize, usize, usize, Vec<String>) {
     (found, all, work, missed)
 }
 
-/// ItemIndex that each sample's rules write, and those of them that guessed rules write. What is not
-/// found has no evidence in schemas: a constant, a label, another type by agreement, another
-/// structure altogether.
+/// Most paths written by a sample's rules are written by guessed rules. Those without evidence in
+/// the schemas are not: constants, labels, types by agreement, another structure.
 #[test]
 fn most_of_the_samples_rules_are_found() {
     let samples = File::new(env!("CARGO_MANIFEST_DIR")).join("../../config/samples/conversions");

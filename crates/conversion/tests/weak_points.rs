@@ -1,4 +1,4 @@
-//! The fourteen weak points of kcp's first conversion engine (2022–2023), each shown to be gone, as
+//! The fourteen weak points of kcp's first conversion engine (2022–2023), each shown to be fixed as
 //! far as a library can show it.
 #![allow(clippy::unwrap_used)]
 
@@ -36,7 +36,7 @@ rules:
   - {from: v3, to: v1, rules: [{field: spec.given, destination: spec.first}, {field: spec.family, destination: spec.last}]}
 ";
 
-/// Rules were kept by `from` only: the second rule set from v1 took the first one's place.
+/// kcp stored rules by `from` only: the second rule set from v1 replaced the first one.
 #[test]
 fn weak_point_01_rules_keyed_by_from_only() {
     let bundle = bundle_of(NAMES);
@@ -45,7 +45,7 @@ fn weak_point_01_rules_keyed_by_from_only() {
     assert_eq!(read(&bundle, &stored, "v3")["spec"], json!({"given": "Bob"}));
 }
 
-/// There was no hub: n versions needed n² rule sets.
+/// kcp had no hub: n versions needed n² rule sets.
 #[test]
 fn weak_point_02_no_hub() {
     let bundle = bundle_of(NAMES);
@@ -57,7 +57,7 @@ fn weak_point_02_no_hub() {
     );
 }
 
-/// Destinations were not checked: a rule to nowhere was found out at run time, or never.
+/// kcp did not check destinations: a rule to a missing field failed at run time, or never.
 #[test]
 fn weak_point_03_destination_unchecked() {
     let doc = yaml(&NAMES.replacen("destination: spec.name.first", "destination: spec.name.frist", 1));
@@ -66,7 +66,7 @@ fn weak_point_03_destination_unchecked() {
     assert_eq!(errors, [want]);
 }
 
-/// No lists, maps, or renames inside items. (Every form has its file in `tests/data`.)
+/// kcp had no lists, maps, or renames inside items. Every form has a file in `tests/data`.
 #[test]
 fn weak_point_04_no_lists_or_maps() {
     let bundle = bundle_of(
@@ -97,7 +97,8 @@ rules:
     );
 }
 
-/// An absent source wrote an explicit null, which defaulting and nullable fields took for a value.
+/// In kcp, an absent source wrote an explicit null, which defaulting and nullable fields took for a
+/// value.
 #[test]
 fn weak_point_05_explicit_nulls() {
     let bundle = bundle_of(
@@ -114,8 +115,8 @@ rules:
     assert_eq!(read(&bundle, &stored, "v2")["spec"], json!({"c": "x"}));
 }
 
-/// The source stayed in place, and leaked where the target keeps unknown fields or has another
-/// field of that name.
+/// In kcp, the source stayed in place, and leaked where the target keeps unknown fields or has
+/// another field of that name.
 #[test]
 fn weak_point_06_source_not_removed() {
     let bundle = bundle_of(
@@ -133,7 +134,7 @@ rules:
     assert_eq!(read(&bundle, &stored, "v2")["spec"], json!({"new": "x", "text": "big"}));
 }
 
-/// Preserved data overwrote newer edits.
+/// In kcp, preserved data overwrote newer edits.
 #[test]
 fn weak_point_07_stale_resurrection() {
     let bundle = bundle_of(
@@ -161,8 +162,8 @@ rules:
     );
 }
 
-/// Preserved data stood in annotations: visible, editable, limited, lost when a client replaced
-/// them.
+/// kcp preserved data in annotations: visible, editable, limited in size, lost when a client
+/// replaced them.
 #[test]
 fn weak_point_08_preserved_in_annotations() {
     let bundle = bundle_of(NAMES);
@@ -185,8 +186,8 @@ fn weak_point_08_preserved_in_annotations() {
     );
 }
 
-/// One annotation held what was preserved for several targets: restored where it had never been
-/// dropped.
+/// In kcp, one annotation held the preserved data for several targets, and restored it where it had
+/// never been dropped.
 #[test]
 fn weak_point_09_targets_merged() {
     let doc = NAMES.replace("family: string", "family: string, more: string");
@@ -198,8 +199,8 @@ fn weak_point_09_targets_merged() {
     assert_eq!(read(&bundle, &second, "v3")["spec"], json!({"more": "three"}));
 }
 
-/// A converter was kept for ever. Here a bundle is immutable and made of one generation of schema
-/// and rules, so that it can be kept by content: nothing in it can become stale.
+/// kcp cached a converter for ever. Here a bundle is immutable and made of one generation of schema
+/// and rules, so that it can be cached by content: nothing in it can become stale.
 #[test]
 fn weak_point_10_stale_converters() {
     fn shared<T: Send + Sync + 'static>(value: T) -> Arc<T> {
@@ -216,7 +217,7 @@ fn weak_point_10_stale_converters() {
     assert_eq!(read(&new, &stored, "v3")["spec"], json!({"family": "Bob"}));
 }
 
-/// Expressions had no cost, only a second of time each.
+/// In kcp, expressions had no cost limit, only a timeout of one second each.
 #[test]
 fn weak_point_11_unbounded_expressions() {
     let bundle = bundle_of(
@@ -244,8 +245,9 @@ rules:
     );
 }
 
-/// One object that could not be converted failed the whole list; the error did not say which, nor
-/// why. Here each conversion is one object's, and the error names the rule and no value.
+/// In kcp, one object that could not be converted failed the whole list, and the error named
+/// neither the object nor the reason. Here each conversion concerns one object, and the error names
+/// the rule and no value.
 #[test]
 fn weak_point_12_poison_objects() {
     let text = r"
@@ -267,15 +269,15 @@ rules:
         "{error}"
     );
     assert!(!error.contains("secret"), "{error}");
-    // Stored before there were such rules: it fails alone, and reads in its own version.
+    // Stored before these rules existed: it fails alone, and can be read in its own version.
     let stored = ToStore {
         value: poison.clone(),
         residual: None,
     };
     assert!(bundle.get(stored.stored("v1"), "v2", &mut object_budget()).is_err());
     assert_eq!(read(&bundle, &stored, "v1"), poison);
-    // Its metadata can be written, so that a finalizer comes off; its content only to something
-    // that every version can show.
+    // Its metadata can be written, so that a finalizer can be removed; its content can change only
+    // to a value that every version can show.
     let mut freed = poison.clone();
     freed["metadata"]["finalizers"] = json!([]);
     let freed = bundle
@@ -286,8 +288,8 @@ rules:
     assert_eq!(read(&bundle, &fixed, "v2")["spec"], json!({"years": 7}));
 }
 
-/// Rules shared spec and status blindly, and metadata was anyone's. Here status obeys the same
-/// laws, and metadata is not converted.
+/// kcp's rules treated spec and status alike, and could write any metadata. Here status obeys the
+/// same laws, and metadata is not converted.
 #[test]
 fn weak_point_13_metadata_and_status() {
     let bundle = bundle_of(
@@ -318,8 +320,7 @@ rules:
     );
 }
 
-/// Nothing checked the round trip before production did. `laws` are functions that admission can
-/// call on any object.
+/// kcp did not check round trips before production. Here admission can call `laws` on any object.
 #[test]
 fn weak_point_14_round_trip_unchecked() {
     let bundle = bundle_of(NAMES);
@@ -335,8 +336,8 @@ fn weak_point_14_round_trip_unchecked() {
     assert_eq!(violation.to_string(), "PutGet does not hold in v2 at .spec.more");
 }
 
-/// An object stored before the storage version changed reads as before in every version, and is
-/// moved by its next write.
+/// An object stored before the storage version changed reads as before in every version, and the
+/// next write moves it.
 #[test]
 fn stored_in_yesterdays_version() {
     let mut doc = yaml(NAMES);
@@ -373,7 +374,7 @@ fn stored_in_yesterdays_version() {
         json!({"name": {"first": "Al", "last": "Jones"}, "more": "x"})
     );
     assert_eq!(moved.residual, None);
-    // The same object written back is moved, too, and nothing else.
+    // Writing back the same object moves it, too, and changes nothing else.
     let x = new.get(stored.stored("v1"), "v1", &mut object_budget()).unwrap();
     let moved = new
         .put(&x, "v1", Some(stored.stored("v1")), &mut object_budget())
@@ -384,7 +385,7 @@ fn stored_in_yesterdays_version() {
     );
 }
 
-/// The seed's options 1 and 2, and option 3, say the same.
+/// The notations of options 1, 2 and 3 of the seed parse to equal rules.
 #[test]
 fn rules_in_a_schema() {
     let rules = r"{fromHub: [{field: spec.name.first, rule: self.spec.firstName}], toHub: [{field: spec.firstName, rule: self.spec.name.first}]}";
@@ -426,7 +427,7 @@ fn rules_in_a_schema() {
     );
 }
 
-/// Versions that differ in nothing but their name need no look at the object.
+/// Versions that differ only in name need no conversion of objects.
 #[test]
 fn equal_shapes_are_identities() {
     let bundle = bundle_of("{versions: {v1: {spec: {a: string}}, v2: {spec: {a: string}}, v3: {spec: {a: integer}}}}");
@@ -439,8 +440,8 @@ fn equal_shapes_are_identities() {
     );
 }
 
-/// Long lists are merged and patched in about linear time: a tenant's list of thousands of items
-/// must not hold a server.
+/// Merging and patching long lists takes roughly linear time, so that a tenant's list of thousands
+/// of items does not block a server.
 #[test]
 fn long_lists_are_merged_in_linear_time() {
     let bundle = bundle_of(

@@ -1,4 +1,4 @@
-//! Compiling a bundle, and the checks that need no object.
+//! Compilation of a bundle, with the checks that need no object.
 
 use super::price;
 use super::{Bundle, LossPolicy, VERSIONS_MAX, Version, VersionSchema, has_defaults};
@@ -37,7 +37,7 @@ pub(super) fn compile(
             "the storage version is none of the versions",
         )]);
     };
-    // Rules, where there are some, give the laws to plain definitions too.
+    // With rules, plain definitions are lossless too.
     let loss_policy = if rules.is_some() {
         LossPolicy::Lossless
     } else {
@@ -80,7 +80,7 @@ pub(super) fn compile(
             required(&views[a], &views[b], rules, written, &mut errors);
         }
     }
-    // A direction that did not compile would be missed here, too.
+    // A direction that did not compile would be reported here again.
     if !directions.is_empty() && errors.is_empty() {
         reachable(&versions, stored, hub, &converters, path, &mut errors);
     }
@@ -129,7 +129,7 @@ fn version(version: &VersionSchema, directions: &[Direction]) -> Version {
     }
 }
 
-/// Names of versions, and how many rules there are.
+/// Checks the names of versions and the number of rules.
 fn names(rules: Option<&RuleSet>, versions: &[VersionSchema], path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let Some(rules) = rules else { return errors };
@@ -159,7 +159,8 @@ fn count(rule: &Rule) -> usize {
     1 + rule.item_rules.iter().map(count).sum::<usize>()
 }
 
-/// Every served version has rules to the hub or the storage version, or is shaped like one of them.
+/// Checks that every served version has rules to the hub or the storage version, or the same shape
+/// as one of them.
 fn reachable(
     versions: &[VersionSchema],
     storage: usize,
@@ -187,7 +188,7 @@ fn reachable(
     }
 }
 
-/// A field that the target requires must come from somewhere.
+/// Checks that every field that the target requires has a source.
 fn required(
     from: &VersionScope<'_>,
     to: &VersionScope<'_>,
@@ -256,7 +257,7 @@ impl Required<'_> {
         }
     }
 
-    /// Whether the field has a source of the same path.
+    /// Returns true if the field has a source at the same path.
     fn is_passed_through(&self, child: &Node, at: &[Segment]) -> bool {
         let dropped = self.drops.iter().any(|d| d.segments() == at);
         match self.from.find(at) {

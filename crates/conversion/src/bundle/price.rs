@@ -1,5 +1,5 @@
-//! What the expressions of an API may cost for one object, by estimate. Like Kubernetes, this is
-//! asked of what is new: rules that were admitted run under the budgets of run time.
+//! Estimated cost of an API's expressions for one object. As in Kubernetes, only new rules are
+//! checked; admitted rules run under the runtime budget.
 
 use super::Bundle;
 use crate::convert::Converter;
@@ -7,33 +7,33 @@ use crate::plan::{Expression, Fill, Op, Value, factor};
 use insula_api::{FieldError, FieldPath};
 use std::collections::BTreeMap;
 
-/// What all expressions of one API may cost for one object: Kubernetes' limit for a schema.
+/// Cost limit of all expressions of one API for one object: Kubernetes' limit for a schema.
 const RULES_COST_MAX: u64 = 100_000_000;
-/// Expressions that a message about all of them names.
+/// Expressions listed in the message about their total cost.
 const COSTLIEST_SHOWN: usize = 3;
 
-/// What is known, without any object, about running the rules of one direction.
+/// Static analysis of the rules of one direction: their cost, and which may fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outlook {
     /// The version converted from.
     pub from: String,
     /// The version converted to.
     pub to: String,
-    /// What its expressions cost together for one object at most, by estimate.
+    /// Upper estimate of the cost of its expressions for one object, in CEL cost units.
     pub cost: u64,
-    /// Its rules that are not known to succeed.
+    /// Its rules that are not proven to succeed.
     pub may_fail: Vec<MayFail>,
 }
 
-/// A rule that is not known to succeed for every valid object.
+/// A rule that is not proven to succeed for every valid object.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MayFail {
-    /// Where it stands: `conversions[0].rules[2]`.
+    /// Path of the rule: `conversions[0].rules[2]`.
     pub rule: String,
-    /// Why it may fail.
+    /// The reason why it may fail.
     pub reason: String,
-    /// Its author says so; otherwise the types leave it open, and no object was found that shows
-    /// it.
+    /// True if the author marked the rule `mayFail`; otherwise its types leave failure open and no
+    /// failing object was found.
     pub marked: bool,
 }
 
@@ -43,7 +43,7 @@ pub(super) fn total(converters: &BTreeMap<(usize, usize), Converter>) -> u64 {
 }
 
 impl Bundle {
-    /// What is known about running the rules of each direction that has some.
+    /// Returns the analysis of every direction that has rules.
     pub fn outlooks(&self) -> Vec<Outlook> {
         let ruled = self.converters.values().filter(|converter| converter.ruled);
         let outlook = |converter: &Converter| {
@@ -63,8 +63,9 @@ impl Bundle {
         ruled.map(outlook).collect()
     }
 
-    /// Every expression that may cost too much, with the bounds that its schema lacks; else whether
-    /// all of them together do. `path` is where the rules stand (`spec`).
+    /// Returns an error for each expression over the cost limit, with the bounds that its schema
+    /// lacks; if there is none, an error when their sum is over the limit. `path` locates the rules
+    /// in error messages (`spec`).
     pub fn over_budget(&self, path: &FieldPath) -> Vec<FieldError> {
         let all = self.converters.values().flat_map(Converter::expressions);
         let errors: Vec<FieldError> = all.filter_map(|(_, e)| e.over_budget.as_deref().cloned()).collect();

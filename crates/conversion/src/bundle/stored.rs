@@ -1,4 +1,4 @@
-//! Reading and writing what is stored. See the crate's documentation for the algebra.
+//! Reads and writes of stored objects. The crate's documentation describes the algebra.
 
 use super::{Bundle, Stored, ToStore};
 use crate::error::{Cause, ConvertError};
@@ -10,11 +10,11 @@ use insula_cel::Budget;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// What one stored object shows in each version, made when asked for.
+/// The views of one stored object: the object in each version, made on demand.
 pub(super) struct Views<'a> {
     bundle: &'a Bundle,
     root: usize,
-    /// As it is stored: later defaults are not in it.
+    /// The stored object, without defaults that were added later.
     raw: &'a Json,
     stored: Cow<'a, Json>,
     residuals: BTreeMap<String, Patch>,
@@ -45,7 +45,7 @@ impl<'a> Views<'a> {
         }
     }
 
-    /// What a reader of version `to` gets.
+    /// Returns the object as readers of version `to` receive it.
     pub(super) fn read(mut self, to: usize, budget: &mut Budget) -> Result<Json, ConvertError> {
         if to == self.root {
             return Ok(self.bundle.relabelled(self.raw, to));
@@ -77,13 +77,13 @@ impl<'a> Views<'a> {
         Ok(())
     }
 
-    /// A view that `make` has made.
+    /// Returns a view; [`Views::make`] must have made it.
     fn view(&self, version: usize) -> &Json {
         self.made.get(&version).unwrap_or(&self.stored)
     }
 }
 
-/// The first write of an object.
+/// Writes a new object.
 pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget) -> Result<ToStore, ConvertError> {
     let root = bundle.storage;
     let mut views = BTreeMap::from([(from, x.clone())]);
@@ -104,7 +104,7 @@ pub(super) fn create(bundle: &Bundle, x: &Json, from: usize, budget: &mut Budget
     write.finish(from)
 }
 
-/// A write over what is stored.
+/// Writes over a stored object.
 pub(super) fn update(
     bundle: &Bundle,
     x: &Json,
@@ -166,7 +166,7 @@ pub(super) fn update(
     write.finish(from)
 }
 
-/// What is to be stored when the write changes nothing, or nothing that a rule looks at.
+/// Returns the object to store if the write changes nothing, or only metadata that no rule sees.
 fn without_conversion(before: &Views<'_>, x: &Json, from: usize) -> Option<Json> {
     let bundle = before.bundle;
     let own;
@@ -182,8 +182,8 @@ fn without_conversion(before: &Views<'_>, x: &Json, from: usize) -> Option<Json>
     }
 }
 
-/// Whether only metadata that no rule looks at differs. Such a write needs no converter: a
-/// finalizer comes off an object that cannot be converted, too.
+/// Returns true if only metadata that no rule sees differs. Such a write needs no converter, so
+/// that a finalizer can be removed from an object that cannot be converted.
 fn same_content(bundle: &Bundle, shown: &Json, x: &Json) -> bool {
     let (Some(shown), Some(x)) = (shown.as_object(), x.as_object()) else {
         return false;
@@ -202,7 +202,7 @@ fn same_content(bundle: &Bundle, shown: &Json, x: &Json) -> bool {
             .all(|(name, value)| name == "metadata" || x.get(name) == Some(value))
 }
 
-/// What is stored, with the metadata of what is written.
+/// Returns the stored object with the metadata of the written one.
 fn with_metadata(bundle: &Bundle, stored: &Json, x: &Json) -> Json {
     let mut out = stored.clone();
     let (Some(map), Some(metadata)) = (out.as_object_mut(), x.get("metadata")) else {
@@ -233,7 +233,7 @@ fn traced(
     Ok((made, trace))
 }
 
-/// The same object in today's storage version: every version reads as before.
+/// Moves a stored object to the current storage version; every version reads as before.
 fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -> Result<ToStore, ConvertError> {
     let mut before = Views::open(bundle, root, old)?;
     let mut views = BTreeMap::new();
@@ -257,11 +257,11 @@ fn migrate(bundle: &Bundle, root: usize, old: Stored<'_>, budget: &mut Budget) -
     write.finish(root)
 }
 
-/// A write under way: the new views that are known, and the residuals that follow from them.
+/// A write in progress: the new views made so far, and their residuals.
 struct Write<'a, 'b> {
     bundle: &'a Bundle,
     old: Option<Views<'a>>,
-    /// What is to be stored, where its reading adds defaults to it.
+    /// The object to store without defaults, if its schema has some.
     raw: Option<Json>,
     views: BTreeMap<usize, Json>,
     residuals: BTreeMap<String, Patch>,
@@ -272,7 +272,7 @@ impl Write<'_, '_> {
     fn finish(&mut self, from: usize) -> Result<ToStore, ConvertError> {
         let (bundle, root) = (self.bundle, self.bundle.storage);
         let mut known: Vec<usize> = self.views.keys().copied().filter(|v| *v != root).collect();
-        // Parents first: what a version cannot tell depends on what the one it is read from keeps.
+        // Parents first: a version's residual depends on the new view of its parent.
         known.sort_by_key(|v| bundle.parent(root, *v) != Some(root));
         for version in known {
             self.remember(version)?;
@@ -280,7 +280,7 @@ impl Write<'_, '_> {
         let mut order: Vec<usize> = (0..bundle.versions.len())
             .filter(|v| !self.views.contains_key(v))
             .collect();
-        // Parents first: a spoke is read from the hub.
+        // Parents first: versions other than the root's children are read from the hub.
         order.sort_by_key(|v| (bundle.parent(root, *v) != Some(root), *v));
         for version in order {
             let needed = self.needed(version);
@@ -300,7 +300,7 @@ impl Write<'_, '_> {
         })
     }
 
-    /// Whether something is stored for this version, or for one that is read from it.
+    /// Returns true if there is a residual for this version, or for one that is read from it.
     fn needed(&self, version: usize) -> bool {
         let has = |v: usize| self.residuals.contains_key(&self.bundle.versions[v].name);
         let root = self.bundle.storage;
@@ -318,7 +318,7 @@ impl Write<'_, '_> {
         false
     }
 
-    /// Stores what the conversion of a known view would lose.
+    /// Stores in a residual what the conversion to this version would lose.
     fn remember(&mut self, version: usize) -> Result<(), ConvertError> {
         let target = &self.bundle.versions[version];
         let Some(parent) = self.bundle.parent(self.bundle.storage, version) else {
@@ -347,8 +347,8 @@ impl Write<'_, '_> {
         Ok(())
     }
 
-    /// Makes the new view of a version that was not written: the old one, with the edit as this
-    /// version sees it.
+    /// Makes the new view of a version that was not written: its old view merged with the converted
+    /// edit.
     fn follow(&mut self, version: usize, needed: bool) -> Result<(), ConvertError> {
         let bundle = self.bundle;
         let target = &bundle.versions[version];
@@ -371,7 +371,7 @@ impl Write<'_, '_> {
         let (is, is_from) = match made {
             Ok(made) => made,
             Err(error) if target.served => return Err(error),
-            // Nobody reads this version; what is stored for it stays as it is.
+            // The version is not served; its residual stays as it is.
             Err(_) => return Ok(()),
         };
         let (Some(old), true) = (&mut self.old, needed) else {

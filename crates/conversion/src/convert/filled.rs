@@ -5,7 +5,7 @@ use crate::plan::Fill;
 use crate::trace::Seg;
 use serde_json::{Map, Value as Json};
 
-/// A list or map being filled, and which item came under which key.
+/// A list or map being filled; a map remembers the item that set each key.
 pub(super) enum Filled {
     List(Vec<Json>),
     Map(Map<String, Json>, std::collections::HashMap<String, usize>),

@@ -1,5 +1,5 @@
-//! What stands in a version although nothing of the other one is there: constants of rules,
-//! defaults of the schema.
+//! Values of a version without a source in the other one: constants of rules, defaults of the
+//! schema.
 
 use super::{CoveredField, FieldOutcome, Made, Maker, below, leaves_of, starts};
 use crate::convert::Converter;
@@ -7,7 +7,7 @@ use crate::path::{Path, Segment};
 use crate::plan::{Op, Value};
 use insula_schema::Structural;
 
-/// Constants first.
+/// Returns the fields of `to` that have a value without a source; constants first.
 pub(super) fn made(converter: &Converter, fields: &[CoveredField], to: &Structural) -> Vec<Made> {
     let mut constants = Vec::new();
     operations(&converter.plan.ops, &[], &mut constants);
@@ -62,7 +62,7 @@ fn constants(value: &Value, to: Vec<Segment>, rule: usize, out: &mut Vec<(Vec<Se
                 );
             }
         }
-        // Their items have no places of their own; one that is computed makes the list computed.
+        // Items have no paths of their own; one computed item makes the list computed.
         Value::Items(items) => {
             let mut inner = Vec::new();
             items

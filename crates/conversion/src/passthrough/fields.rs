@@ -1,16 +1,16 @@
-//! The fields of an object on their way, found by one walk over both sides.
+//! Passthrough of the fields of an object, by one walk over both sides.
 
 use super::Passthrough;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 
-/// How an object's fields cross.
+/// Passthrough of an object's fields: by name, and for all other names.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Fields {
     named: BTreeMap<Box<str>, Option<Passthrough>>,
-    /// How those cross that are not named.
+    /// Passthrough of fields that are not named; `None` drops them.
     rest: Option<Box<Passthrough>>,
-    /// Whether most of those that are named stay behind.
+    /// True if most named fields are dropped.
     few: bool,
 }
 
@@ -21,10 +21,10 @@ impl Fields {
         Fields { named, rest, few }
     }
 
-    /// What the other side has a place for.
+    /// Copies the fields that the destination has.
     pub(crate) fn copy(&self, map: &Map<String, Json>) -> Map<String, Json> {
         if !self.few {
-            // A map is cloned faster than it is built.
+            // Cloning a map is faster than building one.
             let mut out = map.clone();
             self.keep(&mut out);
             return out;
@@ -36,12 +36,12 @@ impl Fields {
         crossing.collect()
     }
 
-    /// Leaves of an object what the other side has a place for.
+    /// Removes the fields that the destination does not have.
     pub(crate) fn keep(&self, map: &mut Map<String, Json>) {
         let mut how = self.walk();
         let mut keep = |name: &str, value: &mut Json| how(name).is_some_and(|how| how.keep(value));
         if self.few {
-            // To build a map is cheaper than to take most of one away, one by one.
+            // Building a map is cheaper than removing most of its entries one by one.
             let all = std::mem::take(map).into_iter();
             *map = all
                 .filter_map(|(name, mut value)| keep(&name, &mut value).then_some((name, value)))
@@ -51,8 +51,8 @@ impl Fields {
         }
     }
 
-    /// How a field crosses. It is asked in the order of names: both sides are in order, so that one
-    /// walk finds all.
+    /// Returns a lookup for field names. Names must be asked in ascending order: both sides are
+    /// sorted, so that one walk finds all.
     fn walk<'f>(&'f self) -> impl FnMut(&str) -> Option<&'f Passthrough> {
         let mut known = self.named.iter().peekable();
         move |name| {
@@ -64,7 +64,7 @@ impl Fields {
         }
     }
 
-    /// How the field of this name crosses.
+    /// Returns the passthrough of a field.
     pub(crate) fn get(&self, name: &str) -> Option<&Passthrough> {
         match self.named.get(name) {
             Some(how) => how.as_ref(),
@@ -72,17 +72,17 @@ impl Fields {
         }
     }
 
-    /// How those cross that are not named.
+    /// Returns the passthrough of fields that are not named.
     pub(crate) fn rest(&self) -> Option<&Passthrough> {
         self.rest.as_deref()
     }
 
-    /// The fields that are named.
+    /// Returns the named fields with their passthrough.
     pub(crate) fn named(&self) -> impl Iterator<Item = (&str, Option<&Passthrough>)> {
         self.named.iter().map(|(name, how)| (&**name, how.as_ref()))
     }
 
-    /// The same, but that these fields stay behind.
+    /// Returns the same passthrough without the given fields.
     pub(crate) fn without(mut self, names: &[&str]) -> Fields {
         self.named.extend(names.iter().map(|name| ((*name).into(), None)));
         Fields::new(self.named, self.rest)

@@ -1,5 +1,5 @@
-//! Many moves from one object into another are done in one walk over each, instead of a search from
-//! the top for every field.
+//! Batches of moves from one object into another: one walk over each object, instead of one lookup
+//! per field.
 
 use super::Op;
 use crate::passthrough::Passthrough;
@@ -8,18 +8,18 @@ use crate::trace::Seg;
 use serde_json::{Map, Value as Json};
 use std::collections::BTreeMap;
 
-/// Fewer moves are done one by one.
+/// Fewer moves are executed one by one.
 const MOVES_MIN: usize = 4;
 
-/// Moves between fields of one object on each side. No two rules write the same place, so that
-/// their order does not matter.
+/// Moves between fields of one object on each side. No two rules write the same path, so that their
+/// order does not matter.
 #[derive(Debug)]
 pub(crate) struct Batch {
     from: Box<[Seg]>,
     to: Box<[Seg]>,
-    /// In the order of the sources' names.
+    /// Ordered by the names of the sources.
     moves: Vec<Move>,
-    /// Destinations' names in order.
+    /// Names of the destinations, in order.
     names: Vec<Box<str>>,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Batch {
 struct Move {
     from: Box<str>,
     copy: Passthrough,
-    /// The destination's place among the names.
+    /// Index of the destination in the batch's names.
     to: usize,
 }
 
-/// Moves that are done together, and the operations that are not.
+/// Groups moves into batches; returns the indices of the other operations, too.
 pub(crate) fn group(ops: &[Op]) -> (Vec<Batch>, Vec<usize>) {
     type Parents<'p> = (&'p [Seg], &'p [Seg]);
     type Member<'p> = (usize, &'p str, &'p str, &'p Passthrough);
@@ -70,7 +70,7 @@ pub(crate) fn group(ops: &[Op]) -> (Vec<Batch>, Vec<usize>) {
     (groups.into_iter().map(batch).collect(), others)
 }
 
-/// The parents, names and way of a move of one named field to another.
+/// Returns the parents, names and passthrough of a move of one named field to another.
 #[expect(clippy::type_complexity, reason = "two pairs of the same, and used once")]
 fn field_to_field(op: &Op) -> Option<((&[Seg], &[Seg]), (&str, &str, &Passthrough))> {
     let Op::Move {
@@ -90,7 +90,7 @@ fn field_to_field(op: &Op) -> Option<((&[Seg], &[Seg]), (&str, &str, &Passthroug
 }
 
 impl Batch {
-    /// What the moves read, at the places of their destinations' names.
+    /// Reads the values, in the order of the destinations' names.
     pub(crate) fn read(&self, source: &Json) -> Vec<Option<Json>> {
         let mut made = Vec::new();
         let Some(Json::Object(map)) = get(source, &self.from) else {
@@ -100,7 +100,7 @@ impl Batch {
         let mut moves = self.moves.iter().peekable();
         for (name, value) in map {
             while moves.next_if(|known| *known.from < **name).is_some() {}
-            // One field may go to several places.
+            // One field may go to several destinations.
             while let Some(known) = moves.next_if(|known| *known.from == **name) {
                 made[known.to] = known.copy.copy(value);
             }
@@ -111,7 +111,7 @@ impl Batch {
         made
     }
 
-    /// Writes what was read.
+    /// Writes the values that [`Batch::read`] returned.
     pub(crate) fn write(&self, made: Vec<Option<Json>>, out: &mut Json) {
         let fields = self.names.iter().zip(made);
         let mut fields: Map<String, Json> = fields
@@ -124,7 +124,7 @@ impl Batch {
         if fields.len() < map.len() / 4 {
             map.extend(fields);
         } else {
-            // Builds the map anew: cheaper than to find the place of each.
+            // Building the map anew is cheaper than one lookup per name.
             map.append(&mut fields);
         }
     }
@@ -139,7 +139,7 @@ mod tests {
         text.split('.').map(|name| Seg::Field(name.into())).collect()
     }
 
-    /// `from>to` moves; with `?` only where nothing is.
+    /// Makes moves from `from>to`; with `?` only if the destination is absent.
     fn moves(texts: &[&str]) -> Vec<Op> {
         let one = |text: &&str| {
             let (from, to) = text.trim_end_matches('?').split_once('>').expect("from>to");

@@ -1,4 +1,4 @@
-//! Rules to operations, scope by scope.
+//! Compilation of rules to operations, scope by scope.
 
 use super::expression::{Loops, Names, Target, This};
 use super::{
@@ -9,28 +9,28 @@ use crate::fit::word;
 use crate::passthrough::{self, Except, Passthrough};
 use insula_cel::Type;
 
-/// Where rules are being compiled: the whole object, or the items of a loop.
+/// Scope of compilation: the whole object, or the items of a loop.
 pub(super) struct Scope<'s> {
     pub(super) from: VersionScope<'s>,
     to: VersionScope<'s>,
     /// The item on each side; `None` for the whole object.
     item: Option<Item<'s>>,
-    /// Whether rules here come from `itemRules`, whose destinations nobody has checked yet.
+    /// True if rules here come from `itemRules`, whose destinations are not checked yet.
     by_items: bool,
-    /// Whether the rule around these may fail.
+    /// True if the rule around these is marked `mayFail`.
     may_fail: bool,
-    /// Names of the indices and keys of the loops around.
+    /// Names and types of the variables of the loops around: indices and keys.
     variables: Vec<(String, Type)>,
     loops: Loops,
 }
 
-/// An item of a loop: where it is read, and where it is written.
+/// An item of a loop: its source, and its destination.
 struct Item<'s> {
     from: This<'s>,
     to: Target<'s>,
 }
 
-/// One rule on its way down through loops: what is left of its paths.
+/// One rule on its way down through loops, with the remaining segments of its paths.
 pub(super) struct Rest<'r> {
     pub(super) rule: &'r Rule,
     pub(super) from: &'r [Segment],
@@ -51,7 +51,7 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// Compiles a rule into `ops`, joining the loops that are there.
+    /// Compiles a rule into `ops`; joins an existing loop over the same containers.
     pub(super) fn add(
         &mut self,
         rule: &Rule,
@@ -93,7 +93,7 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// What `self` is here.
+    /// Returns the value of `self` in this scope.
     pub(super) fn this(&self) -> This<'s> {
         match &self.item {
             Some(item) => item.from.clone(),
@@ -101,7 +101,7 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// A place that is written, found at a path from here.
+    /// Returns the destination at a path below this scope.
     pub(super) fn target(&self, path: &[Segment], place: SchemaNode<'s>) -> Target<'s> {
         let above = self
             .item
@@ -115,12 +115,12 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// The loops around what is inside of this list or map.
+    /// Returns the loops around the items of this list or map.
     pub(super) fn loops_over(&self, container: &This<'s>) -> Loops {
         self.loops.over(&container.decl, container.place, &container.path)
     }
 
-    /// What expressions may use here.
+    /// Returns the names that expressions may use in this scope.
     pub(super) fn names(&self, this: This<'s>) -> Names<'s> {
         Names {
             from: self.from,
@@ -142,8 +142,8 @@ impl<'s> Scope<'s> {
             return;
         }
         let at = rule.at.path.child(rule.at.source);
-        // A destination that does not exist has been reported where destinations are checked, but
-        // not for items.
+        // Missing destinations have been reported where destinations are checked, except for those
+        // of items.
         let place = match self.find_to(rule.destination.segments()) {
             Ok(place) => place,
             Err(why) => return self.no_destination(rule, why, errors),
@@ -213,8 +213,8 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// `field: spec.colors`, `destination: spec.nested.colors`, `itemRules`; brackets at the ends
-    /// are understood.
+    /// Compiles `field: spec.colors`, `destination: spec.nested.colors`, `itemRules`; brackets at
+    /// the ends are optional.
     fn item_rules(
         &mut self,
         rest: &Rest<'_>,
@@ -241,7 +241,7 @@ impl<'s> Scope<'s> {
         self.each(rest, (from, to), (from_end, to_end), &below, ops, facts, errors);
     }
 
-    /// A move, or a value computed from one.
+    /// Compiles a move, or a value computed from the source.
     fn value(&mut self, rest: &Rest<'_>, place: SchemaNode<'s>, ops: &mut Vec<Op>, errors: &mut Vec<FieldError>) {
         let rule = rest.rule;
         let target = match self.find_to(rest.to) {
@@ -291,7 +291,7 @@ impl<'s> Scope<'s> {
         });
     }
 
-    /// Adds a rule to the loop over `containers`, making the loop if it is the first.
+    /// Adds a rule to the loop over `containers`; creates the loop for the first rule.
     #[expect(
         clippy::too_many_arguments,
         reason = "the two sides of a loop, and where the compiled rule goes"
@@ -394,7 +394,7 @@ impl<'s> Scope<'s> {
         }
     }
 
-    /// How items go into the target, which is a map or a list, named with this last segment.
+    /// Decides how items go into the target, a map or a list with this last segment.
     fn fill(
         &self,
         rule: &Rule,
@@ -428,8 +428,8 @@ impl Each {
         }
     }
 
-    /// What items have on both sides and no rule of the loop writes. Nothing when a rule makes the
-    /// whole item.
+    /// Compiles the passthrough of fields that items have on both sides and no rule of the loop
+    /// writes. `None` if a rule makes the whole item.
     fn item_passthrough(&self, from: &insula_schema::Node, to: &insula_schema::Node) -> Option<Passthrough> {
         let mut except = Except::default();
         for op in &self.body {
@@ -469,7 +469,7 @@ pub(super) fn items(place: SchemaNode<'_>) -> Option<&insula_schema::Node> {
     place.and_then(|node| node.items().or_else(|| node.additional()))
 }
 
-/// How a computed value must look to be written.
+/// Returns the check of a computed value against its destination.
 pub(super) fn fit(place: SchemaNode<'_>) -> Passthrough {
     match place {
         None => Passthrough::Whole,

@@ -1,5 +1,4 @@
-//! Expressions of rules: compiled against what is in scope, checked against where their results go,
-//! and priced.
+//! Expressions of rules: compiled in their scope, checked against their destination, and priced.
 
 use super::{SchemaNode, Value, VersionScope};
 use crate::fit::{self, Fit};
@@ -10,23 +9,23 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::{AbsenceMode, CALL_COST_MAX, Decl, Env, Program, Type};
 use insula_schema::Node;
 
-/// What one expression may cost for all of its places in one object, by estimate: Kubernetes' limit
-/// for a rule of a schema.
+/// Cost limit of one expression, summed over its runs for one object, in CEL cost units:
+/// Kubernetes' limit for a rule of a schema.
 pub(crate) const EXPRESSION_COST_MAX: u64 = 10_000_000;
-/// Bounds that a message names.
+/// Most missing bounds that a message names.
 const BOUNDS_SHOWN: usize = 4;
 
-/// The names that an expression may use, and what is known of them.
+/// The names that an expression may use, with their types.
 pub(super) struct Names<'s> {
     pub(super) from: VersionScope<'s>,
-    /// What `self` is.
+    /// The value of `self`.
     pub(super) this: This<'s>,
-    /// Indices and keys of the loops around.
+    /// Variables of the loops around: indices and keys.
     pub(super) variables: Vec<(String, Type)>,
     pub(super) loops: Loops,
 }
 
-/// `self`: its declaration, and for messages where it stands.
+/// The value of `self`: its declaration, and its path for messages.
 #[derive(Debug, Clone)]
 pub(super) struct This<'s> {
     pub(super) decl: Decl,
@@ -34,15 +33,15 @@ pub(super) struct This<'s> {
     pub(super) path: Path,
 }
 
-/// The loops around an expression: how often it runs for one object at most, and which of them
-/// nothing bounds.
+/// The loops around an expression: the most runs for one object, and the loops that no bound
+/// limits.
 #[derive(Debug, Clone)]
 pub(super) struct Loops {
     pub(super) times: u64,
     pub(super) unbounded: Vec<String>,
 }
 
-/// Where a result goes.
+/// Destination of a result.
 #[derive(Debug, Clone)]
 pub(super) struct Target<'s> {
     pub(super) place: SchemaNode<'s>,
@@ -50,21 +49,21 @@ pub(super) struct Target<'s> {
     pub(super) version: &'s str,
 }
 
-/// An expression, and what is known of its results.
+/// A compiled expression with static knowledge about its results.
 #[derive(Debug)]
 pub(crate) struct Expression {
     pub(crate) program: Program,
-    /// Timestamps leave as days.
+    /// True if a timestamp is written as a date.
     pub(crate) day: bool,
-    /// What it costs at most, all its places in an object together.
+    /// Upper estimate of its cost for one object, over all its runs, in CEL cost units.
     pub(crate) cost: u64,
-    /// Why that is too much.
+    /// The error, if the cost is over the limit.
     pub(crate) over_budget: Option<Box<FieldError>>,
     sure: bool,
 }
 
 impl Expression {
-    /// Whether it can fail for an object that is as its schema says.
+    /// Returns true if it can fail for an object that is valid by its schema.
     pub(crate) fn can_fail(&self) -> bool {
         !self.sure
     }
@@ -78,7 +77,7 @@ impl Loops {
         }
     }
 
-    /// Inside of a loop over `container`, a list or map that stands at `path`.
+    /// Returns the loops inside of one over `container`, a list or map at `path`.
     pub(super) fn over(&self, decl: &Decl, container: SchemaNode<'_>, path: &Path) -> Loops {
         let mut inner = self.clone();
         inner.times = inner.times.saturating_mul(decl.max_elements().unwrap_or(u64::MAX));
@@ -90,7 +89,7 @@ impl Loops {
 }
 
 impl<'s> This<'s> {
-    /// `self` is the whole object.
+    /// Makes `self` the whole object.
     pub(super) fn object(from: VersionScope<'s>) -> This<'s> {
         This {
             decl: from.declaration(),
@@ -99,7 +98,7 @@ impl<'s> This<'s> {
         }
     }
 
-    /// `self` is what stands at a path from here, whose place is known.
+    /// Makes `self` the value at a path below this one, whose schema is known.
     pub(super) fn below(&self, path: &[Segment], place: SchemaNode<'s>) -> This<'s> {
         This {
             decl: descend_decl(&self.decl, path),
@@ -110,7 +109,7 @@ impl<'s> This<'s> {
 }
 
 impl Names<'_> {
-    /// Compiles an expression whose result goes to `target`; without one, it is a key.
+    /// Compiles an expression whose result goes to `target`, or is a key if there is none.
     pub(super) fn expression(
         &self,
         text: &str,
@@ -168,7 +167,7 @@ impl Names<'_> {
         env
     }
 
-    /// Compiles a template; each expression of it on its own.
+    /// Compiles a template, each of its expressions on its own.
     pub(super) fn value(
         &self,
         template: &Template,
@@ -206,7 +205,7 @@ impl Names<'_> {
         })
     }
 
-    /// An estimate that is too high, with the bounds that would lower it.
+    /// Describes an estimate over the limit, with the missing bounds that would lower it.
     fn over_budget(&self, expression: &Expression) -> String {
         let mut bounds = self.loops.unbounded.clone();
         for reference in expression.program.references() {
@@ -242,7 +241,7 @@ impl Names<'_> {
     }
 }
 
-/// By how much a limit is exceeded, in Kubernetes' words.
+/// Describes how far a limit is exceeded, in Kubernetes' words.
 pub(crate) fn factor(cost: u64, most: u64) -> String {
     if cost / most >= 100 {
         return "more than 100x".to_owned();
@@ -261,12 +260,12 @@ fn number(json: &Json) -> Type {
 }
 
 impl<'s> Target<'s> {
-    /// Why values of this type have no place here.
+    /// Describes why values of this type do not fit here.
     fn misfit(&self, ty: &Type) -> String {
         fit::misfit(ty, self.place, &self.path.to_string(), self.version)
     }
 
-    /// A field or the items of what stands here.
+    /// Returns the destination of a field or of the items below this one.
     fn below(&self, segment: Segment, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Target<'s>> {
         let path: Vec<Segment> = self.path.segments().iter().cloned().chain([segment.clone()]).collect();
         match crate::scope::descend(self.place, &[segment], self.version) {
@@ -287,7 +286,7 @@ impl<'s> Target<'s> {
     }
 }
 
-/// `.spec.names has no maxItems`, if so.
+/// Describes a missing bound: `.spec.names has no maxItems`.
 fn missing_bound(node: &Node, path: &Path) -> Option<String> {
     use insula_schema::Type;
     let (bound, name) = match node.kind()? {

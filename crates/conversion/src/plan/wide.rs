@@ -1,5 +1,5 @@
-//! Rules over entries of a container inside a wider `field`, which see what stands beside the
-//! container, too.
+//! Rules over the entries of a container inside a wider `field`, which can also read the values
+//! beside the container.
 
 use super::body::{Rest, Scope, fit, items};
 use super::expression::Names;
@@ -8,9 +8,9 @@ use crate::rules::Template;
 use insula_cel::{Decl, Field, Program, Shape, Type};
 
 impl<'s> Scope<'s> {
-    /// Entries of a container inside a wider `field`: the one that the transformation indexes
-    /// (`self.colors[key]`), or the one that stands where the destination does. `self` is the wider
-    /// value, with the entry's fields where it has none of that name.
+    /// Compiles a rule over entries of a container inside a wider `field`: the container that the
+    /// transformation indexes (`self.colors[key]`), or the one at the destination's path. `self` is
+    /// the wider value, with the entry's fields where it has none of that name.
     pub(super) fn wide(
         &mut self,
         rest: &Rest<'_>,
@@ -93,7 +93,8 @@ impl<'s> Scope<'s> {
         })));
     }
 
-    /// The container of a wide rule, relative to its `field`, and the name of its index or key.
+    /// Returns the path of a wide rule's container, relative to its `field`, and the name of its
+    /// index or key.
     fn container(&self, rest: &Rest<'_>, template: &Template) -> Option<(Vec<Segment>, String)> {
         for variable in ["key", "i"] {
             let indexed = expressions(template).iter().find_map(|text| indexed_by(text, variable));
@@ -119,7 +120,7 @@ fn expressions(template: &Template) -> Vec<&str> {
     }
 }
 
-/// The path `a.b` of `self.a.b[variable]` in an expression.
+/// Returns the path `a.b` of `self.a.b[variable]` in an expression.
 fn indexed_by(text: &str, variable: &str) -> Option<Vec<Segment>> {
     let bracket = format!("[{variable}]");
     let before = &text[..text.find(&bracket)?];
@@ -130,8 +131,8 @@ fn indexed_by(text: &str, variable: &str) -> Option<Vec<Segment>> {
     Some(Path::parse(path).ok()?.segments().to_vec())
 }
 
-/// The fields of `self` that expressions select directly. Those that do not compile are reported
-/// elsewhere.
+/// Returns the fields of `self` that expressions select directly. Expressions that do not compile
+/// are reported elsewhere.
 fn selected(template: &Template, names: &Names<'_>) -> Vec<String> {
     let known = names.variables.iter().map(|(name, _)| name.as_str());
     let known: Vec<&str> = ["self", names.from.name].into_iter().chain(known).collect();
@@ -150,7 +151,7 @@ fn selected(template: &Template, names: &Names<'_>) -> Vec<String> {
     out
 }
 
-/// The declaration of the wider value, with fields of the item.
+/// Returns the declaration of the wider value with fields of the item.
 fn with_fields(wider: &Decl, item: &Decl, names: &[String]) -> Decl {
     let Shape::Object { name, fields } = wider.shape() else {
         return wider.clone();

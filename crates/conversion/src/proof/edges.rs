@@ -1,8 +1,7 @@
-//! Values of a schema at its edges: what an expression is most likely to fail for. Few, and always
-//! the same.
+//! Edge values of a schema, on which expressions are most likely to fail. Few, and always the same.
 //!
-//! They are good guesses, not promises: rules of the schema are not solved. Who uses a value as
-//! evidence validates the object that holds it first.
+//! They are heuristics and may be invalid: rules of the schema are not solved. Callers that need
+//! evidence validate the object that holds such a value.
 
 use super::random::Random;
 use super::text::text;
@@ -11,19 +10,19 @@ use crate::scope::SchemaNode;
 use insula_schema::{Node, Type};
 use serde_json::{Map, Value as Json, json};
 
-/// How deep required fields are filled in.
+/// Greatest depth to which required fields are filled in.
 const DEPTH_MAX: usize = 12;
-/// Longest text and list that is made to satisfy a lower bound.
+/// Longest text or list that is made to satisfy a lower bound.
 const FILL_MAX: usize = 256;
-/// Choices of an enum that are tried.
+/// Most choices of an enum that are tried.
 const CHOICES_MAX: usize = 8;
-/// Texts made for a pattern, and the seed that they are made from.
+/// Number of texts made for a pattern; the seed for making them follows.
 const PATTERN_TEXTS: usize = 4;
 const PATTERN_SEED: u64 = 1;
-/// The key of the one entry that maps are given.
+/// The key of the only entry of generated maps.
 const KEY: &str = "a";
 
-/// Scalars, empty lists and maps of a place; the first is the plainest.
+/// Returns edge values for a schema node: scalars, empty lists and maps; the plainest first.
 pub(crate) fn edges(place: SchemaNode<'_>) -> Vec<Json> {
     let Some(node) = place else {
         return vec![json!("x"), json!(1), json!({}), json!([])];
@@ -118,7 +117,7 @@ fn numbers(node: &Node) -> Vec<Json> {
         .collect()
 }
 
-/// Puts a value at a path, making what stands above it: one item in lists, one entry in maps.
+/// Sets the value at a path and creates the values above it: one item in lists, one entry in maps.
 pub(crate) fn put(here: &mut Json, path: &[Segment], place: SchemaNode<'_>, value: Json) {
     let Some((segment, rest)) = path.split_first() else {
         *here = value;
@@ -156,7 +155,7 @@ pub(crate) fn put(here: &mut Json, path: &[Segment], place: SchemaNode<'_>, valu
     }
 }
 
-/// Fills in what a value lacks to be valid: required fields, least numbers of items.
+/// Completes a value so that it is valid: adds required fields and the least number of items.
 pub(crate) fn complete(value: &mut Json, node: &Node, depth: usize) {
     if depth > DEPTH_MAX {
         return;
@@ -185,7 +184,7 @@ pub(crate) fn complete(value: &mut Json, node: &Node, depth: usize) {
     }
 }
 
-/// The plainest value of a place.
+/// Returns the plainest value of a schema node.
 fn sample(place: SchemaNode<'_>, depth: usize) -> Json {
     let mut value = match place {
         Some(node) => node.default().cloned(),

@@ -1,11 +1,11 @@
-//! Edits: what a client makes of what it read, partly out of a fresh object.
+//! Generated edits: a client's changes to the object that it read, partly from a fresh object.
 
 use super::random::Random;
 use insula_api::Json;
 use serde_json::Map;
 
-/// `old`, with some of it taken from `fresh`: fields come and go, items are changed, inserted,
-/// dropped and moved.
+/// Returns `old` with some parts of `fresh`: fields are added and removed; items are changed,
+/// inserted, removed and moved.
 pub(super) fn mix(old: &Json, fresh: &Json, random: &mut Random) -> Json {
     match (old, fresh) {
         (Json::Object(old), Json::Object(fresh)) => {

@@ -1,4 +1,4 @@
-//! What a search finds, and how it is told.
+//! Findings of a search, and their messages.
 
 use super::Write;
 use crate::bundle::Bundle;
@@ -7,37 +7,37 @@ use crate::laws::{self, Law};
 use insula_api::{FieldError, FieldPath, Json};
 use std::fmt;
 
-/// Bytes of an object that a message shows.
+/// Most bytes of an object that a message shows.
 const SHOWN_MAX: usize = 240;
 
-/// Writes after which something does not hold.
+/// A sequence of writes that breaks a law or fails.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Counterexample {
-    /// The writes, one after the other, of one object. The last one shows it.
+    /// The writes, in order, to one object. The last one shows the finding.
     pub script: Vec<Write>,
-    /// What does not hold.
+    /// The rule failure, invalid view or broken law.
     pub finding: Finding,
-    /// The case it was found in.
+    /// Number of the case that found it, from 0.
     pub case: u32,
     /// The seed that finds it again.
     pub seed: u64,
 }
 
-/// What does not hold.
+/// A failed expectation of the search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Finding {
-    /// A rule fails, and its author did not say that it may.
+    /// A rule fails although its author did not mark it `mayFail`.
     Fails(ConvertError),
-    /// What a version shows is not valid by its schema.
+    /// A version's view is not valid by its schema.
     Invalid {
         /// The version.
         version: String,
         /// The first error.
         error: String,
-        /// Its field.
+        /// Path of the invalid field.
         field: String,
     },
-    /// A law is broken.
+    /// A law does not hold.
     Breaks(laws::Violation),
 }
 
@@ -53,7 +53,7 @@ impl Finding {
         }
     }
 
-    /// What would help.
+    /// Returns advice for the author.
     pub fn help(&self) -> &'static str {
         match self {
             Finding::Fails(_) => {
@@ -102,7 +102,7 @@ impl fmt::Display for Counterexample {
     }
 }
 
-/// What is the rules' of an object: not what every object has.
+/// Prints the parts of an object that rules convert, without the fields that every object has.
 pub(super) fn shown(object: &Json) -> String {
     let mut shown = object.clone();
     if let Some(fields) = shown.as_object_mut() {
@@ -125,7 +125,8 @@ pub(super) fn shown(object: &Json) -> String {
 }
 
 impl Counterexample {
-    /// The same as a refusal, at the rule that is to blame as far as one can tell.
+    /// Returns the finding as a validation error, at the path of the rule that most likely causes
+    /// it.
     pub(super) fn as_error(&self, bundle: &Bundle) -> FieldError {
         let rule = match &self.finding {
             Finding::Fails(error) => failed(bundle, error),
@@ -144,7 +145,7 @@ fn failed<'b>(bundle: &'b Bundle, error: &ConvertError) -> Option<(&'b FieldPath
     Some(facts.get(error.rule.as_ref()?.index)?.blamed(&error.cause))
 }
 
-/// The rule that writes a field of a version.
+/// Returns the rule that writes a field of a version.
 fn writer<'b>(bundle: &'b Bundle, version: &str, field: &str) -> Option<(&'b FieldPath, &'b str)> {
     let from = |from: &&str| bundle.converter(from, version);
     let into = bundle.versions().collect::<Vec<_>>();
@@ -153,7 +154,7 @@ fn writer<'b>(bundle: &'b Bundle, version: &str, field: &str) -> Option<(&'b Fie
     Some((&rule.written_at, &rule.destination))
 }
 
-/// Whether one of two places is in the other, their items taken for one.
+/// Returns true if one path contains the other; all items count as one.
 fn overlap(a: &str, b: &str) -> bool {
     let steps = |path: &str| -> Vec<String> {
         let path = path.split('[').next().unwrap_or_default();

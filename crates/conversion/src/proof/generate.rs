@@ -1,5 +1,5 @@
-//! Objects from schemas: empty ones, full ones, and everything between; each as a client could send
-//! it.
+//! Objects generated from schemas: minimal, complete, and anything between; each as a client could
+//! send it.
 
 use super::random::Random;
 use super::text::text;
@@ -7,23 +7,23 @@ use insula_api::Json;
 use insula_schema::{ListType, Node, Structural, Type};
 use serde_json::{Map, Number, json};
 
-/// Values in one object; what is optional is left out beyond.
+/// Most values in one object; optional fields beyond are left out.
 const VALUES_MAX: usize = 400;
-/// How often an object is tried again that its schema refuses.
+/// Tries to generate an object that the schema accepts.
 const TRIES: usize = 8;
 
-/// How much of an object is there.
+/// Fill level of a generated object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fill {
-    /// What must be.
+    /// Required fields only.
     Required,
-    /// Everything.
+    /// All fields.
     Full,
-    /// So many of 100 optional fields.
+    /// This percentage of the optional fields.
     Some(usize),
 }
 
-/// An object that the schema accepts, or none if none was found.
+/// Generates an object that the schema accepts; `None` if every try failed.
 pub(super) fn object(schema: &Structural, api_version: &Json, fill: Fill, random: &mut Random) -> Option<Json> {
     (0..TRIES).find_map(|_| {
         let mut maker = Maker {
@@ -39,7 +39,7 @@ pub(super) fn object(schema: &Structural, api_version: &Json, fill: Fill, random
     })
 }
 
-/// The object as the server takes it in: pruned, defaulted, valid; none if it is not.
+/// Prunes and defaults an object, as the server does; `None` if it is not valid.
 pub(super) fn normal(mut object: Json, schema: &Structural) -> Option<Json> {
     insula_schema::prune(&mut object, schema);
     insula_schema::drop_nulls(&mut object, schema);
@@ -150,7 +150,8 @@ impl Maker {
         Json::Object(out)
     }
 
-    /// How many items or entries: few, but within the bounds.
+    /// Chooses a number of items or entries within the bounds: at most three, unless more are
+    /// required.
     fn count(&mut self, min: Option<usize>, max: Option<usize>) -> usize {
         let (min, max) = (min.unwrap_or(0), max.unwrap_or(3).min(3));
         let wanted = match self.fill {

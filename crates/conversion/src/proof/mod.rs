@@ -1,16 +1,16 @@
-//! The search for a counterexample: objects generated from the schemas, written through one version
-//! and edited through others. Each write must convert, come out valid, and keep the laws. What is
-//! found is made as small as it gets.
+//! Search for a counterexample: objects generated from the schemas, written through one version and
+//! edited through others. Each write must convert, come out valid, and keep the laws. Findings are
+//! shrunk to a minimal sequence of writes.
 //!
-//! Deterministic: the same rules, schemas, seed and number of cases give the same answer.
+//! Deterministic: the same rules, schemas, seed and number of cases give the same result.
 //!
-//! [`prove`] is what a server asks before it serves rules. It begins with the rules that their
-//! types leave open, each alone at the edges of what it reads, since such an object is the simplest
-//! to understand; then it searches whole stories of writes.
+//! Servers call [`prove`] before they serve rules. It first tries each rule whose types leave
+//! failure open on its own, with edge values of the fields that it reads, since such an object is
+//! the easiest to understand; then it searches sequences of writes.
 //!
-//! A proof in the mathematician's sense it is not: rules are programs. It is a search over the
-//! corners where such programs break (empty, full and partial objects, bounds, other alphabets,
-//! duplicates), that says how far it went.
+//! This is no mathematical proof: rules are programs. The search covers the corners in which such
+//! programs break (empty, full and partial objects, bounds, other alphabets, duplicates) and
+//! reports the number of its cases.
 
 mod edges;
 mod edit;
@@ -34,17 +34,17 @@ use std::cell::Cell;
 
 pub use finding::{Counterexample, Finding};
 
-/// Stories tried while a counterexample is made smaller.
+/// Most sequences that are tried to make a counterexample smaller.
 const SHRINKS_MAX: usize = 2_000;
 
-/// How far to search.
+/// Extent of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Search {
-    /// Where the sequence of cases begins.
+    /// Seed of the sequence of cases.
     pub seed: u64,
-    /// Cases: stories of some writes each.
+    /// Number of cases; each is a sequence of writes to one object.
     pub cases: u32,
-    /// Writes of one story at most.
+    /// Most writes of one case.
     pub writes: usize,
 }
 
@@ -58,36 +58,37 @@ impl Default for Search {
     }
 }
 
-/// How far a search went without finding anything.
+/// Statistics of a search that found nothing.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Searched {
-    /// Stories.
+    /// Cases that were run.
     pub cases: u32,
     /// Writes that were stored and read in every version.
     pub writes: u64,
-    /// Writes that a rule refused whose author allows that (`mayFail`).
+    /// Writes refused by a rule whose author marked it `mayFail`.
     pub refused: u64,
-    /// Objects that could not be generated, since the schema refused what was tried.
+    /// Objects that could not be generated, because the schema refused every try.
     pub skipped: u64,
-    /// The caller ended it before all cases were tried.
+    /// True if the caller ended the search before the last case.
     pub stopped: bool,
 }
 
-/// A write: this object, through this version.
+/// A write of one object through one version.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Write {
-    /// The version that the client speaks.
+    /// The client's version.
     pub version: String,
-    /// What it sends.
+    /// The object that the client sends.
     pub object: Json,
 }
 
-/// Looks for a reason not to serve these rules. An API without rules has nothing to prove. `go_on`
-/// is asked before every conversion: callers with a clock end the search by it, and what was not
-/// found by then is let through.
+/// Searches for a reason not to serve these rules; an API without rules has none. Calls `go_on`
+/// before every conversion, so that callers with a clock can end the search; rules without a
+/// finding by then are accepted.
 ///
 /// # Errors
-/// What was found, at the rule's path, with the object that shows it and what would help.
+/// Returns the findings at the paths of their rules, each with an object that shows it and with
+/// advice.
 pub fn prove(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<Searched, Vec<FieldError>> {
     if !bundle.has_rules() {
         return Ok(Searched::default());
@@ -99,10 +100,11 @@ pub fn prove(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<S
     search(bundle, how, go_on).map_err(|found| vec![found.as_error(bundle)])
 }
 
-/// Searches. `go_on` is asked before every conversion: callers with a clock end the search by it.
+/// Searches for a counterexample. Calls `go_on` before every conversion, so that callers with a
+/// clock can end the search.
 ///
 /// # Errors
-/// What was found, made small.
+/// Returns the first counterexample, shrunk.
 pub fn search(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<Searched, Box<Counterexample>> {
     let prover = Prover {
         bundle,
@@ -113,7 +115,7 @@ pub fn search(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<
     let mut searched = Searched::default();
     for case in 0..how.cases {
         let result = prover.case(case, how.writes, random.fork(), &mut searched);
-        // What a conversion without a budget says is no finding.
+        // After the end, conversions run without a budget; their failures are no findings.
         if prover.ended.get() {
             searched.stopped = true;
             break;
@@ -133,8 +135,8 @@ pub fn search(bundle: &Bundle, how: Search, go_on: &dyn Fn() -> bool) -> Result<
     Ok(searched)
 }
 
-/// Made-up valid objects of a schema: first the corners (nothing, everything), then what is in
-/// between. The same seed makes the same objects.
+/// Generates valid objects of a schema: first the corners (minimal, complete), then objects
+/// between. The same seed generates the same objects.
 pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) -> Vec<Json> {
     let mut random = Random::new(seed);
     let api_version = Json::from(api_version);
@@ -149,14 +151,14 @@ pub fn objects(schema: &Structural, api_version: &str, seed: u64, count: u32) ->
 struct Prover<'b> {
     bundle: &'b Bundle,
     go_on: &'b dyn Fn() -> bool,
-    /// It was told not to go on.
+    /// True once the caller has ended the search.
     ended: Cell<bool>,
 }
 
-/// What came of one write.
+/// Outcome of one write.
 enum WriteOutcome {
     Stored(ToStore),
-    /// A rule that may fail did.
+    /// A rule marked `mayFail` refused it.
     Refused,
 }
 
@@ -168,8 +170,8 @@ impl Prover<'_> {
         !self.ended.get()
     }
 
-    /// What one object may cost; nothing when the search is over, so that it ends soon wherever it
-    /// is.
+    /// Returns the budget of one object; an empty one after the end, so that every running
+    /// conversion stops soon.
     fn budget(&self) -> Budget {
         if self.goes_on() {
             object_budget()
@@ -219,7 +221,8 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// What the next client sends: a fresh object, or what it read with some of that in it.
+    /// Generates the next client's object: a fresh one, or the current one edited with parts of a
+    /// fresh one.
     fn next(&self, version: &str, fill: Fill, stored: Option<&ToStore>, random: &mut Random) -> Option<Json> {
         let schema = self.bundle.schema(version)?;
         let fresh = generate::object(schema, &self.bundle.api_version_of(version)?, fill, random)?;
@@ -274,14 +277,14 @@ impl Prover<'_> {
         Ok(())
     }
 
-    /// Whether the rule's author allows that it fails.
+    /// Returns true if a rule failed whose author marked it `mayFail`.
     fn may_fail(&self, error: &ConvertError) -> bool {
         let rule = error.rule.as_ref();
         let facts = rule.and_then(|rule| self.bundle.converter(&error.from, &error.to)?.facts.get(rule.index));
         !matches!(error.cause, Cause::Budget(_)) && facts.is_some_and(|facts| facts.may_fail)
     }
 
-    /// The same finding from less.
+    /// Shrinks a sequence of writes that ends in a similar finding.
     fn smallest(&self, mut script: Vec<Write>, mut finding: Finding) -> (Vec<Write>, Finding) {
         let mut tries = 0;
         'again: loop {
@@ -302,7 +305,7 @@ impl Prover<'_> {
         }
     }
 
-    /// Tells a story again; none if a write of it is not valid, or nothing is found.
+    /// Replays a sequence; `None` if one of its objects is invalid or it finds nothing.
     fn replay(&self, script: Vec<Write>) -> Option<(Vec<Write>, Finding)> {
         let mut stored: Option<ToStore> = None;
         let mut result = Vec::new();
@@ -319,7 +322,8 @@ impl Prover<'_> {
     }
 }
 
-/// The first cases of every version are the corners: nothing, everything.
+/// Returns the fill level of a case: first minimal and complete objects of every version, then
+/// random ones.
 fn fill(case: u32, versions: usize, random: &mut Random) -> Fill {
     match case as usize / versions.max(1) {
         0 => Fill::Required,

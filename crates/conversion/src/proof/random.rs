@@ -1,6 +1,6 @@
-//! Randomness that is the same everywhere: a seed, and what follows from it (SplitMix64).
+//! Deterministic random numbers from a seed (SplitMix64).
 
-/// A sequence of numbers that a seed determines.
+/// A generator whose numbers the seed determines.
 #[derive(Debug, Clone)]
 pub(super) struct Random(u64);
 
@@ -17,22 +17,22 @@ impl Random {
         z ^ (z >> 31)
     }
 
-    /// A number below `n`; 0 if there is none.
+    /// Returns a number below `n`, or 0 if `n` is 0.
     pub(super) fn below(&mut self, n: usize) -> usize {
         usize::try_from(self.next() % (n.max(1) as u64)).unwrap_or_default()
     }
 
-    /// True `of_100` times out of 100.
+    /// Returns true with a probability of `of_100` percent.
     pub(super) fn chance(&mut self, of_100: usize) -> bool {
         self.below(100) < of_100
     }
 
-    /// One of them.
+    /// Returns one of the values, or `None` if there are none.
     pub(super) fn pick<'a, T>(&mut self, of: &'a [T]) -> Option<&'a T> {
         of.get(self.below(of.len()))
     }
 
-    /// A generator of its own, so that what it yields does not depend on how much others draw.
+    /// Returns an independent generator, whose numbers do not depend on how many others draw.
     pub(super) fn fork(&mut self) -> Random {
         Random(self.next())
     }

@@ -1,9 +1,9 @@
-//! Rules that can fail, shown by an object: what the types leave open is tried.
+//! Search for objects on which single rules fail, where types leave failure open.
 //!
-//! A rule whose types say that it cannot fail needs no proof, and one marked `mayFail` wants none.
-//! For the others, small objects are made of what their expressions read, at the edges of the
-//! schema, and converted. A valid one that does not convert refuses the rule. When none is found
-//! the rule is accepted, and guarded at every write.
+//! A rule whose types exclude failure needs no search, and one marked `mayFail` is exempt. For the
+//! others, small objects are made from edge values of the fields that their expressions read, and
+//! converted. A valid object that does not convert refuses the rule. Otherwise the rule is
+//! accepted, and every write checks it again.
 
 use super::edges::{self, complete};
 use super::finding::shown;
@@ -20,17 +20,17 @@ use serde_json::json;
 use std::cell::OnceCell;
 use std::collections::BTreeSet;
 
-/// ItemIndex whose values are varied.
+/// Most paths whose values are varied.
 const LEAVES_MAX: usize = 32;
-/// Objects that are converted.
+/// Most objects that are converted.
 const OBJECTS_MAX: usize = 600;
-/// Units that all of them may cost together.
+/// Cost limit of all these conversions together, in CEL cost units.
 const SEARCH_COST_MAX: u64 = 2 * OBJECT_COST_MAX;
-/// How deep a value that is read as a whole is varied.
+/// Greatest depth to which a value that is read as a whole is varied.
 const DEPTH_MAX: usize = 4;
-/// Every rule for which a valid object was found that it fails for, at the rule's path. Unlike
-/// [`super::search`] this looks only at rules whose types leave it open, and only one conversion at
-/// a time: milliseconds.
+/// Returns an error for each rule that fails for a valid object, at the rule's path. Unlike
+/// [`super::search`] it examines only rules whose types leave failure open, one conversion at a
+/// time; it takes milliseconds.
 pub(super) fn failing(bundle: &Bundle, go_on: &dyn Fn() -> bool) -> Vec<FieldError> {
     let metadata = metadata_schema();
     let mut errors = Vec::new();
@@ -69,12 +69,12 @@ fn counterexamples(converter: &Converter, from: &VersionScope<'_>, go_on: &dyn F
     search.errors
 }
 
-/// The paths that rules without a proof read.
+/// The paths read by rules that may fail.
 struct Reads<'a> {
     version: &'a str,
     facts: &'a [RuleFacts],
     paths: BTreeSet<Path>,
-    /// The rules.
+    /// Indices of these rules.
     rules: BTreeSet<usize>,
 }
 
@@ -111,7 +111,7 @@ impl Reads<'_> {
     }
 
     fn value(&mut self, value: &Value, this: &This, here: &[Segment], around: &[Segment]) {
-        // A rule over items runs when there is one, whatever it reads.
+        // A rule over items runs only if there is an item, whatever it reads.
         if !here.is_empty() {
             self.paths.insert(Path::from_segments(here.to_vec()));
         }
@@ -130,7 +130,8 @@ impl Reads<'_> {
         }
     }
 
-    /// `this` says where `self` stands, of which a field is read.
+    /// Adds the paths that an expression reads. `this` returns the path of `self` for the field
+    /// that is read.
     fn expression(&mut self, expression: &Expression, this: &dyn Fn(Option<&str>) -> Vec<Segment>) {
         for reference in expression.program.references() {
             let mut path = match reference.variable.as_str() {
@@ -152,7 +153,7 @@ fn join(path: &[Segment], more: &[Seg]) -> Vec<Segment> {
     path.iter().cloned().chain(more.iter().map(step)).collect()
 }
 
-/// A place that is varied, and its values.
+/// A path with the values that are tried there.
 struct Leaf {
     path: Vec<Segment>,
     values: Vec<Json>,
@@ -196,13 +197,13 @@ struct Search<'a> {
     go_on: &'a dyn Fn() -> bool,
     cost: u64,
     tried: usize,
-    /// Rules that no object was found for yet.
+    /// Rules without a failing object so far.
     open: BTreeSet<usize>,
     errors: Vec<FieldError>,
 }
 
 impl Search<'_> {
-    /// One place at a time, nothing else there.
+    /// Tries each value on its own, in an otherwise empty object.
     fn alone(&mut self, leaves: &[Leaf]) {
         for leaf in leaves {
             for value in &leaf.values {
@@ -211,7 +212,7 @@ impl Search<'_> {
         }
     }
 
-    /// Every place has a plain value, and one at a time another.
+    /// Gives every path a plain value, and one path at a time its other values.
     fn together(&mut self, leaves: &[Leaf]) {
         // A value that holds others is made by them.
         let holds = |a: &Leaf, b: &Leaf| b.path.len() > a.path.len() && b.path.starts_with(&a.path);
@@ -229,7 +230,7 @@ impl Search<'_> {
         }
     }
 
-    /// Two items alike: of one key, if keys are made of them.
+    /// Tries two equal items: duplicate keys, if keys are made of items.
     fn twice(&mut self, leaves: &[Leaf], paths: &BTreeSet<Path>) {
         for path in paths {
             let Some((Segment::Each(_), list)) = path.segments().split_last() else {

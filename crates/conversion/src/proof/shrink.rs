@@ -1,10 +1,10 @@
-//! The smallest case that still shows it: writes, fields and items are left out, scalars made
-//! plain, one at a time.
+//! Shrinking of counterexamples: removes writes, fields and items and simplifies scalars, one at a
+//! time.
 
 use super::Write;
 use insula_api::Json;
 
-/// Smaller stories, the boldest first.
+/// Returns smaller sequences of writes, the smallest first.
 pub(super) fn smaller(script: &[Write]) -> Vec<Vec<Write>> {
     let mut out = Vec::new();
     for leave in 0..script.len() {
@@ -24,7 +24,7 @@ pub(super) fn smaller(script: &[Write]) -> Vec<Vec<Write>> {
     out
 }
 
-/// Simpler values: fewer parts, then simpler parts.
+/// Returns simpler values: first with fewer parts, then with simpler ones.
 fn simpler(value: &Json, root: bool) -> Vec<Json> {
     match value {
         Json::Object(map) => {

@@ -1,10 +1,10 @@
-//! Texts that fit a node: of its format, its pattern, its length.
+//! Generated texts that fit a node's format, pattern and length.
 
 use super::random::Random;
 use insula_schema::Node;
 use regex_syntax::hir::{Class, Hir, HirKind};
 
-/// Texts that programs stumble over: empty, blank, numbers, truths, units, separators, other
+/// Texts on which programs often fail: empty, blank, numbers, booleans, units, separators, other
 /// alphabets.
 const TEXTS: &[&str] = &[
     "",
@@ -33,10 +33,10 @@ const TEXTS: &[&str] = &[
     "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa",
 ];
 
-/// Repetitions without an upper bound are repeated so often at most.
+/// Most repetitions where a pattern sets no upper bound.
 const REPEAT: u32 = 3;
 
-/// One text. It may still be refused, by length or by a pattern that no text fits.
+/// Generates a text. The node may still refuse it, by length or by a pattern that no text matches.
 pub(super) fn text(node: &Node, random: &mut Random) -> String {
     let made = match (node.format().and_then(samples), node.pattern()) {
         (_, Some(pattern)) => of_pattern(pattern, random).unwrap_or_default(),
@@ -77,8 +77,8 @@ fn samples(format: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// A text that the pattern matches, mostly. Anchors are taken as kept: a text may match a pattern
-/// in its middle.
+/// Generates a text that most likely matches the pattern. Anchors are ignored: a text may match a
+/// pattern in its middle.
 fn of_pattern(pattern: &str, random: &mut Random) -> Option<String> {
     let hir = regex_syntax::ParserBuilder::new()
         .unicode(false)
@@ -126,7 +126,7 @@ fn sample(hir: &Hir, random: &mut Random, out: &mut Vec<u8>) {
     }
 }
 
-/// A byte of a range, printable where the range has printable ones.
+/// Returns a byte of a range, printable if the range has printable ones.
 fn within(start: u32, end: u32, random: &mut Random) -> u8 {
     let (low, high) = (start.max(0x20), end.min(0x7e));
     let (low, high) = if low <= high { (low, high) } else { (start, start) };

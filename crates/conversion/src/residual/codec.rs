@@ -1,9 +1,9 @@
-//! The stored form: `{"v2": {"fields": {…}}, "v3": …}`, canonical because maps are sorted and
-//! patches are.
+//! Stored form of residuals: `{"v2": {"fields": {…}}, "v3": …}`; canonical, because maps and
+//! patches are sorted.
 
 use super::{BTreeMap, Item, Json, Map, Patch, Ref, json};
 
-/// The bytes of all residuals; `None` when there are none, so that absence has one form.
+/// Encodes all residuals; `None` if there are none, so that absence has one form.
 pub(crate) fn encode(residuals: &BTreeMap<String, Patch>) -> Option<Vec<u8>> {
     if residuals.is_empty() {
         return None;
@@ -15,7 +15,7 @@ pub(crate) fn encode(residuals: &BTreeMap<String, Patch>) -> Option<Vec<u8>> {
     Some(Json::Object(all).to_string().into_bytes())
 }
 
-/// The residuals in `bytes`.
+/// Decodes residuals.
 pub(crate) fn decode(bytes: Option<&[u8]>) -> Result<BTreeMap<String, Patch>, String> {
     let Some(bytes) = bytes else { return Ok(BTreeMap::new()) };
     let all: Map<String, Json> = serde_json::from_slice(bytes).map_err(|e| e.to_string())?;

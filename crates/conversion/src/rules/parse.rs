@@ -1,4 +1,4 @@
-//! From JSON to [`RuleSet`].
+//! Parsing of JSON to [`RuleSet`].
 
 use super::{
     DIRECTIONS_MAX, Direction, FieldError, FieldPath, ITEM_RULES_DEPTH_MAX, Json, Map, Path, RULES_MAX, Rule, RuleAt,
@@ -9,10 +9,10 @@ use crate::path::{Segment, is_identifier};
 type Object = Map<String, Json>;
 
 /// Parses the `spec` of an APIConversion or APIConversionRules, or `spec.conversion` of an
-/// APIResourceSchema. `path` is where `spec` stands.
+/// APIResourceSchema. `path` is the path of `spec`.
 ///
 /// # Errors
-/// Everything that is malformed, each with its field.
+/// Returns an error for each malformed field.
 pub fn parse_rules(spec: &Json, path: &FieldPath) -> Result<RuleSet, Vec<FieldError>> {
     let mut errors = Vec::new();
     let Some(spec) = spec.as_object() else {
@@ -42,11 +42,11 @@ pub fn parse_rules(spec: &Json, path: &FieldPath) -> Result<RuleSet, Vec<FieldEr
     if errors.is_empty() { Ok(set) } else { Err(errors) }
 }
 
-/// The rules that an APIResourceSchema carries itself: `spec.conversion.{hub, conversions}`, or
-/// `spec.hubVersion` with `spec.versions[].conversion`. `None` when it carries none.
+/// Parses the rules inside an APIResourceSchema: `spec.conversion.{hub, conversions}`, or
+/// `spec.hubVersion` with `spec.versions[].conversion`. Returns `None` if it has none.
 ///
 /// # Errors
-/// Everything that is malformed, each with its field.
+/// Returns an error for each malformed field.
 pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Vec<FieldError>> {
     let spec = &api_resource_schema["spec"];
     let path = FieldPath::new("spec");
@@ -55,7 +55,7 @@ pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Ve
         && (conversion.get("conversions").is_some() || conversion.get("hub").is_some())
     {
         let mut inner = conversion.clone();
-        // `loss_policy` and `webhook` are the definition's, not ours.
+        // `strategy` and `webhook` belong to the definition.
         if let Some(map) = inner.as_object_mut() {
             map.retain(|key, _| key == "conversions" || key == "hub");
         }
@@ -101,7 +101,7 @@ pub fn rules_in_schema(api_resource_schema: &Json) -> Result<Option<RuleSet>, Ve
     }
 }
 
-/// `{version, fromHub, toHub}`.
+/// Parses `{version, fromHub, toHub}`.
 fn spoke(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<FieldError>) {
     known(entry, &["version", "fromHub", "toHub", "preserve", "drop"], at, errors);
     let version = string(entry, "version", at, errors);
@@ -158,7 +158,7 @@ fn from_and_to_hub(
     }
 }
 
-/// `{from, to, rules}`, or one rule of the per-rule list: `{from, rule, to, field}`.
+/// Parses `{from, to, rules}`, or one rule of the per-rule list: `{from, rule, to, field}`.
 fn pair(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<FieldError>) {
     let single = !entry.contains_key("rules") && (entry.contains_key("rule") || entry.contains_key("field"));
     for key in ["from", "to"] {
@@ -203,8 +203,7 @@ fn pair(entry: &Object, at: &FieldPath, set: &mut RuleSet, errors: &mut Vec<Fiel
     }
     known(entry, &["from", "to", "rules", "preserve", "drop"], at, errors);
     if !["rules", "preserve", "drop"].iter().any(|key| entry.contains_key(*key)) {
-        // Versions of one shape need no entry at all; one that says nothing was meant to say
-        // something.
+        // Versions of equal shape need no entry at all; an empty one is a mistake.
         errors.push(FieldError::required(&at.child("rules"), ""));
     }
     let direction = Direction {
@@ -300,8 +299,8 @@ fn rule(entry: &Object, at: &FieldPath, from: &str, depth: usize, errors: &mut V
         };
         parse_path(text, &at.child("field"), errors).map(Source::Field)
     } else {
-        // In itemRules the version's name is the whole object, which a path relative to the item
-        // cannot name.
+        // In itemRules the version's name means the whole object, which a path relative to the item
+        // cannot reach.
         let roots = if depth > 0 { vec!["self"] } else { vec!["self", from] };
         Some(simple(&source, &roots).unwrap_or(Source::Expression(source)))
     };
@@ -349,7 +348,7 @@ fn rule(entry: &Object, at: &FieldPath, from: &str, depth: usize, errors: &mut V
     (errors.len() == before).then_some(parsed)
 }
 
-/// Which fields hold the two sides of a rule.
+/// Returns the names of the fields that hold the two sides of a rule.
 fn sides(entry: &Object, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option<(&'static str, &'static str)> {
     let has = |key: &str| entry.contains_key(key);
     if has("rule") {
@@ -410,8 +409,9 @@ fn sides(entry: &Object, at: &FieldPath, errors: &mut Vec<FieldError>) -> Option
     Some((source?, destination?))
 }
 
-/// `v1.spec.firstName` is a path, `v1.spec.a + 'x'` is not. A path here is a CEL expression too, so
-/// names must be identifiers (`a-b` is a difference), and `__dot__` escapes are left to CEL.
+/// Parses an expression that is only a path: `v1.spec.firstName` is one, `v1.spec.a + 'x'` is not.
+/// Names must be identifiers, since `a-b` is a difference in CEL; `__dot__` escapes are left to
+/// CEL.
 fn simple(expression: &str, roots: &[&str]) -> Option<Source> {
     let text = expression.trim();
     let (root, rest) = text.split_at(text.find(['.', '[']).unwrap_or(text.len()));

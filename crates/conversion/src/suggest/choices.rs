@@ -1,10 +1,10 @@
-//! Enumerations that say the same in other words, and booleans that became one.
+//! Matching of enumerations with different words, and of booleans that became enumerations.
 
 use super::{Step, names};
 use insula_schema::Node;
 use serde_json::Value as Json;
 
-/// Choices less alike than this are different choices.
+/// Least similarity of two choices that match.
 const ALIKE_MIN: f64 = 0.6;
 const YES: &[&str] = &[
     "enabled", "on", "true", "yes", "always", "allow", "active", "required", "strict", "public", "open",
@@ -13,12 +13,12 @@ const NO: &[&str] = &[
     "disabled", "off", "false", "no", "never", "none", "deny", "inactive", "optional", "private", "closed",
 ];
 
-/// Steps between two enumerations, or lists of such, whose words differ; none if they do not, or
-/// have nothing in common.
+/// Returns expressions between two enumerations, or lists of them, with different words; `None` if
+/// the words are equal or nothing matches.
 pub(super) fn between(from: &Node, to: &Node) -> Option<(Step, Step)> {
     if let (Some(a), Some(b)) = (from.items(), to.items()) {
         let (forth, back) = between(a, b)?;
-        // An item without a counterpart would be none.
+        // In a list, every choice needs a counterpart.
         let all = |Step(text): Step| (!text.ends_with("[?self]")).then(|| text.replace("[self]", "[item]"));
         let each = |step| all(step).map(|text| Step::new(format!("self.map(item, {text})")));
         return Some((each(forth)?, each(back)?));
@@ -30,7 +30,8 @@ pub(super) fn between(from: &Node, to: &Node) -> Option<(Step, Step)> {
     Some((step(&a, &b)?, step(&b, &a)?))
 }
 
-/// Choices without a counterpart give nothing: there is no evidence for any other.
+/// Returns an expression from one enumeration to the other. Choices without a counterpart have no
+/// result.
 fn step(from: &[&str], to: &[&str]) -> Option<Step> {
     let partner = |choice: &str| -> Option<String> {
         if to.contains(&choice) {
@@ -48,8 +49,8 @@ fn step(from: &[&str], to: &[&str]) -> Option<Step> {
     (pairs.len() * 2 >= from.len()).then(|| Step::new(format!("{{{}}}[{index}]", pairs.join(", "))))
 }
 
-/// Steps from a boolean of this name to an enumeration and back, and whether one of its words is
-/// that name.
+/// Returns expressions between a boolean of this name and an enumeration, and whether one of its
+/// words is the name.
 pub(super) fn of_boolean(name: &str, choices: &Node) -> Option<(Step, Step, bool)> {
     let choices = texts(choices)?;
     let is = |choice: &&&str, names: &[&str]| names.contains(&choice.to_ascii_lowercase().as_str());
@@ -65,7 +66,7 @@ pub(super) fn of_boolean(name: &str, choices: &Node) -> Option<(Step, Step, bool
     })
 }
 
-/// Choices that can stand between quotes.
+/// Returns the choices, if all can be written in single quotes.
 fn texts(node: &Node) -> Option<Vec<&str>> {
     let plain = |text: &&str| !text.contains(['\'', '\\']);
     let texts: Option<Vec<&str>> = node.choices().iter().map(|c| Json::as_str(c).filter(plain)).collect();

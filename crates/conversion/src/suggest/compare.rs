@@ -1,4 +1,4 @@
-//! How alike two places are, and what makes a value of one from the other.
+//! Similarity of two fields, and the relation between their values.
 
 use super::{Link, Loose, Step, choices, crosses, inner, is_object, kinds_match, names, units};
 use crate::passthrough::Scalar::{Boolean, Integer, Number, String as Text};
@@ -7,27 +7,27 @@ use crate::path::Segment;
 use insula_schema::{ListType, Node};
 use serde_json::{Map, Value as Json, json};
 
-/// Pairs that are less alike are not worth reading.
+/// Least score of a suggestion.
 const SCORE_MIN: f64 = 0.5;
-/// Two fields of one object that are bounded alike, whatever their names.
+/// Score of two fields of one object with equal bounds and different names.
 const BESIDE: f64 = 0.52;
-/// Lists whose items have half of their fields in common, whatever their names.
+/// Highest score of lists with different names that share half of their items' fields.
 const LIKE_ITEMS: f64 = 0.6;
-/// Fields that hold the value that was there before it became an object.
+/// Names of fields that often hold the former value when a scalar becomes an object.
 const CANONICAL: &[&str] = &[
     "name", "value", "number", "count", "size", "amount", "mode", "type", "kind", "id",
 ];
-/// Fields that hold the key of a map that became a list.
+/// Names of fields that often hold the key when a map becomes a list.
 const KEYS: &[&str] = &["name", "key", "id"];
 
-/// What was found of two places: how alike, why, and the link.
+/// Result of a comparison: score, reasons, link.
 pub(super) type Found = (f64, Vec<String>, Link);
-/// A link, how much it costs of confidence, and a word on it.
+/// A link, the factor for the score, and a reason.
 type Linked = (Link, f64, Option<&'static str>);
 
-/// None if they are not alike at all, or if nothing makes a value of one from the other.
+/// Compares two fields; `None` if they are not similar, or no expression converts one to the other.
 pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
-    // Spec and status say different things by the same names.
+    // Equal names have different meanings in spec and status.
     if a.path.first() != b.path.first() && a.path.len() > 1 && b.path.len() > 1 {
         return None;
     }
@@ -68,7 +68,7 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
     }
     let (chosen, other) = (!a.node.choices().is_empty(), !b.node.choices().is_empty());
     if chosen != other && matches!(link, Link::Move) {
-        // Any text is seldom one of a few.
+        // An arbitrary text is rarely one of a few choices.
         score *= 0.7;
     }
     if chosen && other {
@@ -82,7 +82,7 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
     }
     if same_bounds(a.node, b.node) {
         score += 0.15 * (1.0 - score);
-        // One went and one came in the same object.
+        // One field was removed and one added in the same object.
         let beside = a.path.split_last().map(|(_, above)| above) == b.path.split_last().map(|(_, above)| above);
         if beside && matches!(link, Link::Move) {
             score = score.max(BESIDE);
@@ -94,7 +94,7 @@ pub(super) fn compare(a: &Loose<'_>, b: &Loose<'_>) -> Option<Found> {
     (score >= SCORE_MIN).then_some((score, reasons, link))
 }
 
-/// How likely a field of an object is the value that stood in the object's place before.
+/// Scores a field of an object as the value that the object replaces.
 fn wraps(whole: &Loose<'_>, part: &Loose<'_>) -> Option<f64> {
     let (Segment::Field(name), above) = part.path.split_last()? else {
         return None;
@@ -103,7 +103,7 @@ fn wraps(whole: &Loose<'_>, part: &Loose<'_>) -> Option<f64> {
     (scalar && above == whole.path).then(|| if CANONICAL.contains(&name.as_str()) { 0.95 } else { 0.7 })
 }
 
-/// Whether both have bounds, the same ones.
+/// Returns true if both nodes have bounds and they are equal.
 fn same_bounds(a: &Node, b: &Node) -> bool {
     let bounds = |node: &Node| {
         let numbers = (node.minimum().map(|m| m.0), node.maximum().map(|m| m.0));
@@ -115,7 +115,7 @@ fn same_bounds(a: &Node, b: &Node) -> bool {
     bounds(a) != none && bounds(a) == bounds(b)
 }
 
-/// A link by the words of an enumeration, and whether the name of the other place is one of them.
+/// Links fields by the words of an enumeration; true if the other field's name is one of the words.
 fn enumerated(a: &Loose<'_>, b: &Loose<'_>) -> Option<(Link, bool)> {
     match (known_kind(a.node)?, known_kind(b.node)?) {
         (Kind::Scalar(Text), Kind::Scalar(Text)) | (Kind::List, Kind::List) => {
@@ -169,7 +169,7 @@ fn link(a: &Loose<'_>, b: &Loose<'_>, opposite: bool) -> Option<Linked> {
     }
 }
 
-/// Number to text, text to number, and what that is.
+/// Returns expressions between a number and a text, with a description.
 fn text_and_number(number: &Loose<'_>, whole: bool, text: &Loose<'_>) -> (Step, Step, &'static str) {
     let unit = units::number_and_text(number.node, number.unit, text.node).filter(|_| whole);
     let plain = || {
@@ -179,8 +179,8 @@ fn text_and_number(number: &Loose<'_>, whole: bool, text: &Loose<'_>) -> (Step, 
     unit.unwrap_or_else(plain)
 }
 
-/// A value and a list of such: its text is the list, separated by something, or it is the first
-/// item.
+/// Links a value and a list of such values: a text holds the joined items, or the value is the
+/// first item.
 fn one_of_many(one: &Loose<'_>, many: &Loose<'_>, swapped: bool) -> Option<Linked> {
     let item = many.node.items()?;
     let kind = known_kind(one.node)?;
@@ -217,7 +217,7 @@ fn below(swapped: bool, old: Vec<Segment>, new: Vec<Segment>) -> Link {
     }
 }
 
-/// What separates the parts of a text that seems to be a list.
+/// Returns the separator of a text that seems to hold a list.
 fn separator(text: &Loose<'_>) -> Option<&'static str> {
     let description = text.node.description().to_ascii_lowercase();
     if description.contains("comma") {
@@ -227,13 +227,13 @@ fn separator(text: &Loose<'_>) -> Option<&'static str> {
     } else if description.contains("separated by space") || description.contains("space-separated") {
         Some(" ")
     } else {
-        // One text of a plural name.
+        // A single text with a plural name.
         let name = text.name();
         (name.len() > 3 && name.ends_with('s') && !name.ends_with("ss")).then_some(",")
     }
 }
 
-/// The field of an object that holds what was a value.
+/// Returns the name of the object's field that holds the former value.
 fn holder(value: &Node, object: &Node) -> Option<String> {
     let same = |node: &Node| known_kind(node) == known_kind(value) && crosses(value, node);
     let fits: Vec<&str> = object
@@ -249,7 +249,7 @@ fn named_or_only<'n>(fits: &[&'n str], names: &[&str]) -> Option<&'n str> {
     named.or(fits.first().filter(|_| fits.len() == 1)).copied()
 }
 
-/// Lists and maps go together if their items do.
+/// Links lists or maps whose items match.
 fn containers(from: &Node, to: &Node) -> Option<Linked> {
     if same_shape(from, to) {
         return Some((Link::Move, 1.0, None));
@@ -286,7 +286,7 @@ fn containers(from: &Node, to: &Node) -> Option<Linked> {
     Some((Link::Items, 0.75 + 0.25 * shared_fields(from, to)?, None))
 }
 
-/// The share of fields that items of both have, if both hold objects in the same way.
+/// Returns the share of common fields, if both hold objects in the same kind of container.
 fn shared_fields(from: &Node, to: &Node) -> Option<f64> {
     let (x, y) = (
         inner(from).filter(|x| is_object(x))?,
@@ -311,7 +311,7 @@ fn shared_fields(from: &Node, to: &Node) -> Option<f64> {
     Some(2.0 * shared / fields)
 }
 
-/// A map, and a list of its entries.
+/// Links a map and a list of its entries.
 fn keyed(map: &Node, list: &Node, swapped: bool) -> Option<Linked> {
     let (value, item) = (map.additional()?, list.items().filter(|item| is_object(item))?);
     let text = |name: &str| item.property(name).and_then(known_kind) == Some(Kind::Scalar(Text));

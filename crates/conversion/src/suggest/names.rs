@@ -1,22 +1,23 @@
-//! Names as sets of words: `firstName` is like `name.first`, `cfg` a little like `config`.
+//! Similarity of names as sets of words: `firstName` and `name.first` match, `cfg` and `config`
+//! partly.
 
 use crate::path::Segment;
 
-/// The words of a place: of its path, of its last name, of its description.
+/// The words of a field: of its path, its last name and its description.
 pub(super) struct NameWords {
     path: Vec<Vec<String>>,
     description: Vec<String>,
 }
 
-/// How much two names say the same.
+/// Similarity of two names.
 pub(super) struct Likeness {
     pub(super) score: f64,
     pub(super) reason: String,
-    /// One says the opposite of the other.
+    /// The names have opposite meanings.
     pub(super) opposite: bool,
 }
 
-/// NameWords that say the opposite of each other.
+/// Pairs of words with opposite meanings.
 const OPPOSITES: &[(&str, &str)] = &[
     ("enable", "disable"),
     ("enabled", "disabled"),
@@ -38,13 +39,13 @@ const OPPOSITES: &[(&str, &str)] = &[
     ("required", "optional"),
     ("writable", "readonly"),
 ];
-/// NameWords that turn what follows into its opposite, and those that say it as it is.
+/// Words that negate the rest of a name, and words that affirm it.
 const NEGATIONS: &[&str] = &[
     "skip", "no", "not", "disable", "disabled", "without", "omit", "ignore", "suppress",
 ];
 const ASSERTIONS: &[&str] = &["enable", "enabled", "use", "with", "do"];
 
-/// NameWords that people take for each other.
+/// Groups of synonyms.
 const SYNONYMS: &[&[&str]] = &[
     &["comment", "description", "note"],
     &["size", "capacity"],
@@ -62,7 +63,7 @@ const SYNONYMS: &[&[&str]] = &[
     &["user", "username"],
 ];
 
-/// A name in another place says a little less than the same name in the same place.
+/// Factor for equal last names at different paths.
 const ELSEWHERE: f64 = 0.95;
 
 impl NameWords {
@@ -103,7 +104,7 @@ impl NameWords {
         }
     }
 
-    /// Whether this is its last word.
+    /// Returns true if this is its last word.
     pub(super) fn ends_with(&self, word: &str) -> bool {
         let last = self.path.last().and_then(|name| name.last());
         last.is_some_and(|last| *last == singular(word.to_owned()))
@@ -114,7 +115,7 @@ impl NameWords {
     }
 }
 
-/// `skipVerify` and `verify`: one name is the other, and a word that says no.
+/// Returns true for a name and its negation: `skipVerify` and `verify`.
 fn negated(no: &[String], yes: &[String]) -> bool {
     let rest = |words: &[String], without: &[&str]| -> Vec<String> {
         let kept = words.iter().filter(|word| !without.contains(&word.as_str()));
@@ -124,12 +125,12 @@ fn negated(no: &[String], yes: &[String]) -> bool {
     bare.len() < no.len() && !bare.is_empty() && bare == asserted
 }
 
-/// How much two names of fields say the same.
+/// Returns the similarity of two names of fields, from 0 to 1.
 pub(super) fn names_alike(a: &str, b: &str) -> f64 {
     dice(&split(a), &split(b))
 }
 
-/// Lower-case words without plural.
+/// Splits a text into words, in lower case and singular.
 fn split(text: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut word = String::new();
@@ -139,7 +140,7 @@ fn split(text: &str) -> Vec<String> {
         if !c.is_alphanumeric() {
             words.push(std::mem::take(&mut word));
         } else {
-            // `firstName`, and the last letter of `URLPath`.
+            // Before a capital, as in `firstName` and before the last capital of `URLPath`.
             let next_is_small = chars.peek().is_some_and(|next| next.is_lowercase());
             if c.is_uppercase() && (before.is_lowercase() || before.is_uppercase() && next_is_small) {
                 words.push(std::mem::take(&mut word));
@@ -160,7 +161,7 @@ fn singular(word: String) -> String {
     }
 }
 
-/// The share of words that both have.
+/// Returns the share of common words (Dice coefficient).
 fn dice(a: &[String], b: &[String]) -> f64 {
     if a.is_empty() || b.is_empty() {
         return 0.0;
@@ -181,8 +182,7 @@ fn dice(a: &[String], b: &[String]) -> f64 {
     2.0 * shared / all
 }
 
-/// Equal words, one the beginning of the other, all but the same letters, or other words for the
-/// same.
+/// Returns the similarity of two words: equal, prefix, abbreviation or synonym.
 fn alike(a: &str, b: &str) -> f64 {
     let (short, long) = if a.len() <= b.len() { (a, b) } else { (b, a) };
     if a == b {
@@ -198,7 +198,8 @@ fn alike(a: &str, b: &str) -> f64 {
     }
 }
 
-/// `cfg` and `config`: the same first letter, and the others in order.
+/// Returns true if the letters of `short` occur in `long` in order, from the first one: `cfg` and
+/// `config`.
 fn abbreviates(short: &str, long: &str) -> bool {
     let mut rest = long.chars();
     let in_order = short.chars().all(|c| rest.any(|other| other == c));

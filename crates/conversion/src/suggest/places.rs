@@ -1,4 +1,4 @@
-//! The places of two versions that have no counterpart at their own path.
+//! Fields of two versions without a counterpart at their own path.
 
 use super::names::NameWords;
 use super::units::{self, Unit};
@@ -7,14 +7,14 @@ use crate::passthrough::same_shape;
 use crate::path::Segment;
 use insula_schema::Node;
 
-/// A place that has no counterpart at its own path.
+/// A field without a counterpart at its own path.
 pub(super) struct Loose<'s> {
     pub(super) path: Vec<Segment>,
     pub(super) node: &'s Node,
     pub(super) words: NameWords,
-    /// What a number counts, as its name says.
+    /// Unit of a number, from its name.
     pub(super) unit: Option<Unit>,
-    /// The words without the unit's.
+    /// The words of its name without the unit.
     pub(super) bare: NameWords,
 }
 
@@ -27,8 +27,8 @@ impl Loose<'_> {
     }
 }
 
-/// What stands at one path only, on each side; lists of one path with other items are compared at
-/// once.
+/// Collects the fields that exist in one version only. Lists at the same path with different items
+/// are compared at once.
 pub(super) fn loose<'s>(
     old: &'s Node,
     new: &'s Node,
@@ -72,7 +72,7 @@ fn reserved(at: &[Segment], name: &str) -> bool {
     at.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata")
 }
 
-/// A place and, if it is an object, what is below it.
+/// Collects a field and, if it is an object, all fields below it.
 fn everything<'s>(node: &'s Node, at: &mut Vec<Segment>, out: &mut Vec<Loose<'s>>) {
     let (mut unit, mut bare) = (None, at.clone());
     if let Some(Segment::Field(name)) = bare.last_mut()

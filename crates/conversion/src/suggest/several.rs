@@ -1,12 +1,12 @@
-//! One text that became several fields, and several fields that became entries of one map.
+//! Texts that were split into several fields, and fields that became entries of one map.
 
 use super::{Guess, Loose, Source, Suggestion, joined};
 use crate::passthrough::Scalar::{Integer, String as Text};
 use crate::passthrough::{Kind, known_kind};
 use crate::path::{Path, Segment};
 
-/// Texts of two parts: what the whole, the first and the second are called, what stands between
-/// them, whether the second may be absent.
+/// A known kind of text with two parts: the names of the whole and the parts, the separator, and
+/// whether the second part may be absent.
 struct Known {
     whole: &'static [&'static str],
     first: &'static [&'static str],
@@ -61,15 +61,15 @@ const KNOWN: &[Known] = &[
     },
 ];
 
-/// A name alone is evidence enough to ask, and no more.
+/// Confidence by name only: enough for a question.
 const BY_NAME: f64 = 0.7;
-/// The pattern has the separator in it.
+/// Confidence if the pattern contains the separator.
 const BY_PATTERN: f64 = 0.9;
-/// Values of one type that went where a map of that type came.
+/// Confidence for removed fields of one type, where a map of that type was added.
 const BY_TYPE: f64 = 0.45;
 
-/// Texts of one version that the other has in parts. Only outside of lists: a rule for all items
-/// reads one field of each.
+/// Finds texts of one version that the other holds in parts. Only outside of lists: inside, a rule
+/// reads one field of each item.
 pub(super) fn splits(olds: &[Loose<'_>], news: &[Loose<'_>]) -> Vec<Suggestion> {
     let mut out = Vec::new();
     for whole in olds {
@@ -100,7 +100,7 @@ fn split(whole: &Loose<'_>, others: &[Loose<'_>]) -> Option<Split> {
         .find_map(|known| {
             let near = |place: &&Loose<'_>| {
                 let above = place.path.split_last().map(|(_, above)| above);
-                // Inside an object of its name, or beside it.
+                // In an object with the text's name, or beside it.
                 above == Some(whole.path.as_slice()) || above == whole.path.split_last().map(|(_, above)| above)
             };
             let find = |names: &[&str], kinds: &[Kind]| {
@@ -142,7 +142,7 @@ impl Split {
             let text = if number { format!("int({text})") } else { text };
             Guess::new(Source::Field(whole.clone()), to.clone(), Some(text))
         };
-        // `[?1]` is an element that need not be there.
+        // `[?1]` is an element that may be absent.
         let apart = vec![
             part("0", first, false),
             part(if number { "1" } else { "?1" }, second, number),
@@ -183,7 +183,7 @@ impl Split {
     }
 }
 
-/// Fields that went, where a map of such values came: each may be the entry of its name.
+/// Finds removed fields where a map of such values was added: each may be the entry of its name.
 pub(super) fn entries(fields: &[&Loose<'_>], maps: &[&Loose<'_>], swapped: bool) -> Vec<Suggestion> {
     let mut of_kind = maps.iter().filter(|place| place.node.additional().is_some());
     let (Some(map), None) = (of_kind.next(), of_kind.next()) else {

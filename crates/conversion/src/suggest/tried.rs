@@ -1,5 +1,5 @@
-//! Suggestions put to the question that a server asks: whether they compile, and whether an object
-//! shows them wrong.
+//! Trial of suggestions by the checks of admission: compilation, and the search for a
+//! counterexample.
 
 use super::{Suggestion, Suggestions};
 use crate::bundle::{Bundle, LossPolicy, VersionSchema};
@@ -7,14 +7,15 @@ use crate::proof::{Search, prove};
 use crate::rules::parse_rules;
 use insula_api::{FieldError, FieldPath};
 
-/// Each try marks a rule or leaves a suggestion out, so that it ends anyway; a draft that needs
-/// more is none.
+/// Most trials. Each marks a rule or leaves a suggestion out, so that the loop ends anyway; a draft
+/// that needs more is useless.
 const TRIES_MAX: usize = 64;
 
 impl Suggestions {
-    /// Asks what admission would. A rule that fails for some objects is marked so (`mayFail`), what
-    /// is refused is left out of the rules and says why. What is returned no suggestion is to blame
-    /// for: a required field without a source, mostly. `how` and `go_on` are those of [`prove`].
+    /// Checks the suggestions as admission would. Marks rules that fail for some objects as
+    /// `mayFail`; leaves out refused suggestions and records the reason in [`Suggestion::work`].
+    /// Returns the errors that no suggestion causes, mostly required fields without a source. `how`
+    /// and `go_on` are those of [`prove`].
     pub fn try_out(
         &mut self,
         group: &str,
@@ -36,7 +37,7 @@ impl Suggestions {
             let Err(errors) = asked(self) else {
                 return Vec::new();
             };
-            // Leaving one out moves those behind it, so that only one is left out at a time.
+            // Leaving one out renumbers the rules behind it: one at a time.
             let marked = errors.iter().filter(|error| self.blame(error, mark)).count();
             if marked == 0 && !errors.iter().any(|error| self.blame(error, leave_out)) {
                 return errors;
@@ -45,7 +46,8 @@ impl Suggestions {
         Vec::new()
     }
 
-    /// Whether the error is about a rule of which something can be made.
+    /// Applies `how` to the rule that the error is about; returns true if that changed the
+    /// suggestion.
     fn blame(&mut self, error: &FieldError, how: fn(&mut Suggestion, (usize, usize), &FieldError) -> bool) -> bool {
         let path = error.field.to_string();
         let index = |after: &str| -> Option<usize> {

@@ -1,13 +1,13 @@
-//! Units that names and patterns speak of: `timeoutSeconds` and the text `90s`, `diskMiB` and
-//! `512Mi`, `share` with a `%`.
+//! Units in names and patterns: `timeoutSeconds` and the text `90s`, `diskMiB` and `512Mi`, `share`
+//! with a `%`.
 
 use super::Step;
 use insula_schema::Node;
 
-/// What a number counts: so many of the smallest unit of its kind.
+/// Unit of a number, as a multiple of the smallest unit of its kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Unit {
-    /// Milliseconds.
+    /// Multiple of a millisecond.
     Time(i64),
     Bytes(i64),
     /// Thousandths of a core.
@@ -21,7 +21,7 @@ const MINUTE: i64 = 60_000;
 const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 
-/// Last words of names, longer ones before those that they end with.
+/// Unit suffixes of names; longer ones before their own suffixes.
 const NAMES: &[(&str, Unit)] = &[
     ("milliseconds", Time(1)),
     ("millicores", Millicores),
@@ -46,7 +46,7 @@ const NAMES: &[(&str, Unit)] = &[
     ("gb", Bytes(1_000_000_000)),
 ];
 
-/// Ends of texts.
+/// Unit suffixes of texts.
 const SUFFIXES: &[(&str, Unit)] = &[
     ("ms", Time(1)),
     ("s", Time(1_000)),
@@ -61,12 +61,12 @@ const SUFFIXES: &[(&str, Unit)] = &[
     ("%", Percent),
 ];
 
-/// The unit that a name ends with, and the name before it.
+/// Splits a name that ends with a unit into the rest and the unit.
 pub(super) fn named(name: &str) -> Option<(&str, Unit)> {
     let lower = name.to_ascii_lowercase();
     let (suffix, unit) = NAMES.iter().find(|(suffix, _)| lower.ends_with(suffix))?;
     let (rest, word) = name.split_at_checked(name.len() - suffix.len())?;
-    // `items` is no time: a word begins with a capital or after something that is no letter.
+    // `items` is no time: a word begins with a capital, or after a character that is not a letter.
     let begins = word.starts_with(|c: char| c.is_uppercase()) || !rest.ends_with(char::is_alphanumeric);
     let cores = ["cpu", "core"]
         .iter()
@@ -75,7 +75,7 @@ pub(super) fn named(name: &str) -> Option<(&str, Unit)> {
     begins.then_some((rest.trim_end_matches(['_', '-']), unit))
 }
 
-/// What a text's pattern says that it ends with, where everything before is a number.
+/// Returns the unit suffix of a text whose pattern allows only a number before it.
 fn suffix(text: &Node) -> Option<(&'static str, Unit)> {
     let pattern = text.pattern()?.strip_prefix('^')?.strip_suffix('$')?;
     let number = |c: char| c.is_ascii_digit() || "[](){}|?+-.,\\d".contains(c);
@@ -86,8 +86,8 @@ fn suffix(text: &Node) -> Option<(&'static str, Unit)> {
     SUFFIXES.iter().find(fits).copied()
 }
 
-/// How a number, which counts this if its name tells, is made a text, and back; none if nothing
-/// says so.
+/// Returns expressions from a number to a text and back, with a description; `counts` is the
+/// number's unit. `None` if nothing tells the unit.
 pub(super) fn number_and_text(number: &Node, counts: Option<Unit>, text: &Node) -> Option<(Step, Step, &'static str)> {
     if text.format() == Some("date-time") {
         return Some((
@@ -96,7 +96,7 @@ pub(super) fn number_and_text(number: &Node, counts: Option<Unit>, text: &Node) 
             "seconds since 1970 and a time",
         ));
     }
-    // A text of that format is no text to CEL.
+    // In CEL, a text with this format is a duration.
     if let Some((end, unit)) = suffix(text).filter(|_| text.format() != Some("duration")) {
         let (times, by) = match counts {
             Some(counts) => ratio(counts, unit)?,
@@ -139,7 +139,7 @@ fn duration(unit: i64, text: &Node, most: Option<f64>) -> Option<(String, String
         _ => return None,
     };
     let made = format!("string({}) + '{end}'", scaled("self", times, 1));
-    // In a text of this format CEL sees a duration.
+    // In CEL, a text with this format is a duration.
     let (forth, whole) = match text.format() {
         Some("duration") => (format!("duration({made})"), "self".to_owned()),
         _ => (made, "duration(self)".to_owned()),
@@ -152,7 +152,7 @@ fn duration(unit: i64, text: &Node, most: Option<f64>) -> Option<(String, String
     Some((forth, back))
 }
 
-/// Two numbers that count different units of one kind.
+/// Returns expressions between numbers in different units of one kind.
 pub(super) fn numbers(from: Unit, to: Unit) -> Option<(Step, Step)> {
     let (times, by) = ratio(from, to)?;
     (times != by).then(|| {
@@ -163,7 +163,7 @@ pub(super) fn numbers(from: Unit, to: Unit) -> Option<(Step, Step)> {
     })
 }
 
-/// One of the first is so many, or such a part, of the second.
+/// Returns the ratio of two units as `(times, divided by)`.
 fn ratio(from: Unit, to: Unit) -> Option<(i64, i64)> {
     let (a, b) = match (from, to) {
         (Time(a), Time(b)) | (Bytes(a), Bytes(b)) => (a, b),

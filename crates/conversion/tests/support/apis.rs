@@ -1,7 +1,7 @@
-//! Whole APIs, made up: three to five versions of different shape, and the rules between them.
+//! Generated APIs: three to five versions of different shape, and the rules between them.
 //!
-//! An API is a handful of features. A feature is something that APIs do to a field over the years:
-//! it has a shape A, a shape B, and rules both ways. Every version has each feature in one of its
+//! An API has a few features. A feature is a typical change of a field over the years: it has a
+//! shape A, a shape B, and rules in both directions. Every version has each feature in one of its
 //! shapes, or lacks it.
 #![allow(
     dead_code,
@@ -13,8 +13,8 @@
 use super::yaml;
 use serde_json::{Map, Value as Json, json};
 
-/// Shapes under `spec` (a leading `/` is the root), rules from A to B and back. `#` is the
-/// feature's number, `@` the version read.
+/// Features as shapes under `spec` (a leading `/` is the root), rules from A to B, and rules back.
+/// `#` is the feature's number, `@` the version that is read.
 const FEATURES: &[&str] = &[
     // A field renamed, moved, made an object, taken out of one.
     "{a: {old#: string}, b: {new#: string}, ab: [{field: spec.old#, destination: spec.new#}], ba: [{field: spec.new#, destination: spec.old#}]}",
@@ -50,7 +50,7 @@ const FEATURES: &[&str] = &[
     "{a: {note#: string}, b: {}, ab: [{field: spec.note#, destination: \"metadata.annotations['x/note#']\"}], ba: [{field: \"metadata.annotations['x/note#']\", destination: spec.note#}]}",
 ];
 
-/// Numbers that a seed determines.
+/// Deterministic numbers from a seed.
 pub struct Dice(pub u64);
 
 impl Dice {
@@ -63,7 +63,7 @@ impl Dice {
     }
 }
 
-/// An API: `{storage, versions, rules}` as `bundle` reads it.
+/// Generates an API in the notation of `bundle`: `{storage, versions, rules}`.
 pub fn generated_api(seed: u64) -> Json {
     let dice = &mut Dice(seed);
     let features: Vec<Json> = (0..1 + dice.below(5))
@@ -77,7 +77,7 @@ pub fn generated_api(seed: u64) -> Json {
         .collect();
     let names: Vec<String> = (1..=3 + dice.below(3)).map(|n| format!("v{n}")).collect();
     let hub = dice.below(names.len());
-    // For every version the shape of each feature: A, B, or none.
+    // For every version, the shape of each feature: A, B, or none.
     let shapes: Vec<Vec<usize>> = names
         .iter()
         .map(|_| features.iter().map(|_| [0, 0, 0, 1, 1, 1, 2][dice.below(7)]).collect())

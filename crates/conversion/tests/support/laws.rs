@@ -1,10 +1,10 @@
-//! Searches made-up APIs for counterexamples.
+//! Search of generated APIs for counterexamples.
 
 use super::apis::generated_api;
 use super::bundle;
 use insula_conversion::proof::{Search, Searched, search};
 
-/// Searches `apis` APIs, `cases` stories in each.
+/// Searches generated APIs for counterexamples; `cases` sequences of writes in each.
 pub fn hold(seed: u64, apis: u64, cases: u32) -> Result<Searched, String> {
     let mut total = Searched::default();
     for i in 0..apis {

@@ -1,7 +1,8 @@
-//! Bundles from short notation.
+//! Bundles and objects in short notation.
 //!
-//! Schemas: `{spec: {name: string, tags: {"*": string}, colors: [{n: string}], "keyed[n]": [{n:
-//! string}]}}`; a name that ends in `!` is required; `$: {…}` is a schema as it is.
+//! Schemas:
+//! `{spec: {name: string, tags: {"*": string}, colors: [{n: string}], "keyed[n]": [{n: string}]}}`;
+//! a name that ends in `!` is required; `$: {…}` is a schema as it is.
 #![allow(
     dead_code,
     unreachable_pub,
@@ -70,7 +71,7 @@ fn expand(short: &Json) -> Json {
     }
 }
 
-/// `{storage, versions: {v1: …}, unserved: [v3], rules: {…}, none: true}`
+/// Compiles `{storage, versions: {v1: …}, unserved: [v3], rules: {…}, none: true}`.
 pub fn bundle(doc: &Json) -> Result<Bundle, Vec<String>> {
     let unserved = |name: &str| doc["unserved"].as_array().is_some_and(|u| u.iter().any(|v| v == name));
     let versions = doc["versions"]
@@ -110,7 +111,7 @@ pub fn bundle_of(text: &str) -> Bundle {
     bundle(&yaml(text)).unwrap_or_else(|e| panic!("{e:#?}"))
 }
 
-/// A whole object of its interesting part.
+/// Completes an object from its interesting part.
 pub fn object(version: &str, part: &Json) -> Json {
     let mut out = json!({"apiVersion": format!("example.io/{version}"), "kind": "Widget", "metadata": {"name": "w"}});
     for (name, value) in part.as_object().unwrap() {
