@@ -1,16 +1,16 @@
-//! A patch from a request's body, and how deep JSON is.
+//! Decoding of patches from request bodies, and the extent of JSON values.
 
 use crate::error::PatchError;
 use insula_api::Json;
 use serde_json::error::Category;
 
-/// Reads the body of a patch.
+/// Decodes the body of a patch.
 ///
 /// # Errors
-/// The body is no JSON.
+/// Returns [`PatchError::Malformed`] if the body is not JSON.
 pub fn decode(body: &[u8]) -> Result<Json, PatchError> {
     serde_json::from_slice(body).map_err(|error| {
-        // The one text that clients are known to look for; others name line and column.
+        // Clients are known to look for this text only; the others name line and column.
         let problem = match error.classify() {
             Category::Eof => "unexpected end of JSON input".to_owned(),
             Category::Io | Category::Syntax | Category::Data => error.to_string(),
@@ -19,13 +19,13 @@ pub fn decode(body: &[u8]) -> Result<Json, PatchError> {
     })
 }
 
-/// What walking a value costs and how deep it is, found without recursion: it is what makes
-/// recursion safe later.
+/// Size and depth of a value, measured without recursion, so that later recursive walks are safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Extent {
     pub(crate) nodes: usize,
     pub(crate) depth: usize,
-    /// Bytes of compact JSON, near enough for a limit: escapes count as what they stand for.
+    /// Bytes of compact JSON, approximately: escape sequences count as the characters that they
+    /// stand for.
     pub(crate) bytes: usize,
 }
 

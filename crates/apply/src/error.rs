@@ -1,30 +1,30 @@
-//! What can be wrong with a patch, by what the caller tells the client.
+//! Errors of patches, by the answer that the client gets.
 
 use crate::PATCH_DEPTH_MAX;
 use crate::json::JSON_PATCH_OPERATIONS_MAX;
 
-/// The patch was not applied; the target is as it was.
+/// A patch that was not applied; the target is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PatchError {
-    /// It is no patch at all: 400, with this text.
+    /// The patch is malformed: 400, with this text.
     #[error("{0}")]
     Malformed(String),
-    /// It is a patch, but does not fit the object: 422. Clients of Kubernetes read a fixed text
-    /// there ([`PatchError::MESSAGE_FAILED`]); this one says which operation and why.
+    /// The patch does not fit the object: 422. Kubernetes' clients read a fixed text there
+    /// ([`PatchError::MESSAGE_FAILED`]); this one names the operation and the reason.
     #[error("{0}")]
     Failed(String),
-    /// Too many operations: 413, with this text.
+    /// The patch has too many operations: 413, with this text.
     #[error(
         "Request entity too large: The allowed maximum operations in a JSON patch is {JSON_PATCH_OPERATIONS_MAX}, got {got}"
     )]
     TooMany {
-        /// How many there were.
+        /// Number of operations in the patch.
         got: usize,
     },
 }
 
 impl PatchError {
-    /// What a client reads when operations fail.
+    /// Message of the answer when operations fail.
     pub const MESSAGE_FAILED: &str = "the server rejected our request due to an error in our request";
 
     pub(crate) fn malformed(text: impl Into<String>) -> Self {

@@ -1,7 +1,7 @@
-//! RFC 6902 as Kubernetes' library reads it: pointers and operations come from the `json-patch`
-//! crate, carrying them out is done here. Why not the crate's `patch`: Kubernetes' `replace` adds a
-//! missing field, its `test` takes an absent field for null, and the work that a patch asks for
-//! must be counted while it is done.
+//! JSON patches (RFC 6902) with the behaviour of Kubernetes' library. Pointers and operations come
+//! from the `json-patch` crate; this module executes them. The crate's own `patch` does not fit:
+//! Kubernetes' `replace` adds a missing field, its `test` takes an absent field for null, and the
+//! work of a patch must be counted while it runs.
 
 use crate::PATCH_DEPTH_MAX;
 use crate::decode::{Extent, extent};
@@ -12,18 +12,19 @@ use json_patch::{
     AddOperation, CopyOperation, MoveOperation, PatchOperation, RemoveOperation, ReplaceOperation, TestOperation,
 };
 
-/// More operations are refused, as by Kubernetes.
+/// Most operations in one patch: Kubernetes' limit.
 pub const JSON_PATCH_OPERATIONS_MAX: usize = 10_000;
-/// What `copy` operations may add together: copies of copies grow exponentially. Kubernetes' limit.
+/// Most bytes that `copy` operations may add together, since copies of copies grow exponentially:
+/// Kubernetes' limit.
 pub const COPY_BYTES_MAX: usize = 3 * 1024 * 1024;
-/// Values touched by all operations together. 10,000 insertions at the head of a list of 5,000 fit;
-/// a patch that would keep a core busy for minutes does not.
+/// Most values that all operations together may touch. 10,000 insertions at the head of a list of
+/// 5,000 items fit; a patch that would keep a core busy for minutes does not.
 const WORK_NODES_MAX: usize = 50_000_000;
 
-/// Applies a JSON patch: all of it, or nothing.
+/// Applies a JSON patch: all of its operations, or none.
 ///
 /// # Errors
-/// It is no list of operations, one of them fails, or there are too many.
+/// Fails if the patch is not a list of operations, one of them fails, or there are too many.
 pub fn json_patch(target: &mut Json, patch: &Json) -> Result<(), PatchError> {
     let Json::Array(operations) = patch else {
         return Err(PatchError::malformed(
@@ -52,19 +53,19 @@ pub fn json_patch(target: &mut Json, patch: &Json) -> Result<(), PatchError> {
     Ok(())
 }
 
-/// A document being changed, and what that has cost so far.
+/// A document that is being patched, with the work done so far.
 struct Editor {
     document: Json,
     copied: usize,
     work: usize,
 }
 
-/// Why an operation failed. Names paths of the patch, never values of the object.
+/// Reason why an operation failed. Names paths of the patch, never values of the object.
 type Problem = String;
 
 impl Editor {
     fn run(&mut self, operation: &Json) -> Result<(), Problem> {
-        // Its errors name fields of the operation only.
+        // Errors of deserialization name fields of the operation only.
         let operation: PatchOperation = serde_json::from_value(operation.clone()).map_err(|error| error.to_string())?;
         match operation {
             PatchOperation::Add(AddOperation { path, value }) => self.add(&path, value),
@@ -84,7 +85,7 @@ impl Editor {
         Ok(())
     }
 
-    /// Counts a value that is to stand at `path`, and refuses it where it would be too deep.
+    /// Counts the size of a value for `path`; refuses it if it would be too deep there.
     fn admit(&mut self, path: &Pointer, value: &Json) -> Result<Extent, Problem> {
         let extent = extent(value);
         self.work(extent.nodes)?;
@@ -103,7 +104,7 @@ impl Editor {
         self.put(path, value)
     }
 
-    /// Adds a value whose extent is known.
+    /// Adds a value of known extent.
     fn put(&mut self, path: &Pointer, value: Json) -> Result<(), Problem> {
         let Some((parent, last)) = path.split_back() else {
             self.document = value;
@@ -173,7 +174,7 @@ impl Editor {
     }
 
     fn copy(&mut self, from: &Pointer, path: &Pointer) -> Result<(), Problem> {
-        // Counted before it is made: the copy is what must not exist.
+        // Counted before the copy is made: an oversized copy must never exist.
         let found = extent(self.get(from)?);
         self.work(found.nodes)?;
         self.copied = self.copied.saturating_add(found.bytes);
@@ -185,7 +186,7 @@ impl Editor {
     }
 
     fn test(&mut self, path: &Pointer, value: &Json) -> Result<(), Problem> {
-        // A comparison ends where the smaller of the two does, and this one came with the patch.
+        // A comparison ends with the smaller value, and this one came with the patch.
         let holds = match self.get(path) {
             Ok(found) => equal(found, value),
             Err(_) => value.is_null(),
@@ -202,10 +203,10 @@ fn missing(path: &Pointer) -> Problem {
     format!("nothing at {path}")
 }
 
-/// A place in a list, at most `max`.
+/// Parses an index of a list, at most `max`.
 fn index(token: &Token<'_>, max: usize, path: &Pointer) -> Result<usize, Problem> {
     let text = token.encoded();
-    // No sign and no leading zero: `01` is a name, not a place.
+    // Without sign and leading zero: `01` is a name, not an index.
     let is_number = text == "0" || (!text.starts_with('0') && text.bytes().all(|b| b.is_ascii_digit()));
     let found = if is_number { text.parse::<usize>().ok() } else { None };
     found
@@ -213,7 +214,7 @@ fn index(token: &Token<'_>, max: usize, path: &Pointer) -> Result<usize, Problem
         .ok_or_else(|| format!("{path} is not a place in the list"))
 }
 
-/// Numbers are equal by value: `1` is `1.0`.
+/// Compares two values; numbers are equal by value: `1` equals `1.0`.
 fn equal(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Number(a), Json::Number(b)) => a == b || (a.is_f64() || b.is_f64()) && a.as_f64() == b.as_f64(),

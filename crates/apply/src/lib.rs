@@ -1,5 +1,5 @@
-//! Patches and owners: from an object and what a client sent to the object that the client means,
-//! and to who owns which of its fields. Pure functions over JSON.
+//! Patches and field ownership: compute the object that a client's patch or configuration yields,
+//! and the owners of its fields. Pure functions over JSON.
 //!
 //! ```text
 //! json_patch        RFC 6902   a list of operations; the target changes only if all succeed
@@ -8,7 +8,7 @@
 //! apply             Kubernetes an object; its fields are the applier's, others' are kept or in conflict
 //! update            Kubernetes what any other write does to the owners of fields
 //! ```
-//! What comes out is not yet valid: the registry validates it as it would an update.
+//! Results are not validated: the registry validates them like an update.
 
 mod decode;
 mod error;
@@ -31,6 +31,6 @@ pub use owners::{
 pub use strategic::{ListMerge, MergeKeys, strategic_merge};
 pub use typed::Shape;
 
-/// Deeper results are refused: walks recurse, and what is stored must be readable again. JSON
+/// Greatest depth of results: walks are recursive, and stored objects must be readable again. JSON
 /// readers stop at 128.
 pub const PATCH_DEPTH_MAX: usize = 120;

@@ -1,5 +1,5 @@
-//! RFC 7396: the patch is an object of the same shape; what is null goes, what is a list or scalar
-//! is replaced.
+//! JSON merge patches (RFC 7396): an object of the target's shape; nulls remove fields, lists and
+//! scalars replace them.
 
 use crate::PATCH_DEPTH_MAX;
 use crate::decode::extent;
@@ -9,7 +9,7 @@ use insula_api::Json;
 /// Applies a merge patch.
 ///
 /// # Errors
-/// The patch is no object, or too deep; the target is then as it was.
+/// Fails if the patch is not an object or is too deep; the target is then unchanged.
 pub fn merge_patch(target: &mut Json, patch: &Json) -> Result<(), PatchError> {
     if !patch.is_object() {
         return Err(PatchError::malformed(
@@ -28,7 +28,7 @@ fn merge(target: &mut Json, patch: &Json) {
         *target = patch.clone();
         return;
     };
-    // An object of the patch takes the place of anything else; its own nulls go on the way.
+    // An object in the patch replaces any other value; its own nulls are dropped.
     if !target.is_object() {
         *target = Json::Object(serde_json::Map::new());
     }
@@ -56,7 +56,7 @@ mod tests {
 
     #[test]
     fn merges_as_rfc_7396_shows() {
-        // The examples of its appendix whose patch is an object, and a nested null.
+        // The examples of the RFC's appendix whose patch is an object, and a nested null.
         let rows = [
             (json!({"a": "b"}), json!({"a": "c"}), json!({"a": "c"})),
             (json!({"a": "b"}), json!({"b": "c"}), json!({"a": "b", "b": "c"})),

@@ -1,11 +1,11 @@
-//! Kubernetes' strategic merge patch, for kinds of which it is known how their lists merge.
+//! Kubernetes' strategic merge patch, for kinds whose merge keys are known.
 //!
 //! ```text
 //! live [a,b,c]  patch [{name: d}, {name: b, x: 1}]   → [d, a, b{x}, c]     items by key; the patch's order comes first
 //! {"$patch": "replace", …}   the map or list is the patch's     {"$patch": "delete"}   the map or item goes
 //! "$deleteFromPrimitiveList/x": […]   "$setElementOrder/x": […]   "$retainKeys": […]
 //! ```
-//! Lists of unknown fields, and those that Kubernetes holds for one value, are replaced.
+//! Lists of unknown fields, and lists that Kubernetes treats as one value, are replaced.
 
 mod list;
 mod order;
@@ -24,37 +24,37 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const DELETE_PREFIX: &str = "$deleteFromPrimitiveList/";
 const ORDER_PREFIX: &str = "$setElementOrder/";
 
-/// How a list merges.
+/// Merge strategy of a list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ListMerge {
-    /// Of scalars, each at most once.
+    /// A set of scalars.
     Set,
-    /// Of objects, told apart by this field.
+    /// A list of objects with this field as their key.
     Key(String),
 }
 
-/// Which lists of a kind merge. Paths are dotted and pass through lists: `spec.containers.env`.
+/// Lists of a kind that are merged. Paths are dotted and pass through lists: `spec.containers.env`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct MergeKeys {
     lists: BTreeMap<String, ListMerge>,
 }
 
 impl MergeKeys {
-    /// What holds for the metadata of every kind.
+    /// Returns the merge keys of metadata, which all kinds have.
     pub fn metadata() -> Self {
         MergeKeys::default()
             .with("metadata.finalizers", ListMerge::Set)
             .with("metadata.ownerReferences", ListMerge::Key("uid".to_owned()))
     }
 
-    /// Adds a list.
+    /// Adds the merge strategy of one list.
     #[must_use]
     pub fn with(mut self, path: &str, merge: ListMerge) -> Self {
         self.lists.insert(path.to_owned(), merge);
         self
     }
 
-    /// The lists of one of Kubernetes' own kinds; of others, those in metadata.
+    /// Returns the merge keys of a built-in kind of Kubernetes; for other kinds, those of metadata.
     pub fn builtin(group: &str, kind: &str) -> Self {
         let keys = MergeKeys::metadata();
         match (group, kind) {
@@ -75,7 +75,8 @@ impl MergeKeys {
 /// Applies a strategic merge patch.
 ///
 /// # Errors
-/// The patch is no object, too deep, or its directives make no sense; the target is then as it was.
+/// Fails if the patch is not an object, is too deep, or has invalid directives; the target is then
+/// unchanged.
 pub fn strategic_merge(target: &mut Json, patch: &Json, keys: &MergeKeys) -> Result<(), PatchError> {
     let (Json::Object(live), Json::Object(changes)) = (&*target, patch) else {
         return Err(PatchError::malformed(
@@ -109,7 +110,7 @@ pub(crate) fn merge_map(
     retain_keys(&mut live, &mut patch, path)?;
     let orders: Vec<(String, Json)> = take_prefixed(&mut patch, ORDER_PREFIX);
     let deletions: Vec<(String, Json)> = take_prefixed(&mut patch, DELETE_PREFIX);
-    // Lists with an order first: the order speaks of what was live before.
+    // Ordered lists first: their order refers to the items that were live before.
     for (name, order) in orders {
         merge_ordered(&mut live, &mut patch, &name, &order, path, keys)?;
     }
@@ -141,7 +142,7 @@ fn merge_field(
     }
     let deletes = change.get(PATCH).and_then(Json::as_str) == Some("delete");
     let merged = match (live.remove(&name), change) {
-        // A map that is deleted leaves nothing, not even an empty one.
+        // A deleted map leaves no value, not even an empty map.
         (_, Json::Object(_)) if deletes => return Ok(()),
         (Some(Json::Object(old)), Json::Object(new)) => Json::Object(merge_map(old, new, &at, keys)?),
         (Some(Json::Array(old)), Json::Array(new)) => Json::Array(merge_list(old, new, &at, keys)?),
@@ -171,7 +172,7 @@ fn merge_ordered(
     };
     let changes = match patch.remove(name) {
         None => None,
-        // Removed as a whole: there is nothing left to order.
+        // The list is removed as a whole: no items are left to order.
         Some(Json::Null) => return Ok(()),
         Some(Json::Array(items)) => Some(items),
         Some(_) => return Err(invalid(&at, "an element order is for lists only")),
@@ -213,8 +214,7 @@ fn directive(patch: &mut Map<String, Json>, path: &str) -> Result<Directive, Pat
     }
 }
 
-/// `$retainKeys` names the fields that may stay; fields that the patch itself writes must be among
-/// them.
+/// Removes fields that `$retainKeys` does not name; it must name all fields that the patch writes.
 fn retain_keys(live: &mut Map<String, Json>, patch: &mut Map<String, Json>, path: &str) -> Result<(), PatchError> {
     let Some(list) = patch.remove(RETAIN_KEYS) else {
         return Ok(());
@@ -257,7 +257,7 @@ pub(crate) fn below(path: &str, name: &str) -> String {
     }
 }
 
-/// A value that nothing live meets: without its directives and nulls.
+/// Returns a value that replaces no live one, without directives and nulls.
 pub(crate) fn plain_value(value: Json) -> Json {
     match value {
         Json::Object(map) => Json::Object(plain(map)),

@@ -1,7 +1,7 @@
-//! What structured-merge-diff does in its own tests and with random writes, operation by operation:
-//! the objects and owners of Kubernetes' library are ours.
+//! Comparison with structured-merge-diff: its own tests and random writes, operation by operation,
+//! must give the objects and owners of Kubernetes' library.
 //!
-//! `data/smd/record.sh` has recorded them, of version 6.3.2 (Apache License 2.0).
+//! Recorded by `data/smd/record.sh` with version 6.3.2 (Apache License 2.0).
 
 use insula_api::{Json, Timestamp};
 use insula_apply::{ApplyError, FieldSet, Managers, OnConflict, Operation, Shape, Versions, Writer, apply, update};
@@ -23,24 +23,24 @@ enum Step {
     Apply(Write),
     ForceApply(Write),
     Update(Write),
-    /// From now on versions have other schemas.
+    /// Changes the schemas of the versions.
     ChangeParser {
         schemas: BTreeMap<String, usize>,
     },
 }
 
-/// A write, and what is there after it.
+/// A write, with the expected state after it.
 #[derive(Deserialize)]
 struct Write {
     manager: String,
     version: String,
-    /// The schema of its version, by its place.
+    /// Index of the schema of its version.
     schema: usize,
     object: Json,
     #[serde(default)]
     live: Json,
     managers: BTreeMap<String, ManagedEntry>,
-    /// `manager path` of each.
+    /// Conflicts as `manager path`.
     #[serde(default)]
     conflicts: BTreeSet<String>,
     #[serde(default)]
@@ -54,7 +54,7 @@ struct ManagedEntry {
     fields: Json,
 }
 
-/// Versions that show each other's objects as they are.
+/// Versions with equal objects.
 #[derive(Default)]
 struct Schemas(BTreeMap<String, Structural>);
 
@@ -112,13 +112,13 @@ impl World {
     }
 }
 
-/// What is wrong and where: values are shown as Go keeps them there, and as JSON here.
+/// Removes values from a message: Go's and ours are printed differently.
 fn without_values(error: &str) -> String {
     let lines = error.lines().map(|line| line.split(", got ").next().unwrap_or(line));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// Nothing, if all is as it was recorded.
+/// Replays a case; fails at the first difference from the recording.
 fn replay(case: &Case) -> Result<(), String> {
     let schema = |place: usize| Structural::parse_trusted(&case.schemas[place]).map_err(|error| format!("{error:?}"));
     let mut world = World {
@@ -140,7 +140,7 @@ fn replay(case: &Case) -> Result<(), String> {
             }
         };
         world.versions.0.insert(write.version.clone(), schema(write.schema)?);
-        // Whose it was before anybody applied is a question that the library leaves to the server.
+        // The library leaves the owner before the first apply to the server.
         let unowned = world.managers.is_empty() && world.live != json!({});
         if unowned && on_conflict.is_some() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! `fieldsV1`: a set as JSON, with the steps as keys: `f:` field, `k:` keys, `v:` value, `i:`
-//! place, `.` the place itself.
+//! JSON form of field sets, `fieldsV1`. Its keys are path elements: `f:` field, `k:` keys of an
+//! item, `v:` value of an item, `i:` index of an item, `.` the path itself.
 
 use super::element::Element;
 use super::set::{FieldNode, FieldSet};
@@ -7,7 +7,7 @@ use insula_api::Json;
 use serde_json::Map;
 
 impl FieldSet {
-    /// As `fieldsV1` shows it.
+    /// Returns the set as `fieldsV1`.
     pub fn to_json(&self) -> Json {
         let nodes = self.nodes.iter().map(|(element, place)| {
             let mut below = place.below.to_json();
@@ -22,14 +22,15 @@ impl FieldSet {
         Json::Object(nodes.collect())
     }
 
-    /// Reads `fieldsV1`. Steps of a kind that nobody knows are left out: a later version may know
-    /// them. Nothing where it cannot be read.
+    /// Reads `fieldsV1`; `None` if it is malformed. Skips elements of unknown kinds, which a later
+    /// version may write.
     pub fn from_json(json: &Json) -> Option<FieldSet> {
         read(json).map(|place| place.below)
     }
 }
 
-/// A place without known steps below is a member, whether it says so or not.
+/// Reads one node. A node without known elements below is a member, even if it is not marked as
+/// one.
 fn read(json: &Json) -> Option<FieldNode> {
     let mut member = false;
     let mut nodes = Vec::new();
@@ -48,7 +49,7 @@ fn read(json: &Json) -> Option<FieldNode> {
         _ => return None,
     }
     member |= nodes.is_empty();
-    // Keys and values are sorted as texts in JSON.
+    // JSON sorts keys and values as texts.
     let below = FieldSet::from_nodes(nodes);
     Some(FieldNode { member, below })
 }
@@ -68,7 +69,7 @@ fn name(element: &Element) -> String {
     }
 }
 
-/// JSON as Go writes it: characters that mean something to a browser are escaped.
+/// Writes JSON as Go does: characters with a meaning in HTML are escaped.
 fn escaped(value: &Json) -> String {
     let text = value.to_string();
     if !text.contains(['<', '>', '&', '\u{2028}', '\u{2029}']) {
@@ -84,7 +85,7 @@ fn escaped(value: &Json) -> String {
     out
 }
 
-/// Nothing where it cannot be read; nothing inside where its kind is unknown.
+/// Parses an element: `None` if it is malformed, `Some(None)` if its kind is unknown.
 fn element(name: &str) -> Option<Option<Element>> {
     if name == "." {
         return Some(None);

@@ -1,32 +1,32 @@
-//! One step from a value into it: a field, an item by its keys, an item by its value, an item by
-//! its place.
+//! Path elements: a field, or an item of a list by its keys, its value or its index.
 
 use insula_api::Json;
 use std::{cmp::Ordering, fmt};
 
-/// One step of a path.
+/// One element of a path.
 ///
-/// Ordered as structured-merge-diff orders them: fields, keys, values, places; numbers are equal by
-/// value, so that `1` and `1.0` name the same item of a set.
+/// Ordered as in structured-merge-diff: fields, keys, values, indices. Numbers are equal by value,
+/// so that `1` and `1.0` name the same item of a set.
 #[derive(Debug, Clone)]
 pub enum Element {
     /// A field of an object, or a key of a map.
     Field(Box<str>),
-    /// An item of a keyed list: its keys and their values, sorted by key.
+    /// An item of a keyed list, by the values of its keys, sorted by key.
     Key(Vec<(Box<str>, Json)>),
-    /// An item of a set.
+    /// An item of a set, by its value.
     Value(Json),
-    /// An item of a list without identities. Nobody owns one; messages name them.
+    /// An item of a list without identities, by its index from 0. Such items have no owners;
+    /// messages name them.
     Index(i64),
 }
 
 impl Element {
-    /// A field.
+    /// Makes the element of a field.
     pub fn field(name: &str) -> Element {
         Element::Field(name.into())
     }
 
-    /// An item of a keyed list.
+    /// Makes the element of an item of a keyed list.
     pub(crate) fn key(mut keys: Vec<(Box<str>, Json)>) -> Element {
         keys.sort_by(|a, b| a.0.cmp(&b.0));
         Element::Key(keys)
@@ -76,7 +76,7 @@ fn order_keys(a: &[(Box<str>, Json)], b: &[(Box<str>, Json)]) -> Ordering {
     first.unwrap_or_else(|| a.len().cmp(&b.len()))
 }
 
-/// Numbers before strings before booleans before lists before objects before null.
+/// Orders values: numbers before strings before booleans before lists before objects before null.
 fn order(a: &Json, b: &Json) -> Ordering {
     fn rank(value: &Json) -> u8 {
         match value {
@@ -137,7 +137,7 @@ fn shown(value: &Json) -> String {
     }
 }
 
-/// Where a field is, as messages write it: `.spec.ports[port=80].note`.
+/// Path of a field. Displays as in messages: `.spec.ports[port=80].note`.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct Path(pub Vec<Element>);
 

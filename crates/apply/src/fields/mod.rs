@@ -1,4 +1,4 @@
-//! Sets of fields: what a manager owns, as `fieldsV1` writes it down.
+//! Sets of fields: the fields that a manager owns, in the form of `fieldsV1`.
 //!
 //! ```text
 //! {"f:spec": {".": {}, "f:ports": {"k:{\"port\":80}": {".": {}, "f:note": {}}}}}

@@ -1,24 +1,24 @@
-//! A set of paths, as a tree: what differs between two objects, what a manager owns.
+//! Sets of paths as trees: the difference of two objects, or the fields that a manager owns.
 
 use super::element::{Element, Path};
 use std::cmp::Ordering;
 
-/// A set of fields.
+/// A set of field paths.
 ///
-/// Invariant: places are sorted, and every place is a member or has members below, so that equal
-/// sets are equal trees. Objects keep their fields sorted too, so sets of whole objects are built
-/// by appending, and two sets are walked side by side.
+/// Invariant: nodes are sorted, and every node is a member or has members below, so that equal sets
+/// are equal trees. Objects keep their fields sorted too, so that sets of whole objects are built
+/// by appending, and two sets are walked in parallel.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FieldSet {
     pub(super) nodes: Vec<(Element, FieldNode)>,
 }
 
-/// One place of the tree.
+/// One node of the tree.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct FieldNode {
-    /// Whether the place itself is in the set.
+    /// True if the path of this node is in the set.
     pub(crate) member: bool,
-    /// What is in the set below it.
+    /// The members of the set below it.
     pub(crate) below: FieldSet,
 }
 
@@ -29,31 +29,31 @@ impl FieldNode {
 }
 
 impl FieldSet {
-    /// An empty set with room for so many places.
+    /// Returns an empty set with capacity for this number of nodes.
     pub(crate) fn with_capacity(nodes: usize) -> FieldSet {
         FieldSet {
             nodes: Vec::with_capacity(nodes),
         }
     }
 
-    /// A set of places in any order, none of them empty.
+    /// Makes a set of nodes in any order, none of them empty.
     pub(super) fn from_nodes(mut nodes: Vec<(Element, FieldNode)>) -> FieldSet {
         nodes.sort_by(|(a, _), (b, _)| a.cmp(b));
         nodes.dedup_by(|(later, _), (first, _)| later == first);
         FieldSet { nodes }
     }
 
-    /// Whether nothing is in the set.
+    /// Returns true if the set is empty.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// Adds a path; the empty path stands for the whole object, which nobody owns.
+    /// Adds a path. Ignores the empty path, which stands for the whole object and has no owner.
     pub fn insert(&mut self, path: &[Element]) {
         self.insert_tree(path, FieldSet::default());
     }
 
-    /// Adds a path with everything that is given below it.
+    /// Adds a path with all members of `below` under it.
     pub(crate) fn insert_tree(&mut self, path: &[Element], below: FieldSet) {
         let Some((last, above)) = path.split_last() else {
             self.unite(below);
@@ -65,7 +65,7 @@ impl FieldSet {
         place.below.unite(below);
     }
 
-    /// Where a place is, or where it would go: most often at the end.
+    /// Returns the index of an element, or the index at which to insert it: mostly the end.
     fn find(&self, element: &Element) -> Result<usize, usize> {
         match self.nodes.last() {
             Some((last, _)) if last >= element => self.nodes.binary_search_by(|(own, _)| own.cmp(element)),
@@ -81,7 +81,7 @@ impl FieldSet {
         &mut self.nodes[found].1
     }
 
-    /// Puts a place where none is.
+    /// Sets the node of an element; ignores empty nodes.
     pub(crate) fn put(&mut self, element: Element, place: FieldNode) {
         if !place.is_empty() {
             match self.find(&element) {
@@ -91,7 +91,7 @@ impl FieldSet {
         }
     }
 
-    /// The places, each changed or, if it becomes empty, left out.
+    /// Applies a function to every node; removes nodes that become empty.
     pub(crate) fn map(mut self, mut change: impl FnMut(&Element, FieldNode) -> FieldNode) -> FieldSet {
         self.nodes.retain_mut(|(element, place)| {
             *place = change(element, std::mem::take(place));
@@ -104,7 +104,7 @@ impl FieldSet {
         self.find(element).ok().map(|found| &self.nodes[found].1)
     }
 
-    /// Whether a path is in the set.
+    /// Returns true if the path is in the set.
     pub fn contains(&self, path: &[Element]) -> bool {
         let Some((last, above)) = path.split_last() else {
             return false;
@@ -115,7 +115,7 @@ impl FieldSet {
         set.and_then(|set| set.place(last)).is_some_and(|place| place.member)
     }
 
-    /// Adds all of another set.
+    /// Adds all members of another set.
     pub fn unite(&mut self, other: FieldSet) {
         if self.is_empty() || other.is_empty() {
             self.nodes.extend(other.nodes);
@@ -137,7 +137,7 @@ impl FieldSet {
         self.nodes = nodes;
     }
 
-    /// What is in both.
+    /// Returns the members of both sets.
     #[must_use]
     pub fn intersection(&self, other: &FieldSet) -> FieldSet {
         let mut both = FieldSet::default();
@@ -152,7 +152,7 @@ impl FieldSet {
         both
     }
 
-    /// Takes the members of another set away. What is below them stays.
+    /// Removes the members of another set; members below them stay.
     pub fn subtract(&mut self, other: &FieldSet) {
         let mut beside = other.beside();
         self.nodes.retain_mut(|(element, own)| {
@@ -164,7 +164,7 @@ impl FieldSet {
         });
     }
 
-    /// Takes the members of another set away, with everything below them.
+    /// Removes the members of another set, with everything below them.
     pub fn cut(&mut self, other: &FieldSet) {
         let mut beside = other.beside();
         self.nodes.retain_mut(|(element, own)| match beside.next(element) {
@@ -181,7 +181,8 @@ impl FieldSet {
         Beside { rest: &self.nodes }
     }
 
-    /// All paths: at each level members before what is below them, as conflicts are listed.
+    /// Returns all paths, in the order in which conflicts are listed: at each level, members before
+    /// the paths below them.
     pub fn paths(&self) -> Vec<Path> {
         let mut found = Vec::new();
         self.collect(&mut Vec::new(), &mut found);
@@ -200,13 +201,13 @@ impl FieldSet {
     }
 }
 
-/// The places of a set, walked beside those of another.
+/// Cursor over the nodes of a set, for a parallel walk with another set.
 struct Beside<'a> {
     rest: &'a [(Element, FieldNode)],
 }
 
 impl<'a> Beside<'a> {
-    /// The place of an element. Elements must be asked for in ascending order.
+    /// Returns the node of an element. Elements must be asked in ascending order.
     fn next(&mut self, element: &Element) -> Option<&'a FieldNode> {
         while let Some(((first, place), rest)) = self.rest.split_first() {
             match first.cmp(element) {

@@ -159,7 +159,7 @@ fn too_many_operations_are_refused_by_number() {
 
 #[test]
 fn copies_of_copies_stop_at_the_limit() {
-    // Each operation doubles the object: 30 of them would make a billion times its size.
+    // Each operation doubles the object: 30 of them would multiply its size by a billion.
     let patch = Json::Array(vec![json!({"op": "copy", "from": "/l", "path": "/l/-"}); 30]);
     let error = patched(&json!({"l": ["x".repeat(1024)]}), &patch)
         .expect_err("too large")
@@ -172,8 +172,8 @@ fn copies_of_copies_stop_at_the_limit() {
 
 #[test]
 fn what_is_built_in_steps_is_no_deeper_than_allowed() {
-    // A copy into the copied value deepens it; unlimited, freeing the result would overflow the
-    // stack.
+    // A copy into the copied value deepens it; without a limit, freeing the result would overflow
+    // the stack.
     let patch = Json::Array(vec![json!({"op": "copy", "from": "/a", "path": "/a/a"}); 200]);
     let error = patched(&json!({"a": {}}), &patch).expect_err("too deep").to_string();
     assert!(

@@ -12,46 +12,47 @@ use insula_api::Json;
 use serde_json::json;
 use std::collections::BTreeMap;
 
-/// Who owned what an object was before anybody applied.
+/// Manager of the fields that an object had before its first apply.
 const BEFORE: &str = "before-first-apply";
 
-/// What to do about fields that others own.
+/// Treatment of fields that others own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OnConflict {
-    /// Nothing is applied.
+    /// Refuse the apply.
     Refuse,
-    /// They are taken.
+    /// Take ownership of the fields.
     Force,
 }
 
-/// What comes of an apply.
+/// Result of an apply.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Applied {
-    /// The object, in the writer's version; nothing if it stays as it is.
+    /// The object in the writer's version; `None` if it is unchanged.
     pub object: Option<Json>,
-    /// Its owners.
+    /// The managers after the apply.
     pub managers: Managers,
 }
 
-/// Nothing was applied.
+/// Failure of an apply; nothing was applied.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyError {
-    /// Others own what is applied: 409.
+    /// Others own applied fields with other values: 409.
     #[error("{0}")]
     Conflicts(Conflicts),
     /// The configuration does not fit the schema: 500, as Kubernetes answers.
     #[error("{0}")]
     Mistyped(String),
-    /// An object cannot be shown in a version that somebody owns fields in.
+    /// The object cannot be converted to a version in which somebody owns fields.
     #[error("{0}")]
     Version(String),
 }
 
-/// Applies a configuration. `live` is the object, or an empty one before it is created; both are in
-/// the writer's version and without `managedFields`.
+/// Applies a configuration. `live` is the object, or an empty one if it is created; both are in the
+/// writer's version and without `managedFields`.
 ///
 /// # Errors
-/// See [`ApplyError`].
+/// Returns [`ApplyError`] for conflicts, a configuration that does not fit the schema, or a failed
+/// conversion.
 pub fn apply(
     live: &Json,
     config: &Json,
@@ -146,8 +147,8 @@ fn stamp(managers: &mut Managers, own: &Manager, time: Option<insula_api::Timest
     }
 }
 
-/// Takes out of the merged object what the writer applied last time and does not now, unless others
-/// own it.
+/// Removes from the merged object the fields that the writer's last configuration had and the new
+/// one lacks, unless others own them.
 fn prune(
     merged: Json,
     last: &Entry,
@@ -163,15 +164,15 @@ fn prune(
     let given = with_named(shape, last.fields.clone());
     let without = remove(shape, &merged, &given);
     let without = add_back_owned(&merged, without, version, managers, versions)?;
-    // Only what was given up goes: not what lay beside it.
+    // Only fields that were given up are removed, not those beside them.
     let mut gone = with_named(shape, fields_of(shape, &merged));
     gone.subtract(&with_named(shape, fields_of(shape, &without)));
     let pruned = remove(shape, &merged, &gone.intersection(&given));
     versions.convert(&pruned, version, writer.api_version)
 }
 
-/// Puts back what somebody owns, version by version: the one at hand first, since others may be
-/// made of it.
+/// Restores fields that somebody owns, version by version; the current version first, since
+/// conversions start from it.
 fn add_back_owned(
     merged: &Json,
     mut without: Json,
@@ -197,8 +198,8 @@ fn add_back_owned(
             without = restored;
             continue;
         }
-        // What a version cannot show comes back with every conversion: only what was put back here
-        // counts.
+        // Fields that a version cannot show return with every conversion: only those restored here
+        // count.
         let Some(own) = versions.shape(version) else { continue };
         let mut added = with_named(own, fields_of(own, &versions.convert(&restored, at, version)?));
         added.subtract(&with_named(own, fields_of(own, &versions.convert(&part, at, version)?)));

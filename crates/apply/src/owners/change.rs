@@ -1,4 +1,4 @@
-//! What a change of the object does to its owners, each in the version that names its fields.
+//! Effect of a change on the managers of an object, each in the version of its fields.
 
 use super::managers::{Manager, Managers};
 use super::{Versions, Writer};
@@ -7,20 +7,20 @@ use crate::typed::{Comparison, compare, reconcile};
 use insula_api::Json;
 use std::collections::BTreeMap;
 
-/// What a change would do to all managers but one.
+/// Effect of a change on all managers except its writer.
 pub(super) struct Effect {
     /// The change in the writer's version.
     pub(super) comparison: Comparison,
-    /// What it takes from whom.
+    /// Fields of each manager that the change takes over.
     pub(super) taken: BTreeMap<Manager, FieldSet>,
-    /// What it removes, of whom.
+    /// Fields of each manager that the change removes.
     removed: BTreeMap<Manager, FieldSet>,
-    /// Managers in versions that are not served any more.
+    /// Managers in versions that are no longer served.
     outdated: Vec<Manager>,
 }
 
 impl Effect {
-    /// Carries it out.
+    /// Applies the effect to the managers.
     pub(super) fn settle(&self, managers: &mut Managers) {
         let changed = self.taken.iter().chain(&self.removed);
         changed.for_each(|(manager, fields)| managers.subtract(manager, fields));
@@ -30,7 +30,7 @@ impl Effect {
     }
 }
 
-/// The effect of a change by the writer, whose own entry is left out.
+/// Computes the effect of a change by the writer, whose own entry is left out.
 pub(super) fn effect(
     old: &Json,
     new: &Json,
@@ -75,7 +75,7 @@ pub(super) fn effect(
     Ok(effect)
 }
 
-/// Owners as today's schemas name their fields.
+/// Adapts the managers' fields to the current schemas.
 pub(super) fn under_schemas(managers: &mut Managers, versions: &dyn Versions) {
     for entry in managers.0.values_mut() {
         if let Some(shape) = versions.shape(&entry.api_version) {
@@ -84,7 +84,7 @@ pub(super) fn under_schemas(managers: &mut Managers, versions: &dyn Versions) {
     }
 }
 
-/// What the server itself looks after: nobody owns it.
+/// Removes fields that the server maintains, which have no owner.
 pub(super) fn without_own(fields: &mut FieldSet) {
     let metadata = Element::field("metadata");
     let mut own = FieldSet::default();

@@ -1,26 +1,26 @@
-//! Fields that are applied with another value than their owner's, in Kubernetes' words.
+//! Conflicts: applied fields that others own with other values. Messages are Kubernetes'.
 
 use super::managers::{Manager, Operation};
 use crate::fields::{FieldSet, Path};
 use std::{collections::BTreeMap, fmt};
 
-/// One field that somebody else owns.
+/// One field that another manager owns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflict {
-    /// Whose it is.
+    /// Its manager.
     pub manager: Manager,
-    /// Where it is.
+    /// Path of the field.
     pub field: Path,
 }
 
 impl Conflict {
-    /// What clients read of one field: `conflict with "kubectl" using v1`.
+    /// Returns the message for one field: `conflict with "kubectl" using v1`.
     pub fn message(&self) -> String {
         format!("conflict with {}", shown(&self.manager))
     }
 }
 
-/// All conflicts of an apply, by manager. At least one.
+/// All conflicts of an apply, by manager; at least one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Conflicts(pub Vec<Conflict>);
 

@@ -1,10 +1,11 @@
-//! From client-side to server-side apply: kubectl's annotation says what it applied before.
+//! Migration from client-side to server-side apply, by kubectl's annotation with the last applied
+//! configuration.
 
 use crate::fields::FieldSet;
 use crate::typed::{Shape, compare, fields_of, validate};
 use insula_api::Json;
 
-/// The one manager whose annotation is looked at.
+/// The only manager whose annotation is read.
 pub(super) const MANAGER: &str = "kubectl";
 const ANNOTATION: &str = "kubectl.kubernetes.io/last-applied-configuration";
 
@@ -14,7 +15,7 @@ fn annotation(object: &Json) -> Option<&str> {
         .filter(|text| !text.is_empty())
 }
 
-/// What client-side apply owns: what it last applied and is still so.
+/// Returns the fields that client-side apply owns: those last applied and unchanged since.
 pub(super) fn fields(live: &Json, api_version: &str, shape: Shape<'_>) -> Option<FieldSet> {
     let last: Json = serde_json::from_str(annotation(live)?).ok()?;
     if last["apiVersion"] != api_version || validate(shape, &last).is_err() {
@@ -28,8 +29,8 @@ pub(super) fn fields(live: &Json, api_version: &str, shape: Shape<'_>) -> Option
     Some(fields)
 }
 
-/// Keeps the annotation of an object that has one, so that client-side apply goes on from what is
-/// applied now.
+/// Updates the annotation of an object that has one, so that client-side apply continues from this
+/// configuration.
 pub(super) fn renew(live: &Json, object: &mut Option<Json>, config: &Json) {
     let Some(now) = object
         .as_ref()

@@ -1,16 +1,15 @@
-//! `metadata.managedFields`, read and written.
+//! Managers of an object: reading and writing `metadata.managedFields`.
 
 use crate::fields::FieldSet;
 use insula_api::{Json, Timestamp};
 use serde_json::{Map, json};
 use std::collections::BTreeMap;
 
-/// More managers that update than these are not told apart: the oldest become one,
-/// `ancient-changes`.
+/// Most managers with updates; the oldest beyond are merged into `ancient-changes`.
 pub const UPDATE_MANAGERS_MAX: usize = 10;
 const ANCIENT: &str = "ancient-changes";
 
-/// How fields came to be owned.
+/// Kind of the write that made a manager own its fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Operation {
     /// Server-side apply.
@@ -28,36 +27,36 @@ impl Operation {
     }
 }
 
-/// What makes a manager another one. Ordered as conflicts are listed.
+/// Identity of a manager. Ordered as conflicts are listed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Manager {
-    /// Its name.
+    /// Name of the manager.
     pub name: Box<str>,
-    /// How it writes.
+    /// Kind of its writes.
     pub operation: Operation,
-    /// For updates, the version that it writes in; empty for apply.
+    /// Version of its updates; empty for apply.
     pub api_version: Box<str>,
-    /// The subresource that it writes through; empty for the object itself.
+    /// Subresource of its writes; empty for the object itself.
     pub subresource: Box<str>,
 }
 
-/// What a manager owns.
+/// Fields of a manager.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Entry {
-    /// The version that names the fields.
+    /// Version in which the fields are named.
     pub api_version: Box<str>,
     /// The fields.
     pub fields: FieldSet,
-    /// When it last changed the object; nothing for one who only took what was there.
+    /// Time of its last change to the object; `None` if it only took over existing fields.
     pub time: Option<Timestamp>,
 }
 
-/// All managers of an object.
+/// All managers of an object, with their fields.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Managers(pub BTreeMap<Manager, Entry>);
 
 impl Managers {
-    /// Reads `metadata.managedFields`; nothing where it is no such list.
+    /// Reads `metadata.managedFields`; `None` if it is malformed.
     pub fn read(json: &Json) -> Option<Managers> {
         let entries = match json {
             Json::Null => return Some(Managers::default()),
@@ -67,13 +66,13 @@ impl Managers {
         entries.iter().map(read_entry).collect::<Option<_>>().map(Managers)
     }
 
-    /// Whether a client clears the list: it sends one empty entry.
+    /// Returns true if a client resets the list by sending one empty entry.
     pub fn is_reset(json: &Json) -> bool {
         json.as_array()
             .is_some_and(|entries| matches!(entries.as_slice(), [Json::Object(entry)] if entry.is_empty()))
     }
 
-    /// As `metadata.managedFields` shows it: by operation, time, name, version, subresource.
+    /// Returns `metadata.managedFields`, ordered by operation, time, name, version and subresource.
     pub fn to_json(&self) -> Json {
         let mut entries: Vec<_> = self.0.iter().collect();
         entries.sort_by_key(|(manager, entry)| {
@@ -87,12 +86,12 @@ impl Managers {
             .collect()
     }
 
-    /// Whether nobody owns anything.
+    /// Returns true if there are no managers.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether two differ in more than times.
+    /// Returns true if two differ only in times.
     pub fn same_but_for_times(&self, other: &Managers) -> bool {
         let timeless = |managers: &Managers| {
             let mut timeless = managers.clone();
@@ -102,7 +101,7 @@ impl Managers {
         timeless(self) == timeless(other)
     }
 
-    /// Takes fields away from a manager, and the manager if nothing is left.
+    /// Removes fields from a manager, and the manager if it has none left.
     pub(super) fn subtract(&mut self, manager: &Manager, fields: &FieldSet) {
         if let Some(entry) = self.0.get_mut(manager) {
             entry.fields.subtract(fields);
@@ -112,7 +111,8 @@ impl Managers {
         }
     }
 
-    /// Makes one of the oldest updaters of each version until there are few enough.
+    /// Merges the oldest managers with updates, by version, until at most [`UPDATE_MANAGERS_MAX`]
+    /// are left.
     pub(super) fn cap(&mut self) {
         let mut updaters: Vec<Manager> = self
             .0

@@ -1,12 +1,12 @@
-//! Who owns which fields of an object, and what a write does to that: `metadata.managedFields` and
-//! server-side apply.
+//! Field ownership: the managers of an object's fields, and the effect of writes on them. Covers
+//! `metadata.managedFields` and server-side apply.
 //!
 //! ```text
 //! update   an object replaced by another: what it changes is the writer's from then on, what it removes is nobody's
 //! apply    a configuration laid over the object: its fields are the writer's; what it had and gave up goes, unless others
 //!          own it; a field that another manager owns with another value is a conflict
 //! ```
-//! Managers may have written through other versions: their fields are compared in those
+//! Managers may have written through other versions: their fields are compared in those versions
 //! ([`Versions`]).
 
 mod apply;
@@ -27,30 +27,30 @@ use crate::fields::FieldSet;
 use crate::typed::Shape;
 use insula_api::{Json, Timestamp};
 
-/// How objects look in other versions. Versions are named as `apiVersion` names them.
+/// Conversion of objects to other versions. Versions are named as in `apiVersion`.
 pub trait Versions {
-    /// The schema of a version; nothing if it is not served any more.
+    /// Returns the schema of a version; `None` if it is no longer served.
     fn shape(&self, api_version: &str) -> Option<Shape<'_>>;
 
-    /// An object of the version `from` as `to` shows it.
+    /// Converts an object from version `from` to version `to`.
     ///
     /// # Errors
-    /// It cannot be shown there; says why.
+    /// Returns the reason why it cannot be converted.
     fn convert(&self, object: &Json, from: &str, to: &str) -> Result<Json, String>;
 }
 
-/// Who writes, how, and when.
+/// The writer of a change, with the way and time of the write.
 #[derive(Debug, Clone, Copy)]
 pub struct Writer<'a> {
-    /// The manager's name.
+    /// Name of the manager.
     pub manager: &'a str,
-    /// The subresource that is written through; empty for the object itself.
+    /// Subresource of the write; empty for the object itself.
     pub subresource: &'a str,
-    /// The version of what is written.
+    /// Version of the written object.
     pub api_version: &'a str,
     /// Fields that this write cannot change and therefore does not own.
     pub ignored: &'a FieldSet,
-    /// Now.
+    /// Time of the write.
     pub now: Timestamp,
 }
 
@@ -64,7 +64,7 @@ impl Writer<'_> {
             operation,
             api_version: match operation {
                 Operation::Update => self.api_version.into(),
-                // One who applies has one entry, whatever the version.
+                // A manager that applies has one entry for all versions.
                 Operation::Apply => "".into(),
             },
             subresource: self.subresource.into(),

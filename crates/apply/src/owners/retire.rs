@@ -1,14 +1,15 @@
-//! Owners in versions that are served no more: nobody can write through those again, so that what
-//! is owned there is told in a version that lives.
+//! Retirement of owners in versions that are no longer served: nobody can write through those
+//! again, so that their fields are translated to a served version.
 //!
-//! A manager is taken to have applied, in the other version, what its part of the object is there:
+//! A manager is assumed to have applied, in the served version, the conversion of its part of the
+//! object:
 //!
 //! ```text
 //! v1  manager owns spec.size          part {spec: {size: 1}}   →   v2 {spec: {bytes: 1, unit: default}}
 //! v2  without spec.size: what differs is spec.bytes            →   manager owns spec.bytes
 //! ```
-//! Both count: the part alone would own defaults that nobody set, the difference what others have
-//! within an item.
+//! Both conditions count: by the part alone, the manager would own defaults that nobody set; by the
+//! difference alone, fields of others within an item.
 
 use super::change::without_own;
 use super::managers::{Entry, Manager, Managers, Operation};
@@ -17,22 +18,22 @@ use crate::fields::FieldSet;
 use crate::typed::{compare, fields_of, remove, with_named};
 use insula_api::Json;
 
-/// What is known of the object whose owners move to another version.
+/// An object whose owners move to another version.
 #[derive(Clone, Copy)]
 pub struct Retirement<'a> {
-    /// The object in the version that owners move to, without `managedFields`.
+    /// The object in the target version, without `managedFields`.
     pub live: &'a Json,
-    /// That version.
+    /// The target version.
     pub to: &'a str,
-    /// How the object looks in other versions.
+    /// Conversion of whole objects.
     pub whole: &'a dyn Versions,
-    /// How parts of it look there, by themselves.
+    /// Conversion of parts of the object.
     pub parts: &'a dyn Versions,
 }
 
-/// Tells in `to` what is owned in versions that are served no more. Owners in versions that are
-/// gone altogether are given up, as with any write; those whose part cannot be told stay as they
-/// are.
+/// Translates to `to` the fields owned in versions that are no longer served. Drops owners in
+/// versions that do not exist any more, as any write does; owners whose part cannot be converted
+/// stay as they are.
 pub fn retire(managers: Managers, is_served: impl Fn(&str) -> bool, retirement: &Retirement<'_>) -> Managers {
     let Some(target) = retirement.whole.shape(retirement.to) else {
         return managers;
@@ -72,7 +73,7 @@ pub fn retire(managers: Managers, is_served: impl Fn(&str) -> bool, retirement: 
     kept
 }
 
-/// Who updates through both versions is one from now on.
+/// Adds an entry; a manager with updates through both versions becomes one.
 fn join(managers: &mut Managers, manager: Manager, entry: Entry) {
     match managers.0.get_mut(&manager) {
         Some(known) => {
@@ -95,7 +96,7 @@ impl Retirement<'_> {
         }
         let part = self.parts.convert(&part, from, self.to)?;
         let translated = fields_of(target, &part).intersection(&fields_of(target, self.live));
-        // Where the object cannot do without the part, all of it is taken for the manager's.
+        // Where the object is invalid without the part, the manager owns all of it.
         let rest = self.whole.convert(&remove(shape, &seen, &entry.fields), from, self.to);
         Ok(rest.map_or(translated.clone(), |rest| {
             compare(target, &rest, self.live).touched(&translated)
@@ -109,8 +110,8 @@ mod tests {
     use insula_schema::Structural;
     use serde_json::json;
 
-    /// `old` has `size` where `new` has `bytes` and a unit that is there by default; `gone` is no
-    /// version any more. Whole objects keep a note that `old` does not show.
+    /// Two versions: `old` has `size` where `new` has `bytes` and a unit with a default; `gone`
+    /// does not exist any more. Whole objects keep a note that `old` does not show.
     struct Two {
         old: Structural,
         new: Structural,

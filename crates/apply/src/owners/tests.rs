@@ -1,4 +1,4 @@
-//! Stories of writes, and who owns what after each.
+//! Scripts of writes, with the expected owners after each.
 
 use super::*;
 use crate::fields::Element;
@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Versions of one shape or another, that show each other's fields as they are.
+/// Versions with different schemas and equal objects.
 struct Shapes(BTreeMap<&'static str, Structural>);
 
 impl Versions for Shapes {
@@ -49,7 +49,7 @@ fn shapes() -> Shapes {
     ]))
 }
 
-/// An object, its owners, and a clock that ticks with each write.
+/// An object, its managers, and a clock that advances with each write.
 struct Script {
     shapes: Shapes,
     object: Json,
@@ -104,7 +104,7 @@ impl Script {
         Ok(())
     }
 
-    /// `name operation version time: fields`, one a line.
+    /// Prints each manager as a line `name operation version time: fields`.
     fn owners(&self) -> Vec<String> {
         let entries = self.managers.to_json();
         let line = |entry: &Json| {
@@ -437,7 +437,7 @@ fn entries_that_cannot_be_read_are_none() {
     assert!(!Managers::is_reset(&json!([])) && !Managers::is_reset(&good));
 }
 
-/// The model: values and owners of plain fields, in plain maps.
+/// The model: values and owners of plain fields, in maps.
 #[derive(Debug, Default, Clone)]
 struct Model {
     values: BTreeMap<u8, u8>,
@@ -465,7 +465,7 @@ impl Model {
         self.owners.entry((manager, false)).or_default().extend(changed);
     }
 
-    /// Whether it was applied.
+    /// Applies a configuration; returns false for a conflict.
     fn apply(&mut self, manager: u8, config: &BTreeMap<u8, u8>, force: bool) -> bool {
         let own = (manager, true);
         let others = |field: &u8| {

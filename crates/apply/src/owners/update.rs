@@ -1,15 +1,15 @@
-//! Any write but apply: what it changes is the writer's.
+//! Updates: any write except apply makes its writer own the changed fields.
 
 use super::change::{effect, under_schemas, without_own};
 use super::managers::{Entry, Managers, Operation};
 use super::{Versions, Writer};
 use insula_api::Json;
 
-/// The managers after `old` was replaced by `new`, both in the writer's version and without
-/// `managedFields`. An object that is created has an empty one before it.
+/// Returns the managers after `old` was replaced by `new`, both in the writer's version and without
+/// `managedFields`. For a created object, `old` is empty.
 ///
 /// # Errors
-/// The objects cannot be compared in some manager's version; says why.
+/// Returns the reason why the objects cannot be compared in some manager's version.
 pub fn update(
     old: &Json,
     new: &Json,

@@ -1,4 +1,4 @@
-//! Merging two lists: as sets, by key, or one in place of the other.
+//! Merge of two lists: as sets, by key, or by replacement.
 
 use super::order::reorder;
 use super::{ListMerge, MergeKeys, PATCH, invalid, merge_map, plain_value};
@@ -6,7 +6,7 @@ use crate::error::PatchError;
 use insula_api::Json;
 use std::collections::HashMap;
 
-/// Keyed and unkeyed lists alike come out in the patch's order, with the rest where it best fits.
+/// Merges two lists. The result has the patch's order; other items go where they fit best.
 pub(super) fn merge_list(
     live: Vec<Json>,
     patch: Vec<Json>,
@@ -30,7 +30,7 @@ pub(super) fn merge_list(
     }
 }
 
-/// The items of `list` that are not in `gone`.
+/// Returns the items of `list` that are not in `gone`.
 pub(super) fn without(list: Vec<Json>, gone: &[Json]) -> Vec<Json> {
     let gone: HashMap<String, ()> = gone.iter().map(|item| (item.to_string(), ())).collect();
     list.into_iter()
@@ -55,7 +55,7 @@ fn merge_by_key(
     let (live, patch) = carry_out_directives(live, patch, at, key)?;
     let mut places: HashMap<String, usize> = HashMap::new();
     for (place, item) in live.iter().enumerate() {
-        // The first of two with one key is the one that changes.
+        // Of several items with one key, the first one is merged.
         places.entry(identity(item, key, at)?).or_insert(place);
     }
     let mut merged = live.clone();
@@ -76,8 +76,8 @@ fn merge_by_key(
     Ok(reorder(merged, &patch, &live, Some(merge)))
 }
 
-/// Items with `$patch`: deletions are carried out on `live`, a replacement empties it. The rest of
-/// the patch is left.
+/// Executes items with `$patch`: deletions remove items of `live`, a replacement empties it.
+/// Returns the rest of the patch.
 fn carry_out_directives(
     mut live: Vec<Json>,
     patch: Vec<Json>,
@@ -106,7 +106,7 @@ fn carry_out_directives(
     Ok((live, rest))
 }
 
-/// The item's key as text; its type counts, so that `1` and `"1"` are two.
+/// Returns an item's key as text with its type: `1` and `"1"` differ.
 pub(super) fn identity(item: &Json, key: &str, at: &str) -> Result<String, PatchError> {
     match item.get(key) {
         Some(Json::Null) | None => Err(invalid(

@@ -1,6 +1,5 @@
-//! The order of merged lists: the patch's items stand as the patch says, the others keep their live
-//! order, and the two rows are joined so that live neighbours stay neighbours where that is
-//! possible.
+//! Order of merged lists: items of the patch take the patch's order, the others keep their live
+//! order, and the two sequences are merged so that live neighbours stay neighbours where possible.
 //!
 //! ```text
 //! live [a,b,c], patch [d,b]: rows [d,b] and [a,c] → d (not live: first), a (before b), b, c
@@ -12,10 +11,10 @@ use crate::error::PatchError;
 use insula_api::Json;
 use std::collections::HashMap;
 
-/// Orders `merged` by `wanted`, with what is not in it placed by `live`.
+/// Orders `merged` by `wanted`; other items keep their order in `live`.
 pub(super) fn reorder(merged: Vec<Json>, wanted: &[Json], live: &[Json], merge: Option<&ListMerge>) -> Vec<Json> {
     let name = |item: &Json| match merge {
-        // Lists without a key are compared by value.
+        // Lists without a key compare items by value.
         None | Some(ListMerge::Set) => item.to_string(),
         Some(ListMerge::Key(key)) => identity(item, key, "").unwrap_or_default(),
     };
@@ -36,7 +35,7 @@ pub(super) fn reorder(merged: Vec<Json>, wanted: &[Json], live: &[Json], merge: 
             None => others.push((live.unwrap_or(usize::MAX), live, item)),
         }
     }
-    // Stable: items of one key stay as they stood.
+    // Stable: items with one key keep their order.
     ours.sort_by_key(|(place, ..)| *place);
     others.sort_by_key(|(place, ..)| *place);
     let mut out = Vec::with_capacity(ours.len() + others.len());
@@ -55,7 +54,7 @@ pub(super) fn reorder(merged: Vec<Json>, wanted: &[Json], live: &[Json], merge: 
     }
 }
 
-/// Whether the items of a patch stand in the order that the same patch wants.
+/// Checks that the items of a patch have the order that the same patch sets.
 pub(super) fn check(patch: &[Json], order: &[Json], at: &str, merge: Option<&ListMerge>) -> Result<(), PatchError> {
     let name = |item: &Json| match merge {
         None | Some(ListMerge::Set) => Ok(item.to_string()),

@@ -1,5 +1,5 @@
-//! The answers of a recorded server on a ServiceAccount, which has every kind of list, and what it
-//! refuses.
+//! Recorded answers of a server for a ServiceAccount, which has every kind of list, and the patches
+//! that it refuses.
 
 use super::*;
 use proptest::prelude::*;

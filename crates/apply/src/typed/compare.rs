@@ -1,4 +1,4 @@
-//! What differs between two objects of one schema.
+//! Comparison of two objects under one schema.
 
 use super::items::identified;
 use super::sets::{everything, grouped};
@@ -7,7 +7,7 @@ use crate::fields::{Element, FieldSet};
 use insula_api::Json;
 use std::collections::BTreeMap;
 
-/// The fields that a change added, changed and removed. No field is in two of them.
+/// Fields that a change added, changed and removed; the three sets are disjoint.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Comparison {
     pub(crate) added: FieldSet,
@@ -16,21 +16,21 @@ pub(crate) struct Comparison {
 }
 
 impl Comparison {
-    /// Leaves fields out, with all below them.
+    /// Removes ignored fields, with everything below them.
     pub(crate) fn cut(&mut self, ignored: &FieldSet) {
         self.added.cut(ignored);
         self.modified.cut(ignored);
         self.removed.cut(ignored);
     }
 
-    /// What of a set is new or other than it was.
+    /// Returns the fields of a set that were added or changed.
     pub(crate) fn touched(&self, fields: &FieldSet) -> FieldSet {
         let mut touched = fields.intersection(&self.added);
         touched.unite(fields.intersection(&self.modified));
         touched
     }
 
-    /// All that is new or other than it was.
+    /// Returns all fields that were added or changed.
     pub(crate) fn into_touched(self) -> FieldSet {
         let mut touched = self.added;
         touched.unite(self.modified);
@@ -66,7 +66,7 @@ impl Walk {
     }
 
     fn both(&mut self, shape: Shape<'_>, old: &Json, new: &Json) {
-        // Most of an object is as it was.
+        // Most of an object is unchanged.
         if old == new {
             return;
         }
@@ -86,7 +86,7 @@ impl Walk {
         self.fields(shape, before, old, new);
     }
 
-    /// What differs below a place of which one side at least has fields.
+    /// Compares a path where at least one side has fields of its own.
     fn fields(&mut self, shape: Shape<'_>, kind: Kind<'_>, old: &Json, new: &Json) {
         match kind {
             Kind::Map => self.entries(shape, old, new),
@@ -128,7 +128,7 @@ impl Walk {
         }
     }
 
-    /// What goes by one identity in a list. Equal items are one value, and turn into it and back.
+    /// Compares the items of a list with one identity. Duplicates count together as one value.
     fn item(&mut self, shape: Shape<'_>, before: &[&Json], after: &[&Json]) {
         match (before, after) {
             ([before], [after]) => self.both(shape, before, after),
@@ -149,7 +149,7 @@ impl Walk {
 
 type Object = serde_json::Map<String, Json>;
 
-/// The fields of two objects, each once and in order.
+/// Iterates over the fields of two objects in order, each name once.
 fn beside<'v>(old: &'v Object, new: &'v Object) -> impl Iterator<Item = (&'v str, Option<&'v Json>, Option<&'v Json>)> {
     let (mut old, mut new) = (old.iter().peekable(), new.iter().peekable());
     std::iter::from_fn(move || {
@@ -164,7 +164,7 @@ fn beside<'v>(old: &'v Object, new: &'v Object) -> impl Iterator<Item = (&'v str
     })
 }
 
-/// Whether a value is owned as one: a scalar, an atomic list or map, one that is empty.
+/// Returns true if a value has one owner: a scalar, an atomic list or map, or an empty one.
 fn is_leaf(kind: Kind<'_>, value: &Json) -> bool {
     match kind {
         Kind::Scalar(_) | Kind::AtomicList | Kind::AtomicMap => true,

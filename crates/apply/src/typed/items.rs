@@ -1,10 +1,10 @@
-//! Items of lists by what tells them apart.
+//! Identities of list items.
 
 use super::shape::{Kind, Shape};
 use crate::fields::Element;
 use insula_api::Json;
 
-/// What tells an item apart, or why nothing does.
+/// Returns the element that identifies an item, or the reason why it has no identity.
 pub(crate) fn identity(list: Shape<'_>, kind: Kind<'_>, item: &Json) -> Result<Element, String> {
     match kind {
         Kind::Keyed(keys) => by_keys(list.items(), keys, item),
@@ -38,8 +38,8 @@ fn by_keys(items: Shape<'_>, keys: &[String], item: &Json) -> Result<Element, St
     Ok(Element::key(found))
 }
 
-/// The items of a list with what tells them apart, in order. Items that nothing tells apart go by
-/// their place: stored objects may be older than their schema.
+/// Returns the items of a list with their elements, in order. Items without an identity are
+/// identified by index: stored objects may be older than their schema.
 pub(crate) fn identified<'v>(list: Shape<'_>, kind: Kind<'_>, items: &'v [Json]) -> Vec<(Element, &'v Json)> {
     let identities = items.iter().zip(0..).map(|(item, place)| {
         let element = identity(list, kind, item).unwrap_or(Element::Index(place));

@@ -1,4 +1,4 @@
-//! A configuration laid over a live object.
+//! Merge of an applied configuration into a live object.
 
 use super::items::identified;
 use super::shape::{Kind, Shape};
@@ -7,8 +7,8 @@ use insula_api::Json;
 use serde_json::Map;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The live object with what is applied: nothing is removed; lists keep their items and take the
-/// applied order.
+/// Merges a configuration into the live object. Removes nothing; lists keep their items and take
+/// the applied order.
 pub(crate) fn merge(shape: Shape<'_>, live: &Json, applied: &Json) -> Json {
     let kind = shape.kind(applied);
     match kind {
@@ -47,8 +47,8 @@ fn merge_maps(shape: Shape<'_>, live: &Map<String, Json>, applied: &Map<String, 
     merged
 }
 
-/// Items that only live has keep their place among those that stay in order; shared items stand as
-/// applied.
+/// Merges two lists. Items that exist only in `live` keep their position among those whose order is
+/// unchanged; common items take the applied order.
 ///
 /// ```text
 /// live [a b c], applied [c x a] -> [b c x a]
@@ -58,7 +58,7 @@ fn merge_lists(shape: Shape<'_>, kind: Kind<'_>, live: &[Json], applied: &[Json]
     let applied = identified(shape, kind, applied);
     let mut known: BTreeMap<&Element, Option<&Json>> = BTreeMap::new();
     for (element, item) in &live {
-        // Several equal items are not merged with the one that is applied, but replaced.
+        // Duplicate items are replaced by the applied one, not merged with it.
         known
             .entry(element)
             .and_modify(|item| *item = None)
@@ -80,14 +80,14 @@ fn merge_lists(shape: Shape<'_>, kind: Kind<'_>, live: &[Json], applied: &[Json]
     loop {
         if let Some((element, item)) = l.peek() {
             if !wanted.contains(element) {
-                // Only live has it: it stands before whatever comes next.
+                // Only in `live`: goes before the next item.
                 merged.push((*item).clone());
                 l.next();
                 continue;
             }
             let due = a.peek().is_some_and(|(first, _)| first == element);
             if !due && a.peek().is_some() && next.is_some_and(|next| next != element) {
-                // It is applied further on.
+                // Applied at a later position.
                 l.next();
                 continue;
             }

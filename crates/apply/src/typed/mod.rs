@@ -1,9 +1,8 @@
-//! Objects read by their schema: which of their fields are there ([`fields_of`]), what differs
-//! between two ([`compare`]), one laid over another ([`merge`]), one without some of its fields
-//! ([`remove`]).
+//! Operations on objects by their schema: their fields ([`fields_of`]), their differences
+//! ([`compare`]), their merge ([`merge`]), and removal of fields ([`remove`]).
 //!
-//! The rules are those of structured-merge-diff: lists and maps that are atomic are one value;
-//! items of sets and keyed lists, and entries of maps, are fields of their own.
+//! The rules are those of structured-merge-diff: atomic lists and maps are one value; items of sets
+//! and keyed lists, and entries of maps, are fields of their own.
 
 mod compare;
 mod items;

@@ -1,11 +1,11 @@
-//! Sets that were written under an older schema.
+//! Adaptation of field sets that were written under an older schema.
 
 use super::shape::{Kind, Shape};
 use crate::fields::{Element, FieldNode, FieldSet};
 use insula_api::Json;
 
-/// The set under today's schema: who owned something inside a list or map that has become one value
-/// owns that value.
+/// Returns the set under the current schema: an owner of a field inside a list or map that has
+/// become atomic owns the whole value.
 pub(crate) fn reconcile(shape: Shape<'_>, set: FieldSet) -> FieldSet {
     set.map(|element, place| match element {
         _ if place.below.is_empty() => place,
@@ -18,8 +18,7 @@ fn reconcile_place(child: Shape<'_>, place: FieldNode) -> FieldNode {
     if child.is_unknown() {
         return place;
     }
-    // The schema alone decides: where it leaves the type open, it has no opinion on ownership
-    // either.
+    // Only the schema decides: where it leaves the type open, ownership stays as it is.
     match child.kind(&Json::Null) {
         Kind::AtomicList | Kind::AtomicMap => FieldNode {
             member: true,

@@ -1,11 +1,11 @@
-//! An object without some of its fields.
+//! Removal of fields from an object.
 
 use super::items::identity;
 use super::shape::{Kind, Shape};
 use crate::fields::{Element, FieldSet};
 use insula_api::Json;
 
-/// The value without the members of the set. What holds them stays, if it is empty then.
+/// Returns the value without the members of the set. Parents stay, even if they are empty.
 pub(crate) fn remove(shape: Shape<'_>, value: &Json, gone: &FieldSet) -> Json {
     match (shape.kind(value), value) {
         (Kind::Map, Json::Object(fields)) => {

@@ -1,4 +1,4 @@
-//! The fields of one object as a set.
+//! Field sets of whole objects.
 
 use super::items::identified;
 use super::shape::{Child, Kind, Shape};
@@ -6,12 +6,13 @@ use crate::fields::{Element, FieldNode, FieldSet};
 use insula_api::Json;
 use std::collections::BTreeMap;
 
-/// What an applied configuration owns: every leaf, every item of a list, every entry of a map.
+/// Returns the fields that an applied configuration owns: every leaf, item of a list and entry of a
+/// map.
 pub(crate) fn fields_of(shape: Shape<'_>, value: &Json) -> FieldSet {
     owned(shape, value).below
 }
 
-/// A leaf is a member; what has fields of its own is one only if its parent says so.
+/// A leaf is a member; a value with fields of its own is one only if it is an item or entry.
 fn owned(shape: Shape<'_>, value: &Json) -> FieldNode {
     let mut below = FieldSet::default();
     match (shape.kind(value), value) {
@@ -30,8 +31,8 @@ fn owned(shape: Shape<'_>, value: &Json) -> FieldNode {
             for (element, items) in grouped(identified(shape, kind, items)) {
                 let below_item = match items.as_slice() {
                     [item] => owned(shape.items(), item).below,
-                    // Which of several equal items a field is of cannot be said: they are owned
-                    // together.
+                    // The fields of duplicate items cannot be told apart: the items are owned as
+                    // wholes.
                     _ => FieldSet::default(),
                 };
                 below.put(
@@ -48,7 +49,7 @@ fn owned(shape: Shape<'_>, value: &Json) -> FieldNode {
     FieldNode { member: false, below }
 }
 
-/// Every place of a value, as if it had just been added.
+/// Returns every path of a value, as if all of it had just been added.
 pub(crate) fn everything(shape: Shape<'_>, value: &Json) -> FieldSet {
     let mut all = FieldSet::default();
     match (shape.kind(value), value) {
@@ -74,7 +75,7 @@ pub(crate) fn everything(shape: Shape<'_>, value: &Json) -> FieldSet {
     all
 }
 
-/// Items that nothing tells apart, together.
+/// Groups items by their element.
 pub(crate) fn grouped(items: Vec<(Element, &Json)>) -> BTreeMap<Element, Vec<&Json>> {
     let mut groups: BTreeMap<Element, Vec<&Json>> = BTreeMap::new();
     for (element, item) in items {
@@ -83,8 +84,8 @@ pub(crate) fn grouped(items: Vec<(Element, &Json)>) -> BTreeMap<Element, Vec<&Js
     groups
 }
 
-/// The set with the named fields that lead to its members: who owns `spec.size` has `spec` too, but
-/// who owns an entry of a map does not have the map's other entries.
+/// Adds the declared fields that lead to members: the owner of `spec.size` has `spec` too, but the
+/// owner of a map's entry does not have its other entries.
 pub(crate) fn with_named(shape: Shape<'_>, set: FieldSet) -> FieldSet {
     let mut fields = shape.fields();
     set.map(|element, place| {

@@ -1,30 +1,30 @@
-//! What the schema says about ownership at one place: which values are one, which have fields of
-//! their own.
+//! Ownership rules of the schema at a path: which values are atomic, and which have fields of their
+//! own.
 
 use insula_api::Json;
 use insula_schema::{Children, ListType, MapType, Node, Structural, Type};
 use serde_json::json;
 use std::sync::OnceLock;
 
-/// The schema at one place of an object, as far as owners are concerned.
+/// The schema at one path of an object, as far as ownership depends on it.
 #[derive(Debug, Clone, Copy)]
 pub struct Shape<'a> {
     of: Of<'a>,
-    /// Whether fields that nobody declared are kept: so says this place or one above.
+    /// True if undeclared fields are kept, because of this node or one above it.
     keeps_unknown: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
 enum Of<'a> {
     Node(&'a Node),
-    /// A whole object: to what the schema declares come `apiVersion`, `kind` and `metadata`.
+    /// A whole object: `apiVersion`, `kind` and `metadata` beside the fields of the schema.
     Object(&'a Node),
     Text,
-    /// No schema: lists are one value, objects are maps.
+    /// No schema: lists are atomic, objects are maps.
     Unknown,
 }
 
-/// How a value is owned.
+/// Ownership of a value by its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind<'a> {
     Scalar(Scalar),
@@ -43,7 +43,7 @@ pub(crate) enum Scalar {
     Any,
 }
 
-/// Finds the shapes of an object's fields. Names must be asked for in ascending order, as objects
+/// Lookup of the shapes of an object's fields. Names must be asked in ascending order, as objects
 /// keep them.
 pub(crate) struct Fields<'a> {
     of: Of<'a>,
@@ -52,7 +52,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl<'a> Fields<'a> {
-    /// A field, unless the schema has no place for it.
+    /// Returns a field, unless the schema does not allow it.
     pub(crate) fn child(&mut self, name: &str) -> Option<Child<'a>> {
         let keeps_unknown = self.keeps_unknown;
         let Some((node, children)) = &mut self.node else {
@@ -74,21 +74,21 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// A field's shape; fields that the schema has no place for are read without one.
+    /// Returns a field's shape; fields that the schema does not allow have no schema.
     pub(crate) fn field(&mut self, name: &str) -> Shape<'a> {
         self.child(name).map_or(Shape::UNKNOWN, |child| child.shape)
     }
 }
 
-/// What a schema says about a field's name.
+/// Schema of a field's name.
 pub(crate) struct Child<'a> {
     pub(crate) shape: Shape<'a>,
-    /// Declared by name, and not an entry of a map.
+    /// True if declared by name, false for an entry of a map.
     pub(crate) named: bool,
 }
 
 impl<'a> Shape<'a> {
-    /// Of whole objects.
+    /// Makes the shape of whole objects with this schema.
     pub fn for_schema(schema: &'a Structural) -> Shape<'a> {
         Shape {
             of: Of::Object(schema.root()),
@@ -109,7 +109,8 @@ impl<'a> Shape<'a> {
         Shape { of, keeps_unknown }
     }
 
-    /// How a value is owned here. The value counts only where the schema leaves its type open.
+    /// Returns the ownership of a value. Depends on the value only where the schema leaves its type
+    /// open.
     pub(crate) fn kind(self, value: &Json) -> Kind<'a> {
         let node = match self.of {
             Of::Text => return Kind::Scalar(Scalar::Text),
@@ -134,17 +135,17 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// A field, unless the schema has no place for it.
+    /// Returns a field, unless the schema does not allow it.
     pub(crate) fn child(self, name: &str) -> Option<Child<'a>> {
         self.fields().child(name)
     }
 
-    /// A field's shape; fields that the schema has no place for are read without one.
+    /// Returns a field's shape; fields that the schema does not allow have no schema.
     pub(crate) fn field(self, name: &str) -> Shape<'a> {
         self.fields().field(name)
     }
 
-    /// The fields of an object, in order.
+    /// Returns a lookup for the fields of an object.
     pub(crate) fn fields(self) -> Fields<'a> {
         let node = match self.of {
             Of::Node(node) | Of::Object(node) => Some(node),
@@ -157,7 +158,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The items of a list.
+    /// Returns the shape of a list's items.
     pub(crate) fn items(self) -> Shape<'a> {
         match self.of {
             Of::Node(node) | Of::Object(node) => match node.items() {
@@ -168,7 +169,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// The default of an item's field: a key that is left out has that value.
+    /// Returns the default of an item's field, which replaces a missing key.
     pub(crate) fn default_of(self, field: &str) -> Option<&'a Json> {
         match self.of {
             Of::Node(node) | Of::Object(node) => node.property(field)?.default(),
@@ -176,7 +177,7 @@ impl<'a> Shape<'a> {
         }
     }
 
-    /// Whether there is no schema here.
+    /// Returns true if there is no schema.
     pub(crate) fn is_unknown(self) -> bool {
         matches!(self.of, Of::Unknown)
     }
@@ -187,7 +188,7 @@ impl<'a> Child<'a> {
         Child { shape, named: true }
     }
 
-    /// What no schema has a place for.
+    /// A field without a schema.
     pub(crate) const UNKNOWN: Child<'static> = Child {
         shape: Shape::UNKNOWN,
         named: false,
@@ -206,7 +207,7 @@ fn unknown(value: &Json) -> Kind<'static> {
     }
 }
 
-/// Kubernetes' ObjectMeta, as far as owners are concerned.
+/// Returns the schema of Kubernetes' ObjectMeta, as far as ownership depends on it.
 fn metadata() -> &'static Structural {
     static METADATA: OnceLock<Structural> = OnceLock::new();
     METADATA.get_or_init(|| {

@@ -1,5 +1,5 @@
-//! Whether what a client applies fits the schema well enough for its fields to be told apart.
-//! Values are validated later.
+//! Validation of applied configurations: they must fit the schema so far that their fields can be
+//! identified. The registry validates values later.
 
 use super::items::identity;
 use super::shape::{Kind, Scalar, Shape};
@@ -7,7 +7,7 @@ use crate::fields::Element;
 use insula_api::Json;
 use std::collections::BTreeSet;
 
-/// Everything that is wrong, as one text in Kubernetes' words.
+/// Returns all errors as one text, in Kubernetes' words.
 pub(crate) fn validate(shape: Shape<'_>, value: &Json) -> Result<(), String> {
     let mut problems = Vec::new();
     check(shape, value, "", &mut problems);
