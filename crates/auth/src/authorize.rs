@@ -1,12 +1,12 @@
-//! May they? An ordered chain of steps, each with an opinion or none; the first opinion holds, and
-//! no opinion is a no.
+//! Authorization: an ordered chain of steps, each with an opinion or none. The first opinion
+//! decides; without any, the request is refused.
 //!
 //! ```text
 //! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus → PlatformAdmins → RequiredGroups
 //! → Content → MaximalPermission → Rbac → (refuse)
 //! ```
-//! Refusals that no one may lift stand before the grants that they limit. RBAC decides for
-//! everybody else.
+//! Refusals that nobody may override come before the grants that they limit. RBAC decides all other
+//! requests.
 
 use crate::identities::Identities;
 use crate::rbac::{self, Roles};
@@ -15,7 +15,7 @@ use crate::user::{GROUP_KCP_ADMIN, GROUP_MASTERS, UserInfo};
 use insula_api::ClusterName;
 use std::sync::Arc;
 
-/// What is to be done.
+/// Attributes of a request that authorization decides on.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Attributes {
     /// `get`, `list`, `create`, …; for paths the HTTP method in lower case.
@@ -26,87 +26,87 @@ pub struct Attributes {
     pub version: String,
     /// Resource, in the plural.
     pub resource: String,
-    /// What follows the name: `status`, `scale`, ….
+    /// Subresource, such as `status` or `scale`; empty if there is none.
     pub subresource: String,
-    /// Object, empty where the request names none.
+    /// Name of the object; empty if the request names none.
     pub name: String,
-    /// Namespace, empty at the cluster scope.
+    /// Namespace; empty at cluster scope.
     pub namespace: String,
-    /// The path below the cluster, for requests that are for no resource.
+    /// Path below the cluster, for non-resource requests.
     pub path: String,
-    /// The logical cluster. None for requests across all clusters (`*`) and outside of any.
+    /// Logical cluster; `None` for requests across all clusters (`*`) or outside of any.
     pub cluster: Option<ClusterName>,
-    /// Whether it is for a resource rather than a path.
+    /// True for a resource, false for a path.
     pub is_resource_request: bool,
 }
 
-/// What the decision may know about the cluster.
+/// Facts about a cluster that authorization may use.
 #[derive(Debug, Clone, Default)]
 pub struct ClusterFacts {
-    /// The cluster that these facts are about. Facts about another one count for nothing.
+    /// The cluster of these facts; facts about another cluster are ignored.
     pub cluster: Option<ClusterName>,
-    /// Names of the users that administer this cluster. Who administers a parent has no right here
-    /// by that.
+    /// Users that administer this cluster. Administrators of a parent have no rights here by that.
     pub admin_users: Vec<String>,
-    /// Groups that do.
+    /// Groups that administer this cluster.
     pub admin_groups: Vec<String>,
-    /// The groups without which nobody enters it.
+    /// Groups that every user of the cluster needs.
     pub required_groups: Option<Arc<RequiredGroups>>,
-    /// The roles in this cluster; none where there is no cluster.
+    /// Roles in this cluster; `None` where there is no cluster.
     pub roles: Option<Arc<dyn Roles>>,
-    /// The question is what a user could do who was let in: exports are bound from outside.
+    /// True if the user counts as having entered the cluster: exports are bound from outside.
     pub entered: bool,
-    /// Its initializers are at work: its administrators may look at it, and nobody else.
+    /// True while its initializers run: then only its administrators may read in it.
     pub unfinished: bool,
 }
 
-/// An opinion. Reasons are for the audit log, not for clients.
+/// Opinion of a step. Reasons are for the audit log, not for clients.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Decision {
-    /// Yes, and no later step is asked.
+    /// Allows the request; later steps are skipped.
     Allow {
-        /// Which rule says so.
+        /// The rule that allows it.
         reason: String,
     },
-    /// No, and no later step is asked.
+    /// Refuses the request; later steps are skipped.
     Deny {
-        /// Which rule says so.
+        /// The rule that refuses it.
         reason: String,
     },
-    /// Ask the next step.
+    /// Leaves the decision to the next step.
     NoOpinion,
 }
 
-/// One authorizer of the chain.
+/// One step of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Step {
-    /// `system:masters` may do everything.
+    /// Allows `system:masters` everything.
     Masters,
-    /// Nobody else may enter a `system:` cluster.
+    /// Refuses everybody else in `system:` clusters.
     SystemClusters,
-    /// Health is no secret.
+    /// Allows reading health endpoints.
     AlwaysAllowedPaths,
-    /// Requests across all clusters are for `system:masters`; outside of any, for platform
-    /// administrators.
+    /// Allows requests across all clusters only for `system:masters`, and those outside of any only
+    /// for platform administrators.
     Wildcard,
-    /// Acting as one of the system's own is for platform administrators, and as `system:masters`
-    /// for nobody.
+    /// Refuses impersonation of the system's own users, except by platform administrators, and of
+    /// `system:masters` by anybody.
     Impersonation,
-    /// Status of bindings and exports is written by controllers only.
+    /// Refuses writes to the status of bindings and exports, except by controllers.
     SystemStatus,
-    /// `system:kcp:admin` administers every ordinary cluster.
+    /// Allows `system:kcp:admin` everything in ordinary clusters.
     PlatformAdmins,
-    /// Groups that the platform demands of whoever enters a workspace.
+    /// Refuses users who lack the groups that the platform requires in the workspace.
     RequiredGroups,
-    /// Who may not enter a workspace may do nothing in it.
+    /// Refuses users who may not enter the workspace.
     Content,
-    /// What the owner of an export leaves to nobody, no role of a consumer gives.
+    /// Refuses requests beyond an export's maximal permission policy, whatever the consumer's roles
+    /// grant.
     MaximalPermission,
-    /// Roles within the cluster.
+    /// Allows requests by the roles of the cluster.
     Rbac,
 }
 
-/// The chain. [`authorize`] asks in this order.
+/// The steps, in the order in which [`authorize`] asks them.
 pub const STEPS: [Step; 11] = [
     Step::Masters,
     Step::SystemClusters,
@@ -122,7 +122,7 @@ pub const STEPS: [Step; 11] = [
 ];
 
 impl Step {
-    /// The step in the audit log. Steps that kcp has, too, have its names.
+    /// Returns the step's name in the audit log: kcp's name where kcp has the step.
     pub fn name(self) -> &'static str {
         match self {
             Step::Masters => "00-masters",
@@ -140,10 +140,10 @@ impl Step {
     }
 }
 
-/// What the steps said that were asked, in their order: none of them after the first opinion.
+/// Opinions of the steps asked so far, in order; nothing follows the first opinion.
 pub type Trail = Vec<(Step, Decision)>;
 
-/// Proof that the chain said yes to these attributes. Only [`permit`] makes one.
+/// Proof that the chain allowed these attributes. Only [`permit`] makes one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Permit {
     attributes: Attributes,
@@ -151,39 +151,39 @@ pub struct Permit {
     trail: Trail,
 }
 
-/// The chain said no. Displays what the client reads, as Kubernetes and kcp say it; means 403.
+/// Refusal by the chain: 403. Displays the client's message, in the words of Kubernetes and kcp.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct Forbidden {
     /// `configmaps "a" is forbidden: User "u" cannot …: access denied`.
     pub message: String,
-    /// Why, for the audit log.
+    /// Reason of the refusal, for the audit log.
     pub reason: String,
-    /// How it came to that, for the audit log.
+    /// Opinions of the steps, for the audit log.
     pub trail: Trail,
 }
 
 impl Permit {
-    /// What was permitted, and nothing else.
+    /// Returns the attributes that are permitted, and no others.
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// Which rule said so, for the audit log.
+    /// Returns the rule that allowed them, for the audit log.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// How it came to that, for the audit log.
+    /// Returns the opinions of the steps, for the audit log.
     pub fn trail(&self) -> &Trail {
         &self.trail
     }
 }
 
-/// Asks the chain, and gives the permit that doors ask for.
+/// Asks the chain and returns the permit that handlers require.
 ///
 /// # Errors
-/// The chain said no, or nobody said yes.
+/// Fails if a step refuses the request, or none allows it.
 pub fn permit(user: &UserInfo, attributes: Attributes, facts: &ClusterFacts) -> Result<Permit, Forbidden> {
     let trail = asked(user, &attributes, facts);
     let reason = match trail.last() {
@@ -205,7 +205,7 @@ pub fn permit(user: &UserInfo, attributes: Attributes, facts: &ClusterFacts) -> 
     })
 }
 
-/// The first opinion of the chain.
+/// Returns the first opinion of the chain.
 pub fn authorize(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
     let last = asked(user, attributes, facts).pop();
     last.map_or(Decision::NoOpinion, |(_, decision)| decision)
@@ -282,23 +282,25 @@ fn deny_if(holds: bool, reason: &str) -> Decision {
     if holds { deny(reason) } else { Decision::NoOpinion }
 }
 
-/// Impersonation is asked of whoever asks for something else, wherever that is.
+/// Returns true for requests for objects; impersonation accompanies other requests, wherever they
+/// go.
 fn is_about_objects(attributes: &Attributes) -> bool {
     attributes.is_resource_request && !attributes.verb.starts_with("impersonate")
 }
 
-/// Exactly these paths, and reading only: `/readyz/x` may name internals.
+/// Returns true for reading exactly these paths: `/readyz/x` may name internals.
 fn is_health(attributes: &Attributes) -> bool {
     !attributes.is_resource_request
         && matches!(attributes.verb.as_str(), "get" | "head")
         && matches!(attributes.path.as_str(), "/healthz" | "/livez" | "/readyz")
 }
 
-/// `impersonate`, and the constrained kinds `impersonate:user-info` and `impersonate-on:…`.
+/// Decides on `impersonate`, and the constrained verbs `impersonate:user-info` and
+/// `impersonate-on:…`.
 ///
-/// What is borrowed counts in the workspace where it was borrowed. Roles there decide about its own
-/// people; names of the system would count for more, and some of what is known of an identity says
-/// where it counts.
+/// An impersonated identity counts only in the workspace where it is impersonated, so that roles
+/// there decide about the workspace's own users. Names of the system would count in more places,
+/// and some extra fields of an identity say where it counts.
 fn impersonation(is_platform_admin: bool, attributes: &Attributes) -> Decision {
     if !attributes.verb.starts_with("impersonate") {
         return Decision::NoOpinion;
@@ -314,7 +316,7 @@ fn impersonation(is_platform_admin: bool, attributes: &Attributes) -> Decision {
     }
 }
 
-/// Whether an identity is one that a workspace may have of itself.
+/// Returns true for identities that a workspace can have of its own.
 fn is_of_the_workspace(attributes: &Attributes) -> bool {
     let Attributes {
         verb,
@@ -343,8 +345,8 @@ fn is_of_the_workspace(attributes: &Attributes) -> bool {
         }
 }
 
-/// What a type's initializers set up is there before anybody works with it. Questions are no
-/// writes, and what is asked of the LogicalCluster is admission's matter.
+/// Refuses work in a workspace before its type's initializers are done. Reviews are no writes, and
+/// admission decides on writes to the LogicalCluster.
 fn unfinished(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> Decision {
     let reads = matches!(attributes.verb.as_str(), "get" | "head" | "list" | "watch");
     let harmless = matches!(
@@ -376,10 +378,11 @@ fn writes_tenancy_status(attributes: &Attributes) -> bool {
         && !matches!(attributes.verb.as_str(), "get" | "list" | "watch")
 }
 
-/// What a refused client reads.
+/// Returns the message for a refused client.
 ///
-/// `configmaps "a" is forbidden: User "u" cannot get resource "configmaps" in API group "" in the
-/// namespace "n": access denied`. Nothing in it is not from the request itself.
+/// Example:
+/// `configmaps "a" is forbidden: User "u" cannot get resource "configmaps" in API group "" in the namespace "n": access denied`.
+/// All of it comes from the request itself.
 pub fn forbidden_message(user: &UserInfo, attributes: &Attributes) -> String {
     let Attributes {
         verb,
@@ -404,7 +407,7 @@ pub fn forbidden_message(user: &UserInfo, attributes: &Attributes) -> String {
         what = format!("{what} {name:?}");
     }
     let slash = if subresource.is_empty() { "" } else { "/" };
-    // To Kubernetes a namespace stands in itself.
+    // In Kubernetes, a namespace object is inside itself.
     let own = if resource == "namespaces" && group.is_empty() {
         name
     } else {

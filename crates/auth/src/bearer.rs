@@ -1,26 +1,25 @@
-//! The Authorization header, read strictly: what is not exactly one well-formed bearer token is
-//! refused, never anonymous.
+//! Strict parsing of the Authorization header: anything but exactly one well-formed bearer token is
+//! refused, never treated as anonymous.
 //!
-//! Kubernetes lets a malformed header pass as if there were none. Here a client that meant to
-//! identify itself and failed hears so, and nothing can hide a second credential behind the first.
+//! Kubernetes ignores a malformed header. Here a client that failed to identify itself gets an
+//! error, and no second credential can hide behind the first.
 
-/// Longer tokens are refused; real ones have some 1–4 KiB.
+/// Most bytes of a token; real ones have about 1–4 KiB.
 pub const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// The header is no bearer token. Every variant means 401; the texts never hold the header's
-/// content.
+/// Refusal of a header: 401. The texts never contain parts of the header.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum BearerError {
-    /// More than one header: which of them counts must not be a matter of taste.
+    /// More than one header: the choice between them must not be arbitrary.
     #[error("more than one Authorization header; send one")]
     Several,
-    /// Another scheme.
+    /// Another scheme than `Bearer`.
     #[error("unsupported Authorization scheme; send `Bearer <token>`")]
     Scheme,
-    /// The scheme alone.
+    /// The scheme without a token.
     #[error("empty bearer token; send `Bearer <token>`")]
     Empty,
-    /// Blanks or other characters that no token has.
+    /// Spaces or other characters that tokens do not have.
     #[error("malformed bearer token: a token is one word of visible ASCII after `Bearer` and one space")]
     Malformed,
     /// Longer than [`TOKEN_BYTES_MAX`].
@@ -28,11 +27,11 @@ pub enum BearerError {
     TooLong,
 }
 
-/// The token of a request, given the values of all its Authorization headers. None without any
-/// header.
+/// Returns the token of a request, given the values of all its Authorization headers; `None`
+/// without any header.
 ///
 /// # Errors
-/// Anything but nothing or one well-formed token.
+/// Fails unless there is no header, or one well-formed token.
 pub fn token<'a>(headers: impl IntoIterator<Item = &'a [u8]>) -> Result<Option<&'a str>, BearerError> {
     let mut headers = headers.into_iter();
     let Some(value) = headers.next() else { return Ok(None) };
@@ -56,7 +55,8 @@ pub fn token<'a>(headers: impl IntoIterator<Item = &'a [u8]>) -> Result<Option<&
     std::str::from_utf8(token).map(Some).map_err(|_| BearerError::Malformed)
 }
 
-/// One word of visible ASCII. RFC 6750 allows fewer characters, but token files in use have others.
+/// Returns true for one word of visible ASCII. RFC 6750 allows fewer characters, but token files in
+/// use have others.
 pub(crate) fn is_token(token: &[u8]) -> bool {
     !token.is_empty() && token.iter().all(u8::is_ascii_graphic)
 }

@@ -1,8 +1,8 @@
-//! A user from a client certificate: the common name is the user, organizations are groups.
+//! Users from client certificates: the common name is the user, organizations are groups.
 //!
-//! TLS has checked the chain before, and the dates when the connection began; here is what
-//! Kubernetes and TLS libraries leave open, so that no certificate made for another purpose becomes
-//! a user.
+//! TLS has verified the chain, and the validity when the connection began. This module checks the
+//! properties that Kubernetes and TLS libraries leave open, so that no certificate made for another
+//! purpose identifies a user.
 
 use crate::user::{EXTRA_CREDENTIAL, UserInfo};
 use insula_api::Timestamp;
@@ -14,27 +14,28 @@ use x509_parser::{
     prelude::{FromDer, X509Certificate, X509Name},
 };
 
-/// The certificate identifies nobody. Every variant means 401.
+/// Refusal of a certificate: 401.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum CertificateError {
-    /// Not one DER certificate, or one with unreadable or repeated extensions.
+    /// Not exactly one DER certificate, or one with unreadable or repeated extensions.
     #[error("malformed client certificate")]
     Malformed,
-    /// A certificate that signs others.
+    /// A certificate authority.
     #[error("the client certificate is a certificate authority (CA:TRUE); use a leaf certificate")]
     Authority,
-    /// Made for something else.
+    /// A certificate for another purpose.
     #[error("the client certificate is not for client authentication; issue it with extended key usage clientAuth")]
     Usage,
-    /// Without a name, or with several.
+    /// No common name, or several.
     #[error("the client certificate must have exactly one common name (CN), which is the user's name")]
     Name,
 }
 
-/// The user that a certificate in DER names, and the last second in which it does.
+/// Returns the user that a DER certificate names, and the end of its validity.
 ///
 /// # Errors
-/// The certificate is malformed, an authority, not for clients, or names nobody.
+/// Fails if the certificate is malformed, an authority, not for clients, or without exactly one
+/// name.
 pub fn user(der: &[u8]) -> Result<(UserInfo, Timestamp), CertificateError> {
     let (rest, certificate) = X509Certificate::from_der(der).map_err(|_| CertificateError::Malformed)?;
     if !rest.is_empty() {
@@ -58,10 +59,10 @@ pub fn user(der: &[u8]) -> Result<(UserInfo, Timestamp), CertificateError> {
     Ok((user, Timestamp(certificate.validity().not_after.timestamp())))
 }
 
-/// Why a request for a certificate cannot be read, in the words of Kubernetes.
+/// Error of an unreadable certificate request, in Kubernetes' words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
-    /// No PEM, or PEM of something else.
+    /// Not PEM, or PEM of another type.
     #[error("PEM block type must be CERTIFICATE REQUEST")]
     Pem,
     /// Not PKCS#10 in DER.
@@ -69,11 +70,11 @@ pub enum RequestError {
     Malformed,
 }
 
-/// The organizations that the subject of a request names: the groups of who would show the
-/// certificate. The signature is for whoever signs to check.
+/// Returns the organizations in the subject of a request: the groups of the future certificate's
+/// user. The signer verifies the signature.
 ///
 /// # Errors
-/// It is no request in PEM.
+/// Fails if the text is not a certificate request in PEM.
 pub fn requested_groups(pem: &[u8]) -> Result<Vec<String>, RequestError> {
     let (_, block) = parse_x509_pem(pem).map_err(|_| RequestError::Pem)?;
     if block.label != "CERTIFICATE REQUEST" {
@@ -106,7 +107,7 @@ fn subject(subject: &X509Name<'_>) -> Result<(String, Vec<String>), CertificateE
             groups.push(group.to_owned());
         }
     }
-    // A name that breaks a log line in two would let its owner write the second half.
+    // A line break in a name would let its owner forge log lines.
     if groups
         .iter()
         .map(String::as_str)
@@ -130,7 +131,7 @@ fn fingerprint(der: &[u8]) -> String {
 mod tests {
     use super::*;
 
-    // Self-signed, made once with `openssl req -x509`; what is read does not depend on dates or
+    // Self-signed, made once with `openssl req -x509`; the tests depend on neither dates nor
     // signatures.
     const ADMIN: &[u8] = include_bytes!("../tests/data/admin.pem");
 
@@ -191,7 +192,7 @@ mod tests {
         for index in 0..whole.len() {
             let mut changed = whole.clone();
             changed[index] ^= 0xff;
-            // Some bytes carry no meaning here (the signature); whatever comes out, nothing panics.
+            // Some bytes have no effect here (the signature); but none may cause a panic.
             let _ = user(&changed);
         }
     }

@@ -1,10 +1,10 @@
-//! Who a user counts as in one cluster.
+//! Identities of a user in one cluster.
 //!
-//! Within their scopes users are themselves. Outside of them they are nobody in particular, of whom
-//! no more is known than the clusters that vouch for them: an identity that was borrowed, or given
-//! out by one workspace, must not count in another. A service account has a second name, which
-//! tells its cluster, so that other clusters can grant it something. And a warrant lets its bearer
-//! do what somebody else may, though not be them.
+//! Within their scopes, users keep their identity. Outside of them they are anonymous, with groups
+//! for the clusters that vouch for them: an impersonated identity, or one issued by a workspace,
+//! must not count in another workspace. A service account has a second, global name with its
+//! cluster, so that other clusters can grant it permissions. A warrant gives its bearer the
+//! permissions of another user, but not the identity.
 //!
 //! ```text
 //! robot of ns in a, in a:   system:serviceaccount:ns:robot + system:kcp:serviceaccount:a:ns:robot
@@ -18,23 +18,24 @@ use insula_api::ClusterName;
 use serde::Deserialize;
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// The first part of a service account's name in its own cluster.
+/// Prefix of a service account's name in its own cluster.
 pub(crate) const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
-/// The first part of the name that tells its cluster, too.
+/// Prefix of a service account's global name, which includes its cluster.
 const GLOBAL_ACCOUNT: &str = "system:kcp:serviceaccount:";
-/// Everybody for whom a cluster vouches, by its name.
+/// Prefix of the group of all users for whom a cluster vouches.
 const CLUSTER_GROUP: &str = "system:cluster:";
-/// How the policy of an export names the users and groups of its consumers.
+/// Prefix of the consumers' users and groups in an export's policy.
 const CONSUMER: &str = "apis.kcp.io:binding:";
-/// Warrants are read to this depth, and to this number in all; what is beyond gives nothing.
+/// Limits of nested warrants: depth, and number in total. Warrants beyond are ignored.
 const WARRANT_DEPTH_MAX: usize = 4;
 const IDENTITIES_MAX: usize = 16;
 
-/// All that one user counts as. There is always one: their own, or nobody's.
+/// All identities of one user in a cluster. There is always at least one: the user's own, or the
+/// anonymous one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Identities<'a>(Vec<Cow<'a, UserInfo>>);
 
-/// What the extra key of warrants holds, as JSON.
+/// JSON value of the warrant extra key.
 #[derive(Deserialize)]
 #[serde(default)]
 #[derive(Default)]
@@ -46,7 +47,7 @@ struct Warrant {
 }
 
 impl<'a> Identities<'a> {
-    /// What the user counts as in the cluster. No cluster is outside of every scope.
+    /// Returns the user's identities in the cluster. `None` is outside of every scope.
     pub fn in_cluster(user: &'a UserInfo, cluster: Option<&ClusterName>) -> Self {
         let mut found = Vec::with_capacity(1);
         if user.extra.is_empty() {
@@ -57,17 +58,17 @@ impl<'a> Identities<'a> {
         Identities(found)
     }
 
-    /// All of them.
+    /// Iterates over the identities.
     pub fn iter(&self) -> impl Iterator<Item = &UserInfo> {
         self.0.iter().map(|user| &**user)
     }
 
-    /// Whether one of them belongs to the group.
+    /// Returns true if one of the identities belongs to the group.
     pub fn is_in(&self, group: &str) -> bool {
         self.iter().any(|user| user.is_in(group))
     }
 
-    /// The user themselves, without warrants: nobody in particular outside of their scopes.
+    /// Returns the user's own identity, without warrants: anonymous outside of their scopes.
     pub(crate) fn into_own(self) -> UserInfo {
         self.0
             .into_iter()
@@ -75,10 +76,10 @@ impl<'a> Identities<'a> {
             .map_or_else(UserInfo::anonymous, Cow::into_owned)
     }
 
-    /// The same as the policy of an export names them: everything has a prefix, and service
-    /// accounts their cluster, so that those of two consumers are told apart. Whom a consumer alone
-    /// vouches for, by lending a name or by an issuer of its own, is one of the consumer's to the
-    /// export's owner, and not whoever else bears that name.
+    /// Returns the identities as an export's policy names them: all names have a prefix, and
+    /// service accounts their cluster, so that accounts of two consumers differ. An identity for
+    /// which only the consumer vouches, by impersonation or by its own issuer, counts as the
+    /// consumer's, not as other users of that name.
     pub(crate) fn as_consumers(&self, cluster: &ClusterName) -> Identities<'static> {
         let one = |user: &UserInfo| {
             let known = match account_of(user).is_none() && user.extra.contains_key(EXTRA_SCOPES) {
@@ -120,12 +121,13 @@ fn add<'a>(user: Cow<'a, UserInfo>, cluster: Option<&ClusterName>, depth: usize,
     }
 }
 
-/// A service account's name after its prefix: `<namespace>:<name>`.
+/// Returns a service account's name without its prefix: `<namespace>:<name>`.
 fn account_of(user: &UserInfo) -> Option<&str> {
     user.name.strip_prefix(SERVICE_ACCOUNT)
 }
 
-/// The cluster that an identity comes from. An identity that claims several comes from none.
+/// Returns the cluster that an identity comes from. An identity that claims several comes from
+/// none.
 fn home(user: &UserInfo) -> Option<&str> {
     match user.extra.get(EXTRA_CLUSTER).map(Vec::as_slice) {
         Some([home]) => Some(home),
@@ -134,7 +136,7 @@ fn home(user: &UserInfo) -> Option<&str> {
 }
 
 fn in_scope(user: &UserInfo, cluster: Option<&ClusterName>) -> bool {
-    // A service account that does not say its cluster is of the one that it is looked at in.
+    // A service account without a cluster belongs to the cluster at hand.
     let foreign = account_of(user).is_some()
         && user.extra.contains_key(EXTRA_CLUSTER)
         && home(user) != cluster.map(ClusterName::as_str);
@@ -143,15 +145,15 @@ fn in_scope(user: &UserInfo, cluster: Option<&ClusterName>) -> bool {
     !foreign && scopes.iter().all(names)
 }
 
-/// The clusters that one scope names.
+/// Returns the clusters that one scope names.
 fn clusters(scope: &str) -> impl Iterator<Item = &str> {
     scope
         .split(',')
         .filter_map(|entry| entry.trim().strip_prefix("cluster:"))
 }
 
-/// Whom others see who are not meant to know the user: nobody in particular, and who vouches for
-/// them.
+/// Returns the identity of a user outside of their scopes: anonymous, with groups for the clusters
+/// that vouch for them.
 fn outsider(user: &UserInfo) -> UserInfo {
     if !user.is_in(GROUP_AUTHENTICATED) {
         return UserInfo::anonymous();
@@ -165,7 +167,7 @@ fn outsider(user: &UserInfo) -> UserInfo {
     UserInfo::authenticated(USER_ANONYMOUS, "", groups)
 }
 
-/// A service account by the name that counts in every cluster.
+/// Returns a service account with its global name.
 fn global_account(user: &UserInfo) -> Option<UserInfo> {
     let (account, home) = (account_of(user)?, home(user)?);
     let mut groups = vec![format!("{CLUSTER_GROUP}{home}")];
@@ -177,8 +179,8 @@ fn global_account(user: &UserInfo) -> Option<UserInfo> {
     })
 }
 
-/// Whom the user's warrants name. What is not well-formed, or would count everywhere, gives
-/// nothing.
+/// Returns the users that a user's warrants name. Ignores warrants that are malformed or would
+/// count everywhere.
 fn warrants(user: &UserInfo) -> Vec<UserInfo> {
     let texts = user.extra.get(EXTRA_WARRANT).map(Vec::as_slice).unwrap_or_default();
     let read = |text: &String| {
@@ -188,7 +190,7 @@ fn warrants(user: &UserInfo) -> Vec<UserInfo> {
             mut groups,
             extra,
         } = serde_json::from_str(text).ok()?;
-        // Nothing makes a master but a credential.
+        // Only a credential makes a user a master.
         groups.retain(|group| group != GROUP_MASTERS);
         let named = UserInfo {
             name,

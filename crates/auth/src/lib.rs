@@ -1,5 +1,5 @@
-//! Who asks, and may they: decisions over facts that the caller gives. No clock, no files, no
-//! network.
+//! Authentication and authorization: decisions over facts that the caller provides. No clock, no
+//! files, no network.
 //!
 //! ```text
 //! certificate::user(der) ─┐
@@ -7,8 +7,8 @@
 //! service_account::Claims::user() ┤
 //! jwt::Issuer::user(token)┘
 //! ```
-//! A [`Permit`] can be made only by [`permit`], which asks every step of the chain in order. A door
-//! that takes a `Permit` cannot be entered without having been decided upon.
+//! Only [`permit`] makes a [`Permit`], after asking every step of the chain in order. A handler
+//! that takes a `Permit` cannot run without authorization.
 
 pub mod audit;
 mod authorize;

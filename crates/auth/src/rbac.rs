@@ -1,8 +1,8 @@
-//! Roles within one cluster: which rules a user holds, and what they allow.
+//! Role-based access control within one cluster: the rules that a user holds, and the requests that
+//! they allow.
 //!
-//! Where the rules come from is the caller's matter ([`Roles`]): bindings and roles of the cluster,
-//! and those that are in every cluster. A cluster's administrators hold all of them without a
-//! binding.
+//! The caller provides the rules ([`Roles`]): those of the cluster's bindings and roles, and those
+//! of every cluster. Administrators of a cluster hold all rules without a binding.
 
 mod cover;
 mod rule;
@@ -15,26 +15,26 @@ use crate::identities::{Identities, SERVICE_ACCOUNT};
 use crate::user::{USER_ANONYMOUS, UserInfo};
 use std::{fmt::Debug, sync::Arc};
 
-/// The rules of a cluster's roles.
+/// Roles and bindings of a cluster.
 pub trait Roles: Debug + Send + Sync {
-    /// Shows the rules that bindings give a user for the whole cluster, and those for a namespace
-    /// if one is named, until one is found; says whether one was.
+    /// Passes to `found` the rules that bindings give a user for the whole cluster, and for the
+    /// namespace if one is named, until it returns true. Returns true if it did.
     fn find(&self, user: &Identities<'_>, namespace: &str, found: &mut dyn FnMut(&PolicyRule) -> bool) -> bool;
 
-    /// Where a resource is bound from an export whose owner limits what consumers may do: the roles
-    /// in the export's cluster, which say to what.
+    /// Returns the roles in the cluster of the export that a resource is bound from, if the export
+    /// limits its consumers: the maximal permission policy.
     fn ceiling(&self, group: &str, resource: &str) -> Option<Arc<dyn Roles>>;
 }
 
-/// Whether the user administers the cluster. Nobody in particular is nobody's administrator, even
-/// where somebody wrote that name down.
+/// Returns true if the user administers the cluster. The anonymous user never does, even if facts
+/// name it.
 pub(crate) fn administers(user: &Identities<'_>, facts: &ClusterFacts) -> bool {
     let by_name = |user: &UserInfo| user.name != USER_ANONYMOUS && facts.admin_users.contains(&user.name);
     user.iter().any(by_name) || facts.admin_groups.iter().any(|group| user.is_in(group))
 }
 
-/// Whether the facts are about the cluster that is asked for. Facts of another cluster must not
-/// decide, whoever mixed them up.
+/// Returns true if the facts are about the requested cluster. Facts of another cluster must never
+/// decide.
 fn concern(facts: &ClusterFacts, attributes: &Attributes) -> bool {
     attributes.cluster.is_some() && attributes.cluster == facts.cluster
 }
@@ -45,13 +45,13 @@ fn holds(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -
     roles.is_some_and(|roles| roles.find(user, &attributes.namespace, found))
 }
 
-/// Whether a service account of the cluster asks.
+/// Returns true for a service account of the cluster.
 fn is_account(user: &Identities<'_>) -> bool {
     user.iter().any(|user| user.name.starts_with(SERVICE_ACCOUNT))
 }
 
-/// Whether the user belongs to the groups without which nobody enters the cluster. Its own service
-/// accounts need not.
+/// Returns true if the user belongs to the groups that the cluster requires. Its own service
+/// accounts do not need them.
 pub(crate) fn has_required_groups(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> bool {
     let Some(required) = &facts.required_groups else {
         return true;
@@ -59,7 +59,7 @@ pub(crate) fn has_required_groups(user: &Identities<'_>, attributes: &Attributes
     concern(facts, attributes) && (facts.entered || is_account(user) || required.has(user))
 }
 
-/// Whether the owner of the export that the resource is bound from leaves this to consumers at all
+/// Returns true if the export that the resource is bound from allows this to consumers
 /// (`spec.maximalPermissionPolicy`).
 pub(crate) fn is_below_ceiling(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> bool {
     let Some(cluster) = attributes.cluster.as_ref().filter(|_| attributes.is_resource_request) else {
@@ -73,13 +73,13 @@ pub(crate) fn is_below_ceiling(user: &Identities<'_>, attributes: &Attributes, f
     })
 }
 
-/// The same, asked of somebody who comes from outside: the provider of another export, whom the
-/// cluster lets in.
+/// Returns true if the export allows this to a user from outside: the provider of another export,
+/// whom the cluster admits.
 pub fn leaves_to(user: &UserInfo, attributes: &Attributes, facts: &ClusterFacts) -> bool {
     is_below_ceiling(&Identities::in_cluster(user, None), attributes, facts)
 }
 
-/// Whether the user may be in the cluster at all (kcp's workspace content authorizer): the verb
+/// Returns true if the user may enter the cluster (kcp's workspace content authorizer): the verb
 /// `access` on the path `/`. Its service accounts may.
 pub(crate) fn may_enter(user: &Identities<'_>, attributes: &Attributes, facts: &ClusterFacts) -> bool {
     let enter = Attributes {

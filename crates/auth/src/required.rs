@@ -1,36 +1,36 @@
-//! The groups that a workspace requires of whoever enters it: `a,b;c` is (a and b) or c.
+//! Required groups of a workspace, for every user who enters it: `a,b;c` means (a and b) or c.
 
 use crate::identities::Identities;
 
-/// Alternatives, each a list of groups that go together.
+/// Alternatives, each a list of groups that a user needs together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequiredGroups(Vec<Vec<String>>);
 
-/// What is wrong with such a list. Displays what is to be done.
+/// Error of an invalid list. Displays how to correct it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum RequiredGroupsError {
-    /// A group without a name: nobody is in it, so nobody could enter.
+    /// A group without a name, which has no members: nobody could enter.
     #[error("has a group without a name; write `a,b;c` for (a and b) or c, without blanks")]
     Nameless,
-    /// Longer than any list that somebody could mean.
+    /// Longer than any meaningful list.
     #[error("is too long: at most {BYTES_MAX} bytes")]
     TooLong,
 }
 
-/// Every request to the workspace is compared with the whole list.
+/// Most bytes of a list: every request to the workspace is compared with all of it.
 const BYTES_MAX: usize = 4096;
 
 impl RequiredGroups {
-    /// Reads a list as it stands. What is not well-formed names groups that nobody is in.
+    /// Parses a stored list. Malformed parts become groups without members.
     pub fn read(text: &str) -> Self {
         let groups = |one: &str| one.split(',').map(str::to_owned).collect();
         RequiredGroups(text.split(';').map(groups).collect())
     }
 
-    /// Reads a list that somebody is about to write.
+    /// Parses a new list.
     ///
     /// # Errors
-    /// It cannot be meant.
+    /// Fails for lists that cannot be intended.
     pub fn parse(text: &str) -> Result<Self, RequiredGroupsError> {
         let read = Self::read(text);
         let nameless = |group: &String| group.is_empty() || group.contains(char::is_whitespace);
@@ -43,7 +43,7 @@ impl RequiredGroups {
         }
     }
 
-    /// Whether the user is in all groups of one of the alternatives.
+    /// Returns true if the user is in all groups of one of the alternatives.
     pub(crate) fn has(&self, user: &Identities<'_>) -> bool {
         let all = |groups: &Vec<String>| groups.iter().all(|group| user.is_in(group));
         self.0.iter().any(all)

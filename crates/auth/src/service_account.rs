@@ -1,5 +1,5 @@
-//! Tokens of service accounts: what they say, and whether that counts. Who signs them, and whether
-//! the account still exists, is the caller's matter.
+//! Tokens of service accounts: their claims and their verification. The caller signs them and
+//! checks that the account still exists.
 
 use crate::user::{EXTRA_CLUSTER, EXTRA_CREDENTIAL, EXTRA_SCOPES, UserInfo};
 use insula_api::{ClusterName, Timestamp};
@@ -8,55 +8,55 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 use std::fmt;
 
-/// Who issues the tokens, and for whom they are unless they say otherwise: kcp's name for itself.
-/// It has to be the same on every server and after every start, which no address is.
+/// Issuer of the tokens, and their default audience: kcp's name for itself. It must be the same on
+/// every server and after every restart, unlike an address.
 pub const ISSUER: &str = "https://kcp.default.svc";
-/// The one algorithm. What a token's header says is compared with it, and never chosen by.
+/// Algorithm of all tokens. A token's header is compared with it and never selects one.
 pub const ALGORITHM: Algorithm = Algorithm::ES256;
-/// Seconds that the clocks of two servers may be apart.
+/// Allowed clock difference between two servers, in seconds.
 const LEEWAY: i64 = 10;
-/// Longer tokens are refused unread.
+/// Most bytes of a token; longer ones are refused without parsing.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
 
-/// What a token says, as Kubernetes writes it down.
+/// Claims of a token, in Kubernetes' format.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Claims {
-    /// For whom it is.
+    /// Audiences of the token.
     pub aud: Vec<String>,
-    /// When it ends, in seconds since 1970.
+    /// Expiry, in seconds since 1970.
     pub exp: i64,
-    /// When it was made.
+    /// Time of issue, in seconds since 1970.
     pub iat: i64,
-    /// Who made it.
+    /// The issuer.
     pub iss: String,
-    /// Which token it is.
+    /// Unique id of the token.
     pub jti: String,
-    /// Whose it is.
+    /// The service account.
     #[serde(rename = "kubernetes.io")]
     pub account: ServiceAccount,
-    /// From when on it counts.
+    /// Start of validity, in seconds since 1970.
     pub nbf: i64,
-    /// Whose it is, as the name of a user.
+    /// The service account, as a user name.
     pub sub: String,
 }
 
-/// The account of a token.
+/// The service account of a token.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceAccount {
-    /// The logical cluster, as kcp says it.
+    /// The logical cluster, in kcp's notation.
     #[serde(rename = "clusterName")]
     pub cluster: String,
     /// The namespace.
     pub namespace: String,
-    /// The Secret with which the token ends.
+    /// The Secret whose deletion ends the token.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub secret: Option<Reference>,
-    /// The ServiceAccount.
+    /// Name and UID of the ServiceAccount object.
     #[serde(rename = "serviceaccount")]
     pub account: Reference,
 }
 
-/// An object that must still be the same one.
+/// A reference to one object: a new object with the same name has another UID.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reference {
     /// Its name.
@@ -66,14 +66,14 @@ pub struct Reference {
 }
 
 impl ServiceAccount {
-    /// The account as a user.
+    /// Returns the account's user name: `system:serviceaccount:<namespace>:<name>`.
     pub fn user_name(&self) -> String {
         format!("system:serviceaccount:{}:{}", self.namespace, self.account.name)
     }
 }
 
 impl Claims {
-    /// What a token of this server says that is made now and counts for so many seconds.
+    /// Makes the claims of a new token of this server. `seconds` is its lifetime.
     pub fn new(account: ServiceAccount, aud: Vec<String>, jti: String, now: Timestamp, seconds: i64) -> Self {
         Claims {
             aud,
@@ -87,7 +87,7 @@ impl Claims {
         }
     }
 
-    /// The user that the token stands for. They count in the account's cluster alone.
+    /// Returns the user of the token, scoped to the account's cluster.
     pub fn user(&self, cluster: &ClusterName) -> UserInfo {
         let account = &self.account;
         let groups = vec![
@@ -106,29 +106,29 @@ impl Claims {
     }
 }
 
-/// Why a token does not count. For the log, and for who reviews a token.
+/// Reason why a token is refused, for the log and for token reviews.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum TokenError {
-    /// Not one of ours.
+    /// Not a token of this server.
     #[error("it is no token of a service account of this server")]
     Foreign,
-    /// Too late.
+    /// Expired.
     #[error("service account token has expired")]
     Expired,
-    /// Too early.
+    /// Not valid yet.
     #[error("service account token is not valid yet")]
     Early,
-    /// For somebody else.
+    /// Issued for other audiences.
     #[error("token audiences {token:?} is invalid for the target audiences {wanted:?}")]
     Audience {
-        /// For whom it is.
+        /// Audiences of the token.
         token: Vec<String>,
-        /// For whom it should be.
+        /// Accepted audiences.
         wanted: Vec<String>,
     },
 }
 
-/// The public keys that tokens may be signed with.
+/// Public keys for verifying tokens.
 #[derive(Clone, Default)]
 pub struct Verifier {
     keys: Vec<(String, DecodingKey)>,
@@ -141,14 +141,14 @@ impl fmt::Debug for Verifier {
     }
 }
 
-/// The name of a public key in headers of tokens.
+/// Returns the key id in token headers for a public key.
 pub fn key_name(public_key: &[u8]) -> String {
     let digest = Sha256::digest(public_key);
     digest[..16].iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 impl Verifier {
-    /// A verifier with these public keys: points on P-256, uncompressed.
+    /// Makes a verifier with these public keys: uncompressed points on P-256.
     pub fn new<'a>(public_keys: impl IntoIterator<Item = &'a [u8]>) -> Self {
         let named = |key: &[u8]| (key_name(key), DecodingKey::from_ec_der(key));
         Verifier {
@@ -156,11 +156,11 @@ impl Verifier {
         }
     }
 
-    /// Reads a token that is for one of `audiences` now. Whether its account exists is not looked
-    /// at.
+    /// Verifies a token for one of `audiences` at the time `now`. Does not check that its account
+    /// exists.
     ///
     /// # Errors
-    /// It is not ours, or does not count now or for these.
+    /// Fails if the token is not from this server, not valid now, or for other audiences.
     pub fn verify(&self, token: &str, audiences: &[String], now: Timestamp) -> Result<Claims, TokenError> {
         let claims = self.signed(token).ok_or(TokenError::Foreign)?;
         if claims.iss != ISSUER || claims.sub != claims.account.user_name() {
@@ -181,14 +181,14 @@ impl Verifier {
         Ok(claims)
     }
 
-    /// What a token says that one of the keys signed.
+    /// Returns the claims of a token if one of the keys signed it.
     fn signed(&self, token: &str) -> Option<Claims> {
         if token.len() > TOKEN_BYTES_MAX {
             return None;
         }
         let named = decode_header(token).ok()?.kid?;
         let (_, key) = self.keys.iter().find(|(name, _)| *name == named)?;
-        // The library reads the system's clock; times and audiences are looked at above.
+        // The library reads the system's clock; the caller checks times and audiences.
         let mut validation = Validation::new(ALGORITHM);
         validation.required_spec_claims.clear();
         validation.validate_exp = false;

@@ -1,34 +1,34 @@
-//! The token file: Kubernetes' and kcp's `token,user,uid,"group1,group2"`, one a line.
+//! Token files in the format of Kubernetes and kcp: lines of `token,user,uid,"group1,group2"`.
 //!
-//! Only digests of tokens stay in memory, and a lookup takes as long for a wrong token as for a
-//! right one. Where Kubernetes skips a bad line or lets the last of two win, this refuses: a
-//! credential file that is not understood in full gives out rights by accident.
+//! Memory holds only digests of tokens, and a lookup takes equally long for a wrong token and a
+//! right one. Kubernetes skips bad lines and lets the last of two entries win; this parser refuses
+//! both: a misread credential file grants rights by accident.
 
 use crate::bearer::is_token;
 use crate::user::UserInfo;
 use sha2::{Digest, Sha256};
 use std::{collections::BTreeMap, fmt, hint::black_box};
 
-/// More lines are refused: each lookup looks at all of them.
+/// Most lines of a file: each lookup compares all of them.
 pub(crate) const TOKEN_FILE_LINES_MAX: usize = 10_000;
 
-/// Users by token.
+/// Users by token digest.
 #[derive(Clone, Default)]
 pub struct TokenFile {
     entries: Vec<([u8; 32], UserInfo)>,
 }
 
-/// A line that is wrong. The text never holds a token.
+/// Error of one line. The text never contains a token.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct TokenLineError {
-    /// Counted from 1.
+    /// Line number from 1.
     pub line: usize,
-    /// What is wrong, and the form that is right.
+    /// The problem, with the correct form.
     pub problem: String,
 }
 
-/// The file is refused: everything that is wrong with it.
+/// Refusal of a file, with the errors of all lines.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenFileError(pub Vec<TokenLineError>);
 
@@ -45,7 +45,7 @@ impl fmt::Display for TokenFileError {
 
 impl fmt::Debug for TokenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Digests of weak tokens can be tried out; logs show none.
+        // Digests of weak tokens can be guessed; logs show none.
         f.debug_struct("TokenFile")
             .field("tokens", &self.entries.len())
             .finish()
@@ -53,10 +53,10 @@ impl fmt::Debug for TokenFile {
 }
 
 impl TokenFile {
-    /// Reads the file's text. Empty lines are passed over.
+    /// Parses a token file. Skips empty lines.
     ///
     /// # Errors
-    /// Every bad line; none of the file counts then.
+    /// Returns an error for each bad line; then none of the file is used.
     pub fn parse(csv: &str) -> Result<TokenFile, TokenFileError> {
         let (mut file, mut errors) = (TokenFile::default(), Vec::new());
         let mut first_lines: BTreeMap<[u8; 32], usize> = BTreeMap::new();
@@ -86,7 +86,7 @@ impl TokenFile {
         }
     }
 
-    /// The user of a token.
+    /// Returns the user of a token, or `None` if it is unknown.
     pub fn lookup(&self, token: &str) -> Option<&UserInfo> {
         let wanted: [u8; 32] = Sha256::digest(token.as_bytes()).into();
         let mut found = None;
@@ -95,8 +95,7 @@ impl TokenFile {
                 .iter()
                 .zip(&wanted)
                 .fold(0, |sum, (a, b)| black_box(sum | (a ^ b)));
-            // No early way out: neither the place nor a common beginning may show in the time it
-            // takes.
+            // No early exit: the time must reveal neither the position nor a common prefix.
             if black_box(difference) == 0 {
                 found = Some(user);
             }
@@ -104,12 +103,12 @@ impl TokenFile {
         found
     }
 
-    /// How many tokens there are.
+    /// Returns the number of tokens.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if there are no tokens.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -141,8 +140,8 @@ fn entry(line: &str) -> Result<([u8; 32], UserInfo), &'static str> {
     Ok((digest, UserInfo::authenticated(user.as_str(), uid.as_str(), groups)))
 }
 
-/// The fields of one line of RFC 4180. A quoted field that spans lines is refused: no field here
-/// can need it.
+/// Splits one line of RFC 4180 into fields. Refuses a quoted field that spans lines: no field here
+/// needs it.
 fn fields(line: &str) -> Result<Vec<String>, &'static str> {
     let (mut fields, mut rest) = (Vec::new(), line);
     loop {

@@ -1,44 +1,44 @@
-//! The user of a request, as Kubernetes describes one.
+//! Users of requests, as Kubernetes describes them.
 
 use crate::identities::Identities;
 use insula_api::ClusterName;
 use std::{borrow::Cow, collections::BTreeMap};
 
-/// May do everything everywhere; nothing can take it away.
+/// Group that may do everything everywhere; nothing can restrict it.
 pub const GROUP_MASTERS: &str = "system:masters";
-/// Administers every workspace, but not the `system:` clusters.
+/// Group that administers every workspace, except the `system:` clusters.
 pub const GROUP_KCP_ADMIN: &str = "system:kcp:admin";
-/// Everybody who showed a credential.
+/// Group of all users with a credential.
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
-/// Everybody who did not.
+/// Group of all users without a credential.
 pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
-/// The name of those who showed none.
+/// Name of users without a credential.
 pub const USER_ANONYMOUS: &str = "system:anonymous";
-/// Extra key: the clusters that an identity counts in, as `cluster:a,cluster:b`; several values
-/// must all hold.
+/// Extra key with the clusters in which an identity counts, as `cluster:a,cluster:b`; of several
+/// values, all must allow a cluster.
 pub const EXTRA_SCOPES: &str = "authentication.kcp.io/scopes";
-/// Extra key: the cluster that an identity comes from, where it comes from one.
+/// Extra key with the cluster that an identity comes from, if any.
 pub const EXTRA_CLUSTER: &str = "authentication.kcp.io/cluster-name";
-/// Extra key: others whose permissions the user has, too, each as JSON.
+/// Extra key with warrants: users whose permissions the user has, too, each as JSON.
 pub const EXTRA_WARRANT: &str = "authorization.kcp.io/warrant";
-/// Extra key: which credential was shown, so that audit can tell two of the same user apart.
+/// Extra key with the id of the credential, so that audit can tell sessions of one user apart.
 pub const EXTRA_CREDENTIAL: &str = "authentication.kubernetes.io/credential-id";
 
-/// Who asks.
+/// The user of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct UserInfo {
-    /// Unique name.
+    /// Unique name of the user.
     pub name: String,
-    /// Tells users apart that had the same name at different times.
+    /// Identifier that differs between users who had the same name at different times.
     pub uid: String,
     /// Groups, in the order of the credential.
     pub groups: Vec<String>,
-    /// What else the authenticator knows.
+    /// Other facts from the authenticator.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl UserInfo {
-    /// A user who showed a credential: adds `system:authenticated`.
+    /// Makes a user with a credential: adds `system:authenticated`.
     pub fn authenticated(name: impl Into<String>, uid: impl Into<String>, groups: Vec<String>) -> Self {
         let mut user = UserInfo {
             name: name.into(),
@@ -52,7 +52,7 @@ impl UserInfo {
         user
     }
 
-    /// Somebody who showed no credential.
+    /// Makes the user of requests without a credential.
     pub fn anonymous() -> Self {
         let groups = vec![GROUP_UNAUTHENTICATED.to_owned()];
         UserInfo {
@@ -62,14 +62,14 @@ impl UserInfo {
         }
     }
 
-    /// Whether the user belongs to the group.
+    /// Returns true if the user belongs to the group.
     pub fn is_in(&self, group: &str) -> bool {
         self.groups.iter().any(|g| g == group)
     }
 
-    /// The name under which is counted what a user asks for. Whom a cluster alone knows (a service
-    /// account, a user of its own issuer) is told apart from all others of that name, so that
-    /// nobody uses up what is another's.
+    /// Returns the name under which usage is counted. A user known to one cluster only (a service
+    /// account, a user of its own issuer) is counted apart from others of that name, so that nobody
+    /// uses up another's share.
     pub fn account_name(&self) -> Cow<'_, str> {
         match self.extra.get(EXTRA_CLUSTER).map(Vec::as_slice) {
             None | Some([]) => Cow::Borrowed(&self.name),
@@ -77,7 +77,7 @@ impl UserInfo {
         }
     }
 
-    /// The user as `cluster` sees them: nobody in particular outside of their scopes, see
+    /// Returns the user as `cluster` sees them: anonymous outside of their scopes, see
     /// [`Identities`].
     pub fn within(&self, cluster: Option<&ClusterName>) -> UserInfo {
         Identities::in_cluster(self, cluster).into_own()

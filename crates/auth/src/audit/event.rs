@@ -1,4 +1,4 @@
-//! One line of the audit log: `audit.k8s.io/v1` Event.
+//! Audit events: one line of the log, `audit.k8s.io/v1` Event.
 
 use super::{policy::Verdict, stage::Stage};
 use crate::{
@@ -9,64 +9,64 @@ use insula_api::{ClusterName, ClusterPath, Json, Timestamp};
 use serde::{Serialize, Serializer, ser::SerializeMap};
 use std::collections::BTreeMap;
 
-/// Annotation: why a request was refused that did not come as far as authorisation.
+/// Annotation with the reason of a refusal before authorization.
 pub const NOTE_REASON: &str = "insula.io/reason";
-/// The domain of what each step of authorisation said, as in kcp
+/// Prefix of the annotations with each authorization step's decision, as in kcp
 /// (`pkg/authorization/decorator.go`).
 const STEP_DOMAIN: &str = "request.auth.kcp.io";
 const MICROS_PER_SECOND: i64 = 1_000_000;
 
-/// What is known of a request.
+/// Facts about a request that an event reports.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
-    /// The request's id, as the answer's `Audit-Id` says it.
+    /// Id of the request, also in the answer's `Audit-Id` header.
     pub id: String,
-    /// Path and query as they came.
+    /// Path and query, as received.
     pub uri: String,
-    /// What the client says that it is.
+    /// The client's `User-Agent` header.
     pub user_agent: String,
-    /// Where the request comes from, the far end first.
+    /// Addresses of the client and of proxies, the farthest first.
     pub source_ips: Vec<String>,
-    /// When it came, in microseconds since 1970.
+    /// Time of arrival, in microseconds since 1970.
     pub received: i64,
-    /// How much is recorded; unknown until the sender is.
+    /// The policy's verdict; `None` until the user is known.
     pub verdict: Option<Verdict>,
-    /// Who showed the credential.
+    /// The authenticated user.
     pub user: UserInfo,
-    /// As whom they act, where it is another.
+    /// The impersonated user, if any.
     pub impersonated: Option<UserInfo>,
-    /// What was asked for.
+    /// Attributes of the request.
     pub attributes: Attributes,
-    /// Uid and resourceVersion of the object that was sent.
+    /// UID and resourceVersion of the object in the request.
     pub sent: [String; 2],
-    /// Where.
+    /// The logical cluster of the request.
     pub cluster: Option<ClusterName>,
-    /// The same as the client wrote it.
+    /// The cluster's path, as the client wrote it.
     pub path: Option<ClusterPath>,
-    /// Whether it was allowed, and why; nothing where it was not decided.
+    /// The authorization decision with its reason; `None` if there was none.
     pub decision: Option<(bool, String)>,
-    /// How it came to that.
+    /// Decisions of the authorization steps.
     pub trail: Trail,
-    /// The answer's code; 0 where there is none.
+    /// HTTP status code of the answer; 0 if there is none.
     pub code: u16,
-    /// The answer's Status, where it is one.
+    /// The Status object of the answer, if it is one.
     pub status: Option<Json>,
-    /// What was sent.
+    /// The object in the request, if the level includes it.
     pub request_object: Option<Json>,
-    /// What was answered.
+    /// The object in the answer, if the level includes it.
     pub response_object: Option<Json>,
-    /// Notes of whoever had a say.
+    /// Annotations by admission plugins, webhooks and others.
     pub annotations: BTreeMap<String, String>,
 }
 
-/// A stage of a request.
+/// An audit event: a request at one stage.
 #[derive(Debug, Clone)]
 pub struct Event {
-    /// Which.
+    /// The stage.
     pub stage: Stage,
-    /// When, in microseconds since 1970.
+    /// Time of the event, in microseconds since 1970.
     pub at: i64,
-    /// What is known.
+    /// The facts known at this stage.
     pub facts: Facts,
 }
 
@@ -108,7 +108,7 @@ impl Serialize for Event {
     }
 }
 
-/// `metav1.MicroTime`.
+/// Formats a time as `metav1.MicroTime`.
 fn moment(micros: i64) -> String {
     let whole = Timestamp(micros.div_euclid(MICROS_PER_SECOND)).to_string();
     format!(
@@ -140,7 +140,7 @@ impl Serialize for User<'_> {
     }
 }
 
-/// Those of the texts that are not empty.
+/// Writes the texts that are not empty.
 fn texts<M: SerializeMap>(map: &mut M, entries: &[(&'static str, &String)]) -> Result<(), M::Error> {
     for (key, text) in entries {
         if !text.is_empty() {
@@ -198,7 +198,7 @@ impl Serialize for ResponseStatus<'_> {
     }
 }
 
-/// What a step said: `request.auth.kcp.io/02-content-decision`.
+/// Annotation key of a step: `request.auth.kcp.io/02-content-decision`.
 struct StepKey(Step, &'static str);
 
 impl Serialize for StepKey {
@@ -235,7 +235,7 @@ impl Serialize for Annotations<'_> {
         if let Some(path) = path {
             map.serialize_entry("kcp.io/path", &path.to_string())?;
         }
-        // Of what was allowed, the step that did it; of a refusal, how it came to that.
+        // Of an allowed request, the step that allowed it; of a refusal, all steps.
         let allowed = matches!(trail.last(), Some((_, Decision::Allow { .. })));
         let told = if allowed { &trail[trail.len() - 1..] } else { &trail[..] };
         for (step, decision) in told {

@@ -1,11 +1,12 @@
-//! What happened, and why it was refused: the record of a request, gathered on its way and written
-//! as Kubernetes writes audit events.
+//! Audit of requests: a record gathers facts while a request is handled, and writes events in
+//! Kubernetes' format.
 //!
 //! ```text
 //! Record ── about(attributes) ── known(user) ── located ── decided(trail) ── note ── answered ──> Event ──> Sink
 //!                                  └ Policy: how much, which stages
 //! ```
-//! Nothing here is for clients: reasons name rules, steps and workspaces that an answer must not.
+//! Clients never see these facts: reasons name rules, steps and workspaces that answers must not
+//! reveal.
 
 mod event;
 mod policy;

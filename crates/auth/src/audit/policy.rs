@@ -1,26 +1,26 @@
-//! What is recorded of whose requests: `audit.k8s.io/v1` Policy, as kube-apiserver reads it.
+//! Audit policies: `audit.k8s.io/v1` Policy, as kube-apiserver reads it.
 
 use super::stage::{Stage, Stages};
 use crate::{authorize::Attributes, user::UserInfo};
 use insula_api::{FieldError, FieldPath, Json};
 use serde::{Deserialize, de::IgnoredAny};
 
-/// How much of a request is recorded.
+/// Level of detail of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Nothing.
+    /// No event.
     #[default]
     None,
-    /// Who, what, where, when and how it ended.
+    /// User, request, time and status code.
     Metadata,
-    /// What was sent, too.
+    /// The object in the request, too.
     Request,
-    /// And what was answered.
+    /// The object in the answer, too.
     RequestResponse,
 }
 
 impl Level {
-    /// Kubernetes' word.
+    /// Returns Kubernetes' name of the level.
     pub fn word(self) -> &'static str {
         match self {
             Level::None => "None",
@@ -31,25 +31,25 @@ impl Level {
     }
 }
 
-/// Rules in their order; the first that fits a request holds, and what no rule fits is not
-/// recorded.
+/// A list of rules. The first rule that matches a request decides; requests without a matching rule
+/// are not recorded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Policy {
     rules: Vec<Rule>,
 }
 
-/// What the policy says of one request.
+/// The policy's verdict on one request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verdict {
-    /// How much is recorded.
+    /// Level of its events.
     pub level: Level,
-    /// Stages that are not.
+    /// Stages without an event.
     pub omit_stages: Stages,
-    /// Whether objects are recorded without `metadata.managedFields`.
+    /// True if objects are recorded without `metadata.managedFields`.
     pub omit_managed_fields: bool,
 }
 
-/// A policy that cannot be used. Names the field, what is wrong with it, and what would be right.
+/// Error of an invalid policy. Names the field, the problem and the correct form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct InvalidPolicy(String);
@@ -100,7 +100,7 @@ struct Rule {
     resources: Vec<GroupResources>,
     namespaces: Vec<String>,
     non_resource_urls: Vec<String>,
-    /// The policy's, too.
+    /// Stages of the rule and of the policy.
     omit_stages: Stages,
     omit_managed_fields: bool,
 }
@@ -117,10 +117,10 @@ struct GroupResources {
 }
 
 impl Policy {
-    /// Reads a policy; a field that does not exist is refused, too.
+    /// Parses a policy; refuses unknown fields.
     ///
     /// # Errors
-    /// Everything that is wrong with its rules, or why it is no policy.
+    /// Returns all errors of its rules, or the reason why it is not a policy.
     pub fn parse(document: &Json) -> Result<Policy, InvalidPolicy> {
         let document = Document::deserialize(document).map_err(|error| InvalidPolicy(error.to_string()))?;
         if (document.api_version.as_str(), document.kind.as_str()) != ("audit.k8s.io/v1", "Policy") {
@@ -155,11 +155,11 @@ impl Policy {
         }
     }
 
-    /// What the first rule that fits says.
+    /// Returns the verdict of the first rule that matches.
     pub fn verdict(&self, user: &UserInfo, attributes: &Attributes) -> Verdict {
         let rule = self.rules.iter().find(|rule| rule.fits(user, attributes));
         rule.map_or_else(Verdict::default, |rule| Verdict {
-            // What is in these is worth more than any record of it.
+            // Secrets are worth more than any record of them.
             level: match holds_secrets(attributes) {
                 true => rule.level.min(Level::Metadata),
                 false => rule.level,

@@ -1,4 +1,4 @@
-//! The record of one request, which every stage adds to.
+//! The audit record of one request, to which every stage of its handling adds facts.
 
 use super::{
     event::{Event, Facts, NOTE_REASON},
@@ -15,43 +15,43 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-/// Longer notes are cut, as Kubernetes cuts them.
+/// Most bytes of an annotation; longer ones are cut, as in Kubernetes.
 const NOTE_BYTES_MAX: usize = 10 << 10;
-/// Notes of one request; webhooks of tenants write some of them.
+/// Most annotations of one request; tenants' webhooks write some of them.
 const NOTES_MAX: usize = 64;
 
-/// Takes what is recorded. It must not wait for a disk.
+/// Destination of audit events. It must not wait for a disk.
 pub trait Sink: Send + Sync {
-    /// One event.
+    /// Takes one event.
     fn take(&self, event: Event);
 }
 
-/// Where records go, and how much of them.
+/// Audit log: policy, clock and sink.
 pub struct Log {
-    /// How much.
+    /// Decides the level of each request.
     pub policy: Policy,
-    /// When.
+    /// Gives the times of events.
     pub clock: Arc<dyn Clock>,
-    /// Where.
+    /// Receives the events.
     pub sink: Arc<dyn Sink>,
 }
 
-/// The record of a request. Copies are of the same record; without a log nothing is recorded.
+/// Record of a request. Clones share the record; without a log, nothing is recorded.
 #[derive(Clone, Default)]
 pub struct Record(Option<Arc<Shared>>);
 
 struct Shared {
     log: Arc<Log>,
-    /// Nothing after the last event, and where the policy wants none.
+    /// `None` after the last event, and for requests that the policy leaves out.
     state: Mutex<Option<State>>,
 }
 
 #[derive(Default)]
 struct State {
     facts: Facts,
-    /// Whether the answer goes on after its headers.
+    /// True while the answer continues after its headers.
     open: bool,
-    /// Whether these have been sent.
+    /// True once the headers have been sent.
     begun: bool,
 }
 
@@ -63,7 +63,7 @@ impl fmt::Debug for Record {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, Option<State>> {
-        // It is whole between any two statements.
+        // Every statement leaves it consistent.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +80,7 @@ impl Shared {
     }
 }
 
-/// An object as it is recorded.
+/// Prepares an object for the record; removes `managedFields` if the policy says so.
 fn as_recorded(mut object: Json, omit_managed_fields: bool) -> Json {
     fn strip(object: &mut Json) {
         if let Some(metadata) = object.get_mut("metadata").and_then(Json::as_object_mut) {
@@ -102,7 +102,7 @@ fn as_recorded(mut object: Json, omit_managed_fields: bool) -> Json {
 }
 
 impl Record {
-    /// The record of a request that has just come: what its line and headers say.
+    /// Starts the record of a request, with the facts from its first line and headers.
     pub fn new(log: Arc<Log>, facts: Facts) -> Record {
         let received = log.clock.now_micros();
         let facts = Facts { received, ..facts };
@@ -125,7 +125,7 @@ impl Record {
         self.change_state(|state| change(&mut state.facts));
     }
 
-    /// The sender is known, after what they want. From here on it is known how much is recorded.
+    /// Sets the user, after the attributes; from here on the policy's verdict is known.
     pub fn known(&self, user: &UserInfo) {
         let Some(shared) = &self.0 else { return };
         let mut held = shared.state();
@@ -146,12 +146,12 @@ impl Record {
         }
     }
 
-    /// The sender acts as another.
+    /// Sets the impersonated user.
     pub fn acts_as(&self, user: &UserInfo) {
         self.change(|facts| facts.impersonated = Some(user.clone()));
     }
 
-    /// Where it goes.
+    /// Sets the logical cluster of the request.
     pub fn located(&self, cluster: Option<&ClusterName>, path: Option<&ClusterPath>) {
         self.change(|facts| {
             facts.cluster = cluster.cloned();
@@ -159,7 +159,7 @@ impl Record {
         });
     }
 
-    /// What authorisation said.
+    /// Sets the authorization decision.
     pub fn decided(&self, allowed: bool, reason: &str, trail: &Trail) {
         self.change(|facts| {
             facts.decision = Some((allowed, reason.to_owned()));
@@ -167,17 +167,17 @@ impl Record {
         });
     }
 
-    /// What is asked for.
+    /// Sets the attributes of the request.
     pub fn about(&self, attributes: Attributes) {
         self.change(|facts| facts.attributes = attributes);
     }
 
-    /// Why it was refused before, or beside, authorisation.
+    /// Records the reason of a refusal before, or beside, authorization.
     pub fn refused(&self, why: impl fmt::Display) {
         self.note(NOTE_REASON, &why.to_string());
     }
 
-    /// A note of somebody who had a say. The last one of a key holds.
+    /// Adds an annotation; the last value of a key counts.
     pub fn note(&self, key: &str, value: &str) {
         let value = &value[..value.floor_char_boundary(NOTE_BYTES_MAX)];
         self.change(|facts| {
@@ -187,15 +187,15 @@ impl Record {
         });
     }
 
-    /// How much is recorded of it.
+    /// Returns the level at which the request is recorded.
     pub fn level(&self) -> Level {
         let mut level = Level::None;
         self.change(|facts| level = facts.verdict.unwrap_or_default().level);
         level
     }
 
-    /// What was sent. Its name is recorded with the metadata: the URL of a creation does not have
-    /// it.
+    /// Records the object in the request. Its name goes into the metadata: the URL of a create
+    /// lacks it.
     pub fn sent(&self, object: &Json) {
         self.change(|facts| {
             let text = |field: &str| object["metadata"][field].as_str().unwrap_or_default().to_owned();
@@ -214,12 +214,12 @@ impl Record {
         });
     }
 
-    /// The Status that was answered.
+    /// Records the Status object of the answer.
     pub fn status(&self, status: &Json) {
         self.change(|facts| facts.status = Some(status.clone()));
     }
 
-    /// What was answered.
+    /// Records the object in the answer.
     pub fn given(&self, object: Json) {
         self.change(|facts| {
             let Verdict {
@@ -233,32 +233,33 @@ impl Record {
         });
     }
 
-    /// Objects were too large to be recorded.
+    /// Marks objects as too large for the record.
     pub fn truncated(&self) {
         self.note("audit.k8s.io/truncated", "true");
     }
 
-    /// The answer goes on after its headers, until the result is dropped.
+    /// Marks the answer as one that continues after its headers, until the result is dropped.
     pub fn open(&self) -> Open {
         self.change_state(|state| state.open = true);
         Open(self.clone())
     }
 
-    /// Whether an answer was told, or nothing is recorded.
+    /// Returns true if the answer is recorded, or the request is not.
     pub fn is_answered(&self) -> bool {
         let mut told = true;
         self.change_state(|state| told = state.begun);
         told
     }
 
-    /// Whether the answer goes on after its headers.
+    /// Returns true while the answer continues after its headers.
     pub fn is_open(&self) -> bool {
         let mut open = false;
         self.change_state(|state| open = state.open);
         open
     }
 
-    /// The answer is there. One that goes on has begun, any other one is complete.
+    /// Records the answer's status code. An answer that continues has started, any other one is
+    /// complete.
     pub fn answered(&self, code: u16) {
         self.change(|facts| facts.code = code);
         self.reached(|state| match state.open {
@@ -267,19 +268,19 @@ impl Record {
         });
     }
 
-    /// The server failed on it.
+    /// Records that the server panicked.
     pub fn panicked(&self) {
         self.reached(|_| Stage::Panic);
     }
 
-    /// Writes a stage; after the last one there is nothing to write any more.
+    /// Writes the event of a stage; does nothing after the last event.
     fn reached(&self, stage: impl FnOnce(&State) -> Stage) {
         let Some(shared) = &self.0 else { return };
         let mut held = shared.state();
         let Some(state) = held.as_mut() else { return };
         let stage = stage(state);
         let facts = &mut state.facts;
-        // Whoever did not come as far as to be known is nobody in particular.
+        // A user without authentication counts as anonymous.
         let verdict = || shared.log.policy.verdict(&facts.user, &facts.attributes);
         facts.verdict = Some(facts.verdict.unwrap_or_else(verdict));
         state.begun = true;
@@ -296,7 +297,7 @@ impl Record {
     }
 }
 
-/// An answer that goes on, such as a watch. It is complete when this is dropped.
+/// An answer that continues after its headers, such as a watch. Dropping it completes the answer.
 #[derive(Debug)]
 pub struct Open(Record);
 
@@ -307,7 +308,7 @@ impl Drop for Open {
             state.open = false;
             begun = state.begun;
         });
-        // Where its headers are still to be sent, its beginning is its end.
+        // If its headers are still unsent, `answered` writes its only event.
         if begun {
             self.0.reached(|_| Stage::ResponseComplete);
         }

@@ -1,20 +1,20 @@
-//! Moments in the life of a request that are recorded.
+//! Stages of a request at which events are recorded.
 
-/// A moment.
+/// A stage, with Kubernetes' name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// The sender is known, and nothing is done yet.
+    /// The user is known, and nothing else has happened.
     RequestReceived,
-    /// A watch has begun.
+    /// The headers of a watch have been sent.
     ResponseStarted,
     /// The answer is complete.
     ResponseComplete,
-    /// The server failed on it.
+    /// The server panicked while handling it.
     Panic,
 }
 
 impl Stage {
-    /// All of them, in their order.
+    /// All stages, in order.
     pub const ALL: [Stage; 4] = [
         Stage::RequestReceived,
         Stage::ResponseStarted,
@@ -22,7 +22,7 @@ impl Stage {
         Stage::Panic,
     ];
 
-    /// Kubernetes' word.
+    /// Returns Kubernetes' name of the stage.
     pub fn word(self) -> &'static str {
         match self {
             Stage::RequestReceived => "RequestReceived",
@@ -38,17 +38,17 @@ impl Stage {
 pub struct Stages(u8);
 
 impl Stages {
-    /// Puts one in.
+    /// Adds a stage.
     pub fn add(&mut self, stage: Stage) {
         self.0 |= 1 << stage as u8;
     }
 
-    /// Puts in all of another set.
+    /// Adds all stages of another set.
     pub fn extend(&mut self, other: Stages) {
         self.0 |= other.0;
     }
 
-    /// Whether it has the stage.
+    /// Returns true if the set contains the stage.
     pub fn has(self, stage: Stage) -> bool {
         self.0 & (1 << stage as u8) != 0
     }

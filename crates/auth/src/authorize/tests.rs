@@ -1,4 +1,4 @@
-//! Rows of the access matrix, and the texts that a recorded server gave.
+//! Rows of the access matrix, and recorded messages of a server.
 
 use super::*;
 use crate::{rbac::PolicyRule, user::EXTRA_SCOPES};
@@ -11,7 +11,7 @@ fn cluster(name: &str) -> Option<ClusterName> {
     (name != "*").then(|| ClusterName::parse(name).expect("a cluster name"))
 }
 
-/// `verb resource[.group][/subresource] [name]` in a cluster, or `verb /path`.
+/// Parses `verb resource[.group][/subresource] [name]` in a cluster, or `verb /path`.
 fn request(at: &str, text: &str) -> Attributes {
     let mut words = text.split(' ');
     let mut next = || words.next().unwrap_or_default().to_owned();
@@ -46,7 +46,7 @@ fn request(at: &str, text: &str) -> Attributes {
 #[derive(Debug, Default)]
 struct RoleTable {
     rules: Vec<(&'static str, PolicyRule)>,
-    /// A group that is bound from an export, and the roles there.
+    /// A group bound from an export, with the roles of its cluster.
     bound: Option<(&'static str, Arc<RoleTable>)>,
 }
 
@@ -65,7 +65,7 @@ impl Roles for RoleTable {
     }
 }
 
-/// `rA` may enter and read; `outsider` has a role and may not enter.
+/// Roles of cluster `a`: `rA` may enter and read; `outsider` has a role and may not enter.
 fn roles() -> Option<Arc<dyn Roles>> {
     let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
     let paths = |verbs, urls| PolicyRule {
@@ -88,8 +88,8 @@ fn roles() -> Option<Arc<dyn Roles>> {
     Some(Arc::new(RoleTable { rules, bound: None }))
 }
 
-/// What consumers of `widgets.example.io` are left is to read, and for the robots of `a` to write
-/// their status.
+/// Facts with a maximal permission policy: consumers of `widgets.example.io` may read, and robots
+/// of `a` may write the status.
 fn below_a_policy() -> ClusterFacts {
     let list = |text: &str| text.split(',').map(str::to_owned).collect::<Vec<String>>();
     let rule = |verbs, resources| PolicyRule {
@@ -122,7 +122,7 @@ fn below_a_policy() -> ClusterFacts {
     }
 }
 
-/// The tenant `tA` owns cluster `a`, group `b-admins` administers `b`.
+/// Facts of a cluster: the tenant `tA` owns cluster `a`, group `b-admins` administers `b`.
 fn facts(at: &str) -> ClusterFacts {
     let strings = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect();
     match at {
@@ -266,7 +266,7 @@ fn a_policy_narrows_what_roles_give() {
         user("pA", &[GROUP_KCP_ADMIN]),
         user("master", &[GROUP_MASTERS]),
     ];
-    // Columns: tenant A, whom the policy alone knows, a robot, platform admin, master.
+    // Columns: tenant A, a user known to the policy only, a robot, platform admin, master.
     for (text, want) in [
         ("list widgets.example.io", "1..11"),
         ("create widgets.example.io", "...11"),

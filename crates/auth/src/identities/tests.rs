@@ -1,9 +1,9 @@
-//! Tables of users, and what each counts as in cluster `this`.
+//! Tables of users with their identities in cluster `this`.
 
 use super::*;
 use serde_json::json;
 
-/// `name [groups]`, then `key=value` for its scopes, its cluster, and its warrants.
+/// Makes a user: `name [groups]`, then `key=value` for scopes, cluster and warrants.
 fn user(name: &str, groups: &[&str], extra: &[(&str, &str)]) -> UserInfo {
     let mut user = UserInfo {
         name: name.to_owned(),
@@ -143,7 +143,7 @@ fn no_cluster_is_outside_of_every_scope() {
     assert_eq!(scoped.within(Some(&this())), scoped);
 }
 
-/// Each warrant may name others: neither their depth nor their number is the sender's choice.
+/// Nested warrants are limited in depth and number.
 #[test]
 fn warrants_have_an_end() {
     let mut text = json!({"user": "deepest"}).to_string();

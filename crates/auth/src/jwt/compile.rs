@@ -1,4 +1,4 @@
-//! Refuses what makes no sense, in Kubernetes' words, and compiles the rest.
+//! Compilation of issuer configurations. Refuses invalid ones in Kubernetes' words.
 
 use super::config::{ClaimMappings, ClaimRule, IssuerConfig, JwtAuthenticator, Mapping, PrefixedMapping, UserRule};
 use super::expression::{self, Over, Want};
@@ -7,34 +7,34 @@ use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Program;
 use std::{collections::BTreeSet, sync::Arc};
 
-/// Issuers of one configuration, as in Kubernetes.
+/// Most issuers of one configuration, as in Kubernetes.
 pub const ISSUERS_MAX: usize = 64;
-/// Rules and mappings of one issuer. Each is an expression that runs for every request.
+/// Most rules and mappings of one issuer: each is an expression that runs for every request.
 const RULES_MAX: usize = 64;
-/// Bytes of a URL, an audience or a certificate bundle.
+/// Most bytes of a URL or an audience; the limit of a certificate bundle follows.
 const URL_BYTES_MAX: usize = 2048;
 const CA_BYTES_MAX: usize = 64 << 10;
 
-/// Who gave a configuration.
+/// Origin of a configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Giver {
-    /// The operator, who is believed and may have anybody called.
+    /// The operator, who is trusted and may let the server call any host.
     Operator,
-    /// A workspace: its issuer is called only where the operator allows it, and makes nobody that
-    /// the system knows.
+    /// A workspace: the server calls its issuer only where the operator allows it, and its tokens
+    /// make no users of the system.
     Workspace,
 }
 
-/// An issuer whose configuration makes sense.
+/// An issuer with a valid, compiled configuration.
 #[derive(Debug)]
 pub struct Issuer {
-    /// Who gave it.
+    /// Origin of its configuration.
     pub giver: Giver,
     /// The claim `iss`.
     pub url: Arc<str>,
-    /// Where its keys are announced.
+    /// URL of its discovery document, which names its keys.
     pub discovery_url: Arc<str>,
-    /// Who may sign its certificate, PEM.
+    /// Certificate authorities of its server, PEM; `None` for those of the machine.
     pub certificate_authority: Option<Arc<[u8]>>,
     pub(super) audiences: Vec<String>,
     pub(super) required: Vec<(String, String)>,
@@ -46,24 +46,24 @@ pub struct Issuer {
     pub(super) user_rules: Vec<Rule>,
 }
 
-/// Where a value comes from.
+/// Source of a value.
 #[derive(Debug)]
 pub(super) enum Source {
     Claim { name: String, prefix: String },
     Expression(Program),
 }
 
-/// What has to be true.
+/// A validation rule.
 #[derive(Debug)]
 pub(super) struct Rule {
     pub(super) program: Program,
     pub(super) message: String,
 }
 
-/// Compiles what one entry of a configuration says.
+/// Compiles one entry of a configuration.
 ///
 /// # Errors
-/// Everything that is wrong with it.
+/// Returns an error for each invalid field.
 pub fn compile(config: &JwtAuthenticator, giver: Giver, at: &FieldPath) -> Result<Issuer, Vec<FieldError>> {
     let JwtAuthenticator {
         issuer,

@@ -1,64 +1,63 @@
-//! What a configuration says, in Kubernetes' words (`apiserver.config.k8s.io/v1`,
-//! `JWTAuthenticator`).
+//! Issuer configuration in Kubernetes' format (`apiserver.config.k8s.io/v1`, `JWTAuthenticator`).
 
 use serde::Deserialize;
 
-/// One issuer, and what its tokens count for.
+/// One issuer, with the validation and mapping of its tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct JwtAuthenticator {
-    /// Who issues.
+    /// The issuer.
     pub issuer: IssuerConfig,
-    /// What tokens have to say.
+    /// Rules for the claims of tokens.
     pub claim_validation_rules: Vec<ClaimRule>,
-    /// Which user they stand for.
+    /// Mapping of claims to users.
     pub claim_mappings: ClaimMappings,
-    /// What the user has to be.
+    /// Rules for the mapped users.
     pub user_validation_rules: Vec<UserRule>,
 }
 
-/// Who issues tokens, and for whom.
+/// An issuer and its audiences.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct IssuerConfig {
-    /// The claim `iss`, and where the keys are found.
+    /// The claim `iss`, and the base of the discovery URL.
     pub url: String,
-    /// Where the keys are found, if elsewhere.
+    /// Another discovery URL; empty for the default.
     #[serde(rename = "discoveryURL")]
     pub discovery_url: String,
-    /// Who may sign the issuer's certificate, PEM. Empty: whom the machine trusts.
+    /// Certificate authorities of the issuer's server, PEM. Empty: those of the machine.
     pub certificate_authority: String,
-    /// One of them has to be in the claim `aud`.
+    /// Accepted audiences: the claim `aud` must have one of them.
     pub audiences: Vec<String>,
-    /// `MatchAny`, or nothing where there is one audience.
+    /// `MatchAny`; may be empty with one audience.
     pub audience_match_policy: String,
 }
 
-/// A claim and the value that it must have, or an expression that must be true.
+/// A rule for claims: a claim with its required value, or an expression that must be true.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ClaimRule {
-    /// The claim's name.
+    /// Name of the claim.
     pub claim: String,
-    /// Its value.
+    /// Required value of the claim.
     pub required_value: String,
-    /// Over `claims`.
+    /// CEL over `claims`.
     pub expression: String,
-    /// What is logged when it is not true.
+    /// Log message if the expression is false.
     pub message: String,
 }
 
-/// Which claims are what of the user.
+/// Mapping of claims to the user's attributes.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ClaimMappings {
-    /// The name.
+    /// Name of the user.
     pub username: PrefixedMapping,
-    /// The groups: a text or a list of texts.
+    /// Groups of the user: a text or a list of texts.
     pub groups: PrefixedMapping,
-    /// What tells users of one name apart.
+    /// UID of the user, which differs between users of one name.
     pub uid: Mapping,
-    /// What else is known.
+    /// Extra attributes of the user.
     pub extra: Vec<ExtraMapping>,
 }
 
@@ -66,11 +65,11 @@ pub struct ClaimMappings {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct PrefixedMapping {
-    /// The claim's name.
+    /// Name of the claim.
     pub claim: String,
-    /// Stands before its value; has to be said, if only as an empty text.
+    /// Prefix of its value; required, but may be empty.
     pub prefix: Option<String>,
-    /// Over `claims`.
+    /// CEL over `claims`.
     pub expression: String,
 }
 
@@ -78,28 +77,28 @@ pub struct PrefixedMapping {
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct Mapping {
-    /// The claim's name.
+    /// Name of the claim.
     pub claim: String,
-    /// Over `claims`.
+    /// CEL over `claims`.
     pub expression: String,
 }
 
-/// One entry of the user's extra information.
+/// One extra attribute of the user.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct ExtraMapping {
-    /// Its key: a domain and a path.
+    /// Key of the attribute: a domain and a path.
     pub key: String,
-    /// Over `claims`: a text, a list of texts, or nothing.
+    /// CEL over `claims` that returns a text, a list of texts, or null.
     pub value_expression: String,
 }
 
-/// An expression that must be true of the user.
+/// A rule for users: an expression that must be true.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub struct UserRule {
-    /// Over `user`.
+    /// CEL over `user`.
     pub expression: String,
-    /// What is logged when it is not true.
+    /// Log message if the expression is false.
     pub message: String,
 }

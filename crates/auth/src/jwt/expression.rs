@@ -1,17 +1,17 @@
-//! Expressions over the claims of a token, or over the user that they make.
+//! CEL expressions over the claims of a token, or over the mapped user.
 
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::{AbsenceMode, Activation, Budget, Decl, Env, Field, ListKind, Outcome, Program, Type};
 use std::sync::LazyLock;
 
-/// What an expression reads.
+/// The variable that an expression reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Over {
     Claims,
     User,
 }
 
-/// What it has to give. A mapping gives what a claim has, of which the type is known only later.
+/// Required type of the result. Mappings return claims, whose type is known only at run time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Want {
     Truth,
@@ -40,7 +40,7 @@ pub(super) fn compile(source: &str, over: Over, want: Want, at: &FieldPath) -> R
     }
 }
 
-/// Evaluates; an error is for the log.
+/// Evaluates an expression; errors are for the log.
 pub(super) fn evaluate(program: &Program, over: Over, value: &Json, budget: &mut Budget) -> Result<Json, String> {
     match program.eval(&Activation::new().with(over.name(), value), budget) {
         Ok(Outcome::Value(value)) => Ok(value),

@@ -1,4 +1,4 @@
-//! The public keys of an issuer, as it publishes them (JSON Web Key Set, RFC 7517).
+//! Public keys of an issuer, from its JSON Web Key Set (RFC 7517).
 
 use super::user::JwtError;
 use insula_api::Json;
@@ -6,10 +6,10 @@ use jsonwebtoken::jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, P
 use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde_json::Map;
 
-/// Keys of one issuer. Those in use have two or three; each may be tried for a token that names
-/// none.
+/// Most keys of one issuer. Issuers in use have two or three; a token without a key id is tried
+/// with each.
 const KEYS_MAX: usize = 32;
-/// Longer names of keys are nobody's.
+/// Most bytes of a key id; longer ones match no key.
 const KEY_ID_BYTES_MAX: usize = 1024;
 
 const RSA: [Algorithm; 6] = [
@@ -21,24 +21,24 @@ const RSA: [Algorithm; 6] = [
     Algorithm::PS512,
 ];
 
-/// The keys with which an issuer signs.
+/// Public keys that verify an issuer's tokens.
 #[derive(Debug, Default)]
 pub struct Keys(Vec<Key>);
 
 #[derive(Debug)]
 struct Key {
     id: Option<String>,
-    /// What it may be used with.
+    /// Algorithms that it may be used with.
     algorithms: Vec<Algorithm>,
     key: DecodingKey,
 }
 
 impl Keys {
-    /// Reads a key set. Keys that are for something else, or of a kind that is not known here, are
-    /// passed over; symmetric ones always: what everybody can read signs nothing.
+    /// Parses a key set. Skips keys for other purposes and of unknown types. Always skips symmetric
+    /// keys: a published key signs nothing.
     ///
     /// # Errors
-    /// It is no key set, or has no key that signs.
+    /// Fails if the text is not a key set, or has no usable key.
     pub fn read(text: &[u8]) -> Result<Keys, String> {
         let set: Json = serde_json::from_slice(text).map_err(|_| "the key set is not JSON".to_owned())?;
         let listed = set["keys"].as_array().ok_or("the key set has no list called keys")?;
@@ -52,7 +52,7 @@ impl Keys {
         }
     }
 
-    /// What a token says that one of the keys signed.
+    /// Returns the claims of a token if one of the keys signed it.
     pub(super) fn signed(&self, token: &str) -> Result<Map<String, Json>, JwtError> {
         let header = decode_header(token).map_err(|_| JwtError::Malformed)?;
         let named = header.kid.as_deref().filter(|id| !id.is_empty());
@@ -68,17 +68,16 @@ impl Keys {
             return Err(JwtError::UnknownKey);
         }
         let claims = fitting.find_map(|key| {
-            // One of the key's own algorithms, or the token is none of its.
+            // The algorithm must be one of the key's own.
             let algorithm = key.algorithms.iter().find(|own| **own == header.alg)?;
-            // The library reads the system's clock; times, issuer and audience are looked at by the
-            // caller.
+            // The library reads the system's clock; the caller checks times, issuer and audience.
             let mut validation = Validation::new(*algorithm);
             validation.required_spec_claims.clear();
             validation.validate_exp = false;
             validation.validate_aud = false;
             decode(token, &key.key, &validation).ok().map(|read| read.claims)
         });
-        // A token that names no key may be signed by one that came since.
+        // A token without a key id may be signed by a key published since.
         claims.ok_or(match named {
             Some(_) => JwtError::Signature,
             None => JwtError::UnknownKey,

@@ -1,13 +1,12 @@
-//! Tokens of other issuers (OpenID Connect), as Kubernetes' structured authentication configures
-//! them: who may issue, for whom tokens have to be, what they have to say, and which user their
-//! claims make.
+//! Tokens of external issuers (OpenID Connect), configured as in Kubernetes' structured
+//! authentication: issuers, audiences, rules for claims, and the mapping of claims to users.
 //!
 //! ```text
 //! JwtAuthenticator (YAML, or an object of a workspace) ── compile ──> Issuer
 //! issuer_of(token) finds the Issuer; its Keys are fetched by others; Issuer::user(token, keys, now) ──> UserInfo
 //! ```
-//! The algorithm is chosen by the key and never by the token. Claims that are kept elsewhere
-//! (distributed claims) are not followed: nothing in a token makes this server call somebody.
+//! The key determines the algorithm, never the token. Distributed claims are not followed: nothing
+//! in a token makes this server call another one.
 
 mod compile;
 mod config;

@@ -1,5 +1,4 @@
-//! Configurations that make no sense, and tokens that do not count: tables of what is changed in a
-//! good one.
+//! Invalid configurations and invalid tokens: tables of changes to valid ones.
 
 use super::*;
 use crate::user::UserInfo;
@@ -22,7 +21,7 @@ fn compiled(config: &Json, giver: Giver) -> Result<Issuer, String> {
     compile(&config, giver, &FieldPath::new("jwt").index(0)).map_err(|errors| aggregate(&errors))
 }
 
-/// `config` with some fields set.
+/// Returns `config` with some fields changed.
 fn with(mut value: Json, changes: &[(&str, Json)]) -> Json {
     for (pointer, change) in changes {
         let mut at = &mut value;
@@ -210,7 +209,7 @@ fn email_is_used_where_it_is_verified() {
     }
 }
 
-/// Signs as an issuer does.
+/// A signer of tokens, like an issuer.
 struct Signer {
     algorithm: Algorithm,
     key: EncodingKey,
@@ -319,7 +318,7 @@ fn keys_choose_algorithms_and_tokens_do_not() {
         Signer::elliptic(None),
     );
     let (rs, ps) = (Signer::rsa(Algorithm::RS256), Signer::rsa(Algorithm::PS512));
-    // What everybody can read as a secret: the oldest trick with tokens.
+    // An attack: a public key used as a symmetric secret.
     let public = serde_json::to_string(&one.published(None)).expect("JSON");
     let secret = |id| Signer {
         algorithm: Algorithm::HS256,
@@ -469,7 +468,8 @@ fn expressions_map_claims_and_rules_are_kept() {
     }
 }
 
-/// The operator's issuer may make administrators, and nobody whom clusters alone vouch for.
+/// Issuers of the operator may make administrators, but no identities for which only clusters
+/// vouch.
 #[test]
 fn issuers_of_the_operator_make_no_service_accounts() {
     let own = with(
@@ -495,7 +495,7 @@ fn issuers_of_the_operator_make_no_service_accounts() {
     assert!(user(&issuer, &token, &keys).is_err());
 }
 
-/// What a workspace's issuer says makes nobody that the system knows.
+/// Issuers of workspaces make no users that the system knows.
 #[test]
 fn issuers_of_workspaces_make_no_system_users() {
     let own = with(

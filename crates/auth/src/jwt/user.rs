@@ -1,4 +1,4 @@
-//! From a token to a user.
+//! Verification of tokens, and mapping of their claims to users.
 
 use super::compile::{Giver, Issuer, Rule, Source};
 use super::expression::{self, Over};
@@ -10,44 +10,44 @@ use insula_cel::{Budget, OBJECT_COST_MAX};
 use serde::Deserialize;
 use serde_json::{Map, json};
 
-/// Seconds that the issuer's clock may be ahead of ours.
+/// Allowed clock difference between the issuer and this server, in seconds.
 const LEEWAY: f64 = 10.0;
-/// What the system calls its own users and groups.
+/// Prefix of the system's own users and groups.
 const SYSTEM: &str = "system:";
 
-/// Groups that a cluster's word alone makes somebody a member of.
+/// Prefixes of groups for which only clusters vouch.
 const OF_CLUSTERS: [&str; 2] = ["system:serviceaccounts", "system:cluster:"];
 
-/// Why a token does not count. For the log, and for who reviews a token.
+/// Reason why a token is refused, for the log and for token reviews.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum JwtError {
-    /// No token, or one with parts that nobody writes.
+    /// Not a token, or one with invalid parts.
     #[error("it is no well-formed token")]
     Malformed,
-    /// The issuer may have a key by now that it did not have when it was asked.
+    /// Signed with an unknown key; the issuer may have published it since the last fetch.
     #[error("it is signed with a key that its issuer does not publish")]
     UnknownKey,
-    /// Somebody else signed it, or with another algorithm.
+    /// Signed by another key, or with another algorithm.
     #[error("its signature is not its issuer's")]
     Signature,
-    /// Another issuer says so.
+    /// From another issuer.
     #[error("it is of another issuer")]
     Issuer,
-    /// Too late, or it never ends.
+    /// Expired, or without an expiry.
     #[error("it has expired")]
     Expired,
-    /// Too early.
+    /// Not valid yet.
     #[error("it is not valid yet")]
     Early,
-    /// For somebody else.
+    /// For other audiences.
     #[error("it is for other audiences")]
     Audience,
-    /// A claim is not as it has to be.
+    /// A claim violates a rule or cannot be mapped.
     #[error("{0}")]
     Claims(String),
 }
 
-/// The issuer that a token names. Nothing has been verified: it only says whose keys to look at.
+/// Returns the issuer that a token claims. Nothing is verified: the claim only selects the keys.
 pub fn issuer_of(token: &str) -> Option<String> {
     #[derive(Deserialize)]
     struct Named {
@@ -61,10 +61,10 @@ pub fn issuer_of(token: &str) -> Option<String> {
 }
 
 impl Issuer {
-    /// The user that a token stands for now.
+    /// Verifies a token at the time `now` and returns its user.
     ///
     /// # Errors
-    /// It does not count. With [`JwtError::UnknownKey`], it might with newer keys.
+    /// Fails if the token is not valid; after [`JwtError::UnknownKey`], it may be with newer keys.
     pub fn user(&self, token: &str, keys: &Keys, now: Timestamp) -> Result<UserInfo, JwtError> {
         if token.len() > TOKEN_BYTES_MAX {
             return Err(JwtError::Malformed);
@@ -84,8 +84,8 @@ impl Issuer {
             "username": user.name, "uid": user.uid, "groups": user.groups, "extra": user.extra,
         });
         check(&self.user_rules, Over::User, &shown, budget)?;
-        // The group of all who showed a credential is added behind the rules, which are about the
-        // issuer's own.
+        // Authentication adds `system:authenticated` after the rules, which cover the issuer's own
+        // groups only.
         let UserInfo {
             name,
             uid,
@@ -125,7 +125,7 @@ impl Issuer {
     fn mapped(&self, claims: &Json, budget: &mut Budget) -> Result<UserInfo, JwtError> {
         let name = match &self.username {
             Source::Claim { name, prefix } => {
-                // An address that its owner has not confirmed may be anybody's.
+                // An unconfirmed address may belong to anybody.
                 let verified = &claims["email_verified"];
                 if name == "email" && !verified.is_null() && *verified != true {
                     return Err(claim_error("the email address is not verified"));
@@ -164,7 +164,7 @@ impl Issuer {
                 _ => return Err(claim_error("the expression of the user's UID gives no text")),
             },
         };
-        // A service account's name, from somebody who says no cluster, would count in every one.
+        // A service account's name without a cluster would count in every cluster.
         if name.starts_with(SYSTEM) {
             return Err(claim_error("names that begin with system: are the system's own"));
         }
@@ -201,7 +201,7 @@ fn listed(program: &insula_cel::Program, claims: &Json, budget: &mut Budget) -> 
     texts(&value).ok_or_else(|| claim_error("an expression gives neither a text nor a list of texts"))
 }
 
-/// A text or a list of texts; nothing is an empty list, and empty texts are left out.
+/// Reads a text or a list of texts. Null is an empty list; empty texts are left out.
 fn texts(value: &Json) -> Option<Vec<String>> {
     let some = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     match value {

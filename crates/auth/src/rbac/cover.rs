@@ -1,19 +1,19 @@
-//! Nobody grants what they do not hold: which of the wanted rules are not held, and how that is
-//! said (`k8s.io/component-helpers/auth/rbac/validation`).
+//! Prevention of privilege escalation: users grant only permissions that they hold
+//! (`k8s.io/component-helpers/auth/rbac/validation`).
 
 use super::rule::{PolicyRule, quoted};
 use crate::user::UserInfo;
 use std::collections::{HashMap, hash_map::Entry};
 
-/// A role of more single permissions is refused unread by those who do not hold everything:
-/// comparing takes time.
+/// Most single permissions of a granted role that are compared; larger ones are refused to users
+/// who do not hold them as whole rules. Comparing takes time.
 const SINGLE_RULES_MAX: usize = 10_000;
 
-/// What of the wanted rules the held ones do not cover, in single permissions, those of one
-/// resource together.
+/// Returns the parts of the wanted rules that the held ones do not cover, as single permissions,
+/// those of one resource together.
 pub fn uncovered(held: &[PolicyRule], wanted: &[PolicyRule]) -> Vec<PolicyRule> {
     let is_held = |single: &PolicyRule| held.iter().any(|own| own.covers(single));
-    // Most often a whole rule is held: it need not be taken apart.
+    // Mostly a whole rule is held: it need not be split.
     let doubtful: Vec<&PolicyRule> = wanted.iter().filter(|rule| !is_held(rule)).collect();
     if doubtful.iter().map(|rule| singles_of(rule)).sum::<usize>() > SINGLE_RULES_MAX {
         return doubtful.into_iter().cloned().collect();
@@ -51,7 +51,7 @@ fn singles_of(rule: &PolicyRule) -> usize {
     rule.verbs.len() * (resources + rule.non_resource_urls.len())
 }
 
-/// A rule in rules of one verb, group, resource and name each, or of one verb and path.
+/// Splits a rule into rules of one verb, group, resource and name each, or of one verb and path.
 fn singles(rule: &PolicyRule) -> Vec<PolicyRule> {
     let mut out = Vec::new();
     let names: Vec<Vec<String>> = match rule.resource_names.is_empty() {
@@ -81,7 +81,7 @@ fn singles(rule: &PolicyRule) -> Vec<PolicyRule> {
     out
 }
 
-/// Why a role or binding is refused to somebody who does not hold what it grants.
+/// Returns the message for a user who grants permissions without holding them.
 pub fn grant_refusal(user: &UserInfo, missing: &[PolicyRule]) -> String {
     let rules: Vec<String> = missing.iter().map(ToString::to_string).collect();
     format!(

@@ -1,4 +1,4 @@
-//! A rule of a role, and whom a binding is about (`k8s.io/api/rbac/v1`).
+//! Rules of roles and subjects of bindings (`k8s.io/api/rbac/v1`).
 
 use crate::authorize::Attributes;
 use crate::identities::SERVICE_ACCOUNT;
@@ -7,23 +7,23 @@ use std::fmt;
 
 const ALL: &str = "*";
 
-/// What is allowed: verbs on resources of groups, or on paths.
+/// A rule: verbs on resources of groups, or on paths.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PolicyRule {
-    /// `get`, `list`, …; `*` is all.
+    /// Verbs such as `get` and `list`; `*` means all.
     pub verbs: Vec<String>,
-    /// API groups; the core group is empty; `*` is all.
+    /// API groups; the core group is empty; `*` means all.
     pub api_groups: Vec<String>,
-    /// `widgets`, `widgets/status`, `*/scale`; `*` is all.
+    /// Resources such as `widgets`, `widgets/status`, `*/scale`; `*` means all.
     pub resources: Vec<String>,
-    /// Names of objects; none are all.
+    /// Names of objects; an empty list means all.
     pub resource_names: Vec<String>,
-    /// Paths, at whose end `*` stands for any; `*` is all.
+    /// Paths; a final `*` matches any rest; `*` means all.
     pub non_resource_urls: Vec<String>,
 }
 
 impl PolicyRule {
-    /// Whether the rule is about this, and allows it.
+    /// Returns true if the rule allows the request.
     pub fn allows(&self, attributes: &Attributes) -> bool {
         let Attributes {
             verb,
@@ -51,8 +51,8 @@ impl PolicyRule {
         })
     }
 
-    /// Whether everything that the other rule, of one verb and one resource or path, allows is
-    /// allowed by this one.
+    /// Returns true if this rule allows everything that the other one does, which has one verb and
+    /// one resource or path.
     pub(super) fn covers(&self, other: &PolicyRule) -> bool {
         let all = |own: &[String], wanted: &[String]| wanted.iter().all(|one| has(own, one));
         let resources = other.resources.iter().all(|wanted| match wanted.split_once('/') {
@@ -83,7 +83,8 @@ fn is_path(url: &str, path: &str) -> bool {
     }
 }
 
-/// As Kubernetes prints it in refusals: `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`.
+/// Displays as Kubernetes prints rules in refusals:
+/// `{APIGroups:[""], Resources:["secrets"], Verbs:["get"]}`.
 impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let parts = [
@@ -99,13 +100,13 @@ impl fmt::Display for PolicyRule {
     }
 }
 
-/// A list of texts as Go's `%q` prints it.
+/// Prints a list of texts like Go's `%q`.
 pub(super) fn quoted(list: &[String]) -> String {
     let list: Vec<String> = list.iter().map(|text| format!("{text:?}")).collect();
     format!("[{}]", list.join(" "))
 }
 
-/// What a binding's subject is.
+/// Kind of a binding's subject.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SubjectKind {
     /// One user.
@@ -116,19 +117,19 @@ pub enum SubjectKind {
     ServiceAccount,
 }
 
-/// Whom a binding is about.
+/// Subject of a binding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Subject {
-    /// What `name` names.
+    /// Kind of the subject.
     pub kind: SubjectKind,
     /// Its name.
     pub name: String,
-    /// A service account's namespace.
+    /// Namespace of a service account; otherwise empty.
     pub namespace: String,
 }
 
 impl Subject {
-    /// Whether the user is meant.
+    /// Returns true if the subject is this user.
     pub fn is(&self, user: &UserInfo) -> bool {
         match self.kind {
             SubjectKind::User => user.name == self.name,
@@ -171,7 +172,7 @@ mod tests {
 
     #[test]
     fn rules_allow_what_they_say() {
-        // A rule; verb, group, resource/subresource, name; whether it is allowed.
+        // A rule; verb, group, resource/subresource, name; and if it is allowed.
         for (own, asked, want) in [
             ("get,list core secrets -", "get core secrets a", true),
             ("get,list core secrets -", "delete core secrets a", false),
