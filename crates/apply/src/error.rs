@@ -15,7 +15,8 @@ pub enum PatchError {
     Failed(String),
     /// The patch has too many operations: 413, with this text.
     #[error(
-        "Request entity too large: The allowed maximum operations in a JSON patch is {JSON_PATCH_OPERATIONS_MAX}, got {got}"
+        "Request entity too large: The allowed maximum operations in a JSON patch is {JSON_PATCH_OPERATIONS_MAX}, \
+            got {got}"
     )]
     TooMany {
         /// Number of operations in the patch.

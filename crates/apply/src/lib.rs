@@ -5,7 +5,7 @@
 //! json_patch        RFC 6902   a list of operations; the target changes only if all succeed
 //! merge_patch       RFC 7396   an object; null removes, lists are replaced
 //! strategic_merge   Kubernetes an object; lists of known kinds merge by key, directives say more
-//! apply             Kubernetes an object; its fields are the applier's, others' are kept or in conflict
+//! apply             Kubernetes an object; the applier owns its fields, others are kept or conflict
 //! update            Kubernetes what any other write does to the owners of fields
 //! ```
 //! Results are not validated: the registry validates them like an update.

@@ -1,8 +1,9 @@
 //! Kubernetes' strategic merge patch, for kinds whose merge keys are known.
 //!
 //! ```text
-//! live [a,b,c]  patch [{name: d}, {name: b, x: 1}]   → [d, a, b{x}, c]     items by key; the patch's order comes first
-//! {"$patch": "replace", …}   the map or list is the patch's     {"$patch": "delete"}   the map or item goes
+//! live [a,b,c]  patch [{name: d}, {name: b, x: 1}]  →  [d, a, b{x}, c]   by key, in the patch's order
+//! {"$patch": "replace", …}   replaces the map or list
+//! {"$patch": "delete"}       removes the map or item
 //! "$deleteFromPrimitiveList/x": […]   "$setElementOrder/x": […]   "$retainKeys": […]
 //! ```
 //! Lists of unknown fields, and lists that Kubernetes treats as one value, are replaced.

@@ -2,8 +2,8 @@
 //! decides; without any, the request is refused.
 //!
 //! ```text
-//! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus → PlatformAdmins → RequiredGroups
-//! → Content → MaximalPermission → Rbac → (refuse)
+//! Masters → SystemClusters → AlwaysAllowedPaths → Wildcard → Impersonation → SystemStatus
+//! → PlatformAdmins → RequiredGroups → Content → MaximalPermission → Rbac → (refuse)
 //! ```
 //! Refusals that nobody may override come before the grants that they limit. RBAC decides all other
 //! requests.
@@ -380,8 +380,10 @@ fn writes_tenancy_status(attributes: &Attributes) -> bool {
 
 /// Returns the message for a refused client.
 ///
-/// Example:
-/// `configmaps "a" is forbidden: User "u" cannot get resource "configmaps" in API group "" in the namespace "n": access denied`.
+/// ```text
+/// configmaps "a" is forbidden: User "u" cannot get resource "configmaps" in API group "" in the
+/// namespace "n": access denied
+/// ```
 /// All of it comes from the request itself.
 pub fn forbidden_message(user: &UserInfo, attributes: &Attributes) -> String {
     let Attributes {
@@ -420,7 +422,8 @@ pub fn forbidden_message(user: &UserInfo, attributes: &Attributes) -> String {
     };
     let full = format!("{resource}{slash}{subresource}");
     format!(
-        "{what} is forbidden: User {user:?} cannot {verb} resource {full:?} in API group {group:?} {place}: access denied"
+        "{what} is forbidden: User {user:?} cannot {verb} resource {full:?} in API group {group:?} {place}: access \
+            denied"
     )
 }
 

@@ -7,8 +7,10 @@
 //! permissions of another user, but not the identity.
 //!
 //! ```text
-//! robot of ns in a, in a:   system:serviceaccount:ns:robot + system:kcp:serviceaccount:a:ns:robot
-//! robot of ns in a, in b:   system:anonymous [system:authenticated system:cluster:a] + system:kcp:serviceaccount:a:ns:robot
+//! robot of ns in a, in a:   system:serviceaccount:ns:robot
+//!                           + system:kcp:serviceaccount:a:ns:robot
+//! robot of ns in a, in b:   system:anonymous [system:authenticated system:cluster:a]
+//!                           + system:kcp:serviceaccount:a:ns:robot
 //! ```
 
 use crate::user::{

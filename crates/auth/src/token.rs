@@ -256,7 +256,8 @@ mod tests {
             ("secret,\"ada\"x,1", "line 1: text after a closing quote"),
             (
                 "secret\nsecret,,",
-                "line 1: fewer than 3 fields; want token,user,uid and if any \"group1,group2\"; line 2: the user name is empty",
+                "line 1: fewer than 3 fields; want token,user,uid and if any \"group1,group2\"; line 2: the user \
+                    name is empty",
             ),
         ];
         for (text, want) in rows {

@@ -423,7 +423,10 @@ fn expression(
         let path: Vec<Segment> = match reference.variable.as_str() {
             "self" => {
                 // Of several, the item's field that has this name.
-                let named = |path: &&Vec<Segment>| matches!((path.last(), reference.path.first()), (Some(Segment::Field(a)), Some(b)) if a == b);
+                let named = |path: &&Vec<Segment>| match (path.last(), reference.path.first()) {
+                    (Some(Segment::Field(field)), Some(name)) => field == name,
+                    _ => false,
+                };
                 match (this.iter().skip(1).find(named), this.first()) {
                     (Some(item), _) => item.iter().cloned().chain(fields.skip(1)).collect(),
                     (None, Some(first)) => first.iter().cloned().chain(fields).collect(),

@@ -1,13 +1,18 @@
 //! Type check of expression results: the checker's type against the schema of the rule's
 //! destination.
 //!
-//! | type | stands in |
+//! | type | fits |
 //! |---|---|
-//! | bool, int, uint, double, string | boolean; integer, number; integer, number; number; string; int-or-string takes int and string |
-//! | timestamp | string, also of format `date-time` or `date`: leaves as RFC 3339, as a day where the format says so |
-//! | duration, bytes | string, also of format `duration`, `byte`: leaves as seconds (`90s`), as base64 |
+//! | bool | boolean |
+//! | int | integer, number, int-or-string |
+//! | uint | integer, number |
+//! | double | number |
+//! | string | string, int-or-string |
+//! | timestamp | string, also with format `date-time` (RFC 3339) or `date` (the day) |
+//! | duration | string, also with format `duration`: seconds (`90s`) |
+//! | bytes | string, also with format `byte`: base64 |
 //! | list, map, object | array, object; item by item, field by field |
-//! | `optional_type(T)` | where T does; empty, it leaves nothing |
+//! | `optional_type(T)` | where T fits; an empty optional writes no value |
 //! | null | where the schema is nullable |
 //! | dyn | anywhere; checked against the value at run time |
 

@@ -14,14 +14,18 @@
 //! define any function: it may compute, drop fields, and need not be the inverse of the other one.
 //!
 //! ```text
-//! convert     what crosses by itself (same path, compatible schema), then rules; pruned and defaulted by the target's schema
-//! residual_v  = view_v − down(view_parent)                    what v shows that its parent cannot tell; stored beside the object
+//! convert     passthrough (same path, compatible schema), then rules;
+//!             pruned and defaulted by the target's schema
+//! residual_v  = view_v − down(view_parent)        fields of v that its parent cannot show;
+//!                                                 stored beside the object
 //! view_root   = the stored object
-//! view_v      = down(view_parent) + residual_v                get
+//! view_v      = down(view_parent) + residual_v    get
 //!
 //! put(x, v):  view_v       ← x
-//!             view_parent  ← merge(up(old view_v) → up(x),  onto the old view_parent)      …up to the root
-//!             view_w       ← merge(down(old view_parent) → down(new view_parent),  onto the old view_w)   for every other w
+//!             view_parent  ← merge(up(old view_v) → up(x), onto the old view_parent)
+//!                            …up to the root
+//!             view_w       ← merge(down(old view_parent) → down(new view_parent),
+//!                                  onto the old view_w)   for every other w
 //!             residuals    ← recomputed from the new views
 //! ```
 //!
@@ -51,9 +55,9 @@
 //! through v2, another through v1:
 //!
 //! ```text
-//! put(v2, {name: {first: Bob}, mood: ok})    stored {firstName: Bob}   residual v2: set mood = ok      (down gives {name: {first: Bob}})
-//! put(v1, {firstName: Rob})                  stored {firstName: Rob}   residual v2: set mood = ok
-//! get(v2)                                    {name: {first: Rob}, mood: ok}
+//! put(v2, {name: {first: Bob}, mood: ok})   stored {firstName: Bob}   residual v2: set mood = ok
+//! put(v1, {firstName: Rob})                 stored {firstName: Rob}   residual v2: set mood = ok
+//! get(v2)                                   {name: {first: Rob}, mood: ok}
 //! ```
 //!
 //! ```
@@ -61,9 +65,12 @@
 //! use insula_api::FieldPath;
 //! use insula_schema::Structural;
 //! use serde_json::json;
-//! # fn version(name: &str, spec: serde_json::Value) -> Result<VersionSchema, Vec<insula_api::FieldError>> {
-//! #     let schema = json!({"type": "object", "properties": {"spec": {"type": "object", "properties": spec}}});
-//! #     Ok(VersionSchema { name: name.into(), served: true, schema: Structural::parse_trusted(&schema)?.into() })
+//! # type Errors = Vec<insula_api::FieldError>;
+//! # fn version(name: &str, spec: serde_json::Value) -> Result<VersionSchema, Errors> {
+//! #     let spec = json!({"type": "object", "properties": spec});
+//! #     let schema = json!({"type": "object", "properties": {"spec": spec}});
+//! #     let schema = Structural::parse_trusted(&schema)?.into();
+//! #     Ok(VersionSchema { name: name.into(), served: true, schema })
 //! # }
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let text = json!({"type": "string"});
@@ -72,13 +79,17 @@
 //! # let v2 = version("v2", json!({"name": name, "mood": text})).map_err(|e| e[0].to_string())?;
 //! let spec = FieldPath::new("spec");
 //! let rules = parse_rules(&json!({"conversions": [
-//!     {"from": "v1", "to": "v2", "rules": [{"field": ".spec.firstName", "destination": ".spec.name.first"}]},
-//!     {"from": "v2", "to": "v1", "rules": [{"field": ".spec.name.first", "destination": ".spec.firstName"}]},
+//!     {"from": "v1", "to": "v2",
+//!         "rules": [{"field": ".spec.firstName", "destination": ".spec.name.first"}]},
+//!     {"from": "v2", "to": "v1",
+//!         "rules": [{"field": ".spec.name.first", "destination": ".spec.firstName"}]},
 //! ]}), &spec).map_err(|errors| errors[0].to_string())?;
-//! let bundle = Bundle::compile("example.io", vec![v1, v2], "v1", Some(&rules), LossPolicy::Lossless, &spec)
+//! let (versions, policy) = (vec![v1, v2], LossPolicy::Lossless);
+//! let bundle = Bundle::compile("example.io", versions, "v1", Some(&rules), policy, &spec)
 //!     .map_err(|errors| errors[0].to_string())?;
 //! let budget = &mut object_budget();
-//! let x = json!({"apiVersion": "example.io/v2", "spec": {"name": {"first": "Bob"}, "mood": "ok"}});
+//! let spec = json!({"name": {"first": "Bob"}, "mood": "ok"});
+//! let x = json!({"apiVersion": "example.io/v2", "spec": spec});
 //! let stored = bundle.put(&x, "v2", None, budget)?;
 //! let x = json!({"apiVersion": "example.io/v1", "spec": {"firstName": "Rob"}});
 //! let stored = bundle.put(&x, "v1", Some(stored.stored("v1")), budget)?;

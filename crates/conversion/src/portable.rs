@@ -5,8 +5,8 @@
 //! whichever version.
 //!
 //! ```text
-//! v2 {name: {first: Bob}, mood: ok}     →  v1 {firstName: Bob}   insula.io/residual: v2 set mood = ok
-//! v1 {firstName: Rob}, the annotation   →  v2 {name: {first: Rob}, mood: ok}
+//! v2 {name: {first: Bob}, mood: ok}    →  v1 {firstName: Bob}, insula.io/residual: v2 set mood = ok
+//! v1 {firstName: Rob}, the annotation  →  v2 {name: {first: Rob}, mood: ok}
 //! ```
 //!
 //! Converting there and back returns the same object. An edit in between is kept: the hidden fields

@@ -6,7 +6,9 @@
 //!
 //! ```text
 //! base {spec: {names: [bob]}}      object {spec: {names: [bob, al], mood: ok}}
-//! {"fields": {"spec": {"fields": {"mood": {"set": "ok"}, "names": {"items": [{"at": 0}, {"new": "al"}], "of": 1}}}}}
+//! {"fields": {"spec": {"fields": {
+//!     "mood": {"set": "ok"},
+//!     "names": {"items": [{"at": 0}, {"new": "al"}], "of": 1}}}}}
 //! ```
 //!
 //! An entry at a path that a rule computed carries a guard: the hash of that rule's inputs. The

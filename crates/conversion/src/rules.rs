@@ -1,12 +1,12 @@
 //! Rule sets as data: the normal form of every notation that authors may use.
 //!
-//! | spelling | where |
-//! |---|---|
-//! | `conversions[].{from, to, rules[].{field, destination, transformation}}` | APIConversion |
-//! | `conversions[].{from, to, rules[].{from, to}}`, mixed freely with the first | APIConversion |
-//! | `hub`, `conversions[].{version, fromHub[], toHub[]}` of `{field, rule}` | APIConversionRules, option 1 |
-//! | `hubVersion`, `versions[].conversion.{fromHub[], toHub[]}` | option 2 |
-//! | `conversions[].{from, rule, to, field}`, one rule an entry | the per-rule list |
+//! ```text
+//! APIConversion                  conversions[].{from, to, rules[].{field, destination, transformation}}
+//!   mixed freely with            conversions[].{from, to, rules[].{from, to}}
+//! APIConversionRules, option 1   hub, conversions[].{version, fromHub[], toHub[]} of {field, rule}
+//! option 2                       hubVersion, versions[].conversion.{fromHub[], toHub[]}
+//! per-rule list                  conversions[].{from, rule, to, field}, one rule an entry
+//! ```
 //!
 //! Parsing needs no schema: `plan` checks that paths exist and expressions compile.
 

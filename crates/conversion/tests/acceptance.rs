@@ -11,7 +11,8 @@ use support::{bundle, object, yaml};
 const WIDGETS: &str = r"
 versions:
   v1: {spec: {firstName: string, lastName: string}, status: {phase: string}}
-  v2: {spec: {name: {first: string, last: string, lastUpper: string}, someNewField: {hello: string}}, status: {phase: string}}
+  v2: {spec: {name: {first: string, last: string, lastUpper: string}, someNewField: {hello: string}},
+      status: {phase: string}}
 rules:
   conversions:
   - from: v1

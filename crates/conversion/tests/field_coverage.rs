@@ -79,7 +79,8 @@ rules:
     to: v2
     rules:
     - {field: spec.colors, destination: spec.nested.colors, itemRules: [{from: self.name, to: item.realName}]}
-    - {field: 'spec.m[key]', destination: 'spec.l[]', transformation: {name: key, feeling: self.feeling, day: v1.spec.day}}
+    - {field: 'spec.m[key]', destination: 'spec.l[]',
+          transformation: {name: key, feeling: self.feeling, day: v1.spec.day}}
     - {field: \"metadata.annotations['a.b/c']\", destination: \"metadata.labels['d']\"}
   - from: v2
     to: v1
@@ -111,7 +112,8 @@ fn what_rules_move_to_its_own_path_is_carried() {
   v2: {spec: {l: [{a: string, c: string}]}}
 rules:
   conversions:
-  - {from: v1, to: v2, rules: [{from: v1.spec.l, to: spec.l, itemRules: [{from: self.a, to: item.a}, {from: self.b, to: item.c}]}]}
+  - {from: v1, to: v2, rules: [{from: v1.spec.l, to: spec.l, itemRules: [{from: self.a, to: item.a},
+        {from: self.b, to: item.c}]}]}
 ",
         "v1 → v2
            .spec.l[].a carried
@@ -145,7 +147,8 @@ fn constants_and_defaults_come_of_no_field() {
     check(
         "versions:
   v1: {spec: {l: [{a: string}], same: {$: {type: string, default: x}}, old: string, other: string}}
-  v2: {spec: {l: [{a: string, kind: string, on: {$: {type: boolean, default: true}}}], same: {$: {type: string, default: y}}, mode: string,
+  v2: {spec: {l: [{a: string, kind: string, on: {$: {type: boolean, default: true}}}], same: {$: {type: string,
+      default: y}}, mode: string,
     new: {$: {type: string, default: n}}, left: {$: {type: integer, default: 3}}, pair: {x: string, y: string}}}
 rules:
   conversions:

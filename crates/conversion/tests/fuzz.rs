@@ -4,7 +4,7 @@
 mod support;
 
 use insula_api::FieldPath;
-use insula_conversion::{Path, parse_rules};
+use insula_conversion::{Path, laws, object_budget, parse_rules};
 use proptest::prelude::*;
 use serde_json::{Value as Json, json};
 
@@ -56,16 +56,19 @@ proptest! {
 
     #[test]
     fn any_rules_compile_or_are_refused(rules in prop::collection::vec(rule(), 1..4)) {
-        let spec = json!({"a": "string", "l": [{"x": "string", "a": "string", "l": ["string"]}], "m": {"*": {"x": "string"}}});
-        let doc = json!({"versions": {"v1": {"spec": spec}, "v2": {"spec": spec}}, "rules": {"conversions": [{"from": "v1", "to": "v2", "rules": rules}]}});
+        let spec = json!({"a": "string", "l": [{"x": "string", "a": "string", "l": ["string"]}],
+            "m": {"*": {"x": "string"}}});
+        let doc = json!({"versions": {"v1": {"spec": spec}, "v2": {"spec": spec}},
+            "rules": {"conversions": [{"from": "v1", "to": "v2", "rules": rules}]}});
         if let Ok(bundle) = support::bundle(&doc) {
-            let part = json!({"spec": {"a": "q", "l": [{"x": "1", "l": ["y"]}, {"x": "2"}], "m": {"k": {"x": "3"}, "n": {}}}});
+            let part = json!({"spec": {"a": "q", "l": [{"x": "1", "l": ["y"]}, {"x": "2"}], "m": {"k": {"x": "3"},
+                "n": {}}}});
             for part in [part, json!({"spec": {"l": [], "m": {}}}), json!({})] {
                 for version in ["v1", "v2"] {
                     let x = support::object(version, &part);
-                    let Ok(after) = bundle.put(&x, version, None, &mut insula_conversion::object_budget()) else { continue };
-                    insula_conversion::laws::put_get(&bundle, &x, version, &after).map_err(|v| TestCaseError::fail(v.to_string()))?;
-                    insula_conversion::laws::get_put(&bundle, &after).map_err(|v| TestCaseError::fail(v.to_string()))?;
+                    let Ok(after) = bundle.put(&x, version, None, &mut object_budget()) else { continue };
+                    laws::put_get(&bundle, &x, version, &after).map_err(|v| TestCaseError::fail(v.to_string()))?;
+                    laws::get_put(&bundle, &after).map_err(|v| TestCaseError::fail(v.to_string()))?;
                 }
             }
         }

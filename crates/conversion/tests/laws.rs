@@ -34,8 +34,10 @@ rules:
     fromHub: [{field: spec.name.first, rule: self.spec.firstName}, {field: spec.name.last, rule: self.spec.lastName}]
     toHub: [{field: spec.firstName, rule: self.spec.name.first}, {field: spec.lastName, rule: self.spec.name.last}]
   - version: v3
-    fromHub: [{field: spec.person.given, rule: self.spec.firstName}, {field: spec.person.family, rule: self.spec.lastName}]
-    toHub: [{field: spec.firstName, rule: self.spec.person.given}, {field: spec.lastName, rule: self.spec.person.family}]
+    fromHub: [{field: spec.person.given, rule: self.spec.firstName}, {field: spec.person.family,
+        rule: self.spec.lastName}]
+    toHub: [{field: spec.firstName, rule: self.spec.person.given}, {field: spec.lastName,
+        rule: self.spec.person.family}]
 ",
     },
     Set {
@@ -78,11 +80,13 @@ rules:
   - from: v1
     to: v2
     rules:
-    - {from: v1.spec.colors, to: spec.nested.colors, itemRules: [{from: self.name, to: item.realName}, {from: self.feeling, to: item.realFeeling}]}
+    - {from: v1.spec.colors, to: spec.nested.colors, itemRules: [{from: self.name, to: item.realName},
+          {from: self.feeling, to: item.realFeeling}]}
   - from: v2
     to: v1
     rules:
-    - {from: v2.spec.nested.colors, to: spec.colors, itemRules: [{from: self.realName, to: item.name}, {from: self.realFeeling, to: item.feeling}]}
+    - {from: v2.spec.nested.colors, to: spec.colors, itemRules: [{from: self.realName, to: item.name},
+          {from: self.realFeeling, to: item.feeling}]}
   - {from: v1, to: v3, rules: []}
 ",
     },
@@ -110,7 +114,8 @@ rules:
   conversions:
   - from: v1
     to: v2
-    rules: [{field: 'spec.colors[key]', destination: 'spec.colors[]', transformation: {name: key, feeling: self.feeling}}]
+    rules: [{field: 'spec.colors[key]', destination: 'spec.colors[]', transformation: {name: key,
+        feeling: self.feeling}}]
   - from: v2
     to: v1
     rules: [{field: 'spec.colors[i]', destination: 'spec.colors[self.name]', transformation: {feeling: self.feeling}}]
@@ -155,8 +160,10 @@ rules:
         name: "other defaults, other types, no rules",
         text: r"
 versions:
-  v1: {spec: {mode: {$: {type: string, default: a}}, n: integer, sub: {x: string, m: {'*': string}}}, status: {phase: string}}
-  v2: {spec: {mode: {$: {type: string, default: b}}, n: string, sub: {y: string, m: {'*': string}}, free: any}, status: {phase: string, note: string}}
+  v1: {spec: {mode: {$: {type: string, default: a}}, n: integer, sub: {x: string, m: {'*': string}}},
+      status: {phase: string}}
+  v2: {spec: {mode: {$: {type: string, default: b}}, n: string, sub: {y: string, m: {'*': string}}, free: any},
+      status: {phase: string, note: string}}
   v3: {spec: {mode: {$: {type: string, default: c}}, sub: {x: string, y: {$: {type: string, default: d}}}}}
 ",
     },

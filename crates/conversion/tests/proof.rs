@@ -27,8 +27,10 @@ versions:
   v2: {spec: {name: {first: string, last: string, middle: string}, new: {hello: string}}}
 rules:
   conversions:
-  - {from: v1, to: v2, rules: [{field: spec.firstName, destination: spec.name.first}, {field: spec.lastName, destination: spec.name.last}]}
-  - {from: v2, to: v1, rules: [{field: spec.name.first, destination: spec.firstName}, {field: spec.name.last, destination: spec.lastName}]}
+  - {from: v1, to: v2, rules: [{field: spec.firstName, destination: spec.name.first},
+        {field: spec.lastName, destination: spec.name.last}]}
+  - {from: v2, to: v1, rules: [{field: spec.name.first, destination: spec.firstName},
+        {field: spec.name.last, destination: spec.lastName}]}
 ",
     ),
     (
@@ -59,7 +61,8 @@ rules:
         "keyed lists, maps, drops, defaults",
         r"
 versions:
-  v1: {spec: {'ports[name]': [{name!: string, port: integer, note: string}], labels: {'*': string}, mode: {$: {type: string, default: a}}, gone: string}}
+  v1: {spec: {'ports[name]': [{name!: string, port: integer, note: string}], labels: {'*': string},
+      mode: {$: {type: string, default: a}}, gone: string}}
   v2: {spec: {'ports[name]': [{name!: string, number: integer}], tags: {'*': string}}}
 rules:
   conversions:

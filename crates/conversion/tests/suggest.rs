@@ -69,8 +69,10 @@ fn check(old: &str, new: &str, want: &[&str]) {
 #[test]
 fn renames_moves_and_types_are_found() {
     check(
-        "{spec: {firstName: string, lastName: string, size: string, label: string, hint: string, crew: string, tlsEnabled: boolean}}",
-        "{spec: {name: {first: string, last: string}, resources: {size: integer}, label: string, mood: number, crews: [string], tls: {disabled: boolean}}}",
+        "{spec: {firstName: string, lastName: string, size: string, label: string, hint: string, crew: string, \
+            tlsEnabled: boolean}}",
+        "{spec: {name: {first: string, last: string}, resources: {size: integer}, label: string, mood: number, \
+            crews: [string], tls: {disabled: boolean}}}",
         &[
             ".spec.crew → .spec.crews[0]",
             ".spec.firstName → .spec.name.first",
@@ -87,7 +89,8 @@ fn renames_moves_and_types_are_found() {
 fn whole_objects_and_lists_move() {
     check(
         "{spec: {limits: {cpu: string, memory: string}, colors: [{name: string, hue: string}], tags: {'*': string}}}",
-        "{spec: {resources: {limits: {cpu: string, memory: string}}, paint: {colors: [{name: string, hue: string}]}, tagMap: {'*': string}}}",
+        "{spec: {resources: {limits: {cpu: string, memory: string}}, paint: {colors: [{name: string, hue: \
+            string}]}, tagMap: {'*': string}}}",
         &[
             ".spec.colors → .spec.paint.colors",
             ".spec.limits → .spec.resources.limits",
@@ -99,8 +102,10 @@ fn whole_objects_and_lists_move() {
 #[test]
 fn fields_of_items_are_renamed() {
     check(
-        "{spec: {paints: [{name: string, hue: string}], ports: [{portName: string, number: integer}], nested: {rules: [{hosts: [{hostName: string, ttl: integer}], kind: string}]}}}",
-        "{spec: {some: {awesomePaints: [{realName: string, realHue: string}]}, ports: [{name: string, number: integer}], rules: [{hosts: [{name: string, ttl: integer}], kind: string}]}}",
+        "{spec: {paints: [{name: string, hue: string}], ports: [{portName: string, number: integer}], nested: \
+            {rules: [{hosts: [{hostName: string, ttl: integer}], kind: string}]}}}",
+        "{spec: {some: {awesomePaints: [{realName: string, realHue: string}]}, ports: [{name: string, number: \
+            integer}], rules: [{hosts: [{name: string, ttl: integer}], kind: string}]}}",
         &[
             ".spec.nested.rules[i].hosts[i2].hostName → .spec.rules[i].hosts[i2].name",
             ".spec.paints[i].hue → .spec.some.awesomePaints[i].realHue",

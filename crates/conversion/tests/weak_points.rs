@@ -30,10 +30,14 @@ versions:
   v3: {spec: {given: string, family: string}}
 rules:
   conversions:
-  - {from: v1, to: v2, rules: [{field: spec.first, destination: spec.name.first}, {field: spec.last, destination: spec.name.last}]}
-  - {from: v1, to: v3, rules: [{field: spec.first, destination: spec.given}, {field: spec.last, destination: spec.family}]}
-  - {from: v2, to: v1, rules: [{field: spec.name.first, destination: spec.first}, {field: spec.name.last, destination: spec.last}]}
-  - {from: v3, to: v1, rules: [{field: spec.given, destination: spec.first}, {field: spec.family, destination: spec.last}]}
+  - {from: v1, to: v2, rules: [{field: spec.first, destination: spec.name.first}, {field: spec.last,
+        destination: spec.name.last}]}
+  - {from: v1, to: v3, rules: [{field: spec.first, destination: spec.given}, {field: spec.last,
+        destination: spec.family}]}
+  - {from: v2, to: v1, rules: [{field: spec.name.first, destination: spec.first},
+        {field: spec.name.last, destination: spec.last}]}
+  - {from: v3, to: v1, rules: [{field: spec.given, destination: spec.first}, {field: spec.family,
+        destination: spec.last}]}
 ";
 
 /// kcp stored rules by `from` only: the second rule set from v1 replaced the first one.
@@ -62,7 +66,8 @@ fn weak_point_02_no_hub() {
 fn weak_point_03_destination_unchecked() {
     let doc = yaml(&NAMES.replacen("destination: spec.name.first", "destination: spec.name.frist", 1));
     let errors = bundle(&doc).err().unwrap();
-    let want = "spec.conversions[0].rules[0].destination: Invalid value: \".spec.name.frist\": there is no field .spec.name.frist in v2";
+    let want = "spec.conversions[0].rules[0].destination: Invalid value: \".spec.name.frist\": there is no field \
+        .spec.name.frist in v2";
     assert_eq!(errors, [want]);
 }
 
@@ -123,7 +128,8 @@ fn weak_point_06_source_not_removed() {
         r"
 versions:
   v1: {spec: {old: string, size: string}}
-  v2: {spec: {$: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {new: {type: string}, size: {type: integer}, text: {type: string}}}}}
+  v2: {spec: {$: {type: object, x-kubernetes-preserve-unknown-fields: true, properties: {new: {type: string},
+      size: {type: integer}, text: {type: string}}}}}
 rules:
   conversions:
   - {from: v1, to: v2, rules: [{field: spec.old, destination: spec.new}, {field: spec.size, destination: spec.text}]}
@@ -227,7 +233,8 @@ versions:
   v2: {spec: {list: {$: {type: array, maxItems: 70, items: {type: integer}}}, n: integer}}
 rules:
   conversions:
-  - {from: v1, to: v2, rules: [{field: spec.list, destination: spec.n, transformation: 'size(self.filter(a, self.all(b, self.all(c, a + b + c >= 0))))', mayFail: true}]}
+  - {from: v1, to: v2, rules: [{field: spec.list, destination: spec.n,
+        transformation: 'size(self.filter(a, self.all(b, self.all(c, a + b + c >= 0))))', mayFail: true}]}
 ",
     );
     let x = object("v1", &json!({"spec": {"list": vec![1; 70]}}));
@@ -235,7 +242,8 @@ rules:
     let error = bundle.put(&x, "v1", None, &mut budget).unwrap_err();
     assert_eq!(
         error.to_string(),
-        "converting example.io/v1 to v2: conversions[0].rules[0] (.spec.list → .spec.n): operation cancelled: actual cost limit exceeded"
+        "converting example.io/v1 to v2: conversions[0].rules[0] (.spec.list → .spec.n): operation cancelled: \
+            actual cost limit exceeded"
     );
     assert!(budget.used() <= 2_000_000, "{}", budget.used());
     let small = object("v1", &json!({"spec": {"list": [1, 2]}}));
@@ -419,7 +427,8 @@ fn rules_in_a_schema() {
         None
     );
     let both = yaml(&format!(
-        "spec: {{hubVersion: v1, conversion: {{hub: v1, conversions: []}}, versions: [{{name: v2, conversion: {rules}}}]}}"
+        "spec: {{hubVersion: v1, conversion: {{hub: v1, conversions: []}}, versions: [{{name: v2, conversion: \
+            {rules}}}]}}"
     ));
     assert_eq!(
         rules_in_schema(&both).unwrap_err()[0].to_string(),

@@ -21,7 +21,8 @@ fn operations_do_what_a_recorded_server_did() {
         {"op": "remove", "path": "/spec/bag/a~1b"},
         {"op": "replace", "path": "/spec/bag/c~0d", "value": {"deep": [1, 2.5, true, "s"]}},
     ]);
-    let want = json!({"spec": {"size": 2, "parts": ["w", "y", "z"], "bag": {"two": 1, "three": 1, "c~d": {"deep": [1, 2.5, true, "s"]}}}});
+    let want = json!({"spec": {"size": 2, "parts": ["w", "y", "z"], "bag": {"two": 1, "three": 1,
+        "c~d": {"deep": [1, 2.5, true, "s"]}}}});
     assert_eq!(patched(&object, &patch), Ok(want));
 }
 
@@ -51,7 +52,8 @@ fn single_operations() {
             Err("operation 0: /a is not what the test wants"),
         ),
         (
-            json!([{"op": "test", "path": "/a", "value": 1.0}, {"op": "test", "path": "/none", "value": null}, {"op": "test", "path": "/n", "value": null}]),
+            json!([{"op": "test", "path": "/a", "value": 1.0}, {"op": "test", "path": "/none", "value": null},
+                {"op": "test", "path": "/n", "value": null}]),
             Ok(object.clone()),
         ),
         (

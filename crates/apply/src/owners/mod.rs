@@ -2,9 +2,11 @@
 //! `metadata.managedFields` and server-side apply.
 //!
 //! ```text
-//! update   an object replaced by another: what it changes is the writer's from then on, what it removes is nobody's
-//! apply    a configuration laid over the object: its fields are the writer's; what it had and gave up goes, unless others
-//!          own it; a field that another manager owns with another value is a conflict
+//! update   replaces an object: the writer owns the fields that it changes; nobody owns those that
+//!          it removes
+//! apply    merges a configuration into the object: the writer owns its fields; fields that its last
+//!          configuration had and this one lacks are removed, unless others own them; a field that
+//!          another manager owns with another value is a conflict
 //! ```
 //! Managers may have written through other versions: their fields are compared in those versions
 //! ([`Versions`]).

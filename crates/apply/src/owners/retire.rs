@@ -5,8 +5,8 @@
 //! object:
 //!
 //! ```text
-//! v1  manager owns spec.size          part {spec: {size: 1}}   →   v2 {spec: {bytes: 1, unit: default}}
-//! v2  without spec.size: what differs is spec.bytes            →   manager owns spec.bytes
+//! v1  manager owns spec.size     part {spec: {size: 1}}  →  v2 {spec: {bytes: 1, unit: default}}
+//! v2  without spec.size: spec.bytes differs              →  manager owns spec.bytes
 //! ```
 //! Both conditions count: by the part alone, the manager would own defaults that nobody set; by the
 //! difference alone, fields of others within an item.
@@ -120,10 +120,12 @@ mod tests {
 
     fn two(note: Option<&'static str>) -> Two {
         let schema = |number: &str, unit: serde_json::Value| {
-            Structural::parse_trusted(&json!({"type": "object", "properties": {"spec": {"type": "object", "properties": {
+            Structural::parse_trusted(&json!({"type": "object", "properties": {"spec": {"type": "object",
+                "properties": {
                 number: {"type": "integer"}, "colour": {"type": "string"}, "unit": unit, "note": {"type": "string"},
                 "ports": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["port"],
-                    "items": {"type": "object", "properties": {"port": {"type": "integer"}, "name": {"type": "string"}}}},
+                    "items": {"type": "object", "properties": {"port": {"type": "integer"},
+                        "name": {"type": "string"}}}},
             }}}}))
             .expect("a schema")
         };
@@ -168,7 +170,8 @@ mod tests {
     }
 
     fn owner(name: &str, operation: &str, version: &str, fields: Json) -> Json {
-        json!({"apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": name, "operation": operation})
+        json!({"apiVersion": version, "fieldsType": "FieldsV1", "fieldsV1": fields, "manager": name,
+            "operation": operation})
     }
 
     fn check(owners: Json, want: Json) {

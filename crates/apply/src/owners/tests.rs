@@ -31,7 +31,8 @@ fn shapes() -> Shapes {
                 "tags": {"type": "array", "x-kubernetes-list-type": tags, "items": {"type": "string"}},
                 "steps": {"type": "array", "items": {"type": "string"}},
                 "sizes": {"type": "object", "additionalProperties": {"type": "integer"}},
-                "ref": {"type": "object", "x-kubernetes-map-type": "atomic", "properties": {"name": {"type": "string"}}},
+                "ref": {"type": "object", "x-kubernetes-map-type": "atomic",
+                    "properties": {"name": {"type": "string"}}},
                 "ports": {"type": "array", "x-kubernetes-list-type": "map",
                     "x-kubernetes-list-map-keys": ["port", "protocol"],
                     "items": {"type": "object", "properties": {"port": {"type": "integer"},
@@ -233,7 +234,8 @@ fn conflicts_name_managers_and_fields() {
         .expect_err("owned");
     assert_eq!(
         error.to_string(),
-        "Apply failed with 3 conflicts: conflicts with \"a\":\n- .spec.size\n- .spec.ports[port=80,protocol=\"TCP\"].note\nconflicts with \"c\" using g/v2:\n- .spec.colour"
+        "Apply failed with 3 conflicts: conflicts with \"a\":\n- .spec.size\n- \
+            .spec.ports[port=80,protocol=\"TCP\"].note\nconflicts with \"c\" using g/v2:\n- .spec.colour"
     );
     script.write(&Write::Force, "b", "g/v1", body).expect("forced");
     assert_eq!(
@@ -310,7 +312,8 @@ fn what_does_not_fit_is_refused_in_kubernetes_words() {
         ),
         (
             json!({"size": "1", "steps": [1], "box": []}),
-            "errors:\n  .spec.box: expected map, got []\n  .spec.size: expected numeric (int or float), got \"1\"\n  .spec.steps[0]: expected string, got 1",
+            "errors:\n  .spec.box: expected map, got []\n  .spec.size: expected numeric (int or float), got \
+                \"1\"\n  .spec.steps[0]: expected string, got 1",
         ),
     ] {
         let error = Script::new()
@@ -498,7 +501,8 @@ proptest! {
         let mut script = Script::new();
         let mut model = Model::default();
         let sizes = |values: &BTreeMap<u8, u8>| {
-            let sizes: serde_json::Map<_, _> = values.iter().map(|(field, value)| (field.to_string(), json!(value))).collect();
+            let sizes: serde_json::Map<_, _> = values.iter().map(|(field, value)| (field.to_string(),
+                json!(value))).collect();
             spec(json!({"sizes": sizes}))
         };
         for (kind, manager, values) in &steps {
@@ -522,7 +526,8 @@ proptest! {
                     let owned: BTreeSet<u8> = (0u8..5).filter(|field| {
                         let path = ["spec", "sizes", &field.to_string()].map(Element::field);
                         script.managers.0.iter().any(|(m, entry)| {
-                            *m.name == *format!("m{manager}") && m.operation == operation && entry.fields.contains(&path)
+                            let is_manager = *m.name == *format!("m{manager}") && m.operation == operation;
+                            is_manager && entry.fields.contains(&path)
                         })
                     }).collect();
                     let want = model.owners.get(&(manager, applies)).cloned().unwrap_or_default();

@@ -130,7 +130,8 @@ fn lists_and_maps_merge_as_recorded() {
         (
             "delete and order",
             finalizers(json!(["a", "b", "c"])),
-            json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["b"], "$setElementOrder/finalizers": ["c", "a"]}}),
+            json!({"metadata": {"$deleteFromPrimitiveList/finalizers": ["b"], "$setElementOrder/finalizers": ["c",
+                "a"]}}),
             finalizers(json!(["c", "a"])),
         ),
         (

@@ -31,7 +31,8 @@ fn by_keys(items: Shape<'_>, keys: &[String], item: &Json) -> Result<Element, St
     if found.is_empty() {
         let keys: Vec<_> = keys.iter().map(|key| format!("{key:?}")).collect();
         return Err(format!(
-            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default values for any key fields)",
+            "associative list with keys has an element that omits all key fields [{}] (and doesn't have default \
+                values for any key fields)",
             keys.join(" ")
         ));
     }

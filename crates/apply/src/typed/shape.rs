@@ -220,7 +220,8 @@ fn metadata() -> &'static Structural {
         }});
         let schema = json!({"type": "object", "properties": {
             "annotations": texts, "labels": texts, "name": text, "generateName": text, "namespace": text,
-            "uid": text, "resourceVersion": text, "selfLink": text, "creationTimestamp": time, "deletionTimestamp": time,
+            "uid": text, "resourceVersion": text, "selfLink": text, "creationTimestamp": time,
+                "deletionTimestamp": time,
             "generation": {"type": "integer"}, "deletionGracePeriodSeconds": {"type": "integer"},
             "finalizers": {"type": "array", "x-kubernetes-list-type": "set", "items": text},
             "ownerReferences": {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["uid"],

@@ -2,8 +2,8 @@
 //! Kubernetes' format.
 //!
 //! ```text
-//! Record ── about(attributes) ── known(user) ── located ── decided(trail) ── note ── answered ──> Event ──> Sink
-//!                                  └ Policy: how much, which stages
+//! Record ── about(attributes) ── known(user) ── located ── decided(trail) ── note ── answered
+//!                                  └ Policy: level, stages                             └> Event ──> Sink
 //! ```
 //! Clients never see these facts: reasons name rules, steps and workspaces that answers must not
 //! reveal.

@@ -420,27 +420,34 @@ fn refusals_read_as_recorded() {
         ),
         (
             at("default", "list configmaps"),
-            "configmaps is forbidden: User \"ada\" cannot list resource \"configmaps\" in API group \"\" in the namespace \"default\": access denied",
+            "configmaps is forbidden: User \"ada\" cannot list resource \"configmaps\" in API group \"\" in the \
+                namespace \"default\": access denied",
         ),
         (
             at("default", "get secrets a"),
-            "secrets \"a\" is forbidden: User \"ada\" cannot get resource \"secrets\" in API group \"\" in the namespace \"default\": access denied",
+            "secrets \"a\" is forbidden: User \"ada\" cannot get resource \"secrets\" in API group \"\" in the \
+                namespace \"default\": access denied",
         ),
         (
             at("", "patch customresourcedefinitions.apiextensions.k8s.io a.example.com"),
-            "customresourcedefinitions.apiextensions.k8s.io \"a.example.com\" is forbidden: User \"ada\" cannot patch resource \"customresourcedefinitions\" in API group \"apiextensions.k8s.io\" at the cluster scope: access denied",
+            "customresourcedefinitions.apiextensions.k8s.io \"a.example.com\" is forbidden: User \"ada\" cannot \
+                patch resource \"customresourcedefinitions\" in API group \"apiextensions.k8s.io\" at the cluster \
+                scope: access denied",
         ),
         (
             at("", "get namespaces default"),
-            "namespaces \"default\" is forbidden: User \"ada\" cannot get resource \"namespaces\" in API group \"\" in the namespace \"default\": access denied",
+            "namespaces \"default\" is forbidden: User \"ada\" cannot get resource \"namespaces\" in API group \"\" \
+                in the namespace \"default\": access denied",
         ),
         (
             at("default", "update namespaces/finalize default"),
-            "namespaces \"default\" is forbidden: User \"ada\" cannot update resource \"namespaces/finalize\" in API group \"\" in the namespace \"default\": access denied",
+            "namespaces \"default\" is forbidden: User \"ada\" cannot update resource \"namespaces/finalize\" in \
+                API group \"\" in the namespace \"default\": access denied",
         ),
         (
             at("", "list namespaces"),
-            "namespaces is forbidden: User \"ada\" cannot list resource \"namespaces\" in API group \"\" at the cluster scope: access denied",
+            "namespaces is forbidden: User \"ada\" cannot list resource \"namespaces\" in API group \"\" at the \
+                cluster scope: access denied",
         ),
     ];
     for (attributes, want) in rows {

@@ -178,9 +178,8 @@ fn consumers_have_names_of_their_own() {
         (
             user("ada", KNOWN, &[("scope", "cluster:this")]),
             this(),
-            &[
-                "apis.kcp.io:binding:system:anonymous apis.kcp.io:binding:system:cluster:this,apis.kcp.io:binding:system:authenticated",
-            ],
+            &["apis.kcp.io:binding:system:anonymous \
+                    apis.kcp.io:binding:system:cluster:this,apis.kcp.io:binding:system:authenticated"],
         ),
         (
             user("system:serviceaccount:ns:robot", &[], &[]),

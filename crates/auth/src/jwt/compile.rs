@@ -310,7 +310,9 @@ fn mappings(
             .chain(others)
             .any(|program| reads(program, "email_verified"));
         if reads(name, "email") && !verified {
-            let why = "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression";
+            let why = "claims.email_verified must be used in claimMappings.username.expression or \
+                claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is \
+                used in claimMappings.username.expression";
             let at = username_at.child("expression");
             errors.push(FieldError::invalid(&at, &Json::from(username.expression.as_str()), why));
         }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! JwtAuthenticator (YAML, or an object of a workspace) ── compile ──> Issuer
-//! issuer_of(token) finds the Issuer; its Keys are fetched by others; Issuer::user(token, keys, now) ──> UserInfo
+//! issuer_of(token) ── selects ──> Issuer, whose Keys the caller fetches
+//! Issuer::user(token, keys, now) ──> UserInfo
 //! ```
 //! The key determines the algorithm, never the token. Distributed claims are not followed: nothing
 //! in a token makes this server call another one.

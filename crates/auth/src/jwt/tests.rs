@@ -12,7 +12,8 @@ const URL: &str = "https://login.example.com/realm";
 fn config() -> Json {
     json!({
         "issuer": {"url": URL, "audiences": ["insula"]},
-        "claimMappings": {"username": {"claim": "sub", "prefix": "corp:"}, "groups": {"claim": "groups", "prefix": "corp:"}},
+        "claimMappings": {"username": {"claim": "sub", "prefix": "corp:"}, "groups": {"claim": "groups",
+            "prefix": "corp:"}},
     })
 }
 
@@ -424,7 +425,8 @@ fn expressions_map_claims_and_rules_are_kept() {
             ),
             (
                 "claimValidationRules",
-                json!([{"claim": "hd", "requiredValue": "example.com"}, {"expression": "claims.exp - claims.iat <= 86400", "message": "a day at most"}]),
+                json!([{"claim": "hd", "requiredValue": "example.com"},
+                    {"expression": "claims.exp - claims.iat <= 86400", "message": "a day at most"}]),
             ),
             (
                 "userValidationRules",
@@ -438,7 +440,8 @@ fn expressions_map_claims_and_rules_are_kept() {
     );
     let keys = set(&[signer.published(Some("ES256"))]);
     let claims = json!({
-        "iss": URL, "aud": "insula", "exp": NOW + 60, "iat": NOW, "name": "Ada", "roles": ["guest", "dev"], "number": 7, "hd": "example.com",
+        "iss": URL, "aud": "insula", "exp": NOW + 60, "iat": NOW, "name": "Ada", "roles": ["guest", "dev"],
+            "number": 7, "hd": "example.com",
     });
     let seen = user(&issuer, &signer.sign(&claims), &keys).expect("it is good");
     assert_eq!((seen.name.as_str(), seen.uid.as_str()), ("ada", "7"));

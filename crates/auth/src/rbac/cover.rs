@@ -119,7 +119,8 @@ mod tests {
             (rule(&[""], &["configmaps"], &[], &["get"]), ""),
             (
                 rule(&[""], &["configmaps", "secrets"], &[], &["get", "create"]),
-                "{APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"create\"]}\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"get\" \"create\"]}",
+                "{APIGroups:[\"\"], Resources:[\"configmaps\"], Verbs:[\"create\"]}\n{APIGroups:[\"\"], \
+                    Resources:[\"secrets\"], Verbs:[\"get\" \"create\"]}",
             ),
             (
                 rule(&["*"], &["*"], &[], &["*"]),
@@ -127,7 +128,9 @@ mod tests {
             ),
             (
                 rule(&[""], &["secrets"], &["a", "b"], &["get"]),
-                "{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"a\"], Verbs:[\"get\"]}\n{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"b\"], Verbs:[\"get\"]}",
+                "{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"a\"], \
+                    Verbs:[\"get\"]}\n{APIGroups:[\"\"], Resources:[\"secrets\"], ResourceNames:[\"b\"], \
+                    Verbs:[\"get\"]}",
             ),
             (
                 paths,
@@ -142,7 +145,8 @@ mod tests {
         let missing = [rule(&[""], &["secrets"], &[], &["*"])];
         assert_eq!(
             grant_refusal(&eve, &missing),
-            "user \"eve\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"*\"]}"
+            "user \"eve\" (groups=[\"devs\" \"system:authenticated\"]) is attempting to grant RBAC permissions not \
+                currently held:\n{APIGroups:[\"\"], Resources:[\"secrets\"], Verbs:[\"*\"]}"
         );
     }
 

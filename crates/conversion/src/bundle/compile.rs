@@ -239,7 +239,10 @@ impl Required<'_> {
                 let (from, to) = (self.from.name, self.to.name);
                 self.errors.push(FieldError::required(
                     &self.written.at,
-                    format!("{to} requires {here}, and no rule from {from} writes it: add a rule, or a default to the schema"),
+                    format!(
+                        "{to} requires {here}, and no rule from {from} writes it: add a rule, or a default to \
+                        the schema"
+                    ),
                 ));
             }
             let above = self

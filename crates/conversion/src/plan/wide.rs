@@ -21,7 +21,8 @@ impl<'s> Scope<'s> {
         let rule = rest.rule;
         let at = rule.at.path.child("transformation");
         let Some(template) = &rule.transformation else {
-            let why = "with a destination for items, `field` names items (field: spec.colors[i]), or `transformation` says them";
+            let why = "with a destination for items, `field` names items (field: spec.colors[i]), or \
+                `transformation` says them";
             return errors.push(FieldError::required(&at, why));
         };
         let Some((container, variable)) = self.container(rest, template) else {

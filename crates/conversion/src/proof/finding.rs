@@ -57,11 +57,12 @@ impl Finding {
     pub fn help(&self) -> &'static str {
         match self {
             Finding::Fails(_) => {
-                "bound the field in the schema (pattern, enum, minimum, maxLength), make the expression total (has(), orValue, a \
-                 condition), or write mayFail: true, so that such writes are refused"
+                "bound the field in the schema (pattern, enum, minimum, maxLength), make the expression total \
+                 (has(), orValue, a condition), or write mayFail: true, so that such writes are refused"
             }
             Finding::Invalid { .. } => {
-                "give both versions the same bounds, convert to a value that the schema accepts, or give the field a default"
+                "give both versions the same bounds, convert to a value that the schema accepts, or give the field \
+                    a default"
             }
             Finding::Breaks(violation) => match violation.law {
                 Law::Readable => "make every expression total, or write mayFail: true at the rule",

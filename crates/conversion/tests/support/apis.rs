@@ -17,37 +17,69 @@ use serde_json::{Map, Value as Json, json};
 /// `#` is the feature's number, `@` the version that is read.
 const FEATURES: &[&str] = &[
     // A field renamed, moved, made an object, taken out of one.
-    "{a: {old#: string}, b: {new#: string}, ab: [{field: spec.old#, destination: spec.new#}], ba: [{field: spec.new#, destination: spec.old#}]}",
-    "{a: {n#: integer}, b: {group#: {n: integer, extra: boolean}}, ab: [{field: spec.n#, destination: spec.group#.n}], ba: [{field: spec.group#.n, destination: spec.n#}]}",
-    "{a: {s#: {value: string}}, b: {t#: string}, ab: [{field: spec.s#.value, destination: spec.t#}], ba: [{field: spec.t#, destination: spec.s#.value}]}",
-    "{a: {o#: {x: string, y: {z: integer}}}, b: {deep#: {er: {o: {x: string, y: {z: integer}}}}}, ab: [{field: spec.o#, destination: spec.deep#.er.o}], ba: [{field: spec.deep#.er.o, destination: spec.o#}]}",
+    "{a: {old#: string}, b: {new#: string}, ab: [{field: spec.old#, destination: spec.new#}], ba: [{field: \
+        spec.new#, destination: spec.old#}]}",
+    "{a: {n#: integer}, b: {group#: {n: integer, extra: boolean}}, ab: [{field: spec.n#, destination: \
+        spec.group#.n}], ba: [{field: spec.group#.n, destination: spec.n#}]}",
+    "{a: {s#: {value: string}}, b: {t#: string}, ab: [{field: spec.s#.value, destination: spec.t#}], ba: [{field: \
+        spec.t#, destination: spec.s#.value}]}",
+    "{a: {o#: {x: string, y: {z: integer}}}, b: {deep#: {er: {o: {x: string, y: {z: integer}}}}}, ab: [{field: \
+        spec.o#, destination: spec.deep#.er.o}], ba: [{field: spec.deep#.er.o, destination: spec.o#}]}",
     // One and many.
-    "{a: {one#: string}, b: {many#: [string]}, ab: [{field: spec.one#, to: 'spec.many#[0]'}], ba: [{from: '@.spec.many#[0]', to: spec.one#}], preserve_b: [spec.many#]}",
+    "{a: {one#: string}, b: {many#: [string]}, ab: [{field: spec.one#, to: 'spec.many#[0]'}], ba: [{from: \
+        '@.spec.many#[0]', to: spec.one#}], preserve_b: [spec.many#]}",
     // Lists, with keys and without; nested.
-    "{a: {'ports#[name]': [{name!: string, port: integer, note: string}]}, b: {'doors#[id]': [{id!: string, number: integer}]}, ab: [{from: @.spec.ports#, to: spec.doors#, itemRules: [{from: self.name, to: item.id}, {from: self.port, to: item.number}]}], ba: [{from: @.spec.doors#, to: spec.ports#, itemRules: [{from: self.id, to: item.name}, {from: self.number, to: item.port}]}]}",
-    "{a: {colors#: [{name: string, hue: integer}]}, b: {tones#: [{label: string, mood: string}]}, ab: [{field: 'spec.colors#[i].name', destination: 'spec.tones#[].label'}], ba: [{field: 'spec.tones#[i].label', destination: 'spec.colors#[].name'}]}",
-    "{a: {'rules#[name]': [{name!: string, paths: [{p: string}]}]}, b: {'routes#[name]': [{name!: string, matches: [{path: string, weight: integer}]}]}, ab: [{from: @.spec.rules#, to: spec.routes#, itemRules: [{from: self.name, to: item.name}, {from: self.paths, to: item.matches, itemRules: [{from: self.p, to: item.path}]}]}], ba: [{from: @.spec.routes#, to: spec.rules#, itemRules: [{from: self.name, to: item.name}, {from: self.matches, to: item.paths, itemRules: [{from: self.path, to: item.p}]}]}]}",
+    "{a: {'ports#[name]': [{name!: string, port: integer, note: string}]}, b: {'doors#[id]': [{id!: string, number: \
+        integer}]}, ab: [{from: @.spec.ports#, to: spec.doors#, itemRules: [{from: self.name, to: item.id}, {from: \
+        self.port, to: item.number}]}], ba: [{from: @.spec.doors#, to: spec.ports#, itemRules: [{from: self.id, to: \
+        item.name}, {from: self.number, to: item.port}]}]}",
+    "{a: {colors#: [{name: string, hue: integer}]}, b: {tones#: [{label: string, mood: string}]}, ab: [{field: \
+        'spec.colors#[i].name', destination: 'spec.tones#[].label'}], ba: [{field: 'spec.tones#[i].label', \
+        destination: 'spec.colors#[].name'}]}",
+    "{a: {'rules#[name]': [{name!: string, paths: [{p: string}]}]}, b: {'routes#[name]': [{name!: string, matches: \
+        [{path: string, weight: integer}]}]}, ab: [{from: @.spec.rules#, to: spec.routes#, itemRules: [{from: \
+        self.name, to: item.name}, {from: self.paths, to: item.matches, itemRules: [{from: self.p, to: \
+        item.path}]}]}], ba: [{from: @.spec.routes#, to: spec.rules#, itemRules: [{from: self.name, to: item.name}, \
+        {from: self.matches, to: item.paths, itemRules: [{from: self.path, to: item.p}]}]}]}",
     // Maps.
-    "{a: {tags#: {'*': string}}, b: {marks#: {'*': string}}, ab: [{field: spec.tags#, destination: spec.marks#}], ba: [{field: spec.marks#, destination: spec.tags#}]}",
-    "{a: {envs#: {'*': {value: string, note: string}}}, b: {'vars#[name]': [{name!: string, value: string}]}, ab: [{field: 'spec.envs#[key]', destination: 'spec.vars#[]', transformation: {name: key, value: self.value}}], ba: [{field: 'spec.vars#[i]', destination: 'spec.envs#[self.name]', transformation: {value: self.value}}]}",
+    "{a: {tags#: {'*': string}}, b: {marks#: {'*': string}}, ab: [{field: spec.tags#, destination: spec.marks#}], \
+        ba: [{field: spec.marks#, destination: spec.tags#}]}",
+    "{a: {envs#: {'*': {value: string, note: string}}}, b: {'vars#[name]': [{name!: string, value: string}]}, ab: \
+        [{field: 'spec.envs#[key]', destination: 'spec.vars#[]', transformation: {name: key, value: self.value}}], \
+        ba: [{field: 'spec.vars#[i]', destination: 'spec.envs#[self.name]', transformation: {value: self.value}}]}",
     // Words and units.
-    "{a: {mode#: {$: {type: string, enum: [fast, slow]}}}, b: {speed#: {$: {type: string, enum: [FAST, SLOW]}}}, ab: [{field: spec.mode#, destination: spec.speed#, transformation: self.upperAscii()}], ba: [{field: spec.speed#, destination: spec.mode#, transformation: self.lowerAscii()}]}",
-    "{a: {on#: boolean}, b: {off#: boolean}, ab: [{field: spec.on#, destination: spec.off#, transformation: '!self'}], ba: [{field: spec.off#, destination: spec.on#, transformation: '!self'}]}",
-    "{a: {count#: {$: {type: integer, minimum: 0, maximum: 1000000}}}, b: {amount#: {$: {type: string, pattern: '^[0-9]{1,6}$'}}}, ab: [{field: spec.count#, destination: spec.amount#, transformation: string(self % 1000000)}], ba: [{field: spec.amount#, destination: spec.count#, transformation: int(self)}]}",
-    "{a: {seconds#: {$: {type: integer, minimum: 0, maximum: 100000}}}, b: {minutes#: {$: {type: integer, minimum: 0, maximum: 100000}}}, ab: [{field: spec.seconds#, destination: spec.minutes#, transformation: self / 60}], ba: [{field: spec.minutes#, destination: spec.seconds#, transformation: 'self < 1000 ? self * 60 : 60000'}]}",
+    "{a: {mode#: {$: {type: string, enum: [fast, slow]}}}, b: {speed#: {$: {type: string, enum: [FAST, SLOW]}}}, \
+        ab: [{field: spec.mode#, destination: spec.speed#, transformation: self.upperAscii()}], ba: [{field: \
+        spec.speed#, destination: spec.mode#, transformation: self.lowerAscii()}]}",
+    "{a: {on#: boolean}, b: {off#: boolean}, ab: [{field: spec.on#, destination: spec.off#, transformation: \
+        '!self'}], ba: [{field: spec.off#, destination: spec.on#, transformation: '!self'}]}",
+    "{a: {count#: {$: {type: integer, minimum: 0, maximum: 1000000}}}, b: {amount#: {$: {type: string, pattern: \
+        '^[0-9]{1,6}$'}}}, ab: [{field: spec.count#, destination: spec.amount#, transformation: string(self % \
+        1000000)}], ba: [{field: spec.amount#, destination: spec.count#, transformation: int(self)}]}",
+    "{a: {seconds#: {$: {type: integer, minimum: 0, maximum: 100000}}}, b: {minutes#: {$: {type: integer, minimum: \
+        0, maximum: 100000}}}, ab: [{field: spec.seconds#, destination: spec.minutes#, transformation: self / 60}], \
+        ba: [{field: spec.minutes#, destination: spec.seconds#, transformation: 'self < 1000 ? self * 60 : 60000'}]}",
     // Split and join, which can fail; computed without a way back.
-    "{a: {first#: string, last#: string}, b: {full#: string}, ab: [{from: '@.spec.first# + \" \" + @.spec.last#', to: spec.full#}], ba: [{from: '@.spec.full#.split(\" \")[0]', to: spec.first#, mayFail: true}, {from: '@.spec.full#.split(\" \")[1]', to: spec.last#, mayFail: true}]}",
-    "{a: {text#: string}, b: {text#: string, size#: integer}, ab: [{field: spec.text#, destination: spec.size#, transformation: size(self)}], ba: []}",
+    "{a: {first#: string, last#: string}, b: {full#: string}, ab: [{from: '@.spec.first# + \" \" + @.spec.last#', \
+        to: spec.full#}], ba: [{from: '@.spec.full#.split(\" \")[0]', to: spec.first#, mayFail: true}, {from: \
+        '@.spec.full#.split(\" \")[1]', to: spec.last#, mayFail: true}]}",
+    "{a: {text#: string}, b: {text#: string, size#: integer}, ab: [{field: spec.text#, destination: spec.size#, \
+        transformation: size(self)}], ba: []}",
     "{a: {gone#: string}, b: {}, ab: [], ba: [], drop_a: [spec.gone#]}",
     // The same name for something else; defaults of either side; a constant where the other has
     // nothing.
     "{a: {same#: integer}, b: {same#: string}, ab: [], ba: []}",
-    "{a: {d#: {$: {type: string, default: a}}}, b: {d#: {$: {type: string, default: b}}, e#: {$: {type: integer, default: 3}}}, ab: [], ba: []}",
+    "{a: {d#: {$: {type: string, default: a}}}, b: {d#: {$: {type: string, default: b}}, e#: {$: {type: integer, \
+        default: 3}}}, ab: [], ba: []}",
     "{a: {}, b: {kind#: string}, ab: [{from: \"'plain'\", to: spec.kind#, onlyIfAbsent: true}], ba: []}",
     // Free form, status, annotations.
-    "{a: {free#: any}, b: {loose#: any}, ab: [{field: spec.free#, destination: spec.loose#}], ba: [{field: spec.loose#, destination: spec.free#}]}",
-    "{a: {/status: {phase#: string}}, b: {/status: {state#: {name: string, since: string}}}, ab: [{field: status.phase#, destination: status.state#.name}], ba: [{field: status.state#.name, destination: status.phase#}]}",
-    "{a: {note#: string}, b: {}, ab: [{field: spec.note#, destination: \"metadata.annotations['x/note#']\"}], ba: [{field: \"metadata.annotations['x/note#']\", destination: spec.note#}]}",
+    "{a: {free#: any}, b: {loose#: any}, ab: [{field: spec.free#, destination: spec.loose#}], ba: [{field: \
+        spec.loose#, destination: spec.free#}]}",
+    "{a: {/status: {phase#: string}}, b: {/status: {state#: {name: string, since: string}}}, ab: [{field: \
+        status.phase#, destination: status.state#.name}], ba: [{field: status.state#.name, destination: \
+        status.phase#}]}",
+    "{a: {note#: string}, b: {}, ab: [{field: spec.note#, destination: \"metadata.annotations['x/note#']\"}], ba: \
+        [{field: \"metadata.annotations['x/note#']\", destination: spec.note#}]}",
 ];
 
 /// Deterministic numbers from a seed.
