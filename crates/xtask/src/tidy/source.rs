@@ -48,7 +48,9 @@ pub(super) fn check(file: &str, text: &str) -> Vec<Finding> {
         if comment {
             continue;
         }
-        if let Some((name, advice)) = terms::defined(trimmed) {
+        if let Some((name, advice)) = terms::defined(trimmed)
+            && !terms::is_of_kubernetes(file, name)
+        {
             found.push(finding(Rule::Term, number, format!("`{name}`: {advice}")));
         }
         if let Some(length) = function_length(&lines[index..])

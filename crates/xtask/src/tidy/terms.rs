@@ -79,6 +79,9 @@ const FILES: [(&str, &str); 14] = [
     ("duty", "lifecycle"),
 ];
 
+/// Names of Kubernetes' own API that equal one of the names above: (file, name).
+const OF_KUBERNETES: [(&str, &str); 1] = [("crates/auth/src/audit/stage.rs", "Stage")];
+
 /// Keywords that define a type.
 const TYPE_KEYWORDS: [&str; 4] = ["struct", "enum", "trait", "type"];
 
@@ -104,6 +107,11 @@ pub(super) fn defined(line: &str) -> Option<(&str, &'static str)> {
             .map(|(_, advice)| (name, *advice));
     }
     None
+}
+
+/// Returns true if the file defines the name because Kubernetes' API calls it so.
+pub(super) fn is_of_kubernetes(file: &str, name: &str) -> bool {
+    OF_KUBERNETES.contains(&(file, name))
 }
 
 /// Advice for a file whose name has a standard term.
