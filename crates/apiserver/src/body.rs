@@ -5,22 +5,19 @@
 //! wins, as in Go). Sizes are checked before parsing; depth, aliases and nodes are bounded during
 //! it.
 
+mod build;
+mod go_error;
+
 use crate::{
     negotiate::Format,
     protobuf::{self, ProtobufError},
     status,
     status::StatusReply,
 };
+use build::{Build, Notes};
+use go_error::{go_json_error, number_beyond};
 use insula_api::{Json, Timestamp};
-use serde::{
-    Deserialize,
-    de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor},
-};
-use serde_json::{Map, Number};
-use std::{
-    cell::{Cell, RefCell},
-    fmt,
-};
+use serde::{Deserialize, de::DeserializeSeed};
 
 /// Largest body (kube-apiserver's limit for every resource).
 pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
@@ -29,8 +26,6 @@ pub const BODY_BYTES_MAX: usize = 3 * 1024 * 1024;
 pub const DEPTH_MAX: usize = 120;
 /// Deepest nesting in YAML, whose parser needs far more stack for each level.
 const YAML_DEPTH_MAX: usize = 64;
-/// Duplicate keys that are reported.
-const DUPLICATES_MAX: usize = 100;
 /// Scalars, lists and maps of a YAML body, with aliases expanded.
 const YAML_NODES_MAX: usize = 500_000;
 /// Parser events that aliases may add.
@@ -160,8 +155,8 @@ pub fn decode_object(bytes: &[u8], format: Format, expected: Expected<'_>) -> Re
     };
     let mut decoded = read(bytes, format).map_err(|error| match error {
         DecodeError::Number(_) => {
-            let told: TypeMeta = serde_json::from_slice(bytes).unwrap_or_default();
-            not_handled(&told.kind, &told.api_version, &error.to_string())
+            let meta: TypeMeta = serde_json::from_slice(bytes).unwrap_or_default();
+            not_handled(&meta.kind, &meta.api_version, &error.to_string())
         }
         // Only built-in kinds have a protobuf form.
         DecodeError::Protobuf(_) if expected.implied.is_none() => {
@@ -275,23 +270,27 @@ fn decode_json(bytes: &[u8]) -> Result<Decoded, DecodeError> {
         Some(number) => DecodeError::Number(number),
         None => DecodeError::Json(go_json_error(&error, bytes)),
     })?;
-    Ok(notes.decoded(value))
+    Ok(Decoded {
+        value,
+        duplicates: notes.take_duplicates(),
+    })
 }
 
 fn decode_yaml(bytes: &[u8]) -> Result<Decoded, DecodeError> {
     let notes = Notes::default();
-    build_yaml(bytes, &notes).map(|value| notes.decoded(value))
+    let value = build_yaml(bytes, &notes)?;
+    Ok(Decoded {
+        value,
+        duplicates: notes.take_duplicates(),
+    })
 }
 
 /// Returns the duplicate keys of a YAML body with their lines, in the words of Go's decoder; none
 /// if it is no YAML.
 pub fn repeated_keys(bytes: &[u8]) -> Vec<String> {
-    let notes = Notes {
-        lines: Some(Cell::new(0)),
-        ..Notes::default()
-    };
+    let notes = Notes::with_lines();
     match build_yaml(bytes, &notes) {
-        Ok(_) => notes.repeated.take(),
+        Ok(_) => notes.take_repeated(),
         Err(_) => Vec::new(),
     }
 }
@@ -331,271 +330,6 @@ fn yaml_error(error: &serde_saphyr::Error) -> String {
         ),
         other => other.to_string(),
     }
-}
-
-/// Notes of duplicate keys while a value is built.
-#[derive(Default)]
-struct Notes {
-    path: RefCell<String>,
-    duplicates: RefCell<Vec<String>>,
-    /// Line of the last key, if lines are wanted.
-    lines: Option<Cell<usize>>,
-    /// Duplicates with their lines.
-    repeated: RefCell<Vec<String>>,
-}
-
-impl Notes {
-    fn decoded(&self, value: Json) -> Decoded {
-        Decoded {
-            value,
-            duplicates: self.duplicates.take(),
-        }
-    }
-
-    /// Runs `inner` with a path that is one step longer.
-    fn below<T>(&self, step: impl fmt::Display, inner: impl FnOnce() -> T) -> T {
-        use fmt::Write;
-        let length = self.path.borrow().len();
-        // Writing to a String cannot fail.
-        let _ = write!(self.path.borrow_mut(), "{step}");
-        let result = inner();
-        self.path.borrow_mut().truncate(length);
-        result
-    }
-
-    fn duplicate(&self, key: &str) {
-        let mut duplicates = self.duplicates.borrow_mut();
-        if let Some(line) = &self.lines
-            && duplicates.len() < DUPLICATES_MAX
-        {
-            let line = line.get();
-            let told = format!("line {line}: key {key:?} already set in map");
-            self.repeated.borrow_mut().push(told);
-        }
-        if duplicates.len() < DUPLICATES_MAX {
-            let path = self.path.borrow();
-            let found = if path.is_empty() {
-                key.to_owned()
-            } else {
-                format!("{path}.{key}")
-            };
-            if !duplicates.contains(&found) {
-                duplicates.push(found);
-            }
-        }
-    }
-}
-
-/// Builds a value. Numbers are as in Go: an `int64` where they fit one, else a float; `1.0` is `1`.
-#[derive(Clone, Copy)]
-struct Build<'a> {
-    notes: &'a Notes,
-    depth: usize,
-    depth_max: usize,
-}
-
-impl Build<'_> {
-    fn deeper<E: serde::de::Error>(self) -> Result<Self, E> {
-        match self.depth < self.depth_max {
-            true => Ok(Build {
-                depth: self.depth + 1,
-                ..self
-            }),
-            false => Err(E::custom(format_args!("exceeded max depth of {}", self.depth_max))),
-        }
-    }
-}
-
-impl<'de> DeserializeSeed<'de> for Build<'_> {
-    type Value = Json;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Build<'_> {
-    type Value = Json;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a value")
-    }
-
-    fn visit_unit<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_none<E>(self) -> Result<Json, E> {
-        Ok(Json::Null)
-    }
-
-    fn visit_some<D: Deserializer<'de>>(self, deserializer: D) -> Result<Json, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Json, E> {
-        Ok(Json::Bool(value))
-    }
-
-    fn visit_i64<E>(self, value: i64) -> Result<Json, E> {
-        Ok(Json::Number(value.into()))
-    }
-
-    fn visit_u64<E>(self, value: u64) -> Result<Json, E> {
-        Ok(match i64::try_from(value) {
-            Ok(value) => Json::Number(value.into()),
-            Err(_) => Number::from_f64(value as f64).map_or(Json::Null, Json::Number),
-        })
-    }
-
-    fn visit_f64<E: serde::de::Error>(self, value: f64) -> Result<Json, E> {
-        /// Floats below this that are whole are exact integers.
-        const WHOLE_MAX: f64 = 1e15;
-        if value.fract() == 0.0 && value.abs() < WHOLE_MAX {
-            return Ok(Json::Number((value as i64).into()));
-        }
-        Number::from_f64(value)
-            .map(Json::Number)
-            .ok_or_else(|| E::custom("a number must be finite"))
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<Json, E> {
-        Ok(Json::String(value.to_owned()))
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<Json, E> {
-        Ok(Json::String(value))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Json, A::Error> {
-        let inner = self.deeper()?;
-        let mut list = Vec::new();
-        while let Some(item) = self
-            .notes
-            .below(format_args!("[{}]", list.len()), || seq.next_element_seed(inner))?
-        {
-            list.push(item);
-        }
-        Ok(Json::Array(list))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Json, A::Error> {
-        let inner = self.deeper()?;
-        let mut map = Map::new();
-        while let Some(key) = entries.next_key_seed(Key(self.notes))? {
-            if map.contains_key(&key) {
-                self.notes.duplicate(&key);
-            }
-            let dot = if self.depth == 0 { "" } else { "." };
-            let value = self
-                .notes
-                .below(format_args!("{dot}{key}"), || entries.next_value_seed(inner))?;
-            map.insert(key, value);
-        }
-        Ok(Json::Object(map))
-    }
-}
-
-/// A key: a text, or in YAML a scalar in its text form.
-struct Key<'a>(&'a Notes);
-
-impl<'de> DeserializeSeed<'de> for Key<'_> {
-    type Value = String;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<String, D::Error> {
-        let Some(line) = &self.0.lines else {
-            return deserializer.deserialize_str(self);
-        };
-        let key = serde_saphyr::Spanned::<String>::deserialize(deserializer)?;
-        line.set(usize::try_from(key.referenced.line()).unwrap_or_default());
-        Ok(key.value)
-    }
-}
-
-impl Visitor<'_> for Key<'_> {
-    type Value = String;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a key")
-    }
-
-    fn visit_str<E>(self, value: &str) -> Result<String, E> {
-        Ok(value.to_owned())
-    }
-
-    fn visit_string<E>(self, value: String) -> Result<String, E> {
-        Ok(value)
-    }
-}
-
-/// Returns the number of an error about a number that no float can hold: the parser stops within or
-/// behind it.
-fn number_beyond(error: &serde_json::Error, bytes: &[u8]) -> Option<String> {
-    if !error.to_string().starts_with("number out of range") {
-        return None;
-    }
-    let of_number = |byte: &&u8| byte.is_ascii_digit() || b"+-.eE".contains(byte);
-    let stop = offset_of(bytes, error.line(), error.column()).min(bytes.len());
-    let (before, after) = bytes.split_at(stop);
-    let begin = stop - before.iter().rev().take_while(of_number).count();
-    let end = stop + after.iter().take_while(of_number).count();
-    Some(String::from_utf8_lossy(&bytes[begin..end]).into_owned())
-}
-
-/// Returns a `serde_json` error in the words of Go's `encoding/json`.
-fn go_json_error(error: &serde_json::Error, bytes: &[u8]) -> String {
-    if error.is_eof() {
-        return "unexpected end of JSON input".to_owned();
-    }
-    let text = error.to_string();
-    if error.is_data() {
-        return text;
-    }
-    let offset = offset_of(bytes, error.line(), error.column());
-    let Some(character) = character_at(bytes, offset) else {
-        return text;
-    };
-    let place = [
-        ("trailing characters", "after top-level value"),
-        ("expected value", "looking for beginning of value"),
-        ("trailing comma", "looking for beginning of value"),
-        ("key must be a string", "looking for beginning of object key string"),
-        ("expected `:`", "after object key"),
-        ("expected `,` or `}`", "after object key:value pair"),
-        ("expected `,` or `]`", "after array element"),
-        ("control character", "in string literal"),
-        ("invalid escape", "in string escape code"),
-    ];
-    match place.iter().find(|(ours, _)| text.starts_with(ours)) {
-        Some((_, go)) => format!("invalid character {character} {go}"),
-        None if text.starts_with("recursion limit") => "exceeded max depth".to_owned(),
-        None => text,
-    }
-}
-
-/// Returns the byte index of a `serde_json` position (line and column from 1, the column in bytes).
-fn offset_of(bytes: &[u8], line: usize, column: usize) -> usize {
-    let start = match line {
-        0 | 1 => 0,
-        _ => bytes
-            .iter()
-            .enumerate()
-            .filter(|(_, b)| **b == b'\n')
-            .nth(line - 2)
-            .map_or(0, |(at, _)| at + 1),
-    };
-    start + column.saturating_sub(1)
-}
-
-fn character_at(bytes: &[u8], offset: usize) -> Option<String> {
-    let rest = bytes.get(offset..)?;
-    let text = String::from_utf8_lossy(&rest[..rest.len().min(4)]);
-    let first = text.chars().next()?;
-    Some(if first == '\'' {
-        r"'\''".to_owned()
-    } else {
-        format!("'{}'", first.escape_debug())
-    })
 }
 
 #[cfg(test)]
