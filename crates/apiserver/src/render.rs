@@ -364,7 +364,7 @@ impl Renderer {
     }
 
     fn layout(&self) -> Result<Layout<'_>> {
-        Ok(Layout::of(&self.target.served, self.target.api_version()?))
+        Ok(Layout::for_resource(&self.target.served, self.target.api_version()?))
     }
 }
 

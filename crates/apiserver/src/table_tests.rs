@@ -57,7 +57,7 @@ fn columns_show_only_values_of_their_type() {
     let mut version = json!({"name": "v1", "served": true, "storage": true});
     version["additionalPrinterColumns"] = columns;
     let served = fixtures::served(&fixtures::widgets(json!([version])));
-    let layout = Layout::of(&served, &served.api.versions[0]);
+    let layout = Layout::for_resource(&served, &served.api.versions[0]);
     let made = "2026-11-21T09:58:55Z";
     let object = |name: &str, spec: Json| json!({"metadata": {"name": name, "creationTimestamp": made}, "spec": spec});
     let rows = [
@@ -146,7 +146,7 @@ fn built_ins_have_columns_of_their_own() {
         definition["group"] = json!(group);
         definition["names"]["plural"] = json!(plural);
         let served = fixtures::served(&definition);
-        let layout = Layout::of(&served, &served.api.versions[0]);
+        let layout = Layout::for_resource(&served, &served.api.versions[0]);
         let names: Json = layout
             .definitions()
             .as_array()
@@ -163,7 +163,7 @@ fn tables_carry_objects_as_asked() {
     let served = fixtures::served(&fixtures::widgets(
         json!([{"name": "v1", "served": true, "storage": true}]),
     ));
-    let layout = Layout::of(&served, &served.api.versions[0]);
+    let layout = Layout::for_resource(&served, &served.api.versions[0]);
     let object = json!({"metadata": {"name": "a", "resourceVersion": "7"}, "spec": {}});
     let single = |include, columns| layout.single(&object, include, V1, now(), columns);
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Events as rows. Events of both API groups give the same row, as do the old and new fields for
 //! times and counts.
 
-use super::{age, definition};
+use super::format::{age, definition};
 use insula_api::{Json, Timestamp};
 use serde_json::json;
 
