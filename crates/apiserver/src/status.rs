@@ -45,27 +45,9 @@ pub fn status(error: &Error) -> StatusReply {
             name,
             detail: _,
         } => failure(409, "Conflict", message).details(named(resource, name)),
-        Error::Invalid { subject, name, errors } => {
-            let mut details = named(subject, name);
-            if !errors.is_empty() {
-                details.insert("causes".into(), errors.iter().map(field_cause).collect());
-            }
-            failure(422, "Invalid", message).details(details)
-        }
-        Error::ApplyConflict(conflicts) => {
-            let causes = conflicts.0.iter().map(|conflict| {
-                json!({"reason": "FieldManagerConflict", "message": conflict.message(), "field": conflict.field.to_string()})
-            });
-            failure(409, "Conflict", message).details(Map::from_iter([("causes".to_owned(), causes.collect())]))
-        }
-        // Kubernetes gives no reason here.
-        Error::Mistyped(_) | Error::Webhook(_) => {
-            let mut reply = failure(500, "", message);
-            if let Some(body) = reply.body.as_object_mut() {
-                body.remove("reason");
-            }
-            reply
-        }
+        Error::Invalid { subject, name, errors } => invalid(message, named(subject, name), errors),
+        Error::ApplyConflict(conflicts) => apply_conflict(message, conflicts),
+        Error::Mistyped(_) | Error::Webhook(_) => failure(500, "", message),
         Error::BadRequest(_) => failure(400, "BadRequest", message),
         Error::Forbidden {
             resource,
@@ -79,51 +61,16 @@ pub fn status(error: &Error) -> StatusReply {
             denial,
             message: _,
             causes,
-        } => {
-            let (code, reason) = match denial {
-                Denial::Invalid => (422, "Invalid"),
-                Denial::Forbidden => (403, "Forbidden"),
-                Denial::TooLarge => (413, "RequestEntityTooLarge"),
-                // Kubernetes leaves the code of the refusal that it would have been otherwise.
-                Denial::Mutation => (403, "Invalid"),
-            };
-            let mut details = named(resource, name);
-            let causes = causes.iter().map(|cause| json!({"message": cause}));
-            details.insert("causes".into(), causes.collect());
-            failure(code, reason, message).details(details)
-        }
+        } => denied(message, named(resource, name), *denial, causes),
         Error::Refused {
             message: _,
             code,
             reason,
             details,
-        } => {
-            let reply = failure(*code, reason, message);
-            let mut reply = match details {
-                Json::Object(details) => reply.details(details.clone()),
-                _ => reply,
-            };
-            if reason.is_empty()
-                && let Some(body) = reply.body.as_object_mut()
-            {
-                body.remove("reason");
-            }
-            reply
-        }
+        } => refused(message, *code, reason, details),
         Error::MethodNotAllowed => failure(405, "MethodNotAllowed", message).details(Map::new()),
-        Error::Expired { message: _, next } => {
-            let mut reply = failure(410, "Expired", message);
-            if let Some(next) = next {
-                reply.body["metadata"]["continue"] = json!(next);
-            }
-            reply
-        }
-        Error::RevisionTooLarge { wanted: _, current: _ } => {
-            let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
-            failure(504, "Timeout", message)
-                .details(Map::from_iter([("causes".to_owned(), cause)]))
-                .retry()
-        }
+        Error::Expired { message: _, next } => expired(message, next.as_deref()),
+        Error::RevisionTooLarge { wanted: _, current: _ } => revision_too_large(message),
         Error::TooLarge(_) => failure(413, "RequestEntityTooLarge", message),
         Error::BadPatch => failure(422, "Invalid", message).details(Map::new()),
         Error::Conversion(_) => failure(500, "InternalError", message),
@@ -131,14 +78,68 @@ pub fn status(error: &Error) -> StatusReply {
             let cause = json!([{"message": why}]);
             failure(500, "InternalError", message).details(Map::from_iter([("causes".to_owned(), cause)]))
         }
-        // No Retry-After: clients would send a write again whose outcome is unknown.
+        // No Retry-After: clients would repeat a write whose outcome is unknown.
         Error::Unavailable(_) => failure(503, "ServiceUnavailable", message),
-        // No Retry-After either: a retry helps only when somebody has made space.
+        // No Retry-After: a retry fails until an administrator has freed space.
         Error::InsufficientStorage(_) => failure(507, "InsufficientStorage", message),
         Error::TooManyRequests(_) => failure(429, "TooManyRequests", message).details(Map::new()).retry(),
         Error::UnsupportedMediaType(_) => failure(415, "UnsupportedMediaType", message),
         Error::Warned { error, warnings: _ } => status(error),
     }
+}
+
+fn invalid(message: String, mut details: Map<String, Json>, errors: &[FieldError]) -> StatusReply {
+    if !errors.is_empty() {
+        details.insert("causes".into(), errors.iter().map(field_cause).collect());
+    }
+    failure(422, "Invalid", message).details(details)
+}
+
+fn apply_conflict(message: String, conflicts: &insula_apply::Conflicts) -> StatusReply {
+    let causes = conflicts.0.iter().map(|conflict| {
+        json!({
+            "reason": "FieldManagerConflict",
+            "message": conflict.message(),
+            "field": conflict.field.to_string(),
+        })
+    });
+    failure(409, "Conflict", message).details(Map::from_iter([("causes".to_owned(), causes.collect())]))
+}
+
+fn denied(message: String, mut details: Map<String, Json>, denial: Denial, causes: &[String]) -> StatusReply {
+    let (code, reason) = match denial {
+        Denial::Invalid => (422, "Invalid"),
+        Denial::Forbidden => (403, "Forbidden"),
+        Denial::TooLarge => (413, "RequestEntityTooLarge"),
+        // Kubernetes keeps the code of the default reason.
+        Denial::Mutation => (403, "Invalid"),
+    };
+    let causes = causes.iter().map(|cause| json!({"message": cause}));
+    details.insert("causes".into(), causes.collect());
+    failure(code, reason, message).details(details)
+}
+
+fn refused(message: String, code: u16, reason: &str, details: &Json) -> StatusReply {
+    let reply = failure(code, reason, message);
+    match details {
+        Json::Object(details) => reply.details(details.clone()),
+        _ => reply,
+    }
+}
+
+fn expired(message: String, next: Option<&str>) -> StatusReply {
+    let mut reply = failure(410, "Expired", message);
+    if let Some(next) = next {
+        reply.body["metadata"]["continue"] = json!(next);
+    }
+    reply
+}
+
+fn revision_too_large(message: String) -> StatusReply {
+    let cause = json!([{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]);
+    failure(504, "Timeout", message)
+        .details(Map::from_iter([("causes".to_owned(), cause)]))
+        .retry()
 }
 
 /// 405: the verb is not one of the resource's.
@@ -263,11 +264,17 @@ pub fn deleted(resource: &Named, name: &str, uid: &str) -> StatusReply {
     }
 }
 
+/// Returns a failure; as in Kubernetes, an empty reason is left out.
 fn failure(code: u16, reason: &str, message: String) -> StatusReply {
-    let body = json!({
+    let mut body = json!({
         "kind": "Status", "apiVersion": "v1", "metadata": {},
         "status": "Failure", "message": message, "reason": reason, "code": code,
     });
+    if reason.is_empty()
+        && let Some(body) = body.as_object_mut()
+    {
+        body.remove("reason");
+    }
     StatusReply {
         code,
         body,

@@ -203,7 +203,7 @@ fn answers_that_never_reach_the_registry() {
 }
 
 #[test]
-fn an_expired_list_says_where_to_go_on() {
+fn an_expired_list_has_a_continue_token() {
     let reply = status(&Error::Expired {
         message: "too old".into(),
         next: Some("t".into()),
@@ -213,7 +213,7 @@ fn an_expired_list_says_where_to_go_on() {
 }
 
 #[test]
-fn a_deletion_names_what_went() {
+fn a_deletion_names_its_object() {
     let reply = deleted(&resource("example.io", "widgets"), "a", "u-1");
     let want = json!({"apiVersion": "v1", "kind": "Status", "metadata": {}, "status": "Success",
         "details": {"name": "a", "group": "example.io", "kind": "widgets", "uid": "u-1"}});
