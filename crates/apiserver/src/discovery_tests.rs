@@ -95,7 +95,7 @@ fn resources_come_by_name_with_their_subresources() {
 }
 
 #[test]
-fn what_goes_away_cannot_be_created() {
+fn terminating_resources_cannot_be_created() {
     let mut served = golden();
     served[0].terminating = true;
     let list = resources(&served, "golden.example.com", "foo1").expect("is served");

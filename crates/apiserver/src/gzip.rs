@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_answers_come_back_as_they_were() {
+    async fn large_answers_decompress_to_themselves() {
         let bytes: Vec<u8> = (0..1_000_000u32).map(|i| (i / 7 % 251) as u8).collect();
         let (headers, body) = sent(bytes.clone(), "deflate, gzip;q=0.5").await;
         assert_eq!(headers[header::CONTENT_ENCODING], "gzip");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn others_stay_as_they_are() {
+    async fn small_answers_and_other_encodings_stay_uncompressed() {
         let large = vec![b'a'; BYTES_MIN as usize];
         for accept in ["identity", "gzip;q=0", "gzip; q=0.0, br", "*"] {
             let (headers, body) = sent(large.clone(), accept).await;

@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_a_seconds_requests_at_once_and_then_its_pace() {
+    fn the_rate_allows_a_burst_of_one_second() {
         let (limits, clock) = limits(10);
         let sent = |count: usize| (0..count).filter(|_| limits.request("u").is_ok()).count();
         assert_eq!(sent(100), 11);

@@ -13,7 +13,7 @@ fn got(header: &str, supported: Supported) -> Form {
 }
 
 #[test]
-fn the_first_wish_that_can_be_met_wins() {
+fn the_first_supported_media_range_is_chosen() {
     use Format::{Json, Protobuf, Yaml};
     use Representation::{AggregatedDiscovery, Object, PartialMetadata, PartialMetadataList, Table};
     let discovery = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";

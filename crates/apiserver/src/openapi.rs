@@ -196,8 +196,8 @@ impl Cache {
         let mut found: Vec<Option<Made>> = wanted.parts.iter().map(find).collect();
         let make = |part: &Part<'_>| match wanted.form {
             None => [
-                Piece::of(v3_document(&part.apis).to_string().as_bytes()),
-                Piece::of(b""),
+                Piece::compress(v3_document(&part.apis).to_string().as_bytes()),
+                Piece::compress(b""),
             ],
             Some(form) => v2::part(&part.apis, form),
         };

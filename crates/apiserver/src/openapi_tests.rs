@@ -130,7 +130,7 @@ fn the_cache_is_bounded() {
         (state >> 56) as u8
     };
     let large: Vec<u8> = (0..CACHE_BYTES_MAX / 4).map(|_| noise()).collect();
-    let made = [Piece::of(&large), Piece::of(b"")];
+    let made = [Piece::compress(&large), Piece::compress(b"")];
     let cache = Cache::default();
     for i in 0..10 {
         cache.keep(&i.to_string(), made.clone());

@@ -243,7 +243,7 @@ fn resource(group: &str, version: &str, mut parts: &[&str]) -> ResourcePath {
 mod tests {
     use super::*;
 
-    fn of(path: &str) -> ResourcePath {
+    fn resource_path(path: &str) -> ResourcePath {
         match parse(&format!("/clusters/root:a{path}")) {
             Ok(Route::Cluster {
                 rest: Rest::Resource(resource),
@@ -274,7 +274,7 @@ mod tests {
             ),
         ];
         for (path, (namespace, resource, name, subresource)) in rows {
-            let got = of(path);
+            let got = resource_path(path);
             assert_eq!(
                 (
                     got.namespace.as_deref(),
@@ -286,11 +286,11 @@ mod tests {
                 "{path}"
             );
         }
-        assert!(of("/apis/g.io/v1/watch/widgets").watch_prefix);
+        assert!(resource_path("/apis/g.io/v1/watch/widgets").watch_prefix);
     }
 
     #[test]
-    fn tricks_are_refused() {
+    fn ambiguous_paths_are_refused() {
         for path in [
             "/clusters/root:a/../root:b/api/v1/configmaps",
             "/clusters/root:a/%2e%2e/root:b/api/v1/configmaps",

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_reads_the_same() {
+    fn encoded_objects_decode_to_themselves() {
         let metadata = json!({"name": "a", "namespace": "b", "uid": "c", "resourceVersion": "12", "generation": 300,
             "creationTimestamp": "2026-11-21T09:40:00Z", "deletionGracePeriodSeconds": 0, "labels": {"k": "v", "l": ""},
             "annotations": {"ä": "ö"}, "finalizers": ["x/y", "z"],
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_empty_counts_in_lists_and_selectors() {
+    fn empty_values_count_in_lists_and_selectors() {
         let rule = [field(1, b"get"), field(2, b""), field(3, b"secrets")].concat();
         let meta = field(1, &field(1, b"a"));
         let role = [meta.clone(), field(2, &rule)].concat();

@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_come_once_and_have_an_end() {
+    fn warnings_are_distinct_and_limited() {
         let short = ["a".to_owned(), "b".to_owned(), "a".to_owned()];
         assert_eq!(fitting(&short), ["a", "b"]);
         let one = ["é".repeat(4000)];

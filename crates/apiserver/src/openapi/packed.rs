@@ -27,7 +27,7 @@ pub(super) struct Piece {
 
 impl Piece {
     /// Compresses bytes.
-    pub(super) fn of(bytes: &[u8]) -> Self {
+    pub(super) fn compress(bytes: &[u8]) -> Self {
         let mut sum = Crc::new();
         sum.update(bytes);
         Piece {
@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn pieces_in_any_order_make_a_stream() {
         let texts: [&[u8]; 4] = [b"{\"a\":1", b"", &[b'x'; 70_000], b"}"];
-        let pieces: Vec<Piece> = texts.iter().map(|text| Piece::of(text)).collect();
+        let pieces: Vec<Piece> = texts.iter().map(|text| Piece::compress(text)).collect();
         for order in [vec![], vec![0, 1, 2, 3], vec![3, 2, 2, 0], vec![1]] {
             let chosen: Vec<Piece> = order.iter().map(|i| pieces[*i].clone()).collect();
             let want: Vec<u8> = order.iter().flat_map(|i| texts[*i].iter().copied()).collect();
@@ -142,7 +142,7 @@ mod tests {
             made in prop::collection::vec((any::<u64>(), length(), prop::sample::select(vec![1u64, 2, 7, 100])), 1..4)
         ) {
             let texts: Vec<Vec<u8>> = made.into_iter().map(|(seed, length, repeat)| bytes(seed, length, repeat)).collect();
-            let pieces: Vec<Piece> = texts.iter().map(|text| Piece::of(text)).collect();
+            let pieces: Vec<Piece> = texts.iter().map(|text| Piece::compress(text)).collect();
             prop_assert!(plain(&gzip(&pieces)).expect("a stream") == texts.concat());
         }
     }
@@ -151,7 +151,7 @@ mod tests {
     fn pieces_of_several_mebibytes_make_a_stream() {
         for repeat in [1, 5] {
             let text = bytes(17, 5 << 20, repeat);
-            let piece = Piece::of(&text);
+            let piece = Piece::compress(&text);
             assert!(
                 plain(&gzip(&[piece.clone(), piece])).expect("a stream") == text.repeat(2),
                 "{repeat}"

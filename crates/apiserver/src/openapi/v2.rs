@@ -42,14 +42,14 @@ fn make_frame(form: V2) -> Frame {
                 format!("}},\"paths\":{}", open(&paths)),
                 "}}".to_owned(),
             ]
-            .map(|text| Piece::of(text.as_bytes()))
+            .map(|text| Piece::compress(text.as_bytes()))
         }
         V2::Protobuf => [
             json!({"swagger": "2.0", "info": info, "definitions": definitions}),
             json!({"paths": paths}),
             json!({}),
         ]
-        .map(|document| Piece::of(&gnostic::encoded(&document))),
+        .map(|document| Piece::compress(&gnostic::encoded(&document))),
     }
 }
 
@@ -68,11 +68,11 @@ pub(super) fn part(apis: &[ApiOf<'_>], form: V2) -> Made {
                 .iter()
                 .map(|(name, value)| format!(",{}:{value}", json!(name)))
                 .collect();
-            Piece::of(members.as_bytes())
+            Piece::compress(members.as_bytes())
         }),
         // A message in several pieces is merged by decoders.
         V2::Protobuf => [json!({"definitions": definitions}), json!({"paths": paths})]
-            .map(|document| Piece::of(&gnostic::encoded(&document))),
+            .map(|document| Piece::compress(&gnostic::encoded(&document))),
     }
 }
 
