@@ -5,6 +5,7 @@
 //! right, and then [enters](ApiServer::enter) the workspace: from there on the call counts against
 //! the workspace's limits.
 
+pub use crate::status::RefusalReason;
 use crate::{
     fair_share::{ConnectionMeter, Tenant, ThrottleSlot},
     impersonate,
@@ -66,45 +67,14 @@ pub struct Refusal {
     pub retry_after: Option<u32>,
 }
 
-/// Kinds of refusals of a call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RefusalReason {
-    /// The call is malformed.
-    BadRequest,
-    /// The caller shows no valid credential.
-    Unauthenticated,
-    /// The caller lacks a right.
-    Forbidden,
-    /// The target does not exist.
-    NotFound,
-    /// A limit of the caller, the workspace or the server is reached.
-    LimitReached,
-    /// The server cannot answer now.
-    Unavailable,
-    /// The call was not answered in its time.
-    Timeout,
-    /// The server failed.
-    Internal,
-}
-
 impl From<Reply> for Refusal {
     fn from(reply: Reply) -> Self {
         let status = match reply {
             Reply::Status(status) | Reply::Warned(status, _) => *status,
             Reply::NotFoundPage | Reply::HomeIsComing => status::bad_request("nothing is served at this path"),
         };
-        let reason = match status.code {
-            400 | 415 => RefusalReason::BadRequest,
-            401 => RefusalReason::Unauthenticated,
-            403 => RefusalReason::Forbidden,
-            404 => RefusalReason::NotFound,
-            413 | 429 => RefusalReason::LimitReached,
-            503 => RefusalReason::Unavailable,
-            504 => RefusalReason::Timeout,
-            _ => RefusalReason::Internal,
-        };
         Refusal {
-            reason,
+            reason: status.refusal_reason(),
             message: status.message().to_owned(),
             retry_after: status.retry_after,
         }

@@ -14,7 +14,7 @@ use insula_auth::{
 };
 use insula_registry::Error;
 
-const NOBODY: &str = "requested impersonation of groups, uid or extra without impersonating a user";
+const WITHOUT_USER: &str = "requested impersonation of groups, uid or extra without impersonating a user";
 const SERVICE_ACCOUNT: &str = "system:serviceaccount:";
 
 /// Reads the user that the headers name.
@@ -27,7 +27,7 @@ pub(crate) fn requested_user(headers: &HeaderMap) -> Result<Option<UserInfo>, Re
         .any(|key| key.as_str().starts_with("impersonate-") && key != "impersonate-user");
     if name.is_empty() {
         return match rest {
-            true => Err(Reply::error(&Error::BadRequest(NOBODY.into()))),
+            true => Err(Reply::error(&Error::BadRequest(WITHOUT_USER.into()))),
             false => Ok(None),
         };
     }
@@ -67,7 +67,7 @@ pub enum NotActing {
 /// The headers name no user, or one as whom the caller may not act.
 pub fn acting(caller: UserInfo, headers: &HeaderMap) -> Result<UserInfo, NotActing> {
     match requested_user(headers) {
-        Err(_) => Err(NotActing::Nobody(NOBODY)),
+        Err(_) => Err(NotActing::Nobody(WITHOUT_USER)),
         Ok(None) => Ok(caller),
         Ok(Some(user)) => match allowed(&caller, &user, None, &ClusterFacts::default()) {
             Ok(()) => Ok(user),

@@ -60,7 +60,7 @@ impl Credentials {
             Reply::NotFoundPage => status::status(&Error::UnknownResource),
             Reply::HomeIsComing => return None,
         };
-        matches!(status.code, 401 | 403 | 404 | 410).then_some(status)
+        status.denies_access().then_some(status)
     }
 
     async fn check(&self, authenticator: &Authenticator, registry: &Registry) -> Result<(), Reply> {

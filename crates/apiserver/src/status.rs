@@ -1,4 +1,4 @@
-//! Errors and successes as `Status` objects: the only place that knows Kubernetes' HTTP codes and
+//! `Status` objects of errors and successes: the only place that knows Kubernetes' HTTP codes and
 //! reasons.
 //!
 //! One exhaustive match turns a registry error into what a client sees; constructors make the
@@ -24,6 +24,27 @@ pub struct StatusReply {
     pub body: Json,
     /// Seconds for the `Retry-After` header.
     pub retry_after: Option<u32>,
+}
+
+/// Kinds of refusals, for protocols that have other codes than HTTP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalReason {
+    /// The request is malformed.
+    BadRequest,
+    /// The caller shows no valid credential.
+    Unauthenticated,
+    /// The caller lacks a right.
+    Forbidden,
+    /// The target does not exist.
+    NotFound,
+    /// A limit of the caller, the workspace or the server is reached.
+    LimitReached,
+    /// The server cannot answer now.
+    Unavailable,
+    /// The request was not answered in its time.
+    Timeout,
+    /// The server failed.
+    Internal,
 }
 
 /// Returns the Status of a registry error.
@@ -294,7 +315,27 @@ impl StatusReply {
         self
     }
 
-    /// The message, for logs.
+    /// Returns the kind of a refusal.
+    pub(crate) fn refusal_reason(&self) -> RefusalReason {
+        match self.code {
+            400 | 415 => RefusalReason::BadRequest,
+            401 => RefusalReason::Unauthenticated,
+            403 => RefusalReason::Forbidden,
+            404 => RefusalReason::NotFound,
+            413 | 429 => RefusalReason::LimitReached,
+            503 => RefusalReason::Unavailable,
+            504 => RefusalReason::Timeout,
+            _ => RefusalReason::Internal,
+        }
+    }
+
+    /// Returns true for refusals that concern the user's access to their target: the credential,
+    /// the right, the workspace or its server.
+    pub(crate) fn denies_access(&self) -> bool {
+        matches!(self.code, 401 | 403 | 404 | 410)
+    }
+
+    /// Returns the message, for logs.
     pub fn message(&self) -> &str {
         self.body["message"].as_str().unwrap_or_default()
     }

@@ -59,8 +59,8 @@ pub struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    /// Returns the layout of a resource: that of a built-in, else the definition's columns, else the
-    /// age.
+    /// Returns the layout of a resource: that of a built-in, else the definition's columns, else
+    /// the age.
     pub fn for_resource(served: &Served, version: &'a ApiVersion) -> Self {
         if let Some(layout) = builtin::layout(served.group(), &served.names().plural) {
             return Layout {

@@ -79,8 +79,9 @@ impl Part {
         let about = either("involvedObject", "regarding");
         let series = &event["series"];
         let since = |moments: &[&Json]| {
-            let mut told = moments.iter().filter_map(|moment| moment.as_str());
-            told.next()
+            let mut times = moments.iter().filter_map(|moment| moment.as_str());
+            times
+                .next()
                 .map_or_else(|| "<unknown>".to_owned(), |moment| age(moment, now))
         };
         let first = [
@@ -106,18 +107,18 @@ impl Part {
             Part::Subobject => json!(text(&about["fieldPath"])),
             Part::Source => {
                 let source = either("source", "deprecatedSource");
-                let said = |old: &Json, new: &Json| [text(old), text(new)].into_iter().find(|text| !text.is_empty());
+                let first = |old: &Json, new: &Json| [text(old), text(new)].into_iter().find(|text| !text.is_empty());
                 let controller = either("reportingComponent", "reportingController");
-                let component = said(&source["component"], controller).unwrap_or_default();
-                json!(match said(&source["host"], &event["reportingInstance"]) {
+                let component = first(&source["component"], controller).unwrap_or_default();
+                json!(match first(&source["host"], &event["reportingInstance"]) {
                     Some(instance) => format!("{component}, {instance}"),
                     None => component,
                 })
             }
             Part::Message => json!(text(either("message", "note")).trim()),
             Part::Count => {
-                let told = either("count", "deprecatedCount").as_i64().filter(|count| *count != 0);
-                json!(series["count"].as_i64().or(told).unwrap_or(1))
+                let count = either("count", "deprecatedCount").as_i64().filter(|count| *count != 0);
+                json!(series["count"].as_i64().or(count).unwrap_or(1))
             }
         }
     }
