@@ -5,7 +5,7 @@
 
 // Their descriptions are used only in the tests that they come from.
 #[allow(dead_code)]
-#[path = "../../cel/tests/bombs/cases.rs"]
+#[path = "../../cel/tests/exhaustion/cases.rs"]
 mod cases;
 
 use divan::Bencher;

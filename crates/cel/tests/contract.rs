@@ -1,5 +1,5 @@
-//! What other crates rely on besides values: references, error texts with their places, limits,
-//! sharing.
+//! Guarantees to other crates besides values: references, error messages with positions, limits,
+//! sharing between threads.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{
@@ -9,7 +9,7 @@ use serde_json::json;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// `self.spec.name?` for a tested path, in order of appearance.
+/// Renders references in order of appearance: `self.spec.name?` for a tested path.
 fn references(source: &str) -> String {
     let program = Program::compile(source, &["self", "v1", "key"]).expect("an expression");
     let shown = program.references().iter().map(|r| {
@@ -72,7 +72,8 @@ fn errors_show_their_place() {
         ),
         (
             "1 +",
-            "ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | 1 +\n | ...^",
+            "ERROR: <input>:1:4: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', \
+            'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}\n | 1 +\n | ...^",
         ),
         (
             "1 + 1.5",
@@ -139,7 +140,7 @@ fn the_longest_source_compiles() {
 fn an_evaluation_ends_soon_after_it_is_interrupted() {
     let stopped = Err(EvalError::Interrupted);
     let yes = Ok(Outcome::Value(json!(true)));
-    // Every hundredth round of all loops together asks; what is short is done by then.
+    // Every hundredth round, counted over all loops, checks the flag; short evaluations end before.
     for (source, stop, want) in [
         ("lists.range(1000).all(x, x >= 0)", false, &yes),
         ("lists.range(99).all(x, x >= 0)", true, &yes),
@@ -148,7 +149,7 @@ fn an_evaluation_ends_soon_after_it_is_interrupted() {
         ("{'a': 1}.all(k, lists.range(100).exists(y, y == 99))", true, &stopped),
         ("lists.range(100).map(x, x).size() == 100", true, &stopped),
         ("lists.range(100).transformMap(i, x, x).size() == 100", true, &stopped),
-        // It is no error that another value makes up for.
+        // `||` does not absorb the interruption.
         ("lists.range(100).all(x, x >= 0) || true", true, &stopped),
         ("self == 'a' && self.matches('a')", true, &yes),
     ] {

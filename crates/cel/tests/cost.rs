@@ -1,12 +1,12 @@
-//! Prices: what an expression may cost by the declared bounds alone, what it costs when it runs,
-//! and that the second stays within the first.
+//! Costs: the estimate from declared bounds, the cost at run time, and that it stays within the
+//! estimate.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, Decl, Env, Field, ListKind, Program, Type};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Bytes of the largest request, less two quotes: a text without a bound.
+/// Bytes of a text without a bound: the largest request, less two quotes.
 const UNBOUNDED: u64 = 3_145_726;
 
 fn text(bytes: u64) -> Decl {
@@ -38,7 +38,7 @@ fn object(name: &str, fields: &[(&str, Decl)]) -> Decl {
     Decl::object(name, fields.iter().map(field).collect()).bounded(Some(0), 2)
 }
 
-/// `self` of `prices/rules.yaml`.
+/// Returns the declaration of `self` in `prices/rules.yaml`.
 fn declared(name: &str) -> Decl {
     match name {
         "text" => text(UNBOUNDED),
@@ -63,7 +63,7 @@ fn declared(name: &str) -> Decl {
     }
 }
 
-/// `self` of `prices/values.yaml`.
+/// Returns the declaration and value of `self` in `prices/values.yaml`.
 fn subject() -> (Decl, Value) {
     let decl = object(
         "self",
@@ -125,7 +125,7 @@ fn evaluations_cost_what_they_do_in_kubernetes() {
     assert!(wrong.is_empty(), "\n{wrong}");
 }
 
-/// A generator that a seed replays (xorshift).
+/// A seeded random generator (xorshift).
 struct Random(u64);
 
 impl Random {
@@ -143,7 +143,7 @@ impl Random {
             .collect()
     }
 
-    /// A value within the bounds of `subject`.
+    /// Returns a value within the bounds of `subject`.
     fn value(&mut self) -> Value {
         let l: Vec<String> = (0..self.below(6)).map(|_| self.text(4)).collect();
         let m: serde_json::Map<String, Value> = (0..self.below(4))
@@ -156,10 +156,10 @@ impl Random {
         of[self.below(of.len() as u64) as usize]
     }
 
-    /// An expression of a type: `b` a truth, `i` a number, `s` a text, `l` a list of texts. Loops
-    /// that read their variable run over declared lists: an item of a made list is as large as
-    /// `self`, to Kubernetes' estimate, which makes it empty where `self` is an object. Nor is
-    /// there `distinct` of texts, which cel-go estimates at 2 a pair and charges at 2.1.
+    /// Returns an expression of a type: `b` a bool, `i` a number, `s` a text, `l` a list of texts.
+    /// Loops that read their variable run over declared lists: Kubernetes' estimate takes an item
+    /// of a computed list to be as large as `self`, which is empty for an object. `distinct` of
+    /// texts is left out: cel-go estimates it at 2 units a pair and charges 2.1.
     fn expression(&mut self, ty: char, depth: u32) -> String {
         let leaf = depth == 0;
         let template = match (ty, leaf) {

@@ -1,10 +1,10 @@
-//! Expressions of the tables, cut up and mixed: whatever comes of it is compiled and evaluated
-//! within its budget.
+//! Fuzzing with cut and mixed expressions of the tables: each result compiles and evaluates within
+//! its budget, or fails cleanly.
 //!
 //! A short run by default. `FUZZ_SECONDS=60 FUZZ_SEED=7 cargo test -p insula-cel --test fuzz
 //! --release` runs longer; a failure names the seed and the expression.
 #![allow(clippy::expect_used)]
-// How long to run is asked of a clock; the crate itself never reads one.
+// The test reads a clock to end in time; the crate itself never reads one.
 #![allow(clippy::disallowed_methods)]
 
 use insula_cel::{
@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// Cost units of one evaluation here.
+/// Cost units of one evaluation in this test.
 const COST_MAX: u64 = 20_000;
 const ROUNDS: u64 = 3_000;
 
-/// A small generator of its own, so that a seed means the same on every machine.
+/// A seeded random generator, with the same sequence on every machine.
 struct Random(u64);
 
 impl Random {
@@ -38,7 +38,7 @@ impl Random {
     }
 }
 
-/// The expressions of the tables with the values they are about.
+/// Returns the expressions of the tables with their values.
 fn corpus() -> Vec<(String, Value)> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data");
     let mut files: Vec<_> = std::fs::read_dir(folder)
@@ -59,7 +59,7 @@ fn corpus() -> Vec<(String, Value)> {
     cases
 }
 
-/// Words, texts and marks.
+/// Splits a source into words, texts and punctuation.
 fn pieces(source: &str) -> Vec<&str> {
     let mut pieces = Vec::new();
     let mut rest = source;
@@ -106,7 +106,7 @@ fn mutated(random: &mut Random, corpus: &[(String, Value)]) -> String {
     text.concat()
 }
 
-/// Variables of every kind of declaration.
+/// Returns an environment with variables of every kind of declaration.
 fn typed() -> Env {
     let field = |name: &str, decl: Decl| Field {
         name: name.into(),
@@ -162,7 +162,7 @@ fn places_are_inside(source: &str, error: &CompileError, seed: u64) {
     );
 }
 
-/// Evaluates twice, and says what it cost.
+/// Evaluates twice, compares the results and returns the cost.
 fn evaluate(source: &str, program: &Program, value: &Value, seed: u64) -> u64 {
     let other = json!([1, "a", {"b": null}]);
     let activation = Activation::new().with("self", value).with("x", &other);
@@ -208,8 +208,7 @@ fn mixed_expressions_keep_within_their_bounds() {
                 let cost = evaluate(&source, &program, value, seed);
                 let Estimate { min, max } = program.estimate();
                 assert!(min <= max, "seed {seed}: {source:?}");
-                // Kubernetes' estimates, which these are, are too low for selections from optionals
-                // and for formats.
+                // Kubernetes' estimates are too low for selections from optionals and for formats.
                 let known = ["optional", "?", "opt", "validate"]
                     .iter()
                     .any(|word| source.contains(word));

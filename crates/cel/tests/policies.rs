@@ -1,5 +1,5 @@
-//! Every expression in `policies/*.yaml`: what only admission policies may use, with an authorizer
-//! that answers from the table.
+//! Runs every expression in `policies/*.yaml`: features of admission policies only, with an
+//! authorizer that answers from the table.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Answers by the text of the question.
+/// An authorizer that answers by the text of the check.
 #[derive(Debug)]
 struct Table<'a>(&'a Value);
 
@@ -51,7 +51,7 @@ fn question(check: &AuthorizerCheck<'_>) -> String {
     text
 }
 
-/// What happened, as one line, and the cost.
+/// Returns the result as one line, and the cost.
 fn run(case: &Value) -> (String, u64) {
     let source = case["expr"].as_str().expect("a case has an expr");
     let env = Env::new(AbsenceMode::Error).authorizer().json_patch().with(

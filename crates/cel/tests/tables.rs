@@ -1,8 +1,8 @@
-//! Every expression in `data/*.yaml`, evaluated and compared: value, error, absence, cost.
+//! Runs every expression in `data/*.yaml` and compares value, error, absence and cost.
 //!
-//! What is too long to write out is written in pieces: `expr: ['size(', ['[', 95], …]` repeats `[`
-//! 95 times, and `texts: {self: [x, 4097]}` is a variable of that many `x`. `budget` is what may be
-//! spent, if not a call's limit.
+//! Long texts are written in pieces: `expr: ['size(', ['[', 95], …]` repeats `[` 95 times, and
+//! `texts: {self: [x, 4097]}` is a variable of that many `x`. `budget` replaces the cost limit of a
+//! call.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, CALL_COST_MAX, Outcome, Program};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use std::fmt::Write;
 use std::path::Path;
 
-/// A text, or the pieces of one: each a text, or a text and how often.
+/// Returns a text, or the concatenation of its pieces: each a text, or a text with a repeat count.
 fn text(of: &Value) -> String {
     match of {
         Value::String(text) => text.clone(),
@@ -22,7 +22,7 @@ fn text(of: &Value) -> String {
     }
 }
 
-/// What happened, as one line: `= value`, `absent`, `error: …` or `refused: …`; and the cost.
+/// Returns the result as one line (`= value`, `absent`, `error: …` or `refused: …`) and the cost.
 fn run(case: &Value) -> (String, u64) {
     let source = &text(&case["expr"]);
     let mode = if case["mode"] == "error" {

@@ -1,5 +1,5 @@
-//! Random expressions: whatever the text, compiling and evaluating it neither panics nor differs
-//! from run to run.
+//! Random expressions: compiling and evaluating any text neither panics nor differs from run to
+//! run.
 #![allow(clippy::expect_used)]
 
 use insula_cel::{AbsenceMode, Activation, Budget, Program};
@@ -114,7 +114,7 @@ fn try_all(source: &str) {
     }
 }
 
-/// Expressions that parse, to reach the evaluator.
+/// Generates expressions that parse, to reach the evaluator.
 fn well_formed() -> impl Strategy<Value = String> {
     let leaf = prop::sample::select(vec![
         "self",
@@ -229,7 +229,7 @@ fn well_formed() -> impl Strategy<Value = String> {
 fn fill(shape: &str, parts: &[&str]) -> String {
     let mut text = shape.replace("{{", "\u{1}").replace("}}", "\u{2}");
     for part in parts {
-        // Of any type, so that the checker lets all of them through to the evaluator.
+        // `dyn` lets all of them pass the checker and reach the evaluator.
         let part = format!("dyn({part})").replace('{', "\u{1}").replace('}', "\u{2}");
         text = text.replacen("{}", &part, 1);
     }
@@ -261,12 +261,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn token_soup_never_panics(tokens in prop::collection::vec(prop::sample::select(TOKENS), 0..40)) {
+    fn random_tokens_never_panic(tokens in prop::collection::vec(prop::sample::select(TOKENS), 0..40)) {
         try_all(&tokens.concat());
     }
 
     #[test]
-    fn arbitrary_text_never_panics(text in "\\PC{0,60}") {
+    fn random_text_never_panics(text in "\\PC{0,60}") {
         try_all(&text);
     }
 

@@ -1,19 +1,19 @@
-//! What hostile expressions take from the system, compiling included: no more than 16 MiB.
+//! Memory of hostile expressions, compilation included: at most 16 MiB.
 //!
-//! A counting allocator would take unsafe code, so a process asks the system how large it was at
-//! most. It runs nothing else: this file has one test.
+//! A counting allocator would need unsafe code, so a process asks the system for its peak size. It
+//! runs nothing else: this file has one test.
 #![allow(clippy::expect_used)]
-// How a process of the test is told its case; nothing is configured by it.
+// Passes a case to a process of the test; it configures nothing.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "bombs/cases.rs"]
+#[path = "exhaustion/cases.rs"]
 mod cases;
 
 use insula_cel::{Activation, Budget, CALL_COST_MAX, Program};
 
 const BYTES_MAX: u64 = 16 * 1024 * 1024;
 
-/// A figure of `/proc/self/status`, in bytes.
+/// Returns a figure of `/proc/self/status` in bytes.
 fn status(name: &str) -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix(name))?;
@@ -21,12 +21,12 @@ fn status(name: &str) -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// The case that a process is for.
-const CASE: &str = "INSULA_CEL_BOMB";
+/// Environment variable with the name of a process's case.
+const CASE: &str = "INSULA_CEL_CASE";
 
-/// The allocator may keep what one case has freed for the next, so each has a process.
+/// One process for each case: the allocator may keep memory that an earlier case has freed.
 #[test]
-fn bombs_stay_within_16_mebibytes() {
+fn hostile_expressions_stay_within_16_mebibytes() {
     let cases = cases::cases();
     if let Ok(name) = std::env::var(CASE) {
         return measure(cases.iter().find(|case| case.name == name).expect("a case"));

@@ -1,4 +1,4 @@
-//! Expressions that would run for long or make much, and what stops each.
+//! Expressions that would run for long or allocate much, and the limit that stops each.
 
 use serde_json::{Value, json};
 
@@ -8,9 +8,9 @@ pub(crate) const MEMORY: &str = "memory limit exceeded";
 pub(crate) struct Case {
     pub(crate) name: &'static str,
     pub(crate) source: String,
-    /// `self`.
+    /// The value of `self`.
     pub(crate) input: Value,
-    /// Any of these is what comes of it.
+    /// Parts of results, any of which is accepted.
     pub(crate) says: &'static [&'static str],
 }
 
@@ -122,8 +122,8 @@ fn loops() -> Vec<Case> {
     ]
 }
 
-/// `optional.of(seed).optFlatMap(a, optional.of(a + a).optFlatMap(b, … ))`: doubles at each of
-/// `times` levels.
+/// Returns `optional.of(seed).optFlatMap(a, optional.of(a + a).optFlatMap(b, … ))`, which doubles
+/// at each of `times` levels.
 fn doubling(seed: &str, times: usize) -> String {
     let mut source = format!("optional.of({seed}).optFlatMap(v0, ");
     for i in 0..times {

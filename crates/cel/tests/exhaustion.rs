@@ -1,14 +1,14 @@
 //! Hostile expressions: each is refused within 20 ms, or stopped by its budget, on a 2 MiB stack.
 //!
 //! The stack is real: every case runs on a thread of that size, where an overflow would abort the
-//! test process. The 20 ms are asserted in a release build only; a debug build on a busy machine
-//! gets slack. Memory is bounded by the budget's accounting, which these cases exhaust;
-//! `bomb_memory.rs` measures what that comes to.
+//! test process. The 20 ms are asserted in a release build only; debug builds get slack. The
+//! budget's accounting bounds the memory, and these cases exhaust it; `exhaustion_memory.rs`
+//! measures the process.
 #![allow(clippy::expect_used)]
-// Measuring is the point here; the crate itself never reads a clock.
+// These tests measure time; the crate itself never reads a clock.
 #![allow(clippy::disallowed_methods)]
 
-#[path = "bombs/cases.rs"]
+#[path = "exhaustion/cases.rs"]
 mod cases;
 
 use cases::{Case, numbers};
@@ -17,15 +17,15 @@ use serde_json::Value;
 use std::time::{Duration, Instant};
 
 const STACK_BYTES: usize = 2 * 1024 * 1024;
-/// The requirement is for a release build; a debug build of the evaluator is some twenty times
-/// slower.
+/// Limit for a refusal. The requirement is for a release build; a debug build of the evaluator is
+/// about twenty times slower.
 const STOP_WITHIN: Duration = if cfg!(debug_assertions) {
     Duration::from_millis(4_000)
 } else {
     Duration::from_millis(20)
 };
-/// A million units take less than 20 ms of a release build, most of them half of that; this leaves
-/// room for a busy machine.
+/// Limit for an evaluation. A million units take less than 20 ms in a release build, most of them
+/// half of that; the rest is slack for a busy machine.
 const RUN_WITHIN: Duration = if cfg!(debug_assertions) {
     Duration::from_secs(20)
 } else {
@@ -41,7 +41,8 @@ fn on_small_stack<T: Send + 'static>(body: impl FnOnce() -> T + Send + 'static) 
         .expect("no panic")
 }
 
-/// Compiles, and evaluates if that works; says what happened.
+/// Compiles and, if that works, evaluates. Returns the result as text, the time, and true if it
+/// compiled.
 fn outcome(source: String, input: Value) -> (String, Duration, bool) {
     on_small_stack(move || {
         let start = Instant::now();
@@ -65,7 +66,7 @@ fn compile_bomb(name: &str, source: String, says: &str) {
     assert!(took < STOP_WITHIN, "{name} ({bytes} bytes) took {took:?}");
 }
 
-/// Unusual but within the limits: it must simply work, or fail like any expression.
+/// Checks an unusual expression within the limits: it works, or fails like any expression.
 fn harmless(name: &str, source: String) {
     let (got, took, _) = outcome(source, Value::Null);
     assert!(!got.contains("nesting limit"), "{name}: {got}");
