@@ -1,4 +1,4 @@
-//! The variables of one evaluation. Values are borrowed: nothing is converted before it is read.
+//! The variables of one evaluation. Values are borrowed and converted only when they are read.
 
 use crate::error::EvalError;
 use crate::functions::{Authorize, ResourceCheck};
@@ -8,14 +8,14 @@ use serde_json::Value;
 use smallvec::SmallVec;
 use std::cell::RefCell;
 
-/// Names and values for one evaluation, or for several: what [`Activation::with_programs`] found
-/// out is kept.
+/// Names and values for one or more evaluations. Results of the expressions of
+/// [`Activation::with_programs`] are kept between them.
 #[derive(Debug, Default)]
 pub struct Activation<'a> {
     bindings: SmallVec<[(&'a str, Binding<'a>); 3]>,
 }
 
-/// Small, whatever it is: activations are made for every evaluation, and moved.
+/// The value of one variable. Small in every variant: each evaluation makes and moves activations.
 #[derive(Debug)]
 pub(crate) enum Binding<'a> {
     Borrowed(&'a Value),
@@ -28,69 +28,70 @@ pub(crate) enum Binding<'a> {
     Programs(Box<Programs<'a>>),
 }
 
-/// Expressions that are fields of a variable, each evaluated when it is first read.
+/// Expressions that are fields of a variable. Each is evaluated when it is first read.
 #[derive(Debug)]
 pub(crate) struct Programs<'a> {
     pub(crate) named: &'a [(String, Program)],
-    /// One for each of `named`.
+    /// One state for each expression of `named`.
     pub(crate) found: RefCell<Vec<Found<'a>>>,
 }
 
-/// How far an expression is.
+/// State of an expression that is a field of a variable.
 #[derive(Debug, Clone)]
 pub(crate) enum Found<'a> {
     NotYet,
-    /// Being evaluated: to read it now would go round in a circle.
+    /// Being evaluated. Reading it now would be a cycle.
     Running,
     Done(Result<Val<'a>, EvalError>),
 }
 
 impl<'a> Activation<'a> {
-    /// No variables.
+    /// Returns an activation without variables.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// A variable that borrows its value. A later binding of the same name wins.
+    /// Adds a variable that borrows its value. A later binding of the same name wins.
     #[must_use]
     pub fn with(self, name: &'a str, value: &'a Value) -> Self {
         self.bind(name, Binding::Borrowed(value))
     }
 
-    /// A variable that owns its value (the key of an entry, say).
+    /// Adds a variable that owns its value, such as the key of an entry.
     #[must_use]
     pub fn with_owned(self, name: &'a str, value: Value) -> Self {
         self.bind(name, Binding::Owned(Box::new(value)))
     }
 
-    /// A variable without a value: absent where absence is a result, `optional.none()` where it is
-    /// an error.
+    /// Adds a variable without a value. Reading it gives absence under
+    /// [`crate::AbsenceMode::Absent`] and `optional.none()` under [`crate::AbsenceMode::Error`].
     #[must_use]
     pub fn with_absent(self, name: &'a str) -> Self {
         self.bind(name, Binding::Absent)
     }
 
-    /// A variable of type `optional`.
+    /// Adds a variable of type `optional`.
     #[must_use]
     pub fn with_optional(self, name: &'a str, value: Option<&'a Value>) -> Self {
         self.bind(name, Binding::Optional(value))
     }
 
-    /// A variable that answers authorisation checks.
+    /// Adds a variable that answers authorization checks.
     #[must_use]
     pub fn with_authorizer(self, name: &'a str, authorizer: &'a dyn Authorize) -> Self {
         self.bind(name, Binding::Authorizer(authorizer))
     }
 
-    /// A variable that is a check already narrowed down: `authorizer.requestResource`.
+    /// Adds a variable that is an authorization check with its resource set:
+    /// `authorizer.requestResource`.
     #[must_use]
     pub fn with_resource_check(self, name: &'a str, authorizer: &'a dyn Authorize, check: ResourceCheck) -> Self {
         self.bind(name, Binding::ResourceCheck(Box::new((authorizer, check))))
     }
 
-    /// A variable whose fields are expressions over the same activation (`variables.x` of a
-    /// policy). Each is evaluated at most once, when it is first read; whoever reads it first pays
-    /// for it. One may read those before it.
+    /// Adds a variable whose fields are expressions over the same activation (`variables.x` of a
+    /// policy). An expression is evaluated at most once, on the first read, and that reader is
+    /// charged. An expression may read those before it.
     #[must_use]
     pub fn with_programs(self, name: &'a str, programs: &'a [(String, Program)]) -> Self {
         let programs = Programs {

@@ -11,7 +11,7 @@ use crate::value::Val;
 use smallvec::SmallVec;
 
 pub(crate) const INT: EvalError = EvalError::Overflow(Overflowing::Int);
-/// Texts that are joined where no allocation is needed, but for the result.
+/// Bytes of a joined text up to which only the result is allocated.
 const SHORT_BYTES: usize = 64;
 
 const UINT: EvalError = EvalError::Overflow(Overflowing::Uint);
@@ -30,7 +30,7 @@ pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, bud
     match (left, right) {
         (Val::Int(a), Val::Int(b)) => int(operator, *a, *b),
         (Val::Double(a), Val::Double(b)) => double(operator, *a, *b),
-        // A whole number out of JSON beside a double: see `lower::refuse_mixed_constants`.
+        // An integer read from JSON beside a double: see `lower::refuse_mixed_constants`.
         (Val::Int(a), Val::Double(b)) => double(operator, *a as f64, *b),
         (Val::Double(a), Val::Int(b)) => double(operator, *a, *b as f64),
         (Val::Uint(a), Val::Uint(b)) => uint(operator, *a, *b),
@@ -40,7 +40,7 @@ pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, bud
     }
 }
 
-/// The texts of operators, where a function of times says no.
+/// Replaces the error of a time function by the operator's own message.
 fn plain(error: EvalError, operator: Operator, left: &Val<'_>) -> EvalError {
     match error {
         EvalError::NoSuchOverload { .. } => unsupported(operator, left),

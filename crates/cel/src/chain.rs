@@ -1,4 +1,4 @@
-//! Operators, and what they do with errors: chains of binary ones, `&&` and `||`, `? :`.
+//! Operators and their treatment of errors: chains of binary operators, `&&` and `||`, `? :`.
 
 use crate::cost;
 use crate::error::no_overload;
@@ -9,8 +9,8 @@ use crate::price;
 use crate::value::Val;
 
 impl<'v> Machine<'v, '_> {
-    /// `&&` and `||`: the deciding value wins over errors and absence on either side; without it
-    /// the first error.
+    /// Evaluates `&&` and `||`. The deciding value wins over errors and absence on either side;
+    /// without one the first error is the result.
     pub(crate) fn logic(&mut self, terms: &'v [Node], decides: bool) -> Result<'v> {
         let mut failure = None;
         for term in terms {
@@ -42,8 +42,8 @@ impl<'v> Machine<'v, '_> {
         self.branch(otherwise)
     }
 
-    /// A path that is a part of a larger attribute (a branch of `? :`, an index): cel-go counts its
-    /// fields, but not its variable.
+    /// Evaluates a path that is part of a larger attribute: a branch of `? :` or an index. cel-go
+    /// charges its fields, but not its variable.
     pub(crate) fn branch(&mut self, node: &'v Node) -> Result<'v> {
         let result = self.eval(node);
         let part = match node {
@@ -69,13 +69,13 @@ impl<'v> Machine<'v, '_> {
         self.link(&mut left, last)
     }
 
-    /// One operator, to the result of those before it, which is left behind.
+    /// Applies one operator to the result so far and leaves its own result in `left`.
     fn link(&mut self, left: &mut Result<'v>, link: &'v Link) -> Result<'v> {
         if is_fatal(left) {
             return std::mem::replace(left, Ok(Val::Null));
         }
-        // Both sides are evaluated before the first one's error counts, and an operator on an error
-        // has its price.
+        // Both sides are evaluated before the error of the first counts. An operator is charged
+        // even if an operand is an error.
         let right = self.eval(&link.operand);
         if is_fatal(&right) {
             return right;
@@ -118,7 +118,7 @@ fn is_fatal(result: &Result<'_>) -> bool {
     matches!(result, Err(error) if error.is_fatal())
 }
 
-/// An integer and a double.
+/// Returns true for an integer beside a double.
 fn mixed(left: &Val<'_>, right: &Val<'_>) -> bool {
     matches!(
         (left, right),

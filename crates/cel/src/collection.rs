@@ -1,5 +1,5 @@
-//! Lists that are sets or maps by their declaration (`x-kubernetes-list-type`): equal in any order;
-//! joined without repeating an item.
+//! Lists declared as sets or maps (`x-kubernetes-list-type`): equal in any order, joined without
+//! repeating an item.
 
 use crate::compare;
 use crate::cost::Budget;
@@ -12,7 +12,7 @@ use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-/// What tells items apart: the item itself in a set, the values of the key fields in a map.
+/// Identity of an item: the item itself in a set, the values of the key fields in a map.
 struct Key<'v>(Vec<Option<Val<'v>>>);
 
 impl Ord for Key<'_> {
@@ -39,7 +39,7 @@ impl PartialEq for Key<'_> {
 
 impl Eq for Key<'_> {}
 
-/// An order of scalars of any types.
+/// Total order of scalars of any types.
 fn identity(a: &Val<'_>, b: &Val<'_>) -> Ordering {
     fn class(value: &Val<'_>) -> u8 {
         match value {
@@ -65,7 +65,7 @@ fn identity(a: &Val<'_>, b: &Val<'_>) -> Ordering {
     }
 }
 
-/// The kind of a list whose items are told apart by key; `None` for a list in order.
+/// Returns the kind of a list whose items have keys; `None` for an atomic list.
 pub(crate) fn keyed<'v>(list: &Val<'v>) -> Option<&'v ListKind> {
     match list.declared()?.shape() {
         Shape::List {
@@ -83,13 +83,13 @@ fn key<'v>(item: &Val<'v>, kind: &ListKind) -> Key<'v> {
     })
 }
 
-/// Pays for an index over `items`.
+/// Charges for an index over `items`.
 fn index(items: usize, budget: &mut Budget) -> std::result::Result<(), EvalError> {
     budget.charge(items as u64)?;
     budget.memory(items * 4 * size_of::<Val<'_>>())
 }
 
-/// Whether two lists of one length have equal items under equal keys.
+/// Returns true if two lists of one length have equal items under equal keys.
 pub(crate) fn equal(
     kind: &ListKind,
     left: Items<'_, '_>,
@@ -109,8 +109,8 @@ pub(crate) fn equal(
     Ok(true)
 }
 
-/// The left items in their places, those of equal keys replaced by the right ones of a map; then
-/// what is new.
+/// Joins two lists: the left items keep their positions, a map's items of equal keys are replaced
+/// by the right ones, and new items follow.
 pub(crate) fn join<'v>(list: &Val<'v>, kind: &ListKind, right: Items<'_, 'v>, budget: &mut Budget) -> Result<'v> {
     let mut items: Vec<Val<'v>> = list.items().map(|i| i.iter().collect()).unwrap_or_default();
     index(items.len() + right.len(), budget)?;
@@ -121,7 +121,7 @@ pub(crate) fn join<'v>(list: &Val<'v>, kind: &ListKind, right: Items<'_, 'v>, bu
             (Some(place), ListKind::Map(_)) => items[*place] = item,
             (Some(_), _) => {}
             (None, _) => {
-                // Repeated keys on the right: only sets know those just added.
+                // Keys repeated on the right: only a set looks at the items just added.
                 if *kind == ListKind::Set {
                     places.insert(key, items.len());
                 }

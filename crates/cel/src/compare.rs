@@ -10,12 +10,12 @@ use std::cmp::Ordering;
 
 type Result<T> = std::result::Result<T, EvalError>;
 
-/// `==`. Values of different types are unequal, not an error.
+/// Evaluates `==`. Values of different types are unequal, not an error.
 pub(crate) fn equal(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result<bool> {
     equal_within(left, right, budget, DEPTH_MAX)
 }
 
-/// Depth of JSON that is walked; beyond the parsers' own limits nothing so deep arrives.
+/// Depth of JSON that is compared; the parsers' own limits refuse deeper values.
 pub(crate) const DEPTH_MAX: usize = 192;
 
 fn equal_within(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize) -> Result<bool> {
@@ -91,7 +91,7 @@ fn equal_maps(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget, depth: usize
     Ok(true)
 }
 
-/// `< <= > >=`.
+/// Evaluates `< <= > >=`.
 pub(crate) fn ordered(operator: Operator, left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result<bool> {
     let order = order(left, right, budget)?.ok_or_else(|| unsupported(operator, left))?;
     let order = order.ok_or_else(|| invalid("NaN values cannot be ordered"))?;
@@ -103,7 +103,7 @@ pub(crate) fn ordered(operator: Operator, left: &Val<'_>, right: &Val<'_>, budge
     })
 }
 
-/// The order of two values: outer `None` if their types have none, inner `None` for NaN.
+/// Returns the order of two values: outer `None` if their types have none, inner `None` for NaN.
 pub(crate) fn order(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Result<Option<Option<Ordering>>> {
     if let Some(order) = numeric(left, right) {
         return Ok(Some(order));
@@ -121,7 +121,7 @@ pub(crate) fn order(left: &Val<'_>, right: &Val<'_>, budget: &mut Budget) -> Res
     })
 }
 
-/// `element in container`: of a list by equality, of a map by key.
+/// Evaluates `element in container`: by equality in a list, by key in a map.
 pub(crate) fn contains(container: &Val<'_>, element: &Val<'_>, budget: &mut Budget) -> Result<bool> {
     if let Some(items) = container.items() {
         for item in items.iter() {
@@ -139,7 +139,7 @@ pub(crate) fn contains(container: &Val<'_>, element: &Val<'_>, budget: &mut Budg
     }
 }
 
-/// The order of two numbers; `None` if one is no number, `Some(None)` if one is NaN.
+/// Returns the order of two numbers; `None` if one is no number, `Some(None)` if one is NaN.
 pub(crate) fn numeric(left: &Val<'_>, right: &Val<'_>) -> Option<Option<Ordering>> {
     Some(match (left, right) {
         (Val::Int(a), Val::Int(b)) => Some(a.cmp(b)),
@@ -155,7 +155,7 @@ pub(crate) fn numeric(left: &Val<'_>, right: &Val<'_>) -> Option<Option<Ordering
     })
 }
 
-/// Exact, where casting the integer would round it.
+/// Compares exactly, where casting the integer would round it.
 fn integer_to_double(integer: i128, double: f64) -> Option<Ordering> {
     if double.is_nan() {
         return None;

@@ -1,6 +1,6 @@
-//! What does not depend on variables is worked out once, when a program is compiled: lists and maps
-//! of constants, and conversions of constants (`duration('1h')`). cel-go does the same, so they
-//! cost nothing when it runs, and one that fails is found before it does.
+//! Constant folding at compile time: lists and maps of constants, and conversions of constants
+//! (`duration('1h')`). As in cel-go, folded parts cost nothing at run time, and one that always
+//! fails is found when the program is compiled.
 
 use crate::cost::Budget;
 use crate::error::EvalError;
@@ -10,11 +10,11 @@ use crate::price;
 use crate::value::Val;
 use serde_json::{Map, Number, Value, json};
 
-/// Units that working out one constant may cost.
+/// Cost units for folding one constant.
 const COST_MAX: u64 = 100_000;
 
-/// Replaces what is constant by its value. The error is that of the first part that can only fail.
-/// As deep as the tree, which lowering bounds.
+/// Replaces constant parts by their values. The error is that of the first part that always fails.
+/// Recursion is as deep as the tree, which lowering bounds.
 pub(crate) fn fold(node: &mut Node) -> Result<(), EvalError> {
     let mut failure = None;
     replace(node, &mut failure);
@@ -24,7 +24,7 @@ pub(crate) fn fold(node: &mut Node) -> Result<(), EvalError> {
 fn replace(node: &mut Node, failure: &mut Option<EvalError>) {
     children(node, &mut |child| replace(child, failure));
     match node {
-        // It only hides a type from the checker, which is done.
+        // `dyn()` only hides a type from the checker, which is done.
         Node::Call {
             function, arguments, ..
         } if function.name == "dyn" => {
@@ -55,7 +55,7 @@ fn replace(node: &mut Node, failure: &mut Option<EvalError>) {
         Node::Or(terms) => logic(terms, true),
         Node::Conditional { arms, .. } => untaken(arms),
         Node::Chain { first, rest } => {
-            // Nothing is in an empty list: what is asked for is not even worked out.
+            // An empty list contains nothing, so the element is not evaluated.
             if let Some(at) = rest.iter().rposition(is_in_nothing) {
                 **first = Node::Const(Const::Bool(false));
                 *rest = std::mem::take(rest).into_vec().split_off(at + 1).into();
@@ -69,8 +69,8 @@ fn replace(node: &mut Node, failure: &mut Option<EvalError>) {
     }
 }
 
-/// Leaves the terms that are evaluated and matter: constants have no price, so many of them would
-/// be work for nothing. What is left stays a node of its kind, which a price may depend on.
+/// Removes terms that do not affect the result: constants have no price, so evaluating many of them
+/// would be free work. The node keeps its kind, which a price may depend on.
 fn logic(terms: &mut Box<[Node]>, decides: bool) {
     let mut kept = std::mem::take(terms).into_vec();
     if let Some(last) = kept.iter().position(|term| truth(term) == Some(decides)) {
@@ -80,14 +80,14 @@ fn logic(terms: &mut Box<[Node]>, decides: bool) {
     *terms = kept.into();
 }
 
-/// Leaves out the arms of a conditional that are never taken.
+/// Removes the arms of a conditional that are never taken.
 fn untaken(arms: &mut Box<[(Node, Node)]>) {
     let mut kept = std::mem::take(arms).into_vec();
     kept.retain(|(condition, _)| truth(condition) != Some(false));
     *arms = kept.into();
 }
 
-/// What a node always is, once those below it are left with what matters.
+/// Returns the constant truth value of a simplified node, if it has one.
 fn truth(node: &Node) -> Option<bool> {
     match node {
         Node::Const(Const::Bool(b)) => Some(*b),
@@ -110,7 +110,7 @@ fn is_in_nothing(link: &Link) -> bool {
     empty && link.operator == Operator::In && link.overloads == Overloads::One
 }
 
-/// A list or map of constants.
+/// Folds a list or map of constants.
 fn literal(node: &Node) -> Option<Const> {
     match node {
         Node::List(elements) => elements
@@ -118,8 +118,8 @@ fn literal(node: &Node) -> Option<Const> {
             .map(|e| if e.optional { None } else { json(&e.node) })
             .collect::<Option<Vec<_>>>()
             .map(|items| Value::Array(items).into()),
-        // Of a repeated key the last value stays, as in cel-go, where only maps made at run time
-        // are asked.
+        // The last value of a repeated key stays, as in cel-go, which refuses repeated keys only in
+        // maps made at run time.
         Node::Map(entries) => entries
             .iter()
             .map(|e| match (&e.key, e.optional) {
@@ -132,8 +132,7 @@ fn literal(node: &Node) -> Option<Const> {
     }
 }
 
-/// What a conversion makes of a constant; `None` for what cannot be one, or takes too much to work
-/// out here.
+/// Folds a conversion of a constant; `None` if it has no constant form or is too expensive to fold.
 fn convert(function: &Function, argument: &Const) -> Result<Option<Const>, EvalError> {
     let mut budget = Budget::new(COST_MAX);
     budget.begin();
@@ -169,7 +168,7 @@ fn scalar(value: Val<'_>) -> Option<Const> {
     })
 }
 
-/// A constant as the JSON that reads back as the same value.
+/// Writes a constant as the JSON that reads back as the same value.
 fn json(node: &Node) -> Option<Value> {
     let Node::Const(constant) = node else { return None };
     Some(match constant {
@@ -183,7 +182,7 @@ fn json(node: &Node) -> Option<Value> {
     })
 }
 
-/// Every node right below one.
+/// Visits the direct children of a node.
 fn children(node: &mut Node, visit: &mut dyn FnMut(&mut Node)) {
     match node {
         Node::Const(_) | Node::Variable(_) | Node::Local(_) => {}

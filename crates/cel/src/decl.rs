@@ -1,12 +1,12 @@
-//! Declarations: what is known of a value before it is seen. Its type, and the bounds that its
-//! schema gives; the checker reads the one, the estimate of costs the other, and the evaluator
-//! reads values by them (a text of format `date-time` is a timestamp). Built from a schema by
-//! whoever knows schemas (`SchemaDeclType` in Kubernetes).
+//! Declarations of values: their types and the bounds that a schema gives. The checker reads the
+//! types, the cost estimate the bounds, and the evaluator reads values by their declaration (a text
+//! of format `date-time` is a timestamp). Callers build declarations from schemas (`SchemaDeclType`
+//! in Kubernetes).
 
 use crate::types::Type;
 use std::sync::Arc;
 
-/// A declaration. Immutable, shared, cheap to clone.
+/// Declaration of a value: immutable, shared, cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Decl(Arc<Inner>);
 
@@ -17,28 +17,28 @@ struct Inner {
     min_bytes: u64,
 }
 
-/// What a declared value is made of.
+/// Structure of a declared value.
 #[derive(Debug)]
 pub enum Shape {
-    /// One value: a scalar, `dyn`, or a type of a library.
+    /// A scalar, `dyn`, or a type of a library.
     Scalar(Type),
     /// A list.
     List {
-        /// Each item.
+        /// Declaration of each item.
         items: Decl,
-        /// How items are told apart, which decides what `==` and `+` mean.
+        /// Identity of items, which decides the meaning of `==` and `+`.
         kind: ListKind,
     },
     /// A map from strings.
     Map {
-        /// Each value.
+        /// Declaration of each value.
         values: Decl,
     },
     /// An object of declared fields.
     Object {
-        /// The type's name, for messages.
+        /// The type's name in messages.
         name: Box<str>,
-        /// The fields, sorted by the name they are stored under.
+        /// The fields, sorted by their stored names.
         fields: Vec<Field>,
     },
 }
@@ -46,18 +46,18 @@ pub enum Shape {
 /// A declared field.
 #[derive(Debug, Clone)]
 pub struct Field {
-    /// Its name in the object.
+    /// Stored name in the object.
     pub name: Box<str>,
-    /// Its name in expressions (`__namespace__`, `a__dash__b`).
+    /// Name in expressions (`__namespace__`, `a__dash__b`).
     pub written: Box<str>,
-    /// What it holds.
+    /// Declaration of the field's value.
     pub decl: Decl,
 }
 
 /// `x-kubernetes-list-type`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ListKind {
-    /// In order, one value.
+    /// Ordered; the list is one value.
     #[default]
     Atomic,
     /// Equal in any order; `+` is the union.
@@ -75,27 +75,27 @@ impl Decl {
         }))
     }
 
-    /// Anything.
+    /// Declares a value of any type.
     pub fn dynamic() -> Decl {
         Decl::scalar(Type::Dyn)
     }
 
-    /// One value of a type.
+    /// Declares one value of a type.
     pub fn scalar(ty: Type) -> Decl {
         Decl::new(Shape::Scalar(ty))
     }
 
-    /// A list of `items`.
+    /// Declares a list of `items`.
     pub fn list(items: Decl, kind: ListKind) -> Decl {
         Decl::new(Shape::List { items, kind })
     }
 
-    /// A map from strings to `values`.
+    /// Declares a map from strings to `values`.
     pub fn map(values: Decl) -> Decl {
         Decl::new(Shape::Map { values })
     }
 
-    /// An object; `fields` are (stored name, name in expressions, declaration).
+    /// Declares an object with the type name `name`.
     pub fn object(name: &str, mut fields: Vec<Field>) -> Decl {
         fields.sort_by(|a, b| a.name.cmp(&b.name));
         Decl::new(Shape::Object {
@@ -104,9 +104,9 @@ impl Decl {
         })
     }
 
-    /// The same with bounds. `max_elements`: bytes of a string, items of a list, entries of a map;
-    /// `None` when the schema does not bound it. `min_bytes`: the smallest JSON text of such a
-    /// value.
+    /// Adds bounds. `max_elements` counts bytes of a string, items of a list or entries of a map;
+    /// `None` if the schema sets no bound. `min_bytes` is the size of the smallest JSON text of
+    /// such a value.
     #[must_use]
     pub fn bounded(self, max_elements: Option<u64>, min_bytes: u64) -> Decl {
         let inner = match Arc::try_unwrap(self.0) {
@@ -124,22 +124,23 @@ impl Decl {
         }))
     }
 
-    /// What it is made of.
+    /// Returns the structure.
     pub fn shape(&self) -> &Shape {
         &self.0.shape
     }
 
-    /// Most bytes of the string, items of the list, entries of the map.
+    /// Returns the most bytes of the string, items of the list or entries of the map; `None`
+    /// without a bound.
     pub fn max_elements(&self) -> Option<u64> {
         self.0.max_elements
     }
 
-    /// Bytes of the smallest JSON text of such a value.
+    /// Returns the bytes of the smallest JSON text of such a value.
     pub fn min_bytes(&self) -> u64 {
         self.0.min_bytes
     }
 
-    /// The type.
+    /// Returns the type.
     pub fn ty(&self) -> Type {
         match &self.0.shape {
             Shape::Scalar(ty) => ty.clone(),
@@ -149,7 +150,7 @@ impl Decl {
         }
     }
 
-    /// The name of an object's type.
+    /// Returns the name of an object's type; `object` for other types.
     pub fn name(&self) -> &str {
         match &self.0.shape {
             Shape::Object { name, .. } => name,
@@ -157,7 +158,7 @@ impl Decl {
         }
     }
 
-    /// A declared field, by its name in the object.
+    /// Returns a declared field by its stored name.
     pub fn field(&self, name: &str) -> Option<&Field> {
         let Shape::Object { fields, .. } = &self.0.shape else {
             return None;
@@ -166,7 +167,7 @@ impl Decl {
         fields.get(found)
     }
 
-    /// A declared field, by its name in expressions.
+    /// Returns a declared field by its name in expressions.
     pub fn written(&self, name: &str) -> Option<&Field> {
         match &self.0.shape {
             Shape::Object { fields, .. } => fields.iter().find(|f| *f.written == *name),
@@ -193,7 +194,7 @@ impl Shape {
 }
 
 impl PartialEq for Decl {
-    /// The same declaration, or one of the same name (two compilations of one schema).
+    /// Compares identity, or the names of object types (two compilations of one schema).
     fn eq(&self, other: &Decl) -> bool {
         if Arc::ptr_eq(&self.0, &other.0) {
             return true;

@@ -1,11 +1,12 @@
-//! What an expression may use: variables with their declarations, and what a missing field means.
+//! Environments of expressions: variables with their declarations, and the meaning of a missing
+//! field.
 
 use crate::decl::{Decl, Field};
 use crate::program::AbsenceMode;
 use crate::types::Type;
 
-/// The environment of an expression. Everything of Kubernetes' library is in it;
-/// [`Env::authorizer`] and [`Env::json_patch`] add what only admission policies have.
+/// Environment of an expression. Kubernetes' library is always available; [`Env::authorizer`] and
+/// [`Env::json_patch`] add the functions that only admission policies have.
 #[derive(Debug, Clone)]
 pub struct Env {
     pub(crate) variables: Vec<Variable>,
@@ -19,12 +20,12 @@ pub struct Env {
 pub(crate) struct Variable {
     pub(crate) name: Box<str>,
     pub(crate) decl: Decl,
-    /// Its type is `optional_type(T)`.
+    /// True for a variable of type `optional_type(T)`.
     pub(crate) optional: bool,
 }
 
 impl Env {
-    /// An environment without variables.
+    /// Returns an environment without variables.
     pub fn new(mode: AbsenceMode) -> Env {
         Env {
             variables: Vec::new(),
@@ -34,7 +35,7 @@ impl Env {
         }
     }
 
-    /// Declares a variable; one of the same name is replaced.
+    /// Declares a variable and replaces one of the same name.
     #[must_use]
     pub fn with(mut self, name: &str, decl: Decl) -> Env {
         self.declare(name, decl, false);
@@ -48,23 +49,22 @@ impl Env {
         self
     }
 
-    /// Adds the library of authorisation checks (`authorizer.path('/x').check('get').allowed()`).
+    /// Adds the library of authorization checks (`authorizer.path('/x').check('get').allowed()`).
     #[must_use]
     pub fn authorizer(mut self) -> Env {
         self.authorizer = true;
         self
     }
 
-    /// Adds `JSONPatch{}`, `Object{}` and `jsonpatch.escapeKey`, which mutating policies have.
+    /// Adds `JSONPatch{}`, `Object{}` and `jsonpatch.escapeKey` for mutating policies.
     #[must_use]
     pub fn json_patch(mut self) -> Env {
         self.json_patch = true;
         self
     }
 
-    /// A type that literals may be made of (`Object.spec{replicas: 3}`): those of patches, where
-    /// the environment has them. Objects take any field, as the schema of what is patched is not
-    /// known here.
+    /// Returns the type of an object literal (`Object.spec{replicas: 3}`), if the environment has
+    /// patches. Objects accept any field, since the schema of the patched object is unknown here.
     pub(crate) fn literal(&self, name: &str) -> Option<Decl> {
         let known = self.json_patch && (name == JSON_PATCH || name == OBJECT || is_part_of_object(name));
         known.then(|| {
@@ -77,7 +77,7 @@ impl Env {
         })
     }
 
-    /// The type of a declared field, by its name in expressions. A word that CEL reserves needs no
+    /// Returns the type of a declared field by its name in expressions. A reserved word needs no
     /// escape after a dot.
     pub(crate) fn field(&self, decl: &Decl, name: &str) -> Option<Type> {
         if self.json_patch && (decl.name() == OBJECT || is_part_of_object(decl.name())) {

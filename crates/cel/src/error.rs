@@ -1,48 +1,48 @@
-//! What can go wrong: at compile time with a place in the source, at run time with cel-go's words.
+//! Compile errors with their positions in the source, and run-time errors with cel-go's messages.
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// A source text that is not a program: everything that is wrong with it. Shown as cel-go shows it:
-/// position, line and caret of each.
+/// A source text that does not compile, with all its issues. Displayed as cel-go does: position,
+/// line and caret of each.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileError {
-    /// What is wrong, by place; never empty, and at most the first hundred.
+    /// The issues in order of position: at least one, at most the first hundred.
     pub issues: Vec<Issue>,
-    /// How many more there are.
+    /// Number of issues beyond those listed.
     more: usize,
-    stage: Stage,
+    phase: CompilePhase,
 }
 
-/// How far a source text got.
+/// Phase of compilation that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stage {
-    /// It is no well-typed expression.
+enum CompilePhase {
+    /// Parsing or type checking.
     Compilation,
-    /// It is one, but holds a constant part that can only fail.
+    /// Constant folding: a constant part always fails.
     Instantiation,
 }
 
-/// One thing that is wrong with a source text.
+/// One problem of a source text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Issue {
-    /// What is wrong, without the position.
+    /// The message without the position.
     pub message: String,
-    /// Line, from 1; 0 when the place is not known.
+    /// Line, from 1; 0 without a position.
     pub line: u32,
-    /// Column in code points, from 1; 0 when the place is not known.
+    /// Column in code points, from 1; 0 without a position.
     pub column: u32,
-    /// The line's text, shared by the issues of one line.
+    /// Text of the line, shared by the issues of one line.
     pub snippet: Arc<str>,
 }
 
-/// Issues told; a source of 2,000 tokens could have as many.
+/// Issues listed at most; a source of 2,000 tokens could have as many.
 const ISSUES_MAX: usize = 100;
 
 impl CompileError {
-    /// Several issues, put in order of their places.
+    /// Collects issues in order of position.
     pub(crate) fn collect(mut issues: Vec<Issue>) -> Self {
         issues.sort_by_key(|i| (i.line, i.column));
         let more = issues.len().saturating_sub(ISSUES_MAX);
@@ -50,41 +50,41 @@ impl CompileError {
         Self {
             issues,
             more,
-            stage: Stage::Compilation,
+            phase: CompilePhase::Compilation,
         }
     }
 
-    /// A part without variables that fails whenever it is evaluated. Kubernetes finds those when it
-    /// plans a program, and names no place.
+    /// Returns the error of a constant part that always fails. Kubernetes finds those when it plans
+    /// a program, and gives no position.
     pub(crate) fn constant(failure: &EvalError) -> Self {
         Self {
-            stage: Stage::Instantiation,
+            phase: CompilePhase::Instantiation,
             ..Self::whole(failure.to_string())
         }
     }
 
-    /// How Kubernetes refuses the text: what failed, and why.
+    /// Returns Kubernetes' message for the refusal: the phase and the issues.
     pub fn refusal(&self) -> String {
-        let what = match self.stage {
-            Stage::Compilation => "compilation",
-            Stage::Instantiation => "program instantiation",
+        let what = match self.phase {
+            CompilePhase::Compilation => "compilation",
+            CompilePhase::Instantiation => "program instantiation",
         };
         format!("{what} failed: {self}")
     }
 
-    /// An error without a place: a limit, or a property of the whole expression.
+    /// Returns an error without a position: a limit, or a property of the whole expression.
     pub(crate) fn whole(message: impl Into<String>) -> Self {
         Self::collect(vec![Issue::whole(message)])
     }
 
-    /// An error at a byte offset of `source`.
-    pub(crate) fn at(source: &str, offset: usize, message: impl Into<String>) -> Self {
+    /// Returns an error at a byte offset of `source`.
+    pub(crate) fn at_offset(source: &str, offset: usize, message: impl Into<String>) -> Self {
         Self::collect(vec![Lines::new(source).issue(offset, message)])
     }
 }
 
 impl Issue {
-    /// An issue without a place.
+    /// Returns an issue without a position.
     pub(crate) fn whole(message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
@@ -95,7 +95,7 @@ impl Issue {
     }
 }
 
-/// The lines of a source, to place issues in.
+/// The lines of a source, for positions of issues.
 #[derive(Debug)]
 pub(crate) struct Lines(Vec<(usize, Arc<str>)>);
 
@@ -110,7 +110,7 @@ impl Lines {
         Self(source.split('\n').map(&mut line).collect())
     }
 
-    /// An issue at a byte offset.
+    /// Returns an issue at a byte offset.
     pub(crate) fn issue(&self, offset: usize, message: impl Into<String>) -> Issue {
         let line = self.0.partition_point(|(start, _)| *start <= offset);
         let column = line
@@ -123,7 +123,7 @@ impl Lines {
         self.on(saturate(line), saturate(column), message)
     }
 
-    /// An issue at a line and a column, both from 1.
+    /// Returns an issue at a line and a column, both from 1.
     pub(crate) fn on(&self, line: u32, column: u32, message: impl Into<String>) -> Issue {
         let at = (line as usize).checked_sub(1).and_then(|i| self.0.get(i));
         Issue {
@@ -134,7 +134,7 @@ impl Lines {
         }
     }
 
-    /// The byte offset of a line and a column.
+    /// Returns the byte offset of a line and a column.
     pub(crate) fn offset(&self, line: u32, column: u32) -> Option<usize> {
         let (start, text) = self.0.get((line as usize).checked_sub(1)?)?;
         let before = (column as usize).checked_sub(1)?;
@@ -151,9 +151,9 @@ impl fmt::Display for CompileError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, issue) in self.issues.iter().enumerate() {
             let separator = if i == 0 { "" } else { "\n" };
-            match self.stage {
-                Stage::Compilation => write!(f, "{separator}{issue}")?,
-                Stage::Instantiation => write!(f, "{separator}{}", issue.message)?,
+            match self.phase {
+                CompilePhase::Compilation => write!(f, "{separator}{issue}")?,
+                CompilePhase::Instantiation => write!(f, "{separator}{}", issue.message)?,
             }
         }
         match self.more {
@@ -164,8 +164,8 @@ impl fmt::Display for CompileError {
 }
 
 impl fmt::Display for Issue {
-    /// Tabs count as one column, and a character of several bytes is marked by a wide dot, as it
-    /// may be wide itself.
+    /// Counts tabs as one column, and marks a character of several bytes by a wide dot, as it may
+    /// be wide itself.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.line == 0 {
             return write!(f, "ERROR: <input>: {}", self.message);
@@ -188,12 +188,12 @@ impl fmt::Display for Issue {
 
 impl std::error::Error for CompileError {}
 
-/// The words of an error. One pointer, none for no words: an error is no larger than a value, so
-/// that a result takes the place of its value.
+/// Message of an error. One pointer, null for an empty message, so that an error is no larger than
+/// a value and a result no larger than its value.
 #[derive(Clone, PartialEq, Eq, Default)]
-pub struct Words(Option<Box<Cow<'static, str>>>);
+pub struct Message(Option<Box<Cow<'static, str>>>);
 
-impl Deref for Words {
+impl Deref for Message {
     type Target = str;
 
     fn deref(&self) -> &str {
@@ -201,31 +201,31 @@ impl Deref for Words {
     }
 }
 
-impl From<&'static str> for Words {
+impl From<&'static str> for Message {
     fn from(words: &'static str) -> Self {
         Self(Some(Box::new(words.into())))
     }
 }
 
-impl From<String> for Words {
+impl From<String> for Message {
     fn from(words: String) -> Self {
         Self(Some(Box::new(words.into())))
     }
 }
 
-impl fmt::Display for Words {
+impl fmt::Display for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self)
     }
 }
 
-impl fmt::Debug for Words {
+impl fmt::Debug for Message {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
 }
 
-/// What a text may be read as.
+/// Target type of a conversion from text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Readable {
     /// `bool('true')`
@@ -255,7 +255,7 @@ impl fmt::Display for Readable {
     }
 }
 
-/// What a result may be too large for.
+/// Type whose range a result exceeds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Overflowing {
     /// `int`, and durations.
@@ -276,24 +276,24 @@ impl fmt::Display for Overflowing {
     }
 }
 
-/// Why an evaluation has no value. Texts are cel-go's; none of them holds a tenant's data but for
-/// the key of a failed lookup, which comes from the expression or from the object being evaluated.
+/// Reason why an evaluation has no value. Messages are cel-go's. None holds a tenant's data but the
+/// key of a failed lookup, which comes from the expression or from the evaluated object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-// A tag of a word, as values have, for the same reason.
+// An eight-byte tag, as in values, for the same reason.
 #[repr(u64)]
 pub enum EvalError {
-    /// A field or key that the value lacks was read.
+    /// The expression reads a field or key that the value lacks.
     #[error("no such key: {0}")]
-    NoSuchKey(Words),
-    /// A variable that the program uses was not given by the caller.
+    NoSuchKey(Message),
+    /// The caller gave no value for a variable of the program.
     #[error("no such attribute(s): {0}")]
-    NoSuchAttribute(Words),
-    /// No meaning of the function or operator fits the types of its arguments.
+    NoSuchAttribute(Message),
+    /// No overload of the function or operator fits the types of its arguments.
     #[error("no such overload{}{call}", if call.is_empty() { "" } else { ": " })]
     NoSuchOverload {
         /// The function with the types of its arguments, or the operator as cel-go names it
-        /// (`_+_`); empty where it names none.
-        call: Words,
+        /// (`_+_`); empty where cel-go names none.
+        call: Message,
     },
     /// `x / 0`.
     #[error("division by zero")]
@@ -307,34 +307,34 @@ pub enum EvalError {
     /// A list has no such element.
     #[error("index out of bounds: {0}")]
     IndexOutOfBounds(i64),
-    /// A text is none of these. Most such errors are absorbed, so the message is made where it is
-    /// shown.
+    /// A text is not of this type's syntax. Most such errors are absorbed, so the message is made
+    /// only when it is shown.
     #[error("type conversion error from 'string' to '{0}'")]
     Unreadable(Readable),
     /// An argument of the right type with an unusable value.
     #[error("{0}")]
-    InvalidArgument(Words),
-    /// The budget's cost units are used up.
+    InvalidArgument(Message),
+    /// The cost units of the budget are used up.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostExceeded,
-    /// The values made by this evaluation need more memory than allowed.
+    /// The values of this evaluation need more memory than allowed.
     #[error("operation cancelled: memory limit exceeded")]
     MemoryExceeded,
-    /// Values nested too deeply to walk.
+    /// Values are nested too deeply to walk.
     #[error("operation cancelled: nesting limit exceeded")]
     DepthExceeded,
-    /// Whoever asked no longer waits: see `Budget::with_interrupt`.
+    /// The caller no longer waits: see `Budget::with_interrupt`.
     #[error("operation interrupted")]
     Interrupted,
-    /// An absent field was read. Travels like an error inside an expression; callers of `eval` get
-    /// `Outcome::Absent` instead.
+    /// The expression reads an absent field. Travels like an error inside an expression; callers of
+    /// `eval` get `Outcome::Absent` instead.
     #[error("no value")]
     Absent,
 }
 
 impl EvalError {
-    /// Exhausted resources end the evaluation; `||`, `&&`, `exists` and `all` may absorb every
-    /// other error.
+    /// Returns true for exhausted resources, which end the evaluation. `||`, `&&`, `exists` and
+    /// `all` may absorb every other error.
     #[inline]
     pub(crate) fn is_fatal(&self) -> bool {
         matches!(
@@ -347,12 +347,12 @@ impl EvalError {
 pub(crate) fn no_overload(function: &'static str) -> EvalError {
     EvalError::NoSuchOverload {
         call: match function {
-            "" => Words::default(),
+            "" => Message::default(),
             function => function.into(),
         },
     }
 }
 
-pub(crate) fn invalid(message: impl Into<Words>) -> EvalError {
+pub(crate) fn invalid(message: impl Into<Message>) -> EvalError {
     EvalError::InvalidArgument(message.into())
 }

@@ -1,9 +1,9 @@
-//! The evaluator: walks the tree over borrowed values, charging as it goes.
+//! The evaluator: walks the tree over borrowed values and charges the budget.
 //!
 //! Absence travels as `EvalError::Absent`, because it spreads exactly as an error does: strict
-//! operators pass it on, `&&`, `||`, `? :`, `all` and `exists` may absorb it. What differs is here
-//! in three places: `has()` and the functions of optionals decide about it, and a list or map
-//! literal leaves the entry out.
+//! operators pass it on; `&&`, `||`, `? :`, `all` and `exists` may absorb it. It differs from
+//! errors in three cases: `has()` tests it, functions of optionals provide for it, and a list or
+//! map literal leaves the entry out.
 
 use crate::activation::{Activation, Binding, Found, Programs};
 use crate::arithmetic;
@@ -22,41 +22,41 @@ use std::rc::Rc;
 
 pub(crate) type Result<'v> = std::result::Result<Val<'v>, EvalError>;
 
-// An error lies where the value would be: unpacking a result, which every step does, is then no
-// move.
+// An error lies where the value would be. Every step unpacks a result; this way it need not move
+// it.
 const _: () = assert!(size_of::<Result<'_>>() == size_of::<Val<'_>>());
 
 /// A variable of a program.
 #[derive(Debug)]
 pub(crate) struct Variable {
     pub(crate) name: String,
-    /// What is known of it; `None` is anything.
+    /// The declaration; `None` for a value of any type.
     pub(crate) declared: Option<Decl>,
 }
 
-/// What an evaluation needs of a program.
+/// Parts of a program that an evaluation needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Code<'v> {
     pub(crate) node: &'v Node,
-    /// In the order of the tree's slots.
+    /// Variables in the order of the tree's slots.
     pub(crate) variables: &'v [Variable],
     pub(crate) mode: AbsenceMode,
     pub(crate) numbers: Numbers,
 }
 
-/// What an integer beside a double is.
+/// Treatment of an integer beside a double.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbers {
-    /// Of another type: there is no such operator.
+    /// Different types: the operator has no such overload.
     Typed,
-    /// A whole number out of JSON, where the two are one type.
+    /// Numbers read from JSON, where both are one type.
     Json,
 }
 
-/// Evaluates a program with its variables taken from `activation`.
+/// Evaluates a program with the variables of `activation`.
 pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut Budget, depth: usize) -> Result<'v> {
-    // Everything is made where it stays: a value that is moved right after it was written makes the
-    // processor wait.
+    // Everything is constructed in its final location: moving a value right after writing it stalls
+    // the processor.
     let mut machine = Machine {
         slots: SmallVec::new(),
         activation,
@@ -78,8 +78,8 @@ pub(crate) fn run<'v>(code: Code<'v>, activation: &Activation<'v>, budget: &mut 
     machine.eval(code.node)
 }
 
-/// A variable that is not simply borrowed. Kept out of `run`, whose frame every evaluation pays
-/// for.
+/// Resolves a variable that is not simply borrowed. Kept out of `run`, whose frame every evaluation
+/// pays for.
 #[inline(never)]
 fn slot<'v, 'm>(binding: &'m Binding<'v>, declared: Declared<'v>, mode: AbsenceMode) -> Slot<'v, 'm> {
     match binding {
@@ -108,13 +108,13 @@ pub(crate) struct Machine<'v, 'm> {
     activation: &'m Activation<'v>,
     pub(crate) mode: AbsenceMode,
     pub(crate) numbers: Numbers,
-    /// Comprehension variables; the tree's `Local`s are places here.
+    /// Comprehension variables; the tree's `Local`s are indexes here.
     pub(crate) locals: SmallVec<[Val<'v>; 4]>,
     pub(crate) context: Context<'m>,
     depth: usize,
 }
 
-/// Data that does not fit its declaration is an error once it is read.
+/// Turns data that does not fit its declaration into an error, on its first read.
 #[inline]
 pub(crate) fn fit(value: Val<'_>) -> Result<'_> {
     match value {
@@ -127,7 +127,7 @@ impl<'v, 'm> Machine<'v, 'm> {
     #[inline]
     pub(crate) fn eval(&mut self, node: &'v Node) -> Result<'v> {
         self.depth += 1;
-        // The tree is no deeper than that by construction; this holds even if lowering were wrong.
+        // Lowering bounds the depth of the tree; this check holds even if lowering were wrong.
         if self.depth > NODE_DEPTH_MAX * 2 {
             return Err(EvalError::DepthExceeded);
         }
@@ -136,7 +136,8 @@ impl<'v, 'm> Machine<'v, 'm> {
         result
     }
 
-    /// The larger arms are functions that are never inlined, so that a step has a small frame.
+    /// Evaluates a node. The larger arms are functions that are never inlined, so that a step has a
+    /// small frame.
     fn step(&mut self, node: &'v Node) -> Result<'v> {
         match node {
             Node::Const(constant) => Ok(Val::from_const(constant)),
@@ -229,7 +230,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         }
     }
 
-    /// The expressions that a variable stands for.
+    /// Returns the expressions that a variable stands for.
     pub(crate) fn programs(&self, slot: usize) -> Option<&'m Programs<'v>> {
         match self.slots.get(slot) {
             Some(Slot::Programs(programs)) => Some(programs),
@@ -237,7 +238,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         }
     }
 
-    /// The value of one of them, evaluated now unless it was before.
+    /// Returns the value of one of the expressions, evaluating it on the first read.
     pub(crate) fn program(&mut self, programs: &Programs<'v>, name: &str) -> Result<'v> {
         let unknown = || EvalError::NoSuchKey(name.to_owned().into());
         let place = programs.named.iter().position(|(n, _)| n == name).ok_or_else(unknown)?;
@@ -250,7 +251,7 @@ impl<'v, 'm> Machine<'v, 'm> {
             Some(Found::Done(result)) => result,
             Some(Found::NotYet) => {
                 let code = programs.named[place].1.code();
-                // A limit of its own, within that of the whole.
+                // A nested price limit within that of the whole.
                 let outer = self.context.budget.open();
                 let result = run(code, self.activation, self.context.budget, self.depth);
                 self.context.budget.close(outer);
@@ -270,7 +271,7 @@ impl<'v, 'm> Machine<'v, 'm> {
         result
     }
 
-    /// A variable's value if it is an object of which nothing is declared.
+    /// Returns a variable's value if it is an object without a declaration.
     pub(crate) fn object(&self, slot: usize) -> Option<&'v Map<String, Value>> {
         match self.slots.get(slot) {
             Some(Slot::Json(Value::Object(fields), None)) => Some(fields),

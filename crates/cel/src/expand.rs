@@ -1,6 +1,6 @@
-//! The macros, expanded while parsing to the trees that cel-go makes of them. The parser's own set
-//! lacks those over two variables, of optional values and of sorting, and reports some mistakes in
-//! other words.
+//! Macro expansion during parsing, to the trees that cel-go makes. The parser's own macros lack
+//! those over two variables, of optional values and of sorting, and report some mistakes with other
+//! messages.
 
 use crate::nodes::{Make, Parts, Variables, each};
 use cel::common::ast::{Expr, IdedExpr, ListExpr, MapExpr, operators};
@@ -8,32 +8,32 @@ use cel::parser::{Macro, MacroExprHelper};
 use cel::{Env, ParseError};
 use std::sync::LazyLock;
 
-/// The accumulator of comprehensions: no name that can be written.
+/// Name of a comprehension's accumulator, which no source can spell.
 pub(crate) const ACCUMULATOR: &str = "@result";
 /// The accumulator's name in older versions, which stays reserved.
 const OLD_ACCUMULATOR: &str = "__result__";
 /// The loop variable of a comprehension that only binds its accumulator.
 pub(crate) const UNUSED: &str = "#unused";
-/// What `sortBy` binds the list to.
+/// Variable that `sortBy` binds the list to.
 const SORT_INPUT: &str = "@__sortBy_input__";
-/// What `sortBy` calls with the list and its keys.
+/// Function that `sortBy` calls with the list and its keys.
 pub(crate) const SORT: &str = "@sortByAssociatedKeys";
-/// What `transformMap` and `transformMapEntry` call to add to the result.
+/// Function with which `transformMap` and `transformMapEntry` add to the result.
 pub(crate) const MAP_INSERT: &str = "cel.@mapInsert";
 
-/// `optMap` names its target twice in the tree, so a row of them doubles it each time; this bounds
-/// the target.
+/// Nodes of `optMap`'s target, which the expansion repeats: each of several nested calls doubles
+/// the tree.
 const COPIED_NODES_MAX: usize = 1_000;
 
 type Helper<'a, 'b> = &'a mut MacroExprHelper<'b>;
 type Expansion = Result<Option<IdedExpr>, ParseError>;
 
-/// An environment that has the macros and nothing else; it makes parsers.
+/// Returns the environment that makes parsers: it has the macros and nothing else.
 pub(crate) fn environment() -> &'static Env {
     static ENVIRONMENT: LazyLock<Env> = LazyLock::new(|| {
         let mut env = Env::default();
         for expansion in macros() {
-            // Fails for a macro that is there twice, which the tests of each macro would show.
+            // Fails for a macro that is added twice; the tests of each macro would show that.
             let added = env.add_macro(expansion);
             debug_assert!(added.is_ok(), "{added:?}");
         }
@@ -62,7 +62,7 @@ fn macros() -> Vec<Macro> {
         ("exists_one", Quantifier::One),
         ("existsOne", Quantifier::One),
     ] {
-        // The newer spelling is of the newer macros only.
+        // Only the newer macros have the newer spelling.
         if name != "existsOne" {
             macros.push(Macro::receiver(name, 2, move |helper, target, args| {
                 quantify(helper, target, args, quantifier)
@@ -86,10 +86,10 @@ fn macros() -> Vec<Macro> {
     macros
 }
 
-/// The node at fault, of an error that an expansion made.
+/// Returns the node at fault in an error of an expansion.
 ///
-/// The parser's own way to place an error counts bytes where columns count characters, so the
-/// position carries the node's id instead; a line below zero marks it.
+/// The parser's own error positions count bytes where columns count characters, so the position
+/// carries the node's id instead; a line below zero marks it.
 pub(crate) fn failed_node(error: &ParseError) -> Option<u64> {
     (error.pos.0 == FAILED_NODE)
         .then(|| u64::try_from(error.pos.1).ok())
@@ -187,7 +187,7 @@ fn quantify(
     Ok(Some(make.fold(range, variables, fold)))
 }
 
-/// `map(v, f)` and `map(v, p, f)`.
+/// Expands `map(v, f)` and `map(v, p, f)`.
 fn map(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>) -> Expansion {
     let (Some(range), Some(item)) = (target.take(), args.pop()) else {
         return Ok(None);
@@ -217,8 +217,8 @@ fn filter(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<
     Ok(Some(make.collect(range, variables, Some(condition), step, empty)))
 }
 
-/// `transformList`, `transformMap` and `transformMapEntry`, with a condition before the last
-/// argument or without.
+/// Expands `transformList`, `transformMap` and `transformMapEntry`, with or without a condition
+/// before the last argument.
 fn transforming(
     helper: Helper<'_, '_>,
     target: &mut Option<IdedExpr>,
@@ -246,7 +246,7 @@ fn transforming(
     Ok(Some(make.collect(range, variables, condition, step, empty)))
 }
 
-/// `target.optMap(x, body)` is `target.hasValue() ? optional.of(x = target.value(); body) :
+/// Expands `target.optMap(x, body)` to `target.hasValue() ? optional.of(x = target.value(); body) :
 /// optional.none()`.
 fn optional(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>, flat: bool) -> Expansion {
     let (Some(target), Some(body), Some(variable)) = (target.take(), args.pop(), args.pop()) else {
@@ -266,7 +266,8 @@ fn optional(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Ve
         return Err(fail(&target, "expression too large to be the target of a macro"));
     }
     let mut make = Make(helper);
-    // Both places of the target have the same nodes: what is true of one is true of the other.
+    // Both occurrences of the target share their node ids, so that facts about one hold for the
+    // other.
     let tested = make.member("hasValue", target.clone(), Vec::new());
     let value = make.member("value", target, Vec::new());
     let bound = make.bind(name, value, body);
@@ -279,7 +280,8 @@ fn optional(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Ve
     Ok(Some(make.call(operators::CONDITIONAL, vec![tested, some, none])))
 }
 
-/// `target.sortBy(x, key)` binds the target, maps it to its keys, and sorts the one by the other.
+/// Expands `target.sortBy(x, key)`: binds the target, maps it to its keys, and sorts the target by
+/// the keys.
 fn sort_by(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec<IdedExpr>) -> Expansion {
     let Some(list) = target.take() else { return Ok(None) };
     if !matches!(
@@ -300,7 +302,7 @@ fn sort_by(helper: Helper<'_, '_>, target: &mut Option<IdedExpr>, args: &mut Vec
 }
 
 impl Variables {
-    /// The one or two variables that `args` begin with.
+    /// Reads the one or two variables at the beginning of `args`.
     fn read(args: &[IdedExpr], not_a_name: &str) -> Result<Variables, ParseError> {
         let name = |node: &IdedExpr| match &node.expr {
             Expr::Ident(name) => Ok(name.clone()),

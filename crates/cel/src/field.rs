@@ -1,9 +1,9 @@
-//! Field names as written in expressions and as stored in objects.
+//! Field names in expressions and in objects.
 
 use crate::ir::Field;
 
 impl Field {
-    /// A field by the name in the object.
+    /// Returns a field with the given stored name.
     pub(crate) fn stored(name: &str) -> Self {
         Self {
             name: name.into(),
@@ -11,7 +11,7 @@ impl Field {
         }
     }
 
-    /// Undoes Kubernetes' escapes for property names that are no identifiers or are keywords.
+    /// Decodes Kubernetes' escapes for property names that are keywords or no identifiers.
     pub(crate) fn parse(written: &str) -> Self {
         let name = unescape(written);
         if *name == *written {
@@ -49,7 +49,7 @@ const KEYWORDS: [&str; 21] = [
     "while",
 ];
 
-/// Whether a word belongs to the grammar of CEL: no variable is called so, and a field only in its
+/// Returns true for a word of CEL's grammar. No variable has such a name, and a field only in its
 /// escaped form.
 pub fn is_keyword(word: &str) -> bool {
     KEYWORDS.contains(&word)

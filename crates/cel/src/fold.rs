@@ -10,14 +10,14 @@ use crate::price;
 use crate::value::{MapVal, Repeated, Val};
 use std::rc::Rc;
 
-// Costs of the loops that cel-go expands the macros to, without what is written in them.
-/// Whether `all` goes on: `@not_strictly_false(@result)`.
+// Costs, in units, of the loops that cel-go expands the macros to, without the written parts.
+/// `@not_strictly_false(@result)`, the condition of `all`.
 const ALL_CHECK: u64 = 2;
-/// Whether `exists` goes on: `@not_strictly_false(!@result)`.
+/// `@not_strictly_false(!@result)`, the condition of `exists`.
 const EXISTS_CHECK: u64 = 3;
 /// `@result` in a step or as the result.
 const ACCUMULATOR: u64 = 1;
-/// `@result + 1`, `@result + [...]`: once an element is taken.
+/// `@result + 1`, `@result + [...]`, for each taken element.
 const TAKEN: u64 = 2;
 /// `@result == 1`.
 const COUNT_RESULT: u64 = 2;
@@ -26,8 +26,7 @@ const INSERTED: u64 = 3;
 /// `cel.@mapInsert(@result, ...)`.
 const MERGED: u64 = 2;
 
-/// Elements for which a list that takes all of another's has room at once: it need not grow while
-/// it is short.
+/// Elements reserved at once for the result of a map over a list; short results need not grow.
 const ROOM_MAX: usize = 64;
 
 type Unit = std::result::Result<(), EvalError>;
@@ -57,7 +56,7 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Calls `body` with the loop's variables on the stack, once a round.
+    /// Calls `body` once a round with the loop's variables on the stack.
     fn rounds(
         &mut self,
         fold: &'v Fold,
@@ -135,14 +134,15 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// `all` and `exists`: a deciding element wins over errors of others, as in `&&` and `||`.
+    /// Evaluates `all` and `exists`. A deciding element wins over errors of others, as in `&&` and
+    /// `||`.
     fn quantifier(&mut self, fold: &'v Fold, range: &Val<'v>, predicate: &'v Node, decides: bool) -> Result<'v> {
         let check = if decides { EXISTS_CHECK } else { ALL_CHECK };
         let mut failure = None;
         let mut decided = false;
         self.rounds(fold, range, |machine| {
             machine.charge(check)?;
-            // The step before has decided; only to find that out was left.
+            // The step before has decided; this round only checks the condition.
             if decided {
                 return Ok(Flow::Stop);
             }
@@ -188,8 +188,8 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// An absent transform leaves its element out, as in the list literal that the macro stands
-    /// for.
+    /// Evaluates `map` and `filter`. An absent transform leaves its element out, as in the list
+    /// literal that the macro stands for.
     fn list_fold(
         &mut self,
         fold: &'v Fold,
@@ -202,7 +202,7 @@ impl<'v> Machine<'v, '_> {
             Some(_) => 0,
         };
         let mut made = Vec::with_capacity(room);
-        // `[x]` is a list to make, `[1]` a constant.
+        // `[x]` is built each round, `[1]` is a constant.
         let round = match transform {
             Some(transform) if price::is_constant(transform) => TAKEN,
             Some(_) => TAKEN + cost::LIST,
@@ -294,7 +294,7 @@ enum Keys {
     Made,
 }
 
-/// Named as the values of cel-go's own library are.
+/// Returns the error for a range that is no list or map, with the type names of cel-go's library.
 fn not_iterable(range: &Val<'_>, variables: Variables) -> EvalError {
     let name = match range {
         Val::Null => "types.Null",

@@ -1,9 +1,8 @@
-//! Our own expression tree: what an expression means, with names resolved and long chains flat.
+//! The evaluator's expression tree, with names resolved and long chains flat.
 //!
-//! Lowered once from the parser's tree; a type checker will sit between lowering and evaluation.
-//! Chains (`a + b + c`, `x.y.z`, `p && q && r`, `c ? t : d ? u : e`) are vectors rather than left-
-//! or right-leaning trees, so the depth of the tree is the nesting a person can see, and
-//! `NODE_DEPTH_MAX` bounds every recursion over it.
+//! Lowered once from the parser's checked tree. Chains (`a + b + c`, `x.y.z`, `p && q && r`, `c ? t
+//! : d ? u : e`) are vectors rather than left- or right-leaning trees, so that the depth of the
+//! tree is the visible nesting, and `NODE_DEPTH_MAX` bounds every recursion over it.
 
 use crate::functions::Function;
 use crate::price::Price;
@@ -11,7 +10,7 @@ use jiff::civil::DateTime;
 use serde_json::Value;
 use std::sync::Arc;
 
-/// Depth of a tree; evaluation recurses once a level and must fit a 2 MiB stack in a debug build.
+/// Depth of a tree. Evaluation recurses once a level and must fit a 2 MiB stack in a debug build.
 pub(crate) const NODE_DEPTH_MAX: usize = 128;
 
 #[derive(Debug)]
@@ -19,7 +18,7 @@ pub(crate) enum Node {
     Const(Const),
     /// A variable of the activation, by slot.
     Variable(usize),
-    /// A variable bound by a comprehension, by its place on the evaluator's stack.
+    /// A comprehension variable, by its index on the evaluator's stack.
     Local(usize),
     Access {
         base: Box<Node>,
@@ -45,7 +44,7 @@ pub(crate) enum Node {
     },
     List(Box<[Element]>),
     Map(Box<[Entry]>),
-    /// `JSONPatch{op: 'add'}`: a map as a value, but never a constant, and with a price of its own.
+    /// `JSONPatch{op: 'add'}`: a map that is never a constant and has its own price.
     Object(Box<[Entry]>),
     Call {
         function: &'static Function,
@@ -59,21 +58,21 @@ pub(crate) enum Node {
         pattern_bytes: usize,
     },
     Fold(Box<Fold>),
-    /// A value with a name, as `sortBy` makes: `x = init; body`.
+    /// A named value, as `sortBy` makes: `x = init; body`.
     Bind {
         init: Box<Node>,
         body: Box<Node>,
     },
-    /// `target.optMap(x, body)` and `optFlatMap`: the body sees the value as a local.
+    /// `target.optMap(x, body)` and `optFlatMap`: the body reads the value as a local.
     OptionalMap {
         target: Box<Node>,
         body: Box<Node>,
         flat: bool,
-        /// The body reads the local; cel-go works out its value only then.
+        /// True if the body reads the local; cel-go evaluates its value only then.
         read: bool,
     },
-    /// `target.orValue(alternative)`, `target.or(alternative)`: the alternative is evaluated only
-    /// if needed.
+    /// `target.orValue(alternative)` and `target.or(alternative)`: the alternative is evaluated
+    /// only if needed.
     OptionalOr {
         target: Box<Node>,
         alternative: Box<Node>,
@@ -83,16 +82,16 @@ pub(crate) enum Node {
     OptionalHasValue(Box<Node>),
 }
 
-/// How many overloads of a function or operator the types of the arguments leave. cel-go prices
-/// most calls by their overload, and those that it resolves only when they run at one unit,
-/// whatever their arguments.
+/// Number of overloads of a function or operator that the types of the arguments allow. cel-go
+/// prices most calls by their overload; a call resolved only at run time costs one unit, whatever
+/// its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Overloads {
     One,
     Several,
 }
 
-/// One more operator of a chain, and what is on its right.
+/// One operator of a chain and its right operand.
 #[derive(Debug)]
 pub(crate) struct Link {
     pub(crate) operator: Operator,
@@ -124,12 +123,12 @@ pub(crate) enum Const {
     Json(Box<Value>),
 }
 
-/// A field name as written and as stored (`__dot__` and friends undone).
+/// A field name as written and as stored (with escapes such as `__dot__` decoded).
 #[derive(Debug, Clone)]
 pub(crate) struct Field {
-    /// The name in the object.
+    /// Name in the object.
     pub(crate) name: Box<str>,
-    /// The name as written, if that differs: maps are not escaped, only declared properties are.
+    /// Name as written, if it differs: map keys have no escapes, only declared properties.
     pub(crate) written: Option<Box<str>>,
 }
 
@@ -171,7 +170,7 @@ pub(crate) enum Operator {
 }
 
 impl Operator {
-    /// The operator of a call in the parser's tree.
+    /// Returns the operator of a call in the parser's tree.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "_+_" => Self::Add,
@@ -190,7 +189,7 @@ impl Operator {
         })
     }
 
-    /// `+ - * / %`.
+    /// Returns true for `+ - * / %`.
     pub(crate) fn is_arithmetic(self) -> bool {
         matches!(
             self,
@@ -198,7 +197,7 @@ impl Operator {
         )
     }
 
-    /// The name cel-go gives it in errors.
+    /// Returns cel-go's name of the operator in errors.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Add => "_+_",
@@ -217,8 +216,8 @@ impl Operator {
     }
 }
 
-/// A comprehension. One variable is an element of a list or a key of a map; two are index or key,
-/// and value.
+/// A comprehension. A single variable is an element of a list or a key of a map; two variables are
+/// index or key, and value.
 #[derive(Debug)]
 pub(crate) struct Fold {
     pub(crate) range: Node,
@@ -237,18 +236,18 @@ pub(crate) enum FoldKind {
     All(Node),
     Exists(Node),
     ExistsOne(Node),
-    /// `map` and `filter`: a list of `transform`s (or of the variable itself) where `condition`
+    /// `map` and `filter`: a list of the `transform`s, or of the variable itself, where `condition`
     /// holds.
     List {
         condition: Option<Node>,
         transform: Option<Node>,
     },
-    /// `transformMap`: the keys kept, values transformed.
+    /// `transformMap`: keys stay, values are transformed.
     MapValues {
         condition: Option<Node>,
         transform: Node,
     },
-    /// `transformMapEntry`: each transform is a map whose entries are merged.
+    /// `transformMapEntry`: merges the entries of the maps that the transforms give.
     MapEntries {
         condition: Option<Node>,
         transform: Node,

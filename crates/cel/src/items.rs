@@ -1,9 +1,9 @@
-//! The elements of lists: out of JSON, read by their declaration when their turn comes, or made.
+//! Elements of lists: borrowed from JSON and read by their declaration one by one, or computed.
 
 use crate::value::{Declared, Val};
 use serde_json::Value;
 
-/// A list's elements, wherever they are.
+/// A list's elements, in either representation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Items<'s, 'v> {
     Json(&'v [Value], Declared<'v>),
@@ -33,15 +33,15 @@ impl<'s, 'v> Items<'s, 'v> {
     }
 }
 
-/// A list's elements, each read when its turn comes.
+/// Iterator over a list's elements, each read when it is reached.
 pub(crate) enum Elements<'s, 'v> {
     Json(std::slice::Iter<'v, Value>, Declared<'v>),
     Made(std::slice::Iter<'s, Val<'v>>),
 }
 
 impl<'v> Elements<'_, 'v> {
-    /// Puts the next element into a place that the loop has for it; false at the end. A number goes
-    /// there in registers.
+    /// Writes the next element into the loop's slot. Returns false at the end. A number goes there
+    /// in registers.
     #[inline]
     pub(crate) fn next_into(&mut self, place: &mut Val<'v>) -> bool {
         match self {

@@ -1,4 +1,4 @@
-//! From a value to JSON, charged: a small expression can repeat a large input many times.
+//! Conversion of values to JSON, charged: a small expression can repeat a large input many times.
 
 use crate::compare::DEPTH_MAX;
 use crate::cost::Budget;
@@ -8,17 +8,16 @@ use crate::program::Outcome;
 use crate::value::{Val, key_text};
 use serde_json::{Map, Number, Value};
 
-/// Bytes that an item of an array takes besides its text.
+/// Bytes of an item of an array besides its text.
 const NODE_BYTES: usize = 32;
-/// Bytes of a leaf of a map, which has place for eleven entries; that many are half full at worst.
+/// Bytes of a leaf of a map, which has slots for eleven entries and is half full at worst.
 const LEAF_BYTES: usize = 640;
 const LEAF_ENTRIES: usize = 6;
 
-/// The result of an evaluation; an empty optional is no value.
+/// Returns the result of an evaluation; an empty optional is an absent value.
 pub(crate) fn outcome(value: &Val<'_>, budget: &mut Budget) -> Result<Outcome, EvalError> {
     match value {
-        // What most expressions give is written where it stays, and not moved out of another
-        // result.
+        // The most frequent results are written in place, not moved out of another result.
         Val::Str(text) => {
             budget.allocation(text.len())?;
             Ok(Outcome::Value(Value::String((*text).to_owned())))
@@ -111,7 +110,7 @@ fn text(text: &str, budget: &mut Budget) -> Result<Value, EvalError> {
     Ok(Value::String(text.to_owned()))
 }
 
-/// Standard base64 with padding, the JSON form of bytes.
+/// Encodes bytes as standard base64 with padding, their JSON form.
 pub(crate) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::with_capacity(bytes.len().div_ceil(3) * 4);

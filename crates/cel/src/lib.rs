@@ -1,10 +1,11 @@
-//! CEL with a price: expressions compiled once, evaluated straight over borrowed JSON, metered.
+//! CEL with static and metered costs. Expressions are compiled once and evaluated directly over
+//! borrowed JSON.
 //!
-//! The text is parsed by the `cel` crate; its tree is lowered at once to our own ([`Program`]), in
-//! which names are slots and chains are flat. Evaluation borrows the `serde_json::Value`s of its
-//! [`Activation`], spends a [`Budget`] in Kubernetes' cost units, and bounds the memory of
-//! everything it makes. An absent field is either an error (validation rules) or a result of its
-//! own (version conversion): see [`AbsenceMode`].
+//! The text is parsed by the `cel` crate; its tree is lowered to our own ([`Program`]), in which
+//! names are slots and chains are flat. Evaluation borrows the `serde_json::Value`s of its
+//! [`Activation`], spends a [`Budget`] in Kubernetes' cost units, and bounds the memory of all
+//! values it makes. An absent field is either an error (validation rules) or a result of its own
+//! (version conversion): see [`AbsenceMode`].
 //!
 //! ```
 //! use insula_cel::{Activation, Budget, Outcome, Program};
@@ -64,7 +65,7 @@ pub use crate::activation::Activation;
 pub use crate::cost::{Budget, CALL_COST_MAX, MAX_VALUE_BYTES, OBJECT_COST_MAX};
 pub use crate::decl::{Decl, Field, ListKind, Shape};
 pub use crate::env::Env;
-pub use crate::error::{CompileError, EvalError, Issue, Overflowing, Readable, Words};
+pub use crate::error::{CompileError, EvalError, Issue, Message, Overflowing, Readable};
 pub use crate::field::is_keyword;
 pub use crate::functions::{Authorize, AuthorizerCheck, AuthorizerDecision, CheckTarget, Quantity, ResourceCheck};
 pub use crate::print::print;

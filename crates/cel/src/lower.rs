@@ -1,5 +1,5 @@
-//! From the parser's tree to ours: names resolved, macros recognised, chains flattened, limits
-//! kept.
+//! Lowering of the parser's tree to ours: resolves names, recognizes macros, flattens chains,
+//! enforces limits.
 
 use crate::check::Checked;
 use crate::env::Env;
@@ -14,11 +14,11 @@ use crate::program::{AbsenceMode, Reference};
 use crate::types::Type;
 use cel::common::ast::{EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, StructExpr, operators};
 
-/// What lowering found out.
+/// Result of lowering.
 #[derive(Debug)]
 pub(crate) struct Lowered {
     pub(crate) node: Node,
-    /// The variables in use; a `Node::Variable` is an index here.
+    /// Variables in use; a `Node::Variable` is an index here.
     pub(crate) variables: Vec<String>,
     pub(crate) references: Vec<Reference>,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Lowering<'s> {
     pub(crate) checked: &'s Checked,
     env: &'s Env,
     used: Vec<String>,
-    /// Variables of the comprehensions around this point, outermost first.
+    /// Variables of the enclosing comprehensions, outermost first.
     pub(crate) locals: Vec<String>,
     references: Vec<Reference>,
 }
@@ -93,8 +93,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// What a name stands for: the innermost comprehension variable, a declared variable, or a
-    /// type.
+    /// Resolves a name: the innermost comprehension variable, a declared variable, or a type.
     pub(crate) fn resolve(&mut self, name: &str) -> Option<Node> {
         let name = name.strip_prefix('.').unwrap_or(name);
         if let Some(index) = self.locals.iter().rposition(|l| l == name) {
@@ -110,8 +109,8 @@ impl Lowering<'_> {
         functions::type_constant(name).map(|t| Node::Const(Const::Type(t)))
     }
 
-    /// The field that a name selects from an operand: by the name it is stored under where the
-    /// operand's fields are declared, as written from a map.
+    /// Returns the field that a name selects from an operand: the stored name where the operand's
+    /// fields are declared, the written name for a map.
     pub(crate) fn field(&self, operand: &IdedExpr, written: &str) -> Field {
         let mut ty = self.checked.ty(operand.id);
         if let Type::Optional(value) = ty {
@@ -122,7 +121,7 @@ impl Lowering<'_> {
                 let declared = decl.written(written).map_or(written, |field| &*field.name);
                 Field::stored(declared)
             }
-            // Rules of conversion may name fields of what is not declared by their escapes, too.
+            // Conversion rules may use escapes for fields of undeclared values, too.
             Type::Dyn if self.env.mode == AbsenceMode::Absent => Field::parse(written),
             _ => Field::stored(written),
         }
@@ -160,7 +159,7 @@ impl Lowering<'_> {
         self.function(expr, name, Some(target), args, depth)
     }
 
-    /// The terms of `a && b && c`, which the parser makes a balanced tree of.
+    /// Flattens `a && b && c`, which the parser makes a balanced tree of.
     fn terms(&mut self, expr: &IdedExpr, operator: &str, depth: usize) -> Result<Box<[Node]>> {
         let (mut terms, mut pending) = (Vec::new(), vec![expr]);
         while let Some(next) = pending.pop() {
@@ -203,14 +202,14 @@ impl Lowering<'_> {
         self.constant_pattern(expr, function, arguments)
     }
 
-    /// A constant regular expression is compiled with the program; a wrong one is a compile error.
+    /// Compiles a constant regular expression with the program; an invalid one is a compile error.
     fn constant_pattern(
         &self,
         expr: &IdedExpr,
         function: &'static functions::Function,
         arguments: Box<[Node]>,
     ) -> Result<Node> {
-        let price = Price::of(function.name, self.overloads(expr));
+        let price = Price::for_function(function.name, self.overloads(expr));
         let call = |arguments| Node::Call {
             function,
             arguments,
@@ -241,9 +240,9 @@ impl Lowering<'_> {
         }
     }
 
-    /// `c ? t : d ? u : e` as one list of arms.
+    /// Flattens `c ? t : d ? u : e` to one list of arms.
     fn conditional(&mut self, expr: &IdedExpr, depth: usize) -> Result<Node> {
-        if let Some(binding) = OptionalBinding::of(expr) {
+        if let Some(binding) = OptionalBinding::from_expansion(expr) {
             return self.optional_map(&binding, depth);
         }
         let mut arms = Vec::new();
@@ -251,7 +250,7 @@ impl Lowering<'_> {
         while let Expr::Call(call) = &rest.expr
             && call.func_name == operators::CONDITIONAL
             && let [condition, then, otherwise] = call.args.as_slice()
-            && OptionalBinding::of(rest).is_none()
+            && OptionalBinding::from_expansion(rest).is_none()
         {
             arms.push((self.node(condition, depth)?, self.node(then, depth)?));
             rest = otherwise;
@@ -263,7 +262,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// `a + b - c` as one list, applied from the left.
+    /// Flattens `a + b - c` to one list, applied from the left.
     fn chain(&mut self, expr: &IdedExpr, depth: usize) -> Result<Node> {
         let mut reversed = Vec::new();
         let mut first = expr;
@@ -318,7 +317,7 @@ impl Lowering<'_> {
         Ok(Node::Map(entries.into()))
     }
 
-    /// `JSONPatch{op: 'add'}`: a value of fields, as JSON has them.
+    /// Lowers `JSONPatch{op: 'add'}` to a value of fields, as in JSON.
     fn object(&mut self, literal: &StructExpr, depth: usize) -> Result<Node> {
         let mut entries = Vec::with_capacity(literal.entries.len());
         for entry in &literal.entries {

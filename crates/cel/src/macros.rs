@@ -1,5 +1,5 @@
-//! Macros read back from the comprehensions that they were expanded to: the evaluator has a loop of
-//! its own for each, without an accumulator that is a value.
+//! Recognition of macros in the comprehensions that they were expanded to. The evaluator has its
+//! own loop for each macro, without an accumulator value.
 
 use crate::error::CompileError;
 use crate::expand::{MAP_INSERT, UNUSED};
@@ -32,7 +32,7 @@ impl Lowering<'_> {
         Ok(Node::Fold(Box::new(Fold { range, variables, kind })))
     }
 
-    /// The initial value and the step tell which macro it was.
+    /// Recognizes a macro by the initial value and the step.
     fn kind(&mut self, fold: &ComprehensionExpr, depth: usize) -> Result<FoldKind> {
         let step = call(&fold.loop_step).ok_or_else(malformed)?;
         match (&fold.accu_init.expr, step.func_name.as_str(), step.args.as_slice()) {
@@ -54,7 +54,7 @@ impl Lowering<'_> {
         }
     }
 
-    /// `@result + [item]`, `cel.@mapInsert(@result, key, item)` or
+    /// Recognizes a collecting step: `@result + [item]`, `cel.@mapInsert(@result, key, item)` or
     /// `cel.@mapInsert(@result, items)`.
     fn collecting(
         &mut self,
@@ -103,8 +103,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// Member calls that evaluate lazily, or are asked of what may be absent, so that they are no
-    /// functions.
+    /// Lowers member calls that evaluate lazily or test absence, and so are no functions.
     pub(crate) fn lazy(
         &mut self,
         target: &IdedExpr,
@@ -130,7 +129,7 @@ impl Lowering<'_> {
     }
 }
 
-/// `target.optMap(variable, body)` or `optFlatMap`, found in its expansion.
+/// The parts of `target.optMap(variable, body)` or `optFlatMap`, read from its expansion.
 pub(crate) struct OptionalBinding<'e> {
     pub(crate) target: &'e IdedExpr,
     pub(crate) variable: &'e str,
@@ -139,8 +138,8 @@ pub(crate) struct OptionalBinding<'e> {
 }
 
 impl<'e> OptionalBinding<'e> {
-    /// Only an expansion has one node as the target of both `hasValue` and `value`.
-    pub(crate) fn of(expr: &'e IdedExpr) -> Option<Self> {
+    /// Recognizes an expansion: only there one node is the target of both `hasValue` and `value`.
+    pub(crate) fn from_expansion(expr: &'e IdedExpr) -> Option<Self> {
         let conditional = call(expr).filter(|c| c.func_name == operators::CONDITIONAL)?;
         let [test, some, _] = conditional.args.as_slice() else {
             return None;
@@ -163,7 +162,7 @@ impl<'e> OptionalBinding<'e> {
     }
 }
 
-/// Whether a name occurs in an expression.
+/// Returns true if a name occurs in an expression.
 fn mentions(expr: &IdedExpr, name: &str) -> bool {
     let mut found = matches!(&expr.expr, Expr::Ident(ident) if ident == name);
     children(expr, &mut |child| found |= mentions(child, name));

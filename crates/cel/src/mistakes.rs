@@ -1,25 +1,25 @@
-//! What a syntax error says was expected. After an operand the parser lists every operator there
-//! is, where cel-go names the one token that would have closed what is open: `:`, `)`, `]`, `}` or
-//! the end.
+//! Rewording of syntax errors. After an operand the parser lists every possible operator, where
+//! cel-go names the one token that would close the open bracket, entry or conditional: `:`, `)`,
+//! `]`, `}` or the end.
 
 use crate::tokens::{Bracket, Kind, Tokens, tokens};
 use std::iter::Peekable;
 
-/// Walks a source once, as its errors are told in order of their places.
+/// Rewords the errors of one source, in order of position, in one pass.
 pub(crate) struct Mistakes<'s> {
     tokens: Peekable<Tokens<'s>>,
-    /// What is open, each with the token that closes it.
-    open: Vec<Open>,
-    /// The kind of the token before.
+    /// Open brackets, entries and conditionals, innermost last.
+    open: Vec<OpenBracket>,
+    /// Kind of the previous token.
     before: Kind,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Open {
+enum OpenBracket {
     Bracket(Bracket),
-    /// The key of an entry of a map, up to its colon.
+    /// Key of a map entry, up to its colon.
     Key,
-    /// The middle of a conditional, up to its colon.
+    /// Middle of a conditional, up to its colon.
     Conditional,
 }
 
@@ -32,7 +32,7 @@ impl<'s> Mistakes<'s> {
         }
     }
 
-    /// The message of the error at a byte offset, in cel-go's words.
+    /// Returns cel-go's message for an error at a byte offset.
     pub(crate) fn reword(&mut self, offset: usize, message: String) -> String {
         while let Some(token) = self.tokens.next_if(|t| t.start < offset) {
             // `a.?x`, `[?i]` and `{?k: v}` are optional selections, not conditionals.
@@ -53,15 +53,15 @@ impl<'s> Mistakes<'s> {
         match message.split_once(" expecting {") {
             Some((what, expected)) if expected.contains("'=='") => {
                 let expected = match self.open.pop() {
-                    Some(Open::Bracket(Bracket::Round)) => "')'",
-                    Some(Open::Bracket(Bracket::Square)) => "']'",
-                    Some(Open::Bracket(Bracket::Curly)) => "'}'",
-                    Some(Open::Key) => {
-                        // Without its colon there is no map.
+                    Some(OpenBracket::Bracket(Bracket::Round)) => "')'",
+                    Some(OpenBracket::Bracket(Bracket::Square)) => "']'",
+                    Some(OpenBracket::Bracket(Bracket::Curly)) => "'}'",
+                    Some(OpenBracket::Key) => {
+                        // Without its colon it is no map.
                         self.open.pop();
                         "':'"
                     }
-                    Some(Open::Conditional) => "':'",
+                    Some(OpenBracket::Conditional) => "':'",
                     None => "<EOF>",
                 };
                 format!("{what} expecting {expected}")
@@ -73,26 +73,26 @@ impl<'s> Mistakes<'s> {
     fn see(&mut self, kind: Kind) {
         match kind {
             Kind::Open(bracket) => {
-                self.open.push(Open::Bracket(bracket));
+                self.open.push(OpenBracket::Bracket(bracket));
                 if bracket == Bracket::Curly {
-                    self.open.push(Open::Key);
+                    self.open.push(OpenBracket::Key);
                 }
             }
             Kind::Close(bracket) => {
-                if let Some(at) = self.open.iter().rposition(|o| *o == Open::Bracket(bracket)) {
+                if let Some(at) = self.open.iter().rposition(|o| *o == OpenBracket::Bracket(bracket)) {
                     self.open.truncate(at);
                 }
             }
-            Kind::Question => self.open.push(Open::Conditional),
-            Kind::Colon if matches!(self.open.last(), Some(Open::Conditional | Open::Key)) => {
+            Kind::Question => self.open.push(OpenBracket::Conditional),
+            Kind::Colon if matches!(self.open.last(), Some(OpenBracket::Conditional | OpenBracket::Key)) => {
                 self.open.pop();
             }
             Kind::Comma => {
-                while matches!(self.open.last(), Some(Open::Conditional)) {
+                while matches!(self.open.last(), Some(OpenBracket::Conditional)) {
                     self.open.pop();
                 }
-                if self.open.last() == Some(&Open::Bracket(Bracket::Curly)) {
-                    self.open.push(Open::Key);
+                if self.open.last() == Some(&OpenBracket::Bracket(Bracket::Curly)) {
+                    self.open.push(OpenBracket::Key);
                 }
             }
             _ => {}

@@ -1,16 +1,16 @@
-//! Nodes of the parser's tree: made where a macro is expanded, and visited.
+//! Construction and traversal of the parser's tree, for macro expansion and analyses.
 
 use crate::expand::{ACCUMULATOR, UNUSED};
 use cel::common::ast::{CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, operators};
 use cel::parser::MacroExprHelper;
 
-/// The variables of a loop.
+/// Variables of a loop.
 pub(crate) struct Variables {
     pub(crate) first: String,
     pub(crate) second: Option<String>,
 }
 
-/// What a loop starts with, goes on for, does and gives.
+/// Parts of a loop: initial value, condition, step and result.
 pub(crate) struct Parts {
     pub(crate) init: IdedExpr,
     pub(crate) condition: IdedExpr,
@@ -18,7 +18,7 @@ pub(crate) struct Parts {
     pub(crate) result: IdedExpr,
 }
 
-/// Makes nodes at the place of the macro's call.
+/// Constructs nodes at the position of the macro's call.
 pub(crate) struct Make<'a, 'b>(pub(crate) &'a mut MacroExprHelper<'b>);
 
 impl Make<'_, '_> {
@@ -54,14 +54,14 @@ impl Make<'_, '_> {
         }))
     }
 
-    /// `@result + [item]`
+    /// Returns `@result + [item]`.
     pub(crate) fn append(&mut self, item: IdedExpr) -> IdedExpr {
         let list = self.0.next_expr(Expr::List(ListExpr::new(vec![item])));
         let args = vec![self.accumulator(), list];
         self.call(operators::ADD, args)
     }
 
-    /// A fold that takes `step` where `condition` holds.
+    /// Returns a fold that applies `step` where `condition` holds.
     pub(crate) fn collect(
         &mut self,
         range: IdedExpr,
@@ -99,7 +99,7 @@ impl Make<'_, '_> {
         })))
     }
 
-    /// A comprehension over nothing, whose result sees `value` as `name`.
+    /// Returns a comprehension over nothing, whose result sees `value` as `name`.
     pub(crate) fn bind(&mut self, name: String, value: IdedExpr, body: IdedExpr) -> IdedExpr {
         let fold = ComprehensionExpr {
             iter_range: self.0.next_expr(Expr::List(ListExpr::default())),

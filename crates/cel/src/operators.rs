@@ -1,4 +1,4 @@
-//! Binary operators: what they give, and how cel-go says that they are not for these values.
+//! Binary operators and cel-go's errors for unsupported operands.
 
 use crate::arithmetic;
 use crate::compare;
@@ -8,7 +8,7 @@ use crate::eval::Result;
 use crate::ir::Operator;
 use crate::value::Val;
 
-/// `left operator right`.
+/// Evaluates `left operator right`.
 pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, budget: &mut Budget) -> Result<'v> {
     match operator {
         Operator::Equal if is_alien(left, right) => Err(no_overload("")),
@@ -24,7 +24,7 @@ pub(crate) fn apply<'v>(operator: Operator, left: &Val<'v>, right: &Val<'v>, bud
     }
 }
 
-/// The same of integers, which are most of what loops work on.
+/// Evaluates an operator on integers, the most frequent operands of loops.
 pub(crate) fn of_integers<'v>(operator: Operator, left: i64, right: i64) -> Result<'v> {
     Ok(Val::Bool(match operator {
         Operator::Equal => left == right,
@@ -40,13 +40,14 @@ pub(crate) fn of_integers<'v>(operator: Operator, left: i64, right: i64) -> Resu
     }))
 }
 
-/// Values of Kubernetes' types compare with their own kind only, and with null.
+/// Returns true for a library value beside a value of another kind. Library values compare only
+/// with their own kind and with null.
 fn is_alien(left: &Val<'_>, right: &Val<'_>) -> bool {
     matches!(left, Val::Opaque(_)) && !matches!(right, Val::Null) && left.type_name() != right.type_name()
 }
 
-/// The error of an operator that does not fit: cel-go names it only if values of the left one's
-/// type have no such operator at all, and no functions of their own either.
+/// Returns the error of an unsupported operand. cel-go names the operator only if the left
+/// operand's type has neither such an operator nor functions of its own.
 pub(crate) fn unsupported(operator: Operator, left: &Val<'_>) -> EvalError {
     let known = match left {
         Val::Str(_) | Val::String(_) | Val::Timestamp(_) | Val::Duration(_) => true,

@@ -1,5 +1,4 @@
-//! Optional values: what evaluates lazily, or is asked of what may be absent, and so is no
-//! function.
+//! Optional values: operations that evaluate lazily or test absence, and so are no functions.
 
 use crate::cost;
 use crate::error::{EvalError, no_overload};
@@ -11,8 +10,8 @@ use crate::value::Val;
 use std::rc::Rc;
 
 impl<'v> Machine<'v, '_> {
-    /// A target of a function of optionals. Where absence is a result, an absent field stands for
-    /// none, and a value that is there for itself: `self.a.orValue(b)` means what it says.
+    /// Evaluates the target of a function of optionals. Where absence is a result, an absent field
+    /// counts as none, and a plain value as present: `self.a.orValue(b)` works on plain fields.
     pub(crate) fn optional(&mut self, target: &'v Node) -> std::result::Result<Target<'v>, EvalError> {
         match self.eval(target) {
             Ok(Val::Optional(inner)) => Ok(Target::Optional(inner)),
@@ -23,8 +22,8 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Not a call, to cel-go: free but for what it evaluates. What is no optional stands for
-    /// itself.
+    /// Evaluates `or` and `orValue`. cel-go does not count them as calls: they are free but for
+    /// what they evaluate. A value that is no optional counts as present.
     #[inline(never)]
     pub(crate) fn optional_or(&mut self, target: &'v Node, alternative: &'v Node, kind: OptionalOr) -> Result<'v> {
         match kind {
@@ -40,9 +39,9 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Priced as the conditional that it stands for in cel-go:
-    /// `target.hasValue() ? optional.of(body) : optional.none()`, in which the body's variable is
-    /// `target.value()`, evaluated anew.
+    /// Evaluates `optMap` and `optFlatMap`. Priced as cel-go's expansion: `target.hasValue() ?
+    /// optional.of(body) : optional.none()`, in which the body's variable is `target.value()`,
+    /// evaluated again.
     #[inline(never)]
     pub(crate) fn optional_map(&mut self, target: &'v Node, body: &'v Node, flat: bool, read: bool) -> Result<'v> {
         let before = self.context.budget.used();
@@ -66,10 +65,10 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// What a function of optionals is asked of.
+/// Target of a function of optionals.
 pub(crate) enum Target<'v> {
     Optional(Option<Rc<Val<'v>>>),
-    /// A value of another type, which the checker could not see.
+    /// A value of another type, unknown to the checker.
     Other(Val<'v>),
 }
 
@@ -82,7 +81,8 @@ impl<'v> Target<'v> {
     }
 }
 
-/// Whatever the function, `hasValue` is what its expansion asks first.
+/// Returns the error for a target that is no optional. It names `hasValue`, which every expansion
+/// calls first.
 pub(crate) fn not_optional(value: &Val<'_>) -> EvalError {
     functions::no_such_overload("hasValue", std::slice::from_ref(value))
 }

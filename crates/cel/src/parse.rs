@@ -1,6 +1,6 @@
-//! From text to a tree with places: the `cel` crate's ANTLR parser, which is cel-go's grammar with
-//! its messages, and the macros of [`crate::expand`]. Everything later (checking, pricing,
-//! lowering) reads the one tree made here.
+//! Parsing of source text to a tree with positions: the `cel` crate's ANTLR parser, which has
+//! cel-go's grammar and messages, with the macros of [`crate::expand`]. The checker, the estimate
+//! and lowering all read this tree.
 
 use crate::error::{CompileError, Issue, Lines};
 use crate::expand;
@@ -10,27 +10,27 @@ use cel::common::ast::{Expr, IdedExpr, LiteralValue, SourceInfo};
 use cel::{ParseError, ParseErrors};
 use std::cell::OnceCell;
 
-/// Nesting that the parser itself bears. The scan before it refuses less, so this limit is not met
-/// in practice.
+/// Nesting limit of the parser itself. The earlier scan refuses less nesting, so this limit is not
+/// reached in practice.
 const PARSER_DEPTH_MAX: u16 = 250;
 
-/// An expression, parsed, with the place of each node.
+/// A parsed expression with the position of each node.
 #[derive(Debug)]
 pub(crate) struct Parsed {
     pub(crate) tree: IdedExpr,
     info: SourceInfo,
-    /// Made for the first issue.
+    /// Lines of the source, computed for the first issue.
     lines: OnceCell<Lines>,
 }
 
 impl Parsed {
-    /// The byte offset at which cel-go reports the node: its operator, parenthesis or first
+    /// Returns the byte offset at which cel-go reports the node: its operator, parenthesis or first
     /// character.
     pub(crate) fn offset(&self, id: u64) -> Option<usize> {
         offset(&self.info, id)
     }
 
-    /// Something wrong with a node.
+    /// Returns an issue at a node.
     pub(crate) fn issue(&self, id: u64, message: impl Into<String>) -> Issue {
         let lines = self.lines.get_or_init(|| Lines::new(&self.info.source));
         match self.offset(id) {
@@ -61,7 +61,7 @@ fn offset(info: &SourceInfo, id: u64) -> Option<usize> {
     usize::try_from(start).ok()
 }
 
-/// A negative number begins at its sign; the parser places it at its digits.
+/// Moves a negative number's position to its sign; the parser has that of its digits.
 fn place_sign(info: &mut SourceInfo, node: &IdedExpr) {
     let negative = match &node.expr {
         Expr::Literal(LiteralValue::Int(int)) => *int.inner() < 0,
@@ -94,8 +94,8 @@ fn refused(source: &str, errors: ParseErrors) -> CompileError {
     CompileError::collect(issues)
 }
 
-/// The parser also says of each node that it could not build that it is incomplete; the syntax
-/// error that made it so is another entry.
+/// Returns true for the parser's message that a node is incomplete. The syntax error that caused it
+/// is another entry.
 fn is_aftermath(message: &str) -> bool {
     message.starts_with("Incomplete ") || message.starts_with("No `") || message == "UNKNOWN"
 }
@@ -117,12 +117,12 @@ fn issue(source: &str, lines: &Lines, mistakes: &mut Mistakes<'_>, error: ParseE
         return Issue::whole(error.msg);
     };
     if error.msg == QUOTED_NAME {
-        // Told of the dot; the name itself is at fault.
+        // The parser reports the dot; cel-go reports the name itself.
         let name = source.get(offset..).and_then(|rest| rest.find('`')).unwrap_or(0);
         return lines.issue(offset + name, error.msg);
     }
     let message = mistakes.reword(offset, error.msg);
-    // An empty source has no column at all.
+    // An empty source has no column.
     let column = if source.is_empty() { 0 } else { column };
     lines.on(line, column, message)
 }
@@ -139,7 +139,8 @@ mod tests {
         }
     }
 
-    const ALTERNATIVES: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}";
+    const ALTERNATIVES: &str = "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, \
+        NUM_UINT, STRING, BYTES, IDENTIFIER}";
 
     #[test]
     fn syntax_errors_are_those_of_the_reference() {
@@ -147,7 +148,8 @@ mod tests {
             (
                 "self >",
                 format!(
-                    "ERROR: <input>:1:7: Syntax error: mismatched input '<EOF>' expecting {ALTERNATIVES}\n | self >\n | ......^"
+                    "ERROR: <input>:1:7: Syntax error: mismatched input '<EOF>' expecting {ALTERNATIVES}\n | self \
+                    >\n | ......^"
                 ),
             ),
             (
@@ -156,12 +158,16 @@ mod tests {
             ),
             (
                 "self = 1",
-                "ERROR: <input>:1:6: Syntax error: token recognition error at: '= '\n | self = 1\n | .....^\nERROR: <input>:1:8: Syntax error: extraneous input '1' expecting <EOF>\n | self = 1\n | .......^".to_owned(),
+                "ERROR: <input>:1:6: Syntax error: token recognition error at: '= '\n | self = 1\n | .....^\nERROR: \
+                <input>:1:8: Syntax error: extraneous input '1' expecting <EOF>\n | self = 1\n | .......^"
+                    .to_owned(),
             ),
             (
                 "self == 'open",
                 format!(
-                    "ERROR: <input>:1:9: Syntax error: token recognition error at: ''open'\n | self == 'open\n | ........^\nERROR: <input>:1:14: Syntax error: mismatched input '<EOF>' expecting {ALTERNATIVES}\n | self == 'open\n | .............^"
+                    "ERROR: <input>:1:9: Syntax error: token recognition error at: ''open'\n | self == 'open\n | \
+                    ........^\nERROR: <input>:1:14: Syntax error: mismatched input '<EOF>' expecting \
+                    {ALTERNATIVES}\n | self == 'open\n | .............^"
                 ),
             ),
             (

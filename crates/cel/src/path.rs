@@ -7,7 +7,7 @@ use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
 type Result<T> = std::result::Result<T, CompileError>;
 
-/// What an expression makes of the absence of a path that it reads.
+/// Treatment of the absence of a path that an expression reads.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Absence<'e> {
     NotExpected,
@@ -18,7 +18,7 @@ pub(crate) enum Absence<'e> {
 }
 
 impl Lowering<'_> {
-    /// A chain of selections and indexings on a base, in one node.
+    /// Lowers a chain of selections and indexings on a base to one node.
     pub(crate) fn access(&mut self, expr: &IdedExpr, absence: Absence<'_>, depth: usize) -> Result<Node> {
         if let Some(name) = self.checked.name(expr.id)
             && matches!(expr.expr, Expr::Select(_))
@@ -46,7 +46,7 @@ impl Lowering<'_> {
                             field: self.field(operand, name.inner()),
                             optional: true,
                         },
-                        // A text index is a field by its stored name, whatever characters it has.
+                        // A text index is a field by its stored name, with any characters.
                         (Expr::Literal(LiteralValue::String(name)), _) => Link::Field {
                             field: Field::stored(name.inner()),
                             optional,
@@ -88,7 +88,7 @@ impl Lowering<'_> {
         })
     }
 
-    /// The target of `orValue` and its like: read without needing it.
+    /// Lowers the target of `orValue` and similar functions, which provide for its absence.
     pub(crate) fn optional_target(&mut self, target: &IdedExpr, depth: usize) -> Result<Box<Node>> {
         let is_path = match &target.expr {
             Expr::Ident(_) => true,
@@ -110,7 +110,7 @@ enum Link<'e> {
     Index { index: &'e IdedExpr, optional: bool },
 }
 
-/// The leading fields of a chain, and whether its end is only tested for.
+/// Returns the leading fields of a chain. The flag is true if absence of its end is provided for.
 fn static_path(links: &[Link<'_>], absence: Absence<'_>) -> (Vec<String>, bool) {
     let mut path = Vec::new();
     let mut optional = !matches!(absence, Absence::NotExpected);

@@ -1,5 +1,5 @@
-//! The price of what was evaluated, by the sizes of the values that were there: cel-go's and
-//! Kubernetes' figures. [`crate::estimate`] is the same model before the values are known.
+//! Prices at run time, by the sizes of the actual values: cel-go's and Kubernetes' figures.
+//! [`crate::estimate`] is the same model for unknown values.
 
 use crate::cost::{self, AUTHORIZATION};
 use crate::functions::Opaque;
@@ -9,42 +9,42 @@ use crate::value::Val;
 use serde_json::Value;
 use std::net::IpAddr;
 
-/// How the price of a call is found: looked up by name when a program is compiled.
+/// Pricing rule of a call, looked up by name when a program is compiled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Price {
     /// One unit.
     Call,
     Authorization,
     Selector,
-    /// Each value in the first argument once.
+    /// A unit for each value in the first argument.
     Traversal,
-    /// A tenth of the first argument.
+    /// A tenth of the first argument's size.
     Tenth,
-    /// The same if it is a text.
+    /// A tenth of the first argument's size if it is a text.
     TenthOfText,
     TenthOfBytes,
-    /// A fifth of the first argument.
+    /// A fifth of the first argument's size.
     Fifth,
-    /// A fifth of the result.
+    /// A fifth of the result's size.
     Joined,
     Matching,
     Contains,
     ContainsIp,
     ContainsCidr,
     Validate,
-    /// Each item of one list with each of the other, so many times.
+    /// Each item of one list with each of the other, times this factor.
     Pairs(u64),
-    /// The result's items.
+    /// The items of the result.
     List,
     Flatten,
     SelfCompared,
 }
 
 impl Price {
-    /// The price of calls of a function.
-    pub(crate) fn of(name: &str, overloads: Overloads) -> Self {
+    /// Returns the pricing rule of a function's calls.
+    pub(crate) fn for_function(name: &str, overloads: Overloads) -> Self {
         match name {
-            // Prices that are those of overloads; all others are those of functions.
+            // Prices of single overloads; all others hold for the whole function.
             "string" | "bytes" | "sort" | "@sortByAssociatedKeys" if overloads == Overloads::Several => Self::Call,
             "check" => Self::Authorization,
             "fieldSelector" | "labelSelector" => Self::Selector,
@@ -84,7 +84,7 @@ impl Price {
         }
     }
 
-    /// The price of one call, arguments and result not included.
+    /// Returns the price of one call in units, without the evaluation of its arguments.
     pub(crate) fn units(self, arguments: &[Val<'_>], result: &Val<'_>) -> u64 {
         let [first, rest @ ..] = arguments else {
             return cost::CALL;
@@ -121,7 +121,7 @@ impl Price {
     }
 }
 
-/// The price of an operator between two values.
+/// Returns the price of an operator between two values, in units.
 pub(crate) fn operator(operator: Operator, overloads: Overloads, left: &Val<'_>, right: &Val<'_>) -> u64 {
     match operator {
         _ if overloads == Overloads::Several => cost::CALL,
@@ -138,13 +138,13 @@ pub(crate) fn operator(operator: Operator, overloads: Overloads, left: &Val<'_>,
     }
 }
 
-/// The price of matching a text with a pattern.
+/// Returns the price of matching a text with a pattern, in units.
 pub(crate) fn matching(text: &str, pattern_characters: usize) -> u64 {
     product(characters(text), pattern_characters as u64)
 }
 
-/// Whether cel-go makes the value once, with the program: literals of literals cost nothing when
-/// they are evaluated.
+/// Returns true if cel-go computes the value once, with the program. Such literals cost nothing at
+/// run time.
 pub(crate) fn is_constant(node: &Node) -> bool {
     match node {
         Node::Const(_) => true,
@@ -169,7 +169,7 @@ pub(crate) fn is_constant_map(entries: &[Entry]) -> bool {
         .all(|e| !e.optional && is_constant(&e.key) && is_constant(&e.value))
 }
 
-/// Whether `x in` this list is a look-up in a set made with the program.
+/// Returns true if `x in` this list is a lookup in a set made with the program.
 pub(crate) fn is_constant_set(node: &Node) -> bool {
     let scalar = |node: &Node| match node {
         Node::Const(constant) => !matches!(constant, Const::Null | Const::Bytes(_) | Const::Type(_)),
@@ -184,7 +184,7 @@ pub(crate) fn is_constant_set(node: &Node) -> bool {
     }
 }
 
-/// Functions named as types are, which cel-go applies to constants beforehand.
+/// Returns true for functions named as types, which cel-go applies to constants at compile time.
 pub(crate) fn is_conversion(name: &str) -> bool {
     const CONVERSIONS: [&str; 10] = [
         "bool",
@@ -201,7 +201,7 @@ pub(crate) fn is_conversion(name: &str) -> bool {
     CONVERSIONS.contains(&name)
 }
 
-/// What `size()` says, and one for what has no size.
+/// Returns the result of `size()`, and 1 for a value without a size.
 fn size(value: &Val<'_>) -> u64 {
     if let Some(text) = value.as_str() {
         return characters(text);
@@ -245,7 +245,7 @@ fn compared(left: &Val<'_>, right: &Val<'_>) -> u64 {
     tenth(size(left).min(size(right)))
 }
 
-/// A text argument is parsed first.
+/// Returns the price of parsing a text argument.
 fn parsed(other: &Val<'_>) -> u64 {
     other.as_str().map_or(0, |text| tenth(characters(text)))
 }
@@ -260,7 +260,7 @@ fn list(units: u64) -> u64 {
     units.saturating_add(cost::CALL + cost::LIST)
 }
 
-/// Each item with each; a text costs a tenth more.
+/// Returns the price of comparing each item with each; texts cost a tenth more.
 fn self_compared(of: &Val<'_>) -> u64 {
     let square = size(of).saturating_mul(size(of));
     let texts = of
@@ -274,8 +274,8 @@ fn self_compared(of: &Val<'_>) -> u64 {
     )
 }
 
-/// A selector is a list of requirements, each an object with a list; the shortest has two
-/// characters.
+/// Returns the price of parsing a selector: a list of requirements, each an object with a list. The
+/// shortest requirement has two characters.
 fn selector(length: u64) -> u64 {
     let requirement = cost::LIST + cost::OBJECT;
     length
@@ -284,7 +284,7 @@ fn selector(length: u64) -> u64 {
         .saturating_add(tenth(length) + cost::LIST)
 }
 
-/// Each value in it once; of a text each byte.
+/// Counts each value once, and each byte of a text.
 fn traversal(value: &Val<'_>) -> u64 {
     if let Some(text) = value.as_str() {
         return text.len() as u64 / 10;
@@ -294,7 +294,7 @@ fn traversal(value: &Val<'_>) -> u64 {
     }
     if let Some(items) = value.items() {
         return match items {
-            // Numbers are told from the rest where they lie.
+            // Numbers are recognized in place.
             Items::Json(items, None) => items
                 .iter()
                 .fold(0, |sum, item| sum.saturating_add(json_traversal(item))),

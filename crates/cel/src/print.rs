@@ -1,5 +1,4 @@
-//! From a tree back to text, which parses to the same tree: what the parser understood, every macro
-//! as the call that it was.
+//! Printing of a parsed tree as source text that parses to the same tree, with macros as calls.
 
 use crate::error::CompileError;
 use crate::expand::{MAP_INSERT, SORT, UNUSED};
@@ -11,8 +10,11 @@ use cel::common::ast::{
 };
 use std::fmt::Write;
 
-/// An expression written out as it was understood: macros as calls, operators spaced, groups in
-/// parentheses.
+/// Prints an expression as it was parsed: macros as calls, operators spaced, groups in parentheses.
+///
+/// # Errors
+///
+/// Fails if `source` does not parse.
 pub fn print(source: &str) -> Result<String, CompileError> {
     scan(source)?;
     Ok(text(&parse(source)?.tree))
@@ -29,7 +31,7 @@ const OR: u8 = 2;
 const UNARY: u8 = 7;
 const MEMBER: u8 = 8;
 
-/// How tightly a binary operator binds, and how it is written.
+/// Returns the precedence and the symbol of a binary operator.
 fn binary(name: &str) -> Option<(u8, &'static str)> {
     Some(match name {
         operators::LOGICAL_OR => (OR, "||"),
@@ -53,7 +55,7 @@ fn binary(name: &str) -> Option<(u8, &'static str)> {
 struct Printer(String);
 
 impl Printer {
-    /// An expression in a place where only what binds as tightly as `least` needs no parentheses.
+    /// Prints an expression, in parentheses if it binds less tightly than `least`.
     fn expr(&mut self, expr: &IdedExpr, least: u8) {
         if binding(expr) < least {
             self.0.push('(');
@@ -124,7 +126,7 @@ impl Printer {
     }
 
     fn call(&mut self, expr: &IdedExpr, call: &CallExpr) {
-        if let Some(binding) = OptionalBinding::of(expr) {
+        if let Some(binding) = OptionalBinding::from_expansion(expr) {
             let name = if binding.flat { "optFlatMap" } else { "optMap" };
             return self.bound(binding.target, name, &[binding.variable], &[binding.body]);
         }
@@ -148,7 +150,7 @@ impl Printer {
             }
             (name, [left, right]) if call.target.is_none() && binary(name).is_some() => {
                 let (tightness, operator) = binary(name).unwrap_or_default();
-                // Rows of `&&` and `||` are balanced trees, of which parentheses keep the shape.
+                // Chains of `&&` and `||` are balanced trees; parentheses keep their shape.
                 let logical = name == operators::LOGICAL_AND || name == operators::LOGICAL_OR;
                 self.expr(left, tightness + u8::from(logical));
                 self.0 += &format!(" {operator} ");
@@ -169,7 +171,7 @@ impl Printer {
         self.0.push(operator);
         let start = self.0.len();
         self.expr(operand, MEMBER);
-        // `-1` is a literal, `-(1)` is not, and of two signs in a row nothing would be left.
+        // `-1` is a literal and `-(1)` is not; two signs in a row would cancel out.
         if self.0[start..].starts_with(|c: char| c.is_ascii_digit() || c == '-') {
             self.0.insert(start, '(');
             self.0.push(')');
@@ -193,7 +195,7 @@ impl Printer {
         self.0.push(')');
     }
 
-    /// `target.name(variables, args)`
+    /// Prints `target.name(variables, args)`.
     fn bound(&mut self, target: &IdedExpr, name: &str, variables: &[&str], args: &[&IdedExpr]) {
         self.expr(target, MEMBER);
         self.0 += &format!(".{name}");
@@ -254,7 +256,7 @@ impl Printer {
 
 fn binding(expr: &IdedExpr) -> u8 {
     match &expr.expr {
-        Expr::Call(_) if OptionalBinding::of(expr).is_some() => MEMBER,
+        Expr::Call(_) if OptionalBinding::from_expansion(expr).is_some() => MEMBER,
         Expr::Call(call) => match (call.func_name.as_str(), call.args.len()) {
             (operators::CONDITIONAL, 3) => 1,
             (operators::LOGICAL_NOT | operators::NEGATE, 1) => UNARY,
@@ -265,7 +267,7 @@ fn binding(expr: &IdedExpr) -> u8 {
     }
 }
 
-/// The macro that a loop was written as, and its arguments after the variables.
+/// Returns the macro that a loop was written as, and its arguments after the variables.
 fn written(fold: &ComprehensionExpr) -> Option<(&'static str, Vec<&IdedExpr>)> {
     let two = fold.iter_var2.is_some();
     let Expr::Call(step) = &fold.loop_step.expr else {

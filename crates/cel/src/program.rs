@@ -1,4 +1,4 @@
-//! A compiled expression: what others hold, share and evaluate.
+//! Compiled expressions: the shared, immutable values that other crates evaluate.
 
 use crate::activation::Activation;
 use crate::check::{check, fallible};
@@ -17,48 +17,47 @@ use crate::typed;
 use crate::types::Type;
 use serde_json::Value;
 
-/// What reading a field that is not there means.
+/// Meaning of reading an absent field.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum AbsenceMode {
-    /// The expression has no value: version conversion, where partial objects are converted.
+    /// The expression has no value. Used by version conversion, which converts partial objects.
     #[default]
     Absent,
-    /// `no such key`: Kubernetes' validation rules.
+    /// The error `no such key`. Used by Kubernetes' validation rules.
     Error,
 }
 
-/// The result of an evaluation.
+/// Result of an evaluation.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Outcome {
-    /// A value.
+    /// A JSON value.
     Value(Value),
-    /// An absent field was selected, or the result is `optional.none()`.
+    /// No value: an absent field was selected, or the result is `optional.none()`.
     Absent,
 }
 
-/// A path that an expression reads. Everything beneath the path may be read too (a list's items,
-/// say).
+/// A path that an expression reads. It may read everything beneath the path too, such as a list's
+/// items.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Reference {
-    /// The variable.
+    /// Name of the variable.
     pub variable: String,
-    /// Fields from there, as stored (escapes undone); ends before the first index that is not
-    /// constant.
+    /// Stored names of the fields (escapes decoded), up to the first index that is not constant.
     pub path: Vec<String>,
-    /// Read only where its absence is provided for: under `has()`, `.?`, `orValue`.
+    /// True if every read provides for absence: under `has()`, `.?`, `orValue`.
     pub tested: bool,
 }
 
-/// What an evaluation may cost, from the declared bounds alone. Units are those of [`Budget`].
+/// Bounds of an evaluation's cost from the declared bounds alone, in the units of [`Budget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Estimate {
-    /// At least.
+    /// Lower bound.
     pub min: u64,
-    /// At most; `u64::MAX` when nothing bounds it.
+    /// Upper bound; `u64::MAX` if there is none.
     pub max: u64,
 }
 
-/// An expression, compiled. Immutable and shareable between threads.
+/// A compiled expression. Immutable and shareable between threads.
 #[derive(Debug)]
 pub struct Program {
     source: Box<str>,
@@ -73,31 +72,40 @@ pub struct Program {
 
 impl Program {
     /// Compiles an expression in which absence is a result. `variables` are the names it may use.
+    ///
+    /// # Errors
+    ///
+    /// Returns all issues of a source that does not parse or type-check or exceeds a limit.
     pub fn compile(source: &str, variables: &[&str]) -> Result<Program, CompileError> {
         Self::compile_with(source, variables, AbsenceMode::Absent)
     }
 
-    /// The type of its value.
+    /// Returns the type of the expression's value.
     pub fn result(&self) -> &Type {
         &self.result
     }
 
-    /// What one evaluation may cost.
+    /// Returns the bounds of the cost of one evaluation.
     pub fn estimate(&self) -> Estimate {
         self.estimate
     }
 
-    /// Whether it can fail for values that are as declared: not so when every part of it is total.
+    /// Returns true if the evaluation may fail for values as declared: some part of it is not
+    /// total.
     pub fn can_fail(&self) -> bool {
         self.fallible.is_some()
     }
 
-    /// The first part that can fail for values that are as declared, and how.
+    /// Returns the first part that may fail for values as declared, with the reason.
     pub fn fallible(&self) -> Option<&Issue> {
         self.fallible.as_ref()
     }
 
-    /// Compiles an expression over variables of any type, saying what absence means in it.
+    /// Compiles an expression over variables of any type, with the given meaning of absence.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::compile`].
     pub fn compile_with(source: &str, variables: &[&str], mode: AbsenceMode) -> Result<Program, CompileError> {
         let env = variables
             .iter()
@@ -108,6 +116,10 @@ impl Program {
     }
 
     /// Compiles and type-checks an expression in an environment.
+    ///
+    /// # Errors
+    ///
+    /// As [`Program::compile`].
     pub fn compile_in(source: &str, env: &Env) -> Result<Program, CompileError> {
         scan(source)?;
         let parsed = parse(source)?;
@@ -142,23 +154,28 @@ impl Program {
         }
     }
 
-    /// The text it was compiled from.
+    /// Returns the source text.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// What absence means in it.
+    /// Returns the meaning of absence.
     pub fn absence_mode(&self) -> AbsenceMode {
         self.mode
     }
 
-    /// Every path read from a variable, in order of first appearance, each once: a rule's inputs.
+    /// Returns the inputs of the expression: every path read from a variable, once, in order of
+    /// first appearance.
     pub fn references(&self) -> &[Reference] {
         &self.lowered.references
     }
 
-    /// Evaluates over borrowed values, charging `budget`. The same inputs give the same outcome and
-    /// the same cost.
+    /// Evaluates the expression over borrowed values and charges `budget`. The same inputs give the
+    /// same outcome and the same cost.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the expression has no value for these inputs, or if a limit of `budget` is reached.
     pub fn eval<'a>(&'a self, activation: &Activation<'a>, budget: &mut Budget) -> Result<Outcome, EvalError> {
         budget.begin();
         match eval::run(self.code(), activation, budget, 0) {

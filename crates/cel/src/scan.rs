@@ -1,6 +1,5 @@
-//! What is refused before parsing. The parser recurses and backtracks on some inputs, so the size,
-//! nesting and chains of a source are bounded from its tokens, in one linear pass, before the
-//! parser sees it.
+//! Limits checked before parsing. The parser recurses and backtracks on some inputs, so one linear
+//! pass over the tokens first bounds the size, nesting and chains of a source.
 
 use crate::error::CompileError;
 use crate::ir::NODE_DEPTH_MAX;
@@ -8,15 +7,15 @@ use crate::tokens::{Bracket, Kind, tokens};
 
 /// Bytes of one expression.
 pub const SOURCE_BYTES_MAX: usize = 10_240;
-/// Brackets and prefix operators open at once, and arms of `? :`.
+/// Nesting of brackets, prefix operators and arms of `? :`.
 pub const NESTING_MAX: usize = 96;
 /// Tokens of one expression.
 pub const TOKENS_MAX: usize = 2_000;
-/// Operators, selections, indexings or calls strung together at one level.
+/// Operators, selections, indexings or calls in one chain.
 pub const CHAIN_MAX: usize = 500;
 
-/// Refuses a source beyond the limits. One that is no expression may pass: the parser says why it
-/// is none.
+/// Refuses a source beyond the limits. A source that is no expression may pass: the parser reports
+/// its errors.
 pub(crate) fn scan(source: &str) -> Result<(), CompileError> {
     if source.len() > SOURCE_BYTES_MAX {
         return Err(CompileError::whole(format!(
@@ -31,25 +30,25 @@ pub(crate) fn scan(source: &str) -> Result<(), CompileError> {
         } else {
             shape.see(token.kind)
         };
-        refused.map_err(|message| CompileError::at(source, token.start, message))?;
+        refused.map_err(|message| CompileError::at_offset(source, token.start, message))?;
     }
     Ok(())
 }
 
-/// Open brackets with the chain length and the `?` arms inside each, and prefix operators in a row.
+/// Open brackets, each with its chain length and its arms of `? :`, and prefix operators in a row.
 #[derive(Default)]
 struct Shape {
-    /// Outside of all brackets.
+    /// The level outside all brackets.
     outer: Level,
     levels: Vec<Level>,
     prefixes: usize,
     /// Conditionals and prefix operators of all open levels.
     nested: usize,
-    /// The token before could end an operand, so `-` is binary.
+    /// True if the previous token could end an operand, so that `-` is binary.
     after_operand: bool,
     after_dot_or_open: bool,
-    /// A token was none. What the parser makes of the rest is not known, so nothing closes any
-    /// more.
+    /// True after an invalid token. The parser's recovery is unknown, so no bracket counts as
+    /// closed after it.
     strange: bool,
 }
 
@@ -60,7 +59,7 @@ struct Level {
     conditionals: usize,
     /// Prefix operators in front of the bracket that opened this level.
     prefixes: usize,
-    /// Calls on the result of calls, in a row.
+    /// Consecutive calls on results of calls.
     calls: usize,
 }
 
@@ -130,7 +129,8 @@ impl Shape {
         self.levels.last_mut().unwrap_or(&mut self.outer)
     }
 
-    /// Each call is a level of our tree, whose depth would refuse a longer row anyway.
+    /// Counts a call. Each call is a level of our tree, whose depth limit would refuse a longer
+    /// chain anyway.
     fn call(&mut self) -> Result<(), String> {
         let level = self.level();
         level.calls += 1;

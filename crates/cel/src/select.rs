@@ -1,4 +1,4 @@
-//! Reading paths: fields, indexes and `has()`, in which absence and optionals are decided.
+//! Evaluation of paths: fields, indexes and `has()`, with absence and optionals.
 
 use crate::cost;
 use crate::error::{EvalError, invalid};
@@ -29,7 +29,7 @@ impl<'v> Machine<'v, '_> {
             let value = self.program(programs, &field.name)?;
             return self.steps(value, rest);
         }
-        // A path on a computed value is an attribute too, and costs what a variable does.
+        // A path on a computed value is an attribute too, with the price of a variable.
         if !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Conditional { .. }) {
             self.charge(cost::SELECT)?;
         }
@@ -40,8 +40,8 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// The common case, `self.spec.name` of undeclared values: from object to object without making
-    /// a value a step.
+    /// Fast path for undeclared values such as `self.spec.name`: walks from object to object
+    /// without making a value for each step.
     fn walk(&mut self, mut fields: &'v Map<String, Value>, steps: &'v [Step]) -> Result<'v> {
         for (i, step) in steps.iter().enumerate() {
             let walked = cost::SELECT * (i as u64 + 1);
@@ -75,7 +75,7 @@ impl<'v> Machine<'v, '_> {
         }
     }
 
-    /// Nothing was found on the way: with an optional step still to come the result is none.
+    /// Returns the result for a missing field: none if an optional step follows.
     fn absent_step(&self, name: &str, steps: &[Step]) -> Result<'v> {
         let optional = steps.iter().any(Step::is_optional);
         if self.mode == AbsenceMode::Absent && optional {
@@ -86,7 +86,7 @@ impl<'v> Machine<'v, '_> {
 
     fn steps(&mut self, base: Val<'v>, steps: &'v [Step]) -> Result<'v> {
         let mut value = base;
-        // Once a step was optional, so is the rest of the chain.
+        // One optional step makes the rest of the chain optional.
         let mut optional = false;
         for (i, step) in steps.iter().enumerate() {
             if let Val::Optional(inner) = value {
@@ -143,7 +143,7 @@ impl<'v> Machine<'v, '_> {
                 value.field(key).ok_or_else(missing)
             }
             Val::Map(map) => map.get(index).cloned().ok_or_else(missing),
-            // What is no container has no keys.
+            // A value that is no container has no keys.
             _ => Err(missing()),
         }
     }
@@ -155,7 +155,7 @@ impl<'v> Machine<'v, '_> {
             self.charge(cost::SELECT)?;
             return Ok(Val::Bool(programs.named.iter().any(|(name, _)| *name == *field.name)));
         }
-        // The price is that of the base alone.
+        // `has()` costs the price of its base.
         self.context.budget.charge(cost::ITEM)?;
         let computed = !matches!(base, Node::Variable(_) | Node::Local(_) | Node::Access { .. });
         let base = match self.eval(base) {
@@ -174,7 +174,7 @@ impl<'v> Machine<'v, '_> {
     }
 }
 
-/// Lists are indexed by whole numbers.
+/// Returns the error for an index of a list that is no whole number.
 fn not_an_index(index: &Val<'_>) -> EvalError {
     match index {
         Val::Double(d) => invalid(format!("unsupported index value {d} in list")),
@@ -200,7 +200,7 @@ impl<'v> Val<'v> {
     fn field_of(&self, field: &Field) -> Option<Val<'v>> {
         match self {
             Val::JsonMap(fields, None) => field.find(fields).map(Val::from_json),
-            // Only declared properties are escaped, the keys of a map are not.
+            // Only declared properties have escapes, map keys do not.
             Val::JsonMap(fields, Some(decl)) if typed::is_map(decl) => {
                 typed::field(fields, field.written.as_deref().unwrap_or(&field.name), decl)
             }

@@ -1,10 +1,10 @@
-//! The tokens of a source, coarsely: enough to count them and to see what nests. Not a lexer to
-//! parse from; it must only never take for text or comment what the parser would take for code.
+//! A coarse tokenizer, sufficient to count tokens and to find nesting. Not a lexer for parsing; the
+//! one requirement is that it never takes code for text or comment.
 
-/// What a token is, as far as nesting and chains go.
+/// Kind of a token with respect to nesting and chains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A name, a number, a text, `true`: something an operator may follow.
+    /// A name, number, text or `true`: a token that an operator may follow.
     Operand,
     Open(Bracket),
     Close(Bracket),
@@ -14,9 +14,9 @@ pub(crate) enum Kind {
     Question,
     Minus,
     Not,
-    /// A binary operator other than `-`; `in` too.
+    /// A binary operator other than `-`, including `in`.
     Operator,
-    /// A character that begins no token. The source will be refused.
+    /// A character that begins no token. The parser refuses the source.
     Strange,
 }
 
@@ -27,14 +27,14 @@ pub(crate) enum Bracket {
     Curly,
 }
 
-/// One token and where it begins.
+/// One token and its byte offset.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
     pub(crate) start: usize,
 }
 
-/// The tokens of `source`, without white space and comments.
+/// Returns the tokens of `source`, without white space and comments.
 pub(crate) fn tokens(source: &str) -> Tokens<'_> {
     Tokens {
         bytes: source.as_bytes(),
@@ -107,7 +107,7 @@ fn or_strange(length: Option<usize>) -> (Kind, usize) {
     length.map_or((Kind::Strange, 1), |length| (Kind::Operand, length))
 }
 
-/// A name, or a text with a prefix: `r''`, `b''`, `br''`.
+/// Returns the kind and length of a name, or of a text with a prefix: `r''`, `b''`, `br''`.
 fn word_or_text(rest: &[u8]) -> (Kind, usize) {
     let (prefix, raw) = match rest {
         [b'b' | b'B', b'r' | b'R', b'\'' | b'"', ..] => (2, true),
@@ -143,7 +143,7 @@ fn quoted_name(rest: &[u8]) -> (Kind, usize) {
     }
 }
 
-/// The length of a number; a fraction or an exponent is part of it only with its digits.
+/// Returns the length of a number. A fraction or an exponent belongs to it only with its digits.
 fn number(rest: &[u8]) -> usize {
     let digits = |from: usize| count(rest.get(from..).unwrap_or_default(), |b| b.is_ascii_digit());
     let mut length = if let [b'0', b'x', ..] = rest {
@@ -176,8 +176,7 @@ fn number(rest: &[u8]) -> usize {
     length
 }
 
-/// The length of a text from its quote; `None` if it does not end, or has an escape that there is
-/// not.
+/// Returns the length of a text from its quote; `None` if it does not end or has an invalid escape.
 fn text(rest: &[u8], raw: bool) -> Option<usize> {
     let quote = *rest.first()?;
     if let [_, second, third, ..] = rest
@@ -189,7 +188,8 @@ fn text(rest: &[u8], raw: bool) -> Option<usize> {
     ended(rest, 1, raw, quote)
 }
 
-/// The length of a text between rows of `quotes` quotes. Only one with three may go over lines.
+/// Returns the length of a text between `quotes` quotes on each side. Only triple-quoted texts may
+/// span lines.
 fn ended(rest: &[u8], quotes: usize, raw: bool, quote: u8) -> Option<usize> {
     let mut at = quotes;
     loop {
@@ -205,7 +205,7 @@ fn ended(rest: &[u8], quotes: usize, raw: bool, quote: u8) -> Option<usize> {
     }
 }
 
-/// The length of an escape sequence.
+/// Returns the length of an escape sequence.
 fn escape(here: &[u8]) -> Option<usize> {
     let all = |from: usize, length: usize, wanted: fn(&u8) -> bool| {
         here.get(from..from + length)
@@ -226,7 +226,7 @@ fn escape(here: &[u8]) -> Option<usize> {
 mod tests {
     use super::{Kind, tokens};
 
-    /// One letter a token.
+    /// Renders each token as one letter.
     fn shown(source: &str) -> String {
         tokens(source)
             .map(|t| match t.kind {

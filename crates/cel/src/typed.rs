@@ -1,6 +1,6 @@
-//! Reading JSON by its declaration, as Kubernetes does (`UnstructuredToVal`): a text of format
-//! `date-time` is a timestamp, a number written without a fraction is a double where the schema
-//! says `number`, a null field of an object with declared fields is absent.
+//! Reading of JSON by its declaration, as in Kubernetes (`UnstructuredToVal`): a text of format
+//! `date-time` is a timestamp, a number without a fraction is a double where the schema says
+//! `number`, and a null field of an object with declared fields is absent.
 
 use crate::decl::{Decl, Shape};
 use crate::functions::time;
@@ -9,7 +9,7 @@ use crate::value::{Declared, Val};
 use jiff::civil::DateTime;
 use serde_json::{Map, Value};
 
-/// A declaration unless it says nothing.
+/// Returns a declaration unless it is `dyn`.
 pub(crate) fn known(decl: &Decl) -> Declared<'_> {
     match decl.shape() {
         Shape::Scalar(Type::Dyn) => None,
@@ -17,7 +17,7 @@ pub(crate) fn known(decl: &Decl) -> Declared<'_> {
     }
 }
 
-/// What a list's items are.
+/// Returns the declaration of a list's items.
 pub(crate) fn items_of(list: Declared<'_>) -> Declared<'_> {
     match list?.shape() {
         Shape::List { items, .. } => known(items),
@@ -25,10 +25,10 @@ pub(crate) fn items_of(list: Declared<'_>) -> Declared<'_> {
     }
 }
 
-/// A value by its declaration; `Val::Invalid` if it does not fit.
+/// Reads a value by its declaration; `Val::Invalid` if it does not fit.
 pub(crate) fn read<'v>(json: &'v Value, decl: &'v Decl) -> Val<'v> {
     match (decl.shape(), json) {
-        // Only nullable values are null where the object is valid.
+        // In a valid object only nullable values are null.
         (_, Value::Null) => Val::Null,
         (Shape::Object { .. } | Shape::Map { .. }, Value::Object(fields)) => Val::JsonMap(fields, Some(decl)),
         (Shape::Object { .. } | Shape::Map { .. }, _) => {
@@ -75,7 +75,7 @@ fn wrong<'v>(message: &str) -> Val<'v> {
     Val::Invalid(message.into())
 }
 
-/// The types are named as Kubernetes' own reader of JSON has them.
+/// Returns the error for an unexpected type, with the type names of Kubernetes' own JSON reader.
 fn unexpected<'v>(wanted: &str, json: &Value) -> Val<'v> {
     let found = match json {
         Value::Null => "<nil>",
@@ -89,7 +89,7 @@ fn unexpected<'v>(wanted: &str, json: &Value) -> Val<'v> {
     Val::Invalid(format!("invalid data, expected {wanted}, got {found}").into())
 }
 
-/// A field of a map or of an object, of which only declared fields are seen.
+/// Returns a field of a map, or a declared field of an object.
 pub(crate) fn field<'v>(fields: &'v Map<String, Value>, name: &str, decl: &'v Decl) -> Option<Val<'v>> {
     let value = fields.get(name)?;
     match decl.shape() {
@@ -102,12 +102,12 @@ pub(crate) fn field<'v>(fields: &'v Map<String, Value>, name: &str, decl: &'v De
     }
 }
 
-/// Whether its keys are data rather than declared.
+/// Returns true if the keys are data rather than declared fields.
 pub(crate) fn is_map(decl: &Decl) -> bool {
     matches!(decl.shape(), Shape::Map { .. })
 }
 
-/// The entries in key order; fields of an object under the names that expressions have for them.
+/// Returns the entries in key order. Fields of an object have their names in expressions.
 pub(crate) fn entries<'v>(fields: &'v Map<String, Value>, decl: &'v Decl) -> Vec<(Val<'v>, Val<'v>)> {
     let entry = |(key, value): (&'v String, &'v Value)| {
         let key = match decl.shape() {
@@ -133,7 +133,7 @@ pub(crate) fn entries<'v>(fields: &'v Map<String, Value>, decl: &'v Decl) -> Vec
     found
 }
 
-/// The formats `date-time` and `date`; letters in either case.
+/// Parses the formats `date-time` and `date`, case-insensitively.
 fn read_timestamp(text: &str) -> Option<DateTime> {
     let upper = text.to_ascii_uppercase();
     time::parse_timestamp(&upper).or_else(|| {
@@ -142,7 +142,8 @@ fn read_timestamp(text: &str) -> Option<DateTime> {
     })
 }
 
-/// The format `duration`: Go's syntax, or numbers with units in words (`2 days 3 hours`).
+/// Parses the format `duration` into nanoseconds: Go's syntax, or numbers with units in words (`2
+/// days 3 hours`).
 fn read_duration(text: &str) -> Option<i64> {
     time::parse_duration(text).or_else(|| {
         let (mut total, mut rest, mut any) = (0_i64, text, false);
@@ -164,7 +165,7 @@ fn read_duration(text: &str) -> Option<i64> {
 }
 
 fn unit_nanos(unit: &str) -> Option<i64> {
-    // Each unit's spellings; the last one may go on as it likes (`minutes`, `days`).
+    // Spellings of each unit; the last one may have any suffix (`minutes`, `days`).
     const UNITS: [(&[&str], i64); 8] = [
         (&["ns", "nano"], 1),
         (&["us", "µs", "micro"], 1_000),
@@ -181,7 +182,7 @@ fn unit_nanos(unit: &str) -> Option<i64> {
     Some(found.1)
 }
 
-/// Base64 with padding, in the standard alphabet or in that of URLs.
+/// Decodes base64 with padding, in the standard or the URL alphabet.
 fn decode_base64(text: &str) -> Option<Vec<u8>> {
     let bytes: Vec<u8> = text.bytes().filter(|b| !matches!(b, b'\r' | b'\n')).collect();
     if !bytes.len().is_multiple_of(4) {

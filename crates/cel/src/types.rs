@@ -1,71 +1,70 @@
-//! The types of CEL, as the checker sees them and as messages print them (cel-go's
-//! `FormatCELType`).
+//! The types of CEL in the checker and in messages (cel-go's `FormatCELType`).
 
 use crate::decl::Decl;
 use std::fmt;
 use std::sync::Arc;
 
-/// A type.
+/// A CEL type.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Type {
-    /// Anything; checked when it runs.
+    /// Any type, checked at run time.
     Dyn,
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool,
-    /// A whole number of 64 bits.
+    /// A signed 64-bit integer.
     Int,
-    /// A whole number of 64 bits without a sign.
+    /// An unsigned 64-bit integer.
     Uint,
-    /// A number of 64 bits with a fraction.
+    /// A 64-bit floating-point number.
     Double,
     /// Unicode text.
     String,
-    /// Bytes.
+    /// A byte sequence.
     Bytes,
     /// A point in time.
     Timestamp,
     /// A span of time.
     Duration,
-    /// A list of one type.
+    /// A list with one type of items.
     List(Arc<Type>),
-    /// A map: type of keys, type of values.
+    /// A map: key type and value type.
     Map(Arc<(Type, Type)>),
     /// `optional_type(T)`.
     Optional(Arc<Type>),
     /// The type of a type: `type(int)`.
     Type(Arc<Type>),
-    /// An object with declared fields, the same type as another only if it is the same declaration
-    /// (or of its name).
+    /// An object with declared fields. Types of the same declaration, or of declarations with the
+    /// same name, are equal.
     Object(Decl),
-    /// A type of a library, by its name: `kubernetes.Quantity`.
+    /// A library type by its name: `kubernetes.Quantity`.
     Opaque(&'static str),
     /// A type parameter of a declaration: `A` in `list(A)`.
     Param(&'static str),
-    /// A type not known yet, as that of the items of `[]`. Only while an expression is checked.
+    /// A type variable, such as the item type of `[]`. Exists only during checking.
     Var(u32),
-    /// The type of what is wrong, after that was reported. Only while an expression is checked.
+    /// The type of an expression with a reported error. Exists only during checking.
     Error,
 }
 
 impl Type {
-    /// `list(item)`.
+    /// Returns `list(item)`.
     pub fn list(item: Type) -> Type {
         Type::List(Arc::new(item))
     }
 
-    /// `map(key, value)`.
+    /// Returns `map(key, value)`.
     pub fn map(key: Type, value: Type) -> Type {
         Type::Map(Arc::new((key, value)))
     }
 
-    /// `optional_type(value)`.
+    /// Returns `optional_type(value)`.
     pub fn optional(value: Type) -> Type {
         Type::Optional(Arc::new(value))
     }
 
-    /// The name of the type that values have when an expression runs: without parameters.
+    /// Returns the name of the values' run-time type, without type parameters.
     pub(crate) fn runtime_name(&self) -> &str {
         match self {
             Type::Dyn | Type::Var(_) => "dyn",

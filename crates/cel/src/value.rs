@@ -1,9 +1,7 @@
-//! Values during an evaluation: JSON is borrowed where it lies, everything made is shared by
-//! reference count.
+//! Run-time values. JSON is borrowed in place; computed values are shared by reference count.
 //!
-//! Lists and maps out of JSON carry the declaration they were reached by, if there is one; reading
-//! a part of them reads it by the part's declaration (`typed`). Nothing is converted before it is
-//! read.
+//! Lists and maps from JSON carry their declaration, if there is one, and their parts are read by
+//! the declarations of the parts (`typed`). Nothing is converted before it is read.
 
 use crate::decl::Decl;
 use crate::error::{EvalError, invalid};
@@ -15,11 +13,11 @@ use jiff::civil::DateTime;
 use serde_json::{Map, Number, Value};
 use std::rc::Rc;
 
-/// A value. Cheap to clone: at most a reference count.
+/// A run-time value. Cloning costs at most a reference count.
 ///
-/// A tag of eight bytes, so that a value is moved as three words; with a smaller tag some kinds
-/// begin right behind it, and the moves of odd parts that the compiler then makes wait for each
-/// other: loops take twice as long.
+/// The eight-byte tag lets a value move as three words. With a smaller tag the payload of some
+/// variants starts right behind it, and the compiler's unaligned moves stall each other: loops take
+/// twice as long.
 #[derive(Debug, Clone)]
 #[repr(u64)]
 pub(crate) enum Val<'v> {
@@ -36,23 +34,23 @@ pub(crate) enum Val<'v> {
     JsonMap(&'v Map<String, Value>, Declared<'v>),
     Map(Rc<MapVal<'v>>),
     Optional(Option<Rc<Val<'v>>>),
-    /// In UTC. Not `jiff::Timestamp`, which ends a day before `9999-12-31T23:59:59Z`, a usual
-    /// "never".
+    /// A time in UTC. Not `jiff::Timestamp`, which ends a day before `9999-12-31T23:59:59Z`, a
+    /// usual "never".
     Timestamp(DateTime),
-    /// Nanoseconds, like Go's `time.Duration`.
+    /// Nanoseconds, as Go's `time.Duration`.
     Duration(i64),
     Type(&'static str),
     /// A value of a library's type.
     Opaque(Rc<Opaque<'v>>),
-    /// Data that does not fit its declaration (stored before the schema changed, say). The
-    /// evaluator turns it into an error where it is read.
+    /// Data that does not fit its declaration, for example stored before a schema change. The
+    /// evaluator returns an error when it is read.
     Invalid(Rc<str>),
 }
 
-/// What is known of a value out of JSON; `None` is `dyn`.
+/// Declaration of a value from JSON; `None` is `dyn`.
 pub(crate) type Declared<'v> = Option<&'v Decl>;
 
-/// A made list. It keeps the declaration of the list that it grew out of: the union of two sets is
+/// A computed list. It keeps the declaration of the list that it extends: the union of two sets is
 /// a set.
 #[derive(Debug)]
 pub(crate) struct ListVal<'v> {
@@ -60,23 +58,23 @@ pub(crate) struct ListVal<'v> {
     pub(crate) declared: Declared<'v>,
 }
 
-/// A made map. Invariant: entries sorted by `key_order`, no two keys equal; so lookups are binary
-/// searches and iteration has one order.
+/// A computed map. Invariant: entries are sorted by `key_order` and no two keys are equal, so that
+/// lookups are binary searches and iteration has one order.
 #[derive(Debug)]
 pub(crate) struct MapVal<'v> {
     pub(crate) entries: Vec<(Val<'v>, Val<'v>)>,
 }
 
-/// Why entries make no map.
+/// Reason why entries make no map.
 #[derive(Debug)]
 pub(crate) enum Repeated {
-    /// Two have this key.
+    /// Two entries have this key.
     Key(String),
-    /// A value that cannot be a key.
+    /// A value of this type cannot be a key.
     NotAKey,
 }
 
-/// As a map literal says it.
+/// The message is that of a map literal.
 impl From<Repeated> for EvalError {
     fn from(repeated: Repeated) -> Self {
         invalid(match repeated {
@@ -87,7 +85,7 @@ impl From<Repeated> for EvalError {
 }
 
 impl<'v> MapVal<'v> {
-    /// Sorts the entries; an unusable or repeated key is an error.
+    /// Sorts the entries. An unusable or repeated key is an error.
     pub(crate) fn new(mut entries: Vec<(Val<'v>, Val<'v>)>) -> Result<Self, Repeated> {
         if entries.iter().any(|(k, _)| !k.is_key()) {
             return Err(Repeated::NotAKey);
@@ -114,13 +112,13 @@ impl<'v> MapVal<'v> {
     }
 }
 
-/// Numbers by value, before booleans, before strings. Total over usable keys.
+/// Orders keys: numbers by value, then booleans, then strings. Total over usable keys.
 fn key_order(a: &Val<'_>, b: &Val<'_>) -> std::cmp::Ordering {
     fn rank(v: &Val<'_>) -> (u8, i128) {
         match v {
             Val::Int(i) => (0, i128::from(*i)),
             Val::Uint(u) => (0, i128::from(*u)),
-            // A whole double finds the equal integer key; any other double finds nothing.
+            // A whole double matches the equal integer key; any other double matches nothing.
             Val::Double(d) if d.fract() == 0.0 && d.abs() < 1.9e19 => (0, *d as i128),
             Val::Bool(b) => (1, i128::from(*b)),
             Val::Str(_) | Val::String(_) => (2, 0),
@@ -133,7 +131,7 @@ fn key_order(a: &Val<'_>, b: &Val<'_>) -> std::cmp::Ordering {
     }
 }
 
-/// A key as text: for messages and for JSON, whose keys are strings.
+/// Returns a key as text, for messages and for JSON, whose keys are strings.
 pub(crate) fn key_text(key: &Val<'_>) -> Option<String> {
     Some(match key {
         Val::Bool(b) => b.to_string(),
@@ -145,7 +143,7 @@ pub(crate) fn key_text(key: &Val<'_>) -> Option<String> {
 }
 
 impl<'v> Val<'v> {
-    /// A clone for loops: the kinds that they mostly see are copied in place, others by a call.
+    /// Clones a value in a loop: frequent kinds are copied inline, others by a call.
     #[inline]
     pub(crate) fn copied(&self) -> Self {
         match self {
@@ -157,8 +155,8 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// Scalars are read out at once; lists and maps stay where they are. Integers are `int` (not
-    /// `uint`) unless only `uint` holds them.
+    /// Returns a value that borrows lists and maps and copies scalars. Integers are `int` unless
+    /// only `uint` can hold them.
     #[inline]
     pub(crate) fn from_json(json: &'v Value) -> Self {
         match json {
@@ -171,7 +169,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// The same by a declaration.
+    /// Returns a value read by its declaration.
     #[inline]
     pub(crate) fn read(json: &'v Value, declared: Declared<'v>) -> Self {
         match declared {
@@ -180,7 +178,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// A value that does not borrow: for what lives no longer than the activation.
+    /// Returns a value that does not borrow, for data that does not outlive the activation.
     pub(crate) fn owned(json: &Value) -> Val<'static> {
         match json {
             Value::Null => Val::Null,
@@ -188,7 +186,7 @@ impl<'v> Val<'v> {
             Value::String(s) => Val::string(s.as_str()),
             Value::Array(items) => Val::list(items.iter().map(Val::owned).collect()),
             Value::Object(fields) => {
-                // Sorted and unique already, as keys of a map of JSON are.
+                // Sorted and unique already, as keys of a JSON map.
                 let entries = fields.iter().map(|(k, v)| (Val::string(k.as_str()), Val::owned(v)));
                 Val::Map(Rc::new(MapVal {
                     entries: entries.collect(),
@@ -256,7 +254,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// The declaration of a list, which may make it a set.
+    /// Returns the declaration of a list, which may make it a set.
     pub(crate) fn declared(&self) -> Declared<'v> {
         match self {
             Self::JsonList(_, declared) | Self::JsonMap(_, declared) => *declared,
@@ -265,7 +263,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// The value under a text key of a map; `None` too if this is no map, see `is_map`.
+    /// Returns the value under a text key; `None` also if this is no map, see `is_map`.
     pub(crate) fn field(&self, name: &str) -> Option<Val<'v>> {
         match self {
             Self::JsonMap(fields, None) => fields.get(name).map(Val::from_json),
@@ -275,7 +273,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// The value of the entry that [`Val::entries`] has under a text key.
+    /// Returns the value of the entry that [`Val::entries`] has under a text key.
     pub(crate) fn entry(&self, key: &str) -> Option<Val<'v>> {
         match self {
             Self::JsonMap(fields, Some(decl)) if !typed::is_map(decl) => {
@@ -296,7 +294,7 @@ impl<'v> Val<'v> {
         )
     }
 
-    /// Number of entries of a map.
+    /// Returns the number of entries of a map.
     pub(crate) fn map_len(&self) -> Option<usize> {
         match self {
             Self::JsonMap(fields, _) => Some(fields.len()),
@@ -305,7 +303,7 @@ impl<'v> Val<'v> {
         }
     }
 
-    /// Entries of a map, in key order.
+    /// Returns the entries of a map, in key order.
     pub(crate) fn entries(&self) -> Option<Vec<(Val<'v>, Val<'v>)>> {
         match self {
             Self::JsonMap(fields, None) => Some(fields.iter().map(|(k, v)| (Val::Str(k), Val::from_json(v))).collect()),

@@ -1,4 +1,4 @@
-//! Calls: which function a name means, and which of its overloads fit the arguments.
+//! Resolution of calls: from a name to the overloads that fit the arguments.
 
 use super::standard;
 use super::walk::{Walk, global, qualified};
@@ -72,7 +72,7 @@ impl Walk<'_> {
         self.resolve_in(node, call, name, overloads, arguments, Style::Global)
     }
 
-    /// `&&` and `||` say of each operand whether it is wrong.
+    /// Checks `&&` and `||`, which report each operand of a wrong type.
     fn logic(&mut self, node: u64, call: &CallExpr, overloads: &'static [Overload], arguments: &[Type]) -> Type {
         let mut ty = Type::Bool;
         for (argument, operand) in arguments.iter().zip(&call.args) {
@@ -85,7 +85,8 @@ impl Walk<'_> {
         ty
     }
 
-    /// Tries every overload: the result is that of those that fit, `dyn` when they differ in it.
+    /// Tries every overload. The result type is that of the fitting overloads, or `dyn` where they
+    /// differ.
     fn resolve_in(
         &mut self,
         node: u64,
@@ -128,8 +129,8 @@ impl Walk<'_> {
         result
     }
 
-    /// Where absence is a result, a field that may be absent is as good as an optional value, and a
-    /// value that is there stands for itself: `self.a.orValue(b)`.
+    /// Accepts plain values for optional ones where absence is a result: in `self.a.orValue(b)` a
+    /// field that may be absent counts as an optional, and a present value stands for itself.
     fn accept_plain(&mut self, name: &str, arguments: &mut [Type]) {
         let wrapped = match name {
             "hasValue" | "value" | "orValue" => 1,
@@ -144,7 +145,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The types of an overload with variables of its own for its parameters.
+    /// Returns the types of an overload, with fresh variables for its type parameters.
     fn instance(&mut self, overload: &Overload) -> (Vec<Type>, Type) {
         let variables: Vec<(&str, Type)> = overload
             .type_params
@@ -156,7 +157,7 @@ impl Walk<'_> {
     }
 }
 
-/// How a function is called.
+/// Form of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
     /// `size(x)`
@@ -165,7 +166,7 @@ enum Style {
     Member,
 }
 
-/// `string.(int, int)`: the types that a function was called with.
+/// Renders the types of a call's arguments: `string.(int, int)`.
 fn shape(arguments: &[Type], style: Style) -> String {
     let (target, arguments) = match (style, arguments) {
         (Style::Member, [target, rest @ ..]) => (format!("{target}."), rest),

@@ -1,5 +1,4 @@
-//! Formats that are constants, checked against the types of what they are given:
-//! `'%d'.format(['a'])`.
+//! Validation of constant formats against the types of their arguments: `'%d'.format(['a'])`.
 
 use super::{Checked, Wrong};
 use crate::types::Type;
@@ -7,8 +6,8 @@ use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, LiteralValue};
 
 const SHOWN: &str = "strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps";
 
-/// The first thing wrong with a call of `format` whose text is a constant and whose arguments are a
-/// list literal.
+/// Returns the first problem of a `format` call whose format is a constant and whose arguments are
+/// a list literal.
 pub(super) fn validate(node: u64, call: &CallExpr, checked: &Checked) -> Option<Wrong> {
     let Some(Expr::Literal(LiteralValue::String(text))) = call.target.as_deref().map(|t| &t.expr) else {
         return None;
@@ -38,7 +37,7 @@ pub(super) fn validate(node: u64, call: &CallExpr, checked: &Checked) -> Option<
     }
 }
 
-/// What is wrong with a clause, or with the argument that it is given.
+/// A problem of a clause or of its argument.
 struct Mistake {
     argument: Option<u64>,
     message: String,
@@ -53,7 +52,7 @@ impl From<String> for Mistake {
     }
 }
 
-/// Goes through the clauses, each with its argument; how many there are.
+/// Checks each clause with its argument. Returns the number of clauses.
 fn clauses(text: &str, arguments: &[IdedExpr], checked: &Checked) -> Result<usize, Mistake> {
     let mut used = 0;
     let mut rest = text.as_bytes();
@@ -78,7 +77,7 @@ fn clauses(text: &str, arguments: &[IdedExpr], checked: &Checked) -> Result<usiz
     Ok(used)
 }
 
-/// The letter of a clause, its precision read over; and what follows.
+/// Returns the letter of a clause, behind its precision, and the text after it.
 fn clause(text: &[u8]) -> Result<(u8, &[u8]), String> {
     let mut rest = text;
     if let [b'.', digits @ ..] = text {
@@ -94,7 +93,8 @@ fn clause(text: &[u8]) -> Result<(u8, &[u8]), String> {
                 "value out of range"
             };
             return Err(format!(
-                "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing \"{digits_text}\": {why}"
+                "error while parsing precision: error while converting precision to integer: strconv.Atoi: parsing \
+                \"{digits_text}\": {why}"
             ));
         }
         rest = &digits[end..];
@@ -104,7 +104,7 @@ fn clause(text: &[u8]) -> Result<(u8, &[u8]), String> {
             letter @ (b's' | b'd' | b'f' | b'e' | b'b' | b'x' | b'X' | b'o'),
             after @ ..,
         ] => Ok((*letter, after)),
-        // A byte of a longer character is shown as the character of that number.
+        // One byte of a longer character is shown as the character of that number, as in cel-go.
         [other, ..] => Err(format!("unrecognized formatting clause \"{}\"", char::from(*other))),
         [] => Err("unexpected end of string".to_owned()),
     }
@@ -147,7 +147,7 @@ fn fits(clause: u8, argument: &IdedExpr, checked: &Checked) -> Result<(), Mistak
     Err(given(argument.id, takes, ty))
 }
 
-/// Whether `%s` shows a value, and what is in it if it is a literal.
+/// Checks that `%s` can show a value, including the parts of a literal.
 fn shows(argument: &IdedExpr, checked: &Checked) -> Result<(), Mistake> {
     let ty = checked.ty(argument.id);
     if matches!(ty, Type::Optional(_) | Type::Opaque(_) | Type::Object(_)) {

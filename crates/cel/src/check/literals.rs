@@ -1,5 +1,5 @@
-//! What cel-go's validators find in an expression that is well typed: constants that their function
-//! would refuse, literals of mixed types, formats that do not fit their arguments.
+//! cel-go's validators of well-typed expressions: constants that their function would refuse,
+//! literals of mixed types, formats that do not fit their arguments.
 
 use super::{Checked, Wrong, format};
 use crate::cost::{Budget, CALL_COST_MAX};
@@ -9,14 +9,14 @@ use crate::types::Type;
 use crate::value::Val;
 use cel::common::ast::{CallExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr};
 
-/// Whether list and map literals may mix types.
+/// Policy for list and map literals of mixed types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mixtures {
     Allowed,
     Refused,
 }
 
-/// What is wrong with constants anywhere in the tree.
+/// Returns the problems of constants anywhere in the tree.
 pub(super) fn validate(tree: &IdedExpr, checked: &Checked, mixtures: Mixtures) -> Vec<Wrong> {
     let mut validator = Validator {
         checked,
@@ -32,7 +32,7 @@ struct Validator<'c> {
     checked: &'c Checked,
     mixtures: Mixtures,
     wrong: Vec<Wrong>,
-    /// Bytes that compiled patterns may still take.
+    /// Bytes left for compiled patterns.
     pattern_bytes: usize,
 }
 
@@ -40,7 +40,8 @@ struct Validator<'c> {
 const PATTERNS_BYTES_MAX: usize = 4 << 20;
 
 impl Validator<'_> {
-    /// `in_format`: inside the arguments of `format`, which are of all types.
+    /// Visits a subtree. `in_format` is set inside the arguments of `format`, which may be of all
+    /// types.
     fn visit(&mut self, expr: &IdedExpr, in_format: bool) {
         let refuse_mixtures = self.mixtures == Mixtures::Refused && !in_format;
         let mut in_format = in_format;
@@ -131,12 +132,12 @@ fn mismatch(node: u64, want: &Type, got: &Type) -> Wrong {
     }
 }
 
-/// Whether a conversion takes the constant, asked of the conversion itself.
+/// Returns true if a conversion accepts the constant. Runs the conversion.
 fn converts(function: &str, literal: &LiteralValue) -> bool {
     called(function, false, &[value(literal)]).unwrap_or(true)
 }
 
-/// Whether a call is one of constants, and has a value.
+/// Returns true if the arguments are constants and the call has a value.
 pub(super) fn call_has_value(function: &str, receiver: bool, arguments: &[&IdedExpr]) -> bool {
     let constants: Option<Vec<Val<'static>>> = arguments
         .iter()
@@ -148,12 +149,12 @@ pub(super) fn call_has_value(function: &str, receiver: bool, arguments: &[&IdedE
     constants.and_then(|c| called(function, receiver, &c)) == Some(true)
 }
 
-/// Whether a function has a value for the arguments; none if there is no such function.
+/// Returns true if a function has a value for the arguments; `None` if there is no such function.
 fn called(function: &str, receiver: bool, arguments: &[Val<'static>]) -> Option<bool> {
     let Found::Function(function) = functions::find(function, receiver, arguments.len()) else {
         return None;
     };
-    // One call, of constants that fit into an expression.
+    // The cost limit of one call is enough for constants that fit into an expression.
     let mut budget = Budget::new(CALL_COST_MAX);
     Some((function.call)(&mut Context::new(&mut budget), arguments).is_ok())
 }

@@ -1,9 +1,9 @@
-//! The type checker: what each part of an expression is, or everything that is wrong with it.
+//! The type checker: finds the type of each part of an expression, or all its type errors.
 //!
-//! The rules, the texts of mistakes and their order are those of cel-go as Kubernetes configures
-//! it, down to the places where it is lenient: what is not known is `dyn`, and `dyn` passes
-//! everywhere. [`unify`] decides which types fit, [`walk`] goes through the tree, [`literals`]
-//! looks at constants afterwards, [`total`] says what may still fail when it runs.
+//! The rules, messages and their order are those of cel-go as Kubernetes configures it, including
+//! its lenient cases: an unknown type is `dyn`, and `dyn` fits everywhere. [`unify`] decides which
+//! types fit, [`walk`] visits the tree, [`literals`] validates constants, [`total`] finds parts
+//! that may fail at run time.
 
 mod calls;
 mod format;
@@ -28,25 +28,26 @@ pub(crate) struct Checked {
     types: HashMap<u64, Type>,
     overloads: HashMap<u64, Vec<&'static str>>,
     names: HashMap<u64, String>,
-    /// The type of the whole.
+    /// The type of the whole expression.
     pub(crate) result: Type,
 }
 
 impl Checked {
-    /// The type of a node; `dyn` for one that has none, as a name that is part of a function's.
+    /// Returns the type of a node; `dyn` for a node without one, such as a part of a function's
+    /// name.
     pub(crate) fn ty(&self, id: u64) -> &Type {
         self.types.get(&id).unwrap_or(&Type::Dyn)
     }
 
-    /// The overloads that a call may come to, by their ids (`add_int64`): several where an argument
-    /// is `dyn`.
+    /// Returns the ids of a call's possible overloads (`add_int64`): several where an argument is
+    /// `dyn`.
     pub(crate) fn overloads(&self, id: u64) -> &[&'static str] {
         self.overloads.get(&id).map_or(&[], Vec::as_slice)
     }
 
-    /// The full name of what a node refers to: of a variable or type, also where it is written as a
-    /// selection (`google.protobuf.Timestamp`), and of the function of a call whose target is part
-    /// of the name (`sets.contains`). None for other nodes.
+    /// Returns the full name that a node refers to: a variable or type, also where it is written as
+    /// a selection (`google.protobuf.Timestamp`), or the function of a call whose target is part of
+    /// the name (`sets.contains`). `None` for other nodes.
     pub(crate) fn name(&self, id: u64) -> Option<&str> {
         self.names.get(&id).map(String::as_str)
     }
@@ -59,7 +60,7 @@ pub(crate) fn check(parsed: &Parsed, env: &Env) -> Result<Checked, CompileError>
     let checked = walk.finish(&parsed.tree).map_err(|wrong| refused(parsed, wrong))?;
     let mixtures = match env.mode {
         AbsenceMode::Error => literals::Mixtures::Refused,
-        // Conversions make objects of literals, whose fields are of all types.
+        // Conversion rules build objects with literals, whose fields are of all types.
         AbsenceMode::Absent => literals::Mixtures::Allowed,
     };
     match literals::validate(&parsed.tree, &checked, mixtures) {
@@ -68,15 +69,14 @@ pub(crate) fn check(parsed: &Parsed, env: &Env) -> Result<Checked, CompileError>
     }
 }
 
-/// Something wrong with a node.
+/// A problem of one node.
 #[derive(Debug)]
 struct Wrong {
     node: u64,
     message: String,
 }
 
-/// What can still fail when an expression runs on values that are as declared: the first part of
-/// it, and how.
+/// Returns the first part of an expression that may fail for values as declared, and the reason.
 pub(crate) fn fallible(parsed: &Parsed, checked: &Checked, env: &Env) -> Option<Issue> {
     let risk = total::risk(&parsed.tree, checked, env.mode)?;
     Some(parsed.issue(risk.node, risk.message))

@@ -1,27 +1,27 @@
-//! Between which numbers a whole number stays, where that can be told: arithmetic within 64 bits
-//! cannot overflow.
+//! Ranges of integer expressions. Arithmetic whose range is within 64 bits cannot overflow.
 
 use super::Checked;
 use crate::expand::ACCUMULATOR;
 use crate::types::Type;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
-/// More than there are items, entries, bytes or rounds in one evaluation, whose memory is bounded.
+/// Upper bound for counts of items, entries, bytes or rounds in one evaluation, whose memory is
+/// bounded.
 const SIZE_MAX: i128 = 1 << 40;
 
-/// The least and the greatest number.
+/// The least and the greatest value, both inclusive.
 pub(super) type Range = (i128, i128);
 
-/// The range of an expression of type `int`.
-pub(super) fn of(expr: &IdedExpr, checked: &Checked) -> Option<Range> {
+/// Returns the range of an expression of type `int`, if it is known.
+pub(super) fn range_of(expr: &IdedExpr, checked: &Checked) -> Option<Range> {
     match &expr.expr {
         Expr::Literal(LiteralValue::Int(number)) => Some((i128::from(*number.inner()), i128::from(*number.inner()))),
         Expr::Literal(LiteralValue::UInt(number)) => Some((i128::from(*number.inner()), i128::from(*number.inner()))),
-        // Whole numbers are accumulated only to count rounds.
+        // Only loops that count rounds accumulate an `int`.
         Expr::Ident(name) if name == ACCUMULATOR && *checked.ty(expr.id) == Type::Int => Some((0, SIZE_MAX)),
         Expr::Call(call) => {
             if let (operators::CONDITIONAL, [_, then, otherwise]) = (call.func_name.as_str(), call.args.as_slice()) {
-                let (then, otherwise) = (of(then, checked)?, of(otherwise, checked)?);
+                let (then, otherwise) = (range_of(then, checked)?, range_of(otherwise, checked)?);
                 return Some((then.0.min(otherwise.0), then.1.max(otherwise.1)));
             }
             let [id] = checked.overloads(expr.id) else { return None };
@@ -32,10 +32,10 @@ pub(super) fn of(expr: &IdedExpr, checked: &Checked) -> Option<Range> {
     }
 }
 
-/// The range of a call, if it is within 64 bits.
+/// Returns the range of a call, if it is within 64 bits.
 pub(super) fn of_call(id: &str, arguments: &[&IdedExpr], checked: &Checked) -> Option<Range> {
-    let range = |index: usize| of(arguments.get(index)?, checked);
-    // Each argument is asked once: expressions nest deeply.
+    let range = |index: usize| range_of(arguments.get(index)?, checked);
+    // Each argument is analyzed once: expressions nest deeply.
     let both = || Some((range(0)?, range(1)?));
     let (low, high) = match id {
         "size_bytes" | "bytes_size" | "size_list" | "list_size" | "size_map" | "map_size" | "size_string"

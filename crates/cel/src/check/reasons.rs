@@ -1,9 +1,10 @@
-//! Which functions have a value for all arguments of their types, and why the others have not.
+//! Overloads that have a value for all arguments of their types, and the reasons why others may
+//! fail.
 
 pub(super) const MISSING: &str = "it may be missing";
 pub(super) const OTHER_TYPE: &str = "what it is given may be of another type";
 
-/// A function or operator as it is written.
+/// Renders a function or operator as it is written.
 pub(super) fn shown(name: &str) -> &str {
     match name {
         "_[_]" => "[]",
@@ -19,7 +20,7 @@ pub(super) fn shown(name: &str) -> &str {
     }
 }
 
-/// Whether an overload has a value for all arguments of its types.
+/// Returns true if an overload has a value for all arguments of its types.
 pub(super) fn is_total(id: &str) -> bool {
     let comparison = ["less_", "greater_"].iter().any(|prefix| id.starts_with(prefix));
     comparison || is_total_operator(id) || is_total_text(id) || is_total_value(id) || is_total_collection(id)
@@ -78,7 +79,7 @@ fn is_total_text(id: &str) -> bool {
     )
 }
 
-/// Conversions, and what is asked of values of the libraries.
+/// Returns true for total conversions and total functions of library types.
 fn is_total_value(id: &str) -> bool {
     matches!(
         id,
@@ -150,7 +151,7 @@ fn is_total_collection(id: &str) -> bool {
         )
 }
 
-/// Why an overload may have no value.
+/// Returns the reason why an overload may have no value.
 pub(super) fn why(id: &str) -> &'static str {
     match id {
         "string_to_int64" | "string_to_uint64" | "string_to_double" => "not every text is a number",

@@ -1,12 +1,12 @@
-//! What operators and the insides of macros take and give, and the names that stand for types.
-//! Functions declare theirs beside their code, in `functions`.
+//! Signatures of operators and of the internals of macros, and names that stand for types.
+//! Functions declare their signatures beside their code, in `functions`.
 
 use crate::functions::signature::{Overload, parse};
 use crate::types::Type;
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-/// The overloads of an operator, or of what a macro expands to; none for another name.
+/// Returns the overloads of an operator or of a macro's internal function; empty for other names.
 pub(super) fn overloads(name: &str) -> &'static [Overload] {
     static OVERLOADS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
         let comparisons = COMPARISONS
@@ -22,7 +22,7 @@ pub(super) fn overloads(name: &str) -> &'static [Overload] {
     OVERLOADS.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// The type that a name stands for: `int`, `google.protobuf.Timestamp`.
+/// Returns the type that a name stands for: `int`, `google.protobuf.Timestamp`.
 pub(super) fn named_type(name: &str) -> Option<Type> {
     let ty = match name {
         "bool" => Type::Bool,
@@ -36,7 +36,7 @@ pub(super) fn named_type(name: &str) -> Option<Type> {
         "google.protobuf.Duration" => Type::Duration,
         "list" => Type::list(Type::Param("A")),
         "map" => Type::map(Type::Param("A"), Type::Param("B")),
-        // The types of types and of optional values, as names, have no parameter.
+        // As names, `type` and `optional_type` have no parameter.
         "type" => Type::Opaque("type"),
         "optional_type" => Type::Opaque("optional_type"),
         "net.IP" => Type::Opaque("net.IP"),
@@ -160,7 +160,7 @@ macro_rules! comparison {
     };
 }
 
-/// Numbers of different types compare with each other.
+/// Comparisons of numbers of different types.
 static COMPARISONS: &[(&str, [&str; 14])] = &[
     comparison!("_<_", "less"),
     comparison!("_<=_", "less_equals"),

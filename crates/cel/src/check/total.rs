@@ -1,8 +1,8 @@
-//! Whether an expression can fail for values that are as declared, answered from its types: it
-//! cannot when every part of it is total. Where that is not known the answer is that it can.
+//! Totality analysis: decides from the types if an expression can fail for values as declared. An
+//! expression is total if every part of it is; a part that cannot be decided counts as fallible.
 //!
-//! Absence is no failure where it is a result. Nor is running out of budget one: that is what the
-//! estimate is for.
+//! Absence is no failure where it is a result. An exhausted budget is none either: the cost
+//! estimate covers that.
 
 use super::{Checked, literals, ranges, reasons, standard};
 use crate::functions;
@@ -13,7 +13,7 @@ use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, IdedExpr, ListExpr, LiteralValue, MapExpr, SelectExpr, operators,
 };
 
-/// A part that can fail, and how.
+/// A part that can fail, and the reason.
 #[derive(Debug)]
 pub(super) struct Risk {
     pub(super) node: u64,
@@ -22,7 +22,7 @@ pub(super) struct Risk {
 
 type Total = Result<(), Risk>;
 
-/// The first part that can fail, in the order of evaluation.
+/// Returns the first part that can fail, in the order of evaluation.
 pub(super) fn risk(tree: &IdedExpr, checked: &Checked, mode: AbsenceMode) -> Option<Risk> {
     let mut prover = Prover {
         checked,
@@ -36,9 +36,9 @@ pub(super) fn risk(tree: &IdedExpr, checked: &Checked, mode: AbsenceMode) -> Opt
 struct Prover<'c> {
     checked: &'c Checked,
     mode: AbsenceMode,
-    /// Optional values (by their nodes) that are known to be there at this point.
+    /// Nodes of optional values that are known to be present at this point.
     present: Vec<u64>,
-    /// The variable of the innermost comprehension that has another value each round.
+    /// The variable of the innermost comprehension that is different in each round.
     key: Option<&'c str>,
 }
 
@@ -50,7 +50,7 @@ impl<'c> Prover<'c> {
         })
     }
 
-    /// The result leaves as JSON.
+    /// Checks that the result can be written as JSON.
     fn has_json_form(&self, tree: &IdedExpr) -> Total {
         let value = match &self.checked.result {
             Type::Optional(value) => value,
@@ -153,7 +153,7 @@ impl<'c> Prover<'c> {
 
     fn call(&mut self, expr: &'c IdedExpr, call: &'c CallExpr) -> Total {
         let target = match self.checked.name(expr.id) {
-            // The target is a part of the function's name.
+            // The target is part of the function's name.
             Some(_) => None,
             None => call.target.as_deref(),
         };
@@ -168,7 +168,7 @@ impl<'c> Prover<'c> {
         self.outcome(expr.id, call, target)
     }
 
-    /// In `x.hasValue() ? a : b` the value of `x` is there for `a`.
+    /// Analyzes a conditional. In `x.hasValue() ? a : b` the value of `x` is present for `a`.
     fn conditional(&mut self, condition: &'c IdedExpr, then: &'c IdedExpr, otherwise: &'c IdedExpr) -> Total {
         self.whole(condition)?;
         if *self.checked.ty(condition.id) != Type::Bool {
@@ -187,13 +187,13 @@ impl<'c> Prover<'c> {
         self.whole(otherwise)
     }
 
-    /// Whether the call itself can fail, its arguments being there.
+    /// Checks the call itself, given total arguments.
     fn outcome(&mut self, node: u64, call: &'c CallExpr, target: Option<&'c IdedExpr>) -> Total {
         let name = self.checked.name(node).unwrap_or(&call.func_name);
         let arguments: Vec<&IdedExpr> = target.into_iter().chain(&call.args).collect();
         let [id] = self.checked.overloads(node) else {
             return match name {
-                // Of all types, on both sides.
+                // Equality accepts all types on both sides.
                 operators::EQUALS | operators::NOT_EQUALS => Ok(()),
                 _ => self.risk(node, reasons::shown(name), reasons::OTHER_TYPE),
             };
@@ -210,7 +210,8 @@ impl<'c> Prover<'c> {
         self.risk(node, reasons::shown(name), reasons::why(id))
     }
 
-    /// Functions of optional values, which stand for a plain value too where absence is a result.
+    /// Returns true for functions of optionals, which also accept a plain value where absence is a
+    /// result.
     fn takes_anything(&self, id: &str) -> bool {
         self.mode == AbsenceMode::Absent
             && matches!(
@@ -224,7 +225,7 @@ impl<'c> Prover<'c> {
             .iter()
             .chain(functions::overloads(name))
             .find(|o: &&Overload| o.id == id);
-        // The optional selection is of no declaration: it selects from what selections select from.
+        // The optional selection has no declaration: it accepts any target of a selection.
         let Some(overload) = overload else {
             return id == "select_optional_field"
                 && arguments.first().is_some_and(|a| {
@@ -241,7 +242,7 @@ impl<'c> Prover<'c> {
             .all(|(parameter, argument)| is_surely(parameter, self.checked.ty(argument.id)))
     }
 
-    /// Functions that are total for these arguments.
+    /// Returns true for functions that are total for these arguments.
     fn is_total_here(&self, name: &str, receiver: bool, id: &str, arguments: &[&IdedExpr]) -> bool {
         if literals::call_has_value(name, receiver, arguments) {
             return true;
@@ -259,7 +260,7 @@ impl<'c> Prover<'c> {
             ) => is_pattern(pattern),
             ("string_format", [format, _]) => matches!(format.expr, Expr::Literal(_)) && self.formats(arguments),
             ("divide_int64" | "divide_uint64" | "modulo_int64" | "modulo_uint64", [_, divisor]) => {
-                matches!(ranges::of(divisor, self.checked), Some((low, _)) if low > 0)
+                matches!(ranges::range_of(divisor, self.checked), Some((low, _)) if low > 0)
             }
             ("add_int64" | "subtract_int64" | "multiply_int64" | "negate_int64", _) => {
                 ranges::of_call(id, arguments, self.checked).is_some()
@@ -270,7 +271,7 @@ impl<'c> Prover<'c> {
         }
     }
 
-    /// Whether a format, checked already, is given a literal list of values whose types are known.
+    /// Returns true if a validated format gets a literal list of values of known types.
     fn formats(&self, arguments: &[&IdedExpr]) -> bool {
         match arguments {
             [_, list] => match &list.expr {
@@ -281,7 +282,7 @@ impl<'c> Prover<'c> {
         }
     }
 
-    /// Whether no other round of the comprehension has the same key.
+    /// Returns true if no other round of the comprehension has the same key.
     fn is_key(&self, key: &IdedExpr) -> bool {
         matches!(&key.expr, Expr::Ident(name) if self.key == Some(name.as_str()))
     }
@@ -295,8 +296,8 @@ impl<'c> Prover<'c> {
     }
 }
 
-/// Whether each value of the argument's type is one of the parameter's: nothing depends on what a
-/// `dyn` is.
+/// Returns true if each value of the argument's type is one of the parameter's type, whatever a
+/// `dyn` holds.
 fn is_surely(parameter: &Type, argument: &Type) -> bool {
     match (parameter, argument) {
         (Type::Dyn | Type::Param(_), _) => true,
@@ -320,8 +321,8 @@ fn has_no_dyn(ty: &Type) -> bool {
     }
 }
 
-/// Whether every value of the type can be written as JSON. What is `dyn` comes from JSON, but for
-/// what `dyn(x)` hides.
+/// Returns true if every value of the type can be written as JSON. A `dyn` comes from JSON, except
+/// for a value hidden by `dyn(x)`.
 fn has_json_form(ty: &Type) -> bool {
     match ty {
         Type::Optional(_) | Type::Type(_) | Type::Opaque(_) => false,
@@ -333,7 +334,7 @@ fn has_json_form(ty: &Type) -> bool {
 
 fn is_pattern(expr: &IdedExpr) -> bool {
     match &expr.expr {
-        // One that is none was refused before.
+        // An invalid pattern was refused before.
         Expr::Literal(LiteralValue::String(_)) => true,
         _ => false,
     }

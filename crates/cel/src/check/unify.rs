@@ -1,43 +1,41 @@
-//! Which types fit which, and what that says about types not known yet. The rules are cel-go's:
-//! `dyn` fits everything in both directions, a variable takes the more general of the types it
-//! meets.
+//! Unification of types with variables. The rules are cel-go's: `dyn` fits everything in both
+//! directions, and a variable takes the more general of the types it meets.
 
 use crate::types::Type;
 
-/// Steps of comparing and replacing that one expression may take. A row of map literals over each
-/// other (`.map(x, {x: x})`) doubles its type each time; the limit ends that.
+/// Steps of comparing and replacing types for one expression. Nested map literals (`.map(x, {x:
+/// x})`) double their type at each level; the limit ends that.
 const STEPS_MAX: u32 = 400_000;
 
-/// What is known of the type variables of an expression.
+/// Bindings of the type variables of an expression.
 #[derive(Debug, Default)]
 pub(super) struct Substitution {
     bound: Vec<Option<Type>>,
-    /// What was bound since the attempt began, to undo it.
+    /// Bindings made since the attempt began, for undoing them.
     trail: Vec<(u32, Option<Type>)>,
     steps: u32,
 }
 
 impl Substitution {
-    /// A variable that stands for no type yet.
+    /// Returns a new unbound variable.
     pub(super) fn fresh(&mut self) -> Type {
         let index = u32::try_from(self.bound.len()).unwrap_or(u32::MAX);
         self.bound.push(None);
         Type::Var(index)
     }
 
-    /// Whether the types of the expression grew beyond what is worked on; results mean nothing
-    /// then.
+    /// Returns true if the types grew beyond the step limit. All other results mean nothing then.
     pub(super) fn exhausted(&self) -> bool {
         self.steps >= STEPS_MAX
     }
 
-    /// Whether values of the one type may be taken for values of the other; if so, variables are
-    /// bound for it.
+    /// Returns true if values of the one type can be used as values of the other, and binds
+    /// variables accordingly.
     pub(super) fn assign(&mut self, one: &Type, other: &Type) -> bool {
         self.attempt(|s| s.fits(one, other))
     }
 
-    /// The same of lists of arguments.
+    /// Does the same for lists of arguments.
     pub(super) fn assign_all(&mut self, ones: &[Type], others: &[Type]) -> bool {
         ones.len() == others.len() && self.attempt(|s| ones.iter().zip(others).all(|(one, other)| s.fits(one, other)))
     }
@@ -55,12 +53,12 @@ impl Substitution {
         fits
     }
 
-    /// The type with what is known of its variables put in.
+    /// Returns the type with bound variables replaced.
     pub(super) fn resolve(&mut self, ty: &Type) -> Type {
         self.replace(ty, None)
     }
 
-    /// The same, with `dyn` for what is not known.
+    /// Returns the type with bound variables replaced and unbound ones as `dyn`.
     pub(super) fn settle(&mut self, ty: &Type) -> Type {
         self.replace(ty, Some(&Type::Dyn))
     }
@@ -111,7 +109,7 @@ impl Substitution {
         match (one, other) {
             (Type::Dyn | Type::Error | Type::Param(_), _) | (_, Type::Dyn | Type::Error | Type::Param(_)) => true,
             (Type::Null, other) | (other, Type::Null) => is_nullable(other),
-            // A type is a type is a type.
+            // All types of types fit each other.
             (Type::Type(_), Type::Type(_)) => true,
             (Type::List(one), Type::List(other)) | (Type::Optional(one), Type::Optional(other)) => {
                 self.fits(one, other)
@@ -121,7 +119,7 @@ impl Substitution {
         }
     }
 
-    /// Lets a variable stand for a type as well as for what it stands for already.
+    /// Binds a variable to a type that also fits its present binding.
     fn binds(&mut self, ty: &Type, index: u32) -> Bound {
         if *ty == Type::Var(index) {
             return Bound::Fits;
@@ -147,7 +145,7 @@ impl Substitution {
         Bound::Fits
     }
 
-    /// Whether the variable is part of the type, which would make it a type without end.
+    /// Returns true if the variable is part of the type, which would make the type infinite.
     fn occurs(&mut self, index: u32, ty: &Type) -> bool {
         if self.spent() {
             return true;
@@ -168,7 +166,7 @@ enum Bound {
     Circular,
 }
 
-/// The type with each of its parts replaced.
+/// Returns the type with each of its parts replaced.
 pub(super) fn rebuild(ty: &Type, mut part: impl FnMut(&Type) -> Type) -> Type {
     match ty {
         Type::List(item) => Type::list(part(item)),
@@ -179,7 +177,7 @@ pub(super) fn rebuild(ty: &Type, mut part: impl FnMut(&Type) -> Type) -> Type {
     }
 }
 
-/// Types of which `null` may be a value: all but those of plain data.
+/// Returns true for types that accept `null`: all but those of plain data.
 fn is_nullable(ty: &Type) -> bool {
     matches!(
         ty,
@@ -187,7 +185,7 @@ fn is_nullable(ty: &Type) -> bool {
     )
 }
 
-/// The more general of two types that fit each other.
+/// Returns the more general of two types that fit each other.
 pub(super) fn most_general<'t>(one: &'t Type, other: &'t Type) -> &'t Type {
     if is_no_more_specific(one, other) { one } else { other }
 }

@@ -1,4 +1,4 @@
-//! The way through the tree: each node gets its type from those of its parts.
+//! The walk over the tree: derives each node's type from the types of its parts.
 
 use super::standard;
 use super::unify::{Substitution, most_general};
@@ -17,7 +17,7 @@ pub(super) struct Walk<'e> {
     pub(super) types: HashMap<u64, Type>,
     pub(super) overloads: HashMap<u64, Vec<&'static str>>,
     pub(super) names: HashMap<u64, String>,
-    /// Variables of the comprehensions around this point, outermost first.
+    /// Variables of the enclosing comprehensions, outermost first.
     locals: Vec<(String, Type)>,
     wrong: Vec<Wrong>,
 }
@@ -35,7 +35,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// What was found out about the tree, or what is wrong with it.
+    /// Returns the checked tree, or its problems.
     pub(super) fn finish(mut self, tree: &IdedExpr) -> Result<Checked, Vec<Wrong>> {
         if self.known.exhausted() {
             self.wrong = vec![Wrong {
@@ -68,7 +68,7 @@ impl<'e> Walk<'e> {
         self.wrong(node, format!("expected type '{want}' but found '{got}'"));
     }
 
-    /// The type of a node, found and kept.
+    /// Finds and records the type of a node.
     pub(super) fn check(&mut self, expr: &IdedExpr) -> Type {
         let ty = match &expr.expr {
             Expr::Unspecified => Type::Error,
@@ -91,8 +91,8 @@ impl<'e> Walk<'e> {
         ty
     }
 
-    /// The type of what a name refers to: the innermost variable of a comprehension, a declared
-    /// variable, or a type.
+    /// Returns the type of a name: the innermost comprehension variable, a declared variable, or a
+    /// type.
     fn lookup(&self, name: &str) -> Option<Type> {
         let name = global(name);
         if let Some((_, ty)) = self.locals.iter().rfind(|(local, _)| local == name) {
@@ -124,7 +124,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// The type of a field; optional when the selection or what it selects from is.
+    /// Returns the type of a field; optional when the selection or its operand is.
     pub(super) fn field(&mut self, node: u64, operand: &IdedExpr, name: &str, optional: bool) -> Type {
         let operand = self.check(operand);
         let (target, optional) = match self.known.resolve(&operand) {
@@ -140,8 +140,7 @@ impl<'e> Walk<'e> {
             }
             Type::Dyn | Type::Error => Type::Dyn,
             Type::Var(_) => {
-                // Nothing more may be learnt of it: whatever it is, it is selected from as it
-                // comes.
+                // The operand stays `dyn`: no later use may narrow it.
                 self.known.assign(&Type::Dyn, &target);
                 Type::Dyn
             }
@@ -193,7 +192,7 @@ impl<'e> Walk<'e> {
         Type::map(keys, values)
     }
 
-    /// The type of an entry that is there only if its value is.
+    /// Returns the type of an entry that is present only if its optional value is.
     fn unwrapped(&mut self, node: u64, ty: Type) -> Type {
         match ty {
             Type::Optional(value) => (*value).clone(),
@@ -205,7 +204,7 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// The type of the entries so far and one more; a mixture is `dyn`.
+    /// Joins the type of the previous entries with that of the next; a mixture is `dyn`.
     fn join(&mut self, before: Option<Type>, next: Type) -> Type {
         match before {
             None => next,
@@ -264,7 +263,7 @@ impl<'e> Walk<'e> {
             Type::List(items) => ((**items).clone(), Type::Dyn),
             Type::Map(pair) => pair.as_ref().clone(),
             Type::Dyn | Type::Error | Type::Var(_) => {
-                // Nothing more may be learnt of it: the loop takes it as it comes.
+                // The range stays `dyn`: the loop accepts whatever it is at run time.
                 self.known.assign(&Type::Dyn, &range);
                 (Type::Dyn, Type::Dyn)
             }
@@ -272,7 +271,8 @@ impl<'e> Walk<'e> {
                 self.wrong(
                     fold.iter_range.id,
                     format!(
-                        "expression of type '{range}' cannot be range of a comprehension (must be list, map, or dynamic)"
+                        "expression of type '{range}' cannot be range of a comprehension (must be list, map, or \
+                        dynamic)"
                     ),
                 );
                 (Type::Error, Type::Error)
@@ -312,12 +312,12 @@ fn type_of(literal: &LiteralValue) -> Type {
     }
 }
 
-/// A name without the dot that makes it global; there is no container that it would lead out of.
+/// Strips the dot that makes a name global. There is no container that it would lead out of.
 pub(super) fn global(name: &str) -> &str {
     name.strip_prefix('.').unwrap_or(name)
 }
 
-/// The name that an identifier and selections from it spell: `a.b.c`.
+/// Returns the qualified name that an identifier and its selections spell: `a.b.c`.
 pub(super) fn qualified(expr: &IdedExpr) -> Option<String> {
     let mut fields = Vec::new();
     let mut expr = expr;
@@ -340,7 +340,7 @@ pub(super) fn qualified(expr: &IdedExpr) -> Option<String> {
     }
 }
 
-/// Types of libraries that pass for messages, of which a field would be looked up.
+/// Returns true for library types that count as messages, whose fields would be looked up.
 fn is_message(library: &str) -> bool {
     library.starts_with("kubernetes.")
 }

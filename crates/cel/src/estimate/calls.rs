@@ -1,21 +1,21 @@
-//! Estimates of calls: operators and the standard functions. Those of the libraries are in
+//! Cost estimates of calls: operators and standard functions. Those of the libraries are in
 //! [`super::library`].
 
-use super::place::{Place, Step};
+use super::origin::{Origin, Step};
 use super::{Contents, Range, Walk};
 use crate::types::Type;
 use cel::common::ast::{CallExpr, IdedExpr, operators};
 
-/// Reading a character of a text, or comparing it.
+/// Cost of reading or comparing a character of a text, in units.
 pub(super) const CHARACTER: f64 = 0.1;
-/// A character of a regular expression: about four make a state.
+/// Cost factor of a character of a regular expression: about four make a state.
 pub(super) const PATTERN_CHARACTER: f64 = 0.25;
 
-/// An operand, estimated: the target first, if there is one.
+/// An estimated operand. The target, if there is one, is the first operand.
 pub(super) struct Operand<'e> {
     pub(super) expr: &'e IdedExpr,
     pub(super) ty: Type,
-    pub(super) place: Place,
+    pub(super) origin: Origin,
     pub(super) size: Option<Range>,
 }
 
@@ -29,8 +29,8 @@ impl Operand<'_> {
     }
 }
 
-/// The estimate of a call without its operands, and the size of its result where the function says
-/// it.
+/// Estimated cost of a call without its operands, and the size of its result if the function
+/// determines it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Call {
     pub(super) cost: Range,
@@ -48,7 +48,7 @@ impl Call {
         Call { cost, size: Some(size) }
     }
 
-    /// One or the other: the types do not say which overload will run.
+    /// Returns the union of two estimates, for a call whose overload the types leave open.
     fn or(self, other: Call) -> Call {
         let size = match (self.size, other.size) {
             (Some(one), Some(two)) => Some(one.or(two)),
@@ -64,7 +64,7 @@ impl Call {
 impl<'e> Walk<'e> {
     pub(super) fn call(&mut self, expr: &'e IdedExpr, call: &'e CallExpr) -> Range {
         let target = call.target.as_deref();
-        // A target may be no value but the first part of the function's name.
+        // A target may be the first part of the function's name instead of a value.
         let (name, target) = match self.checked.name(expr.id) {
             Some(name) => (name, target.filter(|_| name == call.func_name)),
             None => (call.func_name.as_str(), target),
@@ -76,7 +76,7 @@ impl<'e> Walk<'e> {
             operands.push(Operand {
                 expr: operand,
                 ty: self.ty(operand),
-                place: self.place(operand),
+                origin: self.origin(operand),
                 size: self.size(operand),
             });
         }
@@ -86,7 +86,7 @@ impl<'e> Walk<'e> {
                 self.alike(expr.id, operands[0].expr);
                 return cost.plus(Range::ONE);
             }
-            // The first operand may decide.
+            // The first operand may decide the result.
             (operators::LOGICAL_AND | operators::LOGICAL_OR, [first, ..]) => {
                 self.set_size(expr.id, Some(Range::ONE));
                 let min = first.min;
@@ -121,12 +121,12 @@ impl<'e> Walk<'e> {
 
     fn index(&mut self, expr: &IdedExpr, operands: &[Operand<'_>]) {
         let Some(container) = operands.first() else { return };
-        // An index into an optional is a function like any other.
+        // An index into an optional is priced like any other function.
         if matches!(container.ty, Type::Optional(_)) {
             return;
         }
-        self.places
-            .insert(expr.id, container.place.step(self.env, Step::Values));
+        self.origins
+            .insert(expr.id, container.origin.step(self.env, Step::Values));
         let size = container.contents(self).map(|c| c.value);
         self.set_size(expr.id, size.or_else(|| self.size(expr)));
     }
@@ -139,7 +139,7 @@ impl<'e> Walk<'e> {
     }
 }
 
-/// What the type of an operand says of a distinction between types.
+/// Answer that an operand's type gives to a question about types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Is {
     Yes,
@@ -148,7 +148,7 @@ enum Is {
 }
 
 impl Is {
-    fn of(ty: &Type, test: impl Fn(&Type) -> bool) -> Is {
+    fn matching(ty: &Type, test: impl Fn(&Type) -> bool) -> Is {
         match ty {
             Type::Dyn | Type::Param(_) => Is::Perhaps,
             ty if test(ty) => Is::Yes,
@@ -157,10 +157,10 @@ impl Is {
     }
 
     fn text(ty: &Type) -> Is {
-        Is::of(ty, |ty| matches!(ty, Type::String | Type::Bytes))
+        Is::matching(ty, |ty| matches!(ty, Type::String | Type::Bytes))
     }
 
-    /// Of two operands of one type, of which either may say it.
+    /// Combines the answers of two operands of one type.
     fn both(self, other: Is) -> Is {
         match (self, other) {
             (Is::Perhaps, known) | (known, _) => known,
@@ -179,7 +179,7 @@ impl Is {
 fn standard(name: &str, has_target: bool, operands: &[Operand<'_>]) -> Call {
     match (name, operands) {
         ("startsWith" | "endsWith", [_, part]) => Call::costs(part.size().scaled(CHARACTER)),
-        // The global form is another overload, which is not priced by sizes.
+        // The global form is another overload, whose price does not depend on sizes.
         ("matches", [text, pattern]) if has_target => Call::costs(matching(text.size(), pattern.size())),
         ("contains", [text, part]) => Call::costs(text.size().scaled(CHARACTER).times(part.size().scaled(CHARACTER))),
         ("format", [text, _]) => Call::costs(text.size().scaled(CHARACTER)),
@@ -190,16 +190,15 @@ fn standard(name: &str, has_target: bool, operands: &[Operand<'_>]) -> Call {
         ("bytes", [text]) => {
             let size = text.size();
             let made = Call::makes(size.scaled(CHARACTER), size.times(Range { min: 1, max: 4 }));
-            Is::of(&text.ty, |ty| *ty == Type::String).choose(made, Call::ONE)
+            Is::matching(&text.ty, |ty| *ty == Type::String).choose(made, Call::ONE)
         }
         ("string", [bytes]) => {
             let Range { min, max } = bytes.size();
             let made = Call::makes(bytes.size().scaled(CHARACTER), Range { min: min / 4, max });
-            Is::of(&bytes.ty, |ty| *ty == Type::Bytes).choose(made, Call::ONE)
+            Is::matching(&bytes.ty, |ty| *ty == Type::Bytes).choose(made, Call::ONE)
         }
-        (operators::IN, [_, container]) => {
-            Is::of(&container.ty, |ty| matches!(ty, Type::List(_))).choose(Call::costs(container.size()), Call::ONE)
-        }
+        (operators::IN, [_, container]) => Is::matching(&container.ty, |ty| matches!(ty, Type::List(_)))
+            .choose(Call::costs(container.size()), Call::ONE),
         (operators::ADD, [left, right]) => add(left, right),
         (operators::EQUALS | operators::NOT_EQUALS, [left, right]) => compared(left.size(), right.size()),
         (operators::LESS | operators::LESS_EQUALS | operators::GREATER | operators::GREATER_EQUALS, [left, right]) => {
@@ -211,26 +210,26 @@ fn standard(name: &str, has_target: bool, operands: &[Operand<'_>]) -> Call {
     }
 }
 
-/// A match takes the time of the text times that of the pattern, each at least one.
+/// Estimates a match: the size of the text times that of the pattern, each at least one.
 pub(super) fn matching(text: Range, pattern: Range) -> Range {
     text.plus(Range::ONE)
         .scaled(CHARACTER)
         .times(pattern.scaled(PATTERN_CHARACTER))
 }
 
-/// Values are compared as far as the shorter one goes.
+/// Estimates a comparison of two values, which ends with the shorter one.
 fn compared(left: Range, right: Range) -> Call {
     let max = left.max.min(right.max);
     let min = max.min(1);
     Call::costs(Range { min, max }.scaled(CHARACTER))
 }
 
-/// Texts are copied; lists are joined without copying.
+/// Estimates `+`: texts are copied, lists are joined without copying.
 fn add(left: &Operand<'_>, right: &Operand<'_>) -> Call {
     let size = left.size().plus(right.size());
     let text = Call::makes(size.scaled(CHARACTER), size);
     let list = Call::makes(Range::ONE, size);
-    let is_list = |ty: &Type| Is::of(ty, |ty| matches!(ty, Type::List(_)));
+    let is_list = |ty: &Type| Is::matching(ty, |ty| matches!(ty, Type::List(_)));
     let other = is_list(&left.ty).both(is_list(&right.ty)).choose(list, Call::ONE);
     Is::text(&left.ty).both(Is::text(&right.ty)).choose(text, other)
 }

@@ -1,21 +1,21 @@
-//! Sizes that Kubernetes' estimate leaves open and that are known all the same. Only where absence
-//! is a result, in conversion rules: no answer of Kubernetes names an estimate of those, and rules
-//! that join texts of numbers are their trade.
+//! Bounds of sizes that Kubernetes' estimate leaves open. Used only where absence is a result, in
+//! conversion rules: their estimates appear in no message of Kubernetes, and they often join texts
+//! of numbers.
 
 use super::calls::Operand;
-use super::place::Step;
+use super::origin::Step;
 use super::{Container, Range, Walk, contents};
 use crate::program::AbsenceMode;
 use crate::types::Type;
 use cel::common::ast::{Expr, IdedExpr, LiteralValue, operators};
 
-/// The longest text of a number, a boolean, a duration or a timestamp:
+/// Size of the text of a number, boolean, duration or timestamp; the longest is
 /// `9999-12-31T23:59:59.999999999+14:00`.
 const SCALAR_TEXT: Range = Range { min: 1, max: 35 };
 
 impl Walk<'_> {
-    /// The size of a call's result, where the function does not say it. Notes where an optional
-    /// value lies, and how large the pieces of a text are.
+    /// Returns the size of a call's result where the function does not determine it. Records the
+    /// origin of optional values and the sizes of the parts of texts.
     pub(super) fn closer(&mut self, id: u64, name: &str, operands: &[Operand<'_>]) -> Option<Range> {
         if self.env.mode != AbsenceMode::Absent {
             return None;
@@ -28,24 +28,24 @@ impl Walk<'_> {
                 None
             }
             (operators::OPT_SELECT, [of, field]) => {
-                let place = of.place.step(self.env, Step::Field(literal(field.expr)?));
-                let size = place.size();
-                self.places.insert(id, place);
+                let origin = of.origin.step(self.env, Step::Field(literal(field.expr)?));
+                let size = origin.size();
+                self.origins.insert(id, origin);
                 size
             }
             (operators::OPT_INDEX, [of, _]) => match of.contents(self) {
                 Some(contents) => Some(contents.value),
                 None => {
-                    let place = of.place.step(self.env, Step::Values);
-                    let size = place.size();
-                    self.places.insert(id, place);
+                    let origin = of.origin.step(self.env, Step::Values);
+                    let size = origin.size();
+                    self.origins.insert(id, origin);
                     size
                 }
             },
             ("orValue" | "or", [one, other]) => Some(one.size().or(other.size())),
             ("optional.of" | "value", [of]) => of.size,
             ("optional.none", []) => Some(Range::ZERO),
-            // One type is compared with another at once.
+            // Types are compared in one step.
             ("type", [_]) => Some(Range::ONE),
             _ => None,
         }
@@ -92,7 +92,8 @@ mod tests {
         Program::compile_in(source, &env).unwrap().estimate().max
     }
 
-    /// What a text costs to join shows its size: a unit for every ten characters of the longest.
+    /// The cost of joining a text shows its estimated size: a unit for every ten characters of the
+    /// longest.
     #[test]
     fn texts_that_expressions_make_have_a_size() {
         for (source, most_here) in [
@@ -108,7 +109,7 @@ mod tests {
         ] {
             assert_eq!(most(source, AbsenceMode::Absent), most_here, "{source}");
         }
-        // Kubernetes leaves it open, and so do its rules here.
+        // Kubernetes leaves the size open, and so do validation rules here.
         assert!(most("string(self.n) + 's'", AbsenceMode::Error) > u64::MAX / 100);
     }
 }

@@ -1,8 +1,8 @@
-//! Estimates of the functions of Kubernetes' libraries and of cel-go's extensions, as each of them
+//! Cost estimates of the functions of Kubernetes' libraries and of cel-go's extensions, as each
 //! declares its price.
 
 use super::calls::{CHARACTER, Call, Operand, PATTERN_CHARACTER, matching};
-use super::place::{Place, Step};
+use super::origin::{Origin, Step};
 use super::{LIST, OBJECT, Range, Walk};
 use crate::cost::{AUTHORIZATION, NAMED_PATTERN_CHARACTERS_MAX};
 use crate::types::Type;
@@ -10,10 +10,10 @@ use cel::common::ast::{Expr, LiteralValue};
 
 /// Characters of the longest name of a format.
 const FORMAT_CHARACTERS_MAX: u64 = 64;
-/// Bytes of an address, version 4 and version 6.
+/// Bytes of an address: version 4 and version 6.
 const ADDRESS: Range = Range { min: 4, max: 16 };
 
-/// The price of a library's function; `None` for those that have none of their own.
+/// Estimates a library function; `None` for functions without a price of their own.
 pub(super) fn call(walk: &Walk<'_>, name: &str, has_target: bool, operands: &[Operand<'_>]) -> Option<Call> {
     Some(match (name, operands) {
         ("check", _) => Call::costs(Range::exactly(AUTHORIZATION)),
@@ -58,7 +58,7 @@ pub(super) fn call(walk: &Walk<'_>, name: &str, has_target: bool, operands: &[Op
     })
 }
 
-/// Lists and sets of cel-go's extensions.
+/// Estimates the list and set functions of cel-go's extensions.
 fn extension(name: &str, operands: &[Operand<'_>]) -> Option<Call> {
     Some(match (name, operands) {
         ("sets.contains" | "sets.intersects", [one, two]) => pairs(one.size(), two.size(), 1.0),
@@ -67,7 +67,7 @@ fn extension(name: &str, operands: &[Operand<'_>]) -> Option<Call> {
         ("reverse", [of]) => list(1.0, of.size()),
         ("slice", [of, from, to]) => {
             let (from, to) = (literal_or(from, 0), literal_or(to, of.size().max));
-            // Bounds the wrong way around wrap, as in cel-go: unbounded.
+            // Reversed bounds wrap, as in cel-go: the size is unbounded.
             list(1.0, Range::exactly(to.wrapping_sub(from)))
         }
         ("flatten", [of]) => list(1.0, of.size()),
@@ -83,12 +83,12 @@ fn pairs(one: Range, two: Range, factor: f64) -> Call {
     Call::costs(one.times(two).scaled(factor).plus(Range::ONE))
 }
 
-/// A list is made.
+/// Estimates a call that makes a list.
 fn list(factor: f64, size: Range) -> Call {
     Call::makes(size.scaled(factor).plus(Range::ONE).plus(LIST), size)
 }
 
-/// Each with each.
+/// Estimates a sort, which compares each item with each.
 fn sorted(of: &Operand<'_>) -> Call {
     let pairs = of.size().times(of.size());
     let item = match &of.ty {
@@ -117,14 +117,14 @@ fn literal_or(operand: &Operand<'_>, default: u64) -> u64 {
     literal(operand).map_or(default, |n| u64::try_from(n).unwrap_or(0))
 }
 
-/// A selector is a list of requirements, each an object with a list; the shortest has two
-/// characters.
+/// Estimates the parsing of a selector: a list of requirements, each an object with a list. The
+/// shortest requirement has two characters.
 fn selector(text: Range) -> Range {
     let requirements = text.scaled(0.5).scaled((LIST.max + OBJECT.max) as f64);
     LIST.plus(text.scaled(CHARACTER)).plus(requirements)
 }
 
-/// Each item once, texts character by character.
+/// Estimates one visit of each item, with texts read character by character.
 fn traversal(walk: &Walk<'_>, target: &Operand<'_>) -> Range {
     match &target.ty {
         Type::List(item) if matches!(**item, Type::String | Type::Bytes) => {
@@ -136,13 +136,13 @@ fn traversal(walk: &Walk<'_>, target: &Operand<'_>) -> Range {
     }
 }
 
-/// The size of a list's items: what is declared of them.
+/// Returns the declared size of a list's items.
 fn items(walk: &Walk<'_>, list: &Operand<'_>) -> Range {
-    let place = match &list.place {
-        Place::Nowhere => Place::Nowhere,
-        place => place.step(walk.env, Step::Values),
+    let origin = match &list.origin {
+        Origin::Computed => Origin::Computed,
+        origin => origin.step(walk.env, Step::Values),
     };
-    place.size().unwrap_or(Range::ANY)
+    origin.size().unwrap_or(Range::ANY)
 }
 
 fn joined(walk: &Walk<'_>, list: &Operand<'_>, separator: Option<&Operand<'_>>) -> Range {
@@ -159,7 +159,7 @@ fn joined(walk: &Walk<'_>, list: &Operand<'_>, separator: Option<&Operand<'_>>) 
     texts.plus(separator.size().times(between))
 }
 
-/// A text argument is parsed first.
+/// Adds the cost of parsing a text argument.
 fn parsed(cost: Range, other: &Operand<'_>) -> Range {
     let text = cost.plus(other.size().scaled(CHARACTER));
     match &other.ty {
@@ -169,8 +169,8 @@ fn parsed(cost: Range, other: &Operand<'_>) -> Range {
     }
 }
 
-/// The shortest and the longest text that replacing can make. An empty `from` puts `to` around
-/// every character.
+/// Returns the sizes of the shortest and the longest result of replacing. An empty `from` puts `to`
+/// around every character.
 fn replaced(text: Range, from: Range, to: Range) -> Range {
     let most = match from.min {
         0 => (text.max.saturating_add(1), text.max),
@@ -189,7 +189,7 @@ fn replaced(text: Range, from: Range, to: Range) -> Range {
     }
 }
 
-/// `==` on the types of libraries.
+/// Estimates `==` of library types.
 fn same(ty: &Type, size: Option<Range>) -> Option<Call> {
     let Type::Opaque(name) = ty else { return None };
     Some(match *name {

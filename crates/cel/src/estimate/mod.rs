@@ -1,17 +1,17 @@
-//! What an evaluation may cost, from the expression, its types and the declared bounds of values,
-//! before any value is seen: Kubernetes' estimate, number by number, since its refusals of rules
-//! print it.
+//! Static cost estimates from the expression, its types and the declared bounds, before any value
+//! is known. The figures are exactly those of Kubernetes, whose messages about refused rules print
+//! them.
 //!
-//! It is that of cel-go's checker: a walk over the tree in which every node has a range of costs
-//! and, if something says it, a range of sizes. Sizes come from literals, from the bounds of
-//! declared values, and through functions whose results are as large as their arguments let them
-//! be. A loop costs its body times the size of what it runs over. What nothing bounds is
-//! `u64::MAX`. Rules of conversions are estimated more closely: see [`closer`].
+//! The model is that of cel-go's checker: a walk over the tree gives every node a range of costs
+//! and, where it is known, a range of sizes. Sizes come from literals, from declared bounds, and
+//! from functions whose results are bounded by their arguments. A loop costs its body times the
+//! size of its range. An unbounded cost is `u64::MAX`. Rules of conversions get tighter bounds: see
+//! [`closer`].
 
 mod calls;
 mod closer;
 mod library;
-mod place;
+mod origin;
 mod range;
 
 use crate::check::Checked;
@@ -19,23 +19,23 @@ use crate::env::Env;
 use crate::parse::Parsed;
 use crate::types::Type;
 use cel::common::ast::{ComprehensionExpr, EntryExpr, Expr, IdedExpr, LiteralValue, SelectExpr};
-use place::{Place, Step};
+use origin::{Origin, Step};
 pub(crate) use range::Range;
 use std::collections::HashMap;
 
-/// Reading a name or a field.
+/// Cost of reading a name or a field.
 const READ: Range = Range::ONE;
-/// A literal list, map or object, without its parts.
+/// Cost of a literal list, map or object without its parts.
 const LIST: Range = Range::exactly(10);
 const MAP: Range = Range::exactly(30);
 const OBJECT: Range = Range::exactly(40);
 
-/// Estimates what one evaluation of an expression costs.
+/// Estimates the cost of one evaluation, in units.
 pub(crate) fn estimate(parsed: &Parsed, checked: &Checked, env: &Env) -> Range {
     let mut walk = Walk {
         checked,
         env,
-        places: HashMap::new(),
+        origins: HashMap::new(),
         sizes: HashMap::new(),
         contents: HashMap::new(),
         locals: Vec::new(),
@@ -43,7 +43,7 @@ pub(crate) fn estimate(parsed: &Parsed, checked: &Checked, env: &Env) -> Range {
     walk.cost(&parsed.tree)
 }
 
-/// The sizes of what a list or a map holds.
+/// Sizes of the parts of a list or map.
 #[derive(Debug, Clone, Copy)]
 struct Contents {
     kind: Container,
@@ -71,7 +71,7 @@ impl Contents {
 #[derive(Debug)]
 struct Local<'e> {
     name: &'e str,
-    place: Place,
+    origin: Origin,
     size: Option<Range>,
     contents: Option<Contents>,
 }
@@ -79,11 +79,11 @@ struct Local<'e> {
 struct Walk<'e> {
     checked: &'e Checked,
     env: &'e Env,
-    /// Where in the declared variables the value of a node lies.
-    places: HashMap<u64, Place>,
+    /// Origins of the nodes' values in the declared variables, by node.
+    origins: HashMap<u64, Origin>,
     sizes: HashMap<u64, Range>,
     contents: HashMap<u64, Contents>,
-    /// Innermost last.
+    /// Variables of the enclosing macros, innermost last.
     locals: Vec<Local<'e>>,
 }
 
@@ -92,15 +92,15 @@ impl<'e> Walk<'e> {
         match &expr.expr {
             Expr::Unspecified | Expr::Literal(_) => Range::ZERO,
             Expr::Ident(name) => {
-                let place = self.local(name).map(|l| l.place.clone());
-                let place = place.unwrap_or_else(|| Place::variable(self.env, name));
-                self.places.insert(expr.id, place);
+                let origin = self.local(name).map(|l| l.origin.clone());
+                let origin = origin.unwrap_or_else(|| Origin::variable(self.env, name));
+                self.origins.insert(expr.id, origin);
                 READ
             }
             Expr::Select(select) => match self.checked.name(expr.id) {
-                // One name, of a type.
+                // A qualified name of a type counts as one name.
                 Some(name) => {
-                    self.places.insert(expr.id, Place::variable(self.env, name));
+                    self.origins.insert(expr.id, Origin::variable(self.env, name));
                     READ
                 }
                 None => self.select(expr.id, select),
@@ -139,14 +139,14 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// `has(a.b)` costs what reading `a` does.
+    /// Estimates a selection. `has(a.b)` costs as much as reading `a`.
     fn select(&mut self, id: u64, select: &'e SelectExpr) -> Range {
         let sum = self.cost(&select.operand);
         if select.test {
             return sum;
         }
-        let place = self.place(&select.operand).step(self.env, Step::Field(&select.field));
-        self.places.insert(id, place);
+        let origin = self.origin(&select.operand).step(self.env, Step::Field(&select.field));
+        self.origins.insert(id, origin);
         match self.ty(&select.operand) {
             Type::Map(_) | Type::Object(_) | Type::Param(_) => sum.plus(READ),
             _ => sum,
@@ -191,18 +191,18 @@ impl<'e> Walk<'e> {
         sum
     }
 
-    /// A variable that holds what an expression does.
+    /// Declares a variable that holds the value of an expression.
     fn declare(&mut self, name: &'e str, expr: &'e IdedExpr) {
         let local = Local {
             name,
-            place: self.place(expr),
+            origin: self.origin(expr),
             size: self.size(expr),
             contents: self.contents(expr),
         };
         self.locals.push(local);
     }
 
-    /// A variable that runs over what an expression holds.
+    /// Declares a variable that iterates over the parts of an expression.
     fn iterate(&mut self, name: &'e str, over: &'e IdedExpr, part: Part) {
         let contents = self.contents(over);
         let kind = match (contents, self.ty(over)) {
@@ -217,7 +217,7 @@ impl<'e> Walk<'e> {
         };
         let local = Local {
             name,
-            place: self.place(over).step(self.env, step),
+            origin: self.origin(over).step(self.env, step),
             size: contents.map(|c| if is_key { c.key } else { c.value }),
             contents: None,
         };
@@ -239,19 +239,19 @@ impl<'e> Walk<'e> {
         self.checked.ty(expr.id).clone()
     }
 
-    fn place(&self, expr: &IdedExpr) -> Place {
+    fn origin(&self, expr: &IdedExpr) -> Origin {
         match self.named(expr) {
-            Some(local) => local.place.clone(),
-            None => self.places.get(&expr.id).cloned().unwrap_or(Place::Nowhere),
+            Some(local) => local.origin.clone(),
+            None => self.origins.get(&expr.id).cloned().unwrap_or(Origin::Computed),
         }
     }
 
-    /// The size of a value, as `size()` has it. In this order, which decides: a size that was
-    /// computed or is written out, the declared bounds, the type, the variable that it is.
+    /// Returns the size of a value, as `size()` counts it. The first known of: a computed or
+    /// literal size, the declared bounds, the type, the variable's size.
     fn size(&self, expr: &IdedExpr) -> Option<Range> {
         (self.sizes.get(&expr.id).copied())
             .or_else(|| written(expr))
-            .or_else(|| self.place(expr).size())
+            .or_else(|| self.origin(expr).size())
             .or_else(|| is_scalar(&self.ty(expr)).then_some(Range::ONE))
             .or_else(|| self.named(expr)?.size)
     }
@@ -276,21 +276,21 @@ impl<'e> Walk<'e> {
         }
     }
 
-    /// A node whose value is that of another.
+    /// Records that a node has the same value as another.
     fn alike(&mut self, id: u64, other: &IdedExpr) {
         self.set_size(id, self.size(other));
         self.set_contents(id, self.contents(other));
     }
 }
 
-/// What a variable of a macro runs over.
+/// Part of a collection that a macro's variable iterates over.
 #[derive(Debug, Clone, Copy)]
 enum Part {
     /// The first of two variables: keys, or indexes of a list.
     Key,
-    /// The second of two.
+    /// The second of two variables.
     Value,
-    /// A single one: keys of a map, items of a list.
+    /// A single variable: keys of a map, items of a list.
     Only,
 }
 
@@ -303,13 +303,13 @@ fn contents(kind: Container, key: Range, value: Range) -> Contents {
     }
 }
 
-/// `cel.bind` is a loop over nothing that never starts; only its result is of interest.
+/// Returns true for `cel.bind`: a loop over nothing that never starts; only its result matters.
 fn is_bind(fold: &ComprehensionExpr) -> bool {
     matches!(&fold.iter_range.expr, Expr::List(list) if list.elements.is_empty())
         && matches!(&fold.loop_cond.expr, Expr::Literal(LiteralValue::Boolean(b)) if !*b.inner())
 }
 
-/// The size that an expression shows.
+/// Returns the size of a literal.
 fn written(expr: &IdedExpr) -> Option<Range> {
     let size = match &expr.expr {
         Expr::Literal(LiteralValue::String(text)) => text.inner().chars().count(),
@@ -322,7 +322,7 @@ fn written(expr: &IdedExpr) -> Option<Range> {
     Some(Range::exactly(size as u64))
 }
 
-/// Types whose values are all of one size.
+/// Returns true for types whose values are all of one size.
 fn is_scalar(ty: &Type) -> bool {
     match ty {
         Type::Bool | Type::Double | Type::Duration | Type::Int | Type::Timestamp | Type::Uint => true,

@@ -1,10 +1,10 @@
-//! Ranges of sizes and of costs: at least, at most. Sums and products stop at `u64::MAX`, which
+//! Ranges of sizes and costs with inclusive ends. Sums and products saturate at `u64::MAX`, which
 //! means unbounded.
 
-/// 2⁶⁴ as a double: from here on a product is unbounded.
+/// 2⁶⁴ as a double: larger products are unbounded.
 const UNBOUNDED: f64 = 18_446_744_073_709_551_616.0;
 
-/// A range of sizes or of costs, both ends within.
+/// A range of sizes or costs, both ends inclusive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Range {
     pub(crate) min: u64,
@@ -14,9 +14,9 @@ pub(crate) struct Range {
 impl Range {
     pub(crate) const ZERO: Range = Range::exactly(0);
     pub(crate) const ONE: Range = Range::exactly(1);
-    /// Of a size: nothing is known.
+    /// An unknown size.
     pub(crate) const ANY: Range = Range { min: 0, max: u64::MAX };
-    /// What the union with is the other one: no range has been seen yet.
+    /// The neutral element of the union: no range so far.
     pub(crate) const NONE: Range = Range { min: u64::MAX, max: 0 };
 
     pub(crate) const fn exactly(n: u64) -> Range {
@@ -41,7 +41,7 @@ impl Range {
         }
     }
 
-    /// The product with a factor, rounded up.
+    /// Returns the product with a factor, rounded up.
     pub(crate) fn scaled(self, factor: f64) -> Range {
         Range {
             min: scaled(self.min, factor),
@@ -49,7 +49,7 @@ impl Range {
         }
     }
 
-    /// The smallest range that holds both.
+    /// Returns the smallest range that holds both.
     pub(crate) fn or(self, other: Range) -> Range {
         Range {
             min: self.min.min(other.min),
@@ -58,8 +58,8 @@ impl Range {
     }
 }
 
-/// `n * factor`, rounded up. Through doubles, whose roundings are part of the estimates that
-/// Kubernetes makes.
+/// Returns `n * factor`, rounded up. Computed with doubles, whose rounding is part of Kubernetes'
+/// estimates.
 pub(crate) fn scaled(n: u64, factor: f64) -> u64 {
     let n = n as f64;
     if n > 0.0 && factor > 0.0 && n > UNBOUNDED / factor {

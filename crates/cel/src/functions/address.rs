@@ -1,7 +1,7 @@
 //! IP addresses and networks: `ip('10.0.0.1')`, `cidr('10.0.0.0/8')`.
 //!
-//! Read as Go's `net/netip` reads them, and refused in its words; addresses with zones and IPv4
-//! addresses in IPv6 clothes are refused by Kubernetes.
+//! Parsed as by Go's `net/netip`, with its error messages. Kubernetes refuses addresses with zones
+//! and IPv4 addresses mapped into IPv6.
 
 use super::opaque::{Opaque, opaque, text_argument};
 use super::text::quoted;
@@ -95,7 +95,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// An address with the length of a prefix.
+/// An address with a prefix length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Cidr {
     address: IpAddr,
@@ -103,7 +103,7 @@ pub(crate) struct Cidr {
 }
 
 impl Cidr {
-    /// Bytes of the prefix: what `size` is of it where prices are made.
+    /// Returns the bytes of the prefix, which prices count as its `size`.
     pub(crate) fn prefix_bytes(self) -> u64 {
         u64::from(self.bits.div_ceil(8))
     }
@@ -168,7 +168,7 @@ fn contains_ip<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let inner = std::slice::from_ref(inner);
     let inner = match inner {
         [Val::Opaque(_)] => address(inner, "containsIP")?,
-        // Kubernetes says no more of a text that is no address.
+        // Kubernetes' error for a text that is no address has no detail.
         _ => parse_ip(text_argument(cx, inner, "containsIP")?).map_err(|_| no_overload("containsIP"))?,
     };
     Ok(Val::Bool(outer.contains(inner)))
@@ -187,7 +187,7 @@ fn contains_network<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     Ok(Val::Bool(outer.contains(inner.address) && outer.bits <= inner.bits))
 }
 
-/// Longer texts are no addresses, and say enough about themselves within this.
+/// Bytes of a text repeated in an error. Longer texts are no addresses.
 const SHOWN_BYTES_MAX: usize = 256;
 
 fn clipped(text: &str) -> &str {
@@ -216,7 +216,7 @@ fn parse_network(text: &str) -> std::result::Result<Cidr, EvalError> {
     let text = clipped(text);
     const CONTEXT: &str = "network address parse error during conversion from string";
     let network = go_prefix(text)
-        // Said twice, as Kubernetes does.
+        // The message has this prefix twice, as in Kubernetes.
         .map_err(|e| {
             invalid(format!(
                 "{CONTEXT}: {CONTEXT}: netip.ParsePrefix({}): {e}",
@@ -250,7 +250,7 @@ fn go_prefix(text: &str) -> std::result::Result<Cidr, String> {
     }
 }
 
-/// An address, and whether it had a zone.
+/// Parses an address. The flag is true if it had a zone.
 pub(super) fn go_address(text: &str) -> std::result::Result<(IpAddr, bool), String> {
     let failure = |(message, at): Failure<'_>| {
         let place = if at.is_empty() {
@@ -278,7 +278,7 @@ pub(super) fn go_address(text: &str) -> std::result::Result<(IpAddr, bool), Stri
     }
 }
 
-/// What is wrong, and the text from there on.
+/// The problem, and the text from the faulty part on.
 type Failure<'t> = (&'static str, &'t str);
 
 fn octets(text: &str) -> std::result::Result<[u8; 4], Failure<'_>> {

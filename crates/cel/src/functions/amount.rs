@@ -1,16 +1,15 @@
 //! Kubernetes quantities: `quantity('1.5Gi')`, compared and added exactly.
 //!
 //! A quantity is a decimal number with a suffix (`m`, `k`, `Mi`, `e3` …), rounded away from zero to
-//! whole nano-units, so a natural number, a power of ten of those and a sign hold it. The power is
-//! not worked out: `1e1000` is as small as `1`. Kubernetes also keeps what fits as an integer with
-//! a decimal scale, and calls only those integers: `1.5Gi` and `1000m` are none to it, so `Small`
-//! is kept as well.
+//! whole nano-units. It is stored as a natural number of nano-units, a power of ten and a sign; the
+//! power is not multiplied out, so that `1e1000` takes no more memory than `1`. Kubernetes also
+//! keeps numbers that fit as an integer with a decimal scale, and calls only those integers:
+//! `1.5Gi` and `1000m` are none. `Small` is that form.
 
 use super::natural::Natural;
 use std::{cmp::Ordering, fmt};
 
-/// Digits of a number that is worked with: far beyond what anyone owns, small enough to compare for
-/// one unit.
+/// Digits of a computed number: far beyond real amounts, few enough to compare for one cost unit.
 pub(super) const DIGITS_MAX: usize = 4_096;
 
 const WRONG_FORMAT: &str =
@@ -18,7 +17,7 @@ const WRONG_FORMAT: &str =
 const WRONG_NUMBER: &str = "unable to parse numeric part of quantity";
 const WRONG_SUFFIX: &str = "unable to parse quantity's suffix";
 
-/// How a quantity is written.
+/// Notation of a quantity's suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {
     Decimal,
@@ -26,10 +25,10 @@ enum Format {
     Exponent,
 }
 
-/// An amount in Kubernetes' words, exact.
+/// A Kubernetes quantity, exact.
 #[derive(Debug, Clone)]
 pub struct Quantity {
-    /// Nano-units, times 10^`tens`.
+    /// The amount in nano-units, as a multiple of 10^`tens`.
     number: Natural,
     tens: u32,
     negative: bool,
@@ -45,7 +44,7 @@ struct Small {
 }
 
 impl Small {
-    /// The value with a smaller scale.
+    /// Returns the value for a smaller scale.
     fn rescaled(self, scale: i32) -> Option<i64> {
         match self.value {
             0 => Some(0),
@@ -69,7 +68,7 @@ impl Small {
     }
 }
 
-/// A number's text, taken apart.
+/// The parts of a number's text.
 struct Parts<'t> {
     negative: bool,
     whole: &'t str,
@@ -101,7 +100,7 @@ fn parts(text: &str) -> std::result::Result<Parts<'_>, &'static str> {
     })
 }
 
-/// Format, power of ten and power of two of a suffix.
+/// Returns the notation, power of ten and power of two of a suffix.
 fn scale(suffix: &str) -> Option<(Format, i32, u32)> {
     let decimal = |power| Some((Format::Decimal, power, 0));
     let binary = |power| Some((Format::Binary, 0, power));
@@ -130,10 +129,11 @@ fn scale(suffix: &str) -> Option<(Format, i32, u32)> {
 }
 
 impl Quantity {
-    /// Reads `1.5Gi`, `250m`, `3`.
+    /// Parses a quantity: `1.5Gi`, `250m`, `3`.
     ///
     /// # Errors
-    /// In the words of Kubernetes' parser.
+    ///
+    /// Returns the message of Kubernetes' parser.
     pub fn parse(text: &str) -> std::result::Result<Self, &'static str> {
         let parts = parts(text)?;
         let (format, tens, twos) = scale(parts.suffix).ok_or(WRONG_SUFFIX)?;
@@ -165,18 +165,18 @@ impl Quantity {
         }
     }
 
-    /// A whole number.
+    /// Returns the quantity of a whole number.
     pub fn of_integer(value: i64) -> Self {
         let number = Natural::of_digits(&value.unsigned_abs().to_string());
         Self::new(number, 9, value < 0, Some(Small { value, scale: 0 }), Format::Exponent)
     }
 
-    /// Digits that are kept of it.
+    /// Returns the number of decimal digits that are stored.
     pub(super) fn digits(&self) -> usize {
         self.number.digits()
     }
 
-    /// Whether it is below, at or above zero.
+    /// Compares the quantity with zero.
     pub fn sign(&self) -> Ordering {
         match (self.number.is_zero(), self.negative) {
             (true, _) => Ordering::Equal,
@@ -185,7 +185,7 @@ impl Quantity {
         }
     }
 
-    /// Which of two is more.
+    /// Compares two quantities by value.
     pub fn compare(&self, other: &Self) -> Ordering {
         match (self.negative, other.negative) {
             (false, false) => self.distance_from_zero(other),
@@ -199,7 +199,7 @@ impl Quantity {
             return other.number.is_zero().cmp(&self.number.is_zero());
         }
         let digits = |q: &Self| u64::from(q.tens) + q.number.digits() as u64;
-        // Of the same number of digits the powers differ by no more than those are written.
+        // Numbers with equally many digits have powers that differ by at most the stored digits.
         digits(self)
             .cmp(&digits(other))
             .then_with(|| match self.tens.cmp(&other.tens) {
@@ -211,17 +211,17 @@ impl Quantity {
             })
     }
 
-    /// The number with a smaller power of ten.
+    /// Returns the number for a smaller power of ten.
     fn expanded(&self, tens: u32) -> Natural {
         self.number.clone().times_ten(self.tens - tens)
     }
 
-    /// Whether it has no fraction, however it is written.
+    /// Returns true if the quantity has no fraction, in any notation.
     pub fn is_whole(&self) -> bool {
         self.tens >= 9 || self.expanded(0).divided(1_000_000_000).1 == 0
     }
 
-    /// The whole number that it is, if it is one that fits.
+    /// Returns the quantity as an integer, if it is whole and fits.
     pub fn whole(&self) -> Option<i64> {
         let (whole, rest) = match self.tens {
             0..32 => self.expanded(0).divided(1_000_000_000),
@@ -241,7 +241,7 @@ impl Quantity {
             None if self.negative => (-self.number.to_f64(), i64::from(self.tens) - 9),
             None => (self.number.to_f64(), i64::from(self.tens) - 9),
         };
-        // A power of ten out of text is rounded once.
+        // Parsing a power of ten from text rounds once.
         number * format!("1e{scale}").parse::<f64>().unwrap_or(f64::NAN)
     }
 
@@ -254,7 +254,7 @@ impl Quantity {
         self
     }
 
-    /// The sum, unless it has too many digits.
+    /// Returns the sum, or `None` if it has too many digits.
     pub(super) fn plus(&self, other: &Self) -> Option<Self> {
         let small = self.small.zip(other.small).and_then(|(a, b)| a.plus(b));
         if self.number.is_zero() || other.number.is_zero() {
@@ -276,7 +276,7 @@ impl Quantity {
         Some(Self::new(number, tens, negative, small, self.format))
     }
 
-    /// The canonical text: the largest suffix that leaves an integer.
+    /// Returns the canonical text, with the largest suffix that leaves an integer.
     pub(super) fn text(&self) -> String {
         let sign = if self.negative { "-" } else { "" };
         if let Some(text) = self.binary_text() {
@@ -299,7 +299,8 @@ impl Quantity {
         }
     }
 
-    /// The same without its sign of a whole number from 1024 that was written with a power of two.
+    /// Returns the canonical text, without its sign, of a whole number from 1024 in binary
+    /// notation.
     fn binary_text(&self) -> Option<String> {
         if self.format != Format::Binary {
             return None;
@@ -326,11 +327,11 @@ impl fmt::Display for Quantity {
 }
 
 impl Parts<'_> {
-    /// The number as an integer with a scale, where Kubernetes keeps it so.
+    /// Returns the number as an integer with a scale, where Kubernetes keeps it so.
     fn small(&self, format: Format, tens: i32, twos: u32) -> Option<Small> {
         let whole = self.whole.len().max(1);
         let fits = match format {
-            // Up to so many digits that the product has fewer than 15.
+            // Limited to digit counts whose product has fewer than 15 digits.
             Format::Binary => self.fraction.is_empty() && whole + twos as usize * 3 / 10 < 15,
             Format::Decimal | Format::Exponent => whole + self.fraction.len() <= 18,
         };
@@ -345,7 +346,7 @@ impl Parts<'_> {
     }
 }
 
-/// A quotient by 10^`power`, away from zero, so that a tiny request is never nothing.
+/// Divides by 10^`power` and rounds away from zero, so that a tiny request never becomes zero.
 fn rounded_away(number: &Natural, power: u64) -> Natural {
     let digits = number.to_string();
     let kept = digits

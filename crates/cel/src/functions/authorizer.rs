@@ -1,8 +1,7 @@
-//! Authorisation checks of admission policies:
+//! Authorization checks of admission policies:
 //! `authorizer.group('apps').resource('deployments').check('get')`.
 //!
-//! The library only puts the question together. Who answers it is the caller's, through
-//! [`Authorize`].
+//! The library only builds the check. The caller decides it through [`Authorize`].
 
 use super::opaque::{Opaque, opaque};
 use super::{Context, Function, member};
@@ -12,73 +11,73 @@ use crate::value::Val;
 use std::fmt;
 use std::rc::Rc;
 
-/// Answers authorisation checks, for the user of the request being admitted.
+/// Decides authorization checks for the user of the admitted request.
 pub trait Authorize: fmt::Debug {
-    /// Whether the subject may do that. Asked once for every `check` evaluated.
+    /// Decides one check. Called once for every `check` evaluated.
     fn check(&self, check: &AuthorizerCheck<'_>) -> AuthorizerDecision;
 }
 
-/// A question to an [`Authorize`].
+/// An authorization check.
 #[derive(Debug, Clone, Copy)]
 pub struct AuthorizerCheck<'a> {
-    /// Namespace and name of the service account to ask for; `None` for the user of the request.
+    /// Namespace and name of the service account to check; `None` for the user of the request.
     pub service_account: Option<(&'a str, &'a str)>,
-    /// `get`, `create` …
+    /// The verb: `get`, `create` …
     pub verb: &'a str,
-    /// What is to be done to.
+    /// Object of the check.
     pub target: CheckTarget<'a>,
 }
 
-/// What a check is about.
+/// Object of a check: a path or a resource.
 #[derive(Debug, Clone, Copy)]
 pub enum CheckTarget<'a> {
-    /// A path of the server that is no resource: `/healthz`.
+    /// A non-resource path of the server: `/healthz`.
     Path(&'a str),
     /// Objects of a resource.
     Resource(&'a ResourceCheck),
 }
 
-/// Objects of a resource, as far as they were narrowed down; what was not is empty.
+/// Attributes of a check on resources. Unset attributes are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResourceCheck {
-    /// The API group.
+    /// API group.
     pub group: String,
-    /// The plural name.
+    /// Plural name of the resource.
     pub resource: String,
-    /// `status`, `scale` …
+    /// Subresource: `status`, `scale` …
     pub subresource: String,
-    /// The namespace; empty for resources of the cluster.
+    /// Namespace; empty for cluster-scoped resources.
     pub namespace: String,
-    /// The object's name.
+    /// Name of the object.
     pub name: String,
-    /// A selector as written. One that does not parse counts as none.
+    /// Field selector as written. One that does not parse counts as none.
     pub field_selector: String,
-    /// A selector as written. One that does not parse counts as none.
+    /// Label selector as written. One that does not parse counts as none.
     pub label_selector: String,
 }
 
-/// An answer.
+/// Decision on a check.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AuthorizerDecision {
-    /// Whether it is allowed; no opinion is no.
+    /// True if the request is allowed; false also for no opinion.
     pub allowed: bool,
-    /// Why.
+    /// Reason for the decision.
     pub reason: String,
-    /// What went wrong while deciding.
+    /// Error while deciding.
     pub error: Option<String>,
 }
 
-/// Who is asked, and for whom.
+/// The authorizer and the subject of a check.
 #[derive(Debug, Clone)]
 pub(crate) struct Subject<'v> {
     authorizer: &'v dyn Authorize,
     service_account: Option<(Rc<str>, Rc<str>)>,
 }
 
-/// An answer, as a value.
+/// A decision as a value.
 pub(crate) type Decision = AuthorizerDecision;
 
-/// A variable that is the authorizer.
+/// Returns the value of the variable `authorizer`.
 pub(crate) fn authorizer_value(authorizer: &dyn Authorize) -> Val<'_> {
     Val::Opaque(Rc::new(Opaque::Authorizer(Subject {
         authorizer,
@@ -86,7 +85,7 @@ pub(crate) fn authorizer_value(authorizer: &dyn Authorize) -> Val<'_> {
     })))
 }
 
-/// A variable that is a check already begun: `authorizer.requestResource`.
+/// Returns the value of a check with its resource set: `authorizer.requestResource`.
 pub(crate) fn check_value<'v>(authorizer: &'v dyn Authorize, check: &ResourceCheck) -> Val<'v> {
     let subject = Subject {
         authorizer,
@@ -95,7 +94,7 @@ pub(crate) fn check_value<'v>(authorizer: &'v dyn Authorize, check: &ResourceChe
     Val::Opaque(Rc::new(Opaque::ResourceCheck(subject, check.clone())))
 }
 
-/// Beginnings and refinements of a check.
+/// Functions that begin, refine and run a check.
 pub(super) static FUNCTIONS: &[Function] = &[
     member(
         "path",
@@ -117,9 +116,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
     member(
         "resource",
-        &[
-            "groupcheck_resource: kubernetes.authorization.GroupCheck.(string) -> kubernetes.authorization.ResourceCheck",
-        ],
+        &["groupcheck_resource: kubernetes.authorization.GroupCheck.(string) -> \
+            kubernetes.authorization.ResourceCheck"],
         resource,
     ),
     member(
@@ -141,7 +139,8 @@ pub(super) static FUNCTIONS: &[Function] = &[
     member(
         "name",
         &[
-            "resourcecheck_name: kubernetes.authorization.ResourceCheck.(string) -> kubernetes.authorization.ResourceCheck",
+            "resourcecheck_name: kubernetes.authorization.ResourceCheck.(string) -> \
+            kubernetes.authorization.ResourceCheck",
         ],
         |cx, a| refine(cx, a, "name", |check| &mut check.name),
     ),
@@ -191,7 +190,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// A receiver of these types and a text.
+/// Returns the receiver and the text argument of a function.
 fn receiver<'s, 'v>(
     cx: &mut Context<'_>,
     args: &'s [Val<'v>],

@@ -1,4 +1,4 @@
-//! Conversions between types. What does not fit is an error that names the types, not the value.
+//! Conversions between types. Errors name the types, not the value.
 
 use super::{Context, Function, global, made, text, time};
 use crate::cost;
@@ -89,7 +89,8 @@ fn int<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         Val::Uint(u) => i64::try_from(*u)
             .map(Val::Int)
             .map_err(|_| EvalError::Overflow(Overflowing::Int)),
-        // Bounds exclusive, as in cel-go: at ±2^63 a double no longer tells its neighbours apart.
+        // Both bounds are exclusive, as in cel-go: at ±2^63 a double cannot represent its
+        // neighbors.
         Val::Double(d) if *d > -9_223_372_036_854_775_808.0 && *d < 9_223_372_036_854_775_808.0 => {
             Ok(Val::Int(*d as i64))
         }
@@ -104,7 +105,7 @@ fn uint<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let value = one(args, "uint")?;
     if let Some(text) = value.as_str() {
         cx.budget.traverse(text.len())?;
-        // No sign, for Go.
+        // Go accepts no plus sign.
         let number = text.parse().ok().filter(|_| !text.starts_with('+'));
         return number.map(Val::Uint).ok_or(EvalError::Unreadable(Readable::Uint));
     }
@@ -123,7 +124,7 @@ fn double<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let value = one(args, "double")?;
     if let Some(text) = value.as_str() {
         cx.budget.traverse(text.len())?;
-        // A number too large is an error; only a name stands for infinity.
+        // A number that overflows is an error; only a name stands for infinity.
         let finite = |d: &f64| !d.is_infinite() || !text.contains(|c: char| c.is_ascii_digit());
         let number = text.parse().ok().filter(finite);
         return number.map(Val::Double).ok_or(EvalError::Unreadable(Readable::Double));
@@ -159,13 +160,13 @@ fn string<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     made(cx, text)
 }
 
-/// A text that was written without an allocation of its own.
+/// Returns a text value from a buffer on the stack.
 fn short<'v>(cx: &mut Context<'_>, text: &str) -> Result<'v> {
     cx.budget.allocation(text.len())?;
     Ok(Val::string(text))
 }
 
-/// A whole number in digits.
+/// Decimal text of a whole number, in a buffer on the stack.
 struct Decimal {
     bytes: [u8; 20],
     start: usize,

@@ -1,5 +1,5 @@
-//! Kubernetes' named formats: `format.dns1123Label().validate(name)` says what is wrong with a
-//! text, in the words of Kubernetes' own validation.
+//! Kubernetes' named formats: `format.dns1123Label().validate(name)` returns the messages of
+//! Kubernetes' own validation.
 
 use super::opaque::{Opaque, opaque, text_argument};
 use super::{Context, Function, global, member, url};
@@ -87,7 +87,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// A format.
+/// A named format.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Format {
     Dns1123Label,
@@ -108,24 +108,24 @@ pub(crate) enum Format {
 const LABEL_BYTES_MAX: usize = 63;
 const SUBDOMAIN_BYTES_MAX: usize = 253;
 
-const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must \
-    start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
+const LABEL_RULE: &str = "a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and \
+    must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?')";
-const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
-    '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+const SUBDOMAIN_RULE: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' \
+    or '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
-const OLD_LABEL_RULE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
-    alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
+const OLD_LABEL_RULE: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with \
+    an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
     validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
 const NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
     '([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]')";
-const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or '.', \
-    and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex used for \
-    validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
+const VALUE_RULE: &str = "a valid label must be an empty string or consist of alphanumeric characters, '-', '_' or \
+    '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
+    used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
 impl Format {
-    /// Characters of the pattern that Kubernetes prices a validation by.
+    /// Returns the characters of the pattern by which Kubernetes prices a validation.
     pub(crate) fn pattern_characters(self) -> u64 {
         match self {
             Self::Dns1123Label | Self::Dns1035Label | Self::Dns1123LabelPrefix | Self::Dns1035LabelPrefix => 30,
@@ -156,7 +156,7 @@ impl Format {
         })
     }
 
-    /// Everything that is wrong with a text.
+    /// Returns all errors of a text.
     fn errors(self, text: &str) -> Vec<String> {
         let single = |valid: bool, message: &str| if valid { Vec::new() } else { vec![message.to_owned()] };
         match self {
@@ -201,7 +201,7 @@ fn validate<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     Ok(Val::some(Val::list(errors.into_iter().map(Val::string).collect())))
 }
 
-/// A prefix ends where generated letters will follow, so a dash there is fine.
+/// Replaces a trailing dash of a name prefix: generated letters follow it, so that it is valid.
 fn masked(text: &str) -> String {
     match text.strip_suffix('-') {
         Some(rest) if !rest.is_empty() => {
@@ -225,7 +225,7 @@ fn is_lower_alphanumeric(byte: u8) -> bool {
     byte.is_ascii_lowercase() || byte.is_ascii_digit()
 }
 
-/// Letters, digits and inner dashes, of any length.
+/// Returns true for letters, digits and inner dashes, of any length.
 fn is_label_text(text: &str) -> bool {
     let bytes = text.as_bytes();
     let ends = bytes.first().zip(bytes.last());
@@ -237,7 +237,7 @@ fn is_subdomain_text(text: &str) -> bool {
     text.split('.').all(is_label_text)
 }
 
-/// `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`
+/// Returns true for `([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]`.
 fn is_name(text: &str) -> bool {
     let bytes = text.as_bytes();
     let ends = bytes.first().zip(bytes.last());
@@ -313,7 +313,7 @@ fn qualified_name_errors(text: &str) -> Vec<String> {
     errors
 }
 
-/// Groups of 8, 4, 4, 4 and 12 hexadecimal digits; each dash may be left out.
+/// Returns true for groups of 8, 4, 4, 4 and 12 hexadecimal digits. Each dash is optional.
 fn is_uuid(text: &str) -> bool {
     let mut rest = text.as_bytes();
     for (i, group) in [8, 4, 4, 4, 12].into_iter().enumerate() {
@@ -356,7 +356,7 @@ fn is_date_time(text: &str) -> bool {
     is_date(date) && is_time(time).is_some_and(|valid| valid)
 }
 
-/// `15:04:05`, a fraction if any, and `z` or an offset.
+/// Parses `15:04:05` with an optional fraction, and `z` or an offset.
 fn is_time(text: &str) -> Option<bool> {
     let (clock, rest) = text.split_at_checked(8)?;
     let two = |part: &str| part.len() == 2 && part.bytes().all(|b| b.is_ascii_digit());
@@ -370,7 +370,7 @@ fn is_time(text: &str) -> Option<bool> {
                 .and_then(|z| z.split_once(':'))
                 .is_some_and(|(h, m)| two(h) && two(m))
     };
-    // Any character stands for the point.
+    // Any character is accepted for the decimal point.
     let mut after_point = rest.chars();
     after_point.next();
     let fraction = after_point.as_str();

@@ -1,4 +1,4 @@
-//! Lists: Kubernetes' functions (`sum`, `min`, `isSorted` …) and cel-go's extension's (`sort`,
+//! List functions of Kubernetes (`sum`, `min`, `isSorted` …) and of cel-go's extension (`sort`,
 //! `slice`, `flatten` …).
 
 use super::{Context, Function, global, integer, member, strings};
@@ -129,7 +129,7 @@ fn items<'s, 'v>(value: &'s Val<'v>, function: &'static str) -> std::result::Res
     value.items().ok_or_else(|| no_overload(function))
 }
 
-/// A list made of `count` elements: reading and keeping them is paid for.
+/// Charges for making a list of `count` elements.
 fn charge(cx: &mut Context<'_>, count: usize) -> std::result::Result<(), EvalError> {
     cx.budget.charge(count as u64)?;
     cx.budget.memory(count.saturating_mul(size_of::<Val<'_>>()))
@@ -145,7 +145,7 @@ fn sum<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         }
         total = Some(match total {
             None => item,
-            // Most sums are these, and a list is long.
+            // A fast path for integers, the most frequent case.
             Some(Val::Int(sum)) if let Val::Int(i) = item => Val::Int(sum.checked_add(i).ok_or(arithmetic::INT)?),
             Some(sum) => arithmetic::apply(Operator::Add, &sum, &item, cx.budget)?,
         });
@@ -242,10 +242,10 @@ fn sort_by<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     sorted_by(cx, list, keys)
 }
 
-/// The list in the order of its keys, equal keys in the order they came.
+/// Sorts a list by keys. The sort is stable.
 fn sorted_by<'v>(cx: &mut Context<'_>, list: Items<'_, 'v>, keys: Items<'_, 'v>) -> Result<'v> {
     charge(cx, list.len())?;
-    // The pairs, and the half of them that sorting sets aside.
+    // Memory of the pairs, and of the half of them that the sort buffers.
     cx.budget.memory(list.len() * 3 * size_of::<Val<'_>>())?;
     let mut pairs: Vec<(Val<'v>, Val<'v>)> = keys.iter().zip(list.iter()).collect();
     let Some((first, _)) = pairs.first() else {
@@ -258,9 +258,8 @@ fn sorted_by<'v>(cx: &mut Context<'_>, list: Items<'_, 'v>, keys: Items<'_, 'v>)
     if pairs.iter().any(|(key, _)| key.type_name() != name) {
         return Err(invalid("list elements must have the same type"));
     }
-    // A failed comparison (cost) is remembered: the sort itself cannot be stopped, but from then on
-    // its comparisons are free of work. Not a number is in no order and stays where it is, so this
-    // compares as cel-go does.
+    // A failed comparison (cost) is remembered: the sort itself cannot be stopped, but its later
+    // comparisons do nothing. NaN has no order and stays where it is, as in cel-go.
     let mut failure = None;
     pairs.sort_by(|(a, _), (b, _)| {
         if failure.is_some() {
@@ -313,7 +312,7 @@ fn flatten<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     };
     let mut flat: Vec<Val<'v>> = items(list, "flatten")?.iter().collect();
     charge(cx, flat.len())?;
-    // A level a pass, until nothing is left to open: bounded by the value's own depth.
+    // One level a pass, until nothing is nested: bounded by the value's own depth.
     for _ in 0..levels {
         if !flat.iter().any(|v| v.items().is_some()) {
             break;

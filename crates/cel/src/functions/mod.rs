@@ -1,7 +1,7 @@
-//! The functions that expressions may call, by name, style and number of arguments.
+//! The functions of expressions, by name, style and number of arguments.
 //!
-//! One table, searched when a program is compiled; evaluation calls through the found entry.
-//! Overloads by type are told apart at run time inside each function.
+//! One table, searched when a program is compiled; evaluation calls through the entry. Each
+//! function resolves overloads by type at run time.
 
 mod address;
 mod amount;
@@ -35,17 +35,17 @@ pub(crate) use authorizer::{authorizer_value, check_value};
 pub(crate) use opaque::Opaque;
 pub(crate) use signature::{Overload, is_for_patches, overloads};
 
-/// What functions may use besides their arguments.
+/// Evaluation state that functions use besides their arguments.
 pub(crate) struct Context<'m> {
     pub(crate) budget: &'m mut Budget,
-    /// Patterns that are not constants, compiled once an evaluation while they are few.
+    /// Cache of patterns that are not constants, compiled once an evaluation.
     patterns: Vec<(String, ::regex::Regex)>,
 }
 
-/// Dynamic patterns kept; more are compiled, and paid for, again.
+/// Dynamic patterns in the cache. Others are compiled, and charged, again.
 const PATTERNS_KEPT_MAX: usize = 4;
-/// Bytes of a compiled pattern that are made for one unit: a pattern of the largest size takes half
-/// of what a call has.
+/// Bytes of a compiled pattern for one cost unit: a pattern of the largest size takes half of a
+/// call's limit.
 const PATTERN_BYTES_A_UNIT: usize = 2;
 
 impl<'m> Context<'m> {
@@ -56,7 +56,7 @@ impl<'m> Context<'m> {
         }
     }
 
-    /// A compiled pattern, and the cost of matching `text` with it.
+    /// Returns a compiled pattern, and charges for matching `text` with it.
     fn pattern(&mut self, text: &str, pattern: &str) -> std::result::Result<::regex::Regex, EvalError> {
         crate::regex::charge(self.budget, text, pattern.len())?;
         if let Some((_, compiled)) = self.patterns.iter().find(|(p, _)| p == pattern) {
@@ -73,8 +73,8 @@ impl<'m> Context<'m> {
     }
 }
 
-/// What one of many texts takes besides its characters: an allocation of its own, its place in the
-/// list, and the place in the shorter list that is being copied when that grows.
+/// Bytes of one of many texts besides its characters: its allocation, its slot in the list, and its
+/// slot in the shorter list that is copied when the list grows.
 const PART_BYTES: usize = 4 * size_of::<Val<'_>>();
 
 type Implementation = for<'v> fn(&mut Context<'_>, &[Val<'v>]) -> Result<'v>;
@@ -87,11 +87,11 @@ enum Style {
     Both,
 }
 
-/// One callable.
+/// A function of expressions.
 pub(crate) struct Function {
     pub(crate) name: &'static str,
     style: Style,
-    /// What it takes and gives, an overload a text; see `signature`.
+    /// Types of arguments and result, one text for each overload; see `signature`.
     signatures: &'static [&'static str],
     pub(crate) call: Implementation,
 }
@@ -128,7 +128,7 @@ const fn both(name: &'static str, signatures: &'static [&'static str], call: Imp
     function(Style::Both, name, signatures, call)
 }
 
-/// Every function there is.
+/// Returns the tables of all functions.
 fn tables() -> [&'static [Function]; 16] {
     [
         CORE,
@@ -150,14 +150,14 @@ fn tables() -> [&'static [Function]; 16] {
     ]
 }
 
-/// The result of looking a function up.
+/// Result of a function lookup.
 pub(crate) enum Found {
     Function(&'static Function),
     WrongArguments,
     Nothing,
 }
 
-/// A function by name, style and number of arguments, the receiver included.
+/// Finds a function by name, style and number of arguments, the receiver included.
 pub(crate) fn find(name: &str, is_member: bool, count: usize) -> Found {
     let mut result = Found::Nothing;
     for function in tables().into_iter().flatten().filter(|f| f.name == name) {
@@ -174,7 +174,7 @@ pub(crate) fn find(name: &str, is_member: bool, count: usize) -> Found {
     result
 }
 
-/// Names that are types when no variable has them: `type(x) == int`.
+/// Returns the type constant of a name that no variable has: `type(x) == int`.
 pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
     const TYPES: [&str; 15] = [
         "bool",
@@ -196,8 +196,8 @@ pub(crate) fn type_constant(name: &str) -> Option<&'static str> {
     TYPES.into_iter().find(|t| *t == name)
 }
 
-/// The error of a function as cel-go words it: most of its functions name themselves and the types
-/// they were given, the oldest do not.
+/// Returns the error for arguments of wrong types, as cel-go words it: most functions name
+/// themselves and the given types, the oldest do not.
 #[cold]
 pub(crate) fn no_such_overload(name: &'static str, arguments: &[Val<'_>]) -> EvalError {
     let types: Vec<&str> = arguments.iter().map(Val::type_name).collect();
@@ -251,14 +251,14 @@ fn size<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     }
 }
 
-/// A length or index as a value.
+/// Returns a length or index as a value.
 fn integer<'v>(number: usize) -> Result<'v> {
     i64::try_from(number)
         .map(Val::Int)
         .map_err(|_| EvalError::Overflow(Overflowing::Int))
 }
 
-/// Two text arguments.
+/// Returns the two text arguments of a function.
 fn two_strings<'s>(args: &'s [Val<'_>], function: &'static str) -> std::result::Result<(&'s str, &'s str), EvalError> {
     match args {
         [a, b] => a.as_str().zip(b.as_str()).ok_or_else(|| no_overload(function)),
@@ -266,7 +266,7 @@ fn two_strings<'s>(args: &'s [Val<'_>], function: &'static str) -> std::result::
     }
 }
 
-/// Text made by a function, its memory charged.
+/// Returns a computed text as a value and charges its memory.
 fn made<'v>(cx: &mut Context<'_>, text: String) -> Result<'v> {
     cx.budget.allocation(text.len())?;
     Ok(Val::String(Rc::from(text)))

@@ -1,16 +1,16 @@
-//! Natural numbers of any size: as much of them as quantities need.
+//! Natural numbers of any size, with the operations that quantities need.
 
 use std::cmp::Ordering;
 
-/// A limb holds nine decimal digits, so that powers of ten are cheap and text is read off.
+/// Base of a limb: nine decimal digits, which makes powers of ten and decimal text cheap.
 const BASE: u64 = 1_000_000_000;
 
-/// A number, in limbs from the least; no zero limb at the end.
+/// A number as limbs, least significant first, without leading zero limbs.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Natural(Vec<u32>);
 
 impl Natural {
-    /// Decimal digits, and nothing else.
+    /// Parses decimal digits. Other characters are not allowed.
     pub(super) fn of_digits(digits: &str) -> Self {
         let limbs = digits.as_bytes().rchunks(9).map(|chunk| {
             chunk
@@ -31,7 +31,7 @@ impl Natural {
         self.0.is_empty()
     }
 
-    /// Times a number below 2^32.
+    /// Multiplies by a number below 2^32.
     pub(super) fn times(mut self, factor: u32) -> Self {
         let mut carry = 0;
         for limb in &mut self.0 {
@@ -58,7 +58,7 @@ impl Natural {
         self.times(10_u32.pow(exponent % 9))
     }
 
-    /// Decimal digits; none of zero.
+    /// Returns the number of decimal digits; 0 for zero.
     pub(super) fn digits(&self) -> usize {
         match self.0.split_last() {
             Some((last, rest)) => 9 * rest.len() + 1 + last.checked_ilog10().unwrap_or(0) as usize,
@@ -66,12 +66,12 @@ impl Natural {
         }
     }
 
-    /// Divided by a number from 1 below 2^32; and the remainder.
+    /// Divides by a number from 1 below 2^32. Returns quotient and remainder.
     pub(super) fn divided(mut self, divisor: u32) -> (Self, u32) {
         let mut rest = 0;
         for limb in self.0.iter_mut().rev() {
             let dividend = rest * BASE + u64::from(*limb);
-            // Below BASE, because rest is below the divisor.
+            // Below `BASE`, because `rest` is below the divisor.
             *limb = low(dividend / u64::from(divisor));
             rest = dividend % u64::from(divisor);
         }
@@ -88,7 +88,7 @@ impl Natural {
         Self(limbs.collect()).trimmed()
     }
 
-    /// The difference, whichever is larger.
+    /// Returns the absolute difference.
     pub(super) fn distance(&self, other: &Self) -> Self {
         let (large, small) = if self < other { (other, self) } else { (self, other) };
         let mut borrow = 0;
@@ -105,12 +105,12 @@ impl Natural {
     }
 
     pub(super) fn to_f64(&self) -> f64 {
-        // Through text, because that rounds once.
+        // Through text, which rounds once.
         self.to_string().parse().unwrap_or(f64::INFINITY)
     }
 }
 
-/// The part below `BASE`.
+/// Returns the number modulo `BASE`.
 fn low(number: u64) -> u32 {
     (number % BASE) as u32
 }
@@ -142,7 +142,7 @@ impl std::fmt::Display for Natural {
 mod tests {
     use super::Natural;
 
-    fn of(number: u128) -> Natural {
+    fn natural(number: u128) -> Natural {
         Natural::of_digits(&number.to_string())
     }
 
@@ -159,21 +159,25 @@ mod tests {
             10_u128.pow(27) + 7,
         ];
         for a in numbers {
-            assert_eq!(of(a).to_string(), a.to_string());
-            assert_eq!(of(a).to_f64(), a as f64);
+            assert_eq!(natural(a).to_string(), a.to_string());
+            assert_eq!(natural(a).to_f64(), a as f64);
             for b in numbers {
-                assert_eq!(of(a).plus(&of(b)), of(a + b), "{a} + {b}");
-                assert_eq!(of(a).distance(&of(b)), of(a.abs_diff(b)), "{a} - {b}");
-                assert_eq!(of(a).cmp(&of(b)), a.cmp(&b), "{a} {b}");
+                assert_eq!(natural(a).plus(&natural(b)), natural(a + b), "{a} + {b}");
+                assert_eq!(natural(a).distance(&natural(b)), natural(a.abs_diff(b)), "{a} - {b}");
+                assert_eq!(natural(a).cmp(&natural(b)), a.cmp(&b), "{a} {b}");
             }
-            assert_eq!(of(a).digits(), if a == 0 { 0 } else { a.to_string().len() }, "{a}");
+            assert_eq!(natural(a).digits(), if a == 0 { 0 } else { a.to_string().len() }, "{a}");
             for tens in 0..10 {
-                assert_eq!(of(a).times_ten(tens), of(a * 10_u128.pow(tens)), "{a} * 10^{tens}");
+                assert_eq!(
+                    natural(a).times_ten(tens),
+                    natural(a * 10_u128.pow(tens)),
+                    "{a} * 10^{tens}"
+                );
             }
             for small in [1, 2, 10, 1024, 999_999_999] {
-                assert_eq!(of(a).times(small), of(a * u128::from(small)), "{a} * {small}");
-                let (quotient, rest) = of(a).divided(small);
-                assert_eq!(quotient, of(a / u128::from(small)), "{a} / {small}");
+                assert_eq!(natural(a).times(small), natural(a * u128::from(small)), "{a} * {small}");
+                let (quotient, rest) = natural(a).divided(small);
+                assert_eq!(quotient, natural(a / u128::from(small)), "{a} / {small}");
                 assert_eq!(u128::from(rest), a % u128::from(small));
             }
         }

@@ -1,4 +1,5 @@
-//! Values of the libraries' own types: opaque to operators but for `==`, read by their functions.
+//! Values of the libraries' own types. Operators other than `==` do not apply; only their functions
+//! read them.
 
 use super::address::Cidr;
 use super::amount::Quantity;
@@ -48,7 +49,7 @@ impl Opaque<'_> {
         }
     }
 
-    /// `==`: by value; what only has functions equals nothing.
+    /// Evaluates `==` by value. Values that only have functions equal nothing.
     pub(crate) fn equal(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Ip(a), Self::Ip(b)) => a == b,
@@ -59,7 +60,7 @@ impl Opaque<'_> {
         }
     }
 
-    /// Its text, for JSON and for people, if it has one.
+    /// Returns the text for JSON and messages, if the type has one.
     pub(crate) fn text(&self) -> Option<String> {
         match self {
             Self::Quantity(quantity) => Some(quantity.text()),
@@ -85,7 +86,7 @@ impl Opaque<'_> {
     }
 }
 
-/// Functions that several of the types have.
+/// Functions that several of the types share.
 pub(super) static FUNCTIONS: &[Function] = &[
     member(
         "isGreaterThan",
@@ -120,13 +121,13 @@ fn pair(args: &[Val<'_>], name: &'static str) -> std::result::Result<Ordering, E
     }
 }
 
-/// A made value, its memory charged.
+/// Returns a library value and charges its memory.
 pub(super) fn opaque<'v>(cx: &mut Context<'_>, value: Opaque<'v>) -> Result<'v> {
     cx.budget.allocation(size_of::<Opaque<'_>>())?;
     Ok(Val::Opaque(Rc::new(value)))
 }
 
-/// The only argument, a text that is about to be read.
+/// Returns the only argument, a text to be parsed, and charges for reading it.
 pub(super) fn text_argument<'s>(
     cx: &mut Context<'_>,
     args: &'s [Val<'_>],

@@ -1,6 +1,5 @@
 //! Functions of optional values. `or`, `orValue`, `optMap` and `optFlatMap` evaluate lazily and are
-//! no functions to the evaluator; the first two are declared here all the same, for whoever checks
-//! types.
+//! nodes of the evaluator; `or` and `orValue` are declared here for the type checker only.
 
 use super::{Context, Function, global, member};
 use crate::error::{invalid, no_overload};
@@ -87,7 +86,7 @@ fn end<'v>(args: &[Val<'v>], name: &'static str, pick: impl Fn(Items<'_, 'v>) ->
     Ok(pick(items).map_or(Val::Optional(None), Val::some))
 }
 
-/// The values of those that have one.
+/// Returns the values of the optionals that have one.
 fn unwrap<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let [list] = args else {
         return Err(no_overload("optional.unwrap"));
@@ -106,7 +105,7 @@ fn unwrap<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     Ok(Val::list(values))
 }
 
-/// The zero value of its type, as `ofNonZeroValue` has it.
+/// Returns true for the zero value of a type, as `ofNonZeroValue` defines it.
 fn is_zero(value: &Val<'_>) -> bool {
     match value {
         Val::Null => true,

@@ -1,4 +1,4 @@
-//! Regular expressions: `matches`, `find`, `findAll`.
+//! Regular expression functions: `matches`, `find`, `findAll`.
 
 use super::{Context, Function, PART_BYTES, both, made, member, two_strings};
 use crate::error::{EvalError, invalid, no_overload};
@@ -33,7 +33,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// Errors of a pattern, introduced; others as they are.
+/// Adds a prefix to the errors of a pattern and leaves others alone.
 fn shown_as(prefix: &'static str) -> impl Fn(EvalError) -> EvalError {
     move |error| match error {
         EvalError::InvalidArgument(text) => invalid(format!("{prefix}{text}")),
@@ -44,7 +44,7 @@ fn shown_as(prefix: &'static str) -> impl Fn(EvalError) -> EvalError {
 fn find_all<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let (text, limit) = match args {
         [_, _] => (args, usize::MAX),
-        // Below zero is no limit.
+        // A negative limit means no limit.
         [_, _, Val::Int(limit)] => (&args[..2], usize::try_from(*limit).unwrap_or(usize::MAX)),
         _ => return Err(no_overload("findAll")),
     };
@@ -56,7 +56,7 @@ fn find_all<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         if found.len() >= limit {
             break;
         }
-        // Go passes over an empty match right behind another match.
+        // Go skips an empty match right after another match.
         if matched.is_empty() && last_end == Some(matched.start()) {
             continue;
         }

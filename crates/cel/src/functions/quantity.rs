@@ -1,4 +1,4 @@
-//! `quantity('1.5Gi')`: Kubernetes' functions of quantities.
+//! Kubernetes' quantity functions: `quantity('1.5Gi')`.
 
 use super::amount::{DIGITS_MAX, Quantity};
 use super::opaque::{Opaque, opaque, text_argument};
@@ -66,7 +66,7 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// A quantity as a value; one of many digits has its price.
+/// Returns a quantity as a value, charged by its digits.
 fn made<'v>(cx: &mut Context<'_>, quantity: Quantity) -> Result<'v> {
     let digits = quantity.digits();
     cx.budget.traverse(digits)?;

@@ -1,4 +1,4 @@
-//! `sets.*`: lists seen as sets.
+//! The `sets.*` functions: lists used as sets.
 
 use super::{Context, Function, global};
 use crate::compare;

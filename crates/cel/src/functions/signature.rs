@@ -1,7 +1,7 @@
-//! What functions take and give, read from the text beside each implementation.
+//! Function signatures, parsed from the text beside each implementation.
 //!
 //! A text such as `string_char_at_int: string.(int) -> string` is one overload: its id, the
-//! receiver if it has one, the arguments and the result. A capital letter alone is a type
+//! receiver if there is one, the arguments and the result. A single capital letter is a type
 //! parameter, a dotted name a type of a library.
 
 use super::tables;
@@ -9,22 +9,22 @@ use crate::types::Type;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-/// One way to call a function.
+/// One overload of a function.
 #[derive(Debug)]
 pub(crate) struct Overload {
-    /// Its name, unique among all functions.
+    /// Id, unique among all functions.
     pub(crate) id: &'static str,
-    /// Whether the first argument stands before the dot.
+    /// True if the first argument is the receiver.
     pub(crate) receiver: bool,
-    /// Types of the arguments, the receiver's first.
+    /// Types of the arguments, with the receiver's first.
     pub(crate) arguments: Vec<Type>,
     pub(crate) result: Type,
-    /// Names of the type parameters in use, each once.
+    /// Names of the type parameters, each once.
     pub(crate) type_params: Vec<&'static str>,
 }
 
-/// The overloads of a function by its full name (`charAt`, `sets.contains`); none for a name that
-/// is no function.
+/// Returns the overloads of a function by its full name (`charAt`, `sets.contains`); empty for
+/// unknown names.
 pub(crate) fn overloads(name: &str) -> &'static [Overload] {
     static OVERLOADS: LazyLock<HashMap<&'static str, Vec<Overload>>> = LazyLock::new(|| {
         let mut map: HashMap<_, Vec<_>> = HashMap::new();
@@ -37,12 +37,12 @@ pub(crate) fn overloads(name: &str) -> &'static [Overload] {
     OVERLOADS.get(name).map_or(&[], Vec::as_slice)
 }
 
-/// Whether only mutating policies have the function.
+/// Returns true for functions of mutating policies only.
 pub(crate) fn is_for_patches(name: &str) -> bool {
     name.starts_with("jsonpatch.")
 }
 
-/// An overload from its text.
+/// Parses the text of an overload.
 pub(crate) fn parse(text: &'static str) -> Option<Overload> {
     let (id, text) = text.split_once(": ")?;
     let (call, result) = text.rsplit_once(" -> ")?;
@@ -78,7 +78,7 @@ fn whole_type(text: &'static str, params: &mut Vec<&'static str>) -> Option<Type
     rest.is_empty().then_some(ty)
 }
 
-/// The type at the start, and what follows it.
+/// Parses the type at the start. Returns it with the text after it.
 fn a_type(text: &'static str, params: &mut Vec<&'static str>) -> Option<(Type, &'static str)> {
     let end = text.find(['(', ')', ',']).unwrap_or(text.len());
     let (name, rest) = text.split_at(end);

@@ -1,4 +1,4 @@
-//! Strings: the standard functions and the extension's. Positions count code points.
+//! String functions: the standard ones and the extension's. Positions count code points.
 
 use super::text::quoted;
 use super::{Context, Function, PART_BYTES, global, integer, made, member, two_strings};
@@ -81,7 +81,7 @@ fn test<'v>(
     holds: impl Fn(&str, &str) -> bool,
 ) -> Result<'v> {
     let (text, part) = two_strings(args, name)?;
-    // The library's search is linear in the sum of both lengths, which `contains` may have to read.
+    // The library's search is linear in the sum of both lengths; `contains` may have to read both.
     cx.budget.traverse(if name == "contains" {
         text.len() + part.len()
     } else {
@@ -106,7 +106,7 @@ fn char_at<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let position = usize::try_from(*index).map_err(|_| out_of_range(*index))?;
     match text.chars().nth(position) {
         Some(c) => made(cx, c.to_string()),
-        // Just past the end is the empty string, as in cel-go.
+        // The position after the last character gives the empty string, as in cel-go.
         None if text.chars().count() == position => Ok(Val::Str("")),
         None => Err(out_of_range(*index)),
     }
@@ -116,7 +116,7 @@ fn out_of_range(index: i64) -> EvalError {
     invalid(format!("index out of range: {index}"))
 }
 
-/// The byte offset of a code point, or of the end.
+/// Returns the byte offset of a code point, or of the end.
 pub(super) fn offset(text: &str, position: i64) -> std::result::Result<usize, EvalError> {
     let wanted = usize::try_from(position).map_err(|_| out_of_range(position))?;
     let ends = std::iter::once(text.len());
@@ -195,7 +195,7 @@ fn join<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         [separator] => separator.as_str().ok_or_else(|| no_overload("join"))?,
         _ => return Err(no_overload("join")),
     };
-    // Paid for first: a text that grows takes up to three times its size.
+    // Charged before joining: a growing text takes up to three times its size.
     let mut bytes = 0;
     for (i, item) in items.iter().enumerate() {
         let item = item.as_str().ok_or_else(|| no_overload("join"))?;
@@ -226,7 +226,8 @@ fn replace<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         _ => return Err(no_overload("replace")),
     };
     cx.budget.traverse(text.len())?;
-    // Counted before it is made: many long replacements in a long text are the classical bomb.
+    // The replacements are counted and charged first: many long replacements in a long text would
+    // exhaust memory.
     let count = text.matches(old).count().min(limit);
     let bytes = text.len().saturating_add(count.saturating_mul(new.len()));
     cx.budget.traverse(bytes)?;
@@ -234,11 +235,11 @@ fn replace<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     Ok(Val::string(text.replacen(old, new, count)))
 }
 
-/// `indexOf` and `lastIndexOf` of strings, called from those of lists.
+/// Evaluates `indexOf` and `lastIndexOf` of strings, for the functions of the same name of lists.
 pub(super) fn index_of<'v>(cx: &mut Context<'_>, text: &str, part: &str, from: Option<i64>, last: bool) -> Result<'v> {
     cx.budget.traverse(text.len() + part.len())?;
     if let Some(from) = from {
-        // Nothing is found wherever one looks for it.
+        // The empty text is found at every position.
         if part.is_empty() {
             return Ok(Val::Int(from));
         }
@@ -260,7 +261,7 @@ pub(super) fn index_of<'v>(cx: &mut Context<'_>, text: &str, part: &str, from: O
         }
         (true, None) => text.rfind(part),
         (true, Some(start)) => {
-            // Matches that begin no later than `start`.
+            // Only matches that begin at or before `start`.
             let end = (start + part.len()).min(text.len());
             let end = (end..=text.len())
                 .find(|i| text.is_char_boundary(*i))

@@ -1,8 +1,7 @@
-//! `format`: the printf of CEL's strings extension, and the text of values as Go writes it.
+//! `format`, the printf of CEL's strings extension, and the text of values as Go writes it.
 //!
-//! Kubernetes has version 2 of the extension, whose `%f` and `%e` write numbers as en-US readers
-//! expect them (`1,234.500000`, `1.234500 × 10⁰³`), and whose `%e` always has six digits behind the
-//! point.
+//! Kubernetes has version 2 of the extension, whose `%f` and `%e` write numbers in the en-US locale
+//! (`1,234.500000`, `1.234500 × 10⁰³`), and whose `%e` always has six fractional digits.
 
 use super::{Context, Function, made, member, time};
 use crate::cost::{self, Budget};
@@ -18,11 +17,11 @@ pub(super) static FUNCTIONS: &[Function] = &[member(
 
 type Unit = std::result::Result<(), EvalError>;
 
-/// Digits that a `%.nf` may ask for.
+/// Digits of precision that a format may ask for.
 const PRECISION_MAX: usize = 1_000;
-/// Digits behind the point unless asked otherwise.
+/// Fractional digits without a precision.
 const PRECISION: usize = 6;
-/// Depth of lists and maps shown by `%s`.
+/// Depth of lists and maps that `%s` shows.
 const SHOWN_DEPTH_MAX: usize = 64;
 
 fn format<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
@@ -62,7 +61,7 @@ fn format<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
         cx.budget.charge(cost::SYNTAX)?;
         clause(verb, precision, &value, &mut out, cx.budget)?;
         cx.budget.traverse(out.len() - start)?;
-        // A text that grows is copied, into one that may be twice as long.
+        // A growing text is copied into a buffer of up to twice its size.
         cx.budget.memory(3 * (out.len() - start))?;
     }
     out.push_str(rest);
@@ -95,7 +94,7 @@ fn precision(after: &str) -> std::result::Result<(Option<usize>, &str), String> 
     }
 }
 
-/// What a clause takes, for those who gave it something else.
+/// Returns the error for an argument of a type that a clause does not accept.
 fn refused(what: &str, value: &Val<'_>) -> EvalError {
     invalid(format!(
         "error during formatting: {what}, was given {}",
@@ -163,7 +162,7 @@ fn hex(verb: char, bytes: &[u8], budget: &mut Budget) -> std::result::Result<Str
     Ok(text)
 }
 
-/// A double, or the name of one that is no number.
+/// Returns a double, also from the text of infinity or NaN.
 fn number(value: &Val<'_>) -> Option<f64> {
     match (value, value.as_str()) {
         (Val::Double(d), _) => Some(*d),
@@ -183,12 +182,12 @@ fn infinite(number: f64) -> Option<&'static str> {
     }
 }
 
-/// `1,234.50`
+/// Formats a number with thousands separators: `1,234.50`.
 fn grouped(number: f64, precision: usize) -> String {
     if let Some(name) = infinite(number) {
         return name.to_owned();
     }
-    // Adding zero takes the sign from a zero.
+    // Adding zero removes the sign of a negative zero.
     let text = format!("{:.precision$}", number + 0.0);
     let (sign, text) = text.strip_prefix('-').map_or(("", text.as_str()), |t| ("-", t));
     let (whole, fraction) = text.split_at(text.find('.').unwrap_or(text.len()));
@@ -203,7 +202,7 @@ fn grouped(number: f64, precision: usize) -> String {
     grouped + fraction
 }
 
-/// `1.234500 × 10⁰³`, with narrow spaces.
+/// Formats a number in scientific notation: `1.234500 × 10⁰³`, with narrow spaces.
 fn scientific(number: f64) -> String {
     if let Some(name) = infinite(number) {
         return format!("{name:>PRECISION$}");
@@ -214,7 +213,7 @@ fn scientific(number: f64) -> String {
         1 => '¹',
         2 => '²',
         3 => '³',
-        // The others follow one another, from U+2070.
+        // The other superscript digits are contiguous from U+2070.
         digit => char::from_u32(0x2070 + digit).unwrap_or('⁰'),
     });
     text.truncate(end);
@@ -226,8 +225,8 @@ fn scientific(number: f64) -> String {
     text
 }
 
-/// Of a number as Rust writes it with an exponent: where the mantissa ends, the exponent's sign and
-/// its digits, of which Go has at least two.
+/// Splits a number in Rust's exponent notation: the end of the mantissa, the exponent's sign and
+/// its digits, at least two as in Go.
 fn exponent(text: &str) -> (usize, char, impl Iterator<Item = u32> + use<>) {
     let (mantissa, exponent) = text.split_once('e').unwrap_or((text, "0"));
     let number: i32 = exponent.parse().unwrap_or(0);
@@ -237,8 +236,8 @@ fn exponent(text: &str) -> (usize, char, impl Iterator<Item = u32> + use<>) {
     (mantissa.len(), sign, digits.into_iter().skip(usize::from(number < 100)))
 }
 
-/// A double as Go's `FormatFloat(f, 'g', -1, 64)`: shortest digits, with an exponent below -4
-/// and from 6.
+/// Formats a double as Go's `FormatFloat(f, 'g', -1, 64)` does: shortest digits, with an exponent
+/// below -4 and from 6.
 pub(super) fn double_text(number: f64) -> String {
     if number.is_nan() {
         return "NaN".to_owned();
@@ -257,7 +256,7 @@ pub(super) fn double_text(number: f64) -> String {
     text
 }
 
-/// A text in quotes, as Go's `strconv.Quote`.
+/// Quotes a text as Go's `strconv.Quote` does.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -280,7 +279,7 @@ pub(super) fn quoted(text: &str) -> String {
             '\\' => quoted.push_str("\\\\"),
             '"' => quoted.push_str("\\\""),
             c if c.is_ascii_control() => quoted.push_str(&format!("\\x{:02x}", u32::from(c))),
-            // Spaces other than the plain one are not printable to Go; nor are controls.
+            // For Go, whitespace other than the space is not printable; nor are control characters.
             c if c.is_control() || (c.is_whitespace() && c != ' ') => {
                 quoted.push_str(&format!("\\u{:04x}", u32::from(c)));
             }
@@ -291,7 +290,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted
 }
 
-/// `%s`: text for a person.
+/// Writes a value for `%s`.
 fn show(value: &Val<'_>, out: &mut String, budget: &mut Budget) -> Unit {
     if let Some(text) = value.as_str() {
         budget.memory(text.len())?;
@@ -324,8 +323,7 @@ fn scalar(value: &Val<'_>) -> Option<String> {
     })
 }
 
-/// Inside lists and maps values are written as CEL writes them: texts in quotes, doubles with six
-/// digits.
+/// Writes a value inside a list or map as CEL source: texts in quotes, doubles with six digits.
 fn show_within(value: &Val<'_>, out: &mut String, budget: &mut Budget, depth: usize) -> Unit {
     let depth = depth.checked_sub(1).ok_or(EvalError::DepthExceeded)?;
     budget.charge(1)?;
@@ -348,7 +346,7 @@ fn show_within(value: &Val<'_>, out: &mut String, budget: &mut Budget, depth: us
             show_within(value, &mut entry, budget, depth)?;
             shown.push(entry);
         }
-        // By their texts, which is not the order of numbers.
+        // Sorted by text, which is not the order of numbers.
         shown.sort();
         out.push('{');
         out.push_str(&shown.join(", "));

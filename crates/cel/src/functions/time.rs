@@ -1,4 +1,5 @@
-//! Timestamps and durations: UTC unless a zone is given, durations in nanoseconds like Go's.
+//! Timestamps and durations. Times are in UTC unless a zone is given; durations are in nanoseconds,
+//! as in Go.
 
 use super::text::quoted;
 use super::{Context, Function, global, member};
@@ -138,15 +139,15 @@ const HOUR: i64 = 60 * MINUTE;
 const EPOCH: DateTime = DateTime::constant(1970, 1, 1, 0, 0, 0, 0);
 
 const OVERFLOW: EvalError = EvalError::Overflow(Overflowing::Timestamp);
-/// Go keeps durations in integers.
+/// Durations overflow as integers, as in Go.
 const DURATION_OVERFLOW: EvalError = EvalError::Overflow(Overflowing::Int);
 
-/// Years 1 to 9999, as in protobuf.
+/// Checks the range of years, 1 to 9999, as in protobuf.
 fn checked<'v>(time: Option<DateTime>) -> Result<'v> {
     time.filter(|t| t.year() >= 1).map(Val::Timestamp).ok_or(OVERFLOW)
 }
 
-/// Seconds since 1970, rounded down.
+/// Returns the seconds since 1970, rounded down.
 pub(crate) fn epoch_seconds(time: DateTime) -> i64 {
     let since = time.duration_since(EPOCH);
     since.as_secs() - i64::from(since.subsec_nanos() < 0)
@@ -167,7 +168,7 @@ fn timestamp<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     }
 }
 
-/// RFC 3339 as Go reads it, in UTC; jiff alone would take more spellings.
+/// Parses RFC 3339 as Go does, into UTC; jiff alone would accept more spellings.
 pub(crate) fn parse_timestamp(text: &str) -> Option<DateTime> {
     let (local, zone) = match text.strip_suffix('Z') {
         Some(local) => (local, 0),
@@ -203,7 +204,7 @@ pub(crate) fn parse_timestamp(text: &str) -> Option<DateTime> {
 fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     match args {
         [Val::Duration(nanos)] => Ok(Val::Duration(*nanos)),
-        // Declared, but not provided for.
+        // Declared, but without an implementation in Kubernetes.
         [Val::Int(_)] => Err(invalid(
             "type conversion error from 'int' to 'google.protobuf.Duration'",
         )),
@@ -219,7 +220,7 @@ fn duration<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     }
 }
 
-/// Go's syntax: a sign, then numbers with units: `-1h30m`, `1.5s`, `0`.
+/// Parses Go's syntax into nanoseconds: a sign, then numbers with units: `-1h30m`, `1.5s`, `0`.
 pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     let (negative, mut rest) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
@@ -262,18 +263,19 @@ pub(crate) fn parse_duration(text: &str) -> Option<i64> {
     i64::try_from(if negative { -total } else { total }).ok()
 }
 
-/// RFC 3339 in UTC.
+/// Formats a time as RFC 3339 in UTC.
 pub(crate) fn timestamp_text(time: DateTime) -> String {
     format!("{time}Z")
 }
 
-/// Seconds with a fraction: `5400s`, `1.5s`. Through a double, as Go's `Duration.Seconds`.
+/// Formats nanoseconds as seconds with a fraction: `5400s`, `1.5s`. Through a double, as Go's
+/// `Duration.Seconds`.
 pub(crate) fn duration_text(nanos: i64) -> String {
     let seconds = (nanos / SECOND) as f64 + (nanos % SECOND) as f64 / 1e9;
     format!("{seconds}s")
 }
 
-/// A part of the civil time, in UTC or in the zone given.
+/// Returns a part of the civil time, in UTC or in the given zone.
 fn civil<'v>(cx: &mut Context<'_>, args: &[Val<'v>], name: &'static str, part: impl Fn(DateTime) -> i64) -> Result<'v> {
     let local = match args {
         [Val::Timestamp(time)] => *time,
@@ -283,7 +285,7 @@ fn civil<'v>(cx: &mut Context<'_>, args: &[Val<'v>], name: &'static str, part: i
     Ok(Val::Int(part(local)))
 }
 
-/// The time that clocks show in a zone: `Europe/Berlin`, or an offset such as `+02:00`.
+/// Returns the civil time in a zone: `Europe/Berlin`, or an offset such as `+02:00`.
 fn in_zone(cx: &mut Context<'_>, time: DateTime, zone: &str) -> std::result::Result<DateTime, EvalError> {
     if let Some((hours, minutes)) = zone.split_once(':') {
         let (hours, minutes) = (offset_part(hours)?, offset_part(minutes)?);
@@ -301,11 +303,11 @@ fn in_zone(cx: &mut Context<'_>, time: DateTime, zone: &str) -> std::result::Res
             zone.chars().take(64).collect::<String>()
         ))
     };
-    // A zone's rules are read once and shared by all evaluations; the database is part of the
+    // Rules of a zone are read once and shared by all evaluations; the database is part of the
     // program.
     cx.budget.charge(1)?;
     let rules = TimeZone::get(zone).map_err(|_| unknown())?;
-    // Go tells `europe/berlin` apart.
+    // Zone names are case-sensitive in Go: `europe/berlin` is unknown.
     if rules.iana_name() != Some(zone) {
         return Err(unknown());
     }
@@ -313,7 +315,7 @@ fn in_zone(cx: &mut Context<'_>, time: DateTime, zone: &str) -> std::result::Res
     Ok(rules.to_offset(instant).to_datetime(instant))
 }
 
-/// Hours or minutes of an offset, as lenient as Go's `Atoi`.
+/// Parses hours or minutes of an offset, as lenient as Go's `Atoi`.
 fn offset_part(text: &str) -> std::result::Result<i64, EvalError> {
     match text.parse::<i64>() {
         Ok(number) if number.abs() < 1_000_000 => Ok(number),
@@ -325,7 +327,7 @@ fn offset_part(text: &str) -> std::result::Result<i64, EvalError> {
     }
 }
 
-/// Seconds of `+02:00`; the sign may be left out.
+/// Parses `+02:00` into seconds; the sign is optional.
 fn offset_seconds(text: &str) -> Option<i64> {
     let (sign, digits) = match text.strip_prefix('-') {
         Some(digits) => (-1, digits),
@@ -337,7 +339,7 @@ fn offset_seconds(text: &str) -> Option<i64> {
     (hours <= 23 && minutes <= 59).then(|| sign * (i64::from(hours) * 3600 + i64::from(minutes) * 60))
 }
 
-/// Timestamp + duration, either way round; duration + duration.
+/// Evaluates timestamp + duration, in either order, and duration + duration.
 pub(crate) fn add<'v>(left: &Val<'v>, right: &Val<'v>) -> Result<'v> {
     match (left, right) {
         (Val::Timestamp(t), Val::Duration(d)) | (Val::Duration(d), Val::Timestamp(t)) => {
@@ -348,7 +350,7 @@ pub(crate) fn add<'v>(left: &Val<'v>, right: &Val<'v>) -> Result<'v> {
     }
 }
 
-/// Timestamp - duration, timestamp - timestamp, duration - duration.
+/// Evaluates timestamp - duration, timestamp - timestamp and duration - duration.
 pub(crate) fn subtract<'v>(left: &Val<'v>, right: &Val<'v>) -> Result<'v> {
     match (left, right) {
         (Val::Timestamp(t), Val::Duration(d)) => checked(t.checked_sub(SignedDuration::from_nanos(*d)).ok()),

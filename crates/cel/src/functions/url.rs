@@ -1,4 +1,4 @@
-//! URLs as Go's `net/url` reads them: `url('https://example.com/a?k=1').getHost()`.
+//! URLs as Go's `net/url` parses them: `url('https://example.com/a?k=1').getHost()`.
 
 use super::address::go_address;
 use super::opaque::{Opaque, opaque, text_argument};
@@ -50,20 +50,20 @@ pub(super) static FUNCTIONS: &[Function] = &[
     ),
 ];
 
-/// A URL, taken apart. Texts are what Go's strings hold, but for bytes that are no UTF-8: those
-/// become U+FFFD where they are shown.
+/// A parsed URL. Texts are those of Go's strings, except that bytes that are no UTF-8 become
+/// U+FFFD.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Url {
     scheme: String,
     host: String,
-    /// As written, still escaped.
+    /// The path as written, with its escapes.
     path: String,
     query: String,
 }
 
-/// Where an escaped text stands, which decides what may stand there.
+/// Part of a URL, which decides the allowed escapes and characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum UrlPart {
     Host,
     Zone,
     Path,
@@ -72,7 +72,8 @@ enum Place {
     Fragment,
 }
 
-/// Whether a text is a URL for a request (`url.ParseRequestURI`): absolute, or an absolute path.
+/// Checks that a text is a URL for a request (`url.ParseRequestURI`): absolute, or an absolute
+/// path.
 pub(super) fn check(text: &str) -> std::result::Result<(), String> {
     match Parts::parse(text, true) {
         Ok(_) => Ok(()),
@@ -84,7 +85,7 @@ impl Url {
     fn parse(text: &str) -> std::result::Result<Self, String> {
         let (url, fragment) = text.split_once('#').unwrap_or((text, ""));
         Parts::parse(url, false)
-            .and_then(|parts| unescape(fragment, Place::Fragment).map(|_| parts))
+            .and_then(|parts| unescape(fragment, UrlPart::Fragment).map(|_| parts))
             .map_err(|error| format!("parse {}: {error}", quoted(text)))
     }
 
@@ -98,8 +99,8 @@ impl Url {
     }
 
     fn escaped_path(&self) -> String {
-        let valid = |b: u8| b"!$&'()*+,;=:@[]%".contains(&b) || !must_escape(b, Place::Path);
-        match unescape(&self.path, Place::Path) {
+        let valid = |b: u8| b"!$&'()*+,;=:@[]%".contains(&b) || !must_escape(b, UrlPart::Path);
+        match unescape(&self.path, UrlPart::Path) {
             _ if self.path.bytes().all(valid) || self.path == "*" => self.path.clone(),
             Ok(path) => escape(&path),
             Err(_) => self.path.clone(),
@@ -107,7 +108,7 @@ impl Url {
     }
 }
 
-/// A parse in progress.
+/// The steps of parsing a URL.
 struct Parts;
 
 impl Parts {
@@ -134,7 +135,7 @@ impl Parts {
         query.clone_into(&mut url.query);
         if !rest.starts_with('/') {
             if !scheme.is_empty() {
-                // `mailto:x`: what follows is no path.
+                // `mailto:x`: an opaque URL without a path.
                 return Ok(url);
             }
             if for_request {
@@ -156,7 +157,7 @@ impl Parts {
             url.host = parse_host(host)?;
             check_user(user)?;
         }
-        unescape(path, Place::Path)?;
+        unescape(path, UrlPart::Path)?;
         path.clone_into(&mut url.path);
         Ok(url)
     }
@@ -181,10 +182,10 @@ fn check_user(user: Option<&str>) -> std::result::Result<(), String> {
     if !user.bytes().all(valid) {
         return Err("net/url: invalid userinfo".to_owned());
     }
-    unescape(user, Place::User).map(drop)
+    unescape(user, UrlPart::User).map(drop)
 }
 
-/// `:`, or `:` and digits, or nothing.
+/// Returns true for `:` with optional digits, and for the empty text.
 fn is_port(text: &str) -> bool {
     text.is_empty()
         || text
@@ -205,14 +206,14 @@ fn parse_host(host: &str) -> std::result::Result<String, String> {
         Some(_) => return Err("invalid IP-literal".to_owned()),
         None => {
             check_port(host.rfind(':').map_or("", |colon| &host[colon..]))?;
-            return Ok(show(unescape(host, Place::Host)?));
+            return Ok(show(unescape(host, UrlPart::Host)?));
         }
     }
     let (inside, port) = host[1..].rsplit_once(']').ok_or("missing ']' in host")?;
     check_port(port)?;
     let (address, zone) = inside.split_at(inside.find("%25").unwrap_or(inside.len()));
-    let mut inside = unescape(address, Place::Host)?;
-    inside.extend(unescape(zone, Place::Zone)?);
+    let mut inside = unescape(address, UrlPart::Host)?;
+    inside.extend(unescape(zone, UrlPart::Zone)?);
     let inside = show(inside);
     match go_address(&inside).map_err(|e| format!("invalid host: {e}"))? {
         (IpAddr::V4(_), _) => Err("invalid IP-literal".to_owned()),
@@ -224,33 +225,33 @@ fn show(bytes: Vec<u8>) -> String {
     String::from_utf8(bytes).unwrap_or_else(|e| String::from_utf8_lossy(e.as_bytes()).into_owned())
 }
 
-fn must_escape(byte: u8, place: Place) -> bool {
+fn must_escape(byte: u8, part: UrlPart) -> bool {
     if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
         return false;
     }
-    match place {
-        Place::Host | Place::Zone => !b"!$&'()*+,;=:[]<>\"".contains(&byte),
-        Place::Path => !b"$&+,/:;=@".contains(&byte),
-        Place::User => !b"$&+,;=".contains(&byte),
-        Place::Query => true,
-        Place::Fragment => !b"$&+,/:;=?@!()*".contains(&byte),
+    match part {
+        UrlPart::Host | UrlPart::Zone => !b"!$&'()*+,;=:[]<>\"".contains(&byte),
+        UrlPart::Path => !b"$&+,/:;=@".contains(&byte),
+        UrlPart::User => !b"$&+,;=".contains(&byte),
+        UrlPart::Query => true,
+        UrlPart::Fragment => !b"$&+,/:;=?@!()*".contains(&byte),
     }
 }
 
-fn unescape(text: &str, place: Place) -> std::result::Result<Vec<u8>, String> {
+fn unescape(text: &str, part: UrlPart) -> std::result::Result<Vec<u8>, String> {
     let bytes = text.as_bytes();
     let mut plain = Vec::with_capacity(bytes.len());
     let mut i = 0;
     while let Some(byte) = bytes.get(i).copied() {
-        let hosted = matches!(place, Place::Host | Place::Zone);
+        let hosted = matches!(part, UrlPart::Host | UrlPart::Zone);
         if byte == b'%' {
             let escape = bytes.get(i..i + 3).filter(|e| e[1..].iter().all(u8::is_ascii_hexdigit));
             let value = escape.and_then(|e| u8::from_str_radix(std::str::from_utf8(&e[1..]).ok()?, 16).ok());
-            let allowed = |value: u8| match place {
-                // A host escapes only what is no ASCII; a zone also its own percent sign and
+            let allowed = |value: u8| match part {
+                // A host escapes only bytes that are no ASCII; a zone also its percent sign and
                 // spaces.
-                Place::Host => value >= 0x80 || value == b'%',
-                Place::Zone => value == b'%' || value == b' ' || !must_escape(value, Place::Host),
+                UrlPart::Host => value >= 0x80 || value == b'%',
+                UrlPart::Zone => value == b'%' || value == b' ' || !must_escape(value, UrlPart::Host),
                 _ => true,
             };
             let Some(value) = value.filter(|v| allowed(*v)) else {
@@ -261,11 +262,11 @@ fn unescape(text: &str, place: Place) -> std::result::Result<Vec<u8>, String> {
             i += 3;
             continue;
         }
-        if hosted && byte < 0x80 && must_escape(byte, place) {
+        if hosted && byte < 0x80 && must_escape(byte, part) {
             let shown = quoted(&char::from(byte).to_string());
             return Err(format!("invalid character {shown} in host name"));
         }
-        plain.push(if byte == b'+' && place == Place::Query {
+        plain.push(if byte == b'+' && part == UrlPart::Query {
             b' '
         } else {
             byte
@@ -278,7 +279,7 @@ fn unescape(text: &str, place: Place) -> std::result::Result<Vec<u8>, String> {
 fn escape(path: &[u8]) -> String {
     let mut escaped = String::with_capacity(path.len());
     for byte in path {
-        if must_escape(*byte, Place::Path) {
+        if must_escape(*byte, UrlPart::Path) {
             escaped.push_str(&format!("%{byte:02X}"));
         } else {
             escaped.push(char::from(*byte));
@@ -301,15 +302,15 @@ fn part<'v>(cx: &mut Context<'_>, args: &[Val<'v>], name: &'static str, pick: im
     made(cx, pick(receiver(args, name)?))
 }
 
-/// Names to their values, in the order they came; a pair that cannot be unescaped, or with a
-/// semicolon, is left out.
+/// Returns the query's values by name, in the order of the text. Pairs with invalid escapes or a
+/// semicolon are left out.
 fn query<'v>(cx: &mut Context<'_>, args: &[Val<'v>]) -> Result<'v> {
     let url = receiver(args, "getQuery")?;
     cx.budget.memory(url.query.len())?;
     let mut names: BTreeMap<String, Vec<Val<'v>>> = BTreeMap::new();
     for pair in url.query.split('&').filter(|p| !p.is_empty() && !p.contains(';')) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let (Ok(name), Ok(value)) = (unescape(name, Place::Query), unescape(value, Place::Query)) else {
+        let (Ok(name), Ok(value)) = (unescape(name, UrlPart::Query), unescape(value, UrlPart::Query)) else {
             continue;
         };
         cx.budget.charge(1)?;

@@ -1,4 +1,4 @@
-//! Semantic versions: `semver('1.2.3-rc.1')`. Precedence as semver.org has it; texts of errors are
+//! Semantic versions: `semver('1.2.3-rc.1')`. Precedence is that of semver.org; error messages are
 //! those of the library that Kubernetes uses.
 
 use super::opaque::{Opaque, opaque};
@@ -40,14 +40,14 @@ pub(super) static FUNCTIONS: &[Function] = &[
     }),
 ];
 
-/// A version. Its build data says nothing about precedence and is forgotten.
+/// A version without its build metadata, which does not affect precedence.
 #[derive(Debug)]
 pub(crate) struct Semver {
     numbers: [u64; 3],
     prerelease: Vec<Identifier>,
 }
 
-/// Numbers precede words: the order of the variants.
+/// A pre-release identifier. Numbers precede words, as the variants' order says.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
     Number(u64),
@@ -96,7 +96,8 @@ impl Semver {
         Ok(Self { numbers, prerelease })
     }
 
-    /// Without a leading `v`, missing parts zero, leading zeros gone.
+    /// Normalizes a version: removes a leading `v`, adds missing parts as zero, removes leading
+    /// zeros.
     fn normalized(text: &str) -> std::result::Result<Self, String> {
         let text = text.strip_prefix('v').unwrap_or(text);
         let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
@@ -131,7 +132,7 @@ fn is_number(text: &str) -> bool {
     text.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The machine's number, refused in Go's words.
+/// Parses a 64-bit number, with Go's error messages.
 fn parse_number(text: &str) -> std::result::Result<u64, String> {
     text.parse().map_err(|_| {
         let problem = if text.is_empty() {
@@ -176,7 +177,7 @@ fn identifier(text: &str) -> std::result::Result<Identifier, String> {
     }
 }
 
-/// Outer error: the arguments; inner: the text.
+/// Parses the arguments of `semver`. The outer error concerns the arguments, the inner the text.
 fn read(
     cx: &mut Context<'_>,
     args: &[Val<'_>],
@@ -189,7 +190,7 @@ fn read(
     };
     let text = text.as_str().ok_or_else(|| no_overload(name))?;
     cx.budget.traverse(text.len())?;
-    // Identifiers of one letter are the worst: a box each.
+    // Identifiers of one letter are the worst case: one allocation each.
     cx.budget.memory(text.len() * size_of::<Identifier>())?;
     Ok(if normalize {
         Semver::normalized(text)
@@ -201,7 +202,7 @@ fn read(
 fn number<'v>(args: &[Val<'v>], name: &'static str, place: usize) -> Result<'v> {
     match args {
         [Val::Opaque(value)] => match &**value {
-            // As Go converts: what is beyond an int wraps.
+            // Wraps beyond the range of an int, as Go's conversion does.
             Opaque::Semver(version) => Ok(Val::Int(version.numbers[place].cast_signed())),
             _ => Err(no_overload(name)),
         },

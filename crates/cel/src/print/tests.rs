@@ -1,9 +1,9 @@
-//! Expressions written out: as understood, and read again as they were.
+//! Tests of printing: expected texts, and parsing of printed text.
 
 use super::{parse, print, text};
 use cel::common::ast::IdedExpr;
 
-/// A tree without its ids.
+/// Renders a tree without its ids.
 fn shape(tree: &IdedExpr) -> String {
     let shown = format!("{tree:?}");
     let mut parts = shown.split("id: ");
@@ -44,7 +44,7 @@ fn expressions_are_written_as_understood() {
     }
 }
 
-/// Whatever parses prints to what parses to the same tree.
+/// Returns true if the printed text parses to the same tree, or the source does not parse.
 fn returns(source: &str) -> bool {
     let Ok(parsed) = parse(source) else { return false };
     let printed = text(&parsed.tree);

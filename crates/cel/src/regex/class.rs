@@ -1,11 +1,11 @@
-//! Classes of characters: `\d`, `\p{Greek}`, `[^a-z[:digit:]]`.
+//! Character classes: `\d`, `\p{Greek}`, `[^a-z[:digit:]]`.
 
 use super::escape::{character, push_literal};
 use super::{before, first, problem};
 
 const RANGE: &str = "invalid character class range";
 
-/// The ASCII classes of Perl, as the inside of brackets.
+/// Returns Perl's ASCII classes, as the inside of brackets. The flag is true for a negated class.
 fn perl(letter: char) -> Option<(bool, &'static str)> {
     let inside = match letter.to_ascii_lowercase() {
         'd' => "0-9",
@@ -16,8 +16,8 @@ fn perl(letter: char) -> Option<(bool, &'static str)> {
     Some((letter.is_ascii_uppercase(), inside))
 }
 
-/// A class that begins with a backslash, outside brackets or inside: what follows it, or `None` for
-/// another escape.
+/// Translates a class that begins with a backslash, inside or outside brackets. Returns the text
+/// after it, or `None` for another escape.
 pub(super) fn escaped<'t>(text: &'t str, out: &mut String) -> Result<Option<&'t str>, String> {
     let Some((letter, rest)) = text.strip_prefix('\\').and_then(first) else {
         return Ok(None);
@@ -39,8 +39,8 @@ pub(super) fn escaped<'t>(text: &'t str, out: &mut String) -> Result<Option<&'t 
         },
     };
     let (inverted, name) = name.strip_prefix('^').map_or((false, name), |n| (true, n));
-    // Go's tables have names such as `Lu` and `Old_Italic`; the crate knows properties and other
-    // spellings too.
+    // Go knows names such as `Lu` and `Old_Italic`; the crate also accepts properties and other
+    // spellings.
     let named = name.starts_with(|c: char| c.is_ascii_uppercase())
         && name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     if !named {
@@ -53,7 +53,7 @@ pub(super) fn escaped<'t>(text: &'t str, out: &mut String) -> Result<Option<&'t 
     Ok(Some(rest))
 }
 
-/// A class in brackets; `text` begins with the bracket. What follows it.
+/// Translates a class in brackets, at the start of `text`. Returns the text after it.
 pub(super) fn bracketed<'t>(text: &'t str, out: &mut String) -> Result<&'t str, String> {
     let mut rest = &text[1..];
     out.push('[');
@@ -61,7 +61,7 @@ pub(super) fn bracketed<'t>(text: &'t str, out: &mut String) -> Result<&'t str, 
         out.push('^');
         rest = after;
     }
-    // A closing bracket in the first place is itself.
+    // A closing bracket in the first position is a literal.
     let mut is_first = true;
     while is_first || !rest.starts_with(']') {
         is_first = false;
@@ -96,7 +96,7 @@ pub(super) fn bracketed<'t>(text: &'t str, out: &mut String) -> Result<&'t str, 
     Ok(&rest[1..])
 }
 
-/// One character of a class.
+/// Parses one character of a class. Returns it with the text after it.
 fn member<'t>(text: &'t str, class: &str) -> Result<(char, &'t str), String> {
     if text.starts_with('\\') {
         return character(text);

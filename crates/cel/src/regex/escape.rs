@@ -2,14 +2,14 @@
 
 use super::{before, first, problem};
 
-/// Reads an escape, its backslash included: the character, and what follows.
+/// Parses an escape, its backslash included. Returns the character and the text after it.
 pub(super) fn character(text: &str) -> Result<(char, &str), String> {
     let Some((c, rest)) = text.strip_prefix('\\').and_then(first) else {
         return Err(problem("trailing backslash at end of expression", ""));
     };
     let wrong = |rest: &str| Err(problem("invalid escape sequence", before(text, rest)));
     match c {
-        // One digit alone would be a reference back to a group.
+        // A single digit would be a backreference.
         '1'..='7' if !rest.starts_with(|c: char| c.is_digit(8)) => wrong(rest),
         '0'..='7' => {
             let length = 1 + rest.bytes().take(2).take_while(|b| (b'0'..b'8').contains(b)).count();
@@ -31,7 +31,7 @@ pub(super) fn character(text: &str) -> Result<(char, &str), String> {
     }
 }
 
-/// `\x41` or `\x{1F600}`; `rest` is behind the `x`.
+/// Parses `\x41` or `\x{1F600}`; `rest` starts after the `x`.
 fn hexadecimal<'t>(text: &'t str, rest: &'t str) -> Result<(char, &'t str), String> {
     let (digits, after) = match rest.strip_prefix('{') {
         Some(inside) => match inside.split_once('}') {
@@ -53,7 +53,7 @@ fn hexadecimal<'t>(text: &'t str, rest: &'t str) -> Result<(char, &'t str), Stri
     }
 }
 
-/// A character as the crate writes it, wherever it stands.
+/// Writes a character as a literal that is valid anywhere in a pattern.
 pub(super) fn push_literal(c: char, out: &mut String) {
     if c.is_ascii_alphanumeric() || !c.is_ascii() {
         out.push(c);

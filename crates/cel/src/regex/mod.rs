@@ -1,8 +1,8 @@
-//! Regular expressions as Go's RE2 has them: linear in time, bounded in size, with ASCII classes.
+//! Regular expressions of Go's RE2: linear in time, bounded in size, with ASCII classes.
 //!
-//! The `regex` crate matches, but its syntax differs: `\d \w \s \b` mean Unicode, `[`, `&&`, `--`,
-//! `~~` are operators inside a class, and it knows escapes and flags that Go refuses. So a pattern
-//! is read by Go's rules, refused in Go's words, and rewritten to say what RE2 means by it.
+//! The `regex` crate does the matching, but its syntax differs: `\d \w \s \b` mean Unicode, `[`,
+//! `&&`, `--`, `~~` are operators inside a class, and it has escapes and flags that Go refuses. So
+//! a pattern is parsed by Go's rules, refused with Go's messages, and rewritten for the crate.
 
 mod class;
 mod escape;
@@ -13,21 +13,21 @@ use crate::error::EvalError;
 
 /// Bytes of a pattern.
 pub const PATTERN_BYTES_MAX: usize = 4_096;
-/// Bytes of a compiled pattern, and of what matching may cache.
+/// Bytes of a compiled pattern, and of the cache of its matcher.
 const COMPILED_BYTES_MAX: usize = 1 << 20;
-/// Bytes that are tried first.
+/// Bytes of the first attempt at compiling.
 const COMPILED_BYTES_FIRST: usize = 8 << 10;
-/// Groups within groups.
+/// Nesting of groups.
 const NESTING_MAX: usize = 100;
 
-/// Compiles a pattern; the error is Go's.
+/// Compiles a pattern. The error is Go's message.
 pub(crate) fn compile(pattern: &str) -> Result<::regex::Regex, String> {
     build(&translated(pattern)?, COMPILED_BYTES_MAX).map_err(refusal)
 }
 
-/// The same with `pay` called before the work, with the bytes that the compiled pattern may take:
-/// few patterns are large, and a large one takes a thousand times as long as a small one. The outer
-/// error is that of `pay`.
+/// Compiles a pattern. Calls `pay` before each attempt with the bytes that the compiled pattern may
+/// take: few patterns are large, and a large one takes a thousand times as long as a small one. The
+/// outer error is that of `pay`.
 pub(crate) fn compile_paid<E>(
     pattern: &str,
     mut pay: impl FnMut(usize) -> Result<(), E>,
@@ -60,7 +60,7 @@ fn build(translated: &str, bytes: usize) -> Result<::regex::Regex, ::regex::Erro
     ::regex::RegexBuilder::new(translated)
         .size_limit(bytes)
         .dfa_size_limit(COMPILED_BYTES_MAX)
-        // A class that is negated or folded is a level of its own to the crate.
+        // The crate counts a negated or case-folded class as one more level.
         .nest_limit(2 * NESTING_MAX as u32)
         .build()
 }
@@ -68,24 +68,24 @@ fn build(translated: &str, bytes: usize) -> Result<::regex::Regex, ::regex::Erro
 fn refusal(error: ::regex::Error) -> String {
     let problem = match error {
         ::regex::Error::CompiledTooBig(_) => "expression too large",
-        // Read by Go's rules already: what is left are names of Unicode classes.
+        // Parsed by Go's rules already: only names of Unicode classes can still be wrong.
         _ => "invalid character class range",
     };
     format!("error parsing regexp: {problem}")
 }
 
-/// Cost of matching `text`: cel-go's product of traversals.
+/// Charges for matching `text`: cel-go's product of traversals.
 pub(crate) fn charge(budget: &mut Budget, text: &str, pattern_bytes: usize) -> Result<(), EvalError> {
     let text_cost = (text.len() as u64 + 1).div_ceil(10);
     let pattern_cost = (pattern_bytes as u64).div_ceil(4).max(1);
     budget.charge(text_cost.saturating_mul(pattern_cost))
 }
 
-/// Characters of a pattern that a message repeats.
+/// Characters of a pattern in an error message.
 const SHOWN_MAX: usize = 200;
 
-/// What Go says: the problem, and the part of the pattern that has it. A long part is cut, which Go
-/// does not.
+/// Returns Go's message: the problem and the faulty part of the pattern. Unlike Go, cuts a long
+/// part.
 fn problem(what: &str, part: &str) -> String {
     match part.char_indices().nth(SHOWN_MAX) {
         Some((end, _)) => format!("{what}: `{}…`", &part[..end]),
@@ -93,12 +93,12 @@ fn problem(what: &str, part: &str) -> String {
     }
 }
 
-/// The part of `text` before `rest`, which is its end.
+/// Returns the part of `text` before its suffix `rest`.
 fn before<'t>(text: &'t str, rest: &str) -> &'t str {
     text.get(..text.len() - rest.len()).unwrap_or(text)
 }
 
-/// The first character, and what follows it.
+/// Returns the first character and the text after it.
 fn first(text: &str) -> Option<(char, &str)> {
     let mut characters = text.chars();
     characters.next().map(|c| (c, characters.as_str()))

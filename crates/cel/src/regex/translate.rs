@@ -1,25 +1,25 @@
-//! From Go's syntax to the crate's: groups, flags, repetition.
+//! Translation of Go's pattern syntax to the crate's: groups, flags, repetition.
 
 use super::escape::{character, push_literal};
 use super::{NESTING_MAX, before, class, first, problem};
 
-/// Go's limit for the counts in `x{n,m}`, and for what counts within counts amount to.
+/// Go's limit for the counts in `x{n,m}`, and for the product of nested counts.
 const REPEAT_MAX: u32 = 1_000;
 
 struct Translation<'p> {
     pattern: &'p str,
     out: String,
-    /// Counts amassed in each open group, outermost first; the pattern itself is one.
+    /// Repetition counts of each open group, outermost first; the pattern itself is one.
     groups: Vec<Group>,
-    /// The repetition that the last item ended with, from its operator on.
+    /// The repetition operator at the end of the last item, up to the end of the pattern.
     repetition: Option<&'p str>,
 }
 
 #[derive(Default)]
 struct Group {
-    /// Counts of the last item, if there is one to repeat.
+    /// Product of counts of the last item; `None` if there is none to repeat.
     last: Option<u32>,
-    /// The largest counts of all.
+    /// The largest product in the group.
     most: u32,
 }
 
@@ -41,7 +41,7 @@ pub(super) fn translate(pattern: &str) -> Result<String, String> {
 }
 
 impl<'p> Translation<'p> {
-    /// Reads one thing. Returns what follows it.
+    /// Translates one item. Returns the text after it.
     fn step(&mut self, rest: &'p str) -> Result<&'p str, String> {
         let Some((c, after)) = first(rest) else { return Ok("") };
         let mut repetition = None;
@@ -118,7 +118,7 @@ impl<'p> Translation<'p> {
         self.item(1);
     }
 
-    /// A repetition from `rest` to `after`.
+    /// Translates a repetition operator from `rest` to `after`.
     fn repeat(&mut self, rest: &'p str, after: &str, counts: Option<(u32, Option<u32>)>) -> Result<(), String> {
         let operator = before(rest, after);
         if let Some((low, high)) = counts
@@ -142,8 +142,8 @@ impl<'p> Translation<'p> {
         Ok(())
     }
 
-    /// A group, or flags. Captures are no use here, so every group is a plain one; names may then
-    /// repeat, as in Go.
+    /// Translates a group or flags. Captures are not used, so every group becomes a plain one;
+    /// names may repeat, as in Go.
     fn open(&mut self, rest: &'p str) -> Result<&'p str, String> {
         let Some(flags) = rest.strip_prefix("(?") else {
             self.begin_group("(?:")?;
@@ -205,7 +205,8 @@ impl<'p> Translation<'p> {
             _ => {
                 let start = self.out.len();
                 if let Some(after) = class::escaped(rest, &mut self.out)? {
-                    // Go folds no case in `\w`: `(?i)\w` has no long s, although it has s.
+                    // Go does not case-fold `\w`: `(?i)\w` does not match the long s, although it
+                    // matches s.
                     if !self.out[start..].starts_with('\\') {
                         let class = self.out.split_off(start);
                         self.out.push_str(&format!("(?-i:{class})"));
@@ -224,8 +225,8 @@ impl<'p> Translation<'p> {
     }
 }
 
-/// `n}`, `n,}` or `n,m}`: the counts and what follows; `None` if the brace before it is just a
-/// brace.
+/// Parses `n}`, `n,}` or `n,m}`. Returns the counts and the text after them; `None` if the brace is
+/// a literal.
 fn counts(text: &str) -> Option<(u32, Option<u32>, &str)> {
     let (low, rest) = count(text)?;
     if let Some(rest) = rest.strip_prefix('}') {
@@ -239,7 +240,7 @@ fn counts(text: &str) -> Option<(u32, Option<u32>, &str)> {
     Some((low, Some(high), rest.strip_prefix('}')?))
 }
 
-/// A number without leading zeros; one that is too large is larger than any limit.
+/// Parses a number without leading zeros. A number that overflows exceeds any limit.
 fn count(text: &str) -> Option<(u32, &str)> {
     let (digits, rest) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
     if digits.is_empty() || (digits.len() > 1 && digits.starts_with('0')) {
