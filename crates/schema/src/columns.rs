@@ -1,4 +1,4 @@
-//! Printer columns: what `kubectl get` shows of an object.
+//! Printer columns of `kubectl get`.
 
 use crate::jsonpath::JsonPath;
 use insula_api::{FieldError, FieldPath, Json};
@@ -6,31 +6,32 @@ use insula_api::{FieldError, FieldPath, Json};
 const TYPES: &str = "boolean,date,integer,number,string";
 const FORMATS: &str = "byte,date,date-time,double,float,int32,int64,password";
 
-/// One column, parsed.
+/// A parsed printer column.
 #[derive(Debug, Clone)]
 pub struct Column {
-    /// The heading.
+    /// Heading of the column.
     pub name: String,
-    /// `boolean`, `date`, `integer`, `number` or `string`.
+    /// Type of the cells: `boolean`, `date`, `integer`, `number` or `string`.
     pub kind: String,
-    /// A hint for clients.
+    /// Format, a hint for clients; may be empty.
     pub format: String,
-    /// The author's words, or the path in words.
+    /// The author's description, or a text with the path.
     pub description: String,
-    /// Columns above 0 are shown on demand.
+    /// Priority. Columns above 0 are shown in wide output only.
     pub priority: i64,
-    /// None when the path does not parse: Kubernetes accepts such columns, and they stay empty.
+    /// `None` if the path does not parse: Kubernetes accepts such columns, and their cells stay
+    /// empty.
     path: Option<JsonPath>,
 }
 
 impl Column {
-    /// Parses `additionalPrinterColumns`. Definitions are trusted to have been validated.
+    /// Parses `additionalPrinterColumns` of a validated definition.
     pub fn parse_all(columns: &Json) -> Vec<Column> {
         let list = columns.as_array().map(Vec::as_slice).unwrap_or_default();
         list.iter().map(Column::parse).collect()
     }
 
-    /// The column that every table of objects without columns of their own has.
+    /// Returns the column of tables for objects without columns of their own: the age.
     pub fn age() -> Column {
         Column {
             name: "Age".to_owned(),
@@ -64,8 +65,8 @@ impl Column {
         }
     }
 
-    /// The cell of an object; null when there is nothing to show, or nothing of the column's type.
-    /// `age` turns a timestamp into the time since then (the clock is the caller's).
+    /// Returns the cell of an object; null if the value is missing or of another type. `age` turns
+    /// a timestamp into the time since then, by the caller's clock.
     pub fn cell(&self, object: &Json, age: impl Fn(&str) -> String) -> Json {
         let Some(value) = self.path.as_ref().and_then(|path| path.first(object)) else {
             return Json::Null;
@@ -86,8 +87,8 @@ impl Column {
     }
 }
 
-/// Checks `additionalPrinterColumns`. Errors keep the field's old name, `JSONPath`, as Kubernetes'
-/// do.
+/// Checks `additionalPrinterColumns`. As in Kubernetes, errors name the path's field by its old
+/// name, `JSONPath`.
 pub(crate) fn validate(columns: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     for (i, column) in columns.as_array().into_iter().flatten().enumerate() {
         let at = path.index(i);
@@ -115,7 +116,8 @@ pub(crate) fn validate(columns: &Json, path: &FieldPath, errors: &mut Vec<FieldE
     }
 }
 
-/// Whether a path is there and starts with a dot; Kubernetes looks no further.
+/// Checks that a path is present and starts with a dot, and returns true if so. Kubernetes checks
+/// no more.
 pub(crate) fn simple_path(text: &str, path: &FieldPath, errors: &mut Vec<FieldError>) -> bool {
     if text.is_empty() {
         errors.push(FieldError::required(path, ""));

@@ -1,29 +1,29 @@
-//! What expressions may know of an object before they see it: the declaration (`insula_cel::Decl`)
-//! of a schema's nodes, as Kubernetes derives it (`SchemaDeclType`).
+//! Declarations (`insula_cel::Decl`) of a schema's nodes for expressions, as Kubernetes derives
+//! them (`SchemaDeclType`).
 //!
-//! The bounds are those of the price of rules: how many elements a value can have, by its own
-//! limits or else by the largest request; and how short its JSON can be, which limits how many of
-//! it fit into a request.
+//! The bounds determine the estimated cost of rules: the number of elements of a value, from its
+//! own limits or else from the largest request; and the size of its shortest JSON, which limits how
+//! many such values fit into a request.
 
 use crate::node::{ListType, Node, Type};
 use insula_cel::{Decl, Field, ListKind};
 use std::collections::HashSet;
 
-/// The largest request that the estimates assume, as in Kubernetes.
+/// Bytes of the largest request that the estimates assume, as in Kubernetes.
 pub(crate) const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
-/// The longest text of format `date-time` or `duration` in JSON.
+/// Bytes of the longest text of format `date-time` or `duration` in JSON.
 const TIME_BYTES_MAX: u64 = 32;
-/// Every text of format `date` in JSON.
+/// Bytes of every text of format `date` in JSON.
 const DATE_BYTES: u64 = 12;
-/// The shortest text of format `date-time` in JSON.
+/// Bytes of the shortest text of format `date-time` in JSON.
 const TIME_BYTES_MIN: u64 = 21;
-/// `"0"`.
+/// Bytes of the shortest duration in JSON: `"0"`.
 const DURATION_BYTES_MIN: u64 = 3;
-/// `""`, `[]` and `{}`.
+/// Bytes of `""`, `[]` and `{}`.
 const EMPTY_BYTES: u64 = 2;
 
-/// Words of the language: a field of such a name is written with underscores around it.
+/// Words of the language. Expressions write a field of such a name between underscores.
 const RESERVED: [&str; 21] = [
     "as",
     "break",
@@ -48,37 +48,36 @@ const RESERVED: [&str; 21] = [
     "while",
 ];
 
-/// Whether a node is where a whole object stands, which has apiVersion, kind and metadata even if
-/// they are not declared.
+/// Role of a node: a whole object has apiVersion, kind and metadata even if they are not declared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stands {
-    /// The root, or an embedded object.
+pub(crate) enum ObjectRole {
+    /// A whole object: the root, or an embedded object.
     AsObject,
-    /// Anywhere else.
+    /// Any other value.
     AsField,
 }
 
-impl Stands {
-    pub(crate) fn of(node: &Node) -> Stands {
+impl ObjectRole {
+    pub(crate) fn for_node(node: &Node) -> ObjectRole {
         if node.embedded {
-            Stands::AsObject
+            ObjectRole::AsObject
         } else {
-            Stands::AsField
+            ObjectRole::AsField
         }
     }
 }
 
-/// The declaration of a node's values; none where the schema says too little: values without a
-/// type, maps and lists of such. `name` is the name of its type; types of the fields below are
-/// named after it.
-pub(crate) fn declaration(node: &Node, stands: Stands, name: &str) -> Option<Decl> {
+/// Returns the declaration of a node's values; `None` where the schema says too little: values
+/// without a type, and maps and lists of such. `name` names the type; types of the fields below get
+/// names from it.
+pub(crate) fn declaration(node: &Node, stands: ObjectRole, name: &str) -> Option<Decl> {
     if node.int_or_string {
         let longest = text_bytes(node).unwrap_or(REQUEST_BYTES_MAX - EMPTY_BYTES);
         return Some(Decl::dynamic().bounded(Some(longest), 1));
     }
     let scalar = |ty, max, min| Some(Decl::scalar(ty).bounded(Some(max), min));
     use insula_cel::Type as Cel;
-    match node.kind.or((stands == Stands::AsObject).then_some(Type::Object))? {
+    match node.kind.or((stands == ObjectRole::AsObject).then_some(Type::Object))? {
         Type::Array => list(node, name),
         Type::Object => match node.additional().filter(|values| !says_nothing(values)) {
             Some(values) => map(node, values, name),
@@ -111,12 +110,12 @@ pub(crate) fn declaration(node: &Node, stands: Stands, name: &str) -> Option<Dec
     }
 }
 
-/// `additionalProperties: true`: such an object is declared by its (no) fields.
+/// Returns true for `additionalProperties: true`. Such an object is declared without fields.
 fn says_nothing(values: &Node) -> bool {
     values.kind.is_none() && !values.int_or_string && !values.preserves_unknown
 }
 
-/// `maxLength` counts characters of up to four bytes.
+/// Returns the most bytes of a text: `maxLength` counts characters of up to four bytes.
 fn text_bytes(node: &Node) -> Option<u64> {
     node.max_length().map(|n| (n as u64).saturating_mul(4))
 }
@@ -128,7 +127,7 @@ fn longest_choice(node: &Node) -> Option<u64> {
 
 fn list(node: &Node, name: &str) -> Option<Decl> {
     let items = node.items()?;
-    let items = declaration(items, Stands::of(items), &format!("{name}.@idx"))?;
+    let items = declaration(items, ObjectRole::for_node(items), &format!("{name}.@idx"))?;
     let fitting = (REQUEST_BYTES_MAX - EMPTY_BYTES) / items.min_bytes().saturating_add(1);
     let most = node.max_items().map_or(fitting, |n| n as u64);
     let kind = match node.list_type() {
@@ -140,16 +139,16 @@ fn list(node: &Node, name: &str) -> Option<Decl> {
 }
 
 fn map(node: &Node, values: &Node, name: &str) -> Option<Decl> {
-    let values = declaration(values, Stands::of(values), &format!("{name}.@elem"))?;
+    let values = declaration(values, ObjectRole::for_node(values), &format!("{name}.@elem"))?;
     // Quotes, colon, comma, and a key of two bytes.
     let fitting = (REQUEST_BYTES_MAX - EMPTY_BYTES) / values.min_bytes().saturating_add(6);
     let most = node.max_properties().map_or(fitting, |n| n as u64);
     Some(Decl::map(values).bounded(Some(most), EMPTY_BYTES))
 }
 
-fn object(node: &Node, stands: Stands, name: &str) -> Decl {
+fn object(node: &Node, stands: ObjectRole, name: &str) -> Decl {
     let implied = match stands {
-        Stands::AsObject if !declares_object(node) => implied_fields(name),
+        ObjectRole::AsObject if !declares_object(node) => implied_fields(name),
         _ => Vec::new(),
     };
     let is_implied = |name: &str| implied.iter().any(|f: &Field| *f.name == *name);
@@ -159,10 +158,10 @@ fn object(node: &Node, stands: Stands, name: &str) -> Decl {
     for (field, node_of) in node.properties().filter(|(field, _)| !is_implied(field)) {
         let written = escape(field);
         let type_name = format!("{name}.{}", written.as_deref().unwrap_or(field));
-        let Some(decl) = declaration(node_of, Stands::of(node_of), &type_name) else {
+        let Some(decl) = declaration(node_of, ObjectRole::for_node(node_of), &type_name) else {
             continue;
         };
-        // What has a default need not be sent.
+        // A field with a default may be absent from a request.
         if node_of.default.is_none() && required.contains(field) {
             least = least.saturating_add(field.len() as u64 + decl.min_bytes() + 4);
         }
@@ -183,7 +182,7 @@ fn object(node: &Node, stands: Stands, name: &str) -> Decl {
     Decl::object(name, fields).bounded(Some(0), least)
 }
 
-/// Whether the schema itself declares what every object has.
+/// Returns true if the schema itself declares the fields of every object.
 fn declares_object(node: &Node) -> bool {
     let kind = |node: &Node, name: &str| node.property(name).and_then(|n| n.kind);
     let text = Some(Type::String);
@@ -212,7 +211,7 @@ fn implied_fields(name: &str) -> Vec<Field> {
     ]
 }
 
-/// A field's name as expressions write it; none for names that cannot be written.
+/// Escapes a field name for expressions; `None` for a name that has no escaped form.
 pub(crate) fn escape(name: &str) -> Option<String> {
     if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
         return None;
@@ -240,12 +239,13 @@ pub(crate) fn escape(name: &str) -> Option<String> {
     Some(out)
 }
 
-/// How often a value of this declaration can occur in one request.
+/// Returns how many values of a declaration fit into one request.
 pub(crate) fn occurrences(decl: &Decl) -> u64 {
     REQUEST_BYTES_MAX / decl.min_bytes().saturating_add(1)
 }
 
-/// The declaration of a node, from that of its parent: the same subtree is declared once.
+/// Returns the declaration of a part of the parent's declaration, so that each subtree is declared
+/// once.
 pub(crate) fn below<'d>(parent: &'d Decl, step: Step<'_>) -> Option<&'d Decl> {
     use insula_cel::Shape;
     match (step, parent.shape()) {

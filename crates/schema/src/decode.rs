@@ -1,21 +1,21 @@
-//! What Go's decoder makes of an object of Kubernetes' own kinds, which it reads into structs: the
-//! first value that does not fit its field fails, in words that name the struct; a null in a map of
-//! texts is an empty text.
+//! Decoding errors of Kubernetes' own kinds, which Go reads into structs: the first value that does
+//! not fit its field fails with a message that names the struct, and a null in a map of texts
+//! becomes an empty text.
 //!
-//! The schema says what a field holds; what it cannot say are the names of structs, and which times
-//! are to the microsecond.
+//! The schema has the fields' types; it lacks the names of structs, and the fields with microsecond
+//! times.
 
 use crate::node::{Node, Type};
 use crate::structural::Structural;
 use insula_api::{Json, Timestamp};
 use serde_json::Number;
 
-/// Times that must have a fraction, in whichever kind.
+/// Fields of all kinds whose times have microseconds.
 const MICRO_TIMES: &[&str] = &["acquireTime", "eventTime", "lastObservedTime", "renewTime"];
 const TIME_LAYOUT: &str = "2006-01-02T15:04:05Z07:00";
 const MICRO_LAYOUT: &str = "2006-01-02T15:04:05.000000Z07:00";
 
-/// Structs that are not called like their field.
+/// Structs whose name differs from that of their field.
 const STRUCTS: &[(&str, &str)] = &[
     ("imagePullSecrets", "LocalObjectReference"),
     ("involvedObject", "ObjectReference"),
@@ -29,17 +29,17 @@ const STRUCTS: &[(&str, &str)] = &[
     ("subjects", "Subject"),
 ];
 
-/// Why an object of a kind cannot be read into its struct; nothing if it can.
+/// Returns Go's error for an object that cannot be decoded into its struct; `None` if it can.
 pub fn decode_error(object: &Json, schema: &Structural, kind: &str) -> Option<String> {
-    let place = Place {
+    let go_field = GoField {
         owner: kind.to_owned(),
         path: String::new(),
         kind,
     };
-    fields(object, schema.root(), &place, true)
+    fields(object, schema.root(), &go_field, true)
 }
 
-/// Makes texts of the nulls in maps of texts.
+/// Replaces nulls in maps of texts by empty texts.
 pub fn fill_nulls(object: &mut Json, schema: &Structural) {
     fill_nulls_at(object, schema.root());
 }
@@ -66,26 +66,26 @@ fn fill_nulls_at(value: &mut Json, node: &Node) {
     }
 }
 
-/// A field on the way down.
-struct Place<'a> {
-    /// The struct that has it.
+/// A field during the walk.
+struct GoField<'a> {
+    /// Name of the struct that has the field.
     owner: String,
-    /// All fields from the object on.
+    /// Path of the field from the object.
     path: String,
     kind: &'a str,
 }
 
-impl Place<'_> {
+impl GoField<'_> {
     fn unfit(&self, value: &str, wanted: &str) -> Option<String> {
-        let Place { owner, path, .. } = self;
+        let GoField { owner, path, .. } = self;
         Some(format!(
             "json: cannot unmarshal {value} into Go struct field {owner}.{path} of type {wanted}"
         ))
     }
 
-    fn field(&self, name: &str, owner: String) -> Place<'_> {
+    fn field(&self, name: &str, owner: String) -> GoField<'_> {
         let dot = if self.path.is_empty() { "" } else { "." };
-        Place {
+        GoField {
             owner,
             path: format!("{}{dot}{name}", self.path),
             kind: self.kind,
@@ -93,21 +93,21 @@ impl Place<'_> {
     }
 }
 
-fn fields(value: &Json, node: &Node, place: &Place<'_>, is_root: bool) -> Option<String> {
+fn fields(value: &Json, node: &Node, go_field: &GoField<'_>, is_root: bool) -> Option<String> {
     let map = value.as_object()?;
     map.iter().find_map(|(name, child)| {
         if is_root && matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
             return None;
         }
-        let owner = match place.path.rsplit('.').next() {
-            Some(field) if !field.is_empty() => structure(place.kind, field),
-            _ => place.owner.clone(),
+        let owner = match go_field.path.rsplit('.').next() {
+            Some(field) if !field.is_empty() => structure(go_field.kind, field),
+            _ => go_field.owner.clone(),
         };
-        scan(child, node.property(name)?, name, &place.field(name, owner))
+        scan(child, node.property(name)?, name, &go_field.field(name, owner))
     })
 }
 
-/// The struct that a field holds.
+/// Returns the name of the struct in a field.
 fn structure(kind: &str, field: &str) -> String {
     let known = STRUCTS.iter().find(|(name, _)| *name == field);
     match (field, known) {
@@ -122,29 +122,29 @@ fn structure(kind: &str, field: &str) -> String {
     }
 }
 
-fn scan(value: &Json, node: &Node, name: &str, place: &Place<'_>) -> Option<String> {
+fn scan(value: &Json, node: &Node, name: &str, go_field: &GoField<'_>) -> Option<String> {
     let kind = match (value, node.kind) {
         (Json::Null, _) | (_, None) => return None,
         (_, Some(kind)) => kind,
     };
-    let wanted = || go_type(node, name, place.kind);
+    let wanted = || go_type(node, name, go_field.kind);
     match (kind, value) {
         (Type::String, Json::String(text)) => text_error(text, node, name),
         (Type::Boolean, Json::Bool(_)) | (Type::Number, Json::Number(_)) => None,
         (Type::Integer, Json::Number(number)) => match fits(number, node) {
             true => None,
-            false => place.unfit(&format!("number {number}"), &wanted()),
+            false => go_field.unfit(&format!("number {number}"), &wanted()),
         },
         (Type::Array, Json::Array(items)) => {
             let node = node.items()?;
-            items.iter().find_map(|item| scan(item, node, name, place))
+            items.iter().find_map(|item| scan(item, node, name, go_field))
         }
         (Type::Object, Json::Object(map)) => match &node.additional {
-            Some(additional) => map.values().find_map(|value| scan(value, additional, name, place)),
-            None => fields(value, node, place, false),
+            Some(additional) => map.values().find_map(|value| scan(value, additional, name, go_field)),
+            None => fields(value, node, go_field, false),
         },
-        // A list of bytes is read by letters.
-        (_, other) => place.unfit(crate::embedded::go_kind(other), &wanted()),
+        // A list of bytes is encoded as text.
+        (_, other) => go_field.unfit(crate::embedded::go_kind(other), &wanted()),
     }
 }
 
@@ -191,7 +191,8 @@ fn text_error(text: &str, node: &Node, name: &str) -> Option<String> {
     }
 }
 
-/// Go ignores line breaks, and tells the place of the first letter that is none of its own.
+/// Returns Go's error for invalid base64, with the offset of the first invalid character. Go
+/// ignores line breaks.
 fn base64_error(text: &str) -> Option<String> {
     use base64::Engine;
     let letters: String = text.chars().filter(|letter| !matches!(letter, '\r' | '\n')).collect();
@@ -292,7 +293,8 @@ mod tests {
         }
         for fine in [
             json!({"data": {"a": null}, "bytes": {"a": "YQ==\n"}, "spec": null, "more": 1}),
-            json!({"metadata": 1, "spec": {"renewTime": "2026-01-02T03:04:05.000000Z", "time": "2026-01-02T03:04:05Z"}}),
+            json!({"metadata": 1, "spec": {"renewTime": "2026-01-02T03:04:05.000000Z",
+                "time": "2026-01-02T03:04:05Z"}}),
         ] {
             assert_eq!(decode_error(&fine, &schema(), "Thing"), None, "{fine}");
         }

@@ -1,6 +1,6 @@
-//! Filling in defaults. A default is copied where the field is absent, or null without being
-//! allowed to be; then it is itself completed by the defaults below it. Absent objects are not made
-//! up: only a default of their own does that.
+//! Defaulting. A default is copied where the field is absent, or null without being nullable; the
+//! defaults below then complete the copy. An absent object without a default of its own stays
+//! absent.
 
 use crate::node::{Children, Node};
 use crate::structural::Structural;
@@ -11,7 +11,7 @@ pub fn default(object: &mut Json, schema: &Structural) {
     default_value(object, schema.root());
 }
 
-/// Fills in defaults below a value that stands at `node`.
+/// Fills in the defaults of a value of `node`.
 pub(crate) fn default_value(value: &mut Json, node: &Node) {
     if !node.below.defaults {
         return;
@@ -25,7 +25,7 @@ pub(crate) fn default_value(value: &mut Json, node: &Node) {
                     map.insert(name.to_string(), fallback.clone());
                 }
             }
-            let mut children = Children::of(node);
+            let mut children = Children::new(node);
             for (name, child) in map.iter_mut() {
                 if let Some(node) = children.child(name) {
                     fill(child, node);

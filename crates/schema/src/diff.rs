@@ -1,6 +1,7 @@
-//! What changed between two schemas, place by place, and whether it breaks somebody.
+//! Differences between two schemas, by path, with their compatibility.
 //!
-//! A change breaks if an object that was valid may be refused, lose a value or mean something else:
+//! A change is breaking if an object that was valid may be refused, lose a value or change its
+//! meaning:
 //!
 //! ```text
 //! .spec.size     type      integer → string                     breaking
@@ -16,23 +17,23 @@ use std::fmt;
 /// One difference.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
-    /// The place: `.spec.colors[].name`; `[]` stands for the items of a list and the values of a
-    /// map.
+    /// Path of the node: `.spec.colors[].name`; `[]` stands for the items of a list and the values
+    /// of a map.
     pub path: String,
-    /// What kind of difference.
+    /// Kind of the difference.
     pub kind: ChangeKind,
-    /// Whether objects that were valid may be refused, lose something or mean something else.
+    /// True if an object that was valid may be refused, lose a value or change its meaning.
     pub breaking: bool,
-    /// From what to what.
+    /// The old and the new setting.
     pub detail: String,
 }
 
 /// Kinds of differences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ChangeKind {
-    /// The place is gone.
+    /// The node is gone.
     Removed,
-    /// The place is new.
+    /// The node is new.
     Added,
     /// Values have another type.
     Type,
@@ -44,9 +45,9 @@ pub enum ChangeKind {
     Required,
     /// The field may be absent.
     Optional,
-    /// An absent field means something else.
+    /// An absent field has another meaning.
     Default,
-    /// Items or fields are told apart in another way.
+    /// Items or fields have another identity.
     Identity,
 }
 
@@ -66,7 +67,7 @@ impl fmt::Display for ChangeKind {
     }
 }
 
-/// All differences, in order of place. Descriptions, titles and examples do not count.
+/// Returns all differences in order of path. Descriptions, titles and examples do not count.
 pub fn diff(old: &Node, new: &Node) -> Vec<Change> {
     let mut differ = Differ { changes: Vec::new() };
     differ.node(old, new, "");
@@ -87,7 +88,7 @@ impl Differ {
         });
     }
 
-    /// A bound that became tighter or wider.
+    /// Records a bound that became tighter or wider.
     fn bound(&mut self, path: &str, narrower: bool, detail: String) {
         let kind = if narrower {
             ChangeKind::Narrowed
@@ -102,7 +103,7 @@ impl Differ {
         if before != after {
             let breaking = !(new.fits(old) || before == "integer" && after == "number");
             self.note(path, ChangeKind::Type, breaking, format!("{before} → {after}"));
-            // What is below belongs to another type.
+            // Below another type nothing is comparable.
             return;
         }
         self.flags(old, new, path);
@@ -146,7 +147,7 @@ impl Differ {
                     } else {
                         word(after)
                     };
-                    // What nobody described may have been there, as anything.
+                    // An undeclared field may have existed before, with any value.
                     let breaking = needed || old.preserves_unknown() && !matches!(word(after).as_str(), "any");
                     self.note(&at, ChangeKind::Added, breaking, detail);
                 }
@@ -169,7 +170,7 @@ impl Differ {
                 (None, None) => {}
             }
         }
-        // Names that are required and not declared are entries of a map.
+        // Required names without a declaration are entries of a map.
         for name in new.required() {
             if new.property(name).is_none() && !required(old, name) {
                 self.note(
@@ -304,7 +305,7 @@ impl Differ {
             ListType::Map { keys } => format!("map by {}", keys.join(", ")),
         };
         if old.list_type() != new.list_type() {
-            // Items that were alike are refused where each may be there once.
+            // Equal items are refused once they must be unique.
             let breaking = *new.list_type() != ListType::Atomic;
             let detail = format!("list is {} → {}", name(old.list_type()), name(new.list_type()));
             self.note(path, ChangeKind::Identity, breaking, detail);
@@ -318,15 +319,14 @@ impl Differ {
 
     fn defaults(&mut self, old: &Node, new: &Node, path: &str) {
         if old.default() != new.default() {
-            // A new default gives a meaning to what had none; another one changes what absence
-            // meant.
+            // A new default gives absence a meaning; a changed one changes it.
             let detail = change("default", old.default(), new.default());
             self.note(path, ChangeKind::Default, old.default().is_some(), detail);
         }
     }
 }
 
-/// The type, in the schema's word.
+/// Returns the name of the type in the schema language.
 fn word(node: &Node) -> String {
     match (node.kind(), node.int_or_string()) {
         (_, true) => "int-or-string".to_owned(),
@@ -348,7 +348,7 @@ fn change<T: fmt::Display>(name: &str, before: Option<T>, after: Option<T>) -> S
     }
 }
 
-/// `.name`, quoted if it is no plain name.
+/// Renders a step as `.name`, quoted unless it is a plain name.
 pub(crate) fn step(name: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '$');
     if name.chars().all(plain) {

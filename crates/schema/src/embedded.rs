@@ -1,13 +1,12 @@
-//! Objects within objects (`x-kubernetes-embedded-resource`), and what is known about object
-//! metadata everywhere.
+//! Embedded objects (`x-kubernetes-embedded-resource`), and the fields of object metadata.
 
-use crate::at::{At, Keys};
 use crate::names;
 use crate::node::Node;
 use crate::structural::Structural;
+use crate::value_path::{Keys, ValuePath};
 use insula_api::{FieldError, Json};
 
-/// How a field of object metadata is typed.
+/// Type of a field of object metadata.
 #[derive(Clone, Copy, PartialEq)]
 enum Shape {
     Text,
@@ -50,10 +49,10 @@ fn shape(name: &str) -> Option<Shape> {
     METADATA.iter().find(|(n, _)| *n == name).map(|(_, shape)| *shape)
 }
 
-/// Annotations of one object may have this many bytes in all.
+/// Bytes of all annotations of one object.
 const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
 
-/// Drops fields that object metadata does not have.
+/// Drops unknown fields of object metadata.
 pub(crate) fn prune_metadata(metadata: &mut Json) {
     let Json::Object(map) = metadata else { return };
     map.retain(|name, value| match (shape(name), value) {
@@ -68,8 +67,8 @@ pub(crate) fn prune_metadata(metadata: &mut Json) {
     });
 }
 
-/// As [`prune_metadata`], and drops empty values: embedded metadata is kept the way Kubernetes' own
-/// type writes it.
+/// Does the same as [`prune_metadata`], and drops empty values: Kubernetes' own type omits them
+/// from embedded metadata.
 pub(crate) fn tidy_metadata(metadata: &mut Json) {
     prune_metadata(metadata);
     let Json::Object(map) = metadata else { return };
@@ -83,7 +82,7 @@ pub(crate) fn tidy_metadata(metadata: &mut Json) {
     });
 }
 
-/// Paths below metadata of fields that it does not have.
+/// Returns the paths below metadata of its unknown fields.
 pub(crate) fn unknown_metadata(metadata: &Json) -> impl Iterator<Item = String> {
     let mut found = Vec::new();
     for (name, value) in metadata.as_object().into_iter().flatten() {
@@ -102,8 +101,8 @@ pub(crate) fn unknown_metadata(metadata: &Json) -> impl Iterator<Item = String> 
     found.into_iter()
 }
 
-/// Why a value cannot be read as object metadata, in the words of Kubernetes' decoder; `None` when
-/// it can.
+/// Returns the error of Kubernetes' decoder for a value that cannot be read as object metadata;
+/// `None` if it can.
 pub fn metadata_type_error(metadata: &Json) -> Option<String> {
     let map = match metadata {
         Json::Null => return None,
@@ -161,12 +160,12 @@ pub(crate) fn go_kind(value: &Json) -> &'static str {
     }
 }
 
-/// The first embedded object whose apiVersion, kind or metadata has the wrong type. Such a request
-/// cannot be decoded: it is answered 400
-/// `<Kind> in version "<v>" cannot be handled as a <Kind>: <this error>`.
+/// Returns an error for the first embedded object whose apiVersion, kind or metadata has the wrong
+/// type. Such a request cannot be decoded; the server answers 400 with `<Kind> in version "<v>"
+/// cannot be handled as a <Kind>: <this error>`.
 pub fn check_embedded(object: &Json, schema: &Structural) -> Option<FieldError> {
     let mut first = None;
-    each(object, schema.root(), &At::ROOT, &mut |value, at| {
+    each(object, schema.root(), &ValuePath::ROOT, &mut |value, at| {
         if first.is_some() {
             return;
         }
@@ -190,13 +189,15 @@ pub fn check_embedded(object: &Json, schema: &Structural) -> Option<FieldError> 
     first
 }
 
-/// Checks apiVersion, kind and metadata of embedded objects.
+/// Validates apiVersion, kind and metadata of embedded objects.
 pub(crate) fn validate(object: &Json, node: &Node, errors: &mut Vec<FieldError>) {
-    each(object, node, &At::ROOT, &mut |value, at| resource(value, at, errors));
+    each(object, node, &ValuePath::ROOT, &mut |value, at| {
+        resource(value, at, errors)
+    });
 }
 
 /// Calls `visit` for each embedded object.
-fn each<'a>(value: &'a Json, node: &'a Node, at: &At<'_>, visit: &mut dyn FnMut(&'a Json, &At<'_>)) {
+fn each<'a>(value: &'a Json, node: &'a Node, at: &ValuePath<'_>, visit: &mut dyn FnMut(&'a Json, &ValuePath<'_>)) {
     if !node.below.embedded {
         return;
     }
@@ -223,7 +224,7 @@ fn each<'a>(value: &'a Json, node: &'a Node, at: &At<'_>, visit: &mut dyn FnMut(
     }
 }
 
-pub(crate) fn resource(value: &Json, at: &At<'_>, errors: &mut Vec<FieldError>) {
+pub(crate) fn resource(value: &Json, at: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let field = |name: &'static str| at.field(name).path(Keys::Bracketed);
     match value.get("apiVersion").and_then(Json::as_str).unwrap_or("") {
         "" => errors.push(FieldError::required(&field("apiVersion"), "")),
@@ -246,7 +247,7 @@ pub(crate) fn resource(value: &Json, at: &At<'_>, errors: &mut Vec<FieldError>) 
     }
 }
 
-fn check_metadata(metadata: &Json, at: &At<'_>, errors: &mut Vec<FieldError>) {
+fn check_metadata(metadata: &Json, at: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let field = |name: &'static str| at.field(name).path(Keys::Bracketed);
     let mut push = |name: &'static str, value: &str, words: Vec<String>| {
         for why in words {

@@ -1,8 +1,8 @@
-//! String formats, as Kubernetes' validator knows them. Hyphens in their names do not count:
-//! `date-time` is `datetime`.
+//! String formats of Kubernetes' validator. Hyphens in names are ignored: `date-time` is
+//! `datetime`.
 //!
-//! The regular expressions upstream are loose in places, and so are these tests: a server that is
-//! stricter than its predecessor refuses objects that exist.
+//! Upstream's regular expressions are lax in places, and so are these checks: a stricter server
+//! would refuse existing objects.
 
 use crate::names;
 use base64::Engine;
@@ -49,7 +49,7 @@ const FORMATS: [(&str, Check); 27] = [
     ("", |_| true),
 ];
 
-/// The test of a format; `None` for formats without meaning.
+/// Returns the check of a format; `None` for an unknown format.
 pub(crate) fn lookup(format: &str) -> Option<Check> {
     if format.is_empty() {
         return None;
@@ -61,7 +61,7 @@ pub(crate) fn lookup(format: &str) -> Option<Check> {
         .map(|(_, check)| *check)
 }
 
-/// Whether a string schema's format means something. Unknown ones are accepted, with a warning.
+/// Returns true for a known format. Unknown formats are accepted, with a warning.
 pub(crate) fn is_known(format: &str) -> bool {
     format.is_empty() || lookup(format).is_some()
 }
@@ -151,7 +151,7 @@ fn is_zone(text: &str) -> bool {
     in_range(hour, 23) && in_range(minute, 59)
 }
 
-/// Go's durations (`1h30m`, `-2.5s`), or a count and a word (`3 weeks`).
+/// Returns true for Go's durations (`1h30m`, `-2.5s`), and for a count with a word (`3 weeks`).
 fn is_duration(text: &str) -> bool {
     is_go_duration(text) || is_duration_in_words(text)
 }
@@ -220,7 +220,7 @@ fn is_duration_in_words(text: &str) -> bool {
     digits(count) && (UNITS.contains(&unit.as_str()) || UNITS.contains(&singular))
 }
 
-/// `name@host`, also with a display name: `Some One <one@example.com>`.
+/// Returns true for `name@host`, also with a display name: `Some One <one@example.com>`.
 fn is_email(text: &str) -> bool {
     let address = match text.strip_suffix('>').and_then(|t| t.rsplit_once('<')) {
         Some((_, address)) => address,
@@ -272,7 +272,7 @@ fn is_ssn(text: &str) -> bool {
     widths == [3, 2, 4] && text.split(['-', ' ']).all(digits)
 }
 
-/// An absolute URI, or an absolute path: what can stand in the first line of a request.
+/// Returns true for an absolute URI or an absolute path, the forms allowed in a request line.
 fn is_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|b| b <= b' ' || b == 0x7f) || !escapes_are_whole(text) {
         return false;
@@ -297,7 +297,7 @@ fn escapes_are_whole(text: &str) -> bool {
     parts.all(|part| part.get(..2).is_some_and(hex))
 }
 
-/// With or without hyphens. Versions 4 and 5 also have a variant.
+/// Returns true for a UUID, with or without hyphens. Versions 4 and 5 also fix the variant.
 fn is_uuid(text: &str, version: Option<u8>) -> bool {
     const WIDTHS: [usize; 5] = [8, 4, 4, 4, 12];
     let bare: String = if text.contains('-') {

@@ -1,14 +1,14 @@
-//! JSONPath as printer columns use it: kubectl's dialect, over one object.
+//! JSONPath of printer columns: kubectl's dialect, evaluated on one object.
 //!
 //! `.a.b`, `.a\.b`, `['a']`, `[0]`, `[-1]`, `[0:2]`, `[0,2]`, `[*]`, `.*`, `..a`,
-//! `[?(@.type=="Ready")].status`. What is missing gives no result, never an error.
+//! `[?(@.type=="Ready")].status`. A missing value gives no result, never an error.
 
 use insula_api::Json;
 use std::cmp::Ordering;
 
-/// Longer paths are refused.
+/// Bytes of a path. Longer paths are refused.
 pub const JSON_PATH_BYTES_MAX: usize = 4096;
-/// A path yields at most this many values, so that `..*..*` stays cheap.
+/// Values that a path may yield, so that `..*..*` stays cheap.
 const RESULTS_MAX: usize = 10_000;
 
 /// A parsed path.
@@ -58,7 +58,8 @@ impl JsonPath {
     /// Parses a path such as `.spec.replicas`; surrounding braces are allowed.
     ///
     /// # Errors
-    /// What could not be read, in words.
+    ///
+    /// Returns a message with the part that could not be parsed.
     pub fn parse(text: &str) -> Result<JsonPath, String> {
         if text.len() > JSON_PATH_BYTES_MAX {
             return Err(format!("paths may have at most {JSON_PATH_BYTES_MAX} bytes"));
@@ -74,7 +75,7 @@ impl JsonPath {
         }
     }
 
-    /// Every value that the path leads to, in order.
+    /// Returns every value at the path, in order.
     pub fn eval<'a>(&self, root: &'a Json) -> Vec<&'a Json> {
         let mut found = vec![root];
         for step in &self.steps {
@@ -91,7 +92,7 @@ impl JsonPath {
         found
     }
 
-    /// The first value that the path leads to.
+    /// Returns the first value at the path.
     pub fn first<'a>(&self, root: &'a Json) -> Option<&'a Json> {
         self.eval(root).into_iter().next()
     }
@@ -141,7 +142,7 @@ fn position(index: i64, length: usize) -> Option<usize> {
     }
 }
 
-/// A value and everything below it.
+/// Collects a value and everything below it.
 fn descendants<'a>(value: &'a Json, out: &mut Vec<&'a Json>) {
     if out.len() > RESULTS_MAX {
         return;
@@ -208,7 +209,7 @@ impl<'a> Parser<'a> {
         self.rest = self.rest.trim_start();
     }
 
-    /// Steps until something that can not be one.
+    /// Parses steps up to the first text that is none.
     fn path(&mut self) -> Result<JsonPath, String> {
         let mut steps = Vec::new();
         loop {

@@ -1,9 +1,8 @@
-//! Structural schemas: what a resource's objects may look like, and everything that follows from
-//! it.
+//! Structural schemas: compilation, and the walks over objects.
 //!
-//! An `openAPIV3Schema` is compiled once ([`Structural`]) and shared. Each of the walks then is one
-//! recursion over an object and the tree side by side: [`prune`], [`drop_nulls`], [`default`],
-//! [`validate`], [`validate_update`]. Texts and kinds of errors are Kubernetes'. Definitions
+//! An `openAPIV3Schema` is compiled once ([`Structural`]) and shared. Each walk is one recursion
+//! over an object and the schema tree side by side: [`prune`], [`drop_nulls`], [`default`],
+//! [`validate`], [`validate_update`]. Messages and kinds of errors are Kubernetes'. Definitions
 //! (`CustomResourceDefinition`) are validated here too.
 //!
 //! Pure: no clock, no randomness, no IO. Not here: metadata of whole objects (the registry's), CEL
@@ -11,7 +10,6 @@
 #![warn(missing_docs)]
 
 mod admit;
-mod at;
 mod columns;
 mod declare;
 mod decode;
@@ -33,6 +31,7 @@ mod regexp;
 pub mod rules;
 mod structural;
 mod validate;
+mod value_path;
 
 pub use crate::columns::Column;
 pub use crate::decode::{decode_error, fill_nulls};

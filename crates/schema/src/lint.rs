@@ -1,47 +1,46 @@
-//! What a schema does not say, though its users, its rules or its conversions would be better off
-//! if it did.
+//! Lints of schemas: missing declarations that would help users, rules or conversions.
 //!
-//! Only what helps: each finding names what to write.
+//! Each finding names the declaration to add.
 
-use crate::declare::{Stands, declaration, occurrences};
+use crate::declare::{ObjectRole, declaration, occurrences};
 use crate::diff::step;
 use crate::node::{ListType, Node, Type};
 use crate::rules::{RULE_COST_MAX, factor};
 use std::fmt;
 
-/// Rules that may cost more than this part of the limit are named.
+/// Divisor of the cost limit: rules that may cost more than this part are reported.
 const NEAR_LIMIT: u64 = 2;
 
-/// One thing that could be said.
+/// One finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Lint {
-    /// The place: `.spec.colors[].name`.
+    /// Path of the node: `.spec.colors[].name`.
     pub path: String,
-    /// Which.
+    /// Kind of the finding.
     pub kind: LintKind,
-    /// What follows, and what would help.
+    /// The consequence, and the remedy.
     pub message: String,
 }
 
 /// Kinds of findings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LintKind {
-    /// A rule runs over values that nothing bounds.
+    /// A rule runs over values without a bound.
     Unbounded,
-    /// A rule may cost a large part of what is allowed.
+    /// A rule may cost a large part of the limit.
     Cost,
-    /// Items of a list are not told apart.
+    /// Items of a list have no keys.
     ListKeys,
-    /// A field is required that objects of another version cannot have.
+    /// A required field that objects of another version lack.
     DefaultMissing,
-    /// Expressions see a value of any type.
+    /// Expressions see a value of type `dyn`.
     IntOrString,
-    /// Whatever is sent is kept.
+    /// Unknown fields are kept.
     PreserveUnknown,
 }
 
 impl LintKind {
-    /// Whether it is worth changing in most schemas; others are worth knowing.
+    /// Returns true for findings worth a change in most schemas; the others are for information.
     pub fn warns(self) -> bool {
         match self {
             LintKind::Unbounded | LintKind::Cost | LintKind::DefaultMissing => true,
@@ -63,19 +62,19 @@ impl fmt::Display for LintKind {
     }
 }
 
-/// Everything about one schema, in order of place.
+/// Returns all findings of one schema, in order of path.
 pub fn lint(root: &Node) -> Vec<Lint> {
     let mut linter = Linter { lints: Vec::new() };
-    let place = Place {
+    let context = NodeContext {
         most: Some(1),
-        stands: Stands::AsObject,
+        stands: ObjectRole::AsObject,
     };
-    linter.node(root, "", place, &[]);
+    linter.node(root, "", context, &[]);
     linter.lints
 }
 
-/// Required fields of one version that objects written through another cannot have: it does not
-/// declare them, and there is no default.
+/// Returns the required fields of `to` that objects written through `from` lack: `from` does not
+/// declare them, and they have no default.
 pub fn lint_between(from: &Node, to: &Node) -> Vec<Lint> {
     let mut lints = Vec::new();
     missing(from, to, "", &mut lints);
@@ -83,10 +82,10 @@ pub fn lint_between(from: &Node, to: &Node) -> Vec<Lint> {
 }
 
 #[derive(Clone, Copy)]
-struct Place {
-    /// Most values of one object that stand here.
+struct NodeContext {
+    /// Most values of one object at this node; `None` without a bound.
     most: Option<u64>,
-    stands: Stands,
+    stands: ObjectRole,
 }
 
 struct Linter {
@@ -102,8 +101,8 @@ impl Linter {
         });
     }
 
-    fn node(&mut self, node: &Node, path: &str, place: Place, read: &[&[String]]) {
-        self.costs(node, path, place);
+    fn node(&mut self, node: &Node, path: &str, context: NodeContext, read: &[&[String]]) {
+        self.costs(node, path, context);
         let own = node.rules().iter().flat_map(|rule| rule.reads());
         let read: Vec<&[String]> = read.iter().copied().chain(own).collect();
         if read.iter().any(|rest| rest.is_empty()) {
@@ -111,8 +110,8 @@ impl Linter {
         }
         let of_objects = node.items().is_some_and(|items| items.kind() == Some(Type::Object));
         if of_objects && *node.list_type() == ListType::Atomic {
-            let why = "items have no keys: who applies one item replaces all of them, and conversion tells them apart by what they hold; \
-                       x-kubernetes-list-type: map with x-kubernetes-list-map-keys";
+            let why = "items have no keys: who applies one item replaces all of them, and conversion tells them \
+                       apart by what they hold; x-kubernetes-list-type: map with x-kubernetes-list-map-keys";
             self.note(path, LintKind::ListKeys, why.to_owned());
         }
         if node.int_or_string() {
@@ -123,23 +122,23 @@ impl Linter {
             let why = "whatever is sent is kept: mistyped fields are not found, and no conversion can look inside";
             self.note(path, LintKind::PreserveUnknown, why.to_owned());
         }
-        let most = place
+        let most = context
             .most
             .zip(factor(node))
             .map(|(most, times)| most.saturating_mul(times));
-        let place_of = |child: &Node| Place {
+        let child_context = |child: &Node| NodeContext {
             most,
-            stands: Stands::of(child),
+            stands: ObjectRole::for_node(child),
         };
         for (name, child) in node.properties() {
             if !(path.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata")) {
                 let read = below(&read, |step| step == name);
-                self.node(child, &format!("{path}{}", step(name)), place_of(child), &read);
+                self.node(child, &format!("{path}{}", step(name)), child_context(child), &read);
             }
         }
         if let Some(child) = node.items().or_else(|| node.additional()) {
             let read = below(&read, |_| true);
-            self.node(child, &format!("{path}[]"), place_of(child), &read);
+            self.node(child, &format!("{path}[]"), child_context(child), &read);
         }
     }
 
@@ -162,12 +161,12 @@ impl Linter {
         }
     }
 
-    fn costs(&mut self, node: &Node, path: &str, place: Place) {
+    fn costs(&mut self, node: &Node, path: &str, context: NodeContext) {
         if node.rules().is_empty() {
             return;
         }
-        let times = place.most.unwrap_or_else(|| {
-            let decl = declaration(node, place.stands, "object");
+        let times = context.most.unwrap_or_else(|| {
+            let decl = declaration(node, context.stands, "object");
             decl.as_ref().map_or(u64::MAX, occurrences)
         });
         for rule in node.rules() {
@@ -185,7 +184,7 @@ impl Linter {
     }
 }
 
-/// What rules read, seen from one step further down.
+/// Returns the read paths that go through a child, relative to it.
 fn below<'r>(read: &[&'r [String]], here: impl Fn(&str) -> bool) -> Vec<&'r [String]> {
     let step = |rest: &&'r [String]| match rest.split_first() {
         None => Some(*rest),
@@ -195,6 +194,7 @@ fn below<'r>(read: &[&'r [String]], here: impl Fn(&str) -> bool) -> Vec<&'r [Str
 }
 
 fn missing(from: &Node, to: &Node, path: &str, lints: &mut Vec<Lint>) {
+    let is_required = |name: &str| to.required().iter().any(|required| required == name);
     for (name, child) in to.properties() {
         if path.is_empty() && matches!(name, "apiVersion" | "kind" | "metadata") {
             continue;
@@ -203,10 +203,12 @@ fn missing(from: &Node, to: &Node, path: &str, lints: &mut Vec<Lint>) {
         match from.child(name) {
             Some(other) => missing(other, child, &at, lints),
             None if from.preserves_unknown() => {}
-            None if child.default().is_none() && to.required().iter().any(|required| required == name) => lints.push(Lint {
+            None if child.default().is_none() && is_required(name) => lints.push(Lint {
                 path: at,
                 kind: LintKind::DefaultMissing,
-                message: "is required, and objects of the other version have no such field: a default, or a rule that writes it".to_owned(),
+                message: "is required, and objects of the other version have no such field: a default, or a rule that \
+                          writes it"
+                    .to_owned(),
             }),
             None => {}
         }
@@ -277,7 +279,8 @@ mod tests {
     fn required_fields_of_one_version_alone_need_a_default() {
         let version = |fields: Json, required: Json| {
             parse(
-                &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields, "required": required}}}),
+                &json!({"type": "object", "properties": {"spec": {"type": "object", "properties": fields,
+                    "required": required}}}),
             )
         };
         let old = version(json!({"a": {"type": "string"}}), json!(["a"]));

@@ -1,25 +1,26 @@
-//! Sets and keyed lists: no item twice.
+//! Uniqueness of items in sets and keyed lists.
 //!
-//! Runs after defaulting, so that keys with defaults are all there. A duplicate is reported where
-//! it stands the second time, once, however often it repeats.
+//! Runs after defaulting, so that keys with defaults are present. A duplicate is reported once, at
+//! its second occurrence.
 
-use crate::at::{At, Keys};
 use crate::node::{ListType, Node};
+use crate::value_path::{Keys, ValuePath};
 use insula_api::{FieldError, Json};
 use std::collections::HashMap;
 
-/// Lists of at most this many items are compared pairwise; longer ones by the text of their items.
+/// Items up to which a list is compared pairwise. Longer lists are compared by the text of their
+/// items.
 const PAIRWISE_MAX: usize = 16;
 
-/// No more than so many duplicates are reported.
+/// Duplicates reported at most.
 const ERRORS_MAX: usize = 1000;
 
 /// Checks every set and keyed list.
 pub(crate) fn validate(value: &Json, node: &Node, errors: &mut Vec<FieldError>) {
-    walk(value, node, &At::ROOT, errors);
+    walk(value, node, &ValuePath::ROOT, errors);
 }
 
-fn walk(value: &Json, node: &Node, at: &At<'_>, errors: &mut Vec<FieldError>) {
+fn walk(value: &Json, node: &Node, at: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     if !node.below.lists || errors.len() >= ERRORS_MAX {
         return;
     }
@@ -49,7 +50,7 @@ fn walk(value: &Json, node: &Node, at: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn set(list: &[Json], at: &At<'_>, errors: &mut Vec<FieldError>) {
+fn set(list: &[Json], at: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     let items: Vec<Option<&Json>> = list.iter().map(Some).collect();
     for index in repeats(&items) {
         errors.push(FieldError::duplicate(
@@ -59,7 +60,7 @@ fn set(list: &[Json], at: &At<'_>, errors: &mut Vec<FieldError>) {
     }
 }
 
-fn keyed(list: &[Json], keys: &[String], node: &Node, at: &At<'_>, errors: &mut Vec<FieldError>) {
+fn keyed(list: &[Json], keys: &[String], node: &Node, at: &ValuePath<'_>, errors: &mut Vec<FieldError>) {
     for (index, item) in list.iter().enumerate() {
         if !item.is_object() && errors.len() < ERRORS_MAX {
             let path = at.index(index).path(Keys::Bracketed);
@@ -70,7 +71,7 @@ fn keyed(list: &[Json], keys: &[String], node: &Node, at: &At<'_>, errors: &mut 
             ));
         }
     }
-    // The commonest keyed list by far has one key: its values are compared without being copied.
+    // Most keyed lists have one key: its values are compared without a copy.
     if let [key] = keys {
         let items: Vec<Option<&Json>> = list
             .iter()
@@ -94,20 +95,20 @@ fn keyed(list: &[Json], keys: &[String], node: &Node, at: &At<'_>, errors: &mut 
     }
 }
 
-/// The value of an item's key; null when it has none.
+/// Returns the value of an item's key; null if it is missing.
 pub(crate) fn key_value<'a>(item: &'a Json, key: &str, node: &'a Node) -> &'a Json {
     const NONE: &Json = &Json::Null;
     let fallback = || node.items()?.property(key)?.default.as_ref();
     item.get(key).or_else(fallback).unwrap_or(NONE)
 }
 
-/// The keys of an item as an object, as errors show them.
+/// Returns the keys of an item as an object, for errors.
 fn key_of(item: &Json, keys: &[String], node: &Node) -> Json {
     let pairs = keys.iter().map(|key| (key.clone(), key_value(item, key, node).clone()));
     Json::Object(pairs.filter(|(_, value)| !value.is_null()).collect())
 }
 
-/// Indices of the second occurrences.
+/// Returns the indices of second occurrences.
 fn repeats(items: &[Option<&Json>]) -> Vec<usize> {
     let mut found = Vec::new();
     if items.len() <= PAIRWISE_MAX {
@@ -132,11 +133,11 @@ fn repeats(items: &[Option<&Json>]) -> Vec<usize> {
     found
 }
 
-/// Finds the old value of a list's item: known by key in keyed lists, nowhere else.
+/// Matching of a list's items with their old values: by key in keyed lists, never in other lists.
 ///
-/// Lists mostly keep their order, so that the item after the last one found is tried first. Where
-/// that fails, a long list is indexed once: two lists of a hundred thousand items in opposite
-/// orders must not be compared pairwise.
+/// Lists mostly keep their order, so the old item after the last match is tried first. If that
+/// fails, a long list is indexed once: two lists of a hundred thousand items in opposite orders
+/// must not be compared pairwise.
 pub(crate) struct Correlation<'a> {
     old: &'a [Json],
     keys: &'a [String],
@@ -146,7 +147,7 @@ pub(crate) struct Correlation<'a> {
 }
 
 impl<'a> Correlation<'a> {
-    pub(crate) fn of(old: Option<&'a Json>, node: &'a Node) -> Correlation<'a> {
+    pub(crate) fn new(old: Option<&'a Json>, node: &'a Node) -> Correlation<'a> {
         let old = old.and_then(Json::as_array).map(Vec::as_slice).unwrap_or_default();
         match &node.list_type {
             ListType::Map { keys } => Correlation {
@@ -166,7 +167,7 @@ impl<'a> Correlation<'a> {
         }
     }
 
-    /// The first old item with the keys of `item`.
+    /// Returns the first old item with the keys of `item`.
     pub(crate) fn find(&mut self, item: &Json) -> Option<&'a Json> {
         if self.old.is_empty() || !item.is_object() {
             return None;

@@ -1,11 +1,10 @@
-//! The grammars of names, with Kubernetes' sentences about them. Written by hand: these run on
-//! every write.
+//! Grammars of names, with Kubernetes' messages. Hand-written, because they run on every write.
 
 const LABEL_1035: &str = "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with an \
     alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or 'abc-123', regex used for \
     validation is '[a-z]([-a-z0-9]*[a-z0-9])?')";
-const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', \
-    and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
+const SUBDOMAIN: &str = "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
+    '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used for validation is \
     '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')";
 const QUALIFIED: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an \
     alphanumeric character (e.g. 'MyName',  or 'my.name',  or '123-abc', regex used for validation is \
@@ -14,9 +13,9 @@ const LABEL_VALUE: &str = "a valid label must be an empty string or consist of a
     '.', and must start and end with an alphanumeric character (e.g. 'MyValue',  or 'my_value',  or '12345', regex \
     used for validation is '(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?')";
 
-/// The most characters of a label.
+/// Characters of a label.
 pub(crate) const LABEL_LENGTH_MAX: usize = 63;
-/// The most characters of a subdomain.
+/// Characters of a subdomain.
 pub(crate) const SUBDOMAIN_LENGTH_MAX: usize = 253;
 
 fn lower_or_digit(byte: u8) -> bool {
@@ -48,7 +47,7 @@ fn too_long(max: usize) -> String {
     format!("must be no more than {max} bytes")
 }
 
-/// What is wrong with a DNS-1035 label.
+/// Returns the errors of a DNS-1035 label.
 pub(crate) fn label_1035(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if text.len() > LABEL_LENGTH_MAX {
@@ -60,7 +59,7 @@ pub(crate) fn label_1035(text: &str) -> Vec<String> {
     found
 }
 
-/// What is wrong with a kind: a DNS-1035 label but for its case.
+/// Returns the errors of a kind: a DNS-1035 label in any case.
 pub(crate) fn kind(text: &str) -> Vec<String> {
     let words = label_1035(&text.to_lowercase());
     words
@@ -69,7 +68,7 @@ pub(crate) fn kind(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// What is wrong with a DNS subdomain.
+/// Returns the errors of a DNS subdomain.
 pub(crate) fn subdomain(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if text.len() > SUBDOMAIN_LENGTH_MAX {
@@ -81,7 +80,7 @@ pub(crate) fn subdomain(text: &str) -> Vec<String> {
     found
 }
 
-/// What is wrong with a qualified name: `[prefix/]name`, as keys of labels and annotations are.
+/// Returns the errors of a qualified name `[prefix/]name`, as in keys of labels and annotations.
 pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let name = match text.split_once('/') {
@@ -111,7 +110,7 @@ pub(crate) fn qualified_name(text: &str) -> Vec<String> {
     found
 }
 
-/// What is wrong with a label's value.
+/// Returns the errors of a label's value.
 pub(crate) fn label_value(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     if text.len() > LABEL_LENGTH_MAX {

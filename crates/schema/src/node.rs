@@ -1,12 +1,12 @@
-//! The compiled schema tree. A node is read by every walk (prune, default, validate), so that each
-//! walk is one recursion over value and node side by side.
+//! The compiled schema tree. All walks (prune, default, validate) are recursions over a value and
+//! its node.
 
-use crate::declare::{Stands, declaration};
+use crate::declare::{ObjectRole, declaration};
 use crate::regexp::Pattern;
 use crate::rules::Rule;
 use insula_api::Json;
 
-/// The types a structural schema can give a value.
+/// Types of values in a structural schema.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Type {
     /// A JSON object: fields or a map.
@@ -24,7 +24,7 @@ pub enum Type {
 }
 
 impl Type {
-    /// The schema's word.
+    /// Returns the type's name in the schema language.
     pub fn as_str(self) -> &'static str {
         match self {
             Type::Object => "object",
@@ -50,36 +50,36 @@ impl Type {
     }
 }
 
-/// How items of a list keep their identity between two writes.
+/// Identity of a list's items between two writes (`x-kubernetes-list-type`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum ListType {
-    /// They do not: the list is one value.
+    /// No identity: the list is one value.
     #[default]
     Atomic,
-    /// By value; each at most once.
+    /// By value, each at most once.
     Set,
-    /// By the values of these fields.
+    /// By the values of key fields.
     Map {
         /// Names of the item's fields, as written in `x-kubernetes-list-map-keys`.
         keys: Vec<String>,
     },
 }
 
-/// Whether an object's fields have owners of their own.
+/// Granularity of field ownership in an object (`x-kubernetes-map-type`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MapType {
-    /// Each field on its own.
+    /// Each field has its own owners.
     #[default]
     Granular,
-    /// The object is one value.
+    /// The object is owned as a whole.
     Atomic,
 }
 
-/// Bounds on one value. Boxed in the node: most nodes have none.
+/// Bounds on one value. Boxed in the node, since most nodes have none.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Limits {
     pub(crate) format: Option<Box<str>>,
-    /// The format's test; none for formats that are not known, which mean nothing.
+    /// Check of the format; `None` for unknown formats, which accept everything.
     pub(crate) check: Option<fn(&str) -> bool>,
     pub(crate) pattern: Option<Pattern>,
     pub(crate) choices: Vec<Json>,
@@ -96,7 +96,8 @@ pub(crate) struct Limits {
     pub(crate) max_properties: Option<usize>,
 }
 
-/// Logical combinations. Their nodes only restrict: structure is always declared outside.
+/// Logical combinations of schemas. Their nodes only restrict; structure is always declared
+/// outside.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Junctors {
     pub(crate) all_of: Vec<Node>,
@@ -105,17 +106,17 @@ pub(crate) struct Junctors {
     pub(crate) not: Option<Node>,
 }
 
-/// What a subtree contains, so that walks can turn back early.
+/// Features of a subtree, which let walks skip it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Below {
     pub(crate) defaults: bool,
     pub(crate) rules: bool,
-    /// Sets, keyed lists.
+    /// Sets and keyed lists.
     pub(crate) lists: bool,
     pub(crate) embedded: bool,
 }
 
-/// One place of a schema.
+/// One node of a compiled schema.
 #[derive(Debug, Clone, Default)]
 pub struct Node {
     pub(crate) kind: Option<Type>,
@@ -126,7 +127,7 @@ pub struct Node {
     pub(crate) below: Below,
     pub(crate) description: Box<str>,
     pub(crate) default: Option<Json>,
-    /// Sorted by name.
+    /// Declared fields, sorted by name.
     pub(crate) properties: Vec<(Box<str>, Node)>,
     pub(crate) items: Option<Box<Node>>,
     pub(crate) additional: Option<Box<Node>>,
@@ -139,158 +140,158 @@ pub struct Node {
 }
 
 impl Node {
-    /// The declared type. Absent for int-or-string and for nodes that take anything.
+    /// Returns the declared type; `None` for int-or-string and for nodes that accept any value.
     pub fn kind(&self) -> Option<Type> {
         self.kind
     }
 
-    /// A declared field.
+    /// Returns the node of a declared field.
     pub fn property(&self, name: &str) -> Option<&Node> {
         let found = self.properties.binary_search_by(|(n, _)| (**n).cmp(name)).ok()?;
         self.properties.get(found).map(|(_, node)| node)
     }
 
-    /// The declared fields, in order of name.
+    /// Returns the declared fields in order of name.
     pub fn properties(&self) -> impl Iterator<Item = (&str, &Node)> {
         self.properties.iter().map(|(name, node)| (&**name, node))
     }
 
-    /// The schema of a list's items.
+    /// Returns the schema of a list's items.
     pub fn items(&self) -> Option<&Node> {
         self.items.as_deref()
     }
 
-    /// The schema of a map's values.
+    /// Returns the schema of a map's values.
     pub fn additional(&self) -> Option<&Node> {
         self.additional.as_deref()
     }
 
-    /// The schema that holds for the value under `name`: a field's, or that of the map's values.
+    /// Returns the schema of the value under `name`: a field's, or that of the map's values.
     pub fn child(&self, name: &str) -> Option<&Node> {
         self.property(name).or_else(|| self.additional())
     }
 
-    /// Whether null is a value of its own here.
+    /// Returns true if null is allowed.
     pub fn nullable(&self) -> bool {
         self.nullable
     }
 
-    /// The default.
+    /// Returns the default.
     pub fn default(&self) -> Option<&Json> {
         self.default.as_ref()
     }
 
-    /// Whether undeclared fields are kept (`x-kubernetes-preserve-unknown-fields`).
+    /// Returns true if unknown fields are kept (`x-kubernetes-preserve-unknown-fields`).
     pub fn preserves_unknown(&self) -> bool {
         self.preserves_unknown
     }
 
-    /// Whether integers and strings are both accepted (`x-kubernetes-int-or-string`).
+    /// Returns true if integers and strings are both accepted (`x-kubernetes-int-or-string`).
     pub fn int_or_string(&self) -> bool {
         self.int_or_string
     }
 
-    /// Whether the value is an object with apiVersion, kind and metadata
+    /// Returns true if the value is an object with apiVersion, kind and metadata
     /// (`x-kubernetes-embedded-resource`).
     pub fn embedded(&self) -> bool {
         self.embedded
     }
 
-    /// How a list's items are told apart.
+    /// Returns the identity of a list's items.
     pub fn list_type(&self) -> &ListType {
         &self.list_type
     }
 
-    /// Whether an object is owned as a whole.
+    /// Returns the granularity of ownership of an object's fields.
     pub fn map_type(&self) -> MapType {
         self.map_type
     }
 
-    /// Names of fields that must be present.
+    /// Returns the names of required fields.
     pub fn required(&self) -> &[String] {
         &self.required
     }
 
-    /// The author's words.
+    /// Returns the author's description.
     pub fn description(&self) -> &str {
         &self.description
     }
 
-    /// The most items a list may have.
+    /// Returns the maximum number of a list's items.
     pub fn max_items(&self) -> Option<usize> {
         self.limits.as_ref()?.max_items
     }
 
-    /// The most characters a string may have.
+    /// Returns the maximum number of a string's characters.
     pub fn max_length(&self) -> Option<usize> {
         self.limits.as_ref()?.max_length
     }
 
-    /// The most entries an object may have.
+    /// Returns the maximum number of an object's entries.
     pub fn max_properties(&self) -> Option<usize> {
         self.limits.as_ref()?.max_properties
     }
 
-    /// The fewest items a list may have.
+    /// Returns the minimum number of a list's items.
     pub fn min_items(&self) -> Option<usize> {
         self.limits.as_ref()?.min_items
     }
 
-    /// The fewest characters a string may have.
+    /// Returns the minimum number of a string's characters.
     pub fn min_length(&self) -> Option<usize> {
         self.limits.as_ref()?.min_length
     }
 
-    /// The fewest entries an object may have.
+    /// Returns the minimum number of an object's entries.
     pub fn min_properties(&self) -> Option<usize> {
         self.limits.as_ref()?.min_properties
     }
 
-    /// The regular expression that strings match, as written.
+    /// Returns the regular expression for strings, as written.
     pub fn pattern(&self) -> Option<&str> {
         Some(self.limits.as_ref()?.pattern.as_ref()?.source())
     }
 
-    /// The format, as written.
+    /// Returns the format, as written.
     pub fn format(&self) -> Option<&str> {
         self.limits.as_ref()?.format.as_deref()
     }
 
-    /// The allowed values; empty when any will do.
+    /// Returns the allowed values; empty if there is no such restriction.
     pub fn choices(&self) -> &[Json] {
         self.limits.as_ref().map_or(&[], |l| &l.choices)
     }
 
-    /// The smallest number allowed, and whether it is itself excluded.
+    /// Returns the lower bound of numbers, and true if it is exclusive.
     pub fn minimum(&self) -> Option<(f64, bool)> {
         let limits = self.limits.as_ref()?;
         limits.minimum.map(|bound| (bound, limits.exclusive_minimum))
     }
 
-    /// The largest number allowed, and whether it is itself excluded.
+    /// Returns the upper bound of numbers, and true if it is exclusive.
     pub fn maximum(&self) -> Option<(f64, bool)> {
         let limits = self.limits.as_ref()?;
         limits.maximum.map(|bound| (bound, limits.exclusive_maximum))
     }
 
-    /// Whether the node has rules (`x-kubernetes-validations`) of its own.
+    /// Returns the node's own rules (`x-kubernetes-validations`).
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// What expressions may know of values here: their type, bounds and fields. None where the
-    /// schema does not say the type, or not that of a list's items or a map's values. `name` names
-    /// the type; types of fields are named after it, and objects of one name are of one type. Made
-    /// anew at each call; [`crate::Structural::declaration`] keeps its own.
+    /// Returns the declaration of values for expressions: type, bounds and fields. `None` if the
+    /// schema declares no type here, or none for a list's items or a map's values. `name` names the
+    /// type; types of fields get names from it, and objects with equal type names have equal types.
+    /// Computed at each call; [`crate::Structural::declaration`] caches its own.
     pub fn declaration(&self, name: &str) -> Option<insula_cel::Decl> {
-        declaration(self, Stands::of(self), name)
+        declaration(self, ObjectRole::for_node(self), name)
     }
 
-    /// Whether every value that `other` accepts **by type** is acceptable here, however deep.
-    /// Bounds (lengths, patterns, choices, rules) do not count: a value may fit and yet be refused
-    /// by validation.
+    /// Returns true if every value that `other` accepts **by type** is acceptable here, at any
+    /// depth. Bounds (lengths, patterns, choices, rules) do not count: a value may fit and still
+    /// fail validation.
     ///
-    /// Used to carry fields of the same path from one version to another.
+    /// Decides if conversion may copy fields of the same path from one version to another.
     pub fn fits(&self, other: &Node) -> bool {
         if other.nullable && !self.nullable && !self.takes_anything() {
             return false;
@@ -334,14 +335,14 @@ impl Node {
             (Some(theirs), Some(own)) => own.fits(theirs),
             (Some(_), None) => self.preserves_unknown,
         };
-        // What the other keeps without declaring it must be kept here too.
+        // Unknown fields that the other keeps must be kept here too.
         let unknown = !other.preserves_unknown || self.preserves_unknown;
         fields && values && unknown
     }
 }
 
-/// Finds the nodes of an object's fields in order. Both are sorted by name, so that the next field
-/// is mostly the next property; where it is not, the rest is searched.
+/// Lookup of the nodes of an object's fields in order. Both are sorted by name, so the next field
+/// is mostly the next property; otherwise the rest is searched.
 #[derive(Debug)]
 pub struct Children<'a> {
     rest: &'a [(Box<str>, Node)],
@@ -349,15 +350,15 @@ pub struct Children<'a> {
 }
 
 impl<'a> Children<'a> {
-    /// The children of a node.
-    pub fn of(node: &'a Node) -> Children<'a> {
+    /// Returns the lookup over the children of a node.
+    pub fn new(node: &'a Node) -> Children<'a> {
         Children {
             rest: &node.properties,
             additional: node.additional(),
         }
     }
 
-    /// The node of a declared field. Names must be asked for in ascending order.
+    /// Returns the node of a declared field. Names must come in ascending order.
     pub fn property(&mut self, name: &str) -> Option<&'a Node> {
         if let [(first, node), rest @ ..] = self.rest
             && **first == *name
@@ -373,7 +374,7 @@ impl<'a> Children<'a> {
         found
     }
 
-    /// The node of a declared field, or else that of the map's values.
+    /// Returns the node of a declared field, or else that of the map's values.
     pub(crate) fn child(&mut self, name: &str) -> Option<&'a Node> {
         self.property(name).or(self.additional)
     }

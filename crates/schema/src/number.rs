@@ -1,12 +1,12 @@
-//! Numbers as Kubernetes sees them: 64-bit integers, or floating point. Integers compare exactly.
+//! Numbers as in Kubernetes: 64-bit integers or floating point. Integers compare exactly.
 
 use crate::node::Type;
 use insula_api::Json;
 
-/// The largest integer that is exact as a JSON number of floating point.
+/// The largest integer that floating-point JSON numbers represent exactly.
 const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
 
-/// A number as Kubernetes' decoder would hold it.
+/// A number as Kubernetes' decoder holds it.
 #[derive(Clone, Copy)]
 pub(crate) enum Number {
     Int(i64),
@@ -14,7 +14,7 @@ pub(crate) enum Number {
 }
 
 impl Number {
-    pub(crate) fn of(number: &serde_json::Number) -> Number {
+    pub(crate) fn from_json(number: &serde_json::Number) -> Number {
         match number.as_i64() {
             Some(int) => Number::Int(int),
             None => Number::Float(number.as_f64().unwrap_or(f64::NAN)),
@@ -29,7 +29,7 @@ impl Number {
     }
 }
 
-/// Equality in which `1` and `1.0` are the same.
+/// Compares two values; `1` and `1.0` are equal.
 pub(crate) fn same(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Number(a), Json::Number(b)) if a != b => match (a.as_i64(), b.as_i64()) {
@@ -61,14 +61,14 @@ pub(crate) fn in_range(number: Number, kind: Type, format: &str) -> bool {
     }
 }
 
-/// Exact for integers, also against fractional bounds.
+/// Compares a number with a bound; exact for integers, also against fractional bounds.
 pub(crate) fn compare(number: Number, bound: f64) -> std::cmp::Ordering {
     use std::cmp::Ordering::Equal;
     match number {
         Number::Float(f) => f.partial_cmp(&bound).unwrap_or(Equal),
         Number::Int(n) => {
             let near = (n as f64).partial_cmp(&bound).unwrap_or(Equal);
-            // Rounding can make unequal numbers equal, never turn their order round.
+            // Rounding can make unequal numbers equal, but never reverse their order.
             if near.is_eq() {
                 i128::from(n).cmp(&(bound as i128))
             } else {
@@ -86,7 +86,7 @@ pub(crate) fn is_multiple(number: Number, step: f64) -> bool {
     }
 }
 
-/// A bound as Go would print it: exactly beside an integer, as `%v` of a float beside a float.
+/// Formats a bound as Go does: exactly beside an integer, as `%v` of a float beside a float.
 pub(crate) fn shown(bound: f64, beside: Number) -> String {
     if bound.fract() == 0.0 && bound.abs() <= EXACT_MAX && matches!(beside, Number::Int(_)) {
         return format!("{}", bound as i64);

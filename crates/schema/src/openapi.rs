@@ -1,7 +1,7 @@
-//! Schemas as they are published to clients.
+//! Schemas in published OpenAPI documents.
 //!
-//! Version 3 keeps everything. Version 2 has no words for some of it, and those places are
-//! published without a type rather than with a wrong one: clients check what they send against it.
+//! Version 3 keeps everything. Version 2 cannot express some schemas; those nodes are published
+//! without a type rather than with a wrong one, because clients validate against it.
 
 use insula_api::Json;
 use serde_json::{Map, json};
@@ -17,23 +17,22 @@ enum Dialect {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Place {
+enum SchemaPosition {
     Root,
     Below,
 }
 
-/// The schema of one version as it stands in an OpenAPI v3 document, without its
-/// group-version-kind.
+/// Returns the OpenAPI v3 schema of one version, without its group-version-kind.
 pub fn openapi_v3(schema: &Json) -> Json {
-    publish(schema, Dialect::V3, Place::Root)
+    publish(schema, Dialect::V3, SchemaPosition::Root)
 }
 
-/// As [`openapi_v3`], in the words of OpenAPI v2.
+/// Returns the OpenAPI v2 schema of one version, without its group-version-kind.
 pub fn openapi_v2(schema: &Json) -> Json {
-    publish(schema, Dialect::V2, Place::Root)
+    publish(schema, Dialect::V2, SchemaPosition::Root)
 }
 
-fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
+fn publish(schema: &Json, dialect: Dialect, position: SchemaPosition) -> Json {
     let Json::Object(source) = schema else {
         return json!({"type": "object"});
     };
@@ -41,8 +40,8 @@ fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
     let embedded = flag("x-kubernetes-embedded-resource");
     let preserves = flag("x-kubernetes-preserve-unknown-fields");
     let mut out = Map::new();
-    // With any field named, kubectl would refuse all others.
-    if dialect == Dialect::V2 && place == Place::Root && preserves {
+    // With any declared field, kubectl would refuse all others.
+    if dialect == Dialect::V2 && position == SchemaPosition::Root && preserves {
         return json!({"type": "object"});
     }
     for (name, value) in source {
@@ -52,14 +51,14 @@ fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
             ("properties", Json::Object(fields)) => {
                 let fields = fields
                     .iter()
-                    .filter(|(name, _)| place == Place::Below || name.as_str() != "metadata");
+                    .filter(|(name, _)| position == SchemaPosition::Below || name.as_str() != "metadata");
                 Json::Object(
                     fields
-                        .map(|(n, s)| (n.clone(), publish(s, dialect, Place::Below)))
+                        .map(|(n, s)| (n.clone(), publish(s, dialect, SchemaPosition::Below)))
                         .collect(),
                 )
             }
-            ("items" | "additionalProperties", Json::Object(_)) => publish(value, dialect, Place::Below),
+            ("items" | "additionalProperties", Json::Object(_)) => publish(value, dialect, SchemaPosition::Below),
             _ => value.clone(),
         };
         out.insert(name.clone(), published);
@@ -81,15 +80,15 @@ fn publish(schema: &Json, dialect: Dialect, place: Place) -> Json {
     }
     let published = Json::Object(out);
     let untyped = dialect == Dialect::V2 && preserves;
-    if place == Place::Root || embedded && !untyped {
-        with_meta(published, dialect, place)
+    if position == SchemaPosition::Root || embedded && !untyped {
+        with_meta(published, dialect, position)
     } else {
         published
     }
 }
 
-/// What v2 cannot say is left open: kubectl refuses values of untyped places that have fields or
-/// items, and lists without items.
+/// Removes declarations that v2 cannot express: kubectl refuses values of untyped nodes that have
+/// fields or items, and lists without items.
 fn loosen(out: &mut Map<String, Json>, source: &Map<String, Json>, preserves: bool) {
     let is_nullable = |schema: &Json| schema.get("nullable") == Some(&Json::Bool(true));
     let nullable = source.get("nullable") == Some(&Json::Bool(true));
@@ -108,7 +107,7 @@ fn loosen(out: &mut Map<String, Json>, source: &Map<String, Json>, preserves: bo
     if source.get("additionalProperties").is_some_and(is_nullable) {
         out.remove("required");
     }
-    // Whoever must send a field cannot send null for it: here, nobody must.
+    // In v2 a required field cannot be null, so such fields are not required.
     if let (Some(Json::Array(required)), true) = (out.get("required"), out.contains_key("properties")) {
         let given = source.get("properties");
         let field = |name: &Json| name.as_str().and_then(|name| given?.get(name));
@@ -121,14 +120,14 @@ fn loosen(out: &mut Map<String, Json>, source: &Map<String, Json>, preserves: bo
     }
 }
 
-fn with_meta(mut schema: Json, dialect: Dialect, place: Place) -> Json {
+fn with_meta(mut schema: Json, dialect: Dialect, position: SchemaPosition) -> Json {
     let reference = match dialect {
         Dialect::V3 => json!({"allOf": [{"$ref": OBJECT_META_V3}]}),
         Dialect::V2 => json!({"$ref": OBJECT_META_V2}),
     };
     let mut metadata = reference;
     metadata["description"] = format!("Standard object's metadata. More info: {API_CONVENTIONS}#metadata").into();
-    let (version, kind) = if place == Place::Root {
+    let (version, kind) = if position == SchemaPosition::Root {
         (
             format!(
                 "APIVersion defines the versioned schema of this representation of an object. Servers should convert \
@@ -158,7 +157,7 @@ fn with_meta(mut schema: Json, dialect: Dialect, place: Place) -> Json {
     fields["apiVersion"] = json!({"type": "string", "description": version});
     fields["kind"] = json!({"type": "string", "description": kind});
     fields["metadata"] = metadata;
-    if place == Place::Below {
+    if position == SchemaPosition::Below {
         let mut required = vec![json!("kind"), json!("apiVersion")];
         if let Some(Json::Array(given)) = map.get("required") {
             required.extend(

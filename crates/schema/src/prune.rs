@@ -1,13 +1,13 @@
-//! Dropping what a schema does not know: unknown fields, and nulls that mean nothing.
+//! Pruning: removal of unknown fields and of meaningless nulls.
 //!
 //! Below a node that preserves unknown fields, declared children are still pruned by their own
-//! schemas. Values that no schema describes (items of an undescribed list, values of an open map)
-//! keep no fields at all.
+//! schemas. Values without a schema (items of an undeclared list, values of an open map) keep no
+//! fields.
 
-use crate::at::{At, Keys};
 use crate::embedded;
 use crate::node::{Children, Node};
 use crate::structural::Structural;
+use crate::value_path::{Keys, ValuePath};
 use insula_api::Json;
 
 /// Removes unknown fields. `apiVersion`, `kind` and `metadata` are known at the root and in
@@ -16,23 +16,23 @@ pub fn prune(object: &mut Json, schema: &Structural) {
     walk(object, Some(schema.root()), Meta::Root);
 }
 
-/// Whether pruning would leave the value as it is.
+/// Returns true if pruning would not change the value.
 pub(crate) fn is_pruned(value: &Json, node: &Node, is_root: bool) -> bool {
     let mut report = Report::default();
     report.walk(
         value,
         Some(node),
-        if is_root { Meta::Root } else { Meta::of(node) },
-        &At::ROOT,
+        if is_root { Meta::Root } else { Meta::for_node(node) },
+        &ValuePath::ROOT,
     );
     report.fields.is_empty()
 }
 
-/// The unknown fields that [`prune`] would remove, in the order in which Kubernetes lists them:
-/// those of the object's metadata, the others by path, then those of embedded objects' metadata.
+/// Returns the unknown fields that [`prune`] would remove, in Kubernetes' order: those of the
+/// object's metadata, the others by path, then those of embedded objects' metadata.
 pub fn prune_report(object: &Json, schema: &Structural) -> Vec<String> {
     let mut report = Report::default();
-    report.walk(object, Some(schema.root()), Meta::Root, &At::ROOT);
+    report.walk(object, Some(schema.root()), Meta::Root, &ValuePath::ROOT);
     let Report {
         mut root_metadata,
         mut fields,
@@ -47,13 +47,13 @@ pub fn prune_report(object: &Json, schema: &Structural) -> Vec<String> {
 }
 
 /// Removes nulls that are neither allowed nor replaced by a default, as Kubernetes does when it
-/// decodes an object. Items of lists stay: removing them would move others. Call before
+/// decodes an object. Items of lists stay, because removing them would move others. Call it before
 /// [`crate::default`].
 pub fn drop_nulls(object: &mut Json, schema: &Structural) {
     drop_nulls_at(object, schema.root());
 }
 
-/// Whether the node's value carries object metadata of its own.
+/// Object metadata of a node's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meta {
     Root,
@@ -62,7 +62,7 @@ enum Meta {
 }
 
 impl Meta {
-    fn of(node: &Node) -> Meta {
+    fn for_node(node: &Node) -> Meta {
         if node.embedded { Meta::Embedded } else { Meta::None }
     }
 
@@ -71,45 +71,51 @@ impl Meta {
     }
 }
 
-/// What becomes of one field.
-enum Fate<'a> {
+/// Decision about one field.
+enum FieldAction<'a> {
     Drop,
     Keep,
     Descend(Option<&'a Node>),
 }
 
-fn fate<'a>(node: Option<&'a Node>, children: Option<&mut Children<'a>>, name: &str, meta: Meta) -> Fate<'a> {
+fn field_action<'a>(
+    node: Option<&'a Node>,
+    children: Option<&mut Children<'a>>,
+    name: &str,
+    meta: Meta,
+) -> FieldAction<'a> {
     if meta.knows(name) {
-        return Fate::Keep;
+        return FieldAction::Keep;
     }
     let (Some(node), Some(children)) = (node, children) else {
-        return Fate::Drop;
+        return FieldAction::Drop;
     };
     match children.child(name) {
-        Some(child) => Fate::Descend(Some(child)),
-        None if node.preserves_unknown => Fate::Keep,
-        None => Fate::Drop,
+        Some(child) => FieldAction::Descend(Some(child)),
+        None if node.preserves_unknown => FieldAction::Keep,
+        None => FieldAction::Drop,
     }
 }
 
 fn walk(value: &mut Json, node: Option<&Node>, meta: Meta) {
     match value {
         Json::Object(map) => {
-            let mut children = node.map(Children::of);
-            // Almost no object has one: nothing is allocated, and the map is not rebuilt.
+            let mut children = node.map(Children::new);
+            // Few objects have unknown fields: without one nothing is allocated, and the map is not
+            // rebuilt.
             let mut dropped: Vec<String> = Vec::new();
             for (name, child) in map.iter_mut() {
-                match fate(node, children.as_mut(), name, meta) {
-                    Fate::Drop => dropped.push(name.clone()),
-                    Fate::Keep if name == "metadata" => match meta {
+                match field_action(node, children.as_mut(), name, meta) {
+                    FieldAction::Drop => dropped.push(name.clone()),
+                    FieldAction::Keep if name == "metadata" => match meta {
                         Meta::Root => embedded::prune_metadata(child),
                         Meta::Embedded => embedded::tidy_metadata(child),
                         Meta::None => {}
                     },
-                    Fate::Keep => {}
-                    Fate::Descend(child_node) => {
+                    FieldAction::Keep => {}
+                    FieldAction::Descend(child_node) => {
                         if child.is_object() || child.is_array() {
-                            walk(child, child_node, child_node.map_or(Meta::None, Meta::of));
+                            walk(child, child_node, child_node.map_or(Meta::None, Meta::for_node));
                         }
                     }
                 }
@@ -124,7 +130,7 @@ fn walk(value: &mut Json, node: Option<&Node>, meta: Meta) {
                 return;
             }
             for item in list {
-                walk(item, items, items.map_or(Meta::None, Meta::of));
+                walk(item, items, items.map_or(Meta::None, Meta::for_node));
             }
         }
         _ => {}
@@ -139,14 +145,20 @@ struct Report {
 }
 
 impl Report {
-    fn walk(&mut self, value: &Json, node: Option<&Node>, meta: Meta, at: &At<'_>) {
+    fn walk(&mut self, value: &Json, node: Option<&Node>, meta: Meta, at: &ValuePath<'_>) {
         match value {
             Json::Object(map) => {
-                let mut children = node.map(Children::of);
+                let mut children = node.map(Children::new);
                 for (name, child) in map {
                     let declared = meta.knows(name) || node.is_some_and(|n| n.property(name).is_some());
                     let at = if declared { at.field(name) } else { at.key(name) };
-                    self.field(name, child, fate(node, children.as_mut(), name, meta), meta, &at);
+                    self.field(
+                        name,
+                        child,
+                        field_action(node, children.as_mut(), name, meta),
+                        meta,
+                        &at,
+                    );
                 }
             }
             Json::Array(list) => {
@@ -155,17 +167,17 @@ impl Report {
                     return;
                 }
                 for (index, item) in list.iter().enumerate() {
-                    self.walk(item, items, items.map_or(Meta::None, Meta::of), &at.index(index));
+                    self.walk(item, items, items.map_or(Meta::None, Meta::for_node), &at.index(index));
                 }
             }
             _ => {}
         }
     }
 
-    fn field(&mut self, name: &str, child: &Json, fate: Fate<'_>, meta: Meta, at: &At<'_>) {
-        match fate {
-            Fate::Drop => self.fields.push(at.text(Keys::Dotted)),
-            Fate::Keep if name == "metadata" && meta != Meta::None => {
+    fn field(&mut self, name: &str, child: &Json, field_action: FieldAction<'_>, meta: Meta, at: &ValuePath<'_>) {
+        match field_action {
+            FieldAction::Drop => self.fields.push(at.text(Keys::Dotted)),
+            FieldAction::Keep if name == "metadata" && meta != Meta::None => {
                 let base = at.text(Keys::Bracketed);
                 let found = if meta == Meta::Root {
                     &mut self.root_metadata
@@ -174,8 +186,8 @@ impl Report {
                 };
                 found.extend(embedded::unknown_metadata(child).map(|path| format!("{base}.{path}")));
             }
-            Fate::Keep => {}
-            Fate::Descend(node) => self.walk(child, node, node.map_or(Meta::None, Meta::of), at),
+            FieldAction::Keep => {}
+            FieldAction::Descend(node) => self.walk(child, node, node.map_or(Meta::None, Meta::for_node), at),
         }
     }
 }
@@ -183,8 +195,8 @@ impl Report {
 fn drop_nulls_at(value: &mut Json, node: &Node) {
     match value {
         Json::Object(map) => {
-            let mut children = Children::of(node);
-            // Almost no object has one: nothing is allocated, and the map is not rebuilt.
+            let mut children = Children::new(node);
+            // Few objects have nulls: without one nothing is allocated, and the map is not rebuilt.
             let mut dropped: Vec<String> = Vec::new();
             for (name, child) in map.iter_mut() {
                 if matches!(child, Json::Null | Json::Object(_) | Json::Array(_))

@@ -1,22 +1,22 @@
-//! Validation of whole objects: on create, on update (where what was wrong and stays as it was is
-//! let through), and of writes to the status subresource. The order is Kubernetes': schema,
-//! embedded objects, lists, then rules.
+//! Validation of whole objects: on create, on update (with ratcheting: an unchanged invalid value
+//! passes), and of writes to the status subresource. The order is Kubernetes': schema, embedded
+//! objects, lists, rules.
 
-use crate::at::join;
 use crate::embedded;
 use crate::list_type;
 use crate::rules::{self, Findings, RULE_COST_PER_OBJECT_MAX};
 use crate::structural::Structural;
 use crate::validate::validate_value;
+use crate::value_path::join;
 use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::Budget;
 
-/// What a validation found.
+/// Result of a validation.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// The write is refused for these.
+    /// Errors for which the write is refused.
     pub errors: Vec<FieldError>,
-    /// Told to the client: rules that fail for a value that did not change.
+    /// Warnings for the client: rules that fail for an unchanged value.
     pub warnings: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ pub fn validate(object: &Json, schema: &Structural) -> Vec<FieldError> {
     errors
 }
 
-/// As [`validate`], without rules.
+/// Validates a new object like [`validate`], without rules.
 pub fn validate_schema(object: &Json, schema: &Structural) -> Vec<FieldError> {
     let mut errors = Vec::new();
     validate_value(object, None, schema.root(), &mut errors);
@@ -37,8 +37,8 @@ pub fn validate_schema(object: &Json, schema: &Structural) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a changed object. What was wrong before and did not change is let through, except that
-/// transition rules hold always.
+/// Validates an updated object. Errors of unchanged values are dropped, but transition rules always
+/// count.
 pub fn validate_update(new: &Json, old: &Json, schema: &Structural) -> Outcome {
     let mut errors = Vec::new();
     validate_value(new, Some(old), schema.root(), &mut errors);
@@ -47,8 +47,8 @@ pub fn validate_update(new: &Json, old: &Json, schema: &Structural) -> Outcome {
 }
 
 /// Validates a write to the status subresource: the schema below `status`, but lists and rules of
-/// the whole object. Texts name fields from below status (`count in body …`), paths from the root,
-/// as Kubernetes does it.
+/// the whole object. As in Kubernetes, messages name fields relative to status (`count in body …`),
+/// paths start at the root.
 pub fn validate_status(new: &Json, old: &Json, schema: &Structural) -> Outcome {
     let mut errors = Vec::new();
     if let (Some(status), Some(node)) = (new.get("status"), schema.root().property("status")) {
@@ -78,7 +78,7 @@ fn finish(mut errors: Vec<FieldError>, new: &Json, old: &Json, schema: &Structur
     }
 }
 
-/// Runs the rules, unless the object is so wrong that they would fail for that alone.
+/// Runs the rules, unless earlier errors would make them fail.
 fn check_rules(new: &Json, old: Option<&Json>, schema: &Structural, errors: &[FieldError]) -> Findings {
     if !schema.root().below.rules {
         return Findings::default();
@@ -100,7 +100,7 @@ fn is_blocking(error: &FieldError) -> bool {
     matches!(error.kind, Required | TypeInvalid | NotSupported | TooLong | TooMany)
 }
 
-/// Moves errors of a value to where the value stands. Their texts stay.
+/// Prefixes the paths of a value's errors with the path of the value. Messages stay.
 pub(crate) fn relocate(errors: Vec<FieldError>, base: &FieldPath) -> Vec<FieldError> {
     let moved = errors.into_iter().map(|error| FieldError {
         field: join(base, &error.field),

@@ -1,16 +1,16 @@
-//! Regular expressions as Go reads them (RE2), run by the `regex` crate.
+//! Regular expressions in Go's syntax (RE2), run by the `regex` crate.
 //!
-//! The two agree on most of the syntax. Here the rest is translated: classes are ASCII, brackets
-//! have no set operations, a brace that repeats nothing is a brace, group names do not matter. What
-//! Go refuses is refused with Go's words, because schema authors search for them.
+//! The two syntaxes mostly agree. The differences are translated: classes are ASCII, brackets have
+//! no set operations, a brace that repeats nothing is a literal, group names are ignored. Patterns
+//! that Go refuses are refused with Go's messages, because schema authors search for them.
 
 mod class;
 
 use std::fmt;
 
-/// Longer patterns are refused: the largest in known definitions has about 4,000 bytes.
+/// Bytes of a pattern. The largest in known definitions has about 4,000.
 pub const PATTERN_BYTES_MAX: usize = 64 * 1024;
-/// A compiled pattern may take this much memory; bounds patterns such as `(x{1000}){1000}`.
+/// Bytes of a compiled pattern; bounds patterns such as `(x{1000}){1000}`.
 const COMPILED_BYTES_MAX: usize = 1024 * 1024;
 /// Go's limit on `x{n}`.
 const REPEAT_MAX: u32 = 1000;
@@ -31,12 +31,12 @@ impl fmt::Debug for Pattern {
 }
 
 impl Pattern {
-    /// Compiles a pattern; the error is Go's text.
+    /// Compiles a pattern. The error is Go's message.
     pub(crate) fn compile(source: &str) -> Result<Pattern, String> {
         if source.len() > PATTERN_BYTES_MAX {
             return Err(format!("patterns may have at most {PATTERN_BYTES_MAX} bytes"));
         }
-        let translated = Translation::of(source).map_err(|e| format!("error parsing regexp: {e}"))?;
+        let translated = Translation::translate(source).map_err(|e| format!("error parsing regexp: {e}"))?;
         let regex = regex::bytes::RegexBuilder::new(&translated)
             .size_limit(COMPILED_BYTES_MAX)
             .nest_limit(250)
@@ -65,14 +65,14 @@ struct Translation<'a> {
     at: usize,
     out: String,
     depth: usize,
-    /// Where the last repetition operator began, if it can not be followed by another.
+    /// Position of the last repetition operator, if no other may follow it.
     repeated: Option<usize>,
-    /// Whether something stands before that could be repeated.
+    /// True if there is an item to repeat.
     repeatable: bool,
 }
 
 impl<'a> Translation<'a> {
-    fn of(source: &'a str) -> Result<String, String> {
+    fn translate(source: &'a str) -> Result<String, String> {
         let out = String::with_capacity(source.len() + 16);
         let mut t = Translation {
             source,
@@ -200,7 +200,7 @@ impl<'a> Translation<'a> {
                     rest.get(..whole).unwrap_or(rest)
                 ));
             }
-            // Names do not matter for matching, and Go's rules about repeated ones differ.
+            // Names do not affect matching, and Go's rules about repeated names differ.
             self.out.push('(');
             self.at += whole;
             return Ok(());
@@ -281,7 +281,8 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Escapes that mean the same inside and outside of brackets, and how long they are.
+    /// Translates escapes that mean the same inside and outside of brackets. Returns the text and
+    /// its length in the source.
     fn literal_or_class(&self, rest: &str, c: char) -> Result<(String, usize), String> {
         let invalid = |length: usize| {
             let shown = rest.get(..length.min(rest.len())).unwrap_or(rest);
@@ -298,7 +299,7 @@ impl<'a> Translation<'a> {
                 let Some(class) = length.and_then(|l| rest.get(..l)) else {
                     return Err(format!("invalid character class range: `{rest}`"));
                 };
-                // The crate knows the same Unicode classes; asking it is better than a list here.
+                // The crate has the same Unicode classes; probing it avoids a list here.
                 if regex::Regex::new(class).is_err() {
                     return Err(format!("invalid character class range: `{class}`"));
                 }
@@ -338,7 +339,7 @@ impl<'a> Translation<'a> {
     }
 }
 
-/// `{2}`, `{2,}`, `{2,3}`: its length and bounds.
+/// Parses `{2}`, `{2,}` or `{2,3}`. Returns its length and bounds.
 fn counted(rest: &str) -> Option<(usize, u32, Option<u32>)> {
     let (inner, _) = rest.strip_prefix('{')?.split_once('}')?;
     let number = |text: &str| -> Option<u32> {

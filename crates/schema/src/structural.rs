@@ -1,24 +1,22 @@
-//! From an `openAPIV3Schema` document to a compiled tree.
+//! Compilation of `openAPIV3Schema` documents to trees.
 //!
-//! `parse` is admission's door: it says everything that is wrong, in Kubernetes' words.
-//! `parse_trusted` is for schemas that were admitted before: it only lowers. Both are bounded in
-//! size and depth first.
+//! `parse` is for admission: it returns all errors, with Kubernetes' messages. `parse_trusted` is
+//! for schemas admitted earlier: it only lowers. Both check limits on size and depth first.
 
-use crate::at::{At, Keys, join};
-use crate::declare::{Stands, declaration};
+use crate::declare::{ObjectRole, declaration};
 use crate::node::{Below, Junctors, Limits, ListType, MapType, Node, Type};
 use crate::regexp::Pattern;
 use crate::rules::{Trust, compile};
+use crate::value_path::{Keys, ValuePath, join};
 use insula_api::{FieldError, FieldPath, Json};
 use insula_cel::Decl;
 use std::sync::OnceLock;
 
-/// Deeper schemas are refused: walks recurse, and a stack is finite.
+/// Depth of a schema. Deeper ones are refused: walks recurse, and a stack is finite.
 pub const SCHEMA_DEPTH_MAX: usize = 100;
-/// Schemas of more nodes are refused; the largest known real one has about 12,000.
+/// Nodes of a schema. The largest known real one has about 12,000.
 pub const SCHEMA_NODES_MAX: usize = 100_000;
-/// Schemas of more JSON bytes are refused, as etcd and Kubernetes would refuse the object that
-/// carries them.
+/// Bytes of a schema's JSON. etcd and Kubernetes would refuse a larger object.
 pub const SCHEMA_BYTES_MAX: usize = 3 * 1024 * 1024;
 
 /// A compiled schema. Immutable; share it by `Arc`.
@@ -29,11 +27,12 @@ pub struct Structural {
 }
 
 impl Structural {
-    /// Parses and checks a schema. `path` is where it stands, e.g.
+    /// Parses and checks a schema. `path` is its field in the definition, for example
     /// `spec.versions[0].schema.openAPIV3Schema`.
     ///
     /// # Errors
-    /// Every violation, with Kubernetes' paths and texts.
+    ///
+    /// Returns every violation, with Kubernetes' paths and messages.
     pub fn parse(schema: &Json, path: &FieldPath) -> Result<Structural, Vec<FieldError>> {
         within_limits(schema, path).map_err(|e| vec![e])?;
         let errors = crate::admit::check(schema, path);
@@ -43,10 +42,10 @@ impl Structural {
             return Err(wording);
         }
         let mut errors = Vec::new();
-        let mut root = lower(schema, &At::ROOT, path, &mut errors);
+        let mut root = lower(schema, &ValuePath::ROOT, path, &mut errors);
         if errors.is_empty() {
             let of_rules = compile(&mut root, schema, path, &wording, Trust::New);
-            // A default that is no good is said first, and alone.
+            // Errors of defaults are reported alone.
             errors = crate::admit::check_defaults(&root, path);
             if errors.is_empty() {
                 errors = of_rules;
@@ -54,30 +53,32 @@ impl Structural {
         }
         errors.extend(wording);
         if errors.is_empty() {
-            Ok(Structural::of(root))
+            Ok(Structural::from_root(root))
         } else {
             Err(errors)
         }
     }
 
-    /// Compiles a schema that was admitted before, or is our own. Only what is needed to run is
-    /// looked at. A rule that does not compile any more refuses every value in its place.
+    /// Compiles a schema that was admitted earlier or is our own, with only the checks that
+    /// evaluation needs. A rule that no longer compiles refuses every value of its node.
     ///
     /// # Errors
-    /// A pattern that does not compile, a type that is none, or a limit.
+    ///
+    /// Fails for a pattern that does not compile, an unknown type, or an exceeded limit.
     pub fn parse_trusted(schema: &Json) -> Result<Structural, Vec<FieldError>> {
         let path = FieldPath::new("openAPIV3Schema");
         within_limits(schema, &path).map_err(|e| vec![e])?;
         let mut errors = Vec::new();
-        let mut root = lower(schema, &At::ROOT, &path, &mut errors);
+        let mut root = lower(schema, &ValuePath::ROOT, &path, &mut errors);
         if !errors.is_empty() {
             return Err(errors);
         }
         compile(&mut root, schema, &path, &[], Trust::Stored);
-        Ok(Structural::of(root))
+        Ok(Structural::from_root(root))
     }
 
-    /// The node at a path of field names. Map values are reached by any name, list items by `*`.
+    /// Returns the node at a path of field names. Any name reaches map values, `*` reaches list
+    /// items.
     pub fn node(&self, path: &[&str]) -> Option<&Node> {
         path.iter().try_fold(&self.root, |node, name| match node.child(name) {
             Some(child) => Some(child),
@@ -86,31 +87,31 @@ impl Structural {
         })
     }
 
-    fn of(root: Node) -> Structural {
+    fn from_root(root: Node) -> Structural {
         Structural {
             root,
             declaration: OnceLock::new(),
         }
     }
 
-    /// What expressions may know of an object: types and bounds of its fields. Made when first
-    /// asked for.
+    /// Returns the declaration of an object for expressions: types and bounds of its fields.
+    /// Computed on first use.
     pub fn declaration(&self) -> &Decl {
-        let declare = || declaration(&self.root, Stands::AsObject, "object").unwrap_or_else(Decl::dynamic);
+        let declare = || declaration(&self.root, ObjectRole::AsObject, "object").unwrap_or_else(Decl::dynamic);
         self.declaration.get_or_init(declare)
     }
 
-    /// The schema of the whole object.
+    /// Returns the schema of the whole object.
     pub fn root(&self) -> &Node {
         &self.root
     }
 }
 
-/// Refuses what would be too deep, too wide or too long to walk, naming the limit.
+/// Refuses a schema that is too deep, too wide or too long to walk, and names the limit.
 pub(crate) fn within_limits(schema: &Json, path: &FieldPath) -> Result<(), FieldError> {
     let mut nodes = 0usize;
     let mut bytes = 0usize;
-    // An explicit stack: this is the check that makes recursion safe.
+    // An explicit stack: this check makes recursion safe.
     let mut stack = vec![(schema, 0usize)];
     while let Some((value, depth)) = stack.pop() {
         nodes += 1;
@@ -166,12 +167,12 @@ pub(crate) fn strings(schema: &Json, name: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The whole path of a place; only written when there is an error.
-fn place(base: &FieldPath, at: &At<'_>) -> FieldPath {
+/// Returns the full path of a node; computed only for errors.
+fn place(base: &FieldPath, at: &ValuePath<'_>) -> FieldPath {
     join(base, &at.path(Keys::Bracketed))
 }
 
-fn lower(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Node {
+fn lower(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Node {
     let mut node = Node {
         kind: kind(schema, at, base, errors),
         nullable: flag(schema, "nullable"),
@@ -210,8 +211,7 @@ fn lower(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldErr
         Some(values @ Json::Object(_)) => {
             Some(Box::new(lower(values, &at.field("additionalProperties"), base, errors)))
         }
-        // Values of an open map are not described at all, so that fields of objects among them are
-        // unknown.
+        // Values of an open map have no schema, so fields of objects among them are unknown.
         Some(Json::Bool(true)) => Some(Box::default()),
         _ => None,
     };
@@ -219,7 +219,7 @@ fn lower(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldErr
     node
 }
 
-fn kind(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Type> {
+fn kind(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Type> {
     let name = text(schema, "type");
     let kind = Type::parse(name);
     if kind.is_none() && !name.is_empty() {
@@ -243,7 +243,7 @@ fn list_type(schema: &Json) -> ListType {
     }
 }
 
-fn limits(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Limits>> {
+fn limits(schema: &Json, at: &ValuePath<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Limits>> {
     const NAMES: [&str; 14] = [
         "format",
         "pattern",
@@ -305,7 +305,12 @@ fn limits(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldEr
     Some(Box::new(limits))
 }
 
-fn junctors(schema: &Json, at: &At<'_>, base: &FieldPath, errors: &mut Vec<FieldError>) -> Option<Box<Junctors>> {
+fn junctors(
+    schema: &Json,
+    at: &ValuePath<'_>,
+    base: &FieldPath,
+    errors: &mut Vec<FieldError>,
+) -> Option<Box<Junctors>> {
     let mut list = |name: &str| -> Vec<Node> {
         let at = at.field(name);
         let schemas = schema

@@ -1,39 +1,37 @@
-//! Validation: one walk over value and schema. Nothing is allocated until something is wrong.
+//! Schema validation: one walk over a value and its schema, without allocation for valid values.
 //!
-//! Texts and kinds of errors are Kubernetes' (its validator is a fork of go-openapi's). On updates,
-//! what was wrong and did not change is let through (ratcheting): the walk carries the old value
-//! along, and drops the errors of a node whose value equals its old one. That comparison is only
-//! made when there are errors.
+//! Messages and kinds of errors are Kubernetes' (its validator is a fork of go-openapi's). Updates
+//! ratchet: the walk carries the old value along, and drops the errors of a node whose value did
+//! not change. It compares the values only if there are errors.
 
-use crate::at::{At, Keys};
 use crate::list_type::Correlation;
 use crate::node::{Children, Junctors, Limits, Node, Type};
 use crate::number::{Number, compare, in_range, is_multiple, same, shown};
+use crate::value_path::{Keys, ValuePath};
 use insula_api::{FieldError, FieldPath, Json};
 
-/// The walk ends after so many errors: a body of three megabytes can have a million, and each is a
-/// sentence.
+/// Errors after which the walk ends: a body of three megabytes can have a million, each with a
+/// message.
 const ERRORS_MAX: usize = 1000;
 
-/// Validates against types, bounds and junctors. `old` is the value before the write, if there is
-/// one.
+/// Validates types, bounds and junctors. `old` is the value before the write, if there is one.
 pub(crate) fn validate_value(value: &Json, old: Option<&Json>, node: &Node, errors: &mut Vec<FieldError>) {
     let mut walk = Walk {
         errors: std::mem::take(errors),
         visits: 0,
     };
-    walk.node(value, old, node, &At::ROOT);
+    walk.node(value, old, node, &ValuePath::ROOT);
     *errors = walk.errors;
 }
 
 struct Walk {
     errors: Vec<FieldError>,
-    /// How many values were looked at: says which of several failing alternatives came closest.
+    /// Number of visited values. Decides which of several failing alternatives came closest.
     visits: usize,
 }
 
 impl Walk {
-    fn node(&mut self, value: &Json, old: Option<&Json>, node: &Node, at: &At<'_>) {
+    fn node(&mut self, value: &Json, old: Option<&Json>, node: &Node, at: &ValuePath<'_>) {
         if self.errors.len() >= ERRORS_MAX {
             return;
         }
@@ -49,7 +47,7 @@ impl Walk {
             match value {
                 Json::Object(map) => self.object(map, old, node, at),
                 Json::Array(list) => self.list(list, old, node, at),
-                Json::Number(number) => self.range(Number::of(number), node, at),
+                Json::Number(number) => self.range(Number::from_json(number), node, at),
                 _ => {}
             }
             if let Some(limits) = &node.limits {
@@ -64,7 +62,7 @@ impl Walk {
         }
     }
 
-    fn object(&mut self, map: &serde_json::Map<String, Json>, old: Option<&Json>, node: &Node, at: &At<'_>) {
+    fn object(&mut self, map: &serde_json::Map<String, Json>, old: Option<&Json>, node: &Node, at: &ValuePath<'_>) {
         for name in &node.required {
             if !map.contains_key(name) {
                 self.errors
@@ -75,7 +73,7 @@ impl Walk {
             return;
         }
         let old = old.and_then(Json::as_object);
-        let mut children = Children::of(node);
+        let mut children = Children::new(node);
         for (name, child) in map {
             if let Some(field) = children.child(name) {
                 self.node(child, old.and_then(|o| o.get(name)), field, &at.key(name));
@@ -83,32 +81,32 @@ impl Walk {
         }
     }
 
-    fn list(&mut self, list: &[Json], old: Option<&Json>, node: &Node, at: &At<'_>) {
+    fn list(&mut self, list: &[Json], old: Option<&Json>, node: &Node, at: &ValuePath<'_>) {
         let Some(items) = node.items() else { return };
-        let mut old = Correlation::of(old, node);
+        let mut old = Correlation::new(old, node);
         for (index, item) in list.iter().enumerate() {
             self.node(item, old.find(item), items, &at.index(index));
         }
     }
 
-    fn push(&mut self, at: &At<'_>, value: &Json, words: std::fmt::Arguments<'_>) {
+    fn push(&mut self, at: &ValuePath<'_>, value: &Json, words: std::fmt::Arguments<'_>) {
         let name = at.text(Keys::Dotted);
         let detail = format!("{name} in body {words}");
         self.errors
             .push(FieldError::invalid(&at.path(Keys::Dotted), value, detail));
     }
 
-    /// An error of the whole object, whose text names the place.
+    /// Adds an error at the whole object, with the path in its message.
     fn push_whole(&mut self, text: String) {
         self.errors
             .push(FieldError::invalid_text(&FieldPath::root(), "\"\"", text));
     }
 
-    fn kind(&mut self, value: &Json, node: &Node, at: &At<'_>) {
+    fn kind(&mut self, value: &Json, node: &Node, at: &ValuePath<'_>) {
         let fits = match (node.kind, node.int_or_string) {
             (_, true) => match value {
                 Json::String(_) => true,
-                Json::Number(n) => Number::of(n).is_whole(),
+                Json::Number(n) => Number::from_json(n).is_whole(),
                 _ => false,
             },
             (None, false) => true,
@@ -117,7 +115,7 @@ impl Walk {
             (Some(Type::String), _) => value.is_string(),
             (Some(Type::Boolean), _) => value.is_boolean(),
             (Some(Type::Number), _) => value.is_number(),
-            (Some(Type::Integer), _) => matches!(value, Json::Number(n) if Number::of(n).is_whole()),
+            (Some(Type::Integer), _) => matches!(value, Json::Number(n) if Number::from_json(n).is_whole()),
         };
         if fits {
             return;
@@ -126,10 +124,10 @@ impl Walk {
             Some(kind) if !node.int_or_string => kind.as_str(),
             _ => "integer,string",
         };
-        // Under a format Kubernetes' validator compares formats: those of numbers are Go's type
-        // names.
+        // If a format is declared, Kubernetes' validator compares formats: those of numbers are
+        // Go's type names.
         let (want, got) = match (node.format(), value) {
-            (Some(format), Json::Number(n)) => match Number::of(n) {
+            (Some(format), Json::Number(n)) => match Number::from_json(n) {
                 Number::Int(_) => (format, "int64"),
                 Number::Float(_) => (format, "float64"),
             },
@@ -144,7 +142,7 @@ impl Walk {
         ));
     }
 
-    fn choices(&mut self, value: &Json, node: &Node, at: &At<'_>) {
+    fn choices(&mut self, value: &Json, node: &Node, at: &ValuePath<'_>) {
         let choices = node.choices();
         if choices.is_empty() || choices.iter().any(|choice| same(choice, value)) {
             return;
@@ -161,11 +159,11 @@ impl Walk {
             .push(FieldError::not_supported(&at.path(Keys::Dotted), value, &texts));
     }
 
-    fn limits(&mut self, value: &Json, node: &Node, limits: &Limits, at: &At<'_>) {
+    fn limits(&mut self, value: &Json, node: &Node, limits: &Limits, at: &ValuePath<'_>) {
         self.choices(value, node, at);
         match value {
             Json::String(text) => self.string(text, value, limits, at),
-            Json::Number(number) => self.number(Number::of(number), value, limits, at),
+            Json::Number(number) => self.number(Number::from_json(number), value, limits, at),
             Json::Array(list) => self.count((list.len(), "items"), (limits.min_items, limits.max_items), at),
             Json::Object(map) => self.count(
                 (map.len(), "properties"),
@@ -176,7 +174,7 @@ impl Walk {
         }
     }
 
-    fn count(&mut self, (count, words): (usize, &str), (min, max): (Option<usize>, Option<usize>), at: &At<'_>) {
+    fn count(&mut self, (count, words): (usize, &str), (min, max): (Option<usize>, Option<usize>), at: &ValuePath<'_>) {
         if let Some(max) = max.filter(|max| count > *max) {
             self.errors
                 .push(FieldError::too_many(&at.path(Keys::Dotted), count, max));
@@ -190,9 +188,9 @@ impl Walk {
         }
     }
 
-    /// The first of length and pattern that fails is reported; a format is looked at on its own.
-    fn string(&mut self, text: &str, value: &Json, limits: &Limits, at: &At<'_>) {
-        // A character has at least one byte, so that only strings of too many bytes are counted.
+    /// Reports the first failure of length and pattern; the format is checked separately.
+    fn string(&mut self, text: &str, value: &Json, limits: &Limits, at: &ValuePath<'_>) {
+        // A character has at least one byte, so only strings of too many bytes need counting.
         if let Some(max) = limits
             .max_length
             .filter(|max| text.len() > *max && text.chars().count() > *max)
@@ -220,7 +218,7 @@ impl Walk {
         }
     }
 
-    fn number(&mut self, number: Number, value: &Json, limits: &Limits, at: &At<'_>) {
+    fn number(&mut self, number: Number, value: &Json, limits: &Limits, at: &ValuePath<'_>) {
         if let Some(step) = limits.multiple_of
             && !is_multiple(number, step)
         {
@@ -254,8 +252,8 @@ impl Walk {
         }
     }
 
-    /// Whether the number can be held by its type and format at all.
-    fn range(&mut self, number: Number, node: &Node, at: &At<'_>) {
+    /// Checks that the type and format can represent the number.
+    fn range(&mut self, number: Number, node: &Node, at: &ValuePath<'_>) {
         let Some(kind) = node.kind.filter(|_| !node.int_or_string) else {
             return;
         };
@@ -275,7 +273,7 @@ impl Walk {
         ));
     }
 
-    fn junctors(&mut self, value: &Json, junctors: &Junctors, at: &At<'_>) {
+    fn junctors(&mut self, value: &Json, junctors: &Junctors, at: &ValuePath<'_>) {
         let Junctors {
             all_of,
             any_of,
@@ -335,14 +333,14 @@ impl Walk {
         }
     }
 
-    /// How many alternatives hold (counting stops at `enough`), and if none does, the errors of the
+    /// Counts the alternatives that hold, up to `enough`. If none holds, returns the errors of the
     /// closest.
     fn alternatives(
         &mut self,
         value: &Json,
         branches: &[Node],
         enough: usize,
-        at: &At<'_>,
+        at: &ValuePath<'_>,
     ) -> (usize, Vec<FieldError>) {
         let mut valid = 0;
         let mut best: Option<Walk> = None;
@@ -373,7 +371,7 @@ pub(crate) fn kind_of(value: &Json) -> &'static str {
         Json::String(_) => "string",
         Json::Array(_) => "array",
         Json::Object(_) => "object",
-        Json::Number(n) => match Number::of(n) {
+        Json::Number(n) => match Number::from_json(n) {
             Number::Int(_) => "integer",
             Number::Float(_) => "number",
         },

@@ -1,8 +1,8 @@
-//! Definitions that are refused, and those that are accepted with a word (`data/definitions.yaml`).
+//! Refused definitions, and definitions accepted with a warning (`data/definitions.yaml`).
 //!
 //! Each row changes a plain definition of widgets: `schema` is merged into the schema of `v1`,
-//! `spec` into its spec, `definition` into the whole. With `new` it is an update from there to
-//! `new`. `errors` are all that is found, in order; of long texts `…` stands for the rest.
+//! `spec` into its spec, `definition` into the whole. A row with `new` is an update to `new`.
+//! `errors` lists all errors in order; `…` stands for the rest of a long text.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
@@ -15,10 +15,11 @@ use serde_json::json;
 fn plain() -> Json {
     json!({"metadata": {"name": "widgets.example.io"}, "spec": {
         "group": "example.io", "scope": "Namespaced", "names": {"plural": "widgets", "kind": "Widget"},
-        "versions": [{"name": "v1", "served": true, "storage": true, "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
+        "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": {"type": "object"}}}]}})
 }
 
-/// RFC 7396.
+/// Applies a merge patch (RFC 7396).
 fn merge(into: &mut Json, patch: &Json) {
     let Json::Object(patch) = patch else {
         patch.clone_into(into);

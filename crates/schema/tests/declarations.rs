@@ -1,11 +1,12 @@
-//! Declarations of schemas, as tables: the schema, and what expressions may know of its values.
+//! Tables of schemas and the declarations of their values.
 #![allow(clippy::unwrap_used)]
 
 use insula_cel::{Decl, Shape};
 use insula_schema::Structural;
 use serde_json::json;
 
-/// A declaration in one line: type, most elements and fewest bytes; fields as they are written.
+/// Renders a declaration as one line: type, most elements and fewest bytes; fields by their names
+/// in expressions.
 fn show(decl: &Decl) -> String {
     let bounds = format!("<{}>{}", decl.max_elements().unwrap(), decl.min_bytes());
     match decl.shape() {
@@ -69,7 +70,7 @@ fn nodes_have_types_and_bounds() {
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true}),
             "{}<0>2",
         ),
-        // 2 + (1 + 1 + 4) + (2 + 2 + 4); what has a default, or cannot be typed, does not count.
+        // 2 + (1 + 1 + 4) + (2 + 2 + 4). Fields with a default or without a type do not count.
         (
             json!({"type": "object", "required": ["a", "bb", "c", "d"], "properties": {
                 "a": {"type": "integer"}, "bb": {"type": "string", "maxLength": 1},
@@ -91,7 +92,8 @@ fn nodes_have_types_and_bounds() {
             "nothing",
         ),
         (
-            json!({"type": "object", "x-kubernetes-embedded-resource": true, "x-kubernetes-preserve-unknown-fields": true,
+            json!({"type": "object", "x-kubernetes-embedded-resource": true,
+                "x-kubernetes-preserve-unknown-fields": true,
                    "properties": {"metadata": {"type": "object"}, "spec": {"type": "object"}}}),
             "{apiVersion: string<3145726>2, kind: string<3145726>2, metadata: {generateName: string<3145726>2, \
              name: string<3145726>2}<0>2, spec: {}<0>2}<0>2",

@@ -1,5 +1,5 @@
-//! Real definitions (`../shared/testdata/crds`): each is valid, compiles, and judges generated
-//! objects. Without them the test says so and passes.
+//! Real definitions (`../shared/testdata/crds`): each is valid, compiles, and validates generated
+//! objects. Without them the test prints so and passes.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use insula_api::{FieldPath, Json};
@@ -65,7 +65,7 @@ fn real_schemas_compile_and_publish() {
             for column in &columns {
                 column.cell(&serde_json::json!({"metadata": {}}), str::to_owned);
             }
-            // An object of nothing but unknown fields is emptied.
+            // Pruning empties an object of unknown fields.
             let mut object =
                 serde_json::json!({"apiVersion": "a/b", "kind": "K", "metadata": {"name": "n"}, "x-y": {"z": 1}});
             prune(&mut object, &compiled);

@@ -1,4 +1,4 @@
-//! What a tenant can send has limits: each bomb is refused or judged, quickly, on a small stack.
+//! Limits on input of tenants: each hostile input is refused or validated quickly on a small stack.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::{FieldPath, Json};
@@ -30,7 +30,7 @@ fn deep_schemas_are_refused_on_a_small_stack() {
                 "{keyword}: {}",
                 refusal(&root)
             );
-            // The deepest that is let through is walked without trouble.
+            // Walks of the deepest accepted schema fit the stack.
             let _ = refusal(&json!({"type": "object", "properties": {"spec": nested(keyword, 95)}}));
         }
         let deepest = json!({"type": "object", "properties": {"spec": nested("properties", 95)}});
@@ -73,7 +73,7 @@ fn dear_rules_stop() {
     }});
     let refused = Structural::parse(&document, &FieldPath::root()).unwrap_err();
     assert!(refused[0].to_string().contains("more than 100x"), "{}", refused[0]);
-    // Stored before there were estimates: what runs is bounded too.
+    // Stored before estimates existed: run-time limits apply too.
     let schema = Structural::parse_trusted(&document).unwrap();
     let list: Vec<Json> = (0..1000).map(Json::from).collect();
     let errors = validate(&json!({"list": list}), &schema);
@@ -81,7 +81,7 @@ fn dear_rules_stop() {
     assert!(errors[0].to_string().contains("cost"), "{}", errors[0]);
 }
 
-/// The errors of a list under `rules` rules, each of about 770,000 units for 331 items.
+/// Returns the errors of a list under `rules` rules, each of about 770,000 units for 331 items.
 fn spend(rules: usize, items: usize) -> Vec<String> {
     let rule = json!({"rule": "self.all(a, self.all(b, a + b >= 0))"});
     let document = json!({"type": "object", "properties": {
@@ -97,15 +97,15 @@ fn rules_spend_a_million_each_and_ten_millions_an_object() {
     assert_eq!(
         spend(1, 400),
         [
-            "list: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further validation rules \
-         will be run due to call cost exceeds limit for rule: self.all(a, self.all(b, a + b >= 0))"
+            "list: Invalid value: \"array\": 'operation cancelled: actual cost limit exceeded': no further \
+         validation rules will be run due to call cost exceeds limit for rule: self.all(a, self.all(b, a + b >= 0))"
         ]
     );
     assert_eq!(
         spend(14, 331),
         [
-            "list: Invalid value: \"array\": validation failed due to running out of cost budget, no further validation rules \
-         will be run"
+            "list: Invalid value: \"array\": validation failed due to running out of cost budget, no further \
+         validation rules will be run"
         ]
     );
 }
@@ -113,7 +113,8 @@ fn rules_spend_a_million_each_and_ten_millions_an_object() {
 #[test]
 fn messages_of_expressions_have_5120_bytes() {
     let document = json!({"type": "object", "properties": {"s": {
-        "type": "string", "maxLength": 6000, "x-kubernetes-validations": [{"rule": "self == ''", "messageExpression": "self"}],
+        "type": "string", "maxLength": 6000, "x-kubernetes-validations": [{"rule": "self == ''",
+            "messageExpression": "self"}],
     }}});
     let schema = Structural::parse(&document, &FieldPath::root()).unwrap();
     let message = |bytes: usize| {

@@ -1,5 +1,4 @@
-//! Tables of schemas and objects (`data/objects.yaml`), and properties that hold for generated
-//! ones.
+//! Tables of schemas and objects (`data/objects.yaml`), and properties of generated ones.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
@@ -59,7 +58,7 @@ impl IntoPath for &str {
     }
 }
 
-/// Random structural schemas, three levels deep, out of keywords whose meaning JSON Schema shares.
+/// Generates structural schemas, three levels deep, of keywords that mean the same in JSON Schema.
 fn any_schema() -> impl Strategy<Value = Json> {
     let leaf = prop_oneof![
         (0usize..3, 0usize..5)
@@ -104,7 +103,8 @@ fn any_value() -> impl Strategy<Value = Json> {
     })
 }
 
-/// A value that follows the schema's types, so that agreement is not only about wrong types.
+/// Returns a value that follows the schema's types, so that the comparison covers more than wrong
+/// types.
 fn guided(schema: &Json, noise: &Json, depth: usize) -> Json {
     let text = |name: &str| schema.get(name).and_then(Json::as_str).unwrap_or("");
     match text("type") {
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(once, twice);
     }
 
-    /// Another validator agrees on what is valid. Left out because they differ: formats (ours are
+    /// Another validator agrees on validity. Left out because they differ: formats (ours are
     /// Kubernetes'), boolean exclusive bounds (draft 4), nullable, and everything `x-kubernetes-*`.
     #[test]
     fn another_validator_agrees(schema in any_schema(), value in any_value(), noise in any_value()) {
@@ -178,7 +178,7 @@ proptest! {
         }
     }
 
-    /// An update that changes nothing is never refused for what the schema says.
+    /// The schema never refuses an update without changes.
     #[test]
     fn nothing_changed_nothing_refused(schema in any_schema(), value in any_value()) {
         let schema = Structural::parse_trusted(&rooted(&schema)).unwrap();
@@ -186,7 +186,7 @@ proptest! {
         prop_assert!(validate_update(&object, &object, &schema).errors.is_empty());
     }
 
-    /// A schema fits itself, and admission never panics, whatever it is given.
+    /// A schema fits itself, and admission never panics on any input.
     #[test]
     fn admission_is_total(schema in any_schema(), noise in any_value()) {
         let parsed = Structural::parse_trusted(&rooted(&schema)).unwrap();

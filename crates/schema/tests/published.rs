@@ -1,5 +1,5 @@
-//! Schemas as OpenAPI documents publish them (`data/published.yaml`): what version 2 leaves out,
-//! and what objects have besides.
+//! Schemas in OpenAPI documents (`data/published.yaml`): declarations that version 2 omits, and the
+//! fields of every object.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::Json;
@@ -32,11 +32,12 @@ fn schemas_are_published_in_both_versions() {
     }
 }
 
-/// Every object has a kind and metadata, whatever its schema says of them; without a schema that is
-/// looked into, version 2 names no field.
+/// Every root has a kind and metadata, whatever its schema declares; in version 2 a root that
+/// preserves unknown fields declares no field.
 #[test]
 fn roots_have_what_all_objects_have() {
-    let own = json!({"type": "object", "properties": {"metadata": {"type": "object", "properties": {"name": {"type": "string", "maxLength": 3}}}}});
+    let own = json!({"type": "object", "properties": {"metadata": {"type": "object",
+        "properties": {"name": {"type": "string", "maxLength": 3}}}}});
     for (published, prefix) in [
         (openapi_v2(&own), "#/definitions/"),
         (openapi_v3(&own), "#/components/schemas/"),
@@ -50,7 +51,8 @@ fn roots_have_what_all_objects_have() {
             assert!(published["properties"][name]["description"].is_string(), "{name}");
         }
     }
-    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true, "properties": {"spec": {"type": "object"}}});
+    let any = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true,
+        "properties": {"spec": {"type": "object"}}});
     assert_eq!(openapi_v2(&any), json!({"type": "object"}));
     assert!(openapi_v3(&any)["properties"]["spec"].is_object());
 }

@@ -1,9 +1,9 @@
-//! Recorded answers of a real server, replayed against this crate: the causes must be the same,
-//! text by text.
+//! Recorded answers of a real server, replayed against this crate: the causes must be equal, text
+//! by text.
 //!
-//! The recordings stand outside of the project (`../shared/golden`); without them the test says so
-//! and passes. What is not this crate's (metadata of whole objects, patches that fail, static types
-//! of rules) is left out by name below.
+//! The recordings are outside of the project (`../shared/golden`); without them the test prints so
+//! and passes. Causes of other crates (metadata of whole objects, failing patches, static types of
+//! rules) are left out by name below.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use insula_api::{FieldError, Json};
@@ -31,7 +31,7 @@ struct Scenario {
 
 fn load(dir: &Path, name: &str) -> Scenario {
     let text = std::fs::read_to_string(dir.join(format!("{name}.yaml"))).unwrap();
-    // Paths of workspaces are known only where the script runs.
+    // Paths of workspaces are known only to the script's runner.
     let text = ["main", "provider", "other"]
         .iter()
         .fold(text, |t, ws| t.replace(&format!("${{ws.{ws}}}"), "root:here"));
@@ -46,7 +46,7 @@ fn load(dir: &Path, name: &str) -> Scenario {
     }
 }
 
-/// The recorded causes; `None` when the step has no complete answer.
+/// Returns the recorded causes; `None` if the step has no complete answer.
 fn wanted(answer: &Json) -> Option<Vec<Cause>> {
     let code = answer.get("code")?.as_i64()?;
     if code == 200 || code == 201 {
@@ -61,7 +61,7 @@ fn wanted(answer: &Json) -> Option<Vec<Cause>> {
         .iter()
         .map(|c| (text(c, "field"), text(c, "reason"), text(c, "message")))
         .collect();
-    // Metadata of the whole object is the registry's.
+    // The registry checks metadata of the whole object.
     list.retain(|(field, _, message)| {
         !(field.starts_with("metadata.name") && (message.contains("RFC 1123") || message.contains("generateName is")))
             && field != "metadata.resourceVersion"
@@ -130,7 +130,7 @@ fn json_patch(target: &mut Json, operations: &Json) -> Option<()> {
     Some(())
 }
 
-/// Equality in which `1` and `1.0` are the same: how numbers are written is not this crate's.
+/// Compares two values; `1` and `1.0` are equal, since this crate does not write numbers.
 fn same(a: &Json, b: &Json) -> bool {
     match (a, b) {
         (Json::Number(a), Json::Number(b)) => a == b || a.as_f64() == b.as_f64(),
@@ -138,7 +138,7 @@ fn same(a: &Json, b: &Json) -> bool {
         (Json::Object(a), Json::Object(b)) => {
             a.len() == b.len() && a.iter().zip(b).all(|((k, a), (l, b))| k == l && same(a, b))
         }
-        // The recorder hid times and versions.
+        // The recorder masked times and versions.
         (_, Json::String(mask)) if mask.starts_with('<') => true,
         _ => a == b,
     }
@@ -156,9 +156,9 @@ struct Server {
     definition: Json,
     compiled: Structural,
     objects: BTreeMap<String, Json>,
-    /// What the last request would store.
+    /// Object that the last request would store.
     last: Json,
-    /// The unknown fields of the last request.
+    /// Unknown fields of the last request.
     unknown: Vec<String>,
 }
 
@@ -169,7 +169,7 @@ impl Server {
         self.definition = definition;
     }
 
-    /// Errors of one request, and what would be stored.
+    /// Returns the errors of one request and keeps the object that it would store.
     fn answer(&mut self, step: &Json) -> Option<Vec<FieldError>> {
         let (verb, path) = step["request"].as_str()?.split_once(' ')?;
         let (path, query) = path.split_once('?').unwrap_or((path, ""));
@@ -233,14 +233,14 @@ impl Server {
     }
 }
 
-/// Steps whose answers are not this crate's, or not yet.
+/// Steps whose answers come from other crates or unsupported features.
 const LEFT_OUT: &[(&str, &str)] = &[
-    // Generated names and parameters of requests are the registry's.
+    // The registry checks generated names and parameters of requests.
     ("schema-pruning", "unknown-level-of-validation"),
     ("schema-pruning", "merge-patch-strict"),
     ("schema-pruning", "json-patch-strict"),
     ("schema-embedded", "generated-name-is-checked-too"),
-    // Formats are plain strings to rules when they run, and sets are lists.
+    // At run time, formats are plain strings to rules, and sets are lists.
     ("schema-cel-values", "typed-values-hold"),
     ("schema-cel-values", "typed-values-fail"),
     ("schema-cel-values", "joining-sets"),
@@ -309,7 +309,7 @@ fn objects_are_judged_as_recorded() {
                     failures.push(format!("{name} {id}\n  want {want:?}\n  got  {:?}", server.unknown));
                 }
             }
-            // What is stored, where the recording shows it.
+            // The stored object, where the recording has it.
             for (pointer, want) in answer.as_object().unwrap() {
                 if let (Some(field), true) = (pointer.strip_prefix("body."), errors.is_empty())
                     && !field.contains(['.', '['])
@@ -394,8 +394,8 @@ fn schemas_are_published_as_recorded() {
     assert_eq!(schema::openapi_v3(document), want);
 }
 
-/// kcp's kinds by their own definitions: what is accepted there is accepted here, what is refused
-/// by schema or rule is refused with the same causes.
+/// kcp's kinds by their own definitions: accepted objects are accepted here, and objects refused by
+/// schema or rule are refused with the same causes.
 #[test]
 fn kinds_of_kcp_are_judged_as_recorded() {
     let Some(dir) = scenarios() else { return };

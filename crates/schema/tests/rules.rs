@@ -1,5 +1,4 @@
-//! Tables of schemas with rules (`data/rules.yaml`): what their admission refuses, and what the
-//! rules refuse.
+//! Tables of schemas with rules (`data/rules.yaml`): errors of admission, and errors of the rules.
 #![allow(clippy::unwrap_used)]
 
 use insula_api::{FieldPath, Json};
@@ -53,8 +52,8 @@ fn tables() {
     }
 }
 
-/// What was stored stays usable, whatever became stricter since; a rule that means nothing lets
-/// nothing pass.
+/// Stored schemas stay usable when admission becomes stricter. A rule that no longer compiles
+/// refuses every value.
 #[test]
 fn stored_schemas_compile_always() {
     for row in rows() {
@@ -77,8 +76,8 @@ fn stored_schemas_compile_always() {
     );
 }
 
-/// A definition whose rules would be refused today can still be changed, in other places and to
-/// other versions; a rule that is new is judged.
+/// A definition whose rules would be refused today can still be changed in other fields and
+/// versions; new rules are checked.
 #[test]
 fn unchanged_rules_are_not_newly_refused() {
     let version = |name: &str, rules: &[&str]| {

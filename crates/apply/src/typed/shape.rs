@@ -154,7 +154,7 @@ impl<'a> Shape<'a> {
         Fields {
             of: self.of,
             keeps_unknown: self.keeps_unknown || node.is_some_and(Node::preserves_unknown),
-            node: node.map(|node| (node, Children::of(node))),
+            node: node.map(|node| (node, Children::new(node))),
         }
     }
 

@@ -1,4 +1,4 @@
-//! Keywords that are not supported, and combinations of keywords that mean nothing.
+//! Unsupported keywords, and meaningless combinations of keywords.
 
 use super::{alternatives, children};
 use crate::regexp::Pattern;

@@ -1,8 +1,8 @@
-//! Admission of schemas: what Kubernetes refuses in a definition, each with its path and text.
+//! Admission of schemas: the errors for which Kubernetes refuses a definition, each with its path
+//! and message.
 //!
-//! In order: structure; keywords and their combinations; then, only for schemas without errors so
-//! far, defaults, which must fit the schema and its rules; then that rules compile
-//! (`crate::rules`).
+//! In order: structure; keywords and their combinations; defaults, which must fit the schema and
+//! its rules, for schemas without errors so far; and compilation of rules (`crate::rules`).
 
 mod defaults;
 mod keywords;
@@ -12,7 +12,7 @@ mod shape;
 use crate::node::Node;
 use insula_api::{FieldError, FieldPath, Json};
 
-/// Everything that can be said of the document as it is written.
+/// Returns the errors of the document itself: structure and keywords.
 pub(crate) fn check(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     shape::check(schema, path, &mut errors);
@@ -21,14 +21,15 @@ pub(crate) fn check(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
     errors
 }
 
-/// What is wrong with the words around rules: such a rule is not compiled.
+/// Returns the errors of the attributes of rules: messages, reasons and paths. A rule with such an
+/// error is not compiled.
 pub(crate) fn check_rules(schema: &Json, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     rules::check(schema, path, &mut errors);
     errors
 }
 
-/// Defaults must fit the compiled schema and its rules.
+/// Returns the errors of defaults that do not fit the compiled schema and its rules.
 pub(crate) fn check_defaults(root: &Node, path: &FieldPath) -> Vec<FieldError> {
     let mut errors = Vec::new();
     defaults::check(root, path, &mut errors);

@@ -1,4 +1,5 @@
-//! The words around rules (`x-kubernetes-validations`): messages, reasons and paths.
+//! Attributes of rules (`x-kubernetes-validations`) besides the expressions: messages, reasons and
+//! paths.
 
 use super::children;
 use crate::rules::{Segment, parse_field_path, reason};
@@ -13,7 +14,7 @@ const REASONS: [&str; 4] = [
     "FieldValueRequired",
 ];
 
-/// Checks the words around each rule.
+/// Checks the attributes of each rule.
 pub(super) fn check(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let at = path.child(RULES);
     for (i, rule) in schema
@@ -23,12 +24,12 @@ pub(super) fn check(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError
         .flatten()
         .enumerate()
     {
-        words(rule, schema, &at.index(i), errors);
+        attributes(rule, schema, &at.index(i), errors);
     }
     children(schema, path, |child, at| check(child, at, errors));
 }
 
-fn words(rule: &Json, schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
+fn attributes(rule: &Json, schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let has_breaks = |text: &str| text.contains(['\n', '\r']);
     let expression = text(rule, "rule").trim();
     if expression.is_empty() {

@@ -1,4 +1,5 @@
-//! Structure: types everywhere, junctors that only restrict, metadata left alone.
+//! Structural checks: a type everywhere, junctors that only restrict, metadata without
+//! restrictions.
 
 use super::{alternatives, children};
 use crate::structural::{flag, text};
@@ -144,8 +145,8 @@ fn no_embedded(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     children(schema, path, |child, at| no_embedded(child, at, errors));
 }
 
-/// Which types a branch may state: none, but for the two ways of writing "integer or string" with
-/// junctors.
+/// Types that a branch of a junctor may declare: none, except in the two spellings of "integer or
+/// string" with junctors.
 #[derive(Clone, Copy, PartialEq)]
 enum Types {
     Forbidden,
@@ -160,7 +161,7 @@ fn is_int_or_string(branches: Option<&Json>) -> bool {
     kinds == ["integer", "string"]
 }
 
-/// The junctors of a node that declares structure.
+/// Checks the junctors of a node that declares structure.
 fn restrictions(schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let exempt = flag(schema, INT_OR_STRING);
     let any_of = exempt && is_int_or_string(schema.get("anyOf"));
@@ -253,7 +254,7 @@ fn restriction(schema: &Json, types: Types, any_of: Types, path: &FieldPath, err
     });
 }
 
-/// Every field that a junctor of the root names must be declared outside of it.
+/// Checks that each field in a junctor of the root is also declared outside of it.
 fn complete(branch: &Json, at: &FieldPath, schema: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     if let Some(items @ Json::Object(_)) = branch.get("items") {
         let at = at.child("items");

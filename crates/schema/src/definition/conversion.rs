@@ -1,4 +1,4 @@
-//! The conversion of a definition's objects between its versions: none, or a webhook.
+//! Conversion of a definition's objects between versions: none, or a webhook.
 
 use crate::names;
 use crate::structural::text;
@@ -71,7 +71,7 @@ fn review_versions(versions: &[Json], path: &FieldPath, errors: &mut Vec<FieldEr
     }
 }
 
-/// Validates whom a webhook is called at: exactly one of an `https` URL and a service.
+/// Validates the client configuration of a webhook: exactly one of an `https` URL and a service.
 pub fn validate_client_config(config: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let url = config.get("url").and_then(Json::as_str);
     let service = config.get("service").filter(|s| !s.is_null());
@@ -82,8 +82,8 @@ pub fn validate_client_config(config: &Json, path: &FieldPath, errors: &mut Vec<
     }
 }
 
-/// What a certificate authority may be spoilt by when a definition changes: it worked before, and
-/// objects are converted.
+/// Checks the CA bundle of an updated definition. An unusable one passes if the old one was
+/// unusable too.
 pub(super) fn ca_bundle_update(new: &Json, old: &Json, errors: &mut Vec<FieldError>) {
     let bundle = |definition: &Json| ca_bundle(&definition["spec"]["conversion"]).map(str::to_owned);
     let was_wrong = bundle(old).is_some_and(|old| untrusted(&old).is_some());
@@ -96,7 +96,7 @@ pub(super) fn ca_bundle_update(new: &Json, old: &Json, errors: &mut Vec<FieldErr
     }
 }
 
-/// Whether a webhook of `spec.conversion` has a CA bundle that nobody is trusted by.
+/// Returns true if the webhook of `spec.conversion` has a CA bundle without a usable certificate.
 pub fn ca_bundle_is_unusable(conversion: &Json) -> bool {
     ca_bundle(conversion).and_then(untrusted).is_some()
 }
@@ -106,8 +106,8 @@ fn ca_bundle(conversion: &Json) -> Option<&str> {
     bundle.filter(|bundle| !bundle.is_empty())
 }
 
-/// Why nobody is trusted by a bundle of certificates in PEM, which itself is in base64. One
-/// certificate is enough.
+/// Returns the reason why a bundle of PEM certificates, encoded as base64, has no usable
+/// certificate; `None` if it has one.
 fn untrusted(bundle: &str) -> Option<&'static str> {
     let bundle: String = bundle.split_whitespace().collect();
     let pem = STANDARD.decode(bundle).unwrap_or_default();
@@ -134,7 +134,7 @@ fn untrusted(bundle: &str) -> Option<&'static str> {
     Some(why)
 }
 
-/// Whether bytes are one sequence in DER, which is what a certificate is.
+/// Returns true if the bytes are one DER sequence, as a certificate is.
 fn is_sequence(der: &[u8]) -> bool {
     let [0x30, length, rest @ ..] = der else { return false };
     match usize::from(*length) {
@@ -202,7 +202,7 @@ fn check_service(service: &Json, path: &FieldPath, errors: &mut Vec<FieldError>)
     if !given.starts_with('/') {
         errors.push(FieldError::invalid(&at, &value, "must start with a '/'"));
     }
-    // Kubernetes looks behind the first character, whichever it is.
+    // Kubernetes skips the first character, whatever it is.
     let rest = given
         .get(given.chars().next().map_or(0, char::len_utf8)..)
         .unwrap_or_default();

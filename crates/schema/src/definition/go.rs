@@ -1,30 +1,29 @@
-//! A definition as Go's types read it (`apiextensions/v1`): what Kubernetes refuses before it looks
-//! at what is meant, and which keywords of a schema it does not know.
+//! Definitions as Go's types (`apiextensions/v1`) decode them: decoding errors, which Kubernetes
+//! reports before validation, and unknown keywords of schemas.
 //!
-//! Places in errors are those of Go's decoder: the struct that holds the field, then field names
-//! from the root, without indices and keys. What a type reads by itself (`items`,
-//! `additionalProperties`) begins a path of its own, and its unknown keywords are dropped without a
-//! word.
+//! Positions in errors are those of Go's decoder: the struct that holds the field, then field names
+//! from the root, without indices and keys. A type with its own decoder (`items`,
+//! `additionalProperties`) begins a new path, and its unknown keywords are dropped silently.
 
 use crate::structural::SCHEMA_DEPTH_MAX;
 use insula_api::Json;
 
 /// A Go type.
 enum Go {
-    /// A string, or a named kind of one.
+    /// A string, or a named string type.
     Text(&'static str),
     Bool,
     Integer(&'static str),
     Float,
     Bytes,
-    /// Any JSON.
+    /// Any JSON value.
     Any,
     List(&'static Go),
     Map(&'static Go),
     Struct(&'static Struct),
-    /// [`JSON_SCHEMA_PROPS`], which holds itself.
+    /// [`JSON_SCHEMA_PROPS`], which is recursive.
     Schema,
-    /// A schema where it is an object, and something else where it is not: a list of them, a flag.
+    /// A schema where it is an object, and an alternative otherwise: a list of schemas, a flag.
     SchemaOr(Or),
 }
 
@@ -209,7 +208,7 @@ static SCALE: Struct = Struct {
     ],
 };
 
-/// Why Go could not read a definition, in its words.
+/// Returns Go's error for a definition that cannot be decoded; `None` if it can.
 pub fn undecodable_definition(definition: &Json) -> Option<String> {
     let mut path = Vec::new();
     Go::Struct(&DEFINITION)
@@ -217,7 +216,7 @@ pub fn undecodable_definition(definition: &Json) -> Option<String> {
         .err()
 }
 
-/// Keywords of a definition's schemas that nobody knows, as `fieldValidation` tells of them.
+/// Returns the unknown keywords of a definition's schemas, as `fieldValidation` reports them.
 pub fn unknown_keywords(definition: &Json) -> Vec<String> {
     let mut found = Vec::new();
     for (i, version) in super::list(&definition["spec"]).iter().enumerate() {
@@ -229,7 +228,7 @@ pub fn unknown_keywords(definition: &Json) -> Vec<String> {
     found
 }
 
-/// Drops keywords that nobody knows.
+/// Drops unknown keywords.
 pub(super) fn prune_keywords(schema: &mut Json) {
     Go::Schema.prune(schema, 0);
 }
@@ -260,7 +259,7 @@ impl Go {
         }
     }
 
-    /// The first value that is not of its type. `holder` is the struct that the field is in.
+    /// Reports the first value of a wrong type. `holder` is the struct of the field.
     fn misread<'a>(&self, value: &'a Json, holder: &str, path: &mut Vec<&'a str>) -> Result<(), String> {
         if path.len() > SCHEMA_DEPTH_MAX {
             return Ok(());
@@ -363,7 +362,7 @@ impl Go {
     }
 }
 
-/// What was given, as Go's decoder calls it.
+/// Returns the name that Go's decoder has for a JSON value's type.
 fn given(value: &Json) -> String {
     match value {
         Json::Null => "null".into(),
@@ -376,7 +375,8 @@ fn given(value: &Json) -> String {
     }
 }
 
-/// Where a text ceases to be base64 with padding. Line ends are passed over, as Go does.
+/// Returns the offset at which a text ceases to be base64 with padding. Line ends are skipped, as
+/// in Go.
 fn bad_base64(text: &str) -> Option<usize> {
     let ends = |byte: u8| byte == b'\n' || byte == b'\r';
     let digits = text.bytes().filter(|byte| !ends(*byte)).count();
@@ -391,7 +391,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn of(spec: Json) -> Option<String> {
+    fn undecodable(spec: Json) -> Option<String> {
         undecodable_definition(&json!({"spec": spec}))
     }
 
@@ -404,7 +404,8 @@ mod tests {
         let rows = [
             (
                 json!({"names": {"plural": ["a"]}}),
-                "json: cannot unmarshal array into Go struct field CustomResourceDefinitionNames.spec.names.plural of type string",
+                "json: cannot unmarshal array into Go struct field CustomResourceDefinitionNames.spec.names.plural \
+                of type string",
             ),
             (
                 json!({"versions": {}}),
@@ -430,10 +431,10 @@ mod tests {
             ),
         ];
         for (spec, want) in rows {
-            assert_eq!(of(spec.clone()).as_deref(), Some(want), "{spec}");
+            assert_eq!(undecodable(spec.clone()).as_deref(), Some(want), "{spec}");
         }
         assert_eq!(
-            of(json!({"names": null, "conversion": {"webhook": {"clientConfig": {"caBundle": "YQ=="}}}})),
+            undecodable(json!({"names": null, "conversion": {"webhook": {"clientConfig": {"caBundle": "YQ=="}}}})),
             None
         );
     }

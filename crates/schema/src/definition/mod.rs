@@ -1,9 +1,9 @@
-//! Definitions of resources (`apiextensions.k8s.io/v1` `CustomResourceDefinition`): defaulting and
-//! validation.
+//! Defaulting and validation of resource definitions (`apiextensions.k8s.io/v1`
+//! `CustomResourceDefinition`).
 //!
-//! Errors keep the paths of Kubernetes' internal form: what is the same in all versions is reported
-//! where it used to stand, `spec.validation`, `spec.subresources`, `spec.additionalPrinterColumns`;
-//! what differs, in its version.
+//! Errors have the paths of Kubernetes' internal form: settings that are equal in all versions are
+//! reported at their former fields `spec.validation`, `spec.subresources` and
+//! `spec.additionalPrinterColumns`, others in their version.
 
 mod conversion;
 mod go;
@@ -23,9 +23,8 @@ const SCHEMA: &str = "openAPIV3Schema";
 const APPROVAL: &str = "api-approved.kubernetes.io";
 const APPROVAL_POLICY: &str = "https://github.com/kubernetes/enhancements/pull/1111";
 
-/// Fills in what a definition may leave out: singular, listKind, flags, the conversion strategy, a
-/// webhook's port. Drops defaults that are null, which mean nothing, and keywords that nobody
-/// knows.
+/// Fills in the optional fields of a definition: singular, listKind, flags, the conversion
+/// strategy, a webhook's port. Drops null defaults, which mean nothing, and unknown keywords.
 pub fn default_definition(definition: &mut Json) {
     let Some(spec) = definition.get_mut("spec").filter(|s| s.is_object()) else {
         return;
@@ -86,8 +85,8 @@ fn drop_null_defaults(schema: &mut Json, depth: usize) {
     }
 }
 
-/// Validates a definition, as a whole object. Its metadata is the caller's, but for its name, which
-/// must be `<plural>.<group>`, and the approval that protected groups need.
+/// Validates a definition as a whole object. Of its metadata it checks only the name, which must be
+/// `<plural>.<group>`, and the approval that protected groups need.
 pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = definition.get("spec").unwrap_or(&Json::Null);
@@ -113,12 +112,13 @@ pub fn validate_definition(definition: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// Validates a change of a definition. What was wrong with the old one's schemas and still is does
-/// not count: rules become stricter, and definitions that exist must stay usable.
+/// Validates an update of a definition. Errors that the old definition's schemas have too do not
+/// count: rules become stricter, and existing definitions must stay usable.
 pub fn validate_definition_update(new: &Json, old: &Json) -> Vec<FieldError> {
     let mut errors = validate_definition(new);
     if !errors.is_empty() {
-        // The same rule may stand in another version now: where a schema stands does not count.
+        // The same rule may have moved to another version: errors compare by their path within the
+        // schema.
         let within = |error: &FieldError| Some(error.field.as_str().split_once(SCHEMA)?.1.to_owned());
         let same = |a: &FieldError, b: &FieldError| a.kind == b.kind && a.value == b.value && a.detail == b.detail;
         let earlier = validate_definition(old);
@@ -160,7 +160,7 @@ pub fn validate_definition_update(new: &Json, old: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// Validates what a definition's status subresource accepts.
+/// Validates an update of the status subresource of a definition.
 pub fn validate_definition_status(definition: &Json) -> Vec<FieldError> {
     let mut errors = Vec::new();
     let spec = definition.get("spec").unwrap_or(&Json::Null);
@@ -171,7 +171,7 @@ pub fn validate_definition_status(definition: &Json) -> Vec<FieldError> {
     errors
 }
 
-/// What a client should be told about a definition that is accepted: formats that mean nothing.
+/// Returns the warnings for an accepted definition: unknown formats.
 pub fn definition_warnings(definition: &Json) -> Vec<String> {
     let mut formats = Vec::new();
     for version in definition
@@ -208,7 +208,7 @@ fn unknown_formats(schema: &Json, depth: usize, found: &mut Vec<String>) {
     });
 }
 
-/// The versions as a list, empty when there are none.
+/// Returns the versions of a definition; empty if there are none.
 fn list(spec: &Json) -> &[Json] {
     spec.get("versions")
         .and_then(Json::as_array)
@@ -224,8 +224,7 @@ fn stored_versions(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>)
         .filter(storage)
         .filter_map(|v| v.get("name")?.as_str())
         .collect();
-    // On create the server fills in the storage version; without one, or with several, there is
-    // nothing to fill in.
+    // On create the server fills in the storage version, if there is exactly one.
     let created: Vec<Json> = match storage[..] {
         [name] => vec![Json::from(name)],
         _ => Vec::new(),
@@ -259,8 +258,8 @@ fn stored_versions(definition: &Json, spec: &Json, errors: &mut Vec<FieldError>)
     }
 }
 
-/// Groups under `k8s.io` and `kubernetes.io` are the community's: a definition there says who
-/// agreed to it.
+/// Checks the approval annotation of definitions in the community's groups, those under `k8s.io`
+/// and `kubernetes.io`.
 fn approval(definition: &Json, errors: &mut Vec<FieldError>) {
     let group = definition.pointer("/spec/group").and_then(Json::as_str).unwrap_or("");
     let protected = ["k8s.io", "kubernetes.io"]

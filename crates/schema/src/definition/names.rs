@@ -15,8 +15,8 @@ pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldErr
         .pointer("/metadata/name")
         .and_then(Json::as_str)
         .unwrap_or("");
-    // The core group has no name; definitions in it are called as if it had, which no other group
-    // is called.
+    // The core group has the empty name. Names of definitions in it end with `.core`, a group name
+    // that nothing else uses.
     let in_core = group.is_empty() && name.ends_with(CORE);
     let called = if in_core {
         format!("{plural}{CORE}")
@@ -67,7 +67,7 @@ pub(super) fn validate(definition: &Json, spec: &Json, errors: &mut Vec<FieldErr
     accepted(given, &path, errors);
 }
 
-/// The names themselves, where they are given.
+/// Checks the names that are present.
 pub(super) fn accepted(given: &Json, path: &FieldPath, errors: &mut Vec<FieldError>) {
     let text = |name: &str| given.get(name).and_then(Json::as_str).unwrap_or("");
     let mut push = |at: &FieldPath, value: &str, words: Vec<String>| {

@@ -10,7 +10,7 @@ use serde_json::Map;
 const DEPRECATION_CHARS_MAX: usize = 256;
 const SELECTABLE_FIELDS_MAX: usize = 8;
 
-/// Keywords that the root may have beside a status subresource: those that do not look into
+/// Keywords that the root may have beside a status subresource: those that do not restrict
 /// `status`.
 const BESIDE_STATUS: [(&str, &str); 22] = [
     ("description", "Description"),
@@ -105,7 +105,8 @@ pub(super) fn validate(spec: &Json, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Whether all versions say the same: then it is reported where it used to stand, once.
+/// Returns true if all versions agree. An error is then reported once, at the former top-level
+/// field.
 fn hoisted<'a>(versions: &'a [Json], of: impl Fn(&'a Json) -> Option<&'a Json>) -> bool {
     versions.iter().all(|version| of(version) == of(&versions[0]))
 }
@@ -210,8 +211,8 @@ fn selectable_fields(fields: &[Json], version: &Json, path: &FieldPath, errors: 
         }
         if !matches!(text(leaf, "type"), "string" | "boolean" | "integer") {
             refuse(
-                "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are \
-                 allowed.",
+                "must point to a field of type string, boolean or integer. Enum string fields and strings with \
+                 formats are allowed.",
             );
         }
         match seen.contains(&given) {
@@ -224,7 +225,7 @@ fn selectable_fields(fields: &[Json], version: &Json, path: &FieldPath, errors: 
     }
 }
 
-/// The schema of the field that a path names: `.a.b`, without brackets of any kind.
+/// Returns the schema of the field at a path such as `.a.b`, without brackets.
 fn selected<'a>(path: &str, schema: &'a Json) -> Result<&'a Json, String> {
     let mut at = schema;
     let mut rest = path;

@@ -1,4 +1,4 @@
-//! Paths and where they lead.
+//! Tests of paths and their values.
 use super::*;
 use serde_json::json;
 

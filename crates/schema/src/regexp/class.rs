@@ -1,5 +1,5 @@
-//! Bracketed classes. Everything in them is written out as code points, so that nothing is an
-//! operator by accident.
+//! Bracketed classes. All their characters are written as code points, so that none becomes an
+//! operator.
 
 use super::Translation;
 
@@ -13,7 +13,7 @@ impl Translation<'_> {
             self.take('^');
         }
         let mut first = true;
-        // The last single character, which may begin a range, and where it stands.
+        // The last single character, which may begin a range, and its position.
         loop {
             let Some(c) = self.peek() else {
                 return missing(self.source);
@@ -55,7 +55,7 @@ impl Translation<'_> {
         }
     }
 
-    /// `[:alpha:]` inside brackets: the same in both languages.
+    /// Translates `[:alpha:]` inside brackets, which is the same in both syntaxes.
     fn named_class(&mut self) -> Result<Option<usize>, String> {
         let rest = self.rest();
         let Some(inner) = rest.strip_prefix("[:") else {
@@ -72,8 +72,8 @@ impl Translation<'_> {
         Ok(Some(class.len()))
     }
 
-    /// One character of a class, with how it is written; `None` when it was a class, which is
-    /// written already.
+    /// Parses one character of a class. Returns it with its source text; `None` for a nested class,
+    /// which is written directly.
     fn class_item(&mut self) -> Result<Option<(char, String)>, String> {
         let rest = self.rest();
         let Some(c) = rest.chars().next() else {
@@ -126,7 +126,7 @@ impl Translation<'_> {
     }
 }
 
-/// A character that means itself inside brackets, whatever it is.
+/// Writes a character as a literal inside brackets.
 fn hex(c: char) -> String {
     if c.is_ascii_alphanumeric() {
         c.to_string()

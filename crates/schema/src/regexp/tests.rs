@@ -1,4 +1,4 @@
-//! Patterns that Go matches, and those that it refuses.
+//! Tests of patterns that Go matches, and of patterns that it refuses.
 
 use super::*;
 

@@ -1,18 +1,17 @@
-//! Compiling the rules of a schema, from the top down: a place with rules is declared once, and the
-//! places below it are found in its declaration. What Kubernetes refuses of rules is refused here,
-//! in its words.
+//! Compilation of a schema's rules, top down. A node with rules is declared once, and the nodes
+//! below it use parts of its declaration. Rules are refused as by Kubernetes, with its messages.
 
 use super::cost::Costs;
 use super::{Failure, Rule, declare, go_json};
-use crate::at::{At, Keys, join};
-use crate::declare::{Stands, Step, below, occurrences};
+use crate::declare::{ObjectRole, Step, below, occurrences};
 use crate::node::{ListType, Node, Type};
 use crate::structural::text;
+use crate::value_path::{Keys, ValuePath, join};
 use insula_api::{FieldError, FieldErrorKind, FieldPath, Json};
 use insula_cel::Decl;
 use std::collections::HashSet;
 
-/// Whether the schema is new, or was admitted before: stored rules are not refused any more.
+/// Trust in a schema. Rules of a stored schema, admitted earlier, are no longer refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Trust {
     New,
@@ -21,8 +20,9 @@ pub(crate) enum Trust {
 
 const RULES: &str = "x-kubernetes-validations";
 
-/// Compiles every rule into its node. Gives what is wrong with rules, unless something else is
-/// wrong with them or with rules below (`wording`): then their author knows enough.
+/// Compiles every rule into its node. Returns the errors of rules. Where `wording` has errors in
+/// the attributes of rules, those rules and the rules above them are not reported: their author has
+/// enough to correct.
 pub(crate) fn compile(
     root: &mut Node,
     schema: &Json,
@@ -31,21 +31,21 @@ pub(crate) fn compile(
     trust: Trust,
 ) -> Vec<FieldError> {
     let infix = format!(".{RULES}[");
-    let place = |error: &FieldError| Some(error.field.as_str().rsplit_once(&infix)?.0.to_owned());
+    let node_path = |error: &FieldError| Some(error.field.as_str().rsplit_once(&infix)?.0.to_owned());
     let mut compiler = Compiler {
         base: path,
         trust,
-        misworded: wording.iter().filter_map(place).collect(),
+        misworded: wording.iter().filter_map(node_path).collect(),
         errors: Vec::new(),
         costs: Costs::default(),
     };
-    let place = Place {
+    let context = RuleContext {
         decl: None,
-        stands: Stands::AsObject,
+        stands: ObjectRole::AsObject,
         most: Some(1),
         lost: None,
     };
-    compiler.walk(root, schema, &At::ROOT, place);
+    compiler.walk(root, schema, &ValuePath::ROOT, context);
     compiler.errors.extend(compiler.costs.finish(path));
     compiler.errors
 }
@@ -53,28 +53,27 @@ pub(crate) fn compile(
 struct Compiler<'c> {
     base: &'c FieldPath,
     trust: Trust,
-    /// Paths of nodes with rules whose messages, reasons or paths are wrong.
+    /// Paths of nodes whose rules have errors in messages, reasons or paths.
     misworded: HashSet<String>,
     errors: Vec<FieldError>,
     costs: Costs,
 }
 
-/// What is known of a place from the places above it.
+/// Facts about a node that follow from the nodes above it.
 #[derive(Clone, Copy)]
-struct Place<'p> {
-    /// Only below places with rules.
+struct RuleContext<'p> {
+    /// The declaration; only below nodes with rules.
     decl: Option<&'p Decl>,
-    stands: Stands,
-    /// The most values of an object that stand here; none when nothing but the size of a request
-    /// limits them.
+    stands: ObjectRole,
+    /// Most values of an object at this node; `None` if only the size of a request limits them.
     most: Option<u64>,
-    /// The list whose items are not told apart, so that there are no old values below it.
+    /// The enclosing list without keys, below which no old values are known.
     lost: Option<&'p FieldPath>,
 }
 
 impl Compiler<'_> {
-    /// Compiles the rules at and below a node. Says whether any of them is misworded.
-    fn walk(&mut self, node: &mut Node, schema: &Json, at: &At<'_>, place: Place<'_>) -> bool {
+    /// Compiles the rules at and below a node. Returns true if any of them is misworded.
+    fn walk(&mut self, node: &mut Node, schema: &Json, at: &ValuePath<'_>, context: RuleContext<'_>) -> bool {
         if !node.below.rules {
             return false;
         }
@@ -82,20 +81,23 @@ impl Compiler<'_> {
             .get(RULES)
             .and_then(Json::as_array)
             .map_or(&[][..], Vec::as_slice);
-        let own = match place.decl {
-            None if !rules.is_empty() => declare(node, place.stands),
+        let own = match context.decl {
+            None if !rules.is_empty() => declare(node, context.stands),
             known => known.cloned(),
         };
         let factor = factor(node);
         let keyed = matches!(node.list_type, ListType::Map { .. });
         let here = node.items.is_some().then(|| self.path(at));
-        let child = |step: Step<'_>, child: &Node| Place {
+        let child = |step: Step<'_>, child: &Node| RuleContext {
             decl: own.as_ref().and_then(|decl| below(decl, step)),
-            stands: Stands::of(child),
-            most: place.most.zip(factor).map(|(most, factor)| most.saturating_mul(factor)),
+            stands: ObjectRole::for_node(child),
+            most: context
+                .most
+                .zip(factor)
+                .map(|(most, factor)| most.saturating_mul(factor)),
             lost: match step {
-                Step::Items if !keyed => place.lost.or(here.as_ref()),
-                _ => place.lost,
+                Step::Items if !keyed => context.lost.or(here.as_ref()),
+                _ => context.lost,
             },
         };
         let mut misworded = false;
@@ -103,29 +105,30 @@ impl Compiler<'_> {
             let at = at.field("properties");
             for (name, field) in &mut node.properties {
                 let Some(schema) = schemas.get(&**name) else { continue };
-                let place = child(Step::Field(name), field);
-                misworded |= self.walk(field, schema, &at.key(name), place);
+                let context = child(Step::Field(name), field);
+                misworded |= self.walk(field, schema, &at.key(name), context);
             }
         }
         if let (Some(values), Some(schema)) = (node.additional.as_deref_mut(), schema.get("additionalProperties")) {
-            let place = child(Step::Values, values);
-            misworded |= self.walk(values, schema, &at.field("additionalProperties"), place);
+            let context = child(Step::Values, values);
+            misworded |= self.walk(values, schema, &at.field("additionalProperties"), context);
         }
         if let (Some(items), Some(schema)) = (node.items.as_deref_mut(), schema.get("items")) {
-            let place = child(Step::Items, items);
-            misworded |= self.walk(items, schema, &at.field("items"), place);
+            let context = child(Step::Items, items);
+            misworded |= self.walk(items, schema, &at.field("items"), context);
         }
         if !rules.is_empty() {
             misworded |= self.misworded.contains(self.path(at).as_str());
             let failures = self.rules(node, rules, own.as_ref());
             if self.trust == Trust::New && !misworded {
-                self.report(node, rules, failures, own.as_ref(), at, place);
+                self.report(node, rules, failures, own.as_ref(), at, context);
             }
         }
         misworded
     }
 
-    /// Compiles the rules of one node; a failure for each that does not compile, with its index.
+    /// Compiles the rules of one node. Returns a failure, with its index, for each that does not
+    /// compile.
     fn rules(&self, node: &mut Node, rules: &[Json], decl: Option<&Decl>) -> Vec<(usize, Failure)> {
         // Stored rules on values without a type were never refused.
         let anything = Decl::dynamic();
@@ -140,16 +143,16 @@ impl Compiler<'_> {
         failures
     }
 
-    /// Says what is wrong with the rules of one node. None of them is without an expression: that
-    /// is misworded.
+    /// Reports the failures of one node's rules. Each rule here has an expression: one without is
+    /// misworded.
     fn report(
         &mut self,
         node: &Node,
         rules: &[Json],
         failures: Vec<(usize, Failure)>,
         decl: Option<&Decl>,
-        at: &At<'_>,
-        place: Place<'_>,
+        at: &ValuePath<'_>,
+        context: RuleContext<'_>,
     ) {
         let at = at.field(RULES);
         let Some(decl) = decl else {
@@ -162,14 +165,14 @@ impl Compiler<'_> {
         }
         for (i, (rule, compiled)) in rules.iter().zip(&node.rules).enumerate() {
             let at = at.index(i);
-            self.price(compiled, decl, &at, place.most);
-            self.old_self(rule, compiled, &at, place.lost);
+            self.price(compiled, decl, &at, context.most);
+            self.old_self(rule, compiled, &at, context.lost);
         }
     }
 
-    /// Adds up what a rule may cost. Its message is made for one value only: the first error is
-    /// enough.
-    fn price(&mut self, rule: &Rule, decl: &Decl, at: &At<'_>, most: Option<u64>) {
+    /// Adds the estimated cost of a rule. Its message is evaluated for one value only: the first
+    /// error is enough.
+    fn price(&mut self, rule: &Rule, decl: &Decl, at: &ValuePath<'_>, most: Option<u64>) {
         let base = self.base;
         let path = |field: &'static str| move || join(base, &at.field(field).path(Keys::Bracketed));
         let mut errors = Vec::new();
@@ -186,7 +189,7 @@ impl Compiler<'_> {
     }
 
     /// Checks the uses of `oldSelf`.
-    fn old_self(&mut self, rule: &Json, compiled: &Rule, at: &At<'_>, lost: Option<&FieldPath>) {
+    fn old_self(&mut self, rule: &Json, compiled: &Rule, at: &ValuePath<'_>, lost: Option<&FieldPath>) {
         if let Some(given @ Json::Bool(_)) = rule.get("optionalOldSelf")
             && compiled.program.is_ok()
             && !compiled.reads_old
@@ -205,12 +208,12 @@ impl Compiler<'_> {
         }
     }
 
-    fn path(&self, at: &At<'_>) -> FieldPath {
+    fn path(&self, at: &ValuePath<'_>) -> FieldPath {
         join(self.base, &at.path(Keys::Bracketed))
     }
 }
 
-/// How many values may stand below one value of a node; none when nothing limits them.
+/// Returns how many values may be below one value of a node; `None` without a limit.
 pub(crate) fn factor(node: &Node) -> Option<u64> {
     let most = match node.kind {
         Some(Type::Object) if node.additional.is_some() => node.max_properties()?,

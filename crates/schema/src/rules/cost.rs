@@ -1,25 +1,27 @@
-//! What rules may cost, from the bounds of the schema alone: each by itself, times the number of
-//! values it runs on, and all of a schema together.
+//! Estimated costs of rules from the bounds of the schema alone: each rule times the number of
+//! values it runs on, and the sum of a schema's rules.
 
 use insula_api::{FieldError, FieldPath};
 
-/// Most units of one rule, over all values of an object that it runs on, as in Kubernetes.
+/// Cost units of one rule over all values of an object, as in Kubernetes.
 pub(crate) const RULE_COST_MAX: u64 = 10_000_000;
-/// Most units of all rules of a schema, as in Kubernetes.
+/// Cost units of all rules of a schema, as in Kubernetes.
 const SCHEMA_COST_MAX: u64 = 100_000_000;
-/// So many of the dearest rules are named when the schema as a whole is too dear.
+/// Most expensive rules named in the refusal of a schema.
 const NAMED_MAX: usize = 4;
 
-/// The estimated costs of a schema's rules.
+/// Estimated costs of a schema's rules.
 #[derive(Debug, Default)]
 pub(super) struct Costs {
     total: u64,
-    /// The dearest, first the dearest. Only those that take a hundredth of the budget or more.
+    /// The most expensive rules, in descending order: only those of at least a hundredth of the
+    /// limit.
     dearest: Vec<(FieldPath, u64)>,
 }
 
 impl Costs {
-    /// Counts the cost of an expression at `path`; the refusal, if it is too much by itself.
+    /// Adds the cost of an expression at `path`. Returns an error if it exceeds the limit of one
+    /// rule.
     pub(super) fn observe(&mut self, what: &str, path: impl Fn() -> FieldPath, cost: u64) -> Option<FieldError> {
         self.total = self.total.saturating_add(cost);
         if cost >= SCHEMA_COST_MAX / 100 {
@@ -33,7 +35,7 @@ impl Costs {
         dear.then(|| FieldError::forbidden(&path(), exceeds(&format!("estimated {what} cost"), cost, RULE_COST_MAX)))
     }
 
-    /// The refusals of a schema whose rules are too dear together.
+    /// Returns the errors of a schema whose rules together exceed the limit.
     pub(super) fn finish(self, schema: &FieldPath) -> Vec<FieldError> {
         if self.total <= SCHEMA_COST_MAX {
             return Vec::new();
@@ -50,7 +52,7 @@ fn exceeds(what: &str, cost: u64, limit: u64) -> String {
     let factor = cost as f64 / limit as f64;
     let factor = match factor {
         f if f > 100.0 => "more than 100x".to_owned(),
-        // Not "1.0x", which would not exceed anything.
+        // `1.0x` would not look like an excess.
         f if f < 1.5 => format!("{f:.6}x"),
         f => format!("{f:.1}x"),
     };

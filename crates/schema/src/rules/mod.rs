@@ -1,11 +1,11 @@
 //! Rules on schemas (`x-kubernetes-validations`): compiled with the schema against the declarations
-//! of their places, priced, and run over an object within one budget.
+//! of their nodes, with estimated costs, and run over an object within one budget.
 
 mod compile;
 mod cost;
 mod run;
 
-use crate::declare::{Stands, declaration};
+use crate::declare::{ObjectRole, declaration};
 use crate::node::Node;
 use crate::structural::{Structural, text};
 use insula_api::{FieldErrorKind, Json};
@@ -15,15 +15,15 @@ use std::sync::Arc;
 pub(crate) use compile::{Trust, compile, factor};
 pub(crate) use cost::RULE_COST_MAX;
 
-/// Cost of all rules for one object, as in Kubernetes.
+/// Cost units of all rules for one object, as in Kubernetes.
 pub const RULE_COST_PER_OBJECT_MAX: u64 = insula_cel::OBJECT_COST_MAX;
 
-/// One rule, compiled.
+/// A compiled rule.
 #[derive(Debug, Clone)]
 pub struct Rule {
     source: Box<str>,
-    /// Or why it does not compile: such a rule fails for every value, so that nothing passes
-    /// unchecked.
+    /// The program, or the error of a rule that does not compile. Such a rule fails for every
+    /// value, so that nothing passes unchecked.
     program: Result<Arc<Program>, Box<str>>,
     message: Box<str>,
     message_program: Option<Arc<Program>>,
@@ -40,32 +40,32 @@ pub(crate) enum Segment {
     Key(String),
 }
 
-/// The result of running rules.
+/// Result of running rules.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// What is refused.
+    /// Errors for which the write is refused.
     pub errors: Vec<insula_api::FieldError>,
-    /// What would be refused if it had not been there before.
+    /// Errors of values that did not change, which become warnings.
     pub warnings: Vec<String>,
 }
 
-/// Runs every rule of the schema on an object. With `old`, transition rules run too and unchanged
-/// values ratchet.
+/// Runs every rule of the schema on an object. With `old`, transition rules run too, and errors of
+/// unchanged values become warnings.
 pub fn check(object: &Json, old: Option<&Json>, schema: &Structural, budget: &mut Budget) -> Findings {
     run::check_value(object, old, schema.root(), budget)
 }
 
 pub(crate) use run::check_value;
 
-/// Why a rule does not compile.
+/// Compile error of a rule.
 #[derive(Debug)]
 struct Failure {
-    /// The field of the rule that is to blame.
+    /// Field of the rule with the error.
     field: &'static str,
     detail: String,
 }
 
-/// What an expression must give.
+/// Required type of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Want {
     Bool,
@@ -73,7 +73,7 @@ enum Want {
 }
 
 impl Rule {
-    /// A rule of a schema, compiled against the declaration of its place. `None` for a rule without
+    /// Compiles a rule of a schema against the declaration of its node. `None` for a rule without
     /// an expression.
     fn parse(rule: &Json, node: &Node, decl: &Decl, trust: Trust) -> Option<(Rule, Option<Failure>)> {
         let source = text(rule, "rule");
@@ -123,12 +123,13 @@ impl Rule {
         Some((rule, failure))
     }
 
-    /// The expression.
+    /// Returns the expression.
     pub fn source(&self) -> &str {
         &self.source
     }
 
-    /// The fields that it reads, from its place: what stands below them may be read, too.
+    /// Returns the fields that the rule reads, relative to its node. It may also read everything
+    /// below them.
     pub(crate) fn reads(&self) -> impl Iterator<Item = &[String]> {
         let references = self.program.iter().flat_map(|program| program.references());
         references
@@ -136,18 +137,18 @@ impl Rule {
             .map(|reference| reference.path.as_slice())
     }
 
-    /// What it costs at most for one value, by the bounds of the schema. None if it does not
-    /// compile.
+    /// Returns the most cost units for one value, by the bounds of the schema. `None` if the rule
+    /// does not compile.
     pub fn estimate(&self) -> Option<u64> {
         self.program.as_ref().ok().map(|program| program.estimate().max)
     }
 
-    /// Whether it compares with the value before the write.
+    /// Returns true for a transition rule, which reads `oldSelf`.
     pub fn reads_old(&self) -> bool {
         self.reads_old
     }
 
-    /// What the text of a runtime error shows: the message if there is one.
+    /// Returns the text for a run-time error: the message, if there is one.
     fn shown(&self) -> &str {
         match &*self.message {
             "" => self.source.trim(),
@@ -156,8 +157,8 @@ impl Rule {
     }
 }
 
-/// Compiles one expression. A stored one that is wrong by its types was accepted once: it runs
-/// without them.
+/// Compiles one expression. A stored expression with type errors was accepted once: it runs without
+/// types.
 fn expression(source: &str, env: &Env, want: Want, trust: Trust) -> Result<Arc<Program>, String> {
     let error = match Program::compile_in(source, env) {
         Ok(program) if fits(program.result(), want) => return Ok(Arc::new(program)),
@@ -182,7 +183,7 @@ fn fits(given: &Type, want: Want) -> bool {
     }
 }
 
-/// The error kind of a rule's `reason`.
+/// Returns the error kind of a rule's `reason`.
 pub(crate) fn reason(text: &str) -> Option<FieldErrorKind> {
     match text {
         "" | "FieldValueInvalid" => Some(FieldErrorKind::Invalid),
@@ -193,7 +194,7 @@ pub(crate) fn reason(text: &str) -> Option<FieldErrorKind> {
     }
 }
 
-/// A rule as Go's encoder prints the struct that holds it: what errors of compilation show.
+/// Renders a rule as Go's encoder prints its struct, for compile errors.
 fn go_json(rule: &Json) -> String {
     let string = |name: &str| Json::from(text(rule, name)).to_string();
     let other = |name: &str| rule.get(name).unwrap_or(&Json::Null).to_string();
@@ -211,7 +212,7 @@ fn go_json(rule: &Json) -> String {
         .replace('&', "\\u0026")
 }
 
-/// Parses `.a.b`, `.a['key']`. `None` when it is neither; list indices are not allowed.
+/// Parses `.a.b` and `.a['key']`; `None` for other texts. List indices are not allowed.
 pub(crate) fn parse_field_path(path: &str) -> Option<Vec<Segment>> {
     let mut segments = Vec::new();
     let mut rest = path;
@@ -236,7 +237,7 @@ pub(crate) fn parse_field_path(path: &str) -> Option<Vec<Segment>> {
     Some(segments)
 }
 
-/// However a step is written, it is a field where the schema has fields and a key where it has not.
+/// Resolves steps in either notation: a field where the schema has fields, a key otherwise.
 fn resolve(path: Vec<Segment>, node: &Node) -> Vec<Segment> {
     let mut at = Some(node);
     let steps = path.into_iter().map(|step| {
@@ -252,7 +253,7 @@ fn resolve(path: Vec<Segment>, node: &Node) -> Vec<Segment> {
     steps.collect()
 }
 
-/// The declaration of a place with rules, named as messages show it.
-fn declare(node: &Node, stands: Stands) -> Option<Decl> {
+/// Returns the declaration of a node with rules, with the type name of messages.
+fn declare(node: &Node, stands: ObjectRole) -> Option<Decl> {
     declaration(node, stands, "selfType")
 }

@@ -1,26 +1,26 @@
-//! Running rules over an object.
+//! Evaluation of rules over an object.
 //!
 //! Rules of an object run before those of its fields. A transition rule (one that reads `oldSelf`)
-//! only runs where the old value is known: fields and map entries by name, items of keyed lists by
-//! key, items of other lists never. On an update, a rule without `oldSelf` that finds a value wrong
-//! which did not change warns only; where the old value is not known, what did not change is the
-//! list that holds it.
+//! runs only where the old value is known: fields and map entries by name, items of keyed lists by
+//! key, items of other lists never. On an update, a rule without `oldSelf` that fails for an
+//! unchanged value gives a warning; where the old value is unknown, the enclosing list decides if
+//! the value counts as unchanged.
 
 use super::{Findings, Rule, Segment};
-use crate::at::{At, Keys};
 use crate::list_type::Correlation;
 use crate::node::{Node, Type};
 use crate::validate::kind_of;
+use crate::value_path::{Keys, ValuePath};
 use insula_api::{FieldError, FieldErrorKind, Json};
 use insula_cel::{Activation, Budget, EvalError, Outcome};
 use std::cell::OnceCell;
 
-/// Longer messages are not used, as in Kubernetes.
+/// Bytes of a message. Longer messages are not used, as in Kubernetes.
 const MESSAGE_BYTES_MAX: usize = 5 * 1024;
-/// Rules stop after so many errors, as validation does.
+/// Errors after which rules stop, as validation does.
 const ERRORS_MAX: usize = 1000;
 
-/// As [`super::check`], of a value that stands at `node`.
+/// Runs the rules on a value of `node`, as [`super::check`] does on an object.
 pub(crate) fn check_value(value: &Json, old: Option<&Json>, node: &Node, budget: &mut Budget) -> Findings {
     let mut run = Run {
         findings: Findings::default(),
@@ -33,11 +33,11 @@ pub(crate) fn check_value(value: &Json, old: Option<&Json>, node: &Node, budget:
         pair: pair.as_ref(),
         known: old.is_some(),
     };
-    run.walk(value, node, before, &At::ROOT);
+    run.walk(value, node, before, &ValuePath::ROOT);
     run.findings
 }
 
-/// A value and what it was before.
+/// A value and its old value.
 struct Pair<'a> {
     new: &'a Json,
     old: &'a Json,
@@ -55,19 +55,19 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// What is known of a value's past.
+/// Knowledge about a value's old value.
 #[derive(Clone, Copy)]
 struct Before<'p, 'a> {
-    /// The value before.
+    /// The old value.
     old: Option<&'a Json>,
-    /// The value and its past, or those of the nearest value above that has one.
+    /// The value with its old value, or those of the nearest enclosing value that has one.
     pair: Option<&'p Pair<'a>>,
-    /// Whether `pair` is the value's own.
+    /// True if `pair` is the value's own.
     known: bool,
 }
 
 impl<'p, 'a> Before<'p, 'a> {
-    /// The past of a value below, given its own.
+    /// Returns the knowledge about a value below.
     fn below<'q>(self, old: Option<&'a Json>, own: Option<&'q Pair<'a>>) -> Before<'q, 'a>
     where
         'p: 'q,
@@ -91,7 +91,7 @@ struct Run<'b> {
 }
 
 impl Run<'_> {
-    fn walk<'a>(&mut self, value: &'a Json, node: &Node, before: Before<'_, 'a>, at: &At<'_>) {
+    fn walk<'a>(&mut self, value: &'a Json, node: &Node, before: Before<'_, 'a>, at: &ValuePath<'_>) {
         if !node.below.rules || value.is_null() || self.exhausted || self.findings.errors.len() >= ERRORS_MAX {
             return;
         }
@@ -117,7 +117,7 @@ impl Run<'_> {
                 let Some(items) = node.items().filter(|i| i.below.rules) else {
                     return;
                 };
-                let mut olds = Correlation::of(before.old, node);
+                let mut olds = Correlation::new(before.old, node);
                 for (index, item) in list.iter().enumerate() {
                     self.child(item, items, before, olds.find(item), &at.index(index));
                 }
@@ -126,12 +126,19 @@ impl Run<'_> {
         }
     }
 
-    fn child<'a>(&mut self, value: &'a Json, node: &Node, parent: Before<'_, 'a>, old: Option<&'a Json>, at: &At<'_>) {
+    fn child<'a>(
+        &mut self,
+        value: &'a Json,
+        node: &Node,
+        parent: Before<'_, 'a>,
+        old: Option<&'a Json>,
+        at: &ValuePath<'_>,
+    ) {
         let own = old.filter(|_| parent.known).map(|old| Pair::new(value, old));
         self.walk(value, node, parent.below(old, own.as_ref()), at);
     }
 
-    fn rule(&mut self, rule: &Rule, value: &Json, node: &Node, before: Before<'_, '_>, at: &At<'_>) {
+    fn rule(&mut self, rule: &Rule, value: &Json, node: &Node, before: Before<'_, '_>, at: &ValuePath<'_>) {
         let old = before.old.filter(|o| !o.is_null());
         if rule.reads_old && !rule.optional_old && old.is_none() {
             return;
@@ -177,8 +184,8 @@ impl Run<'_> {
         self.findings.errors.push(error);
     }
 
-    /// The error of a rule that does not hold.
-    fn failed(&mut self, rule: &Rule, value: &Json, old: Option<&Json>, node: &Node, at: &At<'_>) -> FieldError {
+    /// Returns the error of a rule that does not hold.
+    fn failed(&mut self, rule: &Rule, value: &Json, old: Option<&Json>, node: &Node, at: &ValuePath<'_>) -> FieldError {
         let detail = match self.message(rule, value, old, node) {
             Ok(Some(text)) => text,
             Ok(None) if rule.message.is_empty() => format!("failed rule: {}", rule.source().trim()),
@@ -193,7 +200,7 @@ impl Run<'_> {
             Segment::Field(name) => path.child(name),
             Segment::Key(key) => path.key(key),
         });
-        // Objects and lists are not echoed; neither is anything when the error points elsewhere.
+        // Objects and lists are not echoed, nor is any value when the error points elsewhere.
         let shown = match value {
             Json::Object(_) | Json::Array(_) => String::new(),
             scalar => scalar.to_string(),
@@ -210,11 +217,11 @@ impl Run<'_> {
         error
     }
 
-    /// What the rule's `messageExpression` says; nothing when there is none or it says nothing that
-    /// can be used.
+    /// Evaluates the rule's `messageExpression`. `None` if there is none or its result is unusable.
     ///
     /// # Errors
-    /// The budget is used up.
+    ///
+    /// Fails if the budget is used up.
     fn message(
         &mut self,
         rule: &Rule,
@@ -228,8 +235,8 @@ impl Run<'_> {
         let text = match program.eval(&activation(rule, value, old, node), self.budget) {
             Ok(Outcome::Value(Json::String(text))) => text,
             Err(EvalError::CostExceeded) if self.budget.exhausted() => {
-                let why = "messageExpression evaluation failed due to running out of cost budget, no further validation \
-                           rules will be run";
+                let why = "messageExpression evaluation failed due to running out of cost budget, no further \
+                           validation rules will be run";
                 return Err(why.to_owned());
             }
             Err(EvalError::CostExceeded) => {
@@ -248,8 +255,8 @@ impl Run<'_> {
 
 const NOT_BOOL: &str = "rule did not evaluate to a bool";
 
-/// An error that names the type of the value, not the value.
-fn type_at(at: &At<'_>, value: &Json, detail: String) -> FieldError {
+/// Returns an error with the type of the value instead of the value.
+fn type_at(at: &ValuePath<'_>, value: &Json, detail: String) -> FieldError {
     FieldError::invalid_text(&at.path(Keys::Bracketed), format!("\"{}\"", kind_of(value)), detail)
 }
 
@@ -263,7 +270,7 @@ fn activation<'a>(rule: &Rule, value: &'a Json, old: Option<&'a Json>, node: &No
     }
 }
 
-/// Numbers written without a fraction are still of type double where the schema says `number`.
+/// Binds a value. Numbers without a fraction are of type double where the schema says `number`.
 fn bind<'a>(activation: Activation<'a>, name: &'static str, value: &'a Json, node: &Node) -> Activation<'a> {
     match (node.kind, value) {
         (Some(Type::Number), Json::Number(n)) if n.is_i64() => {

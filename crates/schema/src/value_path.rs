@@ -1,10 +1,9 @@
-//! Where a walk stands: a path kept on the stack, and written out only when there is something to
-//! report.
+//! Paths of values during a walk, kept on the stack and rendered only for errors.
 
 use insula_api::FieldPath;
 use std::fmt::Write;
 
-/// One step below a value.
+/// One step from a value to a part of it.
 #[derive(Debug, Clone, Copy)]
 enum Step<'a> {
     Root,
@@ -15,40 +14,40 @@ enum Step<'a> {
 
 /// A path as a linked list of stack frames.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct At<'a> {
-    parent: Option<&'a At<'a>>,
+pub(crate) struct ValuePath<'a> {
+    parent: Option<&'a ValuePath<'a>>,
     step: Step<'a>,
 }
 
-/// How entries of maps are written: `spec.sizes.x` by schema errors, `spec.sizes[x]` by all others.
+/// Notation of map entries: `spec.sizes.x` in schema errors, `spec.sizes[x]` elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keys {
     Dotted,
     Bracketed,
 }
 
-impl<'a> At<'a> {
-    pub(crate) const ROOT: At<'static> = At {
+impl<'a> ValuePath<'a> {
+    pub(crate) const ROOT: ValuePath<'static> = ValuePath {
         parent: None,
         step: Step::Root,
     };
 
-    pub(crate) fn field(&'a self, name: &'a str) -> At<'a> {
-        At {
+    pub(crate) fn field(&'a self, name: &'a str) -> ValuePath<'a> {
+        ValuePath {
             parent: Some(self),
             step: Step::Field(name),
         }
     }
 
-    pub(crate) fn key(&'a self, key: &'a str) -> At<'a> {
-        At {
+    pub(crate) fn key(&'a self, key: &'a str) -> ValuePath<'a> {
+        ValuePath {
             parent: Some(self),
             step: Step::Key(key),
         }
     }
 
-    pub(crate) fn index(&'a self, index: usize) -> At<'a> {
-        At {
+    pub(crate) fn index(&'a self, index: usize) -> ValuePath<'a> {
+        ValuePath {
             parent: Some(self),
             step: Step::Index(index),
         }
@@ -92,7 +91,7 @@ impl<'a> At<'a> {
     }
 }
 
-/// `base` and then `below`, which may be empty or start with an index.
+/// Joins `base` and `below`, which may be empty or start with an index.
 pub(crate) fn join(base: &FieldPath, below: &FieldPath) -> FieldPath {
     if below.is_root() {
         base.clone()
