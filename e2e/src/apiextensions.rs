@@ -14,7 +14,7 @@ use crate::{Client, Etcd, Server, Who, until, unused_port};
 const NOWHERE: &str = "{apiVersion: v1, kind: Config, current-context: none, users: [{name: none, user: {}}], \
     clusters: [{name: none, cluster: {server: 'http://127.0.0.1:1'}}], contexts: [{name: none, context: {cluster: none, user: none}}]}";
 
-/// What asks a kube-apiserver, which is not there.
+/// A client of a kube-apiserver, which is not there.
 const PLUGINS_OFF: &str = "NamespaceLifecycle,MutatingAdmissionWebhook,ValidatingAdmissionWebhook,ValidatingAdmissionPolicy,MutatingAdmissionPolicy";
 
 /// A running apiextensions-apiserver on an etcd of its own, killed at the end.

@@ -171,11 +171,11 @@ impl Generator {
         // The metadata of the whole object is Kubernetes' and not the schema's.
         for (name, value) in object.as_object().into_iter().flatten() {
             if !matches!(name.as_str(), "apiVersion" | "kind" | "metadata") {
-                let place = Place {
+                let location = FieldLocation {
                     pointer: format!("/{name}"),
                     field: name.clone(),
                 };
-                walk(&schema["properties"][name], value, &place, object, &mut found);
+                walk(&schema["properties"][name], value, &location, object, &mut found);
             }
         }
         found
@@ -188,35 +188,35 @@ fn required(schema: &Value, name: &str) -> bool {
         .is_some_and(|names| names.iter().any(|required| required == name))
 }
 
-/// A place in an object, as JSON pointers and as field errors write it.
-struct Place {
+/// A field of an object, as JSON pointers and as field errors write it.
+struct FieldLocation {
     pointer: String,
     field: String,
 }
 
-fn walk(schema: &Value, value: &Value, place: &Place, whole: &Value, found: &mut Vec<Breakage>) {
+fn walk(schema: &Value, value: &Value, location: &FieldLocation, whole: &Value, found: &mut Vec<Breakage>) {
     for (broken, message) in broken_values(schema) {
         let mut object = whole.clone();
-        if let Some(target) = object.pointer_mut(&place.pointer) {
+        if let Some(target) = object.pointer_mut(&location.pointer) {
             *target = broken;
         }
         found.push(Breakage {
             object,
-            field: place.field.clone(),
+            field: location.field.clone(),
             message,
         });
     }
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                let pointer = format!("{}/{}", place.pointer, name.replace('~', "~0").replace('/', "~1"));
+                let pointer = format!("{}/{}", location.pointer, name.replace('~', "~0").replace('/', "~1"));
                 let (schema_of, field) = match schema["properties"].get(name) {
-                    Some(schema_of) => (schema_of, format!("{}.{name}", place.field)),
-                    None => (&schema["additionalProperties"], format!("{}.{name}", place.field)),
+                    Some(schema_of) => (schema_of, format!("{}.{name}", location.field)),
+                    None => (&schema["additionalProperties"], format!("{}.{name}", location.field)),
                 };
                 if required(schema, name) && schema_of.get("default").is_none() {
                     let mut object = whole.clone();
-                    if let Some(Value::Object(parent)) = object.pointer_mut(&place.pointer) {
+                    if let Some(Value::Object(parent)) = object.pointer_mut(&location.pointer) {
                         parent.remove(name);
                     }
                     found.push(Breakage {
@@ -225,14 +225,14 @@ fn walk(schema: &Value, value: &Value, place: &Place, whole: &Value, found: &mut
                         message: "Required value",
                     });
                 }
-                walk(schema_of, value, &Place { pointer, field }, whole, found);
+                walk(schema_of, value, &FieldLocation { pointer, field }, whole, found);
             }
         }
         Value::Array(items) => {
             for (index, value) in items.iter().enumerate() {
-                let pointer = format!("{}/{index}", place.pointer);
-                let field = format!("{}[{index}]", place.field);
-                walk(&schema["items"], value, &Place { pointer, field }, whole, found);
+                let pointer = format!("{}/{index}", location.pointer);
+                let field = format!("{}[{index}]", location.field);
+                walk(&schema["items"], value, &FieldLocation { pointer, field }, whole, found);
             }
         }
         _ => {}

@@ -18,7 +18,7 @@ use tokio_rustls::TlsAcceptor;
 
 use crate::{Server, runtime};
 
-/// What a webhook does with a request.
+/// Behaviour of a webhook for one request.
 pub enum Reply {
     /// 200, and this.
     Json(Value),
@@ -63,7 +63,7 @@ impl Hook {
         }
     }
 
-    /// Where it is.
+    /// URL of the webhook.
     pub(crate) fn url(&self) -> &str {
         &self.url
     }
@@ -73,7 +73,7 @@ impl Hook {
         serde_json::json!({"url": format!("{}{path}", self.url), "caBundle": self.ca_bundle})
     }
 
-    /// What it was sent so far at a path, and forgets it.
+    /// Takes the requests that a path received so far.
     pub fn take(&self, path: &str) -> Vec<Value> {
         let mut seen = self.seen.lock().unwrap();
         let (here, others) = std::mem::take(&mut *seen).into_iter().partition(|(at, _)| at == path);

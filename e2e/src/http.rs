@@ -41,7 +41,7 @@ pub struct Client {
     token: Option<String>,
 }
 
-/// What came back.
+/// A response with its body.
 #[derive(Debug)]
 pub struct Answer {
     /// HTTP status.

@@ -18,7 +18,7 @@ pub struct Kubectl {
     cache: TempDir,
 }
 
-/// What a command did.
+/// Result of a command.
 #[derive(Debug)]
 pub struct Ran {
     /// Its exit code; -1 if a signal ended it.

@@ -2,7 +2,7 @@
 //!
 //! Tests are plain functions; what has to wait runs on one runtime of this process. A test takes
 //! the [`shared`] server and makes workspaces of its own there, or starts a [`Server`] when it
-//! wants to kill it. Most tests are stories ([`story`]): scripts of requests and commands with the
+//! wants to kill it. Most tests are scripts ([`run_script`]): requests and commands with the
 //! answers that they must get.
 //!
 //! `INSULA_BIN` names the binary (default: `insula` in the folder that these tests were built in),
@@ -40,7 +40,7 @@ pub use http::{Answer, Client, Who, tls};
 pub use issuer::{Issuer, Signer};
 pub use kubectl::{Kubectl, Ran, run_bounded};
 pub use mirror::mirror;
-pub use script::{scripts_on_disk, story};
+pub use script::{run_script, scripts_on_disk};
 pub use server::{Server, Setup, Stopped, binary, insula, shared, unused_port};
 pub use single::{Http1, Http2};
 pub use slow::Slow;
@@ -57,7 +57,7 @@ use std::{
 /// The longest that anything is waited for.
 pub const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Where futures of tests run.
+/// The runtime for futures of tests.
 pub fn runtime() -> &'static tokio::runtime::Runtime {
     static RUNTIME: LazyLock<tokio::runtime::Runtime> = LazyLock::new(|| {
         tokio::runtime::Builder::new_multi_thread()

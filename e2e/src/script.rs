@@ -1,4 +1,4 @@
-//! Stories: scripts of requests and commands with the answers that they must get.
+//! Scripts of requests and commands with the answers that they must get.
 //!
 //! ```text
 //! # what this is about
@@ -41,7 +41,7 @@ struct Script {
 
 #[derive(Default)]
 struct Step {
-    place: String,
+    location: String,
     title: String,
     command: String,
     options: BTreeMap<String, String>,
@@ -53,25 +53,28 @@ struct Step {
     wanted: String,
 }
 
-/// Tells the story `scripts/NAME.txt` to the shared server.
-pub fn story(name: &str) {
+/// Runs the script `scripts/NAME.txt` against the shared server.
+///
+/// # Panics
+/// Panics at the first step whose answer is not the expected one.
+pub fn run_script(name: &str) {
     let script = read(&folder().join(format!("{name}.txt")));
     let server = shared();
-    let mut stage = Stage::new(&server, &script.workspaces);
+    let mut runner = ScriptRunner::new(&server, &script.workspaces);
     for step in &script.steps {
-        if let Err(error) = stage.play(step) {
+        if let Err(error) = runner.run(step) {
             let recent: Vec<String> = server.log().lines().rev().take(3).map(str::to_owned).collect();
             panic!(
                 "{}: {}\n  {}\n{error}\nlog: {recent:#?}",
-                step.place,
+                step.location,
                 step.title,
-                stage.fill(&step.command)
+                runner.fill(&step.command)
             );
         }
     }
 }
 
-/// Every story, as `kinds/life`.
+/// Names of all scripts, such as `kinds/life`.
 pub fn scripts_on_disk() -> Vec<String> {
     let mut found = Vec::new();
     for group in std::fs::read_dir(folder()).unwrap().map(Result::unwrap) {
@@ -102,16 +105,16 @@ fn read(path: &Path) -> Script {
     let mut answer = false;
     for (index, line) in text.lines().enumerate() {
         if let Some(title) = line.strip_prefix("=== ") {
-            let place = format!("{name}:{}", index + 1);
+            let location = format!("{name}:{}", index + 1);
             script.steps.push(Step {
-                place,
+                location,
                 title: title.to_owned(),
                 ..Step::default()
             });
             answer = false;
             continue;
         }
-        let Some(step) = script.steps.last_mut().filter(|step| step.place.starts_with(&name)) else {
+        let Some(step) = script.steps.last_mut().filter(|step| step.location.starts_with(&name)) else {
             head(line, &mut script);
             continue;
         };
@@ -120,7 +123,7 @@ fn read(path: &Path) -> Script {
             step.code = words
                 .next()
                 .and_then(|code| code.parse().ok())
-                .unwrap_or_else(|| panic!("{}: {line}", step.place));
+                .unwrap_or_else(|| panic!("{}: {line}", step.location));
             step.eventually = words.next() == Some("eventually");
             answer = true;
         } else if let Some((key, value)) = line.strip_prefix("@ ").and_then(|option| option.split_once(": ")) {
@@ -151,8 +154,8 @@ fn head(line: &str, script: &mut Script) {
     }
 }
 
-/// A server with the workspaces of one story.
-struct Stage<'a> {
+/// Runs the steps of one script: the server, the workspaces, and values captured from answers.
+struct ScriptRunner<'a> {
     server: &'a Server,
     admin: Client,
     clients: BTreeMap<String, Client>,
@@ -161,7 +164,7 @@ struct Stage<'a> {
     variables: Captures,
 }
 
-impl<'a> Stage<'a> {
+impl<'a> ScriptRunner<'a> {
     fn new(server: &'a Server, workspaces: &[String]) -> Self {
         let admin = server.admin();
         let mut variables = Captures::new();
@@ -195,7 +198,7 @@ impl<'a> Stage<'a> {
         self.variables.iter().fold(text.to_owned(), replace)
     }
 
-    fn play(&mut self, step: &Step) -> Result<(), String> {
+    fn run(&mut self, step: &Step) -> Result<(), String> {
         let begun = Instant::now();
         loop {
             let result = if step.command.starts_with("kubectl ") {
@@ -210,7 +213,7 @@ impl<'a> Stage<'a> {
         }
     }
 
-    fn place(&self, step: &Step) -> String {
+    fn location(&self, step: &Step) -> String {
         let name = step.options.get("in").unwrap_or(&self.default);
         // A path that an earlier answer gave, or one that is written out.
         self.variables.get(name).cloned().unwrap_or_else(|| self.fill(name))
@@ -247,7 +250,7 @@ impl<'a> Stage<'a> {
         }
         match step.options.get("in").map(String::as_str) {
             Some("none") => client,
-            _ => client.at(&self.place(step)),
+            _ => client.at(&self.location(step)),
         }
     }
 
@@ -350,7 +353,7 @@ impl<'a> Stage<'a> {
         let arguments: Vec<&str> = words.iter().skip(1).chain(&view).map(String::as_str).collect();
         // kubectl takes what begins with a brace for JSON.
         let input = self.body(step)?;
-        let ran = kubectl.run(&self.place(step), &arguments, &String::from_utf8_lossy(&input));
+        let ran = kubectl.run(&self.location(step), &arguments, &String::from_utf8_lossy(&input));
         if ran.code != step.code {
             return Err(format!("want exit code {}, got {}: {}", step.code, ran.code, ran.text));
         }

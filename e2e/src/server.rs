@@ -39,7 +39,7 @@ pub fn insula(arguments: &[&str]) -> Command {
     command
 }
 
-/// Where the binary is.
+/// Path of the binary.
 pub fn binary() -> PathBuf {
     if let Some(given) = std::env::var_os("INSULA_BIN") {
         return given.into();
@@ -180,7 +180,7 @@ impl Server {
 
     fn ready(&mut self) -> Option<Result<String, String>> {
         if let Some(status) = self.process.try_wait().unwrap() {
-            // What it wrote last may still be on its way.
+            // Its last lines may not have arrived yet.
             self.reader.take().map(JoinHandle::join);
             return Some(Err(format!("the server ended with {status}:\n{}", self.log())));
         }
@@ -209,7 +209,7 @@ impl Server {
         self.dir.path().join("data")
     }
 
-    /// What it wrote so far.
+    /// Returns its log so far.
     pub fn log(&self) -> String {
         self.lines.lock().unwrap().join("\n")
     }

@@ -1,4 +1,4 @@
-//! What lies in the store of a server that is not running, changed behind its back: objects as
+//! Direct changes to the store of a server that is not running: objects as
 //! rules of before left them, and what a disk could lose.
 
 use std::{ops::ControlFlow, path::Path, sync::Arc};

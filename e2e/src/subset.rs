@@ -1,4 +1,4 @@
-//! Whether an answer has what a script expects: the expectation is a part of the answer.
+//! Comparison of an answer with an expectation, which is a part of the answer.
 
 use std::collections::BTreeMap;
 

@@ -2,19 +2,19 @@
 
 use std::path::Path;
 
-/// The cells of a row: what, state, remarks, tests.
+/// The cells of a row: behaviour, state, remarks, tests.
 fn rows(document: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = document.lines().filter(|line| line.starts_with('|'));
     rows.filter(|line| !line.starts_with("| |") && !line.starts_with("|--"))
         .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
 }
 
-/// What stands between backticks.
+/// Texts between backticks.
 fn named(cell: &str) -> impl Iterator<Item = &str> {
     cell.split('`').skip(1).step_by(2)
 }
 
-/// A story, a file of the tests from outside, or a path.
+/// Returns true for the name of a script, of a file of end-to-end tests, or of any file.
 fn exists(root: &Path, test: &str) -> bool {
     let places = [
         format!("e2e/scripts/{test}.txt"),

@@ -1,9 +1,10 @@
-//! Who gets in, and where: by certificate, by token, by every path, by watches that are open.
+//! Authentication and authorization: by certificate, by token, by every path, by watches that are
+//! open.
 
 use insula_e2e::{Server, Who, shared, workspace_owned_by};
 use serde_json::json;
 
-stories!("access": accounts, everybody, groups, identities, policy, reviews, roles, tenants, types);
+scripts!("access": accounts, everybody, groups, identities, policy, reviews, roles, tenants, types);
 
 /// A token that is a prefix, a suffix or another case of a known one is none.
 #[test]
@@ -29,7 +30,7 @@ fn only_the_whole_token_is_one() {
     }
 }
 
-/// What a refusal says does not depend on whether the thing is there.
+/// The text of a refusal does not depend on whether the object exists.
 #[test]
 fn refusals_do_not_tell_what_exists() {
     let server = shared();
@@ -72,7 +73,7 @@ fn a_strangers_certificate_is_refused() {
     assert!(insula_e2e::runtime().block_on(client.request(request)).is_err());
 }
 
-/// What a workspace gave out ends with it, whichever workspace it is shown to.
+/// Credentials of a workspace end with it, whichever workspace they are shown to.
 #[test]
 fn tokens_of_accounts_end_with_their_workspace() {
     let server = shared();

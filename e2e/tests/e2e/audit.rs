@@ -1,4 +1,4 @@
-//! What happened and why it was refused: the audit log, through every door.
+//! The audit log: requests over HTTP, gRPC and virtual workspaces, and the reasons of refusals.
 
 use std::{fs, path::Path};
 
@@ -23,8 +23,8 @@ fn id(answer: &Answer) -> String {
     answer.headers["audit-id"].to_str().unwrap().to_owned()
 }
 
-/// The line about an answer.
-fn told(server: &Server, answer: &Answer) -> Value {
+/// Returns the line of the audit log about an answer.
+fn audit_line(server: &Server, answer: &Answer) -> Value {
     let id = id(answer);
     until("the request is in the audit log", || {
         lines(&log(server)).into_iter().find(|event| event["auditID"] == *id)
@@ -48,7 +48,7 @@ fn every_refusal_is_recorded_with_its_reason() {
     let (path, cluster) = workspace_owned_by(&server, "alice");
     let (alice, bob) = (token(&server, "alice").at(&path), token(&server, "bob").at(&path));
 
-    let made = told(&server, &alice.post(MAPS, &map("a")));
+    let made = audit_line(&server, &alice.post(MAPS, &map("a")));
     let want = json!({"resource": "configmaps", "namespace": "default", "name": "a", "apiVersion": "v1"});
     assert_eq!(
         (
@@ -75,7 +75,7 @@ fn every_refusal_is_recorded_with_its_reason() {
 
     let denied = bob.get(&format!("{MAPS}/a"));
     assert!(!denied.text.contains("content"), "{}", denied.text);
-    let denied = told(&server, &denied);
+    let denied = audit_line(&server, &denied);
     assert_eq!(denied["responseStatus"]["reason"], "Forbidden");
     for (key, value) in [
         ("authorization.k8s.io/decision", "forbid"),
@@ -87,7 +87,7 @@ fn every_refusal_is_recorded_with_its_reason() {
 
     let reason = |answer: Answer, code: u16| -> String {
         assert_eq!(answer.code, code, "{}", answer.text);
-        let event = told(&server, &answer);
+        let event = audit_line(&server, &answer);
         assert_eq!(event["responseStatus"]["code"], code);
         event["annotations"]["insula.io/reason"]
             .as_str()
@@ -106,7 +106,7 @@ fn every_refusal_is_recorded_with_its_reason() {
     );
     let invalid = alice.post(MAPS, &json!({"metadata": {"name": "A"}}));
     assert_eq!(invalid.code, 422);
-    assert_eq!(told(&server, &invalid)["responseStatus"]["reason"], "Invalid");
+    assert_eq!(audit_line(&server, &invalid)["responseStatus"]["reason"], "Invalid");
     reason(server.client(Who::Anonymous).get("/metrics"), 403);
 
     let text = fs::read_to_string(log(&server)).unwrap();
@@ -227,7 +227,7 @@ fn a_refusal_is_explained_with_what_would_allow_it() {
     let one = format!("{MAPS}/a");
     let denied = bob.get(&one);
     assert_eq!(denied.code, 403);
-    told(&server, &denied);
+    audit_line(&server, &denied);
     let (code, text) = explained(&server, &id(&denied));
     assert_eq!(code, Some(0), "{text}");
     let wanted = format!(
@@ -254,14 +254,14 @@ fn a_refusal_is_explained_with_what_would_allow_it() {
     assert_eq!(bob.get(MAPS).code, 403, "and nothing else");
 
     let nobody = server.client(Who::Token("guessed".into())).at(&path).get(&one);
-    told(&server, &nobody);
+    audit_line(&server, &nobody);
     let (_, text) = explained(&server, &id(&nobody));
     assert!(text.contains("401 Unauthorized: invalid bearer token"), "{text}");
     let (code, text) = explained(&server, "00000000-0000-4000-8000-000000000000");
     assert_eq!(code, Some(1), "{text}");
 }
 
-/// What policies note, and what they would refuse, is in the line of the write.
+/// Notes of policies, and refusals that they only audit, are in the line of the write.
 #[test]
 fn notes_of_policies_are_in_the_line_of_the_write() {
     let server = Server::start();
@@ -286,7 +286,7 @@ fn notes_of_policies_are_in_the_line_of_the_write() {
     }
     let made = client.post(MAPS, &map("a"));
     assert_eq!(made.code, 201, "{}", made.text);
-    let notes = &told(&server, &made)["annotations"];
+    let notes = &audit_line(&server, &made)["annotations"];
     assert_eq!(notes["notes/who"], "made a");
     let failures = notes["validation.policy.admission.k8s.io/validation_failure"]
         .as_str()

@@ -1,3 +1,3 @@
 //! The binding reconciler, seen by tenants.
 
-stories!("binding": answers, lifecycle, losses, missing, conflicts, offers, rebind, rules);
+scripts!("binding": answers, lifecycle, losses, missing, conflicts, offers, rebind, rules);

@@ -7,7 +7,7 @@ use std::{
     thread,
 };
 
-stories!("builtin": apis, certificates, events, garbage, quota, surroundings);
+scripts!("builtin": apis, certificates, events, garbage, quota, surroundings);
 
 /// However many ask at once, a quota's places are given out once each; who finds none is told so,
 /// and nobody else waits.

@@ -6,10 +6,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use insula_e2e::{Client, shared, story, until, with_widgets, workspace};
+use insula_e2e::{Client, run_script, shared, until, with_widgets, workspace};
 use serde_json::{Value, json};
 
-stories!("conversion": acceptance, change, failing, forms, laws, proof, selectors, spellings, weak_points);
+scripts!("conversion": acceptance, change, failing, forms, laws, proof, selectors, spellings, weak_points);
 
 const APIS: &str = "/apis/apis.kcp.io/v1alpha1";
 
@@ -118,11 +118,11 @@ fn expressions_that_are_bombs_to_run_fail_for_their_object_only() {
     }
 }
 
-/// Three stories at once share one server and do not see each other.
+/// Three scripts at once share one server and do not see each other.
 #[test]
 fn tenants_do_not_see_each_other() {
     let tenants: Vec<_> = (0..3)
-        .map(|_| std::thread::spawn(|| story("conversion/acceptance")))
+        .map(|_| std::thread::spawn(|| run_script("conversion/acceptance")))
         .collect();
     for tenant in tenants {
         tenant.join().unwrap();

@@ -1,4 +1,4 @@
-//! What the documents tell people to type works when it is typed.
+//! The command blocks of the documents, run as they are written.
 //!
 //! Blocks marked `sh`, `bash` or `console` are run, those of one file in order in one `bash -e`, in
 //! a folder that has this repository's `config` and nothing else, with `insula` on the path: a

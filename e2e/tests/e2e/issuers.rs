@@ -116,7 +116,7 @@ fn keys_of_an_issuer_change_and_strangers_do_not_have_it_called() {
     let old = issuer.rotate("second");
     assert_eq!(maps(&server, &issuer.token(&json!({})), "root"), 403);
     assert_eq!(issuer.fetches(), 1);
-    // What the issuer publishes no more counts no more.
+    // A key that the issuer no longer publishes is no longer accepted.
     assert_eq!(maps(&server, &issuer.token_by(&old, &json!({})), "root"), 401);
     for n in 0..20 {
         let stranger = issuer.token_by(&Signer::new(&format!("stranger-{n}")), &json!({}));
@@ -196,7 +196,7 @@ fn a_silent_issuer_is_given_up_and_another_takes_its_place() {
     assert_eq!(maps(&server, &token, "root"), 403);
 }
 
-/// The same door over gRPC: paths of a workspace and those below it.
+/// The same rules over gRPC: paths of a workspace and those below it.
 fn tree(server: &Server, token: &str, at: &str) -> Result<Vec<String>, Code> {
     let channel = grpc::channel(server, &Who::Anonymous);
     runtime().block_on(async {

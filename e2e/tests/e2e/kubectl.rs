@@ -2,10 +2,10 @@
 
 use std::{io::BufRead, process::Stdio};
 
-use insula_e2e::{Kubectl, shared, story, until, workspace};
+use insula_e2e::{Kubectl, run_script, shared, until, workspace};
 use serde_json::{Value, json};
 
-stories!("kubectl": apply, bound, flows, kinds, plugins);
+scripts!("kubectl": apply, bound, flows, kinds, plugins);
 
 /// `kubectl edit` reads, lets an editor change, and patches.
 #[test]
@@ -152,11 +152,11 @@ fn the_contexts_work_as_they_are() {
     }
 }
 
-/// The same story by the cluster's name instead of its path is part of `kinds`; here bound
+/// The same script by the cluster's name instead of its path is part of `kinds`; here bound
 /// resources.
 #[test]
 fn two_users_of_kubectl_do_not_see_each_other() {
-    let both = [(); 2].map(|()| std::thread::spawn(|| story("kubectl/bound")));
+    let both = [(); 2].map(|()| std::thread::spawn(|| run_script("kubectl/bound")));
     both.into_iter().for_each(|one| one.join().unwrap());
 }
 

@@ -195,7 +195,7 @@ fn what_is_open_at_once_has_limits() {
     until("dave's watch is over", || (dave.get(&again).code == 200).then_some(()));
 }
 
-/// What all users of a workspace do together leaves room for other workspaces.
+/// All users of one workspace together leave room for other workspaces.
 #[test]
 fn a_workspace_has_limits_of_its_own() {
     let limits =

@@ -2,13 +2,13 @@
 //! linked once and its tests share a server.
 #![allow(clippy::unwrap_used)]
 
-/// A test for each story, and the list of them.
-macro_rules! stories {
+/// Defines a test for each script of a group, and the list of the group.
+macro_rules! scripts {
     ($group:literal: $($name:ident),* $(,)?) => {
-        pub(crate) const STORIES: &[&str] = &[$(concat!($group, "/", stringify!($name))),*];
+        pub(crate) const SCRIPTS: &[&str] = &[$(concat!($group, "/", stringify!($name))),*];
         $(#[test]
         fn $name() {
-            insula_e2e::story(concat!($group, "/", stringify!($name)));
+            insula_e2e::run_script(concat!($group, "/", stringify!($name)));
         })*
     };
 }
@@ -47,19 +47,19 @@ mod wire;
 mod workspaces;
 
 #[test]
-fn every_story_is_told() {
+fn every_script_is_run() {
     let groups = [
-        access::STORIES,
-        binding::STORIES,
-        conversion::STORIES,
-        kinds::STORIES,
-        kubectl::STORIES,
-        policies::STORIES,
-        serving::STORIES,
-        builtin::STORIES,
-        views::STORIES,
+        access::SCRIPTS,
+        binding::SCRIPTS,
+        conversion::SCRIPTS,
+        kinds::SCRIPTS,
+        kubectl::SCRIPTS,
+        policies::SCRIPTS,
+        serving::SCRIPTS,
+        builtin::SCRIPTS,
+        views::SCRIPTS,
     ];
-    let mut told = groups.concat();
-    told.sort_unstable();
-    assert_eq!(told, insula_e2e::scripts_on_disk());
+    let mut run = groups.concat();
+    run.sort_unstable();
+    assert_eq!(run, insula_e2e::scripts_on_disk());
 }

@@ -1,3 +1,3 @@
 //! Admission policies: what a workspace says about its own writes.
 
-stories!("policies": matching, mutating, provider, validating);
+scripts!("policies": matching, mutating, provider, validating);

@@ -1,4 +1,4 @@
-//! What nobody has to switch on: how a server behaves whose operator set nothing.
+//! Secure defaults: the behaviour of a server whose operator set nothing.
 
 use std::{
     io::{Read, Write},

@@ -3,7 +3,7 @@
 use insula_e2e::{shared, workspace};
 use serde_json::{Value, json};
 
-stories!("serving": apply, changes, corners, definition, definitions, discovery, documents, lists, naming, owners, pipeline, refusals, representations, revisions, subresources, verbs, watches, writes);
+scripts!("serving": apply, changes, corners, definition, definitions, discovery, documents, lists, naming, owners, pipeline, refusals, representations, revisions, subresources, verbs, watches, writes);
 
 /// Pages of a list are of one revision, each object once, whatever the size of the page and
 /// whatever is written meanwhile.

@@ -1,5 +1,5 @@
-//! What operators see: metrics with closed labels, ids of requests, logs that name workspace and
-//! request.
+//! Telemetry for operators: metrics with closed labels, ids of requests, logs that name workspace
+//! and request.
 
 use std::collections::BTreeSet;
 

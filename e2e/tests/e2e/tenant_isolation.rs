@@ -1,4 +1,4 @@
-//! Who is not let in, row by row of the table of negative tests, and through every door: workspaces
+//! Requests that are refused, row by row of the table of negative tests, by every route: workspaces
 //! by path and by the name of their cluster, over HTTP/1.1 and HTTP/2; as watches, WebSockets among
 //! them; through the virtual workspaces of exports, initializers, terminators and schemas, whosever
 //! they are; over gRPC. Whatever is refused changes nothing in the store, its answer names nobody's
@@ -8,8 +8,8 @@
 //! Here are those who come from outside; what a tenant tries in its own workspace is in `tenants`,
 //! bytes that are no request in `framing`, gRPC and other ports in `admin`, browsers in `browsers`,
 //! mounts in `mounts`. Rows 9 and 10 (certificates) are in `access.rs` and `crates/auth/tests`;
-//! rows that need a scene of their own (36, 46, 48–50, 52–63, 65, 66) are in the stories that set
-//! it. Anonymous requests get 403 where the table says 401, as in kcp.
+//! rows that need a scene of their own (36, 46, 48–50, 52–63, 65, 66) are in the scripts that set
+//! it up. Anonymous requests get 403 where the table says 401, as in kcp.
 
 mod admin;
 mod browsers;
@@ -19,10 +19,10 @@ mod framing;
 mod mounts;
 mod names;
 mod revisions;
+mod routes;
 mod row;
 mod scene;
 mod tenants;
-mod ways;
 
 use insula_e2e::{Answer, Server, Signer, Who, shared, until, workspace};
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
@@ -308,7 +308,7 @@ fn system_clusters_are_closed() {
     refuse(&scene, &rows);
 }
 
-/// What row 14 limits: an owner acts as others in the owner's workspace, by roles there, and as
+/// Impersonation (row 14): an owner acts as others in the owner's workspace, by roles there, and as
 /// nobody of the system.
 #[test]
 fn an_owner_borrows_identities_of_the_workspace() {

@@ -79,7 +79,7 @@ fn cannot_be_shown(answer: Answer) {
 }
 
 /// Two workspaces with objects that `v2` cannot show, any more: one of them is to be deleted.
-fn stage() -> (Server, String, String) {
+fn with_unreadable_objects() -> (Server, String, String) {
     let server = Server::start();
     let admin = server.admin();
     let (own, doomed) = (workspace(&admin, "own").0, workspace(&admin, "doomed").0);
@@ -119,7 +119,7 @@ fn stage() -> (Server, String, String) {
 
 #[test]
 fn what_no_version_but_its_own_can_show_is_worked_on_by_its_metadata() {
-    let (server, own, doomed) = stage();
+    let (server, own, doomed) = with_unreadable_objects();
     let client = server.admin().at(&own);
     let (v1, v2) = (engines("v1", "default"), engines("v2", "default"));
 

@@ -1,5 +1,6 @@
-//! What providers see of their consumers: by requests, with kubectl, and a controller of kube-rs.
+//! Virtual workspaces of providers, with the objects of their consumers: by requests, with kubectl,
+//! and a controller of kube-rs.
 
 mod controller;
 
-stories!("views": claims, kubectl, others, provider, kinds, refusals, reviews, schemas);
+scripts!("views": claims, kubectl, others, provider, kinds, refusals, reviews, schemas);

@@ -47,7 +47,7 @@ impl Webhook {
         line.trim_end().to_owned()
     }
 
-    /// What it answers to an API server that trusts `server`'s authority.
+    /// Returns its answer to an API server that trusts `server`'s authority.
     fn asked(&self, server: &Server, to: &str, object: &Value) -> Result<Value, String> {
         let connector = hyper_rustls::HttpsConnectorBuilder::new()
             .with_tls_config(insula_e2e::tls(&server.data_dir(), &Who::Anonymous))

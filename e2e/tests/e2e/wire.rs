@@ -1,4 +1,4 @@
-//! What goes over the wire, beside plain JSON.
+//! Formats and protocols on the wire, beside plain JSON.
 
 use std::{
     io::{Read, Write},
@@ -257,9 +257,9 @@ fn watches_are_websockets_for_browsers() {
 
 /// HTTP/2 by its frames (RFC 9113, 4.1): a client library does not send what a refusal makes
 /// needless, the network does.
-struct Frames(StreamOwned<ClientConnection, TcpStream>);
+struct Http2Connection(StreamOwned<ClientConnection, TcpStream>);
 
-impl Frames {
+impl Http2Connection {
     const DATA: u8 = 0;
     const HEADERS: u8 = 1;
     const GOAWAY: u8 = 7;
@@ -271,7 +271,7 @@ impl Frames {
         config.alpn_protocols = vec![b"h2".to_vec()];
         let connection = ClientConnection::new(Arc::new(config), "127.0.0.1".try_into().unwrap()).unwrap();
         let stream = TcpStream::connect(server.address()).unwrap();
-        let mut frames = Frames(StreamOwned::new(connection, stream));
+        let mut frames = Http2Connection(StreamOwned::new(connection, stream));
         frames.0.write_all(b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").unwrap();
         let (settings, window_update) = (4, 8);
         frames.send(settings, 0, 0, b"");
@@ -320,7 +320,7 @@ fn refusals_do_not_end_a_connection() {
         "/clusters/{}/apis/no.example.io/v1/things",
         workspace(&admin, "refused").0
     );
-    let mut frames = Frames::connect(&server);
+    let mut frames = Http2Connection::connect(&server);
     let authority = server.address().to_string();
     let headers = [
         (":method", "POST"),
@@ -337,14 +337,14 @@ fn refusals_do_not_end_a_connection() {
         frames.0.flush().unwrap();
         std::thread::sleep(Duration::from_millis(50));
         for stream in &some {
-            frames.send(Frames::DATA, Frames::END_STREAM, *stream, b"{}");
+            frames.send(Http2Connection::DATA, Http2Connection::END_STREAM, *stream, b"{}");
         }
         frames.0.flush().unwrap();
         let mut answered = 0;
         while answered < some.len() {
             let (kind, stream, payload) = frames.next();
-            assert_ne!(kind, Frames::GOAWAY, "{}", String::from_utf8_lossy(&payload));
-            answered += usize::from(kind == Frames::HEADERS && some.contains(&stream));
+            assert_ne!(kind, Http2Connection::GOAWAY, "{}", String::from_utf8_lossy(&payload));
+            answered += usize::from(kind == Http2Connection::HEADERS && some.contains(&stream));
         }
     }
 }

@@ -48,7 +48,7 @@ struct Slow {
 }
 
 /// A call whose message has not ended.
-struct Open {
+struct OpenCall {
     /// Sends more of it; ends it when it is dropped.
     rest: Sender<Bytes>,
     answer: JoinHandle<Result<Response<Incoming>, String>>,
@@ -73,7 +73,7 @@ impl Slow {
         }
     }
 
-    fn open(&self, path: &str, headers: &[(&str, &str)]) -> Open {
+    fn open(&self, path: &str, headers: &[(&str, &str)]) -> OpenCall {
         let (rest, pieces) = channel::<Bytes>(1);
         let pieces = futures_util::stream::unfold(pieces, async |mut pieces| {
             let piece = pieces.recv().await?;
@@ -89,11 +89,11 @@ impl Slow {
         let request = request.body(BodyExt::boxed(StreamBody::new(pieces))).unwrap();
         let asked = self.http.request(request);
         let answer = runtime().spawn(async { asked.await.map_err(|error| format!("{error:?}")) });
-        Open { rest, answer }
+        OpenCall { rest, answer }
     }
 }
 
-impl Open {
+impl OpenCall {
     /// How it ends while its message goes on.
     async fn ended(self) -> Ended {
         let answer = timeout(PATIENCE, self.answer).await.expect("an answer in time");
@@ -182,9 +182,9 @@ fn messages_that_never_end_take_no_memory() {
         ] {
             let bytes: usize = if headers.is_empty() { 4_000_000 } else { 3_000_000 };
             let mut held = Vec::new();
-            let calls: Vec<Open> = (0..STREAMS).map(|_| slow.open(VALIDATE, headers)).collect();
+            let calls: Vec<OpenCall> = (0..STREAMS).map(|_| slow.open(VALIDATE, headers)).collect();
             let mut answers = Vec::new();
-            for Open { rest, answer } in calls {
+            for OpenCall { rest, answer } in calls {
                 let (sender, silent) = (rest.clone(), rest);
                 runtime().spawn(async move {
                     // All but the last byte; it fails when the call was answered.
@@ -326,8 +326,8 @@ fn calls_take_places_and_give_them_back() {
         let mut client = ClusterServiceClient::with_origin(channel, grpc::origin(&server));
         client.get_info(as_user("alice-token", GetInfoRequest {})).await
     };
-    let calls: Vec<Open> = runtime().block_on(async {
-        let calls: Vec<Open> = (0..2).map(|_| slow.open(VALIDATE, &[alice])).collect();
+    let calls: Vec<OpenCall> = runtime().block_on(async {
+        let calls: Vec<OpenCall> = (0..2).map(|_| slow.open(VALIDATE, &[alice])).collect();
         for call in &calls {
             call.rest.send(announced(100)).await.unwrap();
         }
@@ -360,7 +360,7 @@ fn calls_take_places_and_give_them_back() {
             call.rest.send(announced(0)).await.unwrap();
             call
         };
-        let Open { rest, answer } = watch().await;
+        let OpenCall { rest, answer } = watch().await;
         drop(rest);
         let answer = timeout(PATIENCE, answer).await.expect("in time").unwrap().unwrap();
         assert_eq!(watch().await.ended().await.code, Code::ResourceExhausted);

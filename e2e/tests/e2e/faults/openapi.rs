@@ -91,7 +91,7 @@ fn paths(definition: &Value) -> Vec<String> {
     served.map(path).collect()
 }
 
-/// What users do with an object of a large kind.
+/// Requests of users for an object of a large kind.
 fn kubectl(server: &Server, workspace: &str, resource: &str, object: &Value) {
     let Some(kubectl) = Kubectl::of(server) else { return };
     let run = |arguments: &[&str], stdin: &str, codes: &[i32], told: &str| {

@@ -33,7 +33,7 @@ fn text(output: &Output) -> String {
         .concat()
 }
 
-/// What a backup says about itself: its revision, and the line of its hash.
+/// Metadata of a backup: its revision, and the line of its hash.
 fn taken(output: &Output) -> (u64, String) {
     let text = text(output);
     assert!(output.status.success(), "{text}");

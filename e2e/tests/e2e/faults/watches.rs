@@ -93,8 +93,8 @@ fn is_alive(server: &Server) {
     }
 }
 
-/// The next event that is no bookmark, as its type and the object's name.
-fn told(watch: &mut Slow) -> Option<(String, String)> {
+/// Returns the next event that is no bookmark: its type and the object's name.
+fn next_event(watch: &mut Slow) -> Option<(String, String)> {
     loop {
         let event = watch.event()?;
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -187,9 +187,9 @@ fn stalled_watches_outlast_the_history() {
         .expect(200);
     forget(&here);
     for (path, watch) in &mut watches {
-        assert_eq!(told(watch), added("first"), "{path}");
+        assert_eq!(next_event(watch), added("first"), "{path}");
         for name in bulk.iter().filter(|_| is_lamps(path)) {
-            assert_eq!(told(watch), added(name), "{path}");
+            assert_eq!(next_event(watch), added(name), "{path}");
         }
     }
     is_alive(&server);
@@ -197,12 +197,12 @@ fn stalled_watches_outlast_the_history() {
         new(client, path, object, "second");
     }
     for (path, watch) in &mut watches {
-        assert_eq!(told(watch), added("second"), "{path}");
+        assert_eq!(next_event(watch), added("second"), "{path}");
     }
     // A definition that goes still ends its watches.
     here.delete(&format!("{DEFINITIONS}/lamps.example.org")).expect(200);
     for (path, watch) in watches.iter_mut().filter(|(path, _)| is_lamps(path)) {
-        let gone = std::iter::from_fn(|| told(watch)).collect::<Vec<_>>();
+        let gone = std::iter::from_fn(|| next_event(watch)).collect::<Vec<_>>();
         assert!(gone.iter().all(|(kind, _)| kind == "DELETED"), "{path}: {gone:?}");
         assert_eq!(gone.len(), 2 + bulk.len(), "{path}: {gone:?}");
     }
@@ -234,13 +234,13 @@ fn a_state_that_is_forgotten_ends_its_watch() {
         Version::HTTP_11,
         &format!("/clusters/{cluster}{watched}"),
     );
-    assert_eq!(told(&mut watch), added(&names[0]));
+    assert_eq!(next_event(&mut watch), added(&names[0]));
     client
         .merge(&format!("{MAPS}/map-11"), &json!({"data": {"a": "y"}}))
         .expect(200);
     forget(&client);
     for name in &names[1..11] {
-        assert_eq!(told(&mut watch), added(name));
+        assert_eq!(next_event(&mut watch), added(name));
     }
     let last = watch.event().unwrap();
     assert_eq!(
@@ -286,7 +286,7 @@ fn watches_far_behind_hold_little() {
     // The first event was there before the others: with its end they are pulled.
     for watch in &mut watches {
         for _ in 0..2 {
-            assert_eq!(told(watch), Some(("MODIFIED".to_owned(), "large".to_owned())));
+            assert_eq!(next_event(watch), Some(("MODIFIED".to_owned(), "large".to_owned())));
         }
     }
     std::thread::sleep(Duration::from_millis(500));
@@ -295,7 +295,7 @@ fn watches_far_behind_hold_little() {
     eprintln!("{WATCHES} watches {CHANGES} changes of 300 kB behind: {before} MiB, and {grown} MiB more");
     assert!(grown < 120, "{before} MiB and {grown} MiB more");
     // They lose nothing.
-    let all = std::iter::from_fn(|| told(&mut watches[0])).take(CHANGES - 2);
+    let all = std::iter::from_fn(|| next_event(&mut watches[0])).take(CHANGES - 2);
     assert!(all.count() == CHANGES - 2);
     is_alive(&server);
 }

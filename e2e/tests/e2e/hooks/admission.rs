@@ -135,7 +135,7 @@ fn admission_webhooks_decide_about_writes() {
     at.merge(&format!("{MAPS}/old"), &json!({"data": {"a": "b"}}))
         .expect(403);
     at.delete(&format!("{MAPS}/old")).expect(403);
-    // What it is not about passes.
+    // Requests that its rules do not match pass.
     let mut free = map("free");
     free["metadata"]["labels"] = json!({"free": "yes"});
     at.post(MAPS, &free).expect(201);
@@ -168,7 +168,7 @@ fn admission_webhooks_decide_about_writes() {
         assert!(message.starts_with(&want), "{message}");
         gone("broken");
     }
-    // Who ignores failures does not notice.
+    // `failurePolicy: Ignore` lets the request pass.
     one("ignored", "/uid", json!({"failurePolicy": "Ignore"}));
     at.post(MAPS, &map("a")).expect(201);
 }

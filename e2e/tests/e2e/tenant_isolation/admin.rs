@@ -1,5 +1,5 @@
-//! The door of gRPC (rows 67–70), which asks the same chain: what it refuses says as little. And
-//! that there is no other door (row 71).
+//! The gRPC services (rows 67–70), which use the same chain of checks and reveal as little in a
+//! refusal. No other port is open (row 71).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -119,7 +119,7 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
     }
 }
 
-/// What a call answers to an empty message.
+/// Sends an empty message and returns the answer of the call.
 fn called(channel: grpc::Channel, server: &Server, path: &str, token: Option<&str>) -> Result<(), Status> {
     let path: PathAndQuery = path.parse().unwrap();
     runtime().block_on(async {
@@ -233,7 +233,7 @@ fn calls_have_limits() {
     assert_eq!(fine.code, 200);
 }
 
-/// What the calls about a workspace answer to somebody: code and text.
+/// Returns the answers of the calls about a workspace: code and text.
 fn answers(server: &Server, token: &str, workspace: &str) -> Vec<(Code, String)> {
     let channel = grpc::channel(server, &Who::Anonymous);
     let mut workspaces = WorkspaceServiceClient::with_origin(channel.clone(), grpc::origin(server));

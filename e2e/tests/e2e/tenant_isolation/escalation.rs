@@ -5,7 +5,7 @@ use bytes::Bytes;
 use insula_e2e::{Answer, Client, Server, Who, shared, unique, until};
 use serde_json::{Value, json};
 
-use super::scene::{MAPS, Place, owned_by};
+use super::scene::{MAPS, TenantWorkspace, owned_by};
 
 const ROLES: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
 const BINDINGS: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
@@ -131,7 +131,7 @@ fn a_label_makes_no_role_mightier() {
     }
     bob.merge(&mighty, &json!({"metadata": {"finalizers": null}}))
         .expect(200);
-    // Who holds everything may.
+    // A user who holds all rights may.
     alice.merge(&mighty, &label).expect(200);
     until("the rules are gathered", || {
         (bob.get(SECRETS).code == 200).then_some(())
@@ -205,7 +205,7 @@ fn tenants_write_no_status_of_workspaces_and_types() {
 
 /// A workspace that somebody owns, of a type in another workspace, which waits for the type's
 /// initializer.
-fn waiting(server: &Server, owner: &str, lobby: &Place, kind: &str) -> String {
+fn waiting(server: &Server, owner: &str, lobby: &TenantWorkspace, kind: &str) -> String {
     let root = server.client(Who::ShardAdmin).at("root");
     let name = unique("guest");
     let user = json!({"username": owner}).to_string();

@@ -13,7 +13,7 @@ use rustls::{ClientConnection, StreamOwned, pki_types::ServerName};
 
 use super::*;
 
-/// What is answered to bytes on a connection of their own, until the server ends it.
+/// Sends bytes on a connection of their own and returns the answer, until the server ends it.
 fn answered(server: &Server, bytes: &str) -> String {
     let mut config = insula_e2e::tls(&server.data_dir(), &Who::Anonymous);
     config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -82,7 +82,7 @@ fn a_revoked_role_does_not_come_back_with_an_old_revision() {
         assert_eq!(refused.code, 403, "{way}: {}", refused.text);
         alice.get(&way).expect(200);
     }
-    // Who may read now reads what was then, though they might not then.
+    // A user who may read now reads old revisions too, though they might not then.
     alice.delete(&format!("{MAPS}/a")).expect(200);
     alice.post(&format!("{RBAC}/clusterrolebindings"), &binding).expect(201);
     let then = bob.get(&ways(MAPS, &old)[0]).expect(200);
@@ -260,7 +260,7 @@ fn events(at: &Client, path: &str, last: &str) -> Vec<String> {
     seen
 }
 
-/// What a consumer takes back is gone for the provider, at every revision.
+/// An object whose claim a consumer revokes is gone for the provider, at every revision.
 #[test]
 fn a_view_shows_of_the_past_what_may_be_seen_today() {
     let server = shared();
@@ -342,7 +342,7 @@ fn a_view_shows_of_the_past_what_may_be_seen_today() {
     assert_eq!(events(&all, &from, ""), ["ERROR 410"]);
 }
 
-/// Who watches while rights change is told of what comes and goes with them.
+/// A watch open while rights change reports the objects that appear and disappear with them.
 #[test]
 fn a_live_view_tells_what_comes_and_goes_with_a_claim() {
     let server = shared();

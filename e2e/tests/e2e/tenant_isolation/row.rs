@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 
 use super::{
     admin,
+    routes::{ROUTES, Route, RoutedRequest},
     scene::{OWNER, SECRET, Scene},
-    ways::{DOORS, Door, Way},
 };
 
 /// A request that is refused.
@@ -50,7 +50,7 @@ pub(super) fn sends<'a>(row: Row<'a>, body: Value) -> Row<'a> {
 }
 
 impl Row<'_> {
-    /// Whether it is refused for who asks, and not for what is asked.
+    /// Returns true for a refusal because of the user, not because of the request.
     pub(super) fn is_closed(&self) -> bool {
         self.expect.iter().all(|code| matches!(code, 401 | 403))
     }
@@ -63,24 +63,26 @@ struct Refused {
     code: u16,
 }
 
-/// Sends all rows through all doors.
+/// Sends all rows by all routes.
 pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
     let before = scene.settle();
     let (mut refused, mut sent) = (Vec::new(), BTreeSet::new());
     for row in rows {
-        for door in DOORS {
-            let Some(way) = door.way(scene, row) else { continue };
+        for route in ROUTES {
+            let Some(request) = route.request(scene, row) else {
+                continue;
+            };
             let clients = scene.clients_of(row.actor);
-            for i in door.versions(sent.len()) {
+            for i in route.versions(sent.len()) {
                 let (version, client) = (["HTTP/2", "HTTP/1.1"][*i], &clients[*i]);
                 let (method, _) = row.request.split_once(' ').unwrap();
                 let what = format!(
-                    "row {}: {door:?} {version} {} {method} {} {:?} {:?}",
-                    row.number, row.actor, way.path, row.headers, row.body
+                    "row {}: {route:?} {version} {} {method} {} {:?} {:?}",
+                    row.number, row.actor, request.path, row.headers, row.body
                 );
                 // Rows may differ in their names of workspaces alone.
                 if sent.insert(what.clone()) {
-                    refused.push(send(scene, row, door, &way, client, what));
+                    refused.push(send(scene, row, route, &request, client, what));
                 }
             }
         }
@@ -90,28 +92,35 @@ pub(super) fn refuse(scene: &Scene, rows: &[Row<'_>]) {
     recorded(scene, &refused);
 }
 
-fn send(scene: &Scene, row: &Row<'_>, door: Door, way: &Way, client: &insula_e2e::Client, what: String) -> Refused {
+fn send(
+    scene: &Scene,
+    row: &Row<'_>,
+    route: Route,
+    request: &RoutedRequest,
+    client: &insula_e2e::Client,
+    what: String,
+) -> Refused {
     let (method, _) = row.request.split_once(' ').unwrap();
-    let mut headers = [&row.headers, door.headers()].concat();
+    let mut headers = [&row.headers, route.headers()].concat();
     let is_patch = method == "PATCH";
     if is_patch && headers.iter().all(|(name, _)| *name != "content-type") {
         headers.push(("content-type", "application/merge-patch+json"));
     }
     let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "forced", "labels": {"a": "b"}}});
     let body = match is_patch || matches!(method, "POST" | "PUT") {
-        true => Bytes::from(door.named(scene, &row.body.as_ref().unwrap_or(&map).to_string())),
+        true => Bytes::from(route.named(scene, &row.body.as_ref().unwrap_or(&map).to_string())),
         false => Bytes::new(),
     };
     let answer = client
-        .try_send(method, &way.path, &headers, body)
+        .try_send(method, &request.path, &headers, body)
         .unwrap_or_else(|error| panic!("{what}: {error}"));
     assert!(
-        way.expect.contains(&answer.code),
+        request.expect.contains(&answer.code),
         "{what}: {}\n{}",
         answer.code,
         answer.text
     );
-    let unnamed = match door.is_by_path() {
+    let unnamed = match route.is_by_path() {
         true => &scene.theirs.cluster,
         false => &scene.theirs.path,
     };

@@ -7,13 +7,13 @@ use serde_json::{Value, json};
 
 use crate::issuers;
 
-/// What stands in the other tenant's workspace, and must stand in no answer.
+/// A value in the other tenant's workspace that no answer may contain.
 pub(super) const SECRET: &str = "the-other-tenants-value";
 pub(super) const OWNER: &str = "bob";
 pub(super) const MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 /// A tenant's workspace under both of its names.
-pub(super) struct Place {
+pub(super) struct TenantWorkspace {
     pub(super) path: String,
     pub(super) cluster: String,
 }
@@ -22,8 +22,8 @@ pub(super) struct Place {
 pub(super) struct Scene {
     pub(super) server: Server,
     pub(super) issuer: Issuer,
-    pub(super) mine: Place,
-    pub(super) theirs: Place,
+    pub(super) mine: TenantWorkspace,
+    pub(super) theirs: TenantWorkspace,
     /// A service account of alice's.
     pub(super) account: String,
     /// One of alice's that was deleted.
@@ -33,11 +33,11 @@ pub(super) struct Scene {
     clients: RefCell<HashMap<String, [Client; 2]>>,
 }
 
-pub(super) fn owned_by(server: &Server, user: &str) -> Place {
+pub(super) fn owned_by(server: &Server, user: &str) -> TenantWorkspace {
     let owner = json!({"experimental.tenancy.kcp.io/owner": json!({"username": user}).to_string()});
     let name = unique("tenant");
     let (path, cluster) = ready_workspace(&server.client(Who::ShardAdmin), "root", &name, owner);
-    Place { path, cluster }
+    TenantWorkspace { path, cluster }
 }
 
 pub(super) fn token(at: &Client, name: &str) -> String {
@@ -49,8 +49,9 @@ pub(super) fn token(at: &Client, name: &str) -> String {
     answer["status"]["token"].as_str().unwrap().to_owned()
 }
 
-/// What makes doors in a workspace: an export, and a type whose workspaces wait for somebody.
-fn with_doors(at: &Client) {
+/// Creates an export, and a workspace type with an initializer and a terminator, so that virtual
+/// workspaces exist for them.
+fn with_export_and_gate(at: &Client) {
     let export =
         json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "private"}, "spec": {}});
     at.post("/apis/apis.kcp.io/v1alpha2/apiexports", &export).expect(201);
@@ -70,8 +71,8 @@ impl Scene {
         let (here, there) = (admin.at(&mine.path), admin.at(&theirs.path));
         let map = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "map"}, "data": {"a": SECRET}});
         there.post(MAPS, &map).expect(201);
-        with_doors(&here);
-        with_doors(&there);
+        with_export_and_gate(&here);
+        with_export_and_gate(&there);
         let (account, gone) = (token(&here, "robot"), token(&here, "gone"));
         here.delete("/api/v1/namespaces/default/serviceaccounts/gone")
             .expect(200);

@@ -1,4 +1,4 @@
-//! What a tenant, and who may only read there, tries in the tenant's own workspace.
+//! Attacks by a tenant, and by a reader, in the tenant's own workspace.
 
 use super::{row::sends, *};
 

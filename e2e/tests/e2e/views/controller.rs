@@ -48,13 +48,13 @@ fn resources(generation: &str) -> Value {
 }
 
 /// The view of a provider: one client for all clusters, and one for each that it writes to.
-struct View {
+struct ProviderView {
     config: Config,
     url: String,
     clients: Mutex<BTreeMap<String, Client>>,
 }
 
-impl View {
+impl ProviderView {
     async fn new(server: &Server, provider: &str) -> Self {
         let options = KubeConfigOptions {
             context: Some("base".to_owned()),
@@ -88,7 +88,7 @@ impl View {
 }
 
 /// Marks each task as done, wherever it is; knows the tasks that there are.
-async fn control(view: Arc<View>, known: Arc<Mutex<BTreeSet<(String, String)>>>) {
+async fn control(view: Arc<ProviderView>, known: Arc<Mutex<BTreeSet<(String, String)>>>) {
     let events = watcher(view.tasks("*", None), watcher::Config::default());
     pin_mut!(events);
     while let Some(event) = events.next().await {
@@ -168,7 +168,7 @@ fn a_controller_serves_tenants_that_come_and_go_while_the_schema_grows() {
     let export = json!({"apiVersion": "apis.kcp.io/v1alpha2", "kind": "APIExport", "metadata": {"name": "tasks"},
         "spec": {"resources": resources("one")}});
     own.post(EXPORT.trim_end_matches("/tasks"), &export).expect(201);
-    let view = Arc::new(runtime().block_on(View::new(&server, &home)));
+    let view = Arc::new(runtime().block_on(ProviderView::new(&server, &home)));
     let known = Arc::new(Mutex::default());
     // It is there before anybody has bound anything.
     let controller = runtime().spawn(control(view, Arc::clone(&known)));

@@ -1,23 +1,22 @@
-//! The doors, as data: each makes another request of a row's.
+//! Routes to a cluster, as data: each turns the request of a row into another request.
 
 use super::{row::Row, scene::Scene};
 
-/// Whose door it is: of the tenant who asks, where they are somebody but not for the cluster that
-/// they ask about, or of the other one.
+/// Owner of the virtual workspace that a route goes through: the tenant who asks, or the other one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Whose {
     Mine,
     Theirs,
 }
 
-/// A way to what is in a cluster.
+/// A route to the objects of a cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Door {
+pub(super) enum Route {
     /// The workspace by its path.
     Path,
     /// The same by the name of its logical cluster.
     Name,
-    /// What is read, as a watch.
+    /// A read, as a watch.
     Watch,
     /// The same with the old prefix.
     OldWatch,
@@ -33,22 +32,22 @@ pub(super) enum Door {
     Schemas,
 }
 
-pub(super) const DOORS: [Door; 12] = [
-    Door::Path,
-    Door::Name,
-    Door::Watch,
-    Door::OldWatch,
-    Door::Socket,
-    Door::Export(Whose::Mine),
-    Door::Export(Whose::Theirs),
-    Door::Initializing(Whose::Mine),
-    Door::Initializing(Whose::Theirs),
-    Door::Terminating(Whose::Mine),
-    Door::Terminating(Whose::Theirs),
-    Door::Schemas,
+pub(super) const ROUTES: [Route; 12] = [
+    Route::Path,
+    Route::Name,
+    Route::Watch,
+    Route::OldWatch,
+    Route::Socket,
+    Route::Export(Whose::Mine),
+    Route::Export(Whose::Theirs),
+    Route::Initializing(Whose::Mine),
+    Route::Initializing(Whose::Theirs),
+    Route::Terminating(Whose::Mine),
+    Route::Terminating(Whose::Theirs),
+    Route::Schemas,
 ];
 
-/// What asks for a WebSocket.
+/// Headers that request a WebSocket.
 const HANDSHAKE: [(&str, &str); 4] = [
     ("connection", "upgrade"),
     ("upgrade", "websocket"),
@@ -56,19 +55,19 @@ const HANDSHAKE: [(&str, &str); 4] = [
     ("sec-websocket-key", "dGhlIHNhbXBsZSBub25jZQ=="),
 ];
 
-/// A request through a door.
-pub(super) struct Way {
+/// The request of a row by one route, and the codes that may answer it.
+pub(super) struct RoutedRequest {
     pub(super) path: String,
     pub(super) expect: Vec<u16>,
 }
 
-impl Door {
-    /// The versions of HTTP that it is tried with: what is behind a door is the same, whatever
-    /// brought somebody there, so that beyond the first two doors one of them in turns is enough.
+impl Route {
+    /// Versions of HTTP to try, as indices: both for the first two routes, and one in turn for the
+    /// others, which share the code behind the connection.
     pub(super) fn versions(self, turn: usize) -> &'static [usize] {
         match (self, turn % 2) {
-            (Door::Path | Door::Name, _) => &[0, 1],
-            (Door::Socket, _) => &[1],
+            (Route::Path | Route::Name, _) => &[0, 1],
+            (Route::Socket, _) => &[1],
             (_, 0) => &[0],
             _ => &[1],
         }
@@ -77,17 +76,17 @@ impl Door {
     /// Headers beyond the row's.
     pub(super) fn headers(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Door::Socket => &HANDSHAKE,
+            Route::Socket => &HANDSHAKE,
             _ => &[],
         }
     }
 
-    /// Whether workspaces go by their paths there.
+    /// Returns true for routes that name workspaces by their paths.
     pub(super) fn is_by_path(self) -> bool {
-        matches!(self, Door::Path | Door::Watch | Door::Socket)
+        matches!(self, Route::Path | Route::Watch | Route::Socket)
     }
 
-    /// A text of a row with the names of workspaces in it.
+    /// Fills the names of workspaces into a text of a row.
     pub(super) fn named(self, scene: &Scene, text: &str) -> String {
         let [mine, theirs] = [&scene.mine, &scene.theirs].map(|place| match self.is_by_path() {
             true => &place.path,
@@ -96,13 +95,13 @@ impl Door {
         text.replace("{mine}", mine).replace("{theirs}", theirs)
     }
 
-    /// A row's request through this door, where it makes another one.
-    pub(super) fn way(self, scene: &Scene, row: &Row<'_>) -> Option<Way> {
+    /// Returns the request of a row by this route, if it differs from the other routes.
+    pub(super) fn request(self, scene: &Scene, row: &Row<'_>) -> Option<RoutedRequest> {
         let (method, path) = row.request.split_once(' ').unwrap();
         let (cluster, rest) = match path.strip_prefix("/clusters/").and_then(|path| path.split_once('/')) {
             Some(parts) => parts,
-            // It is about the server, or about doors themselves.
-            None => return matches!(self, Door::Path | Door::Name).then(|| self.straight(scene, row, path)),
+            // The request is about the server, or about virtual workspaces themselves.
+            None => return matches!(self, Route::Path | Route::Name).then(|| self.straight(scene, row, path)),
         };
         let reads = method == "GET" && is_of_objects(rest);
         let place = |whose: Whose| match whose {
@@ -110,36 +109,36 @@ impl Door {
             Whose::Theirs => &scene.theirs.cluster,
         };
         let view = match self {
-            Door::Path | Door::Name => return Some(self.straight(scene, row, path)),
-            Door::Watch | Door::OldWatch | Door::Socket if !reads || !row.is_closed() || path.contains("watch=") => {
+            Route::Path | Route::Name => return Some(self.straight(scene, row, path)),
+            Route::Watch | Route::OldWatch | Route::Socket if !reads || !row.is_closed() || path.contains("watch=") => {
                 return None;
             }
-            Door::Watch | Door::Socket => {
+            Route::Watch | Route::Socket => {
                 let and = if path.contains('?') { '&' } else { '?' };
                 return Some(self.straight(scene, row, &format!("{path}{and}watch=true&timeoutSeconds=1")));
             }
-            Door::OldWatch => {
+            Route::OldWatch => {
                 let (version, objects) = behind_version(rest)?;
                 let path = format!("/clusters/{cluster}/{version}/watch/{objects}");
                 return Some(self.straight(scene, row, &path));
             }
             // What a view serves is no secret to those whose it is, nor to the platform.
             _ if !is_of_objects(rest) && matches!(row.actor, "tA" | "pA") => return None,
-            Door::Export(whose) => format!("apiexport/{}/private/clusters/{cluster}", place(whose)),
-            Door::Initializing(whose) => format!("initializingworkspaces/{}:gate/clusters/{cluster}", place(whose)),
-            Door::Terminating(whose) => format!("terminatingworkspaces/{}:gate/clusters/{cluster}", place(whose)),
-            Door::Schemas => format!("apiresourceschema/{cluster}"),
+            Route::Export(whose) => format!("apiexport/{}/private/clusters/{cluster}", place(whose)),
+            Route::Initializing(whose) => format!("initializingworkspaces/{}:gate/clusters/{cluster}", place(whose)),
+            Route::Terminating(whose) => format!("terminatingworkspaces/{}:gate/clusters/{cluster}", place(whose)),
+            Route::Schemas => format!("apiresourceschema/{cluster}"),
         };
         let expect = match row.expect {
             [401] => vec![401],
             _ => vec![400, 403, 404, 405],
         };
         let path = self.named(scene, &format!("/services/{view}/{rest}"));
-        Some(Way { path, expect })
+        Some(RoutedRequest { path, expect })
     }
 
-    fn straight(self, scene: &Scene, row: &Row<'_>, path: &str) -> Way {
-        Way {
+    fn straight(self, scene: &Scene, row: &Row<'_>, path: &str) -> RoutedRequest {
+        RoutedRequest {
             path: self.named(scene, path),
             expect: row.expect.to_vec(),
         }
